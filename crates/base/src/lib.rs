@@ -1,0 +1,10 @@
+//! What every other crate of Dovetail uses: units, ids, the `sync` shim and the key hash. No decisions.
+
+pub mod hash;
+pub mod ids;
+pub mod sync;
+pub mod units;
+
+pub use hash::KeyHasher;
+pub use ids::{KeyHash, PartitionId, WorkerId};
+pub use units::{ByteSize, Instant, UnixMillis};

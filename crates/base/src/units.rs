@@ -1,0 +1,164 @@
+//! Units: sizes, durations and the two clocks, with the spellings that users may write.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Nanoseconds on a monotonic clock: the OS clock in the server, the event queue in a simulation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant {
+    /// Since an arbitrary start.
+    pub ns: u64,
+}
+
+/// Milliseconds since 1970-01-01 UTC; what expiry is measured in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixMillis(pub u64);
+
+/// A number of bytes that a user wrote: `64MiB`, `512m`, `2g`, `1024`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteSize {
+    /// The size.
+    pub bytes: u64,
+}
+
+/// Why a size or a duration could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitError {
+    text: String,
+    wanted: &'static str,
+}
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` is not {}", self.text, self.wanted)
+    }
+}
+
+impl std::error::Error for UnitError {}
+
+const SIZE_WANTED: &str =
+    "a size: write a number and B, KiB, MiB, GiB or TiB, e.g. 64MiB, 512m, 2g";
+const DURATION_WANTED: &str = "a time: write a number and ns, us, ms, s, m or h, e.g. 50us, 1.5s";
+
+impl ByteSize {
+    /// `count` binary megabytes.
+    pub const fn mib(count: u64) -> ByteSize {
+        ByteSize { bytes: count << 20 }
+    }
+
+    /// `count` binary gigabytes.
+    pub const fn gib(count: u64) -> ByteSize {
+        ByteSize { bytes: count << 30 }
+    }
+}
+
+impl FromStr for ByteSize {
+    type Err = UnitError;
+
+    /// Units are binary and case does not matter: `k`, `kb` and `KiB` all mean 1024.
+    fn from_str(text: &str) -> Result<ByteSize, UnitError> {
+        let error = || UnitError { text: text.to_owned(), wanted: SIZE_WANTED };
+        let (number, unit) = split_unit(text);
+        let shift = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" => 0,
+            "k" | "kb" | "kib" => 10,
+            "m" | "mb" | "mib" => 20,
+            "g" | "gb" | "gib" => 30,
+            "t" | "tb" | "tib" => 40,
+            _ => return Err(error()),
+        };
+        let unit_bytes = 1_u64 << shift;
+        if let Ok(count) = number.parse::<u64>() {
+            return count.checked_mul(unit_bytes).map(|bytes| ByteSize { bytes }).ok_or_else(error);
+        }
+        let bytes = parse_fraction(number).ok_or_else(error)? * unit_bytes as f64;
+        // Above 2^53 a fraction no longer names one byte count.
+        if bytes <= 9e15 { Ok(ByteSize { bytes: bytes as u64 }) } else { Err(error()) }
+    }
+}
+
+impl fmt::Display for ByteSize {
+    /// The largest unit that divides the size: `64MiB`, `1536KiB`, `100B`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
+            if self.bytes != 0 && self.bytes.trailing_zeros() >= shift {
+                return write!(formatter, "{}{unit}", self.bytes >> shift);
+            }
+        }
+        write!(formatter, "{}B", self.bytes)
+    }
+}
+
+/// Reads `50us`, `10ms`, `1.5s`, `2m`, `1h`; a number without a unit is seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let error = || UnitError { text: text.to_owned(), wanted: DURATION_WANTED };
+    let (number, unit) = split_unit(text);
+    let seconds_per_unit = match unit.to_ascii_lowercase().as_str() {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(error()),
+    };
+    let seconds = parse_fraction(number).ok_or_else(error)? * seconds_per_unit;
+    Duration::try_from_secs_f64(seconds).map_err(|_| error())
+}
+
+/// A finite number of digits and at most one dot; no sign, no exponent.
+fn parse_fraction(number: &str) -> Option<f64> {
+    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if plain { number.parse().ok() } else { None }
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|letter: char| !(letter.is_ascii_digit() || letter == '.'));
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    (number, unit.trim_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_size(text: &str, want_bytes: Option<u64>) {
+        assert_eq!(text.parse::<ByteSize>().ok().map(|size| size.bytes), want_bytes, "{text}");
+    }
+
+    #[test]
+    fn sizes_take_binary_units_in_any_case() {
+        check_size("1024", Some(1024));
+        check_size("64MiB", Some(64 << 20));
+        check_size("512m", Some(512 << 20));
+        check_size("2g", Some(2 << 30));
+        check_size("1.5 GiB", Some(3 << 29));
+        check_size("7KB", Some(7 << 10));
+    }
+
+    #[test]
+    fn sizes_refuse_what_is_no_size() {
+        for text in ["", "m", "-1", "1x", "1e9", "12 34", "99999999999999t", "0x10", "1..5m"] {
+            check_size(text, None);
+        }
+    }
+
+    #[test]
+    fn a_size_prints_as_it_can_be_read_back() {
+        for bytes in [0, 1, 1023, 1024, 1536 << 10, 64 << 20, 3 << 40] {
+            assert_eq!(ByteSize { bytes }.to_string().parse(), Ok(ByteSize { bytes }));
+        }
+    }
+
+    #[test]
+    fn durations_take_their_unit() {
+        assert_eq!(parse_duration("50us"), Ok(Duration::from_micros(50)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("3"), Ok(Duration::from_secs(3)));
+        assert!(parse_duration("3 days").is_err());
+        assert!(parse_duration("-3s").is_err());
+    }
+}

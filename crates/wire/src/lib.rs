@@ -1,0 +1,1 @@
+//! Filled by the first commit of this crate.
