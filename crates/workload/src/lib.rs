@@ -1,1 +1,2 @@
-//! Filled by the first commit of this crate.
+//! Key popularity, item sizes, operation mixes and arrivals: seeded, pure, shared by bench and simulator.
+#![forbid(unsafe_code)]

@@ -1,0 +1,194 @@
+//! The command line of `dovetail bench`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::ByteSize;
+use base::units::parse_duration;
+
+/// What `dovetail bench` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// What to load: resp://HOST:PORT, memcached://HOST:PORT, HOST:PORT (RESP) or embedded:
+    #[arg(default_value = "resp://127.0.0.1:6379", value_name = "TARGET")]
+    pub target: String,
+
+    /// The operations: get, set, ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f (ycsb-e needs a range index)
+    #[arg(long, default_value = "get", value_name = "NAME", help_heading = "Workload")]
+    pub workload: String,
+
+    /// Reads to writes in place of the workload's own mix, e.g. 95:5
+    #[arg(
+        long,
+        value_name = "READS:WRITES",
+        conflicts_with = "workload",
+        help_heading = "Workload"
+    )]
+    pub ratio: Option<String>,
+
+    /// Key popularity: uniform or zipf:EXPONENT [default: uniform; zipf:0.99 for ycsb]
+    #[arg(long, value_name = "NAME", help_heading = "Workload")]
+    pub distribution: Option<String>,
+
+    /// How many keys; takes k, M and G (decimal)
+    #[arg(long, default_value = "1M", value_parser = parse_count, value_name = "N", help_heading = "Workload")]
+    pub keys: u64,
+
+    /// Size of every key in bytes
+    #[arg(long, default_value = "16", value_name = "BYTES", help_heading = "Workload")]
+    pub key_size: ByteSize,
+
+    /// Size of values: BYTES, LOW-HIGH (uniform) or SIZE:WEIGHT,SIZE:WEIGHT,...
+    #[arg(long, default_value = "64", value_name = "SIZE", help_heading = "Workload")]
+    pub value_size: String,
+
+    /// Keys per read: above 1, reads are multi-gets and each key counts as one operation
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Workload")]
+    pub mget: usize,
+
+    /// Seed of keys, operations and arrivals
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Workload")]
+    pub seed: u64,
+
+    /// Use what the server holds instead of storing every key first
+    #[arg(long, help_heading = "Workload")]
+    pub no_populate: bool,
+
+    /// Client threads
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Load")]
+    pub threads: usize,
+
+    /// Connections of all threads together
+    #[arg(long, default_value_t = 50, value_name = "N", help_heading = "Load")]
+    pub connections: usize,
+
+    /// Requests outstanding on each connection [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    pub pipeline: Option<usize>,
+
+    /// Open loop: offer this many requests a second, latency counted from the intended send time
+    #[arg(long, value_parser = parse_count, value_name = "OPS", help_heading = "Load")]
+    pub rate: Option<u64>,
+
+    /// Gaps between requests of the open loop: poisson or constant
+    #[arg(
+        long,
+        default_value = "poisson",
+        value_name = "NAME",
+        requires = "rate",
+        help_heading = "Load"
+    )]
+    pub arrivals: String,
+
+    /// Length of the measured window
+    #[arg(long, default_value = "10s", value_parser = parse_duration, value_name = "TIME", help_heading = "Load")]
+    pub duration: Duration,
+
+    /// Load before the measured window
+    #[arg(long, default_value = "1s", value_parser = parse_duration, value_name = "TIME", help_heading = "Load")]
+    pub warmup: Duration,
+
+    /// How client threads wait: block, spin, or auto (spin 50 us, then block)
+    #[arg(long, default_value = "auto", value_name = "NAME", help_heading = "Load")]
+    pub poll: String,
+
+    /// Pin client threads to these CPUs in turn, e.g. 1 or 2,4-7
+    #[arg(long, value_name = "CPUS", help_heading = "Load")]
+    pub pin: Option<String>,
+
+    /// Log in with this password (RESP)
+    #[arg(
+        long,
+        env = "DOVETAIL_BENCH_PASSWORD",
+        hide_env_values = true,
+        value_name = "PASSWORD",
+        help_heading = "Load"
+    )]
+    pub password: Option<String>,
+
+    /// Measure this process's CPU time instead of the one that listens on the target's port
+    #[arg(long, value_name = "PID", help_heading = "Load")]
+    pub server_pid: Option<u32>,
+
+    /// embedded: memory of the store [default: what the keys need]
+    #[arg(long, value_name = "SIZE", help_heading = "Embedded store")]
+    pub memory: Option<ByteSize>,
+
+    /// embedded: requests in flight in one batch, 1 to 64; 1 turns batching off [default: 32]
+    #[arg(long, value_name = "N", help_heading = "Embedded store")]
+    pub batch: Option<usize>,
+
+    /// embedded: cache (evicts when full) or store (refuses when full)
+    #[arg(long, default_value = "cache", value_name = "NAME", help_heading = "Embedded store")]
+    pub mode: String,
+
+    /// Write the report as one JSON object; - is stdout, and nothing else goes there
+    #[arg(long, value_name = "FILE|-", help_heading = "Report")]
+    pub json: Option<PathBuf>,
+
+    /// Draw latency over percentiles
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    pub svg: Option<PathBuf>,
+
+    /// Write the latencies as an HdrHistogram V2 log
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    pub latency_log: Option<PathBuf>,
+}
+
+/// Reads `1000000`, `1_000_000`, `1M`, `1.5k`: counts take decimal units.
+fn parse_count(text: &str) -> Result<u64, String> {
+    let error =
+        || format!("`{text}` is not a count: write a number and k, M or G, e.g. 1000000, 1M");
+    let plain: String = text.trim().chars().filter(|letter| *letter != '_').collect();
+    let end = plain.find(|letter: char| !(letter.is_ascii_digit() || letter == '.'));
+    let (number, unit) = plain.split_at(end.unwrap_or(plain.len()));
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => 1_000,
+        "m" => 1_000_000,
+        "g" | "b" => 1_000_000_000,
+        _ => return Err(error()),
+    };
+    if let Ok(count) = number.parse::<u64>() {
+        return count.checked_mul(factor).ok_or_else(error);
+    }
+    let count = number.parse::<f64>().map_err(|_| error())? * factor as f64;
+    if (0.0..=9e15).contains(&count) { Ok(count as u64) } else { Err(error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[track_caller]
+    fn check_count(text: &str, want: Option<u64>) {
+        assert_eq!(parse_count(text).ok(), want, "{text}");
+    }
+
+    #[test]
+    fn counts_take_decimal_units() {
+        check_count("1000", Some(1000));
+        check_count("10M", Some(10_000_000));
+        check_count("1.5k", Some(1500));
+        check_count("1_000", Some(1000));
+        for text in ["", "M", "-1", "1x", "1e6", "99999999999G", "1..5k"] {
+            check_count(text, None);
+        }
+    }
+
+    #[test]
+    fn a_bare_command_line_loads_the_default_port() {
+        let args = Command::parse_from(["bench"]).args;
+        assert_eq!(args.target, "resp://127.0.0.1:6379");
+        assert_eq!((args.keys, args.key_size.bytes), (1_000_000, 16));
+        assert_eq!(args.duration, Duration::from_secs(10));
+    }
+}
