@@ -1,1 +1,13 @@
-//! Filled by the first commit of this crate.
+//! The threads that join wire and store: listeners, workers, connections, counters, the admin port.
+
+pub mod config;
+pub mod counters;
+mod error;
+mod listen;
+mod server;
+mod shared;
+
+pub use config::{Config, Pin, Poll};
+pub use error::StartError;
+pub use server::Server;
+pub use shared::{ProbeError, Shared};

@@ -1,0 +1,96 @@
+//! What a server is started with: plain values, already checked for spelling by whoever read them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use store::{Eviction, Mode};
+
+/// Everything that [`crate::Server::start`] needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where Redis clients connect; `None`: off. Port 0 takes a free port.
+    pub resp: Option<SocketAddr>,
+    /// Where memcached clients connect; `None`: off. Port 0 takes a free port.
+    pub memcached: Option<SocketAddr>,
+    /// Where the admin port listens; `None`: off. Port 0 takes a free port.
+    pub admin: Option<SocketAddr>,
+    /// The hard cap on index, log and buffers together.
+    pub memory_bytes: u64,
+    /// What happens when the log is full: the oldest items go, or writes are refused.
+    pub mode: Mode,
+    /// Which items go first in [`Mode::Evict`].
+    pub eviction: Eviction,
+    /// No overflow buckets: a full bucket drops a key.
+    pub lossy_index: bool,
+    /// Worker threads, at least 1.
+    pub threads: usize,
+    /// Whether each worker stays on one processor.
+    pub pin: Pin,
+    /// How a worker waits for its clients.
+    pub poll: Poll,
+    /// Requests in flight in the store's pipeline, 1 to 64.
+    pub batch: usize,
+    /// Client connections at a time, over both protocols.
+    pub max_connections: usize,
+    /// The largest value; lowered to what `memory_bytes` can hold.
+    pub max_item_size_bytes: u64,
+    /// The password that clients must give, on both protocols.
+    pub requirepass: Option<String>,
+    /// The key hash's seed; `None`: drawn at random.
+    pub hash_seed: Option<u64>,
+    /// Unsent reply bytes after which a client is not read until it has taken some.
+    pub output_limit_bytes: u64,
+    /// The file that the settings came from, for INFO.
+    pub config_file: Option<PathBuf>,
+    /// Further names and values that CONFIG GET shows.
+    pub settings: Vec<(String, String)>,
+}
+
+impl Default for Config {
+    /// Both protocols and the admin port on loopback at their usual ports, 1 GiB, one thread.
+    fn default() -> Config {
+        let loopback = |port| Some(SocketAddr::from(([127, 0, 0, 1], port)));
+        Config {
+            resp: loopback(6379),
+            memcached: loopback(11211),
+            admin: loopback(8379),
+            memory_bytes: 1 << 30,
+            mode: Mode::Evict,
+            eviction: Eviction::LruApprox,
+            lossy_index: false,
+            threads: 1,
+            pin: Pin::Auto,
+            poll: Poll::Auto,
+            batch: 32,
+            max_connections: 10_000,
+            max_item_size_bytes: 32 << 20,
+            requirepass: None,
+            hash_seed: None,
+            output_limit_bytes: 1 << 20,
+            config_file: None,
+            settings: Vec::new(),
+        }
+    }
+}
+
+/// Whether worker `i` stays on the `i`-th processor of the inherited affinity mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// On, if there is a processor for each worker.
+    Auto,
+    /// On; workers beyond the processors start over at the first.
+    On,
+    /// The kernel moves workers as it likes.
+    Off,
+}
+
+/// How a worker waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// Polls for 50 us after the last work, then sleeps in the kernel.
+    Auto,
+    /// Never sleeps.
+    Busy,
+    /// Sleeps at once.
+    Block,
+}

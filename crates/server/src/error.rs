@@ -1,0 +1,62 @@
+//! Why a server did not start: one line that says what, where and what would be right.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Why [`crate::Server::start`] failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Another process listens there.
+    #[error("{address} is in use: stop the other server or choose another address with --{setting}")]
+    AddressInUse {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// The flag that names it, e.g. `resp`.
+        setting: &'static str,
+    },
+    /// The kernel refused the address for another reason.
+    #[error("cannot listen on {address}: {source}; choose another address with --{setting}")]
+    Listen {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// The flag that names it.
+        setting: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The memory does not divide into an index, a log and buffers.
+    #[error("--memory {given} is too small: give at least {least}")]
+    MemoryTooSmall {
+        /// As asked for.
+        given: base::ByteSize,
+        /// The least that works with these threads.
+        least: base::ByteSize,
+    },
+    /// A number is outside of what works.
+    #[error("--{setting} {given} is out of range: give {least} to {most}")]
+    OutOfRange {
+        /// The flag.
+        setting: &'static str,
+        /// As asked for.
+        given: u64,
+        /// Smallest value that works.
+        least: u64,
+        /// Largest value that works.
+        most: u64,
+    },
+    /// The store could not be opened.
+    #[error("cannot open the store: {reason}")]
+    Store {
+        /// The store's own words.
+        reason: String,
+    },
+    /// The kernel refused something else.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried, e.g. `start a worker thread`.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,109 @@
+//! How a store is opened: settings, their limits, and what can be wrong with them.
+
+use thiserror::Error;
+
+/// What happens when the log is full (architecture of the log: evict or clean).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A cache: whole segments are reclaimed, oldest first; what was read lately is kept.
+    Evict,
+    /// A store: nothing is dropped; live entries are copied out of sparse segments, and when that
+    /// no longer makes room a write is answered "out of memory".
+    Clean,
+}
+
+/// Which entries survive the reclaiming of their segment in [`Mode::Evict`] (MICA §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// None: first in, first out.
+    Fifo,
+    /// Those that were read since they were written or last moved.
+    LruApprox,
+}
+
+/// Settings of one store.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Log and index together: a hard cap.
+    pub memory_bytes: u64,
+    /// The index's part of `memory_bytes`.
+    pub index_bytes: u64,
+    /// What a full log does.
+    pub mode: Mode,
+    /// Who survives in [`Mode::Evict`].
+    pub eviction: Eviction,
+    /// Buckets of one line without overflow: a full bucket drops its oldest entry (MICA §4.1).
+    pub lossy_index: bool,
+    /// How many threads may hold a session at once.
+    pub session_max: usize,
+    /// Largest key + value; the log's size may lower it ([`Limits::item_max_bytes`]).
+    pub item_max_bytes: u64,
+    /// Seed of the key hash (K26).
+    pub hash_seed: u64,
+    /// Requests in flight in the three-stage pipeline, 1 to [`BATCH_MAX`]; 1 is no pipeline.
+    pub batch: usize,
+}
+
+/// Most requests in flight in the three-stage pipeline.
+pub const BATCH_MAX: usize = 64;
+
+/// What an open store can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest key + value of one item.
+    pub item_max_bytes: u64,
+    /// One segment of the log (K14).
+    pub segment_bytes: u64,
+    /// Segments in the log.
+    pub segment_count: u32,
+    /// Bytes of index that are used: buckets of 64 bytes, overflow buckets among them.
+    pub index_bytes: u64,
+}
+
+/// Why a store did not open.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A cap that leaves no usable log.
+    #[error("memory of {memory_bytes} bytes leaves {log_bytes} for the log; {min_bytes} is the least for {session_max} sessions")]
+    TooSmall {
+        /// As configured.
+        memory_bytes: u64,
+        /// What the index leaves.
+        log_bytes: u64,
+        /// What the log needs.
+        min_bytes: u64,
+        /// As configured.
+        session_max: usize,
+    },
+    /// A count outside its range.
+    #[error("{name} is {found}; it can be {min} to {max}")]
+    OutOfRange {
+        /// The setting.
+        name: &'static str,
+        /// As configured.
+        found: u64,
+        /// Inclusive.
+        min: u64,
+        /// Inclusive.
+        max: u64,
+    },
+    /// The kernel gave no address space.
+    #[error("cannot map {bytes} bytes for the {part}: {source}")]
+    Map {
+        /// `log` or `index`.
+        part: &'static str,
+        /// Asked for.
+        bytes: u64,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+}
+
+/// All places for sessions are taken.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("all {session_max} sessions of the store are taken")]
+pub struct NoSession {
+    /// As configured.
+    pub session_max: usize,
+}
