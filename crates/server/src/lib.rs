@@ -11,3 +11,4 @@ pub use config::{Config, Pin, Poll};
 pub use error::StartError;
 pub use server::Server;
 pub use shared::{ProbeError, Shared};
+pub use store::{Eviction, Mode};
