@@ -1,0 +1,20 @@
+//! memcached's text protocol as memcached 1.6.18 speaks it.
+//!
+//! ```text
+//!  input ──▶ Parser::next_command ──▶ Done(Ok(Command))        execute, reply unless noreply
+//!                                 ├─▶ Done(Err(Rejection))     reply, skip swallow_bytes, go on
+//!                                 ├─▶ NeedMore                 the body's length is in it
+//!                                 └─▶ Bad(ProtocolError)       reply, close
+//! ```
+
+mod command;
+mod parser;
+mod reply;
+
+pub use command::{
+    Arithmetic, Command, Delete, Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind,
+    Store, StoreVerb, Touch,
+};
+pub use command::{RELATIVE_EXPTIME_MAX_S, expiry_from_exptime};
+pub use parser::{NextCommand, Parser, next_command};
+pub use reply::{Encoder, Reply};

@@ -1,0 +1,223 @@
+//! Commands, rejections and limits of the text protocol.
+
+use base::UnixMillis;
+
+use super::reply::Reply;
+
+/// One request. Keys are checked: 1 to 250 bytes, no space, no control byte that ends a word.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Command<'a> {
+    /// get and gets.
+    Get(Retrieve<'a>),
+    /// gat and gats: the same, and sets the expiry.
+    GetAndTouch {
+        /// As given; see [`expiry_from_exptime`].
+        exptime: i64,
+        /// What to read.
+        retrieve: Retrieve<'a>,
+    },
+    /// set, add, replace, append, prepend and cas.
+    Store(Store<'a>),
+    /// delete.
+    Delete(Delete<'a>),
+    /// incr and decr.
+    Arithmetic(Arithmetic<'a>),
+    /// touch.
+    Touch(Touch<'a>),
+    /// flush_all.
+    FlushAll {
+        /// As given: seconds from now, or a Unix time; 0 or negative is now.
+        delay: i64,
+        /// Do not reply.
+        noreply: bool,
+    },
+    /// version.
+    Version,
+    /// verbosity: reply OK.
+    Verbosity {
+        /// Do not reply.
+        noreply: bool,
+    },
+    /// quit: close without a reply.
+    Quit,
+    /// stats.
+    Stats(StatsKind<'a>),
+    /// shutdown: reply [`Reply::ShutdownDisabled`].
+    Shutdown,
+    /// mn, the meta no-op: reply MN.
+    MetaNoop,
+}
+
+/// Keys to read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Retrieve<'a> {
+    /// At least one.
+    pub keys: Keys<'a>,
+    /// gets and gats: VALUE lines carry the CAS token.
+    pub with_cas: bool,
+}
+
+/// A walk over the keys of a get; each is checked already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys<'a> {
+    pub(super) rest: &'a [u8],
+}
+
+/// What a storage command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreVerb {
+    /// Always.
+    Set,
+    /// Only if absent.
+    Add,
+    /// Only if present.
+    Replace,
+    /// After the old value; flags and exptime of the command are ignored.
+    Append,
+    /// Before the old value; flags and exptime of the command are ignored.
+    Prepend,
+    /// Only if the CAS token is still this.
+    Cas(u64),
+}
+
+/// A storage command with its data block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store<'a> {
+    /// Which one.
+    pub verb: StoreVerb,
+    /// The key.
+    pub key: &'a [u8],
+    /// Opaque.
+    pub flags: u32,
+    /// As given; see [`expiry_from_exptime`].
+    pub exptime: i64,
+    /// The data block.
+    pub value: &'a [u8],
+    /// Do not reply.
+    pub noreply: bool,
+}
+
+/// delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delete<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Do not reply.
+    pub noreply: bool,
+}
+
+/// incr and decr. incr wraps at 2^64, decr stops at 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arithmetic<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// How much.
+    pub delta: u64,
+    /// decr.
+    pub is_decrement: bool,
+    /// Do not reply.
+    pub noreply: bool,
+}
+
+/// touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// As given; see [`expiry_from_exptime`].
+    pub exptime: i64,
+    /// Do not reply.
+    pub noreply: bool,
+}
+
+/// What stats are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatsKind<'a> {
+    /// `stats`.
+    General,
+    /// `stats settings`.
+    Settings,
+    /// `stats items`.
+    Items,
+    /// `stats slabs`.
+    Slabs,
+    /// `stats sizes`.
+    Sizes,
+    /// `stats conns`.
+    Connections,
+    /// `stats reset`: reply [`Reply::Reset`].
+    Reset,
+    /// Another word.
+    Other(&'a [u8]),
+}
+
+/// What the parser accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of a data block, inclusive.
+    pub value_max_bytes: usize,
+}
+
+impl Limits {
+    /// Of a key, inclusive.
+    pub const KEY_MAX_BYTES: usize = 250;
+
+    /// Limits with this largest value.
+    pub const fn new(value_max_bytes: usize) -> Limits {
+        Limits { value_max_bytes }
+    }
+}
+
+impl Default for Limits {
+    /// 32 MiB.
+    fn default() -> Limits {
+        Limits::new(32 << 20)
+    }
+}
+
+/// A command that was refused; the stream goes on after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection<'a> {
+    /// What to answer; `None` if the client said noreply.
+    pub reply: Option<Reply>,
+    /// Bytes after `consumed_bytes` to be skipped unread: the body of a refused command.
+    pub swallow_bytes: u64,
+    /// memcached deletes the old value of a `set` that it refuses for its size.
+    pub delete_key: Option<&'a [u8]>,
+}
+
+/// The stream cannot be read on: reply with [`ProtocolError::reply`] if there is one, and close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// A line without an end.
+    LineTooLong,
+}
+
+impl ProtocolError {
+    /// What to answer before closing.
+    pub fn reply(&self) -> Option<Reply> {
+        match self {
+            ProtocolError::LineTooLong => Some(Reply::LineTooLong),
+        }
+    }
+}
+
+/// The largest exptime in seconds that counts from now; greater ones are Unix times.
+pub const RELATIVE_EXPTIME_MAX_S: i64 = 60 * 60 * 24 * 30;
+
+/// When an item with this exptime expires: 0 never, negative at once, up to 30 days from now,
+/// more a Unix time.
+pub fn expiry_from_exptime(exptime: i64, now: UnixMillis) -> Option<UnixMillis> {
+    let seconds = match u64::try_from(exptime) {
+        Ok(0) => return None,
+        Err(_) => return Some(UnixMillis(0)),
+        Ok(seconds) => seconds,
+    };
+    let ms = seconds.saturating_mul(1000);
+    if exptime <= RELATIVE_EXPTIME_MAX_S {
+        Some(UnixMillis(now.0.saturating_add(ms)))
+    } else {
+        Some(UnixMillis(ms))
+    }
+}

@@ -1,0 +1,164 @@
+//! Replies of the text protocol.
+
+/// A reply that is one fixed line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// `STORED`
+    Stored,
+    /// `NOT_STORED`
+    NotStored,
+    /// `EXISTS`
+    Exists,
+    /// `NOT_FOUND`
+    NotFound,
+    /// `DELETED`
+    Deleted,
+    /// `TOUCHED`
+    Touched,
+    /// `OK`
+    Ok,
+    /// `END`
+    End,
+    /// `RESET`
+    Reset,
+    /// `MN`
+    MetaNoop,
+    /// `ERROR`
+    Error,
+    /// `ERROR: shutdown not enabled`
+    ShutdownDisabled,
+    /// `CLIENT_ERROR bad command line format`
+    BadFormat,
+    /// `CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]`
+    BadDelete,
+    /// `CLIENT_ERROR bad data chunk`
+    BadDataChunk,
+    /// `CLIENT_ERROR invalid exptime argument`
+    InvalidExptime,
+    /// `CLIENT_ERROR invalid numeric delta argument`
+    InvalidDelta,
+    /// `CLIENT_ERROR cannot increment or decrement non-numeric value`
+    NotNumeric,
+    /// `CLIENT_ERROR line too long`
+    LineTooLong,
+    /// `SERVER_ERROR object too large for cache`
+    TooLarge,
+    /// `SERVER_ERROR out of memory storing object`
+    OutOfMemory,
+}
+
+impl Reply {
+    /// The line, CRLF included.
+    pub const fn bytes(self) -> &'static [u8] {
+        match self {
+            Reply::Stored => b"STORED\r\n",
+            Reply::NotStored => b"NOT_STORED\r\n",
+            Reply::Exists => b"EXISTS\r\n",
+            Reply::NotFound => b"NOT_FOUND\r\n",
+            Reply::Deleted => b"DELETED\r\n",
+            Reply::Touched => b"TOUCHED\r\n",
+            Reply::Ok => b"OK\r\n",
+            Reply::End => b"END\r\n",
+            Reply::Reset => b"RESET\r\n",
+            Reply::MetaNoop => b"MN\r\n",
+            Reply::Error => b"ERROR\r\n",
+            Reply::ShutdownDisabled => b"ERROR: shutdown not enabled\r\n",
+            Reply::BadFormat => b"CLIENT_ERROR bad command line format\r\n",
+            Reply::BadDelete => {
+                b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
+            }
+            Reply::BadDataChunk => b"CLIENT_ERROR bad data chunk\r\n",
+            Reply::InvalidExptime => b"CLIENT_ERROR invalid exptime argument\r\n",
+            Reply::InvalidDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
+            Reply::NotNumeric => {
+                b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+            }
+            Reply::LineTooLong => b"CLIENT_ERROR line too long\r\n",
+            Reply::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
+            Reply::OutOfMemory => b"SERVER_ERROR out of memory storing object\r\n",
+        }
+    }
+}
+
+/// Appends replies to `out`.
+#[derive(Debug)]
+pub struct Encoder<'o> {
+    out: &'o mut Vec<u8>,
+}
+
+impl<'o> Encoder<'o> {
+    /// An encoder; costs nothing to make.
+    #[inline]
+    pub fn new(out: &'o mut Vec<u8>) -> Encoder<'o> {
+        Encoder { out }
+    }
+
+    /// A fixed line.
+    #[inline]
+    pub fn reply(&mut self, reply: Reply) {
+        self.out.extend_from_slice(reply.bytes());
+    }
+
+    /// A whole `VALUE` block; `cas` for gets and gats.
+    #[inline]
+    pub fn value(&mut self, key: &[u8], flags: u32, cas: Option<u64>, value: &[u8]) {
+        self.value_header(key, flags, cas, value.len());
+        self.out.extend_from_slice(value);
+        self.line_end();
+    }
+
+    /// Only the `VALUE` line: the body follows from elsewhere, then [`Encoder::line_end`].
+    #[inline]
+    pub fn value_header(&mut self, key: &[u8], flags: u32, cas: Option<u64>, len_bytes: usize) {
+        self.out.extend_from_slice(b"VALUE ");
+        self.out.extend_from_slice(key);
+        self.out.push(b' ');
+        self.digits(u64::from(flags));
+        self.out.push(b' ');
+        self.digits(len_bytes as u64);
+        if let Some(cas) = cas {
+            self.out.push(b' ');
+            self.digits(cas);
+        }
+        self.line_end();
+    }
+
+    /// CRLF: ends a value whose body was appended apart from its header.
+    #[inline]
+    pub fn line_end(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A line with only a number: the answer of incr and decr.
+    #[inline]
+    pub fn number(&mut self, number: u64) {
+        self.digits(number);
+        self.line_end();
+    }
+
+    /// `STAT name value`; END is [`Reply::End`].
+    pub fn stat(&mut self, name: &str, value: impl std::fmt::Display) {
+        use std::io::Write;
+        write!(self.out, "STAT {name} {value}\r\n").expect("a vector takes every write");
+    }
+
+    /// `VERSION text`.
+    pub fn version(&mut self, text: &str) {
+        self.out.extend_from_slice(b"VERSION ");
+        self.out.extend_from_slice(text.as_bytes());
+        self.line_end();
+    }
+
+    /// `SERVER_ERROR text`.
+    pub fn server_error(&mut self, text: &str) {
+        self.out.extend_from_slice(b"SERVER_ERROR ");
+        self.out.extend_from_slice(text.as_bytes());
+        self.line_end();
+    }
+
+    #[inline]
+    fn digits(&mut self, number: u64) {
+        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
+}

@@ -1,0 +1,35 @@
+//! RESP2, RESP3 and inline commands as Redis 7.0 understands them.
+//!
+//! ```text
+//!  input ──▶ parse_hot ──▶ Command::Get | Command::Set          (most requests end here)
+//!              │ not one of these
+//!              └──▶ Parser ──▶ Args ──▶ Command::from_args ──▶ Command | CommandError
+//! ```
+
+mod args;
+mod command;
+mod error;
+mod glob;
+mod limits;
+pub mod number;
+mod parse_command;
+mod parser;
+mod protocol_error;
+mod reply;
+mod table;
+
+pub use args::{ArgIter, Args, Keys, Pairs, QuotedLine};
+pub use command::{
+    AuthRequest, ClientFilter, Command, CommandList, ConfigPairs, Copy, ExpireCondition,
+    ExpireTime, ExpireTtl, Expiry, FlushMode, HelloRequest, KillSkipMe, PauseMode, ReplyMode,
+    ScanRequest, SetCommand, SetCondition, ShutdownRequest, Unit,
+};
+pub use error::{CommandError, ErrorReply};
+pub use glob::{glob_matches, glob_matches_any_case};
+
+pub use limits::Limits;
+pub use parse_command::{NextCommand, next_command};
+pub use parser::Parser;
+pub use protocol_error::ProtocolError;
+pub use reply::{Encoder, Protocol};
+pub use table::{CommandId, Flags, Group, KeySpec, Spec};

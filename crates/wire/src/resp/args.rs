@@ -1,0 +1,243 @@
+//! `Args`: the arguments of one command, walked where they lie in the read buffer.
+//!
+//! ```text
+//!  *3 CRLF │ $3 CRLF SET CRLF │ $1 CRLF k CRLF │ $2 CRLF vv CRLF
+//!          └─ rest ─────────────────────────────────────────────▶   remaining = 3
+//! ```
+//!
+//! # Invariants
+//! A1: `rest` was validated by the parser: it holds `remaining` whole arguments.
+
+use super::parser::inline;
+
+/// How the arguments are framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `$len CRLF bytes CRLF`.
+    Bulk,
+    /// Words on a line, quoted at most without escapes.
+    Inline,
+}
+
+/// The arguments of one command, its name first.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    iter: ArgIter<'a>,
+    quoted: bool,
+}
+
+/// Walks arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgIter<'a> {
+    rest: &'a [u8],
+    remaining: u32,
+    form: Form,
+}
+
+/// The keys of a command with several.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Keys<'a> {
+    iter: ArgIter<'a>,
+    /// Arguments from one key to the next; 0 and 1 mean adjacent.
+    step: u32,
+}
+
+/// Key and value pairs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pairs<'a> {
+    iter: ArgIter<'a>,
+}
+
+/// An inline command that has escapes or quotes in mid-word, so that its arguments do not lie
+/// in the buffer as they are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotedLine<'a> {
+    line: &'a [u8],
+}
+
+impl<'a> Args<'a> {
+    pub(crate) fn bulks(rest: &'a [u8], count: u32) -> Args<'a> {
+        Args { iter: ArgIter { rest, remaining: count, form: Form::Bulk }, quoted: false }
+    }
+
+    /// Words of `line`; `quoted` says that some of them need rewriting.
+    pub(crate) fn words(line: &'a [u8], count: u32, quoted: bool) -> Args<'a> {
+        Args { iter: ArgIter { rest: line, remaining: count, form: Form::Inline }, quoted }
+    }
+
+    /// How many there are, the name included. 0 for an empty command.
+    pub fn len(&self) -> usize {
+        self.iter.len()
+    }
+
+    /// An empty line, `*0` or `*-1`.
+    pub fn is_empty(&self) -> bool {
+        self.iter.remaining == 0
+    }
+
+    /// The argument at `index`; walks to it.
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        self.iter().nth(index)
+    }
+
+    /// All arguments.
+    pub fn iter(&self) -> ArgIter<'a> {
+        self.iter
+    }
+
+    /// The line, if its words must be rewritten before they can be read.
+    pub fn quoted_line(&self) -> Option<QuotedLine<'a>> {
+        self.quoted.then_some(QuotedLine { line: self.iter.rest })
+    }
+}
+
+impl<'a> Iterator for ArgIter<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.remaining == 0 {
+            return None;
+        }
+        self.remaining -= 1;
+        let (argument, rest) = match self.form {
+            Form::Bulk => split_bulk(self.rest)?,
+            Form::Inline => inline::split_word(self.rest)?,
+        };
+        self.rest = rest;
+        Some(argument)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len(), Some(self.len()))
+    }
+}
+
+impl ExactSizeIterator for ArgIter<'_> {
+    fn len(&self) -> usize {
+        self.remaining as usize
+    }
+}
+
+/// Two walks are equal when they will yield equal arguments.
+impl PartialEq for ArgIter<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.remaining == other.remaining && (*self).eq_by_items(*other)
+    }
+}
+
+impl<'a> ArgIter<'a> {
+    /// A walk over nothing.
+    pub fn empty() -> ArgIter<'a> {
+        ArgIter { rest: &[], remaining: 0, form: Form::Bulk }
+    }
+
+    fn eq_by_items(self, other: ArgIter<'_>) -> bool {
+        Iterator::eq(self, other)
+    }
+
+    pub(crate) fn take_first(mut self, count: usize) -> ArgIter<'a> {
+        self.remaining = self.remaining.min(u32::try_from(count).unwrap_or(u32::MAX));
+        self
+    }
+}
+
+/// Reads `$len CRLF bytes CRLF` (A1 says it is there).
+#[inline]
+fn split_bulk(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut len_bytes = 0_usize;
+    let mut at = 1; // After `$`.
+    loop {
+        let byte = *rest.get(at)?;
+        at += 1;
+        if !byte.is_ascii_digit() {
+            break; // CR.
+        }
+        len_bytes = len_bytes.wrapping_mul(10).wrapping_add(usize::from(byte - b'0'));
+    }
+    let body = rest.get(at + 1..)?; // After LF.
+    let (bulk, after) = body.split_at_checked(len_bytes)?;
+    Some((bulk, after.get(2..)?))
+}
+
+impl<'a> Keys<'a> {
+    pub(crate) fn all(iter: ArgIter<'a>) -> Keys<'a> {
+        Keys { iter, step: 1 }
+    }
+
+    pub(crate) fn stepped(iter: ArgIter<'a>, step: u32) -> Keys<'a> {
+        Keys { iter, step: step.max(1) }
+    }
+
+    /// How many keys are left.
+    pub fn len(&self) -> usize {
+        self.iter.len().div_ceil(self.step as usize)
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let key = self.iter.next()?;
+        for _ in 1..self.step {
+            self.iter.next();
+        }
+        Some(key)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len(), Some(self.len()))
+    }
+}
+
+impl ExactSizeIterator for Keys<'_> {}
+
+impl<'a> Pairs<'a> {
+    pub(crate) fn new(iter: ArgIter<'a>) -> Pairs<'a> {
+        Pairs { iter }
+    }
+
+    /// How many pairs are left.
+    pub fn len(&self) -> usize {
+        self.iter.len() / 2
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Only the first of each pair.
+    pub fn keys(&self) -> Keys<'a> {
+        Keys::stepped(self.iter, 2)
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        Some((self.iter.next()?, self.iter.next()?))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len(), Some(self.len()))
+    }
+}
+
+impl ExactSizeIterator for Pairs<'_> {}
+
+impl QuotedLine<'_> {
+    /// Appends the same command as a multibulk, to be parsed in the line's place.
+    pub fn rewrite(&self, out: &mut Vec<u8>) {
+        inline::rewrite(self.line, out);
+    }
+}

@@ -1,0 +1,443 @@
+//! `Command`: every request a RESP client can make, typed, borrowing the bytes it arrived in.
+
+use base::UnixMillis;
+
+use super::args::{ArgIter, Args, Keys, Pairs, QuotedLine};
+use super::table::CommandId;
+
+/// One request. Arity and options are checked; key and value lengths are the server's to check.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Command<'a> {
+    /// An empty line, `*0` or `*-1`: no reply.
+    Empty,
+    /// An inline command with escapes: rewrite it and parse the result in its place.
+    Quoted(QuotedLine<'a>),
+
+    /// `GET key`.
+    Get { key: &'a [u8] },
+    /// `SET key value [options]`, and SETNX, SETEX, PSETEX, GETSET by their own variants.
+    Set(SetCommand<'a>),
+    /// `GETEX key [options]`; `None` leaves the expiry alone.
+    GetEx { key: &'a [u8], ttl: Option<ExpireTtl> },
+    /// `GETDEL key`.
+    GetDel { key: &'a [u8] },
+    /// `GETSET key value`.
+    GetSet { key: &'a [u8], value: &'a [u8] },
+    /// `SETNX key value`: answers 1 or 0.
+    SetNx { key: &'a [u8], value: &'a [u8] },
+    /// `SETEX` and `PSETEX`.
+    SetEx { key: &'a [u8], value: &'a [u8], expire: ExpireTime },
+    /// `MGET key [key ...]`.
+    MGet { keys: Keys<'a> },
+    /// `MSET key value [key value ...]`.
+    MSet { pairs: Pairs<'a> },
+    /// `MSETNX key value [key value ...]`.
+    MSetNx { pairs: Pairs<'a> },
+    /// INCR, DECR, INCRBY and DECRBY; DECRBY's number is already negated.
+    IncrBy { key: &'a [u8], delta: i64, id: CommandId },
+    /// `INCRBYFLOAT key increment`; the increment is a valid float, see `number::add_float`.
+    IncrByFloat { key: &'a [u8], increment: &'a [u8] },
+    /// `APPEND key value`.
+    Append { key: &'a [u8], value: &'a [u8] },
+    /// `STRLEN key`.
+    StrLen { key: &'a [u8] },
+    /// GETRANGE and SUBSTR; both ends inclusive, negative from the end.
+    GetRange { key: &'a [u8], start: i64, end: i64, id: CommandId },
+    /// `SETRANGE key offset value`; the offset is not negative.
+    SetRange { key: &'a [u8], offset_bytes: u64, value: &'a [u8] },
+
+    /// DEL and UNLINK.
+    Del { keys: Keys<'a>, id: CommandId },
+    /// `EXISTS key [key ...]`; a key named twice counts twice.
+    Exists { keys: Keys<'a> },
+    /// `TOUCH key [key ...]`.
+    Touch { keys: Keys<'a> },
+    /// `TYPE key`.
+    Type { key: &'a [u8] },
+    /// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
+    Expire { key: &'a [u8], expire: ExpireTime, condition: ExpireCondition },
+    /// TTL, PTTL, EXPIRETIME and PEXPIRETIME.
+    Ttl { key: &'a [u8], unit: Unit, id: CommandId },
+    /// `PERSIST key`.
+    Persist { key: &'a [u8] },
+    /// `RENAME source target`.
+    Rename { source: &'a [u8], target: &'a [u8] },
+    /// `RENAMENX source target`.
+    RenameNx { source: &'a [u8], target: &'a [u8] },
+    /// `COPY source target [DB n] [REPLACE]`.
+    Copy(Copy<'a>),
+    /// `RANDOMKEY`.
+    RandomKey,
+    /// `KEYS pattern`.
+    Keys { pattern: &'a [u8] },
+    /// `SCAN cursor [MATCH p] [COUNT n] [TYPE t]`.
+    Scan(ScanRequest<'a>),
+    /// OBJECT ENCODING, FREQ, IDLETIME and REFCOUNT.
+    Object { key: &'a [u8], id: CommandId },
+    /// `MEMORY USAGE key [SAMPLES n]`.
+    MemoryUsage { key: &'a [u8] },
+    /// `WAIT replicas timeout`.
+    Wait { replica_count: i64, timeout_ms: i64 },
+
+    /// `DBSIZE`.
+    DbSize,
+    /// FLUSHDB and FLUSHALL.
+    Flush { mode: FlushMode, id: CommandId },
+    /// `INFO [section ...]`.
+    Info { sections: ArgIter<'a> },
+    /// `CONFIG GET pattern [pattern ...]`.
+    ConfigGet { patterns: ArgIter<'a> },
+    /// `CONFIG SET name value [name value ...]`.
+    ConfigSet { pairs: ConfigPairs<'a> },
+    /// `CONFIG RESETSTAT`.
+    ConfigResetStat,
+    /// `CONFIG REWRITE`.
+    ConfigRewrite,
+    /// `TIME`.
+    Time,
+    /// `LASTSAVE`.
+    LastSave,
+    /// `ROLE`.
+    Role,
+    /// `SHUTDOWN [options]`.
+    Shutdown(ShutdownRequest),
+
+    /// `HELLO [version [AUTH user password] [SETNAME name]]`.
+    Hello(HelloRequest<'a>),
+    /// `AUTH [user] password`.
+    Auth(AuthRequest<'a>),
+    /// `PING [message]`.
+    Ping { message: Option<&'a [u8]> },
+    /// `ECHO message`.
+    Echo { message: &'a [u8] },
+    /// `SELECT index`; the server knows how many databases there are.
+    Select { database_index: i64 },
+    /// `QUIT`: reply OK and close.
+    Quit,
+    /// `RESET`: reply `+RESET`.
+    Reset,
+
+    /// `MULTI`.
+    Multi,
+    /// `EXEC`.
+    Exec,
+    /// `DISCARD`.
+    Discard,
+    /// `WATCH key [key ...]`.
+    Watch { keys: Keys<'a> },
+    /// `UNWATCH`.
+    Unwatch,
+
+    /// `CLIENT ID`.
+    ClientId,
+    /// `CLIENT INFO`.
+    ClientInfo,
+    /// `CLIENT LIST [TYPE t] [ID id ...]`.
+    ClientList(ClientFilter<'a>),
+    /// `CLIENT SETNAME name`; the name is valid, empty clears it.
+    ClientSetName { name: &'a [u8] },
+    /// `CLIENT GETNAME`.
+    ClientGetName,
+    /// `CLIENT SETINFO LIB-NAME name`.
+    ClientSetLibName { name: &'a [u8] },
+    /// `CLIENT SETINFO LIB-VER version`.
+    ClientSetLibVersion { version: &'a [u8] },
+    /// `CLIENT KILL` by address (old form: answers OK or an error) or by filters (answers a count).
+    ClientKill(ClientFilter<'a>),
+    /// `CLIENT NO-EVICT ON|OFF`.
+    ClientNoEvict { on: bool },
+    /// `CLIENT NO-TOUCH ON|OFF`.
+    ClientNoTouch { on: bool },
+    /// `CLIENT REPLY ON|OFF|SKIP`.
+    ClientReply { mode: ReplyMode },
+    /// `CLIENT PAUSE timeout [WRITE|ALL]`.
+    ClientPause { timeout_ms: u64, mode: PauseMode },
+    /// `CLIENT UNPAUSE`.
+    ClientUnpause,
+
+    /// `COMMAND`: all of [`super::Spec::all`].
+    CommandTable,
+    /// `COMMAND COUNT`.
+    CommandCount,
+    /// `COMMAND DOCS [name ...]`; no name means all.
+    CommandDocs { names: ArgIter<'a> },
+    /// `COMMAND INFO [name ...]`; no name means all.
+    CommandInfo { names: ArgIter<'a> },
+    /// `COMMAND GETKEYS command [argument ...]`: the keys, as indexes into `arguments`.
+    CommandGetKeys { keys: Keys<'a> },
+    /// `COMMAND LIST [FILTERBY kind value]`.
+    CommandList(CommandList<'a>),
+
+    /// `CLIENT|COMMAND|CONFIG|OBJECT|MEMORY HELP`: answer [`CommandId::help_lines`].
+    Help { id: CommandId },
+}
+
+/// `SET` with its options.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SetCommand<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// EX, PX, EXAT, PXAT, KEEPTTL or none of them.
+    pub expiry: Expiry,
+    /// NX, XX or neither.
+    pub condition: SetCondition,
+    /// GET: answer the old value (null if none) instead of OK.
+    pub returns_old: bool,
+}
+
+/// The condition of a SET.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetCondition {
+    /// Neither NX nor XX.
+    #[default]
+    Always,
+    /// NX: only if the key does not exist.
+    IfAbsent,
+    /// XX: only if the key exists.
+    IfPresent,
+}
+
+/// What a SET does to the expiry.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Expiry {
+    /// No expiry.
+    #[default]
+    Never,
+    /// KEEPTTL.
+    Keep,
+    /// EX, PX, EXAT or PXAT.
+    At(ExpireTime),
+}
+
+/// What GETEX does to the expiry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ExpireTtl {
+    /// PERSIST.
+    Persist,
+    /// EX, PX, EXAT or PXAT.
+    At(ExpireTime),
+}
+
+/// A time of expiry as the client gave it, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpireTime {
+    /// Milliseconds; negative only in the EXPIRE family.
+    pub ms: i64,
+    /// Whether `ms` counts from now instead of 1970.
+    pub relative: bool,
+    /// Who asked: named by the error when the sum with the clock overflows.
+    pub id: CommandId,
+}
+
+impl ExpireTime {
+    /// The absolute time; a time before 1970 is 0, which has always passed.
+    /// `None`: answer [`super::ErrorReply::InvalidExpireTime`] with `self.id`.
+    pub fn absolute(self, now: UnixMillis) -> Option<UnixMillis> {
+        let now_ms = i64::try_from(now.0).unwrap_or(i64::MAX);
+        let at_ms = if self.relative { self.ms.checked_add(now_ms)? } else { self.ms };
+        Some(UnixMillis(u64::try_from(at_ms).unwrap_or(0)))
+    }
+}
+
+/// NX, XX, GT and LT of the EXPIRE family. GT or LT may join XX; no other two may be set together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpireCondition {
+    /// Only if the key has no expiry.
+    pub if_none: bool,
+    /// Only if the key has an expiry.
+    pub if_some: bool,
+    /// Only if the new expiry is later; no expiry counts as infinitely late.
+    pub if_later: bool,
+    /// Only if the new expiry is earlier; no expiry counts as infinitely late.
+    pub if_earlier: bool,
+}
+
+impl ExpireCondition {
+    /// Whether a key with the expiry `old` may get the expiry `new`.
+    pub fn allows(self, old: Option<UnixMillis>, new: UnixMillis) -> bool {
+        !(self.if_none && old.is_some()
+            || self.if_some && old.is_none()
+            || self.if_later && old.is_none_or(|old| new <= old)
+            || self.if_earlier && old.is_some_and(|old| new >= old))
+    }
+}
+
+/// The unit and base of an answered time: TTL, PTTL, EXPIRETIME, PEXPIRETIME.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// TTL: seconds left, rounded to nearest.
+    SecondsLeft,
+    /// PTTL: milliseconds left.
+    MillisecondsLeft,
+    /// EXPIRETIME: seconds since 1970, rounded to nearest.
+    SecondsAt,
+    /// PEXPIRETIME: milliseconds since 1970.
+    MillisecondsAt,
+}
+
+impl Unit {
+    /// The number to answer for a key that expires at `at` and has not expired yet.
+    pub fn answer(self, now: UnixMillis, at: UnixMillis) -> i64 {
+        let left_ms = at.0.saturating_sub(now.0);
+        let answer = match self {
+            Unit::SecondsLeft => left_ms.saturating_add(500) / 1000,
+            Unit::MillisecondsLeft => left_ms,
+            Unit::SecondsAt => at.0.saturating_add(500) / 1000,
+            Unit::MillisecondsAt => at.0,
+        };
+        i64::try_from(answer).unwrap_or(i64::MAX)
+    }
+}
+
+/// `COPY`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy<'a> {
+    /// What is copied.
+    pub source: &'a [u8],
+    /// Where to.
+    pub target: &'a [u8],
+    /// `DB n`.
+    pub database_index: Option<i64>,
+    /// REPLACE.
+    pub replaces: bool,
+}
+
+/// `SCAN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanRequest<'a> {
+    /// Where the last call ended.
+    pub cursor: u64,
+    /// MATCH, absent if none or `*`.
+    pub pattern: Option<&'a [u8]>,
+    /// COUNT, 10 by default, at least 1.
+    pub count: u64,
+    /// TYPE: only `string` (any case) can match.
+    pub type_name: Option<&'a [u8]>,
+}
+
+/// `FLUSHALL [ASYNC|SYNC]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushMode {
+    /// Neither was said.
+    Default,
+    /// ASYNC.
+    Async,
+    /// SYNC.
+    Sync,
+}
+
+/// `SHUTDOWN`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShutdownRequest {
+    /// NOSAVE.
+    pub nosave: bool,
+    /// SAVE.
+    pub save: bool,
+    /// NOW.
+    pub now: bool,
+    /// FORCE.
+    pub force: bool,
+    /// ABORT: cancel a shutdown in progress.
+    pub abort: bool,
+}
+
+/// `HELLO`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HelloRequest<'a> {
+    /// 2 or 3; `None` keeps the current one.
+    pub version: Option<u8>,
+    /// AUTH.
+    pub auth: Option<AuthRequest<'a>>,
+    /// SETNAME; the name is valid.
+    pub name: Option<&'a [u8]>,
+}
+
+/// User and password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthRequest<'a> {
+    /// `None`: the one-argument AUTH, which means the default user.
+    pub user: Option<&'a [u8]>,
+    /// The password.
+    pub password: &'a [u8],
+}
+
+/// Which clients CLIENT LIST shows or CLIENT KILL closes; absent fields match every client.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClientFilter<'a> {
+    /// ID (LIST takes several, KILL one).
+    pub ids: Option<ArgIter<'a>>,
+    /// KILL's ID.
+    pub id: Option<u64>,
+    /// TYPE: normal, master, replica or pubsub, lower case; only `normal` can match.
+    pub type_name: Option<&'static str>,
+    /// ADDR ip:port.
+    pub address: Option<&'a [u8]>,
+    /// LADDR ip:port.
+    pub local_address: Option<&'a [u8]>,
+    /// USER.
+    pub user: Option<&'a [u8]>,
+    /// SKIPME.
+    pub skip_me: KillSkipMe,
+    /// The old form `CLIENT KILL ip:port`: answers OK or `ERR No such client`.
+    pub old_form: bool,
+}
+
+/// Whether CLIENT KILL spares the caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KillSkipMe {
+    /// The caller lives (default of the filter form).
+    #[default]
+    Yes,
+    /// The caller may be closed, after its reply.
+    No,
+}
+
+/// `CLIENT REPLY`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// Reply to everything, and answer OK.
+    On,
+    /// Reply to nothing, this command included.
+    Off,
+    /// Do not reply to this command and the next.
+    Skip,
+}
+
+/// `CLIENT PAUSE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseMode {
+    /// Every command waits.
+    All,
+    /// Commands that write wait.
+    Write,
+}
+
+/// The filter of `COMMAND LIST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandList<'a> {
+    /// No filter.
+    All,
+    /// `FILTERBY MODULE name`: always an empty answer.
+    Module(&'a [u8]),
+    /// `FILTERBY ACLCAT category`.
+    AclCategory(&'a [u8]),
+    /// `FILTERBY PATTERN glob`.
+    Pattern(&'a [u8]),
+}
+
+/// Name and value pairs of CONFIG SET.
+pub type ConfigPairs<'a> = Pairs<'a>;
+
+impl<'a> Command<'a> {
+    /// Which command this is, for statistics, flags and `queues in MULTI` decisions.
+    pub fn id(&self) -> Option<CommandId> {
+        super::parse_command::id_of(self)
+    }
+
+    /// Reads the command that `args` name.
+    pub fn from_args(args: &Args<'a>) -> Result<Command<'a>, super::CommandError<'a>> {
+        super::parse_command::from_args(args)
+    }
+}

@@ -1,0 +1,43 @@
+//! `Limits`: what the RESP parser accepts.
+
+/// The largest request that is read. Larger ones are protocol errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of one argument (`proto-max-bulk-len`), inclusive.
+    pub bulk_max_bytes: usize,
+    /// Arguments of one command, inclusive.
+    pub args_max: u32,
+    /// Of an inline command and of each header line, exclusive of its line end.
+    pub inline_max_bytes: usize,
+    /// A client that must authenticate and has not: 10 arguments of 16 KiB, and an own error text.
+    pub before_auth: bool,
+}
+
+impl Limits {
+    /// Arguments of a client that has not authenticated.
+    pub const ARGS_MAX_BEFORE_AUTH: u32 = 10;
+    /// Bytes of an argument of a client that has not authenticated.
+    pub const BULK_MAX_BYTES_BEFORE_AUTH: usize = 16_384;
+
+    /// The limits of Redis with this `proto-max-bulk-len`.
+    pub const fn new(bulk_max_bytes: usize) -> Limits {
+        Limits {
+            bulk_max_bytes,
+            args_max: 1024 * 1024,
+            inline_max_bytes: 64 * 1024,
+            before_auth: false,
+        }
+    }
+
+    /// The same for a client that must authenticate first.
+    pub const fn before_auth(self) -> Limits {
+        Limits { before_auth: true, ..self }
+    }
+}
+
+impl Default for Limits {
+    /// 32 MiB per argument.
+    fn default() -> Limits {
+        Limits::new(32 << 20)
+    }
+}

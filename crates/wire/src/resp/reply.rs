@@ -1,0 +1,176 @@
+//! `Encoder`: replies onto a byte vector, in the connection's protocol version.
+
+use super::error::ErrorReply;
+
+/// The protocol version of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// The default.
+    #[default]
+    Resp2,
+    /// After HELLO 3.
+    Resp3,
+}
+
+/// Appends replies to `out`. Makes no check that a header is followed by as many items as it says.
+#[derive(Debug)]
+pub struct Encoder<'o> {
+    out: &'o mut Vec<u8>,
+    protocol: Protocol,
+}
+
+impl<'o> Encoder<'o> {
+    /// An encoder; costs nothing to make.
+    #[inline]
+    pub fn new(out: &'o mut Vec<u8>, protocol: Protocol) -> Encoder<'o> {
+        Encoder { out, protocol }
+    }
+
+    /// The protocol version.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// The bytes so far.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// `+text`; the text has no line end.
+    #[inline]
+    pub fn simple(&mut self, text: &str) {
+        debug_assert!(!text.contains(['\r', '\n']));
+        self.out.push(b'+');
+        self.out.extend_from_slice(text.as_bytes());
+        self.line_end();
+    }
+
+    /// An error reply.
+    #[cold]
+    pub fn error(&mut self, error: &ErrorReply) {
+        error.encode(self.out);
+    }
+
+    /// `:number`.
+    #[inline]
+    pub fn integer(&mut self, number: i64) {
+        self.header(b':', number);
+    }
+
+    /// A whole bulk string.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.bulk_header(bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.line_end();
+    }
+
+    /// Only `$len CRLF`: the body follows from elsewhere, then [`Encoder::line_end`].
+    #[inline]
+    pub fn bulk_header(&mut self, len_bytes: usize) {
+        self.length(b'$', len_bytes);
+    }
+
+    /// CRLF: ends a bulk whose body was appended apart from its header.
+    #[inline]
+    pub fn line_end(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// No value: `$-1` or `_`.
+    #[inline]
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// No array: `*-1` or `_`.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"*-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// `item_count` items follow.
+    #[inline]
+    pub fn array_header(&mut self, item_count: usize) {
+        self.length(b'*', item_count);
+    }
+
+    /// `pair_count` keys and values follow; in RESP2 a flat array.
+    pub fn map_header(&mut self, pair_count: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.length(b'*', pair_count * 2),
+            Protocol::Resp3 => self.length(b'%', pair_count),
+        }
+    }
+
+    /// `item_count` different items follow; in RESP2 an array.
+    pub fn set_header(&mut self, item_count: usize) {
+        let marker = if self.protocol == Protocol::Resp3 { b'~' } else { b'*' };
+        self.length(marker, item_count);
+    }
+
+    /// `item_count` items follow that no request asked for; in RESP2 an array.
+    pub fn push_header(&mut self, item_count: usize) {
+        let marker = if self.protocol == Protocol::Resp3 { b'>' } else { b'*' };
+        self.length(marker, item_count);
+    }
+
+    /// A truth value; 1 or 0 in RESP2.
+    pub fn boolean(&mut self, value: bool) {
+        self.out.extend_from_slice(match (self.protocol, value) {
+            (Protocol::Resp3, true) => b"#t\r\n",
+            (Protocol::Resp3, false) => b"#f\r\n",
+            (Protocol::Resp2, true) => b":1\r\n",
+            (Protocol::Resp2, false) => b":0\r\n",
+        });
+    }
+
+    /// A floating point number; a bulk string in RESP2.
+    pub fn double(&mut self, value: f64) {
+        let text = super::number::double_text(value);
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => {
+                self.out.push(b',');
+                self.out.extend_from_slice(text.as_bytes());
+                self.line_end();
+            }
+        }
+    }
+
+    /// Text for people (`txt`); a bulk string in RESP2.
+    pub fn verbatim(&mut self, text: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => {
+                self.length(b'=', text.len() + 4);
+                self.out.extend_from_slice(b"txt:");
+                self.out.extend_from_slice(text);
+                self.line_end();
+            }
+        }
+    }
+
+    #[inline]
+    fn length(&mut self, marker: u8, count: usize) {
+        self.header(marker, count as u64);
+    }
+
+    #[inline]
+    fn header(&mut self, marker: u8, number: impl itoa::Integer) {
+        self.out.push(marker);
+        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.line_end();
+    }
+}

@@ -1,0 +1,104 @@
+//! The command table: one row per command and subcommand; it drives lookup, arity and COMMAND.
+//!
+//! # Invariants
+//! T1: `Spec::of(id).id == id`. T2: names are lower case; a subcommand is `parent|name`.
+
+mod flags;
+mod help;
+mod rows;
+
+pub use flags::{Flags, Group};
+pub use rows::CommandId;
+
+/// Where the keys of a command stand. All 0: it has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    /// Index of the first key; the command's name is 0.
+    pub first: u32,
+    /// Index of the last key; negative counts from the end.
+    pub last: i32,
+    /// From one key to the next.
+    pub step: u32,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// The row's command.
+    pub id: CommandId,
+    /// `get`, `client|setname`.
+    pub name: &'static str,
+    /// Arguments with the name; negative: at least that many.
+    pub arity: i32,
+    /// What it does.
+    pub flags: Flags,
+    /// Where its keys are.
+    pub keys: KeySpec,
+    /// What COMMAND DOCS files it under.
+    pub group: Group,
+    /// The Redis version that brought it.
+    pub since: &'static str,
+    /// One line for COMMAND DOCS.
+    pub summary: &'static str,
+}
+
+impl Spec {
+    /// The row of a command.
+    pub fn of(id: CommandId) -> &'static Spec {
+        &rows::ROWS[id as usize]
+    }
+
+    /// Every row, subcommands after their parents.
+    pub fn all() -> &'static [Spec] {
+        &rows::ROWS
+    }
+
+    /// Every row that is not a subcommand: what COMMAND and COMMAND COUNT count.
+    pub fn top_level() -> impl Iterator<Item = &'static Spec> + Clone {
+        rows::ROWS.iter().filter(|spec| spec.parent_name().is_none())
+    }
+
+    /// The rows of this command's subcommands.
+    pub fn subcommands(&self) -> impl Iterator<Item = &'static Spec> + Clone + use<> {
+        let name = self.name;
+        rows::ROWS.iter().filter(move |spec| spec.parent_name() == Some(name))
+    }
+
+    /// Looks up `get`, `client` or `client|setname` in any case, as COMMAND INFO does.
+    pub fn by_name(name: &[u8]) -> Option<&'static Spec> {
+        rows::ROWS.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// `client` of `client|setname`.
+    pub fn parent_name(&self) -> Option<&'static str> {
+        self.name.split_once('|').map(|(parent, _)| parent)
+    }
+
+    /// `setname` of `client|setname`, `get` of `get`.
+    pub fn own_name(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(_, own)| own)
+    }
+
+    /// Whether a command with `count` arguments, its name included, has as many as it must.
+    pub fn accepts_count(&self, count: usize) -> bool {
+        let least = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { count >= least } else { count == least }
+    }
+}
+
+impl CommandId {
+    /// The row of the table.
+    pub fn spec(self) -> &'static Spec {
+        Spec::of(self)
+    }
+
+    /// `get`, `client|setname`.
+    pub fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    /// The answer to its HELP, one simple string per line.
+    pub fn help_lines(self) -> &'static [&'static str] {
+        help::lines(self)
+    }
+}

@@ -1,0 +1,95 @@
+//! What a command does, as COMMAND reports it.
+
+/// A set of command flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// None.
+    pub const NONE: Flags = Flags(0);
+    /// May change data.
+    pub const WRITE: Flags = Flags(1);
+    /// Reads data.
+    pub const READONLY: Flags = Flags(1 << 1);
+    /// Refused when the memory is full.
+    pub const DENYOOM: Flags = Flags(1 << 2);
+    /// For operators.
+    pub const ADMIN: Flags = Flags(1 << 3);
+    /// Not from scripts.
+    pub const NOSCRIPT: Flags = Flags(1 << 4);
+    /// Allowed while loading.
+    pub const LOADING: Flags = Flags(1 << 5);
+    /// Allowed on a stale replica.
+    pub const STALE: Flags = Flags(1 << 6);
+    /// Constant or logarithmic time.
+    pub const FAST: Flags = Flags(1 << 7);
+    /// Allowed before AUTH.
+    pub const NO_AUTH: Flags = Flags(1 << 8);
+    /// Allowed while a script runs too long.
+    pub const ALLOW_BUSY: Flags = Flags(1 << 9);
+    /// Not in the slow log.
+    pub const SKIP_SLOWLOG: Flags = Flags(1 << 10);
+    /// Not inside MULTI.
+    pub const NO_MULTI: Flags = Flags(1 << 11);
+
+    const NAMES: [&'static str; 12] = [
+        "write",
+        "readonly",
+        "denyoom",
+        "admin",
+        "noscript",
+        "loading",
+        "stale",
+        "fast",
+        "no_auth",
+        "allow_busy",
+        "skip_slowlog",
+        "no_multi",
+    ];
+
+    /// Both sets.
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are in the set.
+    pub const fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The names, as COMMAND lists them.
+    pub fn names(self) -> impl Iterator<Item = &'static str> + Clone {
+        Flags::NAMES
+            .into_iter()
+            .enumerate()
+            .filter_map(move |(bit, name)| self.contains(Flags(1 << bit)).then_some(name))
+    }
+}
+
+/// What COMMAND DOCS files a command under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Any type of value.
+    Generic,
+    /// Strings.
+    String,
+    /// Connections.
+    Connection,
+    /// The server.
+    Server,
+    /// Transactions.
+    Transactions,
+}
+
+impl Group {
+    /// As in COMMAND DOCS.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Generic => "generic",
+            Group::String => "string",
+            Group::Connection => "connection",
+            Group::Server => "server",
+            Group::Transactions => "transactions",
+        }
+    }
+}

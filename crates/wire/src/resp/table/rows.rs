@@ -1,0 +1,243 @@
+//! The rows: name, arity, flags, keys (first, last, step), group, since, summary.
+
+use super::{Flags, Group, KeySpec, Spec};
+
+const W: Flags = Flags::WRITE;
+const R: Flags = Flags::READONLY;
+const M: Flags = Flags::DENYOOM;
+const A: Flags = Flags::ADMIN;
+const S: Flags = Flags::NOSCRIPT;
+const L: Flags = Flags::LOADING;
+const T: Flags = Flags::STALE;
+const F: Flags = Flags::FAST;
+const N: Flags = Flags::NO_AUTH;
+const B: Flags = Flags::ALLOW_BUSY;
+const Q: Flags = Flags::SKIP_SLOWLOG;
+const X: Flags = Flags::NO_MULTI;
+
+macro_rules! command_rows {
+    ($($id:ident = $name:literal, $arity:literal, [$($flag:ident)*], ($first:literal, $last:literal,
+        $step:literal), $group:ident, $since:literal, $summary:literal;)*) => {
+        /// Every command and subcommand; its number is its row in the table (T1).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum CommandId {
+            $(#[doc = $summary] $id,)*
+        }
+
+        impl CommandId {
+            /// How many there are: the size of an array indexed by `id as usize`.
+            pub const COUNT: usize = [$(CommandId::$id),*].len();
+        }
+
+        pub(super) static ROWS: [Spec; CommandId::COUNT] = [$(Spec {
+            id: CommandId::$id,
+            name: $name,
+            arity: $arity,
+            flags: Flags::NONE$(.with($flag))*,
+            keys: KeySpec { first: $first, last: $last, step: $step },
+            group: Group::$group,
+            since: $since,
+            summary: $summary,
+        }),*];
+    };
+}
+
+command_rows! {
+    Hello = "hello", -1, [S L T F N B], (0, 0, 0), Connection, "6.0.0",
+        "Chooses the protocol version; may authenticate and name the connection";
+    Auth = "auth", -2, [S L T F N B], (0, 0, 0), Connection, "1.0.0",
+        "Authenticates the connection";
+    Ping = "ping", -1, [F], (0, 0, 0), Connection, "1.0.0",
+        "Answers PONG or the message";
+    Echo = "echo", 2, [L T F], (0, 0, 0), Connection, "1.0.0",
+        "Answers the message";
+    Select = "select", 2, [L T F], (0, 0, 0), Connection, "1.0.0",
+        "Chooses a database";
+    Quit = "quit", -1, [S L T F N B], (0, 0, 0), Connection, "1.0.0",
+        "Closes the connection";
+    Reset = "reset", 1, [S L T F N B], (0, 0, 0), Connection, "6.2.0",
+        "Puts the connection back to its initial state";
+    Client = "client", -2, [], (0, 0, 0), Connection, "2.4.0",
+        "Commands about connections";
+    ClientSetInfo = "client|setinfo", 4, [S L T], (0, 0, 0), Connection, "7.2.0",
+        "Sets the name or version of the client library";
+    ClientNoTouch = "client|no-touch", 3, [S L T], (0, 0, 0), Connection, "7.2.0",
+        "Keeps reads of this connection from counting as use";
+    ClientList = "client|list", -2, [A S L T], (0, 0, 0), Connection, "2.4.0",
+        "Lists the connections";
+    ClientId = "client|id", 2, [S L T], (0, 0, 0), Connection, "5.0.0",
+        "Tells the id of this connection";
+    ClientInfo = "client|info", 2, [S L T], (0, 0, 0), Connection, "6.2.0",
+        "Describes this connection";
+    ClientUnpause = "client|unpause", 2, [A S L T], (0, 0, 0), Connection, "6.2.0",
+        "Ends a pause";
+    ClientKill = "client|kill", -3, [A S L T], (0, 0, 0), Connection, "2.4.0",
+        "Closes connections";
+    ClientSetName = "client|setname", 3, [S L T], (0, 0, 0), Connection, "2.6.9",
+        "Names this connection";
+    ClientReply = "client|reply", 3, [S L T], (0, 0, 0), Connection, "3.2.0",
+        "Turns replies on or off";
+    ClientHelp = "client|help", 2, [L T], (0, 0, 0), Connection, "5.0.0",
+        "Explains the subcommands";
+    ClientGetName = "client|getname", 2, [S L T], (0, 0, 0), Connection, "2.6.9",
+        "Tells the name of this connection";
+    ClientNoEvict = "client|no-evict", 3, [A S L T], (0, 0, 0), Connection, "7.0.0",
+        "Protects this connection from eviction";
+    ClientPause = "client|pause", -3, [A S L T], (0, 0, 0), Connection, "2.9.50",
+        "Holds back commands for a while";
+    Command = "command", -1, [L T], (0, 0, 0), Server, "2.8.13",
+        "Describes all commands";
+    CommandGetKeys = "command|getkeys", -4, [L T], (0, 0, 0), Server, "2.8.13",
+        "Extracts the keys of a command";
+    CommandList = "command|list", -2, [L T], (0, 0, 0), Server, "7.0.0",
+        "Lists command names";
+    CommandInfo = "command|info", -2, [L T], (0, 0, 0), Server, "2.8.13",
+        "Describes commands";
+    CommandHelp = "command|help", 2, [L T], (0, 0, 0), Server, "5.0.0",
+        "Explains the subcommands";
+    CommandDocs = "command|docs", -2, [L T], (0, 0, 0), Server, "7.0.0",
+        "Documents commands";
+    CommandCount = "command|count", 2, [L T], (0, 0, 0), Server, "2.8.13",
+        "Counts the commands";
+    Get = "get", 2, [R F], (1, 1, 1), String, "1.0.0",
+        "Reads a value";
+    Set = "set", -3, [W M], (1, 1, 1), String, "1.0.0",
+        "Writes a value";
+    GetEx = "getex", -2, [W F], (1, 1, 1), String, "6.2.0",
+        "Reads a value and changes its expiry";
+    GetDel = "getdel", 2, [W F], (1, 1, 1), String, "6.2.0",
+        "Reads a value and deletes it";
+    GetSet = "getset", 3, [W M F], (1, 1, 1), String, "1.0.0",
+        "Writes a value and answers the old one";
+    SetNx = "setnx", 3, [W M F], (1, 1, 1), String, "1.0.0",
+        "Writes a value if the key is absent";
+    SetEx = "setex", 4, [W M], (1, 1, 1), String, "2.0.0",
+        "Writes a value that expires after seconds";
+    PSetEx = "psetex", 4, [W M], (1, 1, 1), String, "2.6.0",
+        "Writes a value that expires after milliseconds";
+    MGet = "mget", -2, [R F], (1, -1, 1), String, "1.0.0",
+        "Reads several values as of one moment";
+    MSet = "mset", -3, [W M], (1, -1, 2), String, "1.0.1",
+        "Writes several values at once";
+    MSetNx = "msetnx", -3, [W M], (1, -1, 2), String, "1.0.1",
+        "Writes several values if all keys are absent";
+    Incr = "incr", 2, [W M F], (1, 1, 1), String, "1.0.0",
+        "Adds one to an integer";
+    Decr = "decr", 2, [W M F], (1, 1, 1), String, "1.0.0",
+        "Subtracts one from an integer";
+    IncrBy = "incrby", 3, [W M F], (1, 1, 1), String, "1.0.0",
+        "Adds to an integer";
+    DecrBy = "decrby", 3, [W M F], (1, 1, 1), String, "1.0.0",
+        "Subtracts from an integer";
+    IncrByFloat = "incrbyfloat", 3, [W M F], (1, 1, 1), String, "2.6.0",
+        "Adds to a decimal number";
+    Append = "append", 3, [W M F], (1, 1, 1), String, "2.0.0",
+        "Appends to a value";
+    StrLen = "strlen", 2, [R F], (1, 1, 1), String, "2.2.0",
+        "Tells the length of a value";
+    GetRange = "getrange", 4, [R], (1, 1, 1), String, "2.4.0",
+        "Reads a part of a value";
+    Substr = "substr", 4, [R], (1, 1, 1), String, "1.0.0",
+        "Reads a part of a value; an old name of GETRANGE";
+    SetRange = "setrange", 4, [W M], (1, 1, 1), String, "2.2.0",
+        "Overwrites a part of a value";
+    Del = "del", -2, [W], (1, -1, 1), Generic, "1.0.0",
+        "Deletes keys";
+    Unlink = "unlink", -2, [W F], (1, -1, 1), Generic, "4.0.0",
+        "Deletes keys; memory returns in the background";
+    Exists = "exists", -2, [R F], (1, -1, 1), Generic, "1.0.0",
+        "Counts the keys that exist";
+    Type = "type", 2, [R F], (1, 1, 1), Generic, "1.0.0",
+        "Tells the type of a value";
+    Touch = "touch", -2, [R F], (1, -1, 1), Generic, "3.2.1",
+        "Marks keys as used";
+    Expire = "expire", -3, [W F], (1, 1, 1), Generic, "1.0.0",
+        "Sets an expiry in seconds from now";
+    PExpire = "pexpire", -3, [W F], (1, 1, 1), Generic, "2.6.0",
+        "Sets an expiry in milliseconds from now";
+    ExpireAt = "expireat", -3, [W F], (1, 1, 1), Generic, "1.2.0",
+        "Sets an expiry as a Unix time in seconds";
+    PExpireAt = "pexpireat", -3, [W F], (1, 1, 1), Generic, "2.6.0",
+        "Sets an expiry as a Unix time in milliseconds";
+    ExpireTime = "expiretime", 2, [R F], (1, 1, 1), Generic, "7.0.0",
+        "Tells the expiry as a Unix time in seconds";
+    PExpireTime = "pexpiretime", 2, [R F], (1, 1, 1), Generic, "7.0.0",
+        "Tells the expiry as a Unix time in milliseconds";
+    Ttl = "ttl", 2, [R F], (1, 1, 1), Generic, "1.0.0",
+        "Tells the seconds until expiry";
+    PTtl = "pttl", 2, [R F], (1, 1, 1), Generic, "2.6.0",
+        "Tells the milliseconds until expiry";
+    Persist = "persist", 2, [W F], (1, 1, 1), Generic, "2.2.0",
+        "Removes the expiry";
+    Rename = "rename", 3, [W], (1, 2, 1), Generic, "1.0.0",
+        "Renames a key";
+    RenameNx = "renamenx", 3, [W F], (1, 2, 1), Generic, "1.0.0",
+        "Renames a key if the new name is free";
+    RandomKey = "randomkey", 1, [R], (0, 0, 0), Generic, "1.0.0",
+        "Answers some key";
+    Keys = "keys", 2, [R], (0, 0, 0), Generic, "1.0.0",
+        "Lists the keys that match a pattern";
+    Scan = "scan", -2, [R], (0, 0, 0), Generic, "2.8.0",
+        "Walks the keys in steps";
+    DbSize = "dbsize", 1, [R F], (0, 0, 0), Server, "1.0.0",
+        "Counts the keys";
+    FlushDb = "flushdb", -1, [W], (0, 0, 0), Server, "1.0.0",
+        "Deletes all keys of the database";
+    FlushAll = "flushall", -1, [W], (0, 0, 0), Server, "1.0.0",
+        "Deletes all keys";
+    Info = "info", -1, [L T], (0, 0, 0), Server, "1.0.0",
+        "Describes the server";
+    Config = "config", -2, [], (0, 0, 0), Server, "2.0.0",
+        "Commands about settings";
+    ConfigGet = "config|get", -3, [A S L T], (0, 0, 0), Server, "2.0.0",
+        "Reads settings";
+    ConfigRewrite = "config|rewrite", 2, [A S L T], (0, 0, 0), Server, "2.8.0",
+        "Writes settings to the configuration file";
+    ConfigResetStat = "config|resetstat", 2, [A S L T], (0, 0, 0), Server, "2.0.0",
+        "Resets counters";
+    ConfigHelp = "config|help", 2, [L T], (0, 0, 0), Server, "5.0.0",
+        "Explains the subcommands";
+    ConfigSet = "config|set", -4, [A S L T], (0, 0, 0), Server, "2.0.0",
+        "Changes settings";
+    Time = "time", 1, [L T F], (0, 0, 0), Server, "2.6.0",
+        "Tells the time of the server";
+    Multi = "multi", 1, [S L T F B], (0, 0, 0), Transactions, "1.2.0",
+        "Starts a transaction";
+    Exec = "exec", 1, [S L T Q], (0, 0, 0), Transactions, "1.2.0",
+        "Runs the transaction";
+    Discard = "discard", 1, [S L T F B], (0, 0, 0), Transactions, "2.0.0",
+        "Drops the transaction";
+    Watch = "watch", -2, [S L T F B], (1, -1, 1), Transactions, "2.2.0",
+        "Makes EXEC depend on keys staying as they are";
+    Unwatch = "unwatch", 1, [S L T F B], (0, 0, 0), Transactions, "2.2.0",
+        "Forgets the watched keys";
+    Object = "object", -2, [], (0, 0, 0), Generic, "2.2.3",
+        "Commands about how a value is kept";
+    ObjectIdleTime = "object|idletime", 3, [R], (2, 2, 1), Generic, "2.2.3",
+        "Tells the seconds since last use";
+    ObjectHelp = "object|help", 2, [L T], (0, 0, 0), Generic, "6.2.0",
+        "Explains the subcommands";
+    ObjectFreq = "object|freq", 3, [R], (2, 2, 1), Generic, "4.0.0",
+        "Tells how often a key is used";
+    ObjectEncoding = "object|encoding", 3, [R], (2, 2, 1), Generic, "2.2.3",
+        "Tells how a value is encoded";
+    ObjectRefCount = "object|refcount", 3, [R], (2, 2, 1), Generic, "2.2.3",
+        "Tells the reference count of a value";
+    Shutdown = "shutdown", -1, [A S L T X B], (0, 0, 0), Server, "1.0.0",
+        "Stops the server";
+    Role = "role", 1, [S L T F], (0, 0, 0), Server, "2.8.12",
+        "Tells the replication role";
+    Memory = "memory", -2, [], (0, 0, 0), Server, "4.0.0",
+        "Commands about memory";
+    MemoryHelp = "memory|help", 2, [L T], (0, 0, 0), Server, "4.0.0",
+        "Explains the subcommands";
+    MemoryUsage = "memory|usage", -3, [R], (2, 2, 1), Server, "4.0.0",
+        "Tells the bytes that a key takes";
+    LastSave = "lastsave", 1, [L T F], (0, 0, 0), Server, "1.0.0",
+        "Tells the Unix time of the last save";
+    Wait = "wait", 3, [S], (0, 0, 0), Generic, "3.0.0",
+        "Waits for replicas";
+    Copy = "copy", -3, [W M], (1, 2, 1), Generic, "6.2.0",
+        "Copies a value to another key";
+}
