@@ -1,2 +1,86 @@
-//! Key popularity, item sizes, operation mixes and arrivals: seeded, pure, shared by bench and simulator.
+//! Key popularity, item sizes, operation mixes and arrivals: pure, and the same for the same seed.
+//!
+//! ```text
+//!  Popularity ─▶ rank ─▶ Scramble ─▶ key id ─┐                    KeyFormat: id ─▶ key bytes
+//!  Mix ────────────────▶ operation kind ─────┴─▶ Trace ─▶ Cursor   values:    (id, version) ─▶ bytes
+//!  Arrivals ───────────▶ intended send times                       ValueSizes: id ─▶ length
+//! ```
+//!
+//! A trace is drawn before the clock starts, because drawing costs more than a store's GET.
+//! Keys and values follow from the id, so that whoever reads a value can tell whether it is right.
+//!
+//! # Invariants
+//! W1: distinct ids below a format's capacity have distinct keys.
+//! W2: a value says which id it belongs to; [`values::check`] reads every byte of it.
+//! W3: one seed gives one trace and one sequence of arrivals.
 #![forbid(unsafe_code)]
+
+pub mod arrivals;
+pub mod keys;
+pub mod mix;
+pub mod popularity;
+pub mod scramble;
+pub mod sizes;
+pub mod trace;
+pub mod values;
+
+pub use arrivals::{ArrivalClock, Arrivals};
+pub use keys::{KeyFormat, KeyStyle};
+pub use mix::{Mix, Preset};
+pub use popularity::{Popularity, RankSampler};
+pub use scramble::Scramble;
+pub use sizes::ValueSizes;
+pub use trace::{Cursor, Draw, Operation, Trace};
+
+/// Why a workload cannot be built from what the user wrote.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkloadError {
+    /// A word that names no workload.
+    #[error("`{text}` is no workload: write get, set, ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f")]
+    UnknownPreset {
+        /// What was written.
+        text: String,
+    },
+    /// YCSB's E scans ranges.
+    #[error(
+        "ycsb-e scans key ranges, which needs the ordered index (serve --index tree); \
+         a hash index runs ycsb-a, b, c, d and f"
+    )]
+    NeedsOrderedIndex,
+    /// Not two numbers around a colon.
+    #[error("`{text}` is no ratio: write READS:WRITES, e.g. 95:5")]
+    BadRatio {
+        /// What was written.
+        text: String,
+    },
+    /// Not a popularity.
+    #[error("`{text}` is no distribution: write uniform or zipf:EXPONENT, e.g. zipf:0.99")]
+    BadPopularity {
+        /// What was written.
+        text: String,
+    },
+    /// Not a set of sizes.
+    #[error(
+        "`{text}` is no value size: write BYTES, LOW-HIGH or SIZE:WEIGHT,SIZE:WEIGHT, \
+         e.g. 64, 1-1024, 64:9,1KiB:1"
+    )]
+    BadSizes {
+        /// What was written.
+        text: String,
+    },
+    /// Not a kind of arrivals.
+    #[error("`{text}` is no arrival process: write poisson or constant")]
+    BadArrivals {
+        /// What was written.
+        text: String,
+    },
+    /// More ids than keys of this length.
+    #[error("keys of {key_len_bytes} bytes name at most {capacity} keys: make them longer")]
+    KeyTooShort {
+        /// The asked length.
+        key_len_bytes: usize,
+        /// How many ids it can tell apart.
+        capacity: u64,
+    },
+}

@@ -1,0 +1,278 @@
+//! The requests of a run, drawn before the clock starts.
+//!
+//! ```text
+//!  63    61 60                                                     0
+//!  +-------+-------------------------------------------------------+
+//!  | kind  | key id; for reads of the latest: how far back         |
+//!  +-------+-------------------------------------------------------+
+//! ```
+//!
+//! Lanes (connections, or threads of the embedded store) walk one trace from places that are
+//! evenly apart, and around its end. A lane inserts only ids that are congruent to its number,
+//! so that it knows which of its inserts have been answered without asking any other lane.
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::mix::{Mix, Reads};
+use crate::popularity::{Popularity, RankSampler};
+use crate::scramble::Scramble;
+
+/// The fewest entries that a run is drawn with.
+pub const TRACE_LEN_MIN: usize = 4 << 20;
+
+/// What a trace is drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Draw {
+    /// Shares of operations.
+    pub mix: Mix,
+    /// How reads and updates spread over keys.
+    pub popularity: Popularity,
+    /// Keys that exist at the start; ids `0..key_count`.
+    pub key_count: u64,
+    /// Decides everything that is drawn.
+    pub seed: u64,
+}
+
+/// What one trace entry asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Read the key of this id.
+    Read(u64),
+    /// Read the key that is this many inserts older than the lane's newest.
+    ReadLatest(u64),
+    /// Rewrite the key of this id.
+    Update(u64),
+    /// Write a key that does not exist yet.
+    Insert,
+    /// Read the key of this id and write it back changed.
+    ReadModifyWrite(u64),
+}
+
+const KIND_SHIFT: u32 = 61;
+const ARGUMENT_MASK: u64 = (1 << KIND_SHIFT) - 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry(u64);
+
+impl Entry {
+    fn pack(operation: Operation) -> Entry {
+        let (kind, argument) = match operation {
+            Operation::Read(id) => (0, id),
+            Operation::ReadLatest(back) => (1, back),
+            Operation::Update(id) => (2, id),
+            Operation::Insert => (3, 0),
+            Operation::ReadModifyWrite(id) => (4, id),
+        };
+        debug_assert!(argument <= ARGUMENT_MASK);
+        Entry(kind << KIND_SHIFT | argument)
+    }
+
+    #[inline]
+    fn unpack(self) -> Operation {
+        let argument = self.0 & ARGUMENT_MASK;
+        match self.0 >> KIND_SHIFT {
+            0 => Operation::Read(argument),
+            1 => Operation::ReadLatest(argument),
+            2 => Operation::Update(argument),
+            3 => Operation::Insert,
+            _ => Operation::ReadModifyWrite(argument),
+        }
+    }
+}
+
+/// A drawn sequence of operations.
+#[derive(Debug)]
+pub struct Trace {
+    entries: Box<[Entry]>,
+}
+
+impl Trace {
+    /// Draws `len` entries (at least one).
+    pub fn draw(draw: &Draw, len: usize) -> Trace {
+        let mut drawer = Drawer::new(draw);
+        let entries = (0..len.max(1)).map(|_| Entry::pack(drawer.next())).collect();
+        Trace { entries }
+    }
+
+    /// How long a trace must be so that going around it does not shrink the set of touched keys.
+    pub fn len_for(key_count: u64) -> usize {
+        const TRACE_LEN_MAX: u64 = 64 << 20;
+        key_count.clamp(TRACE_LEN_MIN as u64, TRACE_LEN_MAX) as usize
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Never: a trace has at least one entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Where lane `lane` of `lane_count` starts.
+    pub fn cursor(&self, lane: usize, lane_count: usize) -> Cursor<'_> {
+        let len = self.entries.len();
+        let next = (len as u128 * lane as u128 / lane_count.max(1) as u128) as usize % len;
+        Cursor { entries: &self.entries, next }
+    }
+}
+
+/// Walks a trace for ever.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    entries: &'a [Entry],
+    next: usize,
+}
+
+impl Cursor<'_> {
+    /// The next operation.
+    #[inline]
+    pub fn advance(&mut self) -> Operation {
+        let entry = self.entries[self.next];
+        self.next += 1;
+        if self.next == self.entries.len() {
+            self.next = 0;
+        }
+        entry.unpack()
+    }
+
+    /// The key id of the next entry, whatever its operation (for the further keys of a multi-get).
+    #[inline]
+    pub fn advance_id(&mut self) -> u64 {
+        match self.advance() {
+            Operation::Read(id) | Operation::Update(id) | Operation::ReadModifyWrite(id) => id,
+            Operation::ReadLatest(back) => back,
+            Operation::Insert => 0,
+        }
+    }
+}
+
+struct Drawer {
+    random: SmallRng,
+    ranks: RankSampler,
+    scramble: Option<Scramble>,
+    mix: Mix,
+}
+
+impl Drawer {
+    fn new(draw: &Draw) -> Drawer {
+        // A uniform draw has no hot keys to spread.
+        let scramble = match draw.popularity {
+            Popularity::Uniform => None,
+            Popularity::Zipf { .. } => Some(Scramble::new(draw.key_count, draw.seed)),
+        };
+        Drawer {
+            random: SmallRng::seed_from_u64(draw.seed),
+            ranks: RankSampler::new(draw.popularity, draw.key_count),
+            scramble,
+            mix: draw.mix,
+        }
+    }
+
+    fn next(&mut self) -> Operation {
+        let mix = self.mix;
+        let mut point = self.random.random_range(0..mix.total());
+        let rank = self.ranks.draw(&mut self.random);
+        if point < mix.read {
+            return match mix.reads {
+                Reads::Popular => Operation::Read(self.id(rank)),
+                Reads::Latest => Operation::ReadLatest(rank),
+            };
+        }
+        point -= mix.read;
+        if point < mix.update {
+            return Operation::Update(self.id(rank));
+        }
+        if point - mix.update < mix.insert {
+            return Operation::Insert;
+        }
+        Operation::ReadModifyWrite(self.id(rank))
+    }
+
+    fn id(&self, rank: u64) -> u64 {
+        self.scramble.map_or(rank, |scramble| scramble.apply(rank))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mix::Preset;
+
+    fn draw(preset: Preset, seed: u64) -> Draw {
+        let mix = preset.mix().unwrap();
+        Draw { mix, popularity: preset.popularity(), key_count: 10_000, seed }
+    }
+
+    fn kind(operation: Operation) -> &'static str {
+        match operation {
+            Operation::Read(_) => "read",
+            Operation::ReadLatest(_) => "latest",
+            Operation::Update(_) => "update",
+            Operation::Insert => "insert",
+            Operation::ReadModifyWrite(_) => "rmw",
+        }
+    }
+
+    #[track_caller]
+    fn check_shares(preset: Preset, want: &[(&str, f64)]) {
+        const LEN: usize = 200_000;
+        let trace = Trace::draw(&draw(preset, 5), LEN);
+        let mut cursor = trace.cursor(0, 1);
+        let drawn: Vec<Operation> = (0..LEN).map(|_| cursor.advance()).collect();
+        for (name, share) in want {
+            let count = drawn.iter().filter(|operation| kind(**operation) == *name).count();
+            let found = count as f64 / LEN as f64;
+            assert!((found - share).abs() < 0.005, "{preset} {name}: {found}");
+        }
+        assert!((want.iter().map(|entry| entry.1).sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn presets_have_the_shares_of_ycsb() {
+        check_shares(Preset::Get, &[("read", 1.0)]);
+        check_shares(Preset::Set, &[("update", 1.0)]);
+        check_shares(Preset::YcsbA, &[("read", 0.5), ("update", 0.5)]);
+        check_shares(Preset::YcsbB, &[("read", 0.95), ("update", 0.05)]);
+        check_shares(Preset::YcsbC, &[("read", 1.0)]);
+        check_shares(Preset::YcsbD, &[("latest", 0.95), ("insert", 0.05)]);
+        check_shares(Preset::YcsbF, &[("read", 0.5), ("rmw", 0.5)]);
+    }
+
+    #[test]
+    fn entries_unpack_to_what_was_packed() {
+        for argument in [0, 1, 12_345, ARGUMENT_MASK] {
+            for operation in [
+                Operation::Read(argument),
+                Operation::ReadLatest(argument),
+                Operation::Update(argument),
+                Operation::Insert,
+                Operation::ReadModifyWrite(argument),
+            ] {
+                assert_eq!(Entry::pack(operation).unpack(), operation);
+            }
+        }
+    }
+
+    #[test]
+    fn one_seed_gives_one_trace_and_lanes_start_apart() {
+        let (one, same) = (draw(Preset::YcsbA, 5), draw(Preset::YcsbA, 6));
+        let traces = [one, one, same].map(|draw| Trace::draw(&draw, 1000));
+        let take = |trace: &Trace, lane| {
+            let mut cursor = trace.cursor(lane, 4);
+            (0..1000).map(|_| cursor.advance()).collect::<Vec<_>>()
+        };
+        assert_eq!(take(&traces[0], 0), take(&traces[1], 0));
+        assert_ne!(take(&traces[0], 0), take(&traces[2], 0));
+        assert_eq!(take(&traces[0], 1)[..750], take(&traces[0], 0)[250..]);
+    }
+
+    #[test]
+    fn a_trace_covers_large_key_sets_and_is_never_short() {
+        assert_eq!(Trace::len_for(1000), TRACE_LEN_MIN);
+        assert_eq!(Trace::len_for(10_000_000), 10_000_000);
+        assert_eq!(Trace::len_for(1 << 40), 64 << 20);
+    }
+}
