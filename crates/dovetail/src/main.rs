@@ -1,1 +1,19 @@
-fn main() {}
+//! The binary `dovetail`: the server, its load generator and its settings, on the command line.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod config_command;
+mod failure;
+mod logs;
+mod machine;
+mod serve;
+mod settings;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::run(std::env::args_os()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,156 @@
+//! The command line: subcommands, flags made from the settings table, and errors of one line.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use crate::failure::{Failure, print};
+use crate::machine::Machine;
+use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, serve};
+use crate::{config_command, serve as serving};
+
+/// Parses the command line and runs what it names.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
+    let mut command = command();
+    let matches = match command.try_get_matches_from_mut(arguments) {
+        Ok(matches) => matches,
+        Err(error) => return usage(&error),
+    };
+    match matches.subcommand() {
+        Some(("serve", matches)) => serving::run(matches),
+        Some(("bench", matches)) => run_bench(matches),
+        Some(("config", matches)) => config_command::run(matches),
+        _ => {
+            // Help on standard error, because it was not asked for.
+            eprint!("{}", command.render_help());
+            Err(Failure::Silent(2))
+        }
+    }
+}
+
+fn run_bench(matches: &ArgMatches) -> Result<(), Failure> {
+    let args =
+        bench::Args::from_arg_matches(matches).map_err(|error| Failure::Usage(one_line(&error)))?;
+    bench::run(args).map_err(|error| match error.exit_code() {
+        2 => Failure::Usage(error.to_string()),
+        _ => Failure::Runtime(error.to_string()),
+    })
+}
+
+fn command() -> Command {
+    Command::new("dovetail")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("An in-memory key-value store for Redis and memcached clients")
+        .disable_help_subcommand(true)
+        .subcommand(
+            with_settings(Command::new("serve")).about("Run the server").arg(
+                Arg::new("print-config")
+                    .long("print-config")
+                    .action(ArgAction::SetTrue)
+                    .help("Print the settings that would hold, as TOML, and exit"),
+            ),
+        )
+        .subcommand(
+            bench::Args::augment_args(Command::new("bench"))
+                .about("Measure a server, or the store in this process"),
+        )
+        .subcommand(config_command::command())
+}
+
+/// Adds a flag for each row of the table, `--config`, `-v` and `-q`.
+pub fn with_settings(command: Command) -> Command {
+    let command = command
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("Read settings from this TOML file [env: DOVETAIL_CONFIG]"),
+        )
+        .arg(
+            Arg::new("verbose")
+                .short('v')
+                .action(ArgAction::Count)
+                .help("More log lines; repeat for yet more"),
+        )
+        .arg(
+            Arg::new("quiet")
+                .short('q')
+                .action(ArgAction::Count)
+                .help("Fewer log lines; repeat for yet fewer"),
+        );
+    TABLE.iter().fold(command, |command, setting| {
+        let arg = Arg::new(setting.key)
+            .long(setting.key)
+            .value_name(setting.value_name)
+            .help(printing::flag_help(setting));
+        command.arg(match setting.kind {
+            Kind::Switch => arg.num_args(0..=1).default_missing_value("on"),
+            Kind::Secret => arg.allow_hyphen_values(true),
+            _ => arg,
+        })
+    })
+}
+
+/// The settings that hold after all layers, and the file that was read.
+pub struct Gathered {
+    /// In the order of the table.
+    pub settings: Vec<Layered>,
+    /// What `--config`, `DOVETAIL_CONFIG` or the default path gave.
+    pub config_file: Option<PathBuf>,
+}
+
+/// Combines flags, environment, file and defaults.
+pub fn gather(matches: &ArgMatches, machine: &Machine) -> Result<Gathered, Failure> {
+    let explicit = matches
+        .get_one::<PathBuf>("config")
+        .cloned()
+        .or_else(|| std::env::var_os("DOVETAIL_CONFIG").map(PathBuf::from));
+    let entries = file::load(explicit.as_deref())?;
+    let flags: BTreeMap<&'static str, String> = TABLE
+        .iter()
+        .filter_map(|row| Some((row.key, matches.get_one::<String>(row.key)?.clone())))
+        .collect();
+    let environment = |name: &str| std::env::var(name).ok();
+    let mut settings = layers::combine(&flags, &environment, &entries)?;
+    serve::settle_memory(&mut settings, machine);
+    let is_default_read = explicit.is_none() && !entries.is_empty();
+    let config_file = explicit.or(is_default_read.then(|| PathBuf::from(file::DEFAULT_PATH)));
+    Ok(Gathered { settings, config_file })
+}
+
+/// Help and version go to standard output; everything else is one line on standard error.
+fn usage(error: &clap::Error) -> Result<(), Failure> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(&error.render().to_string()),
+        _ => Err(Failure::Usage(one_line(error))),
+    }
+}
+
+/// The first line of a message of clap, with its suggestion, without its usage block.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let mut line = first.strip_prefix("error: ").unwrap_or(first).trim_end().to_owned();
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        // The names of what is missing stand on lines of their own.
+        let missing = text.lines().skip(1).take_while(|line| line.starts_with("  "));
+        for name in missing {
+            line = format!("{line} {}", name.trim());
+        }
+    }
+    let suggestions =
+        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let suggestion = suggestions.iter().find_map(|kind| match error.get(*kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => texts.first().cloned(),
+        _ => None,
+    });
+    match suggestion {
+        Some(text) => format!("{line}; did you mean `{text}`?"),
+        None => format!("{line}; `dovetail --help` and `dovetail serve --help` list what there is"),
+    }
+}

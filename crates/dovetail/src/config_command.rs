@@ -1,0 +1,60 @@
+//! `dovetail config`: shows what would hold, and checks a file without starting anything.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::cli;
+use crate::failure::{Failure, print};
+use crate::machine::Machine;
+use crate::settings::print::{Listing, toml};
+use crate::settings::{ServeSettings, file, layers, serve};
+
+/// The subcommand and its own subcommands.
+pub fn command() -> Command {
+    let show = cli::with_settings(Command::new("show"))
+        .about("Print the settings that `serve` with the same flags would use")
+        .arg(
+            Arg::new("origin")
+                .long("origin")
+                .action(ArgAction::SetTrue)
+                .help("Show where each value comes from"),
+        );
+    let check = Command::new("check")
+        .about("Say whether a configuration file is right; exit status 0 or 2")
+        .arg(
+            Arg::new("file")
+                .value_name("FILE")
+                .required(true)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("The TOML file"),
+        );
+    Command::new("config")
+        .about("Show or check settings")
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .subcommand(show)
+        .subcommand(check)
+}
+
+/// Runs `config show` or `config check`.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let machine = Machine::detect();
+    match matches.subcommand() {
+        Some(("check", matches)) => {
+            let path = matches.get_one::<PathBuf>("file").cloned().unwrap_or_default();
+            let entries = file::load(Some(&path))?;
+            let mut settings = layers::combine(&Default::default(), &|_| None, &entries)?;
+            serve::settle_memory(&mut settings, &machine);
+            ServeSettings::new(&settings, Some(path.clone()), &machine)?;
+            print(&format!("{}: ok\n", path.display()))
+        }
+        Some((_, matches)) => {
+            let gathered = cli::gather(matches, &machine)?;
+            let listing =
+                if matches.get_flag("origin") { Listing::WithOrigin } else { Listing::Masked };
+            print(&toml(&gathered.settings, listing))
+        }
+        None => Err(Failure::Usage("config: write `show` or `check FILE`".to_owned())),
+    }
+}

@@ -1,0 +1,49 @@
+//! How a command fails: one line on standard error, exit status 2 for usage, 1 at run time.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::settings::SettingError;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line or the configuration is wrong: exit status 2.
+    Usage(String),
+    /// Something failed at run time: exit status 1.
+    Runtime(String),
+    /// The message has been printed already.
+    Silent(u8),
+}
+
+impl Failure {
+    /// Prints the line and gives the exit status.
+    pub fn report(self) -> ExitCode {
+        let (message, status) = match self {
+            Failure::Usage(message) => (message, 2),
+            Failure::Runtime(message) => (message, 1),
+            Failure::Silent(status) => return ExitCode::from(status),
+        };
+        let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        // Nothing is left to be done about a standard error that is closed.
+        let _ = writeln!(std::io::stderr(), "dovetail: {line}");
+        ExitCode::from(status)
+    }
+}
+
+impl From<SettingError> for Failure {
+    fn from(error: SettingError) -> Failure {
+        Failure::Usage(error.to_string())
+    }
+}
+
+/// Prints to standard output; a reader that went away is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Runtime(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

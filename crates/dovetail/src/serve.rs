@@ -1,0 +1,162 @@
+//! `dovetail serve`: starts the server, says what it found, waits, drains.
+//!
+//! ```text
+//!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ──TERM, INT, SHUTDOWN──▶ stop, join ─▶ exit 0
+//!                                                        └─HUP: one line        second signal ─▶ exit 1
+//! ```
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use base::ByteSize;
+use clap::ArgMatches;
+use server::{Config, Eviction, Mode, Pin, Poll, Server};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::{info, warn};
+
+use crate::cli;
+use crate::failure::{Failure, print};
+use crate::logs;
+use crate::machine::Machine;
+use crate::settings::ServeSettings;
+use crate::settings::print::{Listing, toml};
+
+/// How long a stopping server waits for its clients to take their answers.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Runs the server until it is told to stop.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let machine = Machine::detect();
+    let gathered = cli::gather(matches, &machine)?;
+    let settings = ServeSettings::new(&gathered.settings, gathered.config_file, &machine)?;
+    if matches.get_flag("print-config") {
+        return print(&toml(&gathered.settings, Listing::Complete));
+    }
+    let level = settings.log_level.moved(matches.get_count("verbose"), matches.get_count("quiet"));
+    logs::start(level, settings.log_format);
+
+    // Before the workers start, so that their threads inherit nothing surprising.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| Failure::Runtime(format!("cannot wait for signals: {error}")))?;
+    let server =
+        Server::start(settings.config).map_err(|error| Failure::Runtime(error.to_string()))?;
+    announce(&server, &machine);
+    let stop_requests = watch(signals, &server)?;
+    // An error means that every watcher is gone; stopping is then all that is left.
+    let reason = stop_requests.recv().unwrap_or("no watcher is left");
+    info!(reason, "stopping, at most 10 s for clients to take their answers");
+    server.stop();
+    if server.join(DRAIN_MAX) {
+        info!("stopped");
+    } else {
+        warn!("stopped; connections that did not take their answers in 10 s were cut");
+    }
+    Ok(())
+}
+
+/// Threads that turn signals and SHUTDOWN into the reason to stop.
+fn watch(mut signals: Signals, server: &Server) -> Result<mpsc::Receiver<&'static str>, Failure> {
+    let (stop, stop_requests) = mpsc::channel();
+    let stop_by_client = stop.clone();
+    let shutdown_requests = server.shutdown_requests();
+    let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(body)
+            .map_err(|error| Failure::Runtime(format!("cannot start a thread: {error}")))
+    };
+    let by_signal = move || {
+        let mut signal_count = 0;
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                info!("SIGHUP ignored: every setting needs a restart to change");
+                continue;
+            }
+            signal_count += 1;
+            if signal_count > 1 {
+                warn!("second signal: leaving without draining");
+                std::process::exit(1);
+            }
+            // The receiver is the main thread; when it is gone the process is ending anyway.
+            let _ = stop.send(if signal == SIGTERM { "SIGTERM" } else { "SIGINT" });
+        }
+    };
+    spawn("signals", Box::new(by_signal))?;
+    let by_client = move || {
+        if shutdown_requests.recv().is_ok() {
+            let _ = stop_by_client.send("SHUTDOWN");
+        }
+    };
+    spawn("shutdown", Box::new(by_client))?;
+    Ok(stop_requests)
+}
+
+/// The start block: what was found and chosen, and then that clients may come.
+fn announce(server: &Server, machine: &Machine) {
+    let config = server.shared().config();
+    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "dovetail");
+    info!(
+        threads = config.threads,
+        cores = machine.core_count,
+        pin = pin_name(config),
+        poll = poll_name(config),
+        batch = config.batch,
+        "workers",
+    );
+    info!(
+        cap = %spelled(config.memory_bytes),
+        value_max = %spelled(config.max_item_size_bytes),
+        mode = mode_name(config),
+        machine = %spelled(machine.memory_bytes >> 20 << 20),
+        "memory",
+    );
+    let pages = machine.huge_pages;
+    info!(
+        transparent = pages.transparent,
+        reserved = pages.reserved_count,
+        free = pages.free_count,
+        "huge pages",
+    );
+    if config.resp.is_none() && config.memcached.is_none() {
+        warn!("both --resp and --memcached are off: no client can connect");
+    }
+    let shown = |address: Option<std::net::SocketAddr>| match address {
+        Some(address) => address.to_string(),
+        None => "off".to_owned(),
+    };
+    info!(
+        resp = %shown(server.resp_addr()),
+        memcached = %shown(server.memcached_addr()),
+        admin = %shown(server.admin_addr()),
+        "ready",
+    );
+}
+
+fn spelled(bytes: u64) -> ByteSize {
+    ByteSize { bytes }
+}
+
+fn mode_name(config: &Config) -> &'static str {
+    match (config.mode, config.eviction) {
+        (Mode::Clean, _) => "store",
+        (_, Eviction::Fifo) => "cache, fifo",
+        _ => "cache, lru-approx",
+    }
+}
+
+fn pin_name(config: &Config) -> &'static str {
+    match config.pin {
+        Pin::Auto => "auto",
+        Pin::On => "on",
+        Pin::Off => "off",
+    }
+}
+
+fn poll_name(config: &Config) -> &'static str {
+    match config.poll {
+        Poll::Auto => "auto",
+        Poll::Busy => "busy",
+        Poll::Block => "block",
+    }
+}

@@ -1,0 +1,209 @@
+//! The settings of `dovetail serve`: one table that drives flags, file, environment and docs.
+//!
+//! ```text
+//!  --max-connections 100        flag         ┐
+//!  DOVETAIL_MAX_CONNECTIONS=100 environment  ├─▶ layers ─▶ Layered (value + origin) ─▶ ServeSettings
+//!  max-connections = 100        file         │
+//!  10000                        default      ┘   the first that is present wins, from the top
+//! ```
+//!
+//! # Invariants
+//! I1: a setting has one name: flag `--x-y`, TOML key `x-y`, environment `DOVETAIL_X_Y`.
+//! I2: every layer is read by the same [`Kind::read`], so an error differs only in its place.
+//! I3: what `--print-config` prints reads back to the same values.
+//! I4: a setting whose part is not built is not in the table.
+
+pub mod file;
+pub mod layers;
+pub mod print;
+#[cfg(test)]
+mod reference;
+pub mod serve;
+mod suggest;
+pub mod value;
+
+pub use layers::{Layered, Origin, SettingError};
+pub use serve::ServeSettings;
+pub use value::{Kind, Value};
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Setting {
+    /// The flag without its dashes, and the TOML key.
+    pub key: &'static str,
+    /// What the help shows for the value.
+    pub value_name: &'static str,
+    /// What may be written.
+    pub kind: Kind,
+    /// The default as a user would write it; empty when unset.
+    pub default: &'static str,
+    /// One sentence for `--help` and docs/settings.md, without a full stop.
+    pub help: &'static str,
+}
+
+impl Setting {
+    /// `DOVETAIL_` and the key in upper case with underscores (I1).
+    pub fn environment_name(&self) -> String {
+        format!("DOVETAIL_{}", self.key.to_ascii_uppercase().replace('-', "_"))
+    }
+}
+
+/// The row of `key`.
+pub fn find(key: &str) -> Option<&'static Setting> {
+    TABLE.iter().find(|setting| setting.key == key)
+}
+
+/// The key that a mistyped one was likely meant to be.
+pub fn closest_key(key: &str) -> Option<&'static str> {
+    suggest::closest(key, TABLE.iter().map(|setting| setting.key))
+}
+
+const MEMORY_MIN_BYTES: u64 = 64 << 20;
+const MEMORY_MAX_BYTES: u64 = 1 << 44;
+const ITEM_MIN_BYTES: u64 = 1 << 10;
+const ITEM_MAX_BYTES: u64 = 512 << 20;
+
+/// Every setting, in the order in which it is printed.
+pub const TABLE: &[Setting] = &[
+    Setting {
+        key: "resp",
+        value_name: "ADDR|off",
+        kind: Kind::Address,
+        default: "127.0.0.1:6379",
+        help: "Where Redis clients connect; port 0 takes any free port",
+    },
+    Setting {
+        key: "memcached",
+        value_name: "ADDR|off",
+        kind: Kind::Address,
+        default: "127.0.0.1:11211",
+        help: "Where memcached clients connect (TCP, text protocol)",
+    },
+    Setting {
+        key: "native",
+        value_name: "off",
+        kind: Kind::NotBuilt { what: "the native protocol" },
+        default: "off",
+        help: "The native protocol; not built yet, `off` is the only value",
+    },
+    Setting {
+        key: "admin",
+        value_name: "ADDR|off",
+        kind: Kind::Address,
+        default: "127.0.0.1:8379",
+        help: "HTTP for people and monitoring: /, /metrics, /stats, /healthz, /readyz",
+    },
+    Setting {
+        key: "memory",
+        value_name: "SIZE",
+        kind: Kind::AutoSize { min_bytes: MEMORY_MIN_BYTES, max_bytes: MEMORY_MAX_BYTES },
+        default: "auto",
+        help: "Hard cap on log, index and client buffers together, at least 64MiB; \
+               auto is 1GiB, or half of the machine or of the cgroup's limit if that is less",
+    },
+    Setting {
+        key: "mode",
+        value_name: "cache|store",
+        kind: Kind::Choice(&["cache", "store"]),
+        default: "cache",
+        help: "What happens when memory is full: cache evicts, store refuses writes",
+    },
+    Setting {
+        key: "eviction",
+        value_name: "fifo|lru-approx",
+        kind: Kind::Choice(&["fifo", "lru-approx"]),
+        default: "lru-approx",
+        help: "Which items a full cache gives up",
+    },
+    Setting {
+        key: "index",
+        value_name: "hash",
+        kind: Kind::Choice(&["hash"]),
+        default: "hash",
+        help: "How items are found",
+    },
+    Setting {
+        key: "lossy-index",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "off",
+        help: "Drop a key when its index bucket is full, as MICA does, even while memory is free",
+    },
+    Setting {
+        key: "threads",
+        value_name: "auto|N",
+        kind: Kind::AutoCount { min: 1, max: 1024 },
+        default: "auto",
+        help: "Worker threads; auto is one less than the cores that the affinity mask and the \
+               cgroup's quota allow, at least one",
+    },
+    Setting {
+        key: "poll",
+        value_name: "auto|busy|block",
+        kind: Kind::Choice(&["auto", "busy", "block"]),
+        default: "auto",
+        help: "How an idle worker waits: auto spins 50us and then sleeps, busy never sleeps, \
+               block sleeps at once",
+    },
+    Setting {
+        key: "pin",
+        value_name: "auto|on|off",
+        kind: Kind::Choice(&["auto", "on", "off"]),
+        default: "auto",
+        help: "Whether each worker keeps to one core of the affinity mask; auto pins when \
+               there is a core for every worker",
+    },
+    Setting {
+        key: "batch",
+        value_name: "N",
+        kind: Kind::Count { min: 1, max: 64 },
+        default: "32",
+        help: "Requests that a worker carries through the store's stages at a time",
+    },
+    Setting {
+        key: "max-connections",
+        value_name: "N",
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        default: "10000",
+        help: "Client connections at one time, all protocols together",
+    },
+    Setting {
+        key: "max-item-size",
+        value_name: "SIZE",
+        kind: Kind::Size { min_bytes: ITEM_MIN_BYTES, max_bytes: ITEM_MAX_BYTES },
+        default: "32MiB",
+        help: "The largest value, at most 512MiB",
+    },
+    Setting {
+        key: "requirepass",
+        value_name: "PASSWORD",
+        kind: Kind::Secret,
+        default: "",
+        help: "Password that Redis clients must give by AUTH; better in the file or the \
+               environment than on the command line, which every local user can read",
+    },
+    Setting {
+        key: "insecure",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "off",
+        help: "Allow addresses outside loopback without a password",
+    },
+    Setting {
+        key: "log",
+        value_name: "LEVEL",
+        kind: Kind::Choice(&["off", "error", "warn", "info", "debug", "trace"]),
+        default: "info",
+        help: "Least level of log lines; -v and -q move it by one each",
+    },
+    Setting {
+        key: "log-format",
+        value_name: "auto|human|json",
+        kind: Kind::Choice(&["auto", "human", "json"]),
+        default: "auto",
+        help: "Form of log lines on standard error; auto is human on a terminal, else JSON",
+    },
+];
+
+#[cfg(test)]
+mod tests;

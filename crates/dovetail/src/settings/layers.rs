@@ -1,0 +1,97 @@
+//! Layers: flag over environment over file over default, each value with its origin.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::settings::file::FileEntry;
+use crate::settings::value::Value;
+use crate::settings::{Setting, TABLE};
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The command line.
+    Flag,
+    /// The variable of the setting.
+    Environment,
+    /// A line of the configuration file.
+    File {
+        /// As it was given.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+    },
+    /// The table, or what this machine has.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Flag => formatter.write_str("flag"),
+            Origin::Environment => formatter.write_str("environment"),
+            Origin::File { path, line } => write!(formatter, "{}:{line}", path.display()),
+            Origin::Default => formatter.write_str("default"),
+        }
+    }
+}
+
+/// What is wrong with the configuration; one line, exit status 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {reason}")]
+pub struct SettingError {
+    /// A flag, a variable, or a file and its line.
+    pub place: String,
+    /// What is wrong and what would be right.
+    pub reason: String,
+}
+
+/// One setting's value and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Layered {
+    /// The row.
+    pub setting: &'static Setting,
+    /// What holds.
+    pub value: Value,
+    /// Who said so.
+    pub origin: Origin,
+}
+
+/// Takes each setting from the highest layer that has it.
+pub fn combine(
+    flags: &BTreeMap<&'static str, String>,
+    environment: &dyn Fn(&str) -> Option<String>,
+    file: &[FileEntry],
+) -> Result<Vec<Layered>, SettingError> {
+    TABLE.iter().map(|setting| combine_one(setting, flags, environment, file)).collect()
+}
+
+fn combine_one(
+    setting: &'static Setting,
+    flags: &BTreeMap<&'static str, String>,
+    environment: &dyn Fn(&str) -> Option<String>,
+    file: &[FileEntry],
+) -> Result<Layered, SettingError> {
+    let read = |text: &str, place: String, origin: Origin| match setting.kind.read(text) {
+        Ok(value) => Ok(Layered { setting, value, origin }),
+        Err(reason) => Err(SettingError { place, reason }),
+    };
+    // A mistake in a lower layer is reported too: it would bite when the higher one goes away.
+    let mut from_file = None;
+    if let Some(entry) = file.iter().find(|entry| entry.key == setting.key) {
+        let place = format!("{}: {}", entry.origin, setting.key);
+        from_file = Some(read(&entry.text, place, entry.origin.clone())?);
+    }
+    if let Some(text) = flags.get(setting.key) {
+        return read(text, format!("--{}", setting.key), Origin::Flag);
+    }
+    let name = setting.environment_name();
+    if let Some(text) = environment(&name) {
+        return read(&text, name, Origin::Environment);
+    }
+    match from_file {
+        Some(layered) => Ok(layered),
+        None => read(setting.default, setting.key.to_owned(), Origin::Default),
+    }
+}

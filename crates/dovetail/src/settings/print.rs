@@ -1,0 +1,62 @@
+//! Settings as text: TOML that reads back (I3), and the help of flags.
+
+use std::fmt::Write;
+
+use crate::settings::{Layered, Origin, Setting, Value};
+
+/// What a listing shows besides the values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// Complete, passwords too: it reads back to the same server.
+    Complete,
+    /// For looking at: passwords are masked.
+    Masked,
+    /// For looking at, and each line ends in the origin of its value.
+    WithOrigin,
+}
+
+/// One line of TOML for each setting.
+pub fn toml(settings: &[Layered], listing: Listing) -> String {
+    let mut out = String::new();
+    for layered in settings {
+        let line = toml_line(layered, listing);
+        match listing {
+            Listing::WithOrigin => {
+                let origin = origin_text(layered);
+                // Writing to a string cannot fail.
+                let _ = writeln!(out, "{line:<40} # {origin}");
+            }
+            Listing::Complete | Listing::Masked => {
+                let _ = writeln!(out, "{line}");
+            }
+        }
+    }
+    out
+}
+
+fn origin_text(layered: &Layered) -> String {
+    match layered.origin {
+        Origin::Flag => format!("flag --{}", layered.setting.key),
+        Origin::Environment => format!("environment {}", layered.setting.environment_name()),
+        ref origin => origin.to_string(),
+    }
+}
+
+fn toml_line(layered: &Layered, listing: Listing) -> String {
+    let key = layered.setting.key;
+    match &layered.value {
+        Value::Unset => format!("# {key} is not set"),
+        Value::Count(count) => format!("{key} = {count}"),
+        Value::Text(_) if listing != Listing::Complete => format!("{key} = \"***\""),
+        value => format!("{key} = {}", toml::Value::String(value.to_string())),
+    }
+}
+
+/// The help line of a flag: what it means, its variable and its default.
+pub fn flag_help(setting: &Setting) -> String {
+    let mut help = format!("{} [env: {}]", setting.help, setting.environment_name());
+    if !setting.default.is_empty() {
+        let _ = write!(help, " [default: {}]", setting.default);
+    }
+    help
+}

@@ -1,0 +1,55 @@
+//! docs/settings.md, made from the table; a test compares the two.
+
+use std::fmt::Write;
+
+use crate::settings::{Kind, TABLE};
+
+/// The whole page.
+pub fn reference_page() -> String {
+    let mut out = String::from(REFERENCE_HEAD);
+    for setting in TABLE {
+        let values = match setting.kind {
+            Kind::Count { min, max } => format!("{min}..{max}"),
+            Kind::AutoCount { min, max } => format!("`auto`, {min}..{max}"),
+            _ => format!("`{}`", setting.value_name.replace('|', "`, `")),
+        };
+        let default = match setting.default {
+            "" => "not set".to_owned(),
+            default => format!("`{default}`"),
+        };
+        let _ = writeln!(
+            out,
+            "| `{}` | `{}` | {values} | {default} | {}. |",
+            setting.key,
+            setting.environment_name(),
+            setting.help,
+        );
+    }
+    out.push_str(REFERENCE_TAIL);
+    out
+}
+
+const REFERENCE_HEAD: &str = "\
+# Settings of `dovetail serve`
+
+This page is generated from the table in `crates/dovetail/src/settings.rs`; a test compares the
+two. After a change to the table: `UPDATE_DOCS=1 cargo test -p dovetail reference_page`.
+
+Each setting has one name: `x-y` is the flag `--x-y`, the key `x-y` in the TOML file and the
+variable `DOVETAIL_X_Y`. A flag wins over the environment, the environment over the file, the file
+over the default. The file is the one that `--config` or `DOVETAIL_CONFIG` names, else
+`/etc/dovetail/dovetail.toml` if it exists.
+
+| key | environment | values | default | meaning |
+|---|---|---|---|---|
+";
+
+const REFERENCE_TAIL: &str = "
+Sizes are binary and take `B`, `KiB`, `MiB`, `GiB`, `TiB` or their short forms (`512m`, `2g`).
+Addresses are `HOST:PORT`; a port alone means loopback, `*:PORT` every interface. Every setting
+takes effect at start; a change needs a restart.
+
+- `dovetail serve --print-config` prints what would hold, as TOML that reads back (with passwords).
+- `dovetail config show --origin` prints the same with the origin of each value, passwords masked.
+- `dovetail config check FILE` says what is wrong with a file; exit status 0 or 2.
+";

@@ -1,0 +1,176 @@
+//! The settings that hold, typed, and what the server is started with.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use base::ByteSize;
+use server::{Config, Eviction, Mode, Pin, Poll};
+
+use crate::logs::{Format, Level};
+use crate::machine::Machine;
+use crate::settings::{Layered, Origin, SettingError, Value};
+
+/// Everything that `dovetail serve` acts on.
+#[derive(Clone, Debug)]
+pub struct ServeSettings {
+    /// What the server is started with.
+    pub config: Config,
+    /// Least level of log lines.
+    pub log_level: Level,
+    /// Form of log lines.
+    pub log_format: Format,
+}
+
+/// Puts a number in the place of `--memory auto`, so that what is printed is what holds.
+pub fn settle_memory(settings: &mut [Layered], machine: &Machine) {
+    for layered in settings {
+        if layered.setting.key == "memory" && layered.value == Value::Auto {
+            layered.value = Value::Size(ByteSize { bytes: machine.default_memory_bytes() });
+        }
+    }
+}
+
+impl ServeSettings {
+    /// Checks what no single setting can say alone and builds the server's configuration.
+    pub fn new(
+        settings: &[Layered],
+        config_file: Option<PathBuf>,
+        machine: &Machine,
+    ) -> Result<ServeSettings, SettingError> {
+        let lookup = Lookup(settings);
+        let config = Config {
+            resp: lookup.address("resp"),
+            memcached: lookup.address("memcached"),
+            admin: lookup.address("admin"),
+            memory_bytes: lookup.size_bytes("memory").unwrap_or(machine.default_memory_bytes()),
+            mode: match lookup.word("mode") {
+                "store" => Mode::Clean,
+                _ => Mode::Evict,
+            },
+            eviction: match lookup.word("eviction") {
+                "fifo" => Eviction::Fifo,
+                _ => Eviction::LruApprox,
+            },
+            lossy_index: lookup.is_on("lossy-index"),
+            threads: match lookup.count("threads") {
+                Some(count) => count,
+                None => machine.default_thread_count(),
+            },
+            pin: match lookup.word("pin") {
+                "on" => Pin::On,
+                "off" => Pin::Off,
+                _ => Pin::Auto,
+            },
+            poll: match lookup.word("poll") {
+                "busy" => Poll::Busy,
+                "block" => Poll::Block,
+                _ => Poll::Auto,
+            },
+            batch: lookup.count("batch").unwrap_or(32),
+            max_connections: lookup.count("max-connections").unwrap_or(10_000),
+            max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
+            requirepass: lookup.text("requirepass"),
+            config_file,
+            settings: shown_by_config_get(settings),
+            ..Config::default()
+        };
+        refuse_open_ports(&lookup, &config)?;
+        Ok(ServeSettings {
+            config,
+            log_level: Level::named(lookup.word("log")),
+            log_format: Format::named(lookup.word("log-format")),
+        })
+    }
+}
+
+/// A port that others can reach needs a password or an explicit word that it may be open.
+fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    if config.requirepass.is_some() || lookup.is_on("insecure") {
+        return Ok(());
+    }
+    let ports = [("resp", config.resp), ("memcached", config.memcached), ("admin", config.admin)];
+    for (key, address) in ports {
+        let Some(address) = address.filter(|address| !address.ip().to_canonical().is_loopback())
+        else {
+            continue;
+        };
+        return Err(SettingError {
+            place: lookup.place(key),
+            reason: format!(
+                "bind {} refused: no auth configured; use --requirepass PASSWORD or --insecure",
+                address.ip()
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// Every setting but secrets, for CONFIG GET.
+fn shown_by_config_get(settings: &[Layered]) -> Vec<(String, String)> {
+    settings
+        .iter()
+        .filter(|layered| !matches!(layered.value, Value::Text(_) | Value::Unset))
+        .map(|layered| (layered.setting.key.to_owned(), layered.value.to_string()))
+        .collect()
+}
+
+/// Typed access by key. A key that is not in the table is a mistake that the tests see.
+struct Lookup<'a>(&'a [Layered]);
+
+impl Lookup<'_> {
+    fn layered(&self, key: &str) -> &Layered {
+        let found = self.0.iter().find(|layered| layered.setting.key == key);
+        found.expect("every key that is looked up is in the table")
+    }
+
+    fn address(&self, key: &str) -> Option<SocketAddr> {
+        match self.layered(key).value {
+            Value::Address(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    fn size_bytes(&self, key: &str) -> Option<u64> {
+        match self.layered(key).value {
+            Value::Size(size) => Some(size.bytes),
+            _ => None,
+        }
+    }
+
+    fn count(&self, key: &str) -> Option<usize> {
+        match self.layered(key).value {
+            Value::Count(count) => usize::try_from(count).ok(),
+            _ => None,
+        }
+    }
+
+    fn word(&self, key: &str) -> &'static str {
+        match self.layered(key).value {
+            Value::Choice(word) => word,
+            _ => "",
+        }
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        match &self.layered(key).value {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    fn is_on(&self, key: &str) -> bool {
+        self.layered(key).value == Value::On
+    }
+
+    /// Where the value was written, for messages.
+    fn place(&self, key: &str) -> String {
+        let layered = self.layered(key);
+        match &layered.origin {
+            Origin::Flag | Origin::Default => format!("--{key} {}", layered.value),
+            Origin::Environment => {
+                format!("{} {}", layered.setting.environment_name(), layered.value)
+            }
+            Origin::File { .. } => format!("{}: {key} {}", layered.origin, layered.value),
+        }
+    }
+}

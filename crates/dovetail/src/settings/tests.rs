@@ -1,0 +1,225 @@
+//! The table, its layers and its printing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::file::{FileEntry, parse};
+use super::layers::combine;
+use super::print::{Listing, toml};
+use super::reference::reference_page;
+use super::serve::settle_memory;
+use super::*;
+use crate::machine::{HugePages, Machine};
+
+const MACHINE: Machine = Machine {
+    core_count: 4,
+    memory_bytes: 1 << 30,
+    huge_pages: HugePages { reserved_count: 0, free_count: 0, transparent: true },
+};
+
+fn file(text: &str) -> Result<Vec<FileEntry>, SettingError> {
+    parse(Path::new("d.toml"), text)
+}
+
+/// What holds for the given flags, environment and file.
+fn layered(
+    flags: &[(&'static str, &str)],
+    environment: &[(&str, &str)],
+    text: &str,
+) -> Result<Vec<Layered>, SettingError> {
+    let flags: BTreeMap<_, _> = flags.iter().map(|(key, text)| (*key, text.to_string())).collect();
+    let environment = |name: &str| {
+        environment.iter().find(|(key, _)| *key == name).map(|(_, text)| text.to_string())
+    };
+    let mut settings = combine(&flags, &environment, &file(text)?)?;
+    settle_memory(&mut settings, &MACHINE);
+    Ok(settings)
+}
+
+#[track_caller]
+fn check_value(settings: &[Layered], key: &str, want: &str, want_origin: &str) {
+    let found = settings.iter().find(|layered| layered.setting.key == key).unwrap();
+    assert_eq!(
+        (found.value.to_string().as_str(), found.origin.to_string().as_str()),
+        (want, want_origin)
+    );
+}
+
+#[track_caller]
+fn check_file_error(text: &str, want: &str) {
+    let found = layered(&[], &[], text).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(found, want);
+}
+
+#[test]
+fn every_default_reads_and_every_lookup_is_in_the_table() {
+    let settings = layered(&[], &[], "").unwrap();
+    let serve = ServeSettings::new(&settings, None, &MACHINE).unwrap();
+    assert_eq!(serve.config.memory_bytes, 512 << 20);
+    assert_eq!(serve.config.threads, 3);
+    assert_eq!(serve.config.resp, Some("127.0.0.1:6379".parse().unwrap()));
+    assert_eq!(serve.config.memcached, Some("127.0.0.1:11211".parse().unwrap()));
+    assert_eq!(serve.config.admin, Some("127.0.0.1:8379".parse().unwrap()));
+    assert_eq!((serve.config.batch, serve.config.max_connections), (32, 10_000));
+    assert_eq!(serve.config.max_item_size_bytes, 32 << 20);
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+    let text = "# three keys\nthreads = 2\nbatch = 8\nmemory = \"128MiB\"\n";
+    let environment = [("DOVETAIL_THREADS", "5"), ("DOVETAIL_BATCH", "16")];
+    let settings = layered(&[("threads", "7")], &environment, text).unwrap();
+    check_value(&settings, "threads", "7", "flag");
+    check_value(&settings, "batch", "16", "environment");
+    check_value(&settings, "memory", "128MiB", "d.toml:4");
+    check_value(&settings, "mode", "cache", "default");
+}
+
+#[test]
+fn what_is_printed_reads_back() {
+    let flags = [
+        ("resp", "[::1]:7000"),
+        ("memcached", "off"),
+        ("memory", "1.5g"),
+        ("threads", "auto"),
+        ("lossy-index", "on"),
+        ("requirepass", "a \"quoted\" \\ pass\nword"),
+        ("max-connections", "7"),
+    ];
+    let settings = layered(&flags, &[], "").unwrap();
+    let printed = toml(&settings, Listing::Complete);
+    let again = layered(&[], &[], &printed).unwrap();
+    for (before, after) in settings.iter().zip(&again) {
+        assert_eq!(before.value, after.value, "{}", before.setting.key);
+    }
+}
+
+#[test]
+fn passwords_are_masked_in_what_is_for_looking_at() {
+    let settings = layered(&[("requirepass", "hunter2")], &[], "").unwrap();
+    for listing in [Listing::Masked, Listing::WithOrigin] {
+        let printed = toml(&settings, listing);
+        assert!(!printed.contains("hunter2") && printed.contains("requirepass = \"***\""));
+    }
+}
+
+#[test]
+fn a_mistake_in_the_file_names_its_line_and_what_would_be_right() {
+    check_file_error(
+        "memroy = \"1g\"",
+        "d.toml:1: there is no setting `memroy`; did you mean `memory`?",
+    );
+    check_file_error(
+        "\n\nmax_connections = 5",
+        "d.toml:3: there is no setting `max_connections`; did you mean `max-connections`?",
+    );
+    check_file_error(
+        "batch = \"32\"",
+        "d.toml:1: batch: a string does not fit: write a whole number from 1 to 64, no quotes",
+    );
+    check_file_error(
+        "memory = 1.5",
+        "d.toml:1: memory: a float does not fit: write a size in quotes, e.g. \"64MiB\"",
+    );
+    check_file_error(
+        "threads = 0",
+        "d.toml:1: threads: `0` is not `auto` or a whole number from 1 to 1024",
+    );
+    check_file_error(
+        "[server]\nmemory = \"1g\"",
+        "d.toml:1: there is no setting `server`; docs/settings.md lists them",
+    );
+    assert!(file("memory = ").unwrap_err().to_string().starts_with("d.toml:1: "));
+    let twice = file("batch = 1\nbatch = 2\n").unwrap_err().to_string();
+    assert!(twice.starts_with("d.toml:2: "), "{twice}");
+}
+
+#[track_caller]
+fn check_flag_error(key: &'static str, text: &str, want: &str) {
+    let found = layered(&[(key, text)], &[], "").map(|_| ()).unwrap_err().to_string();
+    assert_eq!(found, want);
+}
+
+#[test]
+fn a_bad_value_says_what_would_be_right() {
+    check_flag_error("memory", "1m", "--memory: `1m` is too little: write at least 64MiB");
+    check_flag_error(
+        "memory",
+        "lots",
+        "--memory: `lots` is not a size: write a number and B, KiB, MiB, GiB or TiB, \
+         e.g. 64MiB, 512m, 2g",
+    );
+    check_flag_error("mode", "disk", "--mode: `disk` is not one of cache or store");
+    check_flag_error("index", "tree", "--index: `tree` is not built: the only value is `hash`");
+    check_flag_error(
+        "native",
+        "127.0.0.1:7379",
+        "--native: the native protocol is not built yet: the only value is `off`",
+    );
+    check_flag_error(
+        "max-item-size",
+        "1g",
+        "--max-item-size: `1g` is too much: write at most 512MiB",
+    );
+    check_flag_error("lossy-index", "maybe", "--lossy-index: `maybe` is neither `on` nor `off`");
+    for text in ["localhost", ":6379", "1.2.3.4:99999", "", "unix:/tmp/s", "[::1]"] {
+        check_flag_error(
+            "resp",
+            text,
+            &format!(
+                "--resp: `{text}` is not an address: write HOST:PORT, e.g. 127.0.0.1:6379 or \
+                 [::1]:6379, or `off`"
+            ),
+        );
+    }
+}
+
+#[test]
+fn addresses_take_a_port_alone_and_a_star() {
+    let settings =
+        layered(&[("resp", "7000"), ("memcached", "*:0"), ("admin", "off")], &[], "").unwrap();
+    check_value(&settings, "resp", "127.0.0.1:7000", "flag");
+    check_value(&settings, "memcached", "0.0.0.0:0", "flag");
+    check_value(&settings, "admin", "off", "flag");
+}
+
+#[test]
+fn an_open_port_needs_a_password_or_a_word() {
+    let check = |flags: &[(&'static str, &str)]| {
+        let settings = layered(flags, &[], "").unwrap();
+        ServeSettings::new(&settings, None, &MACHINE).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(
+        check(&[("resp", "0.0.0.0:6379")]),
+        Err("--resp 0.0.0.0:6379: bind 0.0.0.0 refused: no auth configured; \
+             use --requirepass PASSWORD or --insecure"
+            .to_owned())
+    );
+    assert!(check(&[("memcached", "[::]:11211")]).is_err());
+    assert!(check(&[("admin", "192.0.2.1:1")]).is_err());
+    assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("requirepass", "x")]), Ok(()));
+    assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("insecure", "on")]), Ok(()));
+    assert_eq!(check(&[("resp", "127.9.9.9:1"), ("memcached", "[::1]:2")]), Ok(()));
+}
+
+#[test]
+fn keys_are_unique_and_environment_names_follow_from_them() {
+    for (index, setting) in TABLE.iter().enumerate() {
+        assert!(TABLE[..index].iter().all(|other| other.key != setting.key), "{}", setting.key);
+        assert!(setting.kind.read(setting.default).is_ok(), "{}", setting.key);
+    }
+    assert_eq!(find("max-item-size").unwrap().environment_name(), "DOVETAIL_MAX_ITEM_SIZE");
+}
+
+#[test]
+fn the_reference_page_is_the_table() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, reference_page()).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == reference_page(),
+        "docs/settings.md is stale: UPDATE_DOCS=1 cargo test -p dovetail reference_page"
+    );
+}

@@ -1,0 +1,188 @@
+//! Values of settings: what each kind accepts, and how it is printed so that it reads back.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+
+use base::ByteSize;
+
+/// What may be written for a setting.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// `HOST:PORT`, a port alone (loopback), or `off`.
+    Address,
+    /// Only `off`, until the part is there.
+    NotBuilt {
+        /// The part, as a message names it.
+        what: &'static str,
+    },
+    /// A size within bounds.
+    Size {
+        /// Smallest.
+        min_bytes: u64,
+        /// Largest.
+        max_bytes: u64,
+    },
+    /// `auto` or a size within bounds.
+    AutoSize {
+        /// Smallest.
+        min_bytes: u64,
+        /// Largest.
+        max_bytes: u64,
+    },
+    /// A whole number within bounds.
+    Count {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+    /// `auto` or a whole number within bounds.
+    AutoCount {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+    /// One of a few words.
+    Choice(&'static [&'static str]),
+    /// `on` or `off`; TOML's booleans too.
+    Switch,
+    /// Text that `config show` does not print.
+    Secret,
+}
+
+/// A setting's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// No value.
+    Unset,
+    /// The server decides.
+    Auto,
+    /// Switched off, or a closed port.
+    Off,
+    /// Switched on.
+    On,
+    /// An address to listen on.
+    Address(SocketAddr),
+    /// A size.
+    Size(ByteSize),
+    /// A whole number.
+    Count(u64),
+    /// One of the words of the setting's choice.
+    Choice(&'static str),
+    /// Text.
+    Text(String),
+}
+
+impl Kind {
+    /// Reads what a user wrote in any layer; the error is what would be right.
+    pub fn read(self, text: &str) -> Result<Value, String> {
+        match self {
+            Kind::Address => read_address(text),
+            Kind::NotBuilt { what } => match text {
+                "off" => Ok(Value::Off),
+                _ => Err(format!("{what} is not built yet: the only value is `off`")),
+            },
+            Kind::AutoSize { .. } | Kind::AutoCount { .. } if text == "auto" => Ok(Value::Auto),
+            Kind::Size { min_bytes, max_bytes } | Kind::AutoSize { min_bytes, max_bytes } => {
+                read_size(text, min_bytes, max_bytes)
+            }
+            Kind::Count { min, max } => read_count(text, min, max, ""),
+            Kind::AutoCount { min, max } => read_count(text, min, max, "`auto` or "),
+            Kind::Choice(words) => words
+                .iter()
+                .find(|word| **word == text)
+                .map(|word| Value::Choice(word))
+                .ok_or_else(|| format!("`{text}` is not {}", one_of(words))),
+            Kind::Switch => read_switch(text),
+            Kind::Secret if text.is_empty() => Ok(Value::Unset),
+            Kind::Secret => Ok(Value::Text(text.to_owned())),
+        }
+    }
+}
+
+fn read_address(text: &str) -> Result<Value, String> {
+    const WANTED: &str = "an address: write HOST:PORT, e.g. 127.0.0.1:6379 or [::1]:6379, or `off`";
+    if text == "off" {
+        return Ok(Value::Off);
+    }
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(Value::Address(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+    }
+    if let Some(port) = text.strip_prefix("*:").and_then(|port| port.parse::<u16>().ok()) {
+        return Ok(Value::Address(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))));
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(Value::Address(address));
+    }
+    let is_host_and_port = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if !is_host_and_port || text.contains(['/', ' ', '[']) {
+        return Err(format!("`{text}` is not {WANTED}"));
+    }
+    let mut found: Vec<SocketAddr> = text
+        .to_socket_addrs()
+        .map_err(|_| format!("the host of `{text}` is not known: write an IP address"))?
+        .collect();
+    found.sort_by_key(|address| matches!(address.ip(), IpAddr::V6(_)));
+    found
+        .first()
+        .map(|address| Value::Address(*address))
+        .ok_or_else(|| format!("the host of `{text}` has no address: write an IP address"))
+}
+
+fn read_size(text: &str, min_bytes: u64, max_bytes: u64) -> Result<Value, String> {
+    let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
+    if size.bytes < min_bytes {
+        return Err(format!("`{text}` is too little: write at least {}", spelled(min_bytes)));
+    }
+    if size.bytes > max_bytes {
+        return Err(format!("`{text}` is too much: write at most {}", spelled(max_bytes)));
+    }
+    Ok(Value::Size(size))
+}
+
+fn spelled(bytes: u64) -> ByteSize {
+    ByteSize { bytes }
+}
+
+fn read_count(text: &str, min: u64, max: u64, or_auto: &str) -> Result<Value, String> {
+    match text.parse::<u64>() {
+        Ok(count) if (min..=max).contains(&count) => Ok(Value::Count(count)),
+        _ => Err(format!("`{text}` is not {or_auto}a whole number from {min} to {max}")),
+    }
+}
+
+fn read_switch(text: &str) -> Result<Value, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" => Ok(Value::On),
+        "off" | "false" | "no" | "0" => Ok(Value::Off),
+        _ => Err(format!("`{text}` is neither `on` nor `off`")),
+    }
+}
+
+fn one_of(words: &[&str]) -> String {
+    match words {
+        [only] => format!("built: the only value is `{only}`"),
+        [first @ .., last] => format!("one of {} or {last}", first.join(", ")),
+        [] => "a value".to_owned(),
+    }
+}
+
+impl fmt::Display for Value {
+    /// As a user would write it on the command line.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Unset => Ok(()),
+            Value::Auto => formatter.write_str("auto"),
+            Value::Off => formatter.write_str("off"),
+            Value::On => formatter.write_str("on"),
+            Value::Address(address) => address.fmt(formatter),
+            Value::Size(size) => size.fmt(formatter),
+            Value::Count(count) => count.fmt(formatter),
+            Value::Choice(word) => formatter.write_str(word),
+            Value::Text(text) => formatter.write_str(text),
+        }
+    }
+}
