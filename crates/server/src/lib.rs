@@ -1,9 +1,11 @@
 //! The threads that join wire and store: listeners, workers, connections, counters, the admin port.
 
+mod admin;
 pub mod config;
 pub mod counters;
 mod error;
 mod listen;
+mod metrics;
 mod server;
 mod shared;
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::admin::AdminThread;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::listen::listen;
@@ -15,6 +16,8 @@ pub struct Server {
     resp: Option<SocketAddr>,
     memcached: Option<SocketAddr>,
     admin: Option<SocketAddr>,
+    /// Dropped last of all: /readyz tells that the server is draining.
+    _admin_thread: Option<AdminThread>,
 }
 
 impl Server {
@@ -30,9 +33,19 @@ impl Server {
         };
         let (resp, _resp_listeners) = bind(config.resp, config.threads, "resp")?;
         let (memcached, _mc_listeners) = bind(config.memcached, config.threads, "memcached")?;
-        let (admin, _admin_listeners) = bind(config.admin, 1, "admin")?;
+        let (admin, mut admin_listeners) = bind(config.admin, 1, "admin")?;
         let shared = Arc::new(Shared::new(config));
-        Ok(Server { shared, resp, memcached, admin })
+        let admin_thread = match admin_listeners.pop() {
+            None => None,
+            Some(listener) => {
+                let thread = AdminThread::start(listener, Arc::clone(&shared));
+                Some(thread.map_err(|source| StartError::System {
+                    what: "start the admin port",
+                    source,
+                })?)
+            }
+        };
+        Ok(Server { shared, resp, memcached, admin, _admin_thread: admin_thread })
     }
 
     /// Where Redis clients connect, with a port 0 resolved.

@@ -1,0 +1,147 @@
+//! OpenMetrics 1.0 text, written by hand: a scrape reads a snapshot and needs no registry.
+
+use std::fmt::{Display, Write};
+
+use crate::metrics::Snapshot;
+
+/// The type that a scraper must be told.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The whole exposition, `# EOF` included.
+pub fn text(snapshot: &Snapshot) -> String {
+    let mut page = Page::default();
+    identity(&mut page, snapshot);
+    commands(&mut page, snapshot);
+    connections(&mut page, snapshot);
+    memory(&mut page, snapshot);
+    page.out.push_str("# EOF\n");
+    page.out
+}
+
+fn identity(page: &mut Page, snapshot: &Snapshot) {
+    page.family("dovetail_build", "info", "What is running");
+    page.sample("dovetail_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.gauge("dovetail_up", "Always 1 while the admin port answers", 1);
+    page.gauge(
+        "dovetail_uptime_seconds",
+        "Time since the start",
+        snapshot.uptime_ms as f64 / 1000.0,
+    );
+    page.gauge("dovetail_threads", "Worker threads", snapshot.thread_count);
+    page.counter(
+        "dovetail_process_cpu_seconds",
+        "User and system time of all threads",
+        snapshot.process.cpu_ms as f64 / 1000.0,
+    );
+}
+
+fn commands(page: &mut Page, snapshot: &Snapshot) {
+    let called = || snapshot.totals.commands.iter().filter(|command| command.calls > 0);
+    page.family("dovetail_commands", "counter", "Commands by how they ended");
+    for command in called() {
+        let labels = [("proto", command.protocol.name()), ("cmd", command.name)];
+        let ok = command.calls.saturating_sub(command.errors);
+        for (status, count) in [("ok", ok), ("error", command.errors)] {
+            let labels = [labels[0], labels[1], ("status", status)];
+            page.sample("dovetail_commands_total", &labels, count);
+        }
+    }
+    page.family("dovetail_keys", "counter", "Keys that commands looked up, by what they found");
+    for command in called().filter(|command| command.hits + command.misses > 0) {
+        let labels = [("proto", command.protocol.name()), ("cmd", command.name)];
+        for (status, count) in [("hit", command.hits), ("miss", command.misses)] {
+            let labels = [labels[0], labels[1], ("status", status)];
+            page.sample("dovetail_keys_total", &labels, count);
+        }
+    }
+    let totals = &snapshot.totals;
+    page.counter("dovetail_batches", "Batches that went to the store", totals.batches);
+    page.counter(
+        "dovetail_batch_requests",
+        "Store requests in those batches",
+        totals.batch_requests,
+    );
+    page.counter(
+        "dovetail_protocol_errors",
+        "Requests that broke the protocol",
+        totals.protocol_errors,
+    );
+    page.counter("dovetail_auth_attempts", "Attempts to log in", totals.auth_attempts);
+    page.counter("dovetail_auth_errors", "Failed attempts to log in", totals.auth_errors);
+}
+
+fn connections(page: &mut Page, snapshot: &Snapshot) {
+    let totals = &snapshot.totals;
+    page.family("dovetail_connections", "gauge", "Open client connections");
+    page.sample("dovetail_connections", &[("proto", "resp")], totals.connections_resp);
+    page.sample("dovetail_connections", &[("proto", "memcached")], totals.connections_memcached);
+    // Not `dovetail_connections_total`: a family may not be a gauge and a counter at once.
+    page.counter(
+        "dovetail_connections_accepted",
+        "Connections accepted since the start",
+        totals.connections_total,
+    );
+    page.family("dovetail_connections_rejected", "counter", "Connections refused, by reason");
+    page.sample(
+        "dovetail_connections_rejected_total",
+        &[("reason", "max_connections")],
+        totals.connections_rejected,
+    );
+    page.family_with_unit("dovetail_net_bytes", "counter", "Bytes from and to clients", "bytes");
+    page.sample("dovetail_net_bytes_total", &[("dir", "in")], totals.net_input_bytes);
+    page.sample("dovetail_net_bytes_total", &[("dir", "out")], totals.net_output_bytes);
+}
+
+fn memory(page: &mut Page, snapshot: &Snapshot) {
+    page.gauge(
+        "dovetail_memory_limit_bytes",
+        "The cap on log, index and buffers together",
+        snapshot.memory_limit_bytes,
+    );
+    page.gauge(
+        "dovetail_process_resident_memory_bytes",
+        "Resident memory of the process",
+        snapshot.process.resident_bytes,
+    );
+}
+
+/// The text so far.
+#[derive(Default)]
+struct Page {
+    out: String,
+}
+
+impl Page {
+    /// Head of a metric family; its samples must follow at once.
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.out, "# TYPE {name} {kind}\n# HELP {name} {help}.");
+    }
+
+    fn family_with_unit(&mut self, name: &str, kind: &str, help: &str, unit: &str) {
+        let _ =
+            writeln!(self.out, "# TYPE {name} {kind}\n# UNIT {name} {unit}\n# HELP {name} {help}.");
+    }
+
+    /// One line; label values are ours and need no escapes (I2 of the parent).
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.out.push_str(name);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let mark = if index == 0 { '{' } else { ',' };
+            let _ = write!(self.out, "{mark}{label}=\"{text}\"");
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.out, "{close} {value}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+
+    /// A family `name` with its one sample `name_total`.
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "counter", help);
+        self.sample(&format!("{name}_total"), &[], value);
+    }
+}

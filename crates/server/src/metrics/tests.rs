@@ -1,0 +1,85 @@
+//! The form of what a scraper and the page read.
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::counters::{CommandTotals, Protocol};
+
+fn snapshot() -> Snapshot {
+    let command = |protocol, name, calls, hits, misses, errors| CommandTotals {
+        protocol,
+        name,
+        calls,
+        hits,
+        misses,
+        errors,
+    };
+    Snapshot {
+        uptime_ms: 1500,
+        memory_limit_bytes: 64 << 20,
+        mode: "cache",
+        totals: Totals {
+            commands: vec![
+                command(Protocol::Resp, "get", 10, 7, 2, 1),
+                command(Protocol::Resp, "ping", 3, 0, 0, 0),
+                command(Protocol::Memcached, "set", 0, 0, 0, 0),
+            ],
+            connections_resp: 4,
+            net_input_bytes: 99,
+            ..Totals::default()
+        },
+        ..Snapshot::default()
+    }
+}
+
+#[test]
+fn every_sample_follows_the_head_of_its_family_and_no_family_comes_twice() {
+    let text = openmetrics::text(&snapshot());
+    let mut families = HashSet::new();
+    let (mut family, mut kind) = (String::new(), String::new());
+    for line in text.lines() {
+        if let Some(head) = line.strip_prefix("# TYPE ") {
+            let (name, of_kind) = head.split_once(' ').unwrap();
+            assert!(families.insert(name.to_owned()), "twice: {line}");
+            (family, kind) = (name.to_owned(), of_kind.to_owned());
+        } else if !line.starts_with('#') {
+            let suffix = match kind.as_str() {
+                "counter" => "_total",
+                "info" => "_info",
+                _ => "",
+            };
+            let name = line.split(['{', ' ']).next().unwrap();
+            assert_eq!(name, format!("{family}{suffix}"));
+            let value = line.rsplit(' ').next().unwrap();
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+    assert!(text.ends_with("\n# EOF\n"));
+}
+
+#[test]
+fn commands_count_by_status_and_keys_by_what_was_found() {
+    let text = openmetrics::text(&snapshot());
+    for line in [
+        "dovetail_commands_total{proto=\"resp\",cmd=\"get\",status=\"ok\"} 9",
+        "dovetail_commands_total{proto=\"resp\",cmd=\"get\",status=\"error\"} 1",
+        "dovetail_keys_total{proto=\"resp\",cmd=\"get\",status=\"hit\"} 7",
+        "dovetail_keys_total{proto=\"resp\",cmd=\"get\",status=\"miss\"} 2",
+        "dovetail_connections{proto=\"resp\"} 4",
+        "dovetail_net_bytes_total{dir=\"in\"} 99",
+        "dovetail_memory_limit_bytes 67108864",
+        "dovetail_uptime_seconds 1.5",
+    ] {
+        assert!(text.lines().any(|found| found == line), "missing: {line}\n{text}");
+    }
+    assert!(!text.contains("cmd=\"set\""), "a command never called is left out");
+}
+
+#[test]
+fn the_json_folds_the_commands() {
+    let json = snapshot().json();
+    assert_eq!(json["commands_total"], 13);
+    assert_eq!((&json["hits_total"], &json["misses_total"]), (&json!(7), &json!(2)));
+    assert_eq!(json["commands"].as_array().unwrap().len(), 2);
+    assert_eq!(json["connections"]["resp"], 4);
+}
