@@ -65,7 +65,9 @@ pub struct Limits {
 #[non_exhaustive]
 pub enum OpenError {
     /// A cap that leaves no usable log.
-    #[error("memory of {memory_bytes} bytes leaves {log_bytes} for the log; {min_bytes} is the least for {session_max} sessions")]
+    #[error(
+        "memory of {memory_bytes} bytes leaves {log_bytes} for the log; {min_bytes} is the least for {session_max} sessions"
+    )]
     TooSmall {
         /// As configured.
         memory_bytes: u64,

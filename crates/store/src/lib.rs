@@ -1,10 +1,46 @@
 //! The store: a segmented log, a hash index over it, and the batch executor that serves requests.
+//!
+//! ```text
+//!            Session (one per thread)                     shared
+//!  requests ─▶ execute: three stages ──finds──▶ index ──names──▶ log (segments of entries)
+//!              appender: one open segment ──publishes──▶ slot     ▲ evict or clean
+//!              epoch: quiesces between batches ──────────────────┘ reuse only when nobody looks
+//! ```
+//!
+//! Reads take no lock and an update never changes bytes that a reader may hold: it appends a new
+//! entry and swaps one slot (K9, K12). See docs/design/store.md for the whole and
+//! docs/formats/ for the layouts.
+//!
+//! # Limits
+//! Keys to 65,535 bytes; key + value to 512 MiB, or a quarter of the log if that is less.
 
 mod config;
+mod counters;
+mod crc;
+mod entry;
+mod epoch;
+mod index;
+mod log;
+mod mapping;
 pub mod pin;
+mod prefetch;
 pub mod request;
+mod session;
+mod store;
+mod validate;
 
-pub use config::{Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};
+pub use config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};
+pub use counters::StoreStats;
+pub use entry::{HEADER_BYTES, entry_len_bytes};
+pub use mapping::huge_pages_available;
+pub use pin::{PinnedValue, Pins};
+pub use request::{
+    Condition, Expiry, Item, NoUpdate, Op, Outcome, Request, Set, Sink, Update, Verdict,
+};
+pub use session::{LockedSession, Session};
+pub use store::Store;
 
 /// The longest key, in bytes.
 pub const KEY_LEN_MAX_BYTES: usize = 65_535;
+/// The largest key + value that a store can be configured for.
+pub const ITEM_MAX_BYTES: u64 = 512 << 20;

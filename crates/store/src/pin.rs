@@ -1,21 +1,44 @@
 //! Pins: keep an item's bytes in place after the batch that found it (K12).
 
-use std::marker::PhantomData;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::request::Item;
+use crate::store::Inner;
 
 /// Hands out pins during a sink's call.
 #[derive(Clone, Copy)]
-pub struct Pins<'a>(PhantomData<&'a ()>);
+pub struct Pins<'a>(pub(crate) &'a Arc<Inner>);
 
 /// A value's bytes, kept in place until this is dropped.
-pub struct PinnedValue(Box<[u8]>);
+///
+/// While it lives, its segment is not reused: holders bound how many bytes they pin.
+pub struct PinnedValue {
+    store: Arc<Inner>,
+    segment: u32,
+    start: *const u8,
+    len_bytes: usize,
+}
+
+// SAFETY: the bytes are immutable and the segment's pin count is atomic, so that the value may be
+// read and dropped on any thread.
+unsafe impl Send for PinnedValue {}
+// SAFETY: as for Send; shared access only reads.
+unsafe impl Sync for PinnedValue {}
 
 impl Pins<'_> {
-    /// Keeps `item.value` in place.
+    /// Keeps `item.value` in place. `item` is the one that the sink was called with.
     pub fn pin(self, item: &Item<'_>) -> PinnedValue {
-        PinnedValue(item.value.into())
+        let log = &self.0.log;
+        // The key lies in the segment where the entry starts, even if the value is long.
+        let offset_bytes = item.key.as_ptr().addr() - log.address(0).addr();
+        let offset_bytes = (offset_bytes - crate::entry::HEADER_BYTES) as u64;
+        PinnedValue {
+            store: Arc::clone(self.0),
+            segment: log.pin(offset_bytes),
+            start: item.value.as_ptr(),
+            len_bytes: item.value.len(),
+        }
     }
 }
 
@@ -23,6 +46,14 @@ impl Deref for PinnedValue {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        // SAFETY: the bytes were a published value when the pin was taken, inside a batch; the
+        // pin keeps the segment from reuse and the mapping lives as long as `store`.
+        unsafe { std::slice::from_raw_parts(self.start, self.len_bytes) }
+    }
+}
+
+impl Drop for PinnedValue {
+    fn drop(&mut self) {
+        self.store.log.unpin(self.segment);
     }
 }

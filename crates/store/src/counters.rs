@@ -1,0 +1,129 @@
+//! Counters of the store: each session adds to its own, readers fold them (no shared counter on
+//! the request path).
+
+use base::sync::{AtomicU64, Ordering};
+
+/// What one session did since it last published. Differences wrap, so that an item written by
+/// one session and removed by another cancels out in the sum.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub items: u64,
+    pub items_with_expiry: u64,
+    pub entry_bytes: u64,
+    pub evicted_by_log: u64,
+    pub evicted_by_index: u64,
+    pub evicted_unread: u64,
+    pub expired: u64,
+    pub reinserted: u64,
+    pub cleaned_bytes: u64,
+    pub out_of_memory: u64,
+}
+
+const FIELDS: usize = 10;
+
+impl Counts {
+    fn fields(&self) -> [u64; FIELDS] {
+        [
+            self.items,
+            self.items_with_expiry,
+            self.entry_bytes,
+            self.evicted_by_log,
+            self.evicted_by_index,
+            self.evicted_unread,
+            self.expired,
+            self.reinserted,
+            self.cleaned_bytes,
+            self.out_of_memory,
+        ]
+    }
+
+    fn from_fields(fields: [u64; FIELDS]) -> Counts {
+        let [
+            items,
+            items_with_expiry,
+            entry_bytes,
+            evicted_by_log,
+            evicted_by_index,
+            evicted_unread,
+            expired,
+            reinserted,
+            cleaned_bytes,
+            out_of_memory,
+        ] = fields;
+        Counts {
+            items,
+            items_with_expiry,
+            entry_bytes,
+            evicted_by_log,
+            evicted_by_index,
+            evicted_unread,
+            expired,
+            reinserted,
+            cleaned_bytes,
+            out_of_memory,
+        }
+    }
+}
+
+/// One session's published counters; written by that session only.
+#[derive(Default)]
+pub(crate) struct SharedCounts([AtomicU64; FIELDS]);
+
+impl SharedCounts {
+    /// Adds what has happened since and clears it.
+    #[inline]
+    pub(crate) fn publish(&self, counts: &mut Counts) {
+        for (total, change) in self.0.iter().zip(counts.fields()) {
+            if change != 0 {
+                // Relaxed: one writer, and readers want no order between counters.
+                let sum = total.load(Ordering::Relaxed).wrapping_add(change);
+                total.store(sum, Ordering::Relaxed);
+            }
+        }
+        *counts = Counts::default();
+    }
+}
+
+/// The sum over all sessions, past and present.
+pub(crate) fn fold<'a>(all: impl Iterator<Item = &'a SharedCounts>) -> Counts {
+    let mut sums = [0_u64; FIELDS];
+    for counts in all {
+        for (sum, part) in sums.iter_mut().zip(&counts.0) {
+            *sum = sum.wrapping_add(part.load(Ordering::Relaxed));
+        }
+    }
+    Counts::from_fields(sums)
+}
+
+/// What a store holds and has done, as of about now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Items, expired ones that nobody has met since included.
+    pub items: u64,
+    /// Of these, with an expiry.
+    pub items_with_expiry: u64,
+    /// Bytes of live entries: headers, keys, values, padding.
+    pub entry_bytes: u64,
+    /// Bytes of segments that are not free.
+    pub log_used_bytes: u64,
+    /// Bytes of all segments.
+    pub log_bytes: u64,
+    /// Bytes of index buckets that are in use.
+    pub index_used_bytes: u64,
+    /// Bytes of all index buckets.
+    pub index_bytes: u64,
+    /// Items dropped because the log was full.
+    pub evicted_by_log: u64,
+    /// Items dropped because their bucket was full.
+    pub evicted_by_index: u64,
+    /// Of the dropped, those that were never read since they were written or moved.
+    pub evicted_unread: u64,
+    /// Items removed because their time had come.
+    pub expired: u64,
+    /// Entries kept by moving them out of a reclaimed segment (evict mode).
+    pub reinserted: u64,
+    /// Bytes that cleaning copied (clean mode).
+    pub cleaned_bytes: u64,
+    /// Writes refused for want of space.
+    pub out_of_memory: u64,
+}

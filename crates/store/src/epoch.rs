@@ -1,0 +1,186 @@
+//! Quiescent-state reclamation: when may bytes that readers could still hold be used again?
+//!
+//! ```text
+//!  remover:  unlink X ── tag = ++global ─────────── all online sessions at >= tag? ── reuse X
+//!  session:  ... batch ... quiesce: local = global ... batch ... park: local = OFFLINE ... unpark
+//! ```
+//!
+//! # Invariants
+//! I1: a session holds no reference into the log or to an overflow bucket across `quiesce`,
+//!     `park` or while parked (K12).
+//! I2: what was unlinked before `advance` returned `tag` is unreachable for every session whose
+//!     local epoch is at least `tag`.
+//!
+//! # Concurrency
+//! A place's local epoch is written by its session only. `advance` and `is_safe` may be called
+//! from any thread.
+//!
+//! # Limits
+//! A session that neither quiesces nor parks holds back all reuse; workers quiesce between
+//! batches, so the delay is one batch.
+
+use base::sync::{AtomicU64, Ordering, fence};
+use crossbeam_utils::CachePadded;
+
+/// The local epoch of a parked session or a free place: holds nothing back.
+const OFFLINE: u64 = u64::MAX;
+/// The local epoch of a place that no session has.
+const FREE: u64 = u64::MAX - 1;
+
+/// The global epoch and one local epoch for each place.
+pub(crate) struct Epochs {
+    global: CachePadded<AtomicU64>,
+    /// Padded: each line is written by one session.
+    locals: Box<[CachePadded<AtomicU64>]>,
+}
+
+impl Epochs {
+    pub(crate) fn new(place_count: usize) -> Epochs {
+        let free = || CachePadded::new(AtomicU64::new(FREE));
+        Epochs {
+            global: CachePadded::new(AtomicU64::new(1)),
+            locals: (0..place_count).map(|_| free()).collect(),
+        }
+    }
+
+    /// Takes a free place; its session starts online.
+    pub(crate) fn join(&self) -> Option<usize> {
+        let place = self.locals.iter().position(|local| {
+            local.compare_exchange(FREE, OFFLINE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })?;
+        self.unpark(place);
+        Some(place)
+    }
+
+    /// Gives the place back; its session holds nothing any more.
+    pub(crate) fn leave(&self, place: usize) {
+        self.locals[place].store(FREE, Ordering::Release);
+    }
+
+    /// The session at `place` has dropped every reference it had.
+    #[inline]
+    pub(crate) fn quiesce(&self, place: usize) {
+        // Acquire pairs with `advance`: what was unlinked before that epoch is not seen again.
+        let global = self.global.load(Ordering::Acquire);
+        let local = &self.locals[place];
+        if local.load(Ordering::Relaxed) != global {
+            // Release pairs with `is_safe`: this session's reads are over before the reuse.
+            local.store(global, Ordering::Release);
+        }
+    }
+
+    /// The session will hold nothing until `unpark`.
+    pub(crate) fn park(&self, place: usize) {
+        self.locals[place].store(OFFLINE, Ordering::Release);
+    }
+
+    /// The session may take references again.
+    pub(crate) fn unpark(&self, place: usize) {
+        let global = self.global.load(Ordering::Acquire);
+        self.locals[place].store(global, Ordering::Relaxed);
+        // Either `is_safe` sees this store, or this session's next reads see the unlinking:
+        // pairs with the fence in `advance` (store buffering is what both fences forbid).
+        fence(Ordering::SeqCst);
+    }
+
+    /// Starts a new epoch after something was unlinked; the tag to give to `is_safe`.
+    pub(crate) fn advance(&self) -> u64 {
+        let tag = self.global.fetch_add(1, Ordering::AcqRel) + 1;
+        fence(Ordering::SeqCst); // Pairs with the fence in `unpark`.
+        tag
+    }
+
+    /// Whether nobody can still hold what was unlinked before `tag` was drawn (I2).
+    pub(crate) fn is_safe(&self, tag: u64) -> bool {
+        // Acquire pairs with the stores of `quiesce`, `park` and `leave`.
+        self.locals.iter().all(|local| local.load(Ordering::Acquire) >= tag)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_online_session_holds_back_until_it_quiesces_or_parks() {
+        let epochs = Epochs::new(2);
+        let (a, b) = (epochs.join().unwrap(), epochs.join().unwrap());
+        assert!(epochs.join().is_none(), "both places are taken");
+        let tag = epochs.advance();
+        assert!(!epochs.is_safe(tag));
+        epochs.quiesce(a);
+        assert!(!epochs.is_safe(tag));
+        epochs.park(b);
+        assert!(epochs.is_safe(tag));
+        epochs.unpark(b);
+        assert!(epochs.is_safe(tag), "b came online after the epoch");
+        assert!(!epochs.is_safe(epochs.advance()));
+        epochs.leave(a);
+        epochs.leave(b);
+        assert!(epochs.is_safe(epochs.advance()));
+        assert!(epochs.join().is_some());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use base::sync::Arc;
+    use loom::cell::UnsafeCell;
+
+    /// One cell that a slot names; the remover reuses it once the epoch says so. Loom's
+    /// `UnsafeCell` fails the run if a read and the reuse could overlap.
+    struct World {
+        epochs: Epochs,
+        slot: AtomicU64,
+        cell: UnsafeCell<u64>,
+    }
+
+    fn read(world: &World) {
+        if world.slot.load(Ordering::Acquire) == 1 {
+            // SAFETY: loom checks that no write overlaps.
+            let found = world.cell.with(|value| unsafe { *value });
+            assert_eq!(found, 7, "the bytes of a published entry");
+        }
+    }
+
+    fn check(reader: impl Fn(&World, usize) + Send + Sync + Clone + 'static) {
+        loom::model(move || {
+            let world = Arc::new(World {
+                epochs: Epochs::new(2),
+                slot: AtomicU64::new(1),
+                cell: UnsafeCell::new(7),
+            });
+            let (reading, reader) = (world.clone(), reader.clone());
+            let place = world.epochs.join().unwrap();
+            let thread = loom::thread::spawn(move || reader(&reading, place));
+            world.slot.store(0, Ordering::Release);
+            let tag = world.epochs.advance();
+            if world.epochs.is_safe(tag) {
+                // SAFETY: loom checks that no read overlaps.
+                world.cell.with_mut(|value| unsafe { *value = 8 });
+            }
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn reuse_never_overlaps_a_read_before_a_quiescent_point() {
+        check(|world, place| {
+            read(world);
+            world.epochs.quiesce(place);
+            read(world);
+            world.epochs.quiesce(place);
+        });
+    }
+
+    #[test]
+    fn reuse_never_overlaps_a_read_of_a_session_that_slept() {
+        check(|world, place| {
+            world.epochs.park(place);
+            world.epochs.unpark(place);
+            read(world);
+            world.epochs.leave(place);
+        });
+    }
+}

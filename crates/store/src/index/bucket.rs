@@ -1,0 +1,153 @@
+//! One bucket: a cache line with a version/lock word and seven slots.
+//!
+//! ```text
+//!  byte 0     8        16       24                          56       64
+//!  +----------+--------+--------+-- ... --------------------+--------+
+//!  | word     | slot 0 | slot 1 |                           | slot 6 |   slot 6: entry or link
+//!  +----------+--------+--------+-- ... --------------------+--------+
+//!  word:  63 lock | 62..48 zero | 47..0 version
+//! ```
+//!
+//! # Invariants
+//! I1: only the head bucket's word counts (K4); an overflow bucket's word is the free list's link.
+//! I2: the version grows by one with every change of the chain and is never reset (K1).
+
+use base::sync::{AtomicU64, Backoff, Ordering};
+
+use super::slot::{Slot, Tag};
+
+/// Slots in a bucket.
+pub(crate) const SLOTS: usize = 7;
+/// The only slot that may be a link.
+pub(crate) const LINK_SLOT: usize = SLOTS - 1;
+
+const LOCK_BIT: u64 = 1 << 63;
+const VERSION_MASK: u64 = (1 << 48) - 1;
+
+/// One line of the index.
+#[repr(C, align(64))]
+pub(crate) struct Bucket {
+    pub(super) word: AtomicU64,
+    slots: [AtomicU64; SLOTS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// The word of a chain as a reader saw it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Word(u64);
+
+impl Word {
+    #[inline]
+    pub(crate) fn is_locked(self) -> bool {
+        self.0 & LOCK_BIT != 0
+    }
+
+    #[inline]
+    pub(crate) fn version(self) -> u64 {
+        self.0 & VERSION_MASK
+    }
+
+    /// The version that the next change gets; never 0.
+    #[inline]
+    pub(crate) fn next_version(self) -> u64 {
+        match (self.0 + 1) & VERSION_MASK {
+            0 => 1,
+            next => next,
+        }
+    }
+}
+
+impl Bucket {
+    #[cfg(loom)]
+    pub(crate) fn empty() -> Bucket {
+        Bucket { word: AtomicU64::new(0), slots: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    /// The slot's bits. Acquire pairs with `set_slot`: the entry behind it is complete.
+    #[inline]
+    pub(crate) fn slot(&self, index: usize) -> Slot {
+        Slot(self.slots[index].load(Ordering::Acquire))
+    }
+
+    /// Publishes `slot`; the caller holds the chain's lock.
+    #[inline]
+    pub(super) fn set_slot(&self, index: usize, slot: Slot) {
+        self.slots[index].store(slot.0, Ordering::Release);
+    }
+
+    /// Changes only the marks, unless the slot has changed meanwhile (K13). Needs no lock.
+    #[inline]
+    pub(crate) fn try_mark(&self, index: usize, seen: Slot, marks: u64) {
+        let marked = seen.with_marks(marks);
+        // Relaxed: marks publish nothing. A lost race loses one access, which eviction survives.
+        let _ = self.slots[index].compare_exchange(
+            seen.0,
+            marked.0,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// A bit for each slot whose tag is `tag`.
+    #[inline]
+    pub(crate) fn match_tag(&self, tag: Tag) -> u32 {
+        let mut found = 0;
+        for index in 0..SLOTS {
+            let slot = Slot(self.slots[index].load(Ordering::Relaxed));
+            found |= u32::from(slot.has_tag(tag)) << index;
+        }
+        found
+    }
+
+    /// The chain's word, for a reader. Acquire pairs with `unlock`.
+    #[inline]
+    pub(crate) fn word(&self) -> Word {
+        Word(self.word.load(Ordering::Acquire))
+    }
+
+    /// Takes the chain's lock (K4); spins a little, then gives the core away.
+    #[inline]
+    pub(super) fn lock(&self) -> Word {
+        if let Some(word) = self.try_lock() {
+            return word;
+        }
+        let mut backoff = Backoff::new();
+        loop {
+            backoff.snooze();
+            if let Some(word) = self.try_lock() {
+                return word;
+            }
+        }
+    }
+
+    /// Takes the lock if it is free; the word as it was.
+    #[inline]
+    fn try_lock(&self) -> Option<Word> {
+        let seen = self.word.load(Ordering::Relaxed);
+        if seen & LOCK_BIT != 0 {
+            return None;
+        }
+        // Acquire pairs with the previous holder's `unlock`. The slot stores that follow are
+        // Release, so a reader that sees one of them and then reads the word sees it locked or
+        // newer.
+        self.word
+            .compare_exchange(seen, seen | LOCK_BIT, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(Word)
+    }
+
+    /// Stores the version of a finished change, keeping the lock.
+    #[inline]
+    pub(super) fn set_version_locked(&self, version: u64) {
+        self.word.store(version | LOCK_BIT, Ordering::Release);
+    }
+
+    /// Frees the lock with `version` (I2). Release pairs with `lock` and `word`.
+    #[inline]
+    pub(super) fn unlock(&self, version: u64) {
+        debug_assert!(version <= VERSION_MASK, "I2");
+        self.word.store(version, Ordering::Release);
+    }
+}

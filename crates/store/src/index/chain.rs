@@ -1,0 +1,189 @@
+//! A chain under its lock: the only way to change the index.
+//!
+//! # Invariants
+//! I1: dropping a chain frees its lock; with [`Chain::finish`] the version moves as well.
+//! I2: a bucket that leaves the chain is pushed to the caller's list of retired buckets and keeps
+//!     its slots; the caller frees it after a grace period.
+
+use super::bucket::{LINK_SLOT, SLOTS, Word};
+use super::slot::{Slot, Tag};
+use super::{Index, Position};
+
+/// No bucket is left for an overflow.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct IndexFull;
+
+/// Exclusive right to change one chain.
+pub(crate) struct Chain<'a> {
+    index: &'a Index,
+    head: u32,
+    word: Word,
+    /// Whether dropping unlocks; not for chains that a set of locks holds (K11).
+    owns_lock: bool,
+}
+
+impl<'a> Chain<'a> {
+    #[inline]
+    pub(super) fn new(index: &'a Index, head: u32) -> Chain<'a> {
+        let word = index.memory[head].lock();
+        Chain { index, head, word, owns_lock: true }
+    }
+
+    #[inline]
+    pub(super) fn already_locked(index: &'a Index, head: u32) -> Chain<'a> {
+        let word = index.memory[head].word();
+        assert!(word.is_locked(), "K11: the caller holds this chain");
+        Chain { index, head, word, owns_lock: false }
+    }
+
+    /// The version that this change will have (K1).
+    #[inline]
+    pub(crate) fn next_version(&self) -> u64 {
+        self.word.next_version()
+    }
+
+    /// Finds the entry that `is_key` accepts among those with `tag`.
+    #[inline]
+    pub(crate) fn find(&self, tag: Tag, mut is_key: impl FnMut(Slot) -> bool) -> Option<Position> {
+        self.index.find_once(self.head, tag, &mut is_key)
+    }
+
+    /// The entry slot that names `offset_bytes`.
+    pub(crate) fn find_entry(&self, tag: Tag, offset_bytes: u64) -> Option<Position> {
+        self.find(tag, |slot| slot.offset_bytes() == offset_bytes)
+    }
+
+    /// Points the slot at another entry of the same key.
+    #[inline]
+    pub(crate) fn replace(&mut self, position: Position, slot: Slot) {
+        debug_assert!(slot.is_entry());
+        self.index.memory[position.bucket].set_slot(position.index, slot);
+    }
+
+    /// Adds an entry of a key that the chain does not have.
+    #[inline]
+    pub(crate) fn insert(&mut self, slot: Slot) -> Result<(), IndexFull> {
+        debug_assert!(slot.is_entry());
+        let mut at = self.head;
+        loop {
+            let bucket = &self.index.memory[at];
+            if let Some(hole) = (0..SLOTS).find(|index| bucket.slot(*index).is_empty()) {
+                bucket.set_slot(hole, slot);
+                return Ok(());
+            }
+            match bucket.slot(LINK_SLOT).linked_bucket() {
+                Some(next) => at = next,
+                None => return self.grow(at, slot),
+            }
+        }
+    }
+
+    /// Case 1 of the index's module doc: the new bucket is complete before the link shows it.
+    #[cold]
+    fn grow(&mut self, at: u32, slot: Slot) -> Result<(), IndexFull> {
+        let memory = &self.index.memory;
+        let fresh = self.index.pool.take(memory).ok_or(IndexFull)?;
+        memory[fresh].set_slot(0, memory[at].slot(LINK_SLOT));
+        memory[fresh].set_slot(1, slot);
+        memory[at].set_slot(LINK_SLOT, Slot::link(fresh));
+        Ok(())
+    }
+
+    /// Removes an entry; case 2 of the index's module doc when the chain has overflow.
+    #[inline]
+    pub(crate) fn remove(&mut self, position: Position, retired: &mut Vec<u32>) {
+        let memory = &self.index.memory;
+        if memory[self.head].slot(LINK_SLOT).linked_bucket().is_none() {
+            memory[position.bucket].set_slot(position.index, Slot::EMPTY);
+            return;
+        }
+        self.remove_with_overflow(position, retired);
+    }
+
+    #[cold]
+    fn remove_with_overflow(&mut self, position: Position, retired: &mut Vec<u32>) {
+        let memory = &self.index.memory;
+        let (parent, tail) = self.tail();
+        let last = (0..SLOTS).rev().find(|index| memory[tail].slot(*index).is_entry());
+        if let Some(last) = last {
+            let moved = memory[tail].slot(last);
+            if (position.bucket, position.index) != (tail, last) {
+                memory[position.bucket].set_slot(position.index, moved);
+            }
+            memory[tail].set_slot(last, Slot::EMPTY);
+        }
+        // A tail with one entry left goes: the entry takes the link's place in one store, and a
+        // reader inside the tail still finds its copy there (I2).
+        let mut left = (0..SLOTS).map(|i| memory[tail].slot(i)).filter(|slot| slot.is_entry());
+        let (first, second) = (left.next(), left.next());
+        if second.is_none() {
+            memory[parent].set_slot(LINK_SLOT, first.unwrap_or(Slot::EMPTY));
+            retired.push(tail);
+        }
+    }
+
+    /// The last bucket of the chain and the one that links to it; the chain has overflow.
+    fn tail(&self) -> (u32, u32) {
+        let memory = &self.index.memory;
+        let (mut parent, mut tail) = (self.head, self.head);
+        while let Some(next) = memory[tail].slot(LINK_SLOT).linked_bucket() {
+            (parent, tail) = (tail, next);
+        }
+        debug_assert!(parent != tail, "called only with overflow");
+        (parent, tail)
+    }
+
+    /// Every entry slot of the chain.
+    pub(crate) fn entries(&self, mut visit: impl FnMut(Position)) {
+        let mut at = self.head;
+        loop {
+            let bucket = &self.index.memory[at];
+            for index in 0..SLOTS {
+                let slot = bucket.slot(index);
+                if slot.is_entry() {
+                    visit(Position { bucket: at, index, slot });
+                }
+            }
+            match bucket.slot(LINK_SLOT).linked_bucket() {
+                Some(next) => at = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Removes every entry; overflow buckets keep their slots for readers inside (I2).
+    pub(crate) fn clear(&mut self, retired: &mut Vec<u32>) {
+        let memory = &self.index.memory;
+        let mut next = memory[self.head].slot(LINK_SLOT).linked_bucket();
+        for index in 0..SLOTS {
+            memory[self.head].set_slot(index, Slot::EMPTY);
+        }
+        while let Some(bucket) = next {
+            next = memory[bucket].slot(LINK_SLOT).linked_bucket();
+            retired.push(bucket);
+        }
+    }
+
+    /// Ends a change: the version moves (K1), and the lock is freed if it is this chain's.
+    #[inline]
+    pub(crate) fn finish(self) {
+        let bucket = &self.index.memory[self.head];
+        let version = self.word.next_version();
+        if self.owns_lock {
+            bucket.unlock(version);
+        } else {
+            bucket.set_version_locked(version);
+        }
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Chain<'_> {
+    /// Frees the lock without a new version: nothing was changed.
+    #[inline]
+    fn drop(&mut self) {
+        if self.owns_lock {
+            self.index.memory[self.head].unlock(self.word.version());
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The segmented log: where entries live, and who may write which segment.
+//!
+//! ```text
+//!  memory:   | segment 0 | segment 1 | segment 2 ~ run of 3 ~ segment 4 | segment 5 | ...
+//!  table:    |   used    |   free    |  used (run_len 3)    ·        ·  |   using   |
+//!  states:   free ──take──▶ using ──close──▶ used ──retire──▶ waiting ──grace, no pins──▶ free
+//! ```
+//!
+//! # Invariants
+//! I1: a segment in state *using* is written by one session only; others read what is published.
+//! I2: `live_bytes` of a segment is the sum of the lengths of its entries that a slot names.
+//! I3: a segment is free again only when no session can hold its bytes (epoch) and no pin does.
+//! I4: an entry longer than a quarter of a segment has a run of segments for itself (K14).
+//!
+//! # Concurrency
+//! The table of states is under one mutex, taken once a segment. Live bytes and pins are atomics.
+//!
+//! # References
+//! Rowan-KV §4.2.1 (segment states and owners); MICA §4.1 (oldest first).
+
+mod allocator;
+mod appender;
+mod table;
+
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use base::sync::{AtomicU32, AtomicU64, Ordering};
+
+use crate::entry::Entry;
+use crate::epoch::Epochs;
+use crate::mapping::Mapping;
+
+pub(crate) use allocator::{Allocator, Purpose, Victim};
+pub(crate) use appender::{Appender, Reservation};
+pub(crate) use table::SegmentState;
+
+/// The largest segment (K14).
+const SEGMENT_MAX_BYTES: u64 = 4 << 20;
+/// Below this a segment holds too few entries to be worth its bookkeeping.
+const SEGMENT_MIN_BYTES: u64 = 64 << 10;
+/// Segments that the least log has for each session.
+const SEGMENTS_PER_SESSION_MIN: u64 = 8;
+
+/// The log's memory, its counters, and the table of segments.
+pub(crate) struct Log {
+    memory: Mapping,
+    segment_shift: u32,
+    segment_count: u32,
+    counters: Box<[SegmentCounters]>,
+    allocator: Mutex<Allocator>,
+    /// Wakes the thread that makes memory resident ahead of the writers.
+    taken: Condvar,
+}
+
+/// What other threads than the owner change about a segment.
+#[derive(Default)]
+struct SegmentCounters {
+    /// I2.
+    live_bytes: AtomicU64,
+    /// Replies on their way that borrow the segment's bytes (K12).
+    pins: AtomicU32,
+}
+
+/// The size of a segment for a log of `log_bytes` (K14), a power of two.
+pub(crate) fn segment_bytes_for(log_bytes: u64, session_max: usize) -> u64 {
+    let share = log_bytes / (64 * session_max.max(1) as u64);
+    let floor_power = if share == 0 { 1 } else { 1 << share.ilog2() };
+    floor_power.clamp(SEGMENT_MIN_BYTES, SEGMENT_MAX_BYTES)
+}
+
+/// The least log for this many sessions.
+pub(crate) fn log_min_bytes(session_max: usize) -> u64 {
+    SEGMENT_MIN_BYTES * SEGMENTS_PER_SESSION_MIN * (session_max.max(1) as u64 + 1)
+}
+
+impl Log {
+    /// Maps a log of at most `log_bytes`.
+    pub(crate) fn new(log_bytes: u64, session_max: usize) -> std::io::Result<Log> {
+        let segment_bytes = segment_bytes_for(log_bytes, session_max);
+        let segment_count = u32::try_from(log_bytes / segment_bytes).unwrap_or(u32::MAX);
+        let bytes = u64::from(segment_count) * segment_bytes;
+        Ok(Log {
+            memory: Mapping::new(usize::try_from(bytes).expect("64-bit addresses"))?,
+            segment_shift: segment_bytes.trailing_zeros(),
+            segment_count,
+            counters: (0..segment_count).map(|_| SegmentCounters::default()).collect(),
+            allocator: Mutex::new(Allocator::new(segment_count)),
+            taken: Condvar::new(),
+        })
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        1 << self.segment_shift
+    }
+
+    pub(crate) fn segment_count(&self) -> u32 {
+        self.segment_count
+    }
+
+    /// The largest entry that the log can take: a quarter of it, so that a run can be found.
+    pub(crate) fn entry_max_bytes(&self) -> u64 {
+        u64::from(self.segment_count) * self.segment_bytes() / 4
+    }
+
+    /// Segments that an entry of `len_bytes` needs as a run of its own; 0: it shares one (I4).
+    pub(crate) fn run_len(&self, len_bytes: u64) -> u32 {
+        if len_bytes <= self.segment_bytes() / 4 {
+            return 0;
+        }
+        u32::try_from(len_bytes.div_ceil(self.segment_bytes())).unwrap_or(u32::MAX)
+    }
+
+    #[inline]
+    pub(crate) fn segment_of(&self, offset_bytes: u64) -> u32 {
+        (offset_bytes >> self.segment_shift) as u32
+    }
+
+    pub(crate) fn segment_start(&self, segment: u32) -> u64 {
+        u64::from(segment) << self.segment_shift
+    }
+
+    /// The address of an offset, for prefetching and for the entry functions below.
+    #[inline]
+    pub(crate) fn address(&self, offset_bytes: u64) -> *mut u8 {
+        debug_assert!((offset_bytes as usize) < self.memory.len_bytes());
+        // Wrapping: a prefetch may be computed from a stale slot; it never leaves the mapping
+        // because slots only ever hold offsets inside it.
+        self.memory.as_ptr().wrapping_add(offset_bytes as usize)
+    }
+
+    /// The entry that a slot names.
+    ///
+    /// # Safety
+    /// The caller's session read `offset_bytes` from a slot since its last quiescent point, or
+    /// holds the chain's lock, or a pin, or owns the segment as its reclaimer; and uses the
+    /// entry no longer than that holds.
+    #[inline]
+    pub(crate) unsafe fn entry<'a>(&self, offset_bytes: u64) -> Entry<'a> {
+        // SAFETY: a published offset is 8-aligned and starts a complete, immutable entry; its
+        // segment is not reused meanwhile (I3 and the caller's promise).
+        unsafe { Entry::at(self.address(offset_bytes)) }
+    }
+
+    pub(crate) fn allocator(&self) -> MutexGuard<'_, Allocator> {
+        self.allocator.lock().expect("no code that holds this lock panics")
+    }
+
+    /// An entry in `segment` of this length became reachable (I2).
+    #[inline]
+    pub(crate) fn add_live(&self, offset_bytes: u64, len_bytes: usize) {
+        let segment = self.segment_of(offset_bytes) as usize;
+        self.counters[segment].live_bytes.fetch_add(len_bytes as u64, Ordering::Relaxed);
+    }
+
+    /// An entry of this length is no longer reachable (I2).
+    #[inline]
+    pub(crate) fn sub_live(&self, offset_bytes: u64, len_bytes: usize) {
+        let segment = self.segment_of(offset_bytes) as usize;
+        let before =
+            self.counters[segment].live_bytes.fetch_sub(len_bytes as u64, Ordering::Relaxed);
+        debug_assert!(before >= len_bytes as u64, "I2: live bytes never go below zero");
+    }
+
+    pub(crate) fn live_bytes(&self, segment: u32) -> u64 {
+        self.counters[segment as usize].live_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the segment of `offset_bytes` from reuse; the caller can read it now.
+    pub(crate) fn pin(&self, offset_bytes: u64) -> u32 {
+        let segment = self.segment_of(offset_bytes);
+        // Relaxed: the pinning session's next quiescent point publishes it before reuse is tried.
+        self.counters[segment as usize].pins.fetch_add(1, Ordering::Relaxed);
+        segment
+    }
+
+    pub(crate) fn unpin(&self, segment: u32) {
+        // Release pairs with the Acquire of `is_pinned`: the reading is over.
+        self.counters[segment as usize].pins.fetch_sub(1, Ordering::Release);
+    }
+
+    pub(crate) fn is_pinned(&self, segment: u32) -> bool {
+        self.counters[segment as usize].pins.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes a segment, or a run of `run_len`, for one session to write.
+    pub(crate) fn take(&self, run_len: u32, purpose: Purpose) -> Option<u32> {
+        let segment = self.allocator().take(run_len.max(1), purpose)?;
+        debug_assert!(self.live_bytes(segment) == 0, "I2: a free segment has no live entry");
+        self.taken.notify_one();
+        Some(segment)
+    }
+
+    /// The segment is full; it may be reclaimed from now on.
+    pub(crate) fn close(&self, segment: u32, used_bytes: u64) {
+        self.allocator().close(segment, used_bytes);
+    }
+
+    /// A taken run in which nothing was published goes back at once.
+    pub(crate) fn give_back_unpublished(&self, segment: u32) {
+        self.allocator().give_back(segment);
+    }
+
+    /// No slot names the segment any more; it waits for its grace period (I3).
+    pub(crate) fn retire(&self, segment: u32, epochs: &Epochs) {
+        debug_assert!(self.live_bytes(segment) == 0, "I2: a retired segment has no live entry");
+        let tag = epochs.advance();
+        self.allocator().retire(segment, tag);
+    }
+
+    /// Frees every waiting segment that nobody can hold any more (I3); whether a grace period is
+    /// still running.
+    pub(crate) fn free_waiting(&self, epochs: &Epochs) -> bool {
+        let mut allocator = self.allocator();
+        allocator.free_waiting(|tag| epochs.is_safe(tag), |segment| self.is_pinned(segment))
+    }
+
+    /// Waits until a segment is taken or the time is over.
+    pub(crate) fn wait_taken(&self, limit: std::time::Duration) {
+        drop(self.taken.wait_timeout(self.allocator(), limit));
+    }
+
+    pub(crate) fn wake_waiters(&self) {
+        self.taken.notify_all();
+    }
+
+    /// Makes the segments `range` resident; false when the kernel cannot.
+    pub(crate) fn populate(&self, range: std::ops::Range<u32>) -> bool {
+        let start = self.segment_start(range.start) as usize;
+        let len = self.segment_start(range.end) as usize - start;
+        len == 0 || self.memory.populate(start, len)
+    }
+}

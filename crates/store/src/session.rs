@@ -1,0 +1,228 @@
+//! One thread's way into the store: its open segment, its epoch, its counters, and the batch
+//! executor.
+//!
+//! ```text
+//!  execute(requests):   chunk of `batch` ──▶ stage 1 ──▶ stage 2 ──▶ stage 3 ──▶ sink
+//!                       quiesce between chunks, so that a reclaimer waits for one chunk at most
+//! ```
+//!
+//! # Invariants
+//! I1: no reference into the log outlives the sink call it was made for (K12).
+//! I2: while a session holds locks of several keys it neither waits for others nor reclaims.
+//!
+//! # Concurrency
+//! A session is `Send`, not `Sync`: one thread at a time.
+
+mod execute;
+mod expire;
+mod reclaim;
+mod room;
+mod scan;
+mod several;
+mod update;
+mod write;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base::UnixMillis;
+
+use crate::counters::Counts;
+use crate::entry::{Entry, keys_equal};
+use crate::index::slot::Tag;
+use crate::index::{Chain, Position};
+use crate::log::Appender;
+use crate::request::Item;
+use crate::store::Inner;
+
+pub use several::LockedSession;
+
+/// Scratch that a large read-modify-write has grown is given back above this.
+const SCRATCH_KEPT_BYTES: usize = 1 << 20;
+
+/// One thread's session with a store.
+pub struct Session {
+    inner: Arc<Inner>,
+    local: Local,
+}
+
+/// What a session has for itself; apart from `inner`, so that items borrowed from the log do not
+/// stand in the way of changing it.
+struct Local {
+    place: usize,
+    /// Where clients' writes go.
+    appender: Appender,
+    /// Where reclaiming moves what survives: old entries stay away from new ones.
+    survivors: Appender,
+    counts: Counts,
+    job: Option<reclaim::Job>,
+    /// Overflow buckets that left their chain since the last quiescent point.
+    unlinked: Vec<u32>,
+    /// Overflow buckets in their grace period, oldest first.
+    retired: VecDeque<(u64, u32)>,
+    /// New values of read-modify-writes.
+    scratch: Vec<u8>,
+    /// Heads whose lock this session holds across requests, ascending (K11).
+    held: Vec<u32>,
+    /// Length of the value last read: how far ahead stage 2 prefetches.
+    value_len_hint: usize,
+    /// When the expiry pass last took a step.
+    expiry_step_at: UnixMillis,
+}
+
+impl Session {
+    pub(crate) fn new(inner: Arc<Inner>, place: usize) -> Session {
+        let local = Local {
+            place,
+            appender: Appender::default(),
+            survivors: Appender::default(),
+            counts: Counts::default(),
+            job: None,
+            unlinked: Vec::new(),
+            retired: VecDeque::new(),
+            scratch: Vec::new(),
+            held: Vec::new(),
+            value_len_hint: 0,
+            expiry_step_at: UnixMillis(0),
+        };
+        Session { inner, local }
+    }
+
+    /// The session holds no reference any more; others may reuse what was unlinked before.
+    #[inline]
+    pub fn quiesce(&mut self) {
+        self.inner.epochs.quiesce(self.local.place);
+    }
+
+    /// Before a blocking wait: holds nothing back until [`Session::unpark`] (K12).
+    pub fn park(&mut self) {
+        self.local.drop_job(&self.inner);
+        self.local.publish_counts(&self.inner);
+        self.inner.epochs.park(self.local.place);
+    }
+
+    /// After a blocking wait, before the next request.
+    pub fn unpark(&mut self) {
+        self.inner.epochs.unpark(self.local.place);
+    }
+
+    /// A bounded step of housekeeping between batches: frees what waited for its grace period,
+    /// reclaims ahead of need, removes expired items. True: more work is waiting.
+    pub fn maintain(&mut self, now: UnixMillis) -> bool {
+        let Session { inner, local } = self;
+        inner.epochs.quiesce(local.place);
+        local.free_retired(inner);
+        let reclaims_more = local.reclaim_ahead(inner, now);
+        let expires_more = local.expire_step(inner, now);
+        local.publish_counts(inner);
+        reclaims_more || expires_more
+    }
+}
+
+impl Local {
+    #[inline]
+    fn publish_counts(&mut self, inner: &Inner) {
+        inner.counts[self.place].publish(&mut self.counts);
+    }
+
+    /// Starts the grace period of unlinked overflow buckets and ends that of older ones.
+    fn free_retired(&mut self, inner: &Inner) {
+        if !self.unlinked.is_empty() {
+            let tag = inner.epochs.advance();
+            self.retired.extend(self.unlinked.drain(..).map(|bucket| (tag, bucket)));
+        }
+        self.retired.extend(inner.adopt_orphans());
+        while let Some((tag, bucket)) = self.retired.front().copied() {
+            if !inner.epochs.is_safe(tag) {
+                break;
+            }
+            inner.index.free_overflow(bucket);
+            self.retired.pop_front();
+        }
+    }
+
+    /// The entry that a slot names, for as long as this session does not quiesce.
+    #[inline]
+    fn entry_of(inner: &Inner, position: Position) -> Entry<'_> {
+        // SAFETY: the slot was read since the last quiescent point (I1) or under its lock.
+        unsafe { inner.log.entry(position.slot.offset_bytes()) }
+    }
+
+    /// The lock on a chain, unless this session holds it already (K11).
+    #[inline]
+    fn lock_chain<'a>(&self, inner: &'a Inner, head: u32) -> Chain<'a> {
+        if !self.held.is_empty() && self.held.binary_search(&head).is_ok() {
+            return inner.index.locked(head);
+        }
+        inner.index.lock(head)
+    }
+
+    /// The key's entry, under its chain's lock.
+    #[inline]
+    fn find_locked<'a>(
+        inner: &'a Inner,
+        chain: &Chain<'_>,
+        tag: Tag,
+        key: &[u8],
+    ) -> Option<(Position, Entry<'a>)> {
+        let position = chain.find(tag, |slot| {
+            // SAFETY: the chain's lock keeps its entries in place.
+            let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+            keys_equal(entry.key(), key)
+        })?;
+        Some((position, Local::entry_of(inner, position)))
+    }
+
+    /// Removes an entry under its chain's lock and keeps the books.
+    fn unlink(
+        &mut self,
+        inner: &Inner,
+        chain: &mut Chain<'_>,
+        position: Position,
+        entry: Entry<'_>,
+    ) {
+        chain.remove(position, &mut self.unlinked);
+        self.count_removed(inner, position, entry);
+    }
+
+    #[inline]
+    fn count_removed(&mut self, inner: &Inner, position: Position, entry: Entry<'_>) {
+        let len_bytes = entry.len_bytes();
+        inner.log.sub_live(position.slot.offset_bytes(), len_bytes);
+        self.counts.items = self.counts.items.wrapping_sub(1);
+        self.counts.entry_bytes = self.counts.entry_bytes.wrapping_sub(len_bytes as u64);
+        if entry.has_expiry() {
+            self.counts.items_with_expiry = self.counts.items_with_expiry.wrapping_sub(1);
+        }
+    }
+
+    #[inline]
+    fn count_added(&mut self, len_bytes: usize, has_expiry: bool) {
+        self.counts.items = self.counts.items.wrapping_add(1);
+        self.counts.entry_bytes = self.counts.entry_bytes.wrapping_add(len_bytes as u64);
+        if has_expiry {
+            self.counts.items_with_expiry = self.counts.items_with_expiry.wrapping_add(1);
+        }
+    }
+
+    /// The entry as a client sees it: nothing once it has expired.
+    #[inline]
+    fn live_item(entry: Option<Entry<'_>>, now: UnixMillis) -> Option<Item<'_>> {
+        entry.filter(|entry| !entry.is_expired(now)).map(Entry::item)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Session { inner, local } = self;
+        debug_assert!(local.held.is_empty(), "I2: locks are given back before the session");
+        local.appender.close(&inner.log);
+        local.survivors.close(&inner.log);
+        local.drop_job(inner);
+        local.publish_counts(inner);
+        inner.epochs.leave(local.place);
+        local.free_retired(inner);
+        // Others may still be in these buckets: whoever keeps house next frees them.
+        inner.orphans().extend(local.retired.drain(..));
+    }
+}

@@ -1,0 +1,66 @@
+//! The expiry pass: all sessions together walk the index, a few buckets a millisecond, and remove
+//! what has expired. Reads never remove; they only no longer see it.
+
+use base::UnixMillis;
+
+use super::Local;
+use crate::counters;
+use crate::index::slot::Slot;
+use crate::store::Inner;
+
+/// Buckets that one step looks at; at most one step a millisecond and session.
+const STEP_HEADS: u32 = 64;
+/// The pass goes on at once while more than one in this many items with an expiry had expired.
+const HURRY_SHARE: u32 = 4;
+
+impl Local {
+    /// One step of the pass; true: much has expired, come again soon.
+    pub(super) fn expire_step(&mut self, inner: &Inner, now: UnixMillis) -> bool {
+        if now <= self.expiry_step_at {
+            return false;
+        }
+        self.expiry_step_at = now;
+        let counts = counters::fold(inner.counts.iter().map(|counts| &**counts));
+        // Signed: this session's own changes may not be published yet.
+        let with_expiry = counts.items_with_expiry.wrapping_add(self.counts.items_with_expiry);
+        if with_expiry.cast_signed() <= 0 {
+            return false;
+        }
+        let (mut seen, mut expired) = (0_u32, 0_u32);
+        let mut slots = Vec::new();
+        for head in inner.next_expiry_heads(STEP_HEADS) {
+            if inner.index.is_empty(head) {
+                continue;
+            }
+            slots.clear();
+            inner.index.collect(head, &mut slots);
+            for slot in &slots {
+                // SAFETY: the slot was read since the last quiescent point.
+                let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+                seen += u32::from(entry.has_expiry());
+                if entry.is_expired(now) && self.expire_entry(inner, now, head, *slot) {
+                    expired += 1;
+                }
+            }
+        }
+        expired > 0 && expired * HURRY_SHARE > seen
+    }
+
+    /// Removes the entry that `seen` named, if it is still there.
+    fn expire_entry(&mut self, inner: &Inner, now: UnixMillis, head: u32, seen: Slot) -> bool {
+        let mut chain = inner.index.lock(head);
+        let mut found = None;
+        chain.entries(|position| {
+            if position.slot.same_entry(seen) {
+                found = Some(position);
+            }
+        });
+        let Some(position) = found else { return false };
+        let entry = Local::entry_of(inner, position);
+        debug_assert!(entry.is_expired(now), "entries are immutable (K12)");
+        self.unlink(inner, &mut chain, position, entry);
+        chain.finish();
+        self.counts.expired += 1;
+        true
+    }
+}

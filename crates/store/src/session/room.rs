@@ -1,0 +1,175 @@
+//! Making room in the log: on demand when a write finds none, and ahead of need between batches.
+//!
+//! ```text
+//!  free segments:  0 ....... reserve ....... low water ............ all
+//!                  │          │               └ reclaim_ahead works below this, a step per batch
+//!                  │          └ writes stop here and make room themselves
+//!                  └ only those who make room go below
+//! ```
+//!
+//! # Limits
+//! A write waits for other sessions' current batch at most, never for a client. Nothing is
+//! reclaimed under locks of several keys (I2 of the session).
+
+use base::UnixMillis;
+use base::sync::Backoff;
+
+use super::Local;
+use super::reclaim::{Job, Step};
+use crate::config::Mode;
+use crate::log::{Purpose, Reservation, Victim};
+use crate::store::Inner;
+
+/// Cleaning takes segments below this live share (Rowan-KV §4.4) ...
+const CLEAN_BELOW_PCT: u64 = 75;
+/// ... and, when a write would fail otherwise, below this one.
+const CLEAN_BELOW_PCT_DESPERATE: u64 = 97;
+/// Free segments that each session wants beyond the reserve before it reclaims ahead of need.
+const LOW_WATER_PER_SESSION: u32 = 2;
+/// Entries that one step of reclaiming looks at.
+const STEP_ENTRIES: usize = 128;
+
+impl Local {
+    /// Space for one entry of a client's write, making room if there is none; `None`: out of
+    /// memory.
+    #[inline]
+    pub(super) fn reserve(
+        &mut self,
+        inner: &Inner,
+        now: UnixMillis,
+        len_bytes: usize,
+    ) -> Option<Reservation> {
+        if let Some(reservation) = self.appender.reserve(&inner.log, len_bytes, Purpose::Write) {
+            return Some(reservation);
+        }
+        self.reserve_with_room(inner, now, len_bytes)
+    }
+
+    #[cold]
+    fn reserve_with_room(
+        &mut self,
+        inner: &Inner,
+        now: UnixMillis,
+        len_bytes: usize,
+    ) -> Option<Reservation> {
+        if !self.held.is_empty() {
+            return self.appender.reserve(&inner.log, len_bytes, Purpose::Reserve);
+        }
+        // Others may take what was freed, but only by finishing writes of their own.
+        while self.make_room_for(inner, now, len_bytes) {
+            let reservation = self.appender.reserve(&inner.log, len_bytes, Purpose::Write);
+            if reservation.is_some() {
+                return reservation;
+            }
+        }
+        self.counts.out_of_memory += 1;
+        None
+    }
+
+    /// Makes room for one entry; false: there is none to make.
+    #[cold]
+    pub(super) fn make_room_for(
+        &mut self,
+        inner: &Inner,
+        now: UnixMillis,
+        len_bytes: usize,
+    ) -> bool {
+        let run_len = inner.log.run_len(len_bytes as u64).max(1);
+        self.make_room(inner, now, run_len, 1)
+    }
+
+    /// Reclaims until `count` runs of `run_len` segments could be taken (only the first is known
+    /// to be contiguous). Drops every reference this session has.
+    pub(super) fn make_room(
+        &mut self,
+        inner: &Inner,
+        now: UnixMillis,
+        run_len: u32,
+        count: u32,
+    ) -> bool {
+        if !self.held.is_empty() {
+            return false;
+        }
+        let mut backoff = Backoff::new();
+        // Emptying every segment twice is all that could help.
+        let mut victims_left = 2 * inner.log.segment_count() + 64;
+        loop {
+            inner.epochs.quiesce(self.place);
+            self.free_retired(inner);
+            let grace_runs = inner.log.free_waiting(&inner.epochs);
+            let wanted = run_len.saturating_mul(count);
+            let others_reclaim = {
+                let allocator = inner.log.allocator();
+                let is_enough = allocator.available(Purpose::Write) >= wanted
+                    && allocator.can_take(run_len, Purpose::Write);
+                if is_enough {
+                    return true;
+                }
+                allocator.reclaiming_count() > u32::from(self.job.is_some())
+            };
+            if victims_left > 0 && self.empty_one_segment(inner, now, run_len) {
+                victims_left -= 1;
+            } else if grace_runs || others_reclaim {
+                backoff.snooze();
+            } else {
+                return false;
+            }
+        }
+    }
+
+    /// Empties the next victim; false: there is none, or it could not be emptied.
+    fn empty_one_segment(&mut self, inner: &Inner, now: UnixMillis, run_len: u32) -> bool {
+        if self.job.is_none() {
+            let Some(victim) = choose_victim(inner, run_len, CLEAN_BELOW_PCT_DESPERATE) else {
+                return false;
+            };
+            self.job = Some(Job::new(inner, victim, run_len > 1));
+        }
+        loop {
+            match self.reclaim_step(inner, now, STEP_ENTRIES) {
+                Step::More => {}
+                Step::Finished => return true,
+                Step::Stuck => return false,
+            }
+        }
+    }
+
+    /// One bounded step of reclaiming while free segments are below the low water; true: more.
+    pub(super) fn reclaim_ahead(&mut self, inner: &Inner, now: UnixMillis) -> bool {
+        if self.job.is_none() {
+            let low_water = LOW_WATER_PER_SESSION * inner.config.session_max as u32;
+            let low_water = low_water.min(inner.log.segment_count() / 16).max(1);
+            if inner.log.allocator().available(Purpose::Write) >= low_water {
+                return false;
+            }
+            inner.log.free_waiting(&inner.epochs);
+            if inner.log.allocator().available(Purpose::Write) >= low_water {
+                return false;
+            }
+            let Some(victim) = choose_victim(inner, 1, CLEAN_BELOW_PCT) else { return false };
+            self.job = Some(Job::new(inner, victim, false));
+        }
+        match self.reclaim_step(inner, now, STEP_ENTRIES) {
+            Step::More | Step::Finished => true,
+            Step::Stuck => false,
+        }
+    }
+}
+
+fn choose_victim(inner: &Inner, run_len: u32, clean_below_pct: u64) -> Option<Victim> {
+    let log = &inner.log;
+    let mut allocator = log.allocator();
+    match (inner.config.mode, run_len) {
+        (Mode::Evict, 1) => allocator.claim_oldest(),
+        (Mode::Evict, _) => allocator.claim_in_window(run_len, |_, sequence| Some(sequence)),
+        (Mode::Clean, 1) => {
+            let live_bytes = |segment| log.live_bytes(segment);
+            allocator.claim_sparsest(clean_below_pct, log.segment_bytes(), live_bytes)
+        }
+        (Mode::Clean, _) => allocator.claim_in_window(run_len, |segment, _| {
+            // More than a segment is a large entry in a run: it cannot be moved aside.
+            let live_bytes = log.live_bytes(segment);
+            (live_bytes <= log.segment_bytes()).then_some(live_bytes)
+        }),
+    }
+}

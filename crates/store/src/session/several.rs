@@ -1,0 +1,179 @@
+//! Requests on several keys at once (K11): consistent reads, and writes under all their locks.
+//!
+//! # Invariants
+//! I1: locks are taken in ascending order of bucket, so that two sessions never wait for each
+//!     other.
+//! I2: room is made before the first lock is taken; under the locks only what is free is used.
+
+use std::sync::Arc;
+
+use base::{KeyHash, UnixMillis};
+
+use super::execute::{Call, find};
+use super::{Local, Session};
+use crate::entry::Entry;
+use crate::index::slot::Tag;
+use crate::log::Purpose;
+use crate::pin::Pins;
+use crate::request::{Op, Outcome, Request, Sink, Update};
+use crate::store::Inner;
+
+/// Optimistic attempts before the locks are taken.
+const ATTEMPTS_MAX: usize = 16;
+
+impl Session {
+    /// Reads all keys as of one moment. Only `Hit` and `Miss` reach the sink.
+    pub fn read_snapshot<R, S: Sink<R>>(
+        &mut self,
+        now: UnixMillis,
+        keys: &[(KeyHash, &[u8])],
+        sink: &mut S,
+    ) {
+        let Session { inner, local } = self;
+        let inner: &Arc<Inner> = inner;
+        for (hash, _) in keys {
+            inner.index.prefetch(inner.index.head_of(*hash));
+        }
+        let mut found = Vec::with_capacity(keys.len());
+        let mut is_snapshot = false;
+        for _ in 0..ATTEMPTS_MAX {
+            if read_optimistically(inner, keys, &mut found) {
+                is_snapshot = true;
+                break;
+            }
+        }
+        if !is_snapshot {
+            read_locked(inner, keys, &mut found);
+        }
+        for (request_index, entry) in found.iter().enumerate() {
+            let outcome = Local::live_item(*entry, now).map_or(Outcome::Miss, Outcome::Hit);
+            sink.outcome(request_index, outcome, Pins(inner));
+        }
+        inner.epochs.quiesce(local.place);
+    }
+
+    /// Locks the chains of all keys (I1) and makes room for `room_bytes` of entries before.
+    pub fn lock_keys(
+        &mut self,
+        now: UnixMillis,
+        hashes: &[KeyHash],
+        room_bytes: u64,
+    ) -> LockedSession<'_> {
+        let Session { inner, local } = self;
+        if room_bytes > local.appender.room_bytes() {
+            let segments = room_bytes.div_ceil(inner.log.segment_bytes()) + 1;
+            let segments = u32::try_from(segments).unwrap_or(u32::MAX);
+            // If that fails, the write that finds no room says so.
+            local.make_room(inner, now, 1, segments);
+        }
+        debug_assert!(local.held.is_empty());
+        local.held.extend(hashes.iter().map(|hash| inner.index.head_of(*hash)));
+        local.held.sort_unstable();
+        local.held.dedup();
+        for head in &local.held {
+            inner.index.lock_raw(*head);
+        }
+        LockedSession { session: self }
+    }
+}
+
+/// All keys once; true if no chain changed meanwhile.
+fn read_optimistically<'a>(
+    inner: &'a Inner,
+    keys: &[(KeyHash, &[u8])],
+    found: &mut Vec<Option<Entry<'a>>>,
+) -> bool {
+    found.clear();
+    let word_of = |hash: KeyHash| inner.index.word(inner.index.head_of(hash));
+    let words: Vec<_> = keys.iter().map(|(hash, _)| word_of(*hash)).collect();
+    if words.iter().any(|word| word.is_locked()) {
+        base::sync::Backoff::new().snooze();
+        return false;
+    }
+    for (hash, key) in keys {
+        let entry = find(inner, inner.index.head_of(*hash), Tag::of(*hash), key);
+        found.push(entry.map(|(_, entry)| entry));
+    }
+    base::sync::fence(base::sync::Ordering::Acquire);
+    keys.iter().zip(&words).all(|((hash, _), word)| word_of(*hash) == *word)
+}
+
+/// All keys under their locks: what ends a race against steady writers.
+#[cold]
+fn read_locked<'a>(
+    inner: &'a Inner,
+    keys: &[(KeyHash, &[u8])],
+    found: &mut Vec<Option<Entry<'a>>>,
+) {
+    let mut heads: Vec<u32> = keys.iter().map(|(hash, _)| inner.index.head_of(*hash)).collect();
+    heads.sort_unstable();
+    heads.dedup();
+    for head in &heads {
+        inner.index.lock_raw(*head);
+    }
+    found.clear();
+    for (hash, key) in keys {
+        let chain = inner.index.locked(inner.index.head_of(*hash));
+        let entry = Local::find_locked(inner, &chain, Tag::of(*hash), key);
+        found.push(entry.map(|(_, entry)| entry));
+    }
+    for head in heads {
+        inner.index.unlock_raw(head);
+    }
+}
+
+/// A session that holds the locks of some keys; dropping it gives them back.
+pub struct LockedSession<'s> {
+    session: &'s mut Session,
+}
+
+impl LockedSession<'_> {
+    /// Executes requests on the locked keys, in order; together they are one atomic step.
+    ///
+    /// # Panics
+    /// When a key's lock is not held: that is a mistake of the caller.
+    pub fn execute<U: Update, S: Sink<U::Refusal>>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, U>],
+        sink: &mut S,
+    ) {
+        let Session { inner, local } = &mut *self.session;
+        for (request_index, request) in requests.iter().enumerate() {
+            let head = inner.index.head_of(request.hash);
+            assert!(local.held.binary_search(&head).is_ok(), "K11: the key was not locked");
+            let call = Call { inner, now, request_index };
+            match &request.op {
+                Op::Get => {
+                    let chain = inner.index.locked(head);
+                    let tag = Tag::of(request.hash);
+                    let found = Local::find_locked(inner, &chain, tag, request.key);
+                    let item = Local::live_item(found.map(|(_, entry)| entry), now);
+                    let outcome = item.map_or(Outcome::Miss, Outcome::Hit);
+                    sink.outcome(request_index, outcome, Pins(inner));
+                }
+                Op::Set(set) => local.set(call, request.key, request.hash, set, sink),
+                Op::Delete => local.delete(call, request.key, request.hash, sink),
+                Op::Update(update) => {
+                    local.update(call, request.key, request.hash, update, sink);
+                }
+            }
+        }
+    }
+
+    /// Segments that writes under these locks may still take; for deciding before writing.
+    pub fn free_segments(&self) -> u32 {
+        self.session.inner.log.allocator().available(Purpose::Reserve)
+    }
+}
+
+impl Drop for LockedSession<'_> {
+    fn drop(&mut self) {
+        let Session { inner, local } = &mut *self.session;
+        for head in local.held.drain(..) {
+            inner.index.unlock_raw(head);
+        }
+        local.publish_counts(inner);
+        inner.epochs.quiesce(local.place);
+    }
+}

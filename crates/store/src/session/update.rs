@@ -1,0 +1,144 @@
+//! Read-modify-writes: decided and published under the key's bucket lock, so that they are
+//! atomic for their key. When the log has no room the lock is given back, room is made, and the
+//! decision is taken again.
+
+use base::{KeyHash, UnixMillis};
+
+use super::execute::Call;
+use super::write::Found;
+use super::{Local, SCRATCH_KEPT_BYTES};
+use crate::entry::{Header, Meta, body_checksum, entry_len_bytes};
+use crate::index::Chain;
+use crate::index::slot::Tag;
+use crate::log::{Appender, Purpose};
+use crate::pin::Pins;
+use crate::request::{Item, Outcome, Sink, Update, Verdict};
+use crate::store::Inner;
+
+/// How one attempt at a write under the lock ended.
+enum Attempt<'a, R> {
+    Done(Outcome<'a, R>),
+    /// The log has no segment for an entry of this length.
+    NeedsRoom {
+        len_bytes: usize,
+    },
+}
+
+impl Local {
+    pub(super) fn update<U: Update, S: Sink<U::Refusal>>(
+        &mut self,
+        call: Call<'_>,
+        key: &[u8],
+        hash: KeyHash,
+        update: &U,
+        sink: &mut S,
+    ) {
+        let Call { inner, now, request_index } = call;
+        let outcome = loop {
+            match self.try_update(inner, now, key, hash, update) {
+                Attempt::Done(outcome) => break outcome,
+                Attempt::NeedsRoom { len_bytes } => {
+                    if !self.make_room_for(inner, now, len_bytes) {
+                        self.counts.out_of_memory += 1;
+                        break Outcome::OutOfMemory;
+                    }
+                }
+            }
+        };
+        sink.outcome(request_index, outcome, Pins(inner));
+        if self.scratch.capacity() > SCRATCH_KEPT_BYTES {
+            self.scratch = Vec::new();
+        }
+    }
+
+    fn try_update<'a, U: Update>(
+        &mut self,
+        inner: &'a Inner,
+        now: UnixMillis,
+        key: &[u8],
+        hash: KeyHash,
+        update: &U,
+    ) -> Attempt<'a, U::Refusal> {
+        let tag = Tag::of(hash);
+        let chain = self.lock_chain(inner, inner.index.head_of(hash));
+        let found = Local::find_locked(inner, &chain, tag, key);
+        let old = Local::live_item(found.map(|(_, entry)| entry), now);
+        let mut value = std::mem::take(&mut self.scratch);
+        value.clear();
+        let verdict = update.apply(old.as_ref(), &mut value);
+        let (client_flags, expires_at) = match (verdict, old) {
+            (Verdict::Keep, _) | (Verdict::Touch { .. }, None) => {
+                self.scratch = value;
+                return Attempt::Done(Outcome::Updated { old, new: None });
+            }
+            (Verdict::Refuse(why), _) => {
+                self.scratch = value;
+                return Attempt::Done(Outcome::Refused(why));
+            }
+            (Verdict::Delete, _) => {
+                self.scratch = value;
+                self.delete_locked(inner, chain, found);
+                return Attempt::Done(Outcome::Deleted { old });
+            }
+            (Verdict::Write { client_flags, expires_at }, _) => (client_flags, expires_at),
+            (Verdict::Touch { expires_at }, Some(item)) => (item.client_flags, expires_at),
+        };
+        if expires_at.is_some_and(|at| at <= now) {
+            self.scratch = value;
+            self.delete_locked(inner, chain, found);
+            return Attempt::Done(Outcome::Deleted { old });
+        }
+        let new_value = match (verdict, old) {
+            (Verdict::Touch { .. }, Some(item)) => item.value,
+            _ => &value[..],
+        };
+        let meta = Meta { version: chain.next_version(), client_flags, expires_at };
+        let write = Write { key, tag, value: new_value, meta, old };
+        let attempt = self.write_locked(inner, chain, found, write);
+        self.scratch = value;
+        attempt
+    }
+
+    fn write_locked<'a, R>(
+        &mut self,
+        inner: &'a Inner,
+        mut chain: Chain<'_>,
+        found: Found<'a>,
+        write: Write<'_, 'a>,
+    ) -> Attempt<'a, R> {
+        let Write { key, tag, value, meta, old } = write;
+        if !inner.fits(key.len(), value.len()) {
+            return Attempt::Done(Local::too_large(inner, key, value.len() as u64));
+        }
+        let len_bytes = entry_len_bytes(key.len(), value.len());
+        // Under locks of several keys nobody is waited for (I2), so the reserve is used up first.
+        let purpose = if self.held.is_empty() { Purpose::Write } else { Purpose::Reserve };
+        let Some(reservation) = self.appender.reserve(&inner.log, len_bytes, purpose) else {
+            return Attempt::NeedsRoom { len_bytes };
+        };
+        Appender::fill(&inner.log, &reservation, key, value);
+        let header = Header::new(key.len(), value.len(), meta, body_checksum(key, value));
+        Appender::write_header(&inner.log, &reservation, header);
+        match self.publish(inner, &mut chain, tag, found, reservation, meta) {
+            Ok(entry) => {
+                chain.finish();
+                Attempt::Done(Outcome::Updated { old, new: Some(entry.item()) })
+            }
+            Err(reservation) => {
+                drop(chain);
+                self.appender.cancel(&inner.log, reservation);
+                self.counts.out_of_memory += 1;
+                Attempt::Done(Outcome::OutOfMemory)
+            }
+        }
+    }
+}
+
+/// The entry that a read-modify-write decided on.
+struct Write<'w, 'a> {
+    key: &'w [u8],
+    tag: Tag,
+    value: &'w [u8],
+    meta: Meta,
+    old: Option<Item<'a>>,
+}

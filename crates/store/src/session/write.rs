@@ -1,0 +1,222 @@
+//! Sets and deletes: append first, publish under the key's bucket lock.
+//!
+//! ```text
+//!  reserve space ─▶ copy key and value ─▶ lock chain ─▶ condition holds?
+//!     no:  unlock, give the space back
+//!     yes: header with the new version ─▶ slot ─▶ unlock with that version
+//! ```
+//!
+//! The copy happens before the lock is taken, so that a large value keeps nobody waiting.
+
+use base::{KeyHash, UnixMillis};
+
+use super::Local;
+use super::execute::Call;
+use crate::entry::{Entry, Header, Meta, body_checksum, entry_len_bytes};
+use crate::index::slot::{Slot, Tag};
+use crate::index::{Chain, IndexFull, Position};
+use crate::log::{Appender, Reservation};
+use crate::pin::Pins;
+use crate::request::{Condition, Expiry, Item, Outcome, Set, Sink};
+use crate::store::Inner;
+
+/// The entry a key has, and where.
+pub(super) type Found<'a> = Option<(Position, Entry<'a>)>;
+
+impl Local {
+    pub(super) fn set<R, S: Sink<R>>(
+        &mut self,
+        call: Call<'_>,
+        key: &[u8],
+        hash: KeyHash,
+        set: &Set<'_>,
+        sink: &mut S,
+    ) {
+        let Call { inner, now, request_index } = call;
+        let outcome = self.set_outcome(inner, now, key, hash, set);
+        sink.outcome(request_index, outcome, Pins(inner));
+    }
+
+    fn set_outcome<'a, R>(
+        &mut self,
+        inner: &'a Inner,
+        now: UnixMillis,
+        key: &[u8],
+        hash: KeyHash,
+        set: &Set<'_>,
+    ) -> Outcome<'a, R> {
+        if !inner.fits(key.len(), set.value.len()) {
+            return Local::too_large(inner, key, set.value.len() as u64);
+        }
+        let is_dead = matches!(set.expiry, Expiry::At(at) if at <= now);
+        let len_bytes = entry_len_bytes(key.len(), set.value.len());
+        let reservation = if is_dead { None } else { self.reserve(inner, now, len_bytes) };
+        if reservation.is_none() && !is_dead {
+            return Outcome::OutOfMemory;
+        }
+        if let Some(reservation) = &reservation {
+            Appender::fill(&inner.log, reservation, key, set.value);
+        }
+        let (head, tag) = (inner.index.head_of(hash), Tag::of(hash));
+        let mut chain = self.lock_chain(inner, head);
+        let found = Local::find_locked(inner, &chain, tag, key);
+        let old = Local::live_item(found.map(|(_, entry)| entry), now);
+        if let Some(outcome) = refusal(set.condition, old) {
+            drop(chain);
+            self.cancel(inner, reservation);
+            return outcome;
+        }
+        let Some(reservation) = reservation else {
+            let version = chain.next_version();
+            self.delete_locked(inner, chain, found);
+            return Outcome::Stored { version, old };
+        };
+        let meta = Meta {
+            version: chain.next_version(),
+            client_flags: set.client_flags,
+            expires_at: match set.expiry {
+                Expiry::Never => None,
+                Expiry::Keep => old.and_then(|item| item.expires_at),
+                Expiry::At(at) => Some(at),
+            },
+        };
+        let header = Header::new(key.len(), set.value.len(), meta, body_checksum(key, set.value));
+        Appender::write_header(&inner.log, &reservation, header);
+        match self.publish(inner, &mut chain, tag, found, reservation, meta) {
+            Ok(_) => {
+                chain.finish();
+                Outcome::Stored { version: meta.version, old }
+            }
+            Err(reservation) => {
+                drop(chain);
+                self.cancel(inner, Some(reservation));
+                self.counts.out_of_memory += 1;
+                Outcome::OutOfMemory
+            }
+        }
+    }
+
+    pub(super) fn too_large<'a, R>(inner: &Inner, key: &[u8], len_bytes: u64) -> Outcome<'a, R> {
+        Outcome::TooLarge { len_bytes, max_bytes: inner.value_max_bytes(key.len()) }
+    }
+
+    fn cancel(&mut self, inner: &Inner, reservation: Option<Reservation>) {
+        if let Some(reservation) = reservation {
+            self.appender.cancel(&inner.log, reservation);
+        }
+    }
+
+    /// Points the key's slot at a complete entry; gives the space back when the index is full.
+    #[inline]
+    pub(super) fn publish<'a>(
+        &mut self,
+        inner: &'a Inner,
+        chain: &mut Chain<'_>,
+        tag: Tag,
+        found: Found<'_>,
+        reservation: Reservation,
+        meta: Meta,
+    ) -> Result<Entry<'a>, Reservation> {
+        let slot = Slot::entry(tag, reservation.offset_bytes);
+        let len_bytes = reservation.len_bytes;
+        if let Some((position, old)) = found {
+            // What was read before stays worth keeping.
+            chain.replace(position, slot.with_marks(position.slot.marks()));
+            self.count_removed(inner, position, old);
+        } else if self.insert(inner, chain, slot).is_err() {
+            return Err(reservation);
+        }
+        Appender::published(&inner.log, reservation);
+        self.count_added(len_bytes, meta.expires_at.is_some());
+        // SAFETY: just published by this session, which does not quiesce inside a request.
+        Ok(unsafe { inner.log.entry(slot.offset_bytes()) })
+    }
+
+    /// Adds a slot; a cache drops another entry of the bucket when no overflow bucket is left.
+    #[inline]
+    fn insert(
+        &mut self,
+        inner: &Inner,
+        chain: &mut Chain<'_>,
+        slot: Slot,
+    ) -> Result<(), IndexFull> {
+        if chain.insert(slot).is_ok() {
+            return Ok(());
+        }
+        self.insert_by_eviction(inner, chain, slot)
+    }
+
+    /// MICA's lossy index (§4.1), and the last resort of a cache whose index is full: the oldest
+    /// entry of the chain goes, an unread one first.
+    #[cold]
+    fn insert_by_eviction(
+        &mut self,
+        inner: &Inner,
+        chain: &mut Chain<'_>,
+        slot: Slot,
+    ) -> Result<(), IndexFull> {
+        let drops = inner.config.lossy_index || inner.config.mode == crate::Mode::Evict;
+        if !drops {
+            return Err(IndexFull);
+        }
+        let mut oldest: Option<((u64, u64), Position)> = None;
+        {
+            let allocator = inner.log.allocator();
+            chain.entries(|position| {
+                let segment = inner.log.segment_of(position.slot.offset_bytes());
+                let age = (position.slot.marks(), allocator.sequence(segment));
+                if oldest.is_none_or(|(best, _)| age < best) {
+                    oldest = Some((age, position));
+                }
+            });
+        }
+        let (_, position) = oldest.ok_or(IndexFull)?;
+        let entry = Local::entry_of(inner, position);
+        self.counts.evicted_by_index += 1;
+        self.counts.evicted_unread += u64::from(position.slot.marks() == 0);
+        self.count_removed(inner, position, entry);
+        chain.replace(position, slot);
+        Ok(())
+    }
+
+    pub(super) fn delete<R, S: Sink<R>>(
+        &mut self,
+        call: Call<'_>,
+        key: &[u8],
+        hash: KeyHash,
+        sink: &mut S,
+    ) {
+        let Call { inner, now, request_index } = call;
+        let chain = self.lock_chain(inner, inner.index.head_of(hash));
+        let found = Local::find_locked(inner, &chain, Tag::of(hash), key);
+        let old = Local::live_item(found.map(|(_, entry)| entry), now);
+        self.delete_locked(inner, chain, found);
+        let outcome = match old {
+            Some(_) => Outcome::Deleted { old },
+            None => Outcome::Miss,
+        };
+        sink.outcome(request_index, outcome, Pins(inner));
+    }
+
+    /// Removes what was found and ends the change; nothing found is no change.
+    pub(super) fn delete_locked(&mut self, inner: &Inner, mut chain: Chain<'_>, found: Found<'_>) {
+        if let Some((position, entry)) = found {
+            self.unlink(inner, &mut chain, position, entry);
+            chain.finish();
+        }
+    }
+}
+
+/// The answer of a Set whose condition does not hold.
+fn refusal<R>(condition: Condition, old: Option<Item<'_>>) -> Option<Outcome<'_, R>> {
+    match (condition, old) {
+        (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => {
+            Some(Outcome::NotStored { old })
+        }
+        (Condition::IfVersion(_), None) => Some(Outcome::Miss),
+        (Condition::IfVersion(version), Some(item)) if item.version != version => {
+            Some(Outcome::VersionMismatch { old: item })
+        }
+        _ => None,
+    }
+}

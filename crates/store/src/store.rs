@@ -1,0 +1,202 @@
+//! The store: log, index, epochs and counters, shared by all sessions.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use base::KeyHasher;
+use base::sync::{AtomicU64, Ordering};
+use crossbeam_utils::CachePadded;
+
+use crate::KEY_LEN_MAX_BYTES;
+use crate::config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};
+use crate::counters::{SharedCounts, StoreStats, fold};
+use crate::entry::HEADER_BYTES;
+use crate::epoch::Epochs;
+use crate::index::Index;
+use crate::log::{Log, log_min_bytes, segment_bytes_for};
+use crate::session::Session;
+
+/// An open store. Cheap to clone by `Arc`; every thread opens a [`Session`].
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+/// What sessions and pins share.
+pub(crate) struct Inner {
+    pub config: StoreConfig,
+    pub limits: Limits,
+    pub hasher: KeyHasher,
+    pub index: Index,
+    pub log: Log,
+    pub epochs: Epochs,
+    pub counts: Box<[CachePadded<SharedCounts>]>,
+    /// The next head bucket that the expiry pass looks at; sessions share the pass.
+    pub expiry_cursor: CachePadded<AtomicU64>,
+    /// Overflow buckets in their grace period whose session has ended.
+    orphans: Mutex<Vec<(u64, u32)>>,
+    /// Access marks that a read may add up to (K13): 0 where nobody would look at them.
+    pub mark_limit: u64,
+}
+
+fn check_range(name: &'static str, found: u64, range: Range<u64>) -> Result<(), OpenError> {
+    if range.contains(&found) {
+        return Ok(());
+    }
+    Err(OpenError::OutOfRange { name, found, min: range.start, max: range.end - 1 })
+}
+
+impl Store {
+    /// Maps the memory and builds an empty store. Nothing is resident yet.
+    pub fn open(config: StoreConfig) -> Result<Arc<Store>, OpenError> {
+        check_range("batch", config.batch as u64, 1..BATCH_MAX as u64 + 1)?;
+        check_range("session_max", config.session_max as u64, 1..4097)?;
+        let log_bytes = config.memory_bytes.saturating_sub(config.index_bytes);
+        let min_bytes = log_min_bytes(config.session_max);
+        if log_bytes < min_bytes {
+            let (memory_bytes, session_max) = (config.memory_bytes, config.session_max);
+            return Err(OpenError::TooSmall { memory_bytes, log_bytes, min_bytes, session_max });
+        }
+        let map_error = |part, bytes| move |source| OpenError::Map { part, bytes, source };
+        let index = Index::new(config.index_bytes, config.lossy_index)
+            .map_err(map_error("index", config.index_bytes))?;
+        let log = Log::new(log_bytes, config.session_max).map_err(map_error("log", log_bytes))?;
+        log.allocator().set_reserve(config.session_max as u32 + 1);
+        let entry_max_bytes = log.entry_max_bytes() - (HEADER_BYTES + 8) as u64;
+        let limits = Limits {
+            item_max_bytes: config.item_max_bytes.min(entry_max_bytes),
+            segment_bytes: segment_bytes_for(log_bytes, config.session_max),
+            segment_count: log.segment_count(),
+            index_bytes: index.memory().len() as u64 * crate::index::BUCKET_BYTES,
+        };
+        let marks = config.mode == Mode::Evict && config.eviction == Eviction::LruApprox;
+        let inner = Inner {
+            limits,
+            hasher: KeyHasher::new(config.hash_seed),
+            index,
+            log,
+            epochs: Epochs::new(config.session_max),
+            counts: (0..config.session_max).map(|_| CachePadded::default()).collect(),
+            expiry_cursor: CachePadded::new(AtomicU64::new(0)),
+            orphans: Mutex::new(Vec::new()),
+            mark_limit: u64::from(marks),
+            config,
+        };
+        Ok(Arc::new(Store { inner: Arc::new(inner) }))
+    }
+
+    /// A session for the calling thread; dropping it gives its place back.
+    pub fn session(&self) -> Result<Session, NoSession> {
+        let session_max = self.inner.config.session_max;
+        let place = self.inner.epochs.join().ok_or(NoSession { session_max })?;
+        Ok(Session::new(Arc::clone(&self.inner), place))
+    }
+
+    /// Hashes keys for [`crate::Request::hash`].
+    pub fn key_hasher(&self) -> &KeyHasher {
+        &self.inner.hasher
+    }
+
+    /// What this store can hold.
+    pub fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
+    /// As it was opened.
+    pub fn config(&self) -> &StoreConfig {
+        &self.inner.config
+    }
+
+    /// Folds the counters of all sessions; they lag by at most one batch.
+    pub fn stats(&self) -> StoreStats {
+        let inner = &self.inner;
+        let counts = fold(inner.counts.iter().map(|counts| &**counts));
+        let free = u64::from(inner.log.allocator().free_count());
+        let segments = u64::from(inner.log.segment_count());
+        StoreStats {
+            items: counts.items,
+            items_with_expiry: counts.items_with_expiry,
+            entry_bytes: counts.entry_bytes,
+            log_used_bytes: (segments - free) * inner.log.segment_bytes(),
+            log_bytes: segments * inner.log.segment_bytes(),
+            index_used_bytes: inner.index.used_bytes(),
+            index_bytes: inner.limits.index_bytes,
+            evicted_by_log: counts.evicted_by_log,
+            evicted_by_index: counts.evicted_by_index,
+            evicted_unread: counts.evicted_unread,
+            expired: counts.expired,
+            reinserted: counts.reinserted,
+            cleaned_bytes: counts.cleaned_bytes,
+            out_of_memory: counts.out_of_memory,
+        }
+    }
+
+    /// Makes log memory resident ahead of the writers, for a thread that does nothing else: the
+    /// first touch of a page costs a write several microseconds. Keeps `ahead_bytes` beyond the
+    /// highest segment in use; then waits for the next one to be taken, at most `limit`.
+    ///
+    /// `populated` is the caller's progress, 0 at first. False: the kernel cannot populate.
+    pub fn populate_ahead(&self, populated: &mut u32, ahead_bytes: u64, limit: Duration) -> bool {
+        let log = &self.inner.log;
+        let ahead = u32::try_from(ahead_bytes / log.segment_bytes()).unwrap_or(u32::MAX).max(1);
+        let high_water = log.allocator().high_water();
+        let target = high_water.saturating_add(ahead).min(log.segment_count());
+        if *populated < target {
+            let next = (*populated).max(high_water.saturating_sub(1)) + 1;
+            let next = next.min(target);
+            let is_done = log.populate((next - 1)..next);
+            *populated = next;
+            return is_done;
+        }
+        log.wait_taken(limit);
+        true
+    }
+
+    /// Ends a wait in [`Store::populate_ahead`].
+    pub fn wake_populate(&self) {
+        self.inner.log.wake_waiters();
+    }
+
+    /// Makes the part `range` (in bytes of [`Limits::index_bytes`]) of the index resident.
+    pub fn populate_index(&self, range: Range<u64>) -> bool {
+        let len_bytes = range.end.saturating_sub(range.start) as usize;
+        self.inner.index.memory().populate(range.start as usize, len_bytes)
+    }
+
+    /// Recounts everything from scratch and panics where an invariant is broken. Nobody may
+    /// write meanwhile; for tests.
+    pub fn validate(&self) {
+        crate::validate::validate(&self.inner);
+    }
+}
+
+impl Inner {
+    pub(crate) fn orphans(&self) -> MutexGuard<'_, Vec<(u64, u32)>> {
+        self.orphans.lock().expect("no code that holds this lock panics")
+    }
+
+    /// Takes over what ended sessions left, unless someone else is doing that.
+    pub(crate) fn adopt_orphans(&self) -> Vec<(u64, u32)> {
+        self.orphans.try_lock().map(|mut orphans| std::mem::take(&mut *orphans)).unwrap_or_default()
+    }
+
+    /// Largest value for a key of this length.
+    pub(crate) fn value_max_bytes(&self, key_len_bytes: usize) -> u64 {
+        self.limits.item_max_bytes.saturating_sub(key_len_bytes as u64)
+    }
+
+    /// Whether an item of these lengths can be stored at all.
+    #[inline]
+    pub(crate) fn fits(&self, key_len_bytes: usize, value_len_bytes: usize) -> bool {
+        debug_assert!(key_len_bytes <= KEY_LEN_MAX_BYTES, "the caller checks keys");
+        (key_len_bytes + value_len_bytes) as u64 <= self.limits.item_max_bytes
+    }
+
+    /// The next `count` head buckets of the shared expiry pass.
+    pub(crate) fn next_expiry_heads(&self, count: u32) -> impl Iterator<Item = u32> + use<> {
+        let head_count = u64::from(self.index.head_count());
+        let count = u64::from(count).min(head_count);
+        let start = self.expiry_cursor.fetch_add(count, Ordering::Relaxed);
+        (start..start + count).map(move |head| (head % head_count) as u32)
+    }
+}
