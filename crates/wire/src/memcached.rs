@@ -10,6 +10,7 @@
 mod command;
 mod parser;
 mod reply;
+mod words;
 
 pub use command::{
     Arithmetic, Command, Delete, Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind,

@@ -156,15 +156,20 @@ pub enum StatsKind<'a> {
 pub struct Limits {
     /// Of a data block, inclusive.
     pub value_max_bytes: usize,
+    /// Of a get or gets line; other lines are limited to [`Limits::LINE_MAX_BYTES`].
+    pub get_line_max_bytes: usize,
 }
 
 impl Limits {
     /// Of a key, inclusive.
     pub const KEY_MAX_BYTES: usize = 250;
 
-    /// Limits with this largest value.
+    /// Of a command line other than get and gets, without its end, inclusive.
+    pub const LINE_MAX_BYTES: usize = 2048;
+
+    /// Limits with this largest value, and gets of some 4,000 long keys.
     pub const fn new(value_max_bytes: usize) -> Limits {
-        Limits { value_max_bytes }
+        Limits { value_max_bytes, get_line_max_bytes: 1 << 20 }
     }
 }
 
@@ -190,15 +195,20 @@ pub struct Rejection<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// A line without an end.
+    /// A line longer than any command: memcached closes without a word.
     LineTooLong,
+    /// A get with more keys than we buffer; memcached has no limit there.
+    GetTooLong,
+    /// A web browser: close without a reply.
+    Http,
 }
 
 impl ProtocolError {
     /// What to answer before closing.
     pub fn reply(&self) -> Option<Reply> {
         match self {
-            ProtocolError::LineTooLong => Some(Reply::LineTooLong),
+            ProtocolError::GetTooLong => Some(Reply::LineTooLong),
+            ProtocolError::LineTooLong | ProtocolError::Http => None,
         }
     }
 }

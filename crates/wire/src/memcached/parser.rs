@@ -1,30 +1,362 @@
 //! Reads one command from the front of the input.
+//!
+//! ```text
+//!  set k 0 0 5 CRLF hello CRLF
+//!  └ line ────────┘ └ data block: its length is in the line, so NeedMore names the whole ┘
+//! ```
+//!
+//! # Limits
+//! A line other than a get is at most 2048 bytes, a get at most [`Limits::get_line_max_bytes`].
 
-use super::command::{Command, Keys, Limits, ProtocolError, Rejection};
+use memchr::memchr;
+
+use super::command::{Arithmetic, Delete, StoreVerb, Touch};
+use super::command::{Command, Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind, Store};
+use super::reply::Reply;
+use super::words::{Words, parse_signed, parse_unsigned, split_word};
 use crate::Parsed;
 
 /// What [`next_command`] answers.
 pub type NextCommand<'a> = Parsed<Result<Command<'a>, Rejection<'a>>, ProtocolError>;
 
+/// The longest data block that can be written down: memcached counts in 31 bits, CRLF included.
+const DATA_MAX_BYTES: u64 = i32::MAX as u64 - 2;
+
 /// What is known of the line at the front of the input. One per connection.
+///
+/// Every call gets the input from the same start until the command is `Done`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parser {
     /// There is no line end before here.
     scanned_bytes: usize,
 }
 
+impl Parser {
+    /// Forgets a command in progress.
+    pub fn reset(&mut self) {
+        *self = Parser::default();
+    }
+
+    /// Whether a command has begun and is waiting for its rest.
+    pub fn is_midway(&self) -> bool {
+        self.scanned_bytes > 0
+    }
+}
+
 /// Reads the command at the front of `input`, which starts where the last one ended.
 #[inline]
-pub fn next_command<'a>(parser: &mut Parser, input: &'a [u8], _limits: &Limits) -> NextCommand<'a> {
-    parser.scanned_bytes = input.len();
-    Parsed::NeedMore { at_least_bytes: input.len() + 1 }
+pub fn next_command<'a>(parser: &mut Parser, input: &'a [u8], limits: &Limits) -> NextCommand<'a> {
+    let scan_from = parser.scanned_bytes.min(input.len());
+    let Some(distance) = memchr(b'\n', &input[scan_from..]) else {
+        parser.scanned_bytes = input.len();
+        return match check_line_length(input, input.len(), limits) {
+            Ok(()) => Parsed::NeedMore { at_least_bytes: input.len() + 1 },
+            Err(error) => Parsed::Bad(error),
+        };
+    };
+    let line_end = scan_from + distance;
+    parser.scanned_bytes = line_end;
+    if let Err(error) = check_line_length(input, line_end, limits) {
+        return Parsed::Bad(error);
+    }
+    let line = Line { input, line: trim_cr(&input[..line_end]), next_at: line_end + 1 };
+    let answer = line.read(limits);
+    if let Parsed::Done { .. } = answer {
+        parser.reset();
+    }
+    answer
+}
+
+/// memcached takes a CR off, except from a line that is nothing else.
+#[inline]
+fn trim_cr(line: &[u8]) -> &[u8] {
+    match line {
+        [rest @ .., b'\r'] if !rest.is_empty() => rest,
+        _ => line,
+    }
+}
+
+#[inline]
+fn check_line_length(
+    input: &[u8],
+    line_bytes: usize,
+    limits: &Limits,
+) -> Result<(), ProtocolError> {
+    if line_bytes <= Limits::LINE_MAX_BYTES {
+        return Ok(());
+    }
+    let is_get = matches!(split_word(&input[..line_bytes]), Some((b"get" | b"gets", _)));
+    match (is_get, line_bytes <= limits.get_line_max_bytes) {
+        (true, true) => Ok(()),
+        (true, false) => Err(ProtocolError::GetTooLong),
+        (false, _) => Err(ProtocolError::LineTooLong),
+    }
+}
+
+/// A whole command line, and where the next command or the data block starts.
+struct Line<'a> {
+    input: &'a [u8],
+    line: &'a [u8],
+    next_at: usize,
+}
+
+impl<'a> Line<'a> {
+    #[inline]
+    fn read(&self, limits: &Limits) -> NextCommand<'a> {
+        let Some((name, rest)) = split_word(self.line) else {
+            return self.reject(Reply::Error, false);
+        };
+        match name {
+            b"get" | b"bget" => self.retrieve(rest, false),
+            b"gets" => self.retrieve(rest, true),
+            b"set" => self.store(StoreVerb::Set, limits),
+            b"gat" => self.get_and_touch(rest, false),
+            b"gats" => self.get_and_touch(rest, true),
+            b"add" => self.store(StoreVerb::Add, limits),
+            b"replace" => self.store(StoreVerb::Replace, limits),
+            b"append" => self.store(StoreVerb::Append, limits),
+            b"prepend" => self.store(StoreVerb::Prepend, limits),
+            b"cas" => self.store(StoreVerb::Cas(0), limits),
+            b"delete" => self.delete(),
+            b"incr" => self.arithmetic(false),
+            b"decr" => self.arithmetic(true),
+            b"touch" => self.touch(),
+            _ => self.read_other(name),
+        }
+    }
+
+    fn read_other(&self, name: &[u8]) -> NextCommand<'a> {
+        let words = Words::split(self.line);
+        match name {
+            b"mn" => self.done(Command::MetaNoop),
+            b"version" => self.done(Command::Version),
+            b"quit" => self.done(Command::Quit),
+            b"shutdown" => self.done(Command::Shutdown),
+            b"stats" => self.done(Command::Stats(stats_kind(&words))),
+            b"flush_all" => self.flush_all(&words),
+            b"verbosity" => self.verbosity(&words),
+            _ if is_http(self.line) => Parsed::Bad(ProtocolError::Http),
+            _ => self.reject(Reply::Error, false),
+        }
+    }
+
+    #[inline]
+    fn done(&self, command: Command<'a>) -> NextCommand<'a> {
+        Parsed::Done { value: Ok(command), consumed_bytes: self.next_at }
+    }
+
+    #[cold]
+    fn reject(&self, reply: Reply, noreply: bool) -> NextCommand<'a> {
+        let reply = (!noreply).then_some(reply);
+        let rejection = Rejection { reply, swallow_bytes: 0, delete_key: None };
+        Parsed::Done { value: Err(rejection), consumed_bytes: self.next_at }
+    }
+
+    #[inline]
+    fn retrieve(&self, rest: &'a [u8], with_cas: bool) -> NextCommand<'a> {
+        if split_word(rest).is_none() {
+            return self.reject(Reply::Error, false);
+        }
+        match Keys::checked(rest) {
+            Some(keys) => self.done(Command::Get(Retrieve { keys, with_cas })),
+            None => self.reject(Reply::BadFormat, false),
+        }
+    }
+
+    fn get_and_touch(&self, rest: &'a [u8], with_cas: bool) -> NextCommand<'a> {
+        let Some((exptime, rest)) = split_word(rest) else {
+            return self.reject(Reply::Error, false);
+        };
+        let Some(exptime) = parse_signed(exptime) else {
+            return self.reject(Reply::InvalidExptime, false);
+        };
+        match Keys::checked(rest) {
+            Some(keys) => {
+                let retrieve = Retrieve { keys, with_cas };
+                self.done(Command::GetAndTouch { exptime, retrieve })
+            }
+            None => self.reject(Reply::BadFormat, false),
+        }
+    }
+
+    fn store(&self, verb: StoreVerb, limits: &Limits) -> NextCommand<'a> {
+        let words = Words::split(self.line);
+        let least = 5 + usize::from(matches!(verb, StoreVerb::Cas(_)));
+        if words.count != least && words.count != least + 1 {
+            return self.reject(Reply::Error, false);
+        }
+        let noreply = words.ends_in_noreply();
+        let Some((header, len_bytes)) = store_header(verb, &words) else {
+            return self.reject(Reply::BadFormat, noreply);
+        };
+        if len_bytes > limits.value_max_bytes as u64 {
+            let rejection = Rejection {
+                reply: (!noreply).then_some(Reply::TooLarge),
+                swallow_bytes: len_bytes + 2,
+                delete_key: (verb == StoreVerb::Set).then_some(header.key),
+            };
+            return Parsed::Done { value: Err(rejection), consumed_bytes: self.next_at };
+        }
+        let value_end = self.next_at + len_bytes as usize;
+        let Some(block) = self.input.get(self.next_at..value_end + 2) else {
+            return Parsed::NeedMore { at_least_bytes: value_end + 2 };
+        };
+        let (value, end) = block.split_at(len_bytes as usize);
+        let consumed_bytes = value_end + 2;
+        if end != b"\r\n" {
+            let reply = (!noreply).then_some(Reply::BadDataChunk);
+            let rejection = Rejection { reply, swallow_bytes: 0, delete_key: None };
+            return Parsed::Done { value: Err(rejection), consumed_bytes };
+        }
+        let store = Store { value, noreply, ..header };
+        Parsed::Done { value: Ok(Command::Store(store)), consumed_bytes }
+    }
+
+    fn delete(&self) -> NextCommand<'a> {
+        let words = Words::split(self.line);
+        if !(2..=4).contains(&words.count) {
+            return self.reject(Reply::Error, false);
+        }
+        let noreply = words.count > 2 && words.ends_in_noreply();
+        // An old form has a hold time before noreply, which may only be 0.
+        let holds_zero = words.get(2) == b"0";
+        let is_valid = match words.count {
+            2 => true,
+            3 => holds_zero || noreply,
+            _ => holds_zero && noreply,
+        };
+        if !is_valid {
+            return self.reject(Reply::BadDelete, noreply);
+        }
+        let key = words.get(1);
+        if key.len() > Limits::KEY_MAX_BYTES {
+            return self.reject(Reply::BadFormat, noreply);
+        }
+        self.done(Command::Delete(Delete { key, noreply }))
+    }
+
+    /// The words of `name key number [noreply]`; the answer to send if they are not that.
+    fn key_and_number(&self) -> Result<(&'a [u8], &'a [u8], bool), NextCommand<'a>> {
+        let words = Words::split(self.line);
+        if words.count != 3 && words.count != 4 {
+            return Err(self.reject(Reply::Error, false));
+        }
+        let noreply = words.ends_in_noreply();
+        if words.get(1).len() > Limits::KEY_MAX_BYTES {
+            return Err(self.reject(Reply::BadFormat, noreply));
+        }
+        Ok((words.get(1), words.get(2), noreply))
+    }
+
+    fn arithmetic(&self, is_decrement: bool) -> NextCommand<'a> {
+        let (key, delta, noreply) = match self.key_and_number() {
+            Ok(parts) => parts,
+            Err(answer) => return answer,
+        };
+        let Some(delta) = parse_unsigned(delta) else {
+            return self.reject(Reply::InvalidDelta, noreply);
+        };
+        self.done(Command::Arithmetic(Arithmetic { key, delta, is_decrement, noreply }))
+    }
+
+    fn touch(&self) -> NextCommand<'a> {
+        let (key, exptime, noreply) = match self.key_and_number() {
+            Ok(parts) => parts,
+            Err(answer) => return answer,
+        };
+        let Some(exptime) = parse_signed(exptime) else {
+            return self.reject(Reply::InvalidExptime, noreply);
+        };
+        self.done(Command::Touch(Touch { key, exptime, noreply }))
+    }
+
+    fn flush_all(&self, words: &Words<'_>) -> NextCommand<'a> {
+        if words.count > 3 {
+            return self.reject(Reply::Error, false);
+        }
+        let noreply = words.ends_in_noreply();
+        if words.count == 1 + usize::from(noreply) {
+            return self.done(Command::FlushAll { delay: 0, noreply });
+        }
+        match parse_signed(words.get(1)) {
+            Some(delay) => self.done(Command::FlushAll { delay, noreply }),
+            None => self.reject(Reply::InvalidExptime, noreply),
+        }
+    }
+
+    fn verbosity(&self, words: &Words<'_>) -> NextCommand<'a> {
+        if words.count != 2 && words.count != 3 {
+            return self.reject(Reply::Error, false);
+        }
+        let noreply = words.ends_in_noreply();
+        match parse_unsigned(words.get(1)) {
+            Some(_) => self.done(Command::Verbosity { noreply }),
+            None => self.reject(Reply::BadFormat, noreply),
+        }
+    }
+}
+
+/// Key, flags, exptime and CAS token of a storage command, and its data block's length.
+fn store_header<'a>(verb: StoreVerb, words: &Words<'a>) -> Option<(Store<'a>, u64)> {
+    let key = words.get(1);
+    if key.len() > Limits::KEY_MAX_BYTES {
+        return None;
+    }
+    let flags = u32::try_from(parse_unsigned(words.get(2))?).ok()?;
+    let exptime = parse_signed(words.get(3))?;
+    let len_bytes = parse_unsigned(words.get(4)).filter(|len| *len <= DATA_MAX_BYTES)?;
+    let verb = match verb {
+        StoreVerb::Cas(_) => StoreVerb::Cas(parse_unsigned(words.get(5))?),
+        other => other,
+    };
+    Some((Store { verb, key, flags, exptime, value: &[], noreply: false }, len_bytes))
+}
+
+fn stats_kind<'a>(words: &Words<'a>) -> StatsKind<'a> {
+    match words.get(1) {
+        b"" => StatsKind::General,
+        b"settings" => StatsKind::Settings,
+        b"items" => StatsKind::Items,
+        b"slabs" => StatsKind::Slabs,
+        b"sizes" => StatsKind::Sizes,
+        b"conns" => StatsKind::Connections,
+        b"reset" => StatsKind::Reset,
+        other => StatsKind::Other(other),
+    }
+}
+
+/// Whether the last word of an unknown command says that a web browser is talking.
+fn is_http(line: &[u8]) -> bool {
+    let mut rest = line;
+    let mut last = &line[..0];
+    while let Some((word, after)) = split_word(rest) {
+        (last, rest) = (word, after);
+    }
+    last.starts_with(b"HTTP/")
+}
+
+impl<'a> Keys<'a> {
+    /// Keys of `line`, unless one of them is too long.
+    #[inline]
+    fn checked(line: &'a [u8]) -> Option<Keys<'a>> {
+        let keys = Keys { rest: line };
+        // A short line cannot hold a long key.
+        let fits = line.len() <= Limits::KEY_MAX_BYTES
+            || keys.into_iter().all(|key| key.len() <= Limits::KEY_MAX_BYTES);
+        fits.then_some(keys)
+    }
 }
 
 impl<'a> Iterator for Keys<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        let _ = self.rest;
-        None
+        let (key, rest) = split_word(self.rest)?;
+        self.rest = rest;
+        Some(key)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use base::UnixMillis;
 use super::args::{ArgIter, Args, Keys, Pairs, QuotedLine};
 use super::table::CommandId;
 
+#[expect(missing_docs, reason = "each variant quotes the syntax that names its fields")]
 /// One request. Arity and options are checked; key and value lengths are the server's to check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Command<'a> {

@@ -1,15 +1,14 @@
 //! The error replies: every text that the RESP port can answer.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use super::args::Args;
 use super::table::CommandId;
 
 /// An error reply. [`ErrorReply::encode`] gives the bytes, [`fmt::Display`] the text without `-`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ErrorReply {
+pub enum ErrorReply<'a> {
     /// `ERR syntax error`
     Syntax,
     /// `ERR value is not an integer or out of range`
@@ -33,7 +32,7 @@ pub enum ErrorReply {
     /// `ERR GT and LT options at the same time are not compatible`
     GtWithLt,
     /// `ERR Unsupported option x`
-    UnsupportedOption(Vec<u8>),
+    UnsupportedOption(&'a [u8]),
     /// `ERR invalid cursor`
     InvalidCursor,
     /// `ERR offset is out of range`
@@ -54,8 +53,6 @@ pub enum ErrorReply {
     MaxClients,
     /// `ERR DB index is out of range`
     DatabaseIndex,
-    /// `ERR SELECT is not allowed ...`: kept for cluster mode; here only index 0 exists.
-    InvalidDatabaseIndex,
 
     /// `NOAUTH Authentication required.`
     NoAuth,
@@ -70,23 +67,25 @@ pub enum ErrorReply {
     /// `ERR Protocol version is not an integer or out of range`
     ProtocolVersionNotAnInteger,
     /// `ERR Syntax error in HELLO option 'x'`
-    HelloOption(Vec<u8>),
+    HelloOption(&'a [u8]),
     /// `ERR Client names cannot contain spaces, newlines or special characters.`
     ClientName,
     /// `ERR lib-name cannot contain spaces, newlines or special characters.`
-    ClientInfoValue(&'static str),
+    ClientInfoValue(&'a [u8]),
     /// `ERR Unrecognized option 'x'`
-    ClientInfoOption(Vec<u8>),
+    ClientInfoOption(&'a [u8]),
     /// `ERR No such client`
     NoSuchClient,
     /// `ERR No such user 'x'`
-    NoSuchUser(Vec<u8>),
+    NoSuchUser(&'a [u8]),
     /// `ERR client-id should be greater than 0`
     ClientId,
     /// `ERR Invalid client ID`
     InvalidClientId,
     /// `ERR Unknown client type 'x'`
-    ClientType(Vec<u8>),
+    ClientType(&'a [u8]),
+    /// `ERR CLIENT PAUSE mode must be WRITE or ALL`
+    PauseMode,
     /// `ERR timeout is not an integer or out of range`
     TimeoutNotAnInteger,
     /// `ERR timeout is negative`
@@ -106,20 +105,20 @@ pub enum ErrorReply {
     ExecAbort,
 
     /// `ERR Unknown option or number of arguments for CONFIG SET - 'x'`
-    ConfigUnknown(Vec<u8>),
+    ConfigUnknown(&'a [u8]),
     /// `ERR CONFIG SET failed (possibly related to argument 'x') - reason`
     ConfigSetFailed {
         /// The setting.
-        name: Vec<u8>,
+        name: &'a [u8],
         /// Why, e.g. `can't set immutable config`.
-        reason: Cow<'static, str>,
+        reason: &'a str,
     },
     /// `ERR CONFIG SET failed (possibly related to argument 'x') - duplicate parameter`
-    ConfigDuplicate(Vec<u8>),
+    ConfigDuplicate(&'a [u8]),
     /// `ERR The server is running without a config file`
     NoConfigFile,
     /// `ERR Rewriting config file: reason`
-    ConfigRewriteFailed(String),
+    ConfigRewriteFailed(&'a str),
     /// `ERR Invalid command specified`
     GetKeysUnknown,
     /// `ERR Invalid number of arguments specified for command`
@@ -133,11 +132,11 @@ pub enum ErrorReply {
     /// `ERR No shutdown in progress.`
     NoShutdown,
     /// `ERR ...` with the server's own text.
-    Other(Cow<'static, str>),
+    Other(&'a str),
 }
 
 /// Why a command was not accepted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum CommandError<'a> {
     /// `ERR unknown command 'x', with args beginning with: ...`
@@ -161,11 +160,166 @@ pub enum CommandError<'a> {
         /// Which command it would have been.
         id: CommandId,
         /// The answer.
-        reply: ErrorReply,
+        reply: ErrorReply<'a>,
     },
 }
 
-impl fmt::Display for ErrorReply {
+impl ErrorReply<'_> {
+    /// Appends the reply, `-` and CRLF included.
+    #[cold]
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(b'-');
+        match *self {
+            ErrorReply::InvalidExpireTime(id) => {
+                push_parts(out, &["ERR invalid expire time in '", id.name(), "' command"]);
+            }
+            ErrorReply::WrongArity(id) => push_wrong_arity(out, id.name()),
+            ErrorReply::UnsupportedOption(option) => {
+                push_named(out, "Unsupported option ", option, "")
+            }
+            ErrorReply::HelloOption(option) => {
+                push_named(out, "Syntax error in HELLO option '", option, "'");
+            }
+            ErrorReply::ClientInfoOption(option) => {
+                push_named(out, "Unrecognized option '", option, "'");
+            }
+            ErrorReply::ClientInfoValue(name) => {
+                push_named(
+                    out,
+                    "",
+                    name,
+                    " cannot contain spaces, newlines or special characters.",
+                );
+            }
+            ErrorReply::NoSuchUser(user) => push_named(out, "No such user '", user, "'"),
+            ErrorReply::ClientType(name) => push_named(out, "Unknown client type '", name, "'"),
+            ErrorReply::ConfigUnknown(name) => {
+                let head = "Unknown option or number of arguments for CONFIG SET - '";
+                push_named(out, head, name, "'");
+            }
+            ErrorReply::ConfigSetFailed { name, reason } => {
+                push_named(out, CONFIG_SET_FAILED, name, "') - ");
+                push_line(out, reason.as_bytes());
+            }
+            ErrorReply::ConfigDuplicate(name) => {
+                push_named(out, CONFIG_SET_FAILED, name, "') - duplicate parameter");
+            }
+            ErrorReply::ConfigRewriteFailed(reason) => {
+                push_named(out, "Rewriting config file: ", reason.as_bytes(), "");
+            }
+            ErrorReply::Other(text) => push_named(out, "", text.as_bytes(), ""),
+            _ => out.extend_from_slice(self.fixed_text().as_bytes()),
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// The texts that carry nothing of the request.
+    fn fixed_text(&self) -> &'static str {
+        match self {
+            ErrorReply::Syntax => "ERR syntax error",
+            ErrorReply::NotAnInteger => "ERR value is not an integer or out of range",
+            ErrorReply::NotAFloat => "ERR value is not a valid float",
+            ErrorReply::FloatOverflow => "ERR increment would produce NaN or Infinity",
+            ErrorReply::IntegerOverflow => "ERR increment or decrement would overflow",
+            ErrorReply::DecrementOverflow => "ERR decrement would overflow",
+            ErrorReply::NotPositive => "ERR value is out of range, must be positive",
+            ErrorReply::ValueOutOfRange => "ERR value is out of range",
+            ErrorReply::NxWithOthers => {
+                "ERR NX and XX, GT or LT options at the same time are not compatible"
+            }
+            ErrorReply::GtWithLt => "ERR GT and LT options at the same time are not compatible",
+            ErrorReply::InvalidCursor => "ERR invalid cursor",
+            ErrorReply::OffsetOutOfRange => "ERR offset is out of range",
+            ErrorReply::StringTooLong => {
+                "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+            }
+            ErrorReply::NoSuchKey => "ERR no such key",
+            ErrorReply::KeyTooLong => "ERR key is longer than 65535 bytes",
+            ErrorReply::SameSourceAndTarget => "ERR source and destination objects are the same",
+            ErrorReply::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            ErrorReply::MaxClients => "ERR max number of clients reached",
+            ErrorReply::DatabaseIndex => "ERR DB index is out of range",
+            ErrorReply::NestedMulti => "ERR MULTI calls can not be nested",
+            ErrorReply::ExecWithoutMulti => "ERR EXEC without MULTI",
+            ErrorReply::DiscardWithoutMulti => "ERR DISCARD without MULTI",
+            ErrorReply::WatchInMulti => "ERR WATCH inside MULTI is not allowed",
+            ErrorReply::NotInTransaction => "ERR Command not allowed inside a transaction",
+            ErrorReply::ExecAbort => "EXECABORT Transaction discarded because of previous errors.",
+            _ => self.fixed_text_of_connection(),
+        }
+    }
+
+    /// The rest of them: connections, settings, introspection.
+    fn fixed_text_of_connection(&self) -> &'static str {
+        match self {
+            ErrorReply::NoAuth => "NOAUTH Authentication required.",
+            ErrorReply::HelloNoAuth => {
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+                 HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+                 select the RESP protocol version at the same time"
+            }
+            ErrorReply::WrongPassword => {
+                "WRONGPASS invalid username-password pair or user is disabled."
+            }
+            ErrorReply::AuthWithoutPassword => {
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?"
+            }
+            ErrorReply::NoProtocol => "NOPROTO unsupported protocol version",
+            ErrorReply::ProtocolVersionNotAnInteger => {
+                "ERR Protocol version is not an integer or out of range"
+            }
+            ErrorReply::ClientName => {
+                "ERR Client names cannot contain spaces, newlines or special characters."
+            }
+            ErrorReply::NoSuchClient => "ERR No such client",
+            ErrorReply::ClientId => "ERR client-id should be greater than 0",
+            ErrorReply::InvalidClientId => "ERR Invalid client ID",
+            ErrorReply::PauseMode => "ERR CLIENT PAUSE mode must be WRITE or ALL",
+            ErrorReply::TimeoutNotAnInteger => "ERR timeout is not an integer or out of range",
+            ErrorReply::TimeoutNegative => "ERR timeout is negative",
+            ErrorReply::NoConfigFile => "ERR The server is running without a config file",
+            ErrorReply::GetKeysUnknown => "ERR Invalid command specified",
+            ErrorReply::GetKeysArity => "ERR Invalid number of arguments specified for command",
+            ErrorReply::GetKeysNone => "ERR The command has no key arguments",
+            ErrorReply::NoAccessFrequency => {
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
+                 note that when switching between policies at runtime LRU and LFU data will take \
+                 some time to adjust."
+            }
+            ErrorReply::ShutdownFailed => "ERR Errors trying to SHUTDOWN. Check logs.",
+            ErrorReply::NoShutdown => "ERR No shutdown in progress.",
+            _ => "ERR",
+        }
+    }
+}
+
+const CONFIG_SET_FAILED: &str = "CONFIG SET failed (possibly related to argument '";
+
+/// `ERR head`, bytes of the request that cannot break the line, and a tail.
+fn push_named(out: &mut Vec<u8>, head: &str, name: &[u8], tail: &str) {
+    push_parts(out, &["ERR ", head]);
+    push_line(out, name);
+    out.extend_from_slice(tail.as_bytes());
+}
+
+fn push_wrong_arity(out: &mut Vec<u8>, name: &str) {
+    push_parts(out, &["ERR wrong number of arguments for '", name, "' command"]);
+}
+
+fn push_parts(out: &mut Vec<u8>, parts: &[&str]) {
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// Appends request bytes as Redis echoes them: up to a NUL, line ends as spaces.
+fn push_line(out: &mut Vec<u8>, bytes: &[u8]) {
+    let shown = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    out.extend(shown.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
+}
+
+impl fmt::Display for ErrorReply<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = Vec::new();
         self.encode(&mut line);
@@ -174,9 +328,28 @@ impl fmt::Display for ErrorReply {
     }
 }
 
-impl std::error::Error for ErrorReply {}
+impl std::error::Error for ErrorReply<'_> {}
+
+/// How much of a client's words the unknown-command error repeats.
+const ECHO_MAX_BYTES: usize = 128;
 
 impl CommandError<'_> {
+    /// Appends the reply; nothing for [`CommandError::CrossProtocol`].
+    #[cold]
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            CommandError::UnknownCommand { args } => encode_unknown_command(args, out),
+            CommandError::UnknownSubcommand { parent, subcommand } => {
+                out.extend_from_slice(b"-ERR unknown subcommand '");
+                push_line(out, cut(subcommand, ECHO_MAX_BYTES));
+                let parent_name = parent.name().to_ascii_uppercase();
+                push_parts(out, &["'. Try ", &parent_name, " HELP.\r\n"]);
+            }
+            CommandError::WrongArity(id) => ErrorReply::WrongArity(*id).encode(out),
+            CommandError::CrossProtocol => {}
+            CommandError::Argument { reply, .. } => reply.encode(out),
+        }
+    }
     /// Whether Redis refuses this even to queue it in MULTI (and EXEC then answers EXECABORT).
     /// Otherwise it is queued, and the error is that command's answer in EXEC.
     pub fn aborts_transaction(&self) -> bool {
@@ -191,4 +364,27 @@ impl CommandError<'_> {
             CommandError::WrongArity(id) | CommandError::Argument { id, .. } => Some(*id),
         }
     }
+}
+
+fn cut(bytes: &[u8], max_bytes: usize) -> &[u8] {
+    bytes.get(..max_bytes).unwrap_or(bytes)
+}
+
+/// The name, cut, and as many arguments as fit into a budget, the last of them cut.
+fn encode_unknown_command(args: &Args<'_>, out: &mut Vec<u8>) {
+    let mut words = args.iter();
+    out.extend_from_slice(b"-ERR unknown command '");
+    push_line(out, cut(words.next().unwrap_or_default(), ECHO_MAX_BYTES));
+    out.extend_from_slice(b"', with args beginning with: ");
+    let start = out.len();
+    for word in words {
+        let written_bytes = out.len() - start;
+        if written_bytes >= ECHO_MAX_BYTES {
+            break;
+        }
+        out.push(b'\'');
+        push_line(out, cut(word, ECHO_MAX_BYTES - written_bytes));
+        out.extend_from_slice(b"' ");
+    }
+    out.extend_from_slice(b"\r\n");
 }

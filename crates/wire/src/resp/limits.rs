@@ -33,6 +33,14 @@ impl Limits {
     pub const fn before_auth(self) -> Limits {
         Limits { before_auth: true, ..self }
     }
+
+    /// What every argument may have, whoever sends it.
+    #[inline]
+    pub(crate) fn hot_bulk_max_bytes(&self) -> usize {
+        let before_auth_max_bytes =
+            if self.before_auth { Limits::BULK_MAX_BYTES_BEFORE_AUTH } else { usize::MAX };
+        self.bulk_max_bytes.min(before_auth_max_bytes)
+    }
 }
 
 impl Default for Limits {

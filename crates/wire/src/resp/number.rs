@@ -1,6 +1,9 @@
 //! Numbers in arguments, read exactly as strictly as Redis reads them.
 
+mod decimal;
+
 use super::error::ErrorReply;
+use decimal::{Decimal, Reading};
 
 /// Reads a decimal `i64`: no `+`, no leading zeros, no spaces, no `-0`.
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
@@ -8,25 +11,65 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
     };
-    if digits.is_empty() || digits.len() > 19 || (digits[0] == b'0' && text.len() > 1) {
+    let starts_with_zero = *digits.first()? == b'0';
+    if digits.len() > 19 || (starts_with_zero && text.len() > 1) {
         return None;
     }
     let mut magnitude = 0_u64; // 19 digits cannot overflow it.
     for byte in digits {
-        if !byte.is_ascii_digit() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
             return None;
         }
-        magnitude = magnitude * 10 + u64::from(byte - b'0');
+        magnitude = magnitude * 10 + u64::from(digit);
     }
     if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
-/// Adds two decimal numbers and appends the sum to `out` as INCRBYFLOAT writes it.
-pub fn add_float(_old: &[u8], _increment: &[u8], _out: &mut Vec<u8>) -> Result<(), ErrorReply> {
-    Err(ErrorReply::NotAFloat)
+/// Adds two decimal numbers and appends the sum to `out` as INCRBYFLOAT writes it: no exponent,
+/// at most 17 digits after the point, no trailing zeros.
+///
+/// The sum is exact before it is rounded, half to even. Redis adds 80-bit floats, so beyond
+/// some 19 significant digits its answer carries noise that ours does not.
+///
+/// An absent key is `b"0"`. On an error nothing is appended.
+pub fn add_float(
+    old: &[u8],
+    increment: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), ErrorReply<'static>> {
+    match (Decimal::read(old), Decimal::read(increment)) {
+        (Reading::Invalid, _) | (_, Reading::Invalid) => Err(ErrorReply::NotAFloat),
+        (Reading::Finite(old), Reading::Finite(increment)) => {
+            old.add(&increment)
+                .filter(Decimal::is_in_range)
+                .ok_or(ErrorReply::FloatOverflow)?
+                .write(out);
+            Ok(())
+        }
+        _ => Err(ErrorReply::FloatOverflow),
+    }
 }
 
-/// A double as RESP3 writes it: shortest form that reads back, `inf`, `-inf`, `nan`.
-pub fn double_text(value: f64) -> String {
-    format!("{value}")
+/// Whether INCRBYFLOAT takes this as a number. Infinity is one; adding it then overflows.
+pub fn is_float(text: &[u8]) -> bool {
+    !matches!(Decimal::read(text), Reading::Invalid)
 }
+
+/// A double as RESP3 writes it: the shortest form that reads back, `inf`, `-inf`, `nan`.
+pub fn double_text(value: f64) -> String {
+    // Up to here every integer has its own double and its digits are its shortest form.
+    const INTEGER_MAX: f64 = 1e15;
+    if value.is_nan() {
+        "nan".to_owned()
+    } else if value.is_infinite() {
+        if value > 0.0 { "inf" } else { "-inf" }.to_owned()
+    } else if value.fract() == 0.0 && value.abs() < INTEGER_MAX {
+        format!("{value:.0}")
+    } else {
+        format!("{value:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,28 @@
-//! From arguments to a `Command`: names, arity, options.
+//! From arguments to a `Command`: names, arity, options, in the order in which Redis checks them.
+//!
+//! ```text
+//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ strings | keys | server | connection | client
+//! ```
 
-use super::args::Args;
+mod client;
+mod connection;
+mod identity;
+mod keys;
+mod lookup;
+mod server;
+mod strings;
+
+use super::args::{ArgIter, Args};
 use super::command::Command;
 use super::error::{CommandError, ErrorReply};
 use super::limits::Limits;
-use super::parser::Parser;
+use super::number::parse_i64;
+use super::parser::{Parser, parse_hot};
 use super::protocol_error::ProtocolError;
-use super::table::CommandId;
+use super::table::Group;
 use crate::Parsed;
+
+pub(super) use identity::id_of;
 
 /// What [`next_command`] answers.
 pub type NextCommand<'a> = Parsed<Result<Command<'a>, CommandError<'a>>, ProtocolError>;
@@ -15,6 +30,16 @@ pub type NextCommand<'a> = Parsed<Result<Command<'a>, CommandError<'a>>, Protoco
 /// Frames and reads the command at the front of `input`: the one call that a server needs.
 #[inline]
 pub fn next_command<'a>(parser: &mut Parser, input: &'a [u8], limits: &Limits) -> NextCommand<'a> {
+    // A command in progress failed the short way once; its rest may make it pass now, and its
+    // state in the parser is then stale.
+    if let Some((command, consumed_bytes)) = parse_hot(input, limits) {
+        parser.reset();
+        return Parsed::Done { value: Ok(command), consumed_bytes };
+    }
+    next_any_command(parser, input, limits)
+}
+
+fn next_any_command<'a>(parser: &mut Parser, input: &'a [u8], limits: &Limits) -> NextCommand<'a> {
     match parser.parse(input, limits) {
         Parsed::Done { value, consumed_bytes } => {
             Parsed::Done { value: from_args(&value), consumed_bytes }
@@ -24,25 +49,62 @@ pub fn next_command<'a>(parser: &mut Parser, input: &'a [u8], limits: &Limits) -
     }
 }
 
+/// What an argument reader answers.
+type Read<'a> = Result<Command<'a>, ErrorReply<'a>>;
+
 pub(super) fn from_args<'a>(args: &Args<'a>) -> Result<Command<'a>, CommandError<'a>> {
     if args.is_empty() {
         return Ok(Command::Empty);
     }
-    Err(CommandError::UnknownCommand { args: *args })
+    if let Some(line) = args.quoted_line() {
+        return Ok(Command::Quoted(line));
+    }
+    let spec = lookup::find(args)?;
+    if !spec.accepts_count(args.len()) {
+        return Err(CommandError::WrongArity(spec.id));
+    }
+    let mut rest = args.iter();
+    rest.next();
+    if spec.parent_name().is_some() {
+        rest.next();
+    }
+    let read = match spec.group {
+        Group::String => strings::read(spec.id, rest),
+        Group::Generic => keys::read(spec.id, rest),
+        Group::Server | Group::Transactions => server::read(spec.id, rest),
+        Group::Connection => connection::read(spec.id, rest),
+    };
+    read.map_err(|reply| CommandError::Argument { id: spec.id, reply })
 }
 
-pub(super) fn id_of(_command: &Command<'_>) -> Option<CommandId> {
-    None
+/// The next argument; arity has been checked, so an absent one is only a guard against a slip.
+#[inline]
+fn next<'a>(rest: &mut ArgIter<'a>) -> &'a [u8] {
+    let argument = rest.next();
+    debug_assert!(argument.is_some(), "the table's arity promises this argument");
+    argument.unwrap_or_default()
 }
 
-impl ErrorReply {
-    /// Appends the reply, `-` and CRLF included.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"-ERR\r\n");
+/// The next argument as an integer.
+fn next_i64<'a>(rest: &mut ArgIter<'a>) -> Result<i64, ErrorReply<'a>> {
+    parse_i64(next(rest)).ok_or(ErrorReply::NotAnInteger)
+}
+
+/// Whether an argument is this word, in any case.
+fn is_word(argument: &[u8], word: &str) -> bool {
+    argument.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// Reads ON or OFF.
+fn on_or_off<'a>(argument: &[u8]) -> Result<bool, ErrorReply<'a>> {
+    if is_word(argument, "on") {
+        Ok(true)
+    } else if is_word(argument, "off") {
+        Ok(false)
+    } else {
+        Err(ErrorReply::Syntax)
     }
 }
 
-impl CommandError<'_> {
-    /// Appends the reply; nothing for [`CommandError::CrossProtocol`].
-    pub fn encode(&self, _out: &mut Vec<u8>) {}
-}
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,29 @@
 //! `Parser`: finds where a command ends and remembers how far it looked.
+//!
+//! ```text
+//!  *3 CRLF  $3 CRLF SET CRLF  $1 CRLF k CRLF  $9999 CRLF vvvvv...            (input ends here)
+//!  └ first_argument           validated_bytes ┘└─ header read again ─┘  NeedMore up to the CRLF
+//! ```
+//!
+//! # Invariants
+//! P1: `validated_bytes` is the start of the input, of an argument, or the end of the command.
+//! P2: between `validated_bytes` and `scanned_bytes` there is no line end.
+//!
+//! # Limits
+//! See [`Limits`]. As in Redis the two bytes after an argument are skipped unread.
 
+mod hot;
 pub(crate) mod inline;
+
+use memchr::memchr;
 
 use super::args::Args;
 use super::limits::Limits;
+use super::number::parse_i64;
 use super::protocol_error::ProtocolError;
 use crate::Parsed;
+
+pub use hot::parse_hot;
 
 /// What is known of the command at the front of the input. One per connection.
 ///
@@ -13,14 +31,24 @@ use crate::Parsed;
 /// advances and the parser has forgotten everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parser {
-    /// Everything before is validated.
     validated_bytes: usize,
-    /// There is no line end between `validated_bytes` and here.
     scanned_bytes: usize,
-    /// Arguments in all; 0 until the `*` line is read.
+    first_argument: usize,
+    /// 0 until the `*` line is read.
     args_total: u32,
-    /// Arguments before `validated_bytes`.
     args_done: u32,
+}
+
+/// Why the parser stops before the command's end.
+enum Stop {
+    NeedMore { at_least_bytes: usize },
+    Bad(ProtocolError),
+}
+
+impl From<ProtocolError> for Stop {
+    fn from(error: ProtocolError) -> Stop {
+        Stop::Bad(error)
+    }
 }
 
 impl Parser {
@@ -28,13 +56,136 @@ impl Parser {
     pub fn parse<'a>(
         &mut self,
         input: &'a [u8],
-        _limits: &Limits,
+        limits: &Limits,
     ) -> Parsed<Args<'a>, ProtocolError> {
-        Parsed::NeedMore { at_least_bytes: input.len() + 1 }
+        let framed = match input.first() {
+            None => Err(Stop::NeedMore { at_least_bytes: 1 }),
+            Some(b'*') => self.multibulk(input, limits),
+            Some(_) => self.inline(input, limits),
+        };
+        match framed {
+            Ok((value, consumed_bytes)) => {
+                self.reset();
+                Parsed::Done { value, consumed_bytes }
+            }
+            Err(Stop::NeedMore { at_least_bytes }) => Parsed::NeedMore { at_least_bytes },
+            Err(Stop::Bad(error)) => Parsed::Bad(error),
+        }
     }
 
     /// Forgets a command in progress.
     pub fn reset(&mut self) {
         *self = Parser::default();
     }
+
+    /// Whether a command has begun and is waiting for its rest.
+    pub fn is_midway(&self) -> bool {
+        *self != Parser::default()
+    }
+
+    fn multibulk<'a>(
+        &mut self,
+        input: &'a [u8],
+        limits: &Limits,
+    ) -> Result<(Args<'a>, usize), Stop> {
+        if self.args_total == 0 {
+            let line_end = self.line_end(input, b'\r', limits, ProtocolError::TooBigMbulkCount)?;
+            self.args_total = multibulk_count(&input[1..line_end], limits)?;
+            self.first_argument = line_end + 2;
+            self.advance(line_end + 2);
+        }
+        while self.args_done < self.args_total {
+            self.bulk(input, limits)?;
+        }
+        let end = self.validated_bytes;
+        Ok((Args::bulks(&input[self.first_argument..end], self.args_total), end))
+    }
+
+    /// Validates one `$len CRLF bytes CRLF`.
+    #[inline]
+    fn bulk(&mut self, input: &[u8], limits: &Limits) -> Result<(), Stop> {
+        let start = self.validated_bytes;
+        let line_end = self.line_end(input, b'\r', limits, ProtocolError::TooBigBulkCount)?;
+        if input[start] != b'$' {
+            return Err(ProtocolError::ExpectedDollar { got: input[start] }.into());
+        }
+        let len_bytes = bulk_length(&input[start + 1..line_end], limits)?;
+        let end = line_end + 2 + len_bytes + 2;
+        if input.len() < end {
+            return Err(Stop::NeedMore { at_least_bytes: end });
+        }
+        self.args_done += 1;
+        self.advance(end);
+        Ok(())
+    }
+
+    fn inline<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<(Args<'a>, usize), Stop> {
+        let line_end = self.line_end(input, b'\n', limits, ProtocolError::TooBigInlineRequest)?;
+        let line = &input[..line_end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(words) = inline::count_words(line) else {
+            return Err(ProtocolError::UnbalancedQuotes.into());
+        };
+        Ok((Args::words(line, words.count, words.needs_rewrite), line_end + 1))
+    }
+
+    /// The index of the `end` byte of the line at `validated_bytes`; after a CR one more byte
+    /// must be there, which is taken for an LF unread.
+    #[inline]
+    fn line_end(
+        &mut self,
+        input: &[u8],
+        end: u8,
+        limits: &Limits,
+        too_long: ProtocolError,
+    ) -> Result<usize, Stop> {
+        let start = self.validated_bytes;
+        let scan_from = self.scanned_bytes.max(start).min(input.len());
+        let found = memchr(end, &input[scan_from..]).map(|distance| scan_from + distance);
+        let line_bytes = found.unwrap_or(input.len()).saturating_sub(start);
+        self.scanned_bytes = found.unwrap_or(input.len());
+        if line_bytes > limits.inline_max_bytes {
+            return Err(too_long.into());
+        }
+        let whole_bytes = 1 + usize::from(end == b'\r');
+        match found {
+            Some(at) if at + whole_bytes <= input.len() => Ok(at),
+            Some(at) => Err(Stop::NeedMore { at_least_bytes: at + whole_bytes }),
+            None => Err(Stop::NeedMore { at_least_bytes: input.len().max(start) + 1 }),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, validated_bytes: usize) {
+        self.validated_bytes = validated_bytes;
+        self.scanned_bytes = validated_bytes;
+    }
 }
+
+/// The number after `*`; everything up to 0 is an empty command.
+fn multibulk_count(digits: &[u8], limits: &Limits) -> Result<u32, ProtocolError> {
+    let count = parse_i64(digits).ok_or(ProtocolError::InvalidMultibulkLength)?;
+    if count > i64::from(limits.args_max) {
+        return Err(ProtocolError::InvalidMultibulkLength);
+    }
+    if limits.before_auth && count > i64::from(Limits::ARGS_MAX_BEFORE_AUTH) {
+        return Err(ProtocolError::UnauthenticatedMultibulkLength);
+    }
+    Ok(u32::try_from(count).unwrap_or(0))
+}
+
+/// The number after `$`.
+#[inline]
+fn bulk_length(digits: &[u8], limits: &Limits) -> Result<usize, ProtocolError> {
+    let len_bytes = parse_i64(digits)
+        .and_then(|len| usize::try_from(len).ok())
+        .filter(|len_bytes| *len_bytes <= limits.bulk_max_bytes)
+        .ok_or(ProtocolError::InvalidBulkLength)?;
+    if limits.before_auth && len_bytes > Limits::BULK_MAX_BYTES_BEFORE_AUTH {
+        return Err(ProtocolError::UnauthenticatedBulkLength);
+    }
+    Ok(len_bytes)
+}
+
+#[cfg(test)]
+mod tests;

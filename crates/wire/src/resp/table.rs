@@ -7,6 +7,8 @@ mod flags;
 mod help;
 mod rows;
 
+use super::args::{ArgIter, Keys};
+
 pub use flags::{Flags, Group};
 pub use rows::CommandId;
 
@@ -42,7 +44,23 @@ pub struct Spec {
     pub summary: &'static str,
 }
 
+impl KeySpec {
+    /// The keys among the arguments of a command, its name first.
+    pub fn of<'a>(&self, mut args: ArgIter<'a>) -> Keys<'a> {
+        let count = i64::try_from(args.len()).unwrap_or(i64::MAX);
+        let last = if self.last < 0 { count + i64::from(self.last) } else { i64::from(self.last) };
+        let span = last - i64::from(self.first) + 1;
+        for _ in 0..self.first {
+            args.next();
+        }
+        Keys::stepped(args.take_first(usize::try_from(span).unwrap_or(0)), self.step)
+    }
+}
+
 impl Spec {
+    /// The name and id of every row, for lookups that are built at compile time.
+    pub(super) const NAMES: [(&'static str, CommandId); CommandId::COUNT] = rows::NAMES;
+
     /// The row of a command.
     pub fn of(id: CommandId) -> &'static Spec {
         &rows::ROWS[id as usize]
@@ -90,6 +108,18 @@ impl CommandId {
     /// The row of the table.
     pub fn spec(self) -> &'static Spec {
         Spec::of(self)
+    }
+
+    /// Whether it only stands for its subcommands.
+    pub fn is_container(self) -> bool {
+        matches!(
+            self,
+            CommandId::Client
+                | CommandId::Command
+                | CommandId::Config
+                | CommandId::Memory
+                | CommandId::Object
+        )
     }
 
     /// `get`, `client|setname`.

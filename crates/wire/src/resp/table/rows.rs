@@ -30,6 +30,9 @@ macro_rules! command_rows {
             pub const COUNT: usize = [$(CommandId::$id),*].len();
         }
 
+        pub(super) const NAMES: [(&str, CommandId); CommandId::COUNT] =
+            [$(($name, CommandId::$id)),*];
+
         pub(super) static ROWS: [Spec; CommandId::COUNT] = [$(Spec {
             id: CommandId::$id,
             name: $name,

@@ -1,0 +1,80 @@
+//! Words of a command line: what is between spaces. A NUL ends the line, as it does in C.
+
+/// The most words that a command other than get has; one more makes it wrong.
+pub(super) const WORDS_MAX: usize = 8;
+
+/// The words of a line, up to [`WORDS_MAX`] and whether there were more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Words<'a> {
+    words: [&'a [u8]; WORDS_MAX],
+    /// More than [`WORDS_MAX`] if the line goes on.
+    pub(super) count: usize,
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn split(line: &'a [u8]) -> Words<'a> {
+        let mut words = Words { words: [&[]; WORDS_MAX], count: 0 };
+        let mut rest = line;
+        while let Some((word, after)) = split_word(rest) {
+            rest = after;
+            words.count += 1;
+            match words.words.get_mut(words.count - 1) {
+                Some(place) => *place = word,
+                None => break,
+            }
+        }
+        words
+    }
+
+    /// The word at `index`; empty if there is none.
+    pub(super) fn get(&self, index: usize) -> &'a [u8] {
+        self.words.get(index).copied().unwrap_or_default()
+    }
+
+    /// Whether the last word is `noreply`.
+    pub(super) fn ends_in_noreply(&self) -> bool {
+        self.count > 0 && self.get(self.count - 1) == b"noreply"
+    }
+}
+
+/// The first word of `line`, and what follows it.
+#[inline]
+pub(super) fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let start = line.iter().position(|byte| *byte != b' ')?;
+    let rest = &line[start..];
+    let end = rest.iter().position(|byte| matches!(byte, b' ' | 0)).unwrap_or(rest.len());
+    // A word that is empty here stands before a NUL.
+    (end > 0).then(|| rest.split_at(end))
+}
+
+/// Reads a number as C's `strtol` does after the word was cut out: a sign is allowed.
+pub(super) fn parse_signed(word: &[u8]) -> Option<i64> {
+    let (negative, magnitude) = parse_magnitude(word)?;
+    if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
+}
+
+/// Reads an unsigned number: `+` is allowed, and `-` before zero.
+pub(super) fn parse_unsigned(word: &[u8]) -> Option<u64> {
+    let (negative, magnitude) = parse_magnitude(word)?;
+    (!negative || magnitude == 0).then_some(magnitude)
+}
+
+fn parse_magnitude(word: &[u8]) -> Option<(bool, u64)> {
+    let (negative, digits) = match word {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let mut magnitude = 0_u64;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        magnitude = magnitude.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some((negative, magnitude))
+}

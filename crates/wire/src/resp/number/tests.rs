@@ -1,0 +1,128 @@
+use super::{ErrorReply, add_float, double_text, is_float, parse_i64};
+
+#[test]
+fn integers_are_read_strictly() {
+    let good = [
+        ("0", 0),
+        ("1", 1),
+        ("-1", -1),
+        ("42", 42),
+        ("9223372036854775807", i64::MAX),
+        ("-9223372036854775808", i64::MIN),
+    ];
+    for (text, want) in good {
+        assert_eq!(parse_i64(text.as_bytes()), Some(want), "{text}");
+    }
+    let bad = [
+        "",
+        "-",
+        "+1",
+        "01",
+        "-0",
+        "-01",
+        " 1",
+        "1 ",
+        "1.0",
+        "1e3",
+        "0x1",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "99999999999999999999",
+        "a",
+        "--1",
+    ];
+    for text in bad {
+        assert_eq!(parse_i64(text.as_bytes()), None, "{text}");
+    }
+}
+
+#[track_caller]
+fn check_sum(old: &str, increment: &str, want: &str) {
+    let mut out = Vec::new();
+    let result = add_float(old.as_bytes(), increment.as_bytes(), &mut out);
+    assert_eq!(result, Ok(()), "{old} + {increment}");
+    assert_eq!(String::from_utf8_lossy(&out), want, "{old} + {increment}");
+}
+
+#[test]
+fn sums_are_exact_and_trimmed() {
+    check_sum("0.1", "0.2", "0.3");
+    check_sum("10.50", "0.1", "10.6");
+    check_sum("5.0e3", "2.0e2", "5200");
+    check_sum("0", "-0", "0");
+    check_sum("10", "-10", "0");
+    check_sum("1", "-1.5", "-0.5");
+    check_sum("-1", "0.25", "-0.75");
+    check_sum("3", "1.1", "4.1");
+    check_sum("9.99", "0.01", "10");
+    check_sum("1e20", "1", "100000000000000000001");
+    check_sum("123456789012345678", "0.5", "123456789012345678.5");
+    check_sum(".5", "5.", "5.5");
+    check_sum("+1", "+1", "2");
+    check_sum("1e-3", "0", "0.001");
+    check_sum("999999999999", "0.000001", "999999999999.000001");
+}
+
+#[test]
+fn sums_are_rounded_to_seventeen_places() {
+    check_sum("0", "1e-17", "0.00000000000000001");
+    check_sum("0", "1e-18", "0");
+    check_sum("0", "-1e-18", "0");
+    check_sum("0", "5e-18", "0");
+    check_sum("0", "5.1e-18", "0.00000000000000001");
+    check_sum("0", "15e-18", "0.00000000000000002");
+    check_sum("0", "25e-18", "0.00000000000000002");
+    check_sum("0", "0.999999999999999999", "1");
+    check_sum("0", "-9.999999999999999999", "-10");
+    check_sum("0", "0.123456789012345678901", "0.12345678901234568");
+}
+
+#[test]
+fn only_numbers_are_added() {
+    let bad = ["", " 1", "1 ", "abc", "1a", "1e", "1e+", ".", "-", "nan", "--1", "1.2.3", "e5"];
+    for text in bad {
+        let mut out = Vec::new();
+        let result = add_float(b"1", text.as_bytes(), &mut out);
+        assert_eq!(result, Err(ErrorReply::NotAFloat), "{text}");
+        assert!(out.is_empty() && !is_float(text.as_bytes()));
+    }
+}
+
+#[test]
+fn sums_out_of_range_are_refused() {
+    let mut out = Vec::new();
+    for infinite in ["inf", "-INF", "+Infinity"] {
+        assert!(is_float(infinite.as_bytes()));
+        let result = add_float(b"1", infinite.as_bytes(), &mut out);
+        assert_eq!(result, Err(ErrorReply::FloatOverflow), "{infinite}");
+    }
+    let largest = format!("9.{}e4931", "9".repeat(5000));
+    let sum = add_float(largest.as_bytes(), largest.as_bytes(), &mut out);
+    assert_eq!(sum, Err(ErrorReply::FloatOverflow));
+    for out_of_range in ["1e4932", "1e99999999999999999999", "1e-4951", "1e-99999999999"] {
+        assert!(!is_float(out_of_range.as_bytes()), "{out_of_range}");
+    }
+    assert!(out.is_empty());
+}
+
+#[test]
+fn the_widest_sum_is_computed() {
+    check_sum("1e4931", "1e-4900", &format!("1{}", "0".repeat(4931)));
+}
+
+#[test]
+fn doubles_take_their_shortest_form() {
+    let cases = [
+        (0.0, "0"),
+        (1.0, "1"),
+        (-2.5, "-2.5"),
+        (0.1, "0.1"),
+        (1e300, "1e300"),
+        (f64::INFINITY, "inf"),
+        (f64::NEG_INFINITY, "-inf"),
+        (f64::NAN, "nan"),
+    ];
+    for (value, want) in cases {
+        assert_eq!(double_text(value), want);
+    }
+}

@@ -1,0 +1,133 @@
+//! Commands on keys of any type.
+
+use super::{Read, is_word, next, next_i64};
+use crate::resp::args::{ArgIter, Keys};
+use crate::resp::command::{Command, Copy, ExpireCondition, ExpireTime, ScanRequest, Unit};
+use crate::resp::error::ErrorReply;
+use crate::resp::number::parse_i64;
+use crate::resp::table::CommandId;
+
+pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
+    let args = &mut rest;
+    Ok(match id {
+        CommandId::Del | CommandId::Unlink => Command::Del { keys: Keys::all(rest), id },
+        CommandId::Exists => Command::Exists { keys: Keys::all(rest) },
+        CommandId::Touch => Command::Touch { keys: Keys::all(rest) },
+        CommandId::Type => Command::Type { key: next(args) },
+        CommandId::Expire | CommandId::PExpire | CommandId::ExpireAt | CommandId::PExpireAt => {
+            return expire(id, rest);
+        }
+        CommandId::Ttl => Command::Ttl { key: next(args), unit: Unit::SecondsLeft, id },
+        CommandId::PTtl => Command::Ttl { key: next(args), unit: Unit::MillisecondsLeft, id },
+        CommandId::ExpireTime => Command::Ttl { key: next(args), unit: Unit::SecondsAt, id },
+        CommandId::PExpireTime => Command::Ttl { key: next(args), unit: Unit::MillisecondsAt, id },
+        CommandId::Persist => Command::Persist { key: next(args) },
+        CommandId::Rename => Command::Rename { source: next(args), target: next(args) },
+        CommandId::RenameNx => Command::RenameNx { source: next(args), target: next(args) },
+        CommandId::Copy => return copy(rest),
+        CommandId::RandomKey => Command::RandomKey,
+        CommandId::Keys => Command::Keys { pattern: next(args) },
+        CommandId::Scan => return scan(rest),
+        CommandId::ObjectHelp => Command::Help { id },
+        CommandId::ObjectEncoding
+        | CommandId::ObjectFreq
+        | CommandId::ObjectIdleTime
+        | CommandId::ObjectRefCount => Command::Object { key: next(args), id },
+        CommandId::Wait => {
+            let replica_count = next_i64(args)?;
+            let timeout_ms = parse_i64(next(args)).ok_or(ErrorReply::TimeoutNotAnInteger)?;
+            if timeout_ms < 0 {
+                return Err(ErrorReply::TimeoutNegative);
+            }
+            Command::Wait { replica_count, timeout_ms }
+        }
+        _ => return Err(ErrorReply::Syntax),
+    })
+}
+
+fn expire(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
+    let (key, number) = (next(&mut rest), next(&mut rest));
+    let mut condition = ExpireCondition::default();
+    for option in rest {
+        let flag = if is_word(option, "nx") {
+            &mut condition.if_none
+        } else if is_word(option, "xx") {
+            &mut condition.if_some
+        } else if is_word(option, "gt") {
+            &mut condition.if_later
+        } else if is_word(option, "lt") {
+            &mut condition.if_earlier
+        } else {
+            return Err(ErrorReply::UnsupportedOption(option));
+        };
+        *flag = true;
+    }
+    let ExpireCondition { if_none, if_some, if_later, if_earlier } = condition;
+    if if_none && (if_some || if_later || if_earlier) {
+        return Err(ErrorReply::NxWithOthers);
+    }
+    if if_later && if_earlier {
+        return Err(ErrorReply::GtWithLt);
+    }
+    let number = parse_i64(number).ok_or(ErrorReply::NotAnInteger)?;
+    let in_seconds = matches!(id, CommandId::Expire | CommandId::ExpireAt);
+    let ms = if in_seconds { number.checked_mul(1000) } else { Some(number) };
+    let ms = ms.ok_or(ErrorReply::InvalidExpireTime(id))?;
+    let relative = matches!(id, CommandId::Expire | CommandId::PExpire);
+    Ok(Command::Expire { key, expire: ExpireTime { ms, relative, id }, condition })
+}
+
+fn copy(mut rest: ArgIter<'_>) -> Read<'_> {
+    let (source, target) = (next(&mut rest), next(&mut rest));
+    let mut copy = Copy { source, target, database_index: None, replaces: false };
+    while let Some(option) = rest.next() {
+        if is_word(option, "replace") {
+            copy.replaces = true;
+        } else if is_word(option, "db") && rest.len() > 0 {
+            copy.database_index = Some(next_i64(&mut rest)?);
+        } else {
+            return Err(ErrorReply::Syntax);
+        }
+    }
+    Ok(Command::Copy(copy))
+}
+
+fn scan(mut rest: ArgIter<'_>) -> Read<'_> {
+    let cursor = parse_cursor(next(&mut rest)).ok_or(ErrorReply::InvalidCursor)?;
+    let mut scan = ScanRequest { cursor, pattern: None, count: 10, type_name: None };
+    while let Some(option) = rest.next() {
+        let argument = rest.next().ok_or(ErrorReply::Syntax)?;
+        if is_word(option, "count") {
+            let count = parse_i64(argument).ok_or(ErrorReply::NotAnInteger)?;
+            scan.count = u64::try_from(count).ok().filter(|n| *n > 0).ok_or(ErrorReply::Syntax)?;
+        } else if is_word(option, "match") {
+            scan.pattern = (argument != b"*").then_some(argument);
+        } else if is_word(option, "type") {
+            scan.type_name = Some(argument);
+        } else {
+            return Err(ErrorReply::Syntax);
+        }
+    }
+    Ok(Command::Scan(scan))
+}
+
+/// Reads a cursor as generously as C's `strtoul`: a sign is allowed, and nothing at all is 0.
+fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() && !text.is_empty() {
+        return None;
+    }
+    let mut cursor = 0_u64;
+    for byte in digits {
+        let digit = u64::from(byte.wrapping_sub(b'0'));
+        if digit > 9 {
+            return None;
+        }
+        cursor = cursor.checked_mul(10)?.checked_add(digit)?;
+    }
+    Some(if negative { cursor.wrapping_neg() } else { cursor })
+}

@@ -1,0 +1,105 @@
+//! Finds the row of the table that a command's name means.
+//!
+//! Names are at most 16 bytes, so a folded name is one integer and the table a sorted array of
+//! them, built at compile time: a lookup is about seven compares and no string compare.
+
+use crate::resp::args::Args;
+use crate::resp::error::CommandError;
+use crate::resp::table::{CommandId, Spec};
+
+/// The longest name of a command that is not a subcommand.
+const NAME_MAX_BYTES: usize = 16;
+
+type Folded = u128;
+
+const TOP_LEVEL_COUNT: usize = {
+    let mut count = 0;
+    let mut row = 0;
+    while row < CommandId::COUNT {
+        count += !has_bar(Spec::NAMES[row].0.as_bytes()) as usize;
+        row += 1;
+    }
+    count
+};
+
+/// Folded names with their commands, ascending.
+static SORTED: [(Folded, CommandId); TOP_LEVEL_COUNT] = {
+    let mut sorted = [(Folded::MAX, CommandId::Get); TOP_LEVEL_COUNT];
+    let mut filled = 0;
+    let mut row = 0;
+    while row < CommandId::COUNT {
+        let (name, id) = Spec::NAMES[row];
+        row += 1;
+        if has_bar(name.as_bytes()) {
+            continue;
+        }
+        assert!(name.len() <= NAME_MAX_BYTES);
+        let folded = fold(name.as_bytes());
+        let mut at = filled;
+        while at > 0 && sorted[at - 1].0 > folded {
+            sorted[at] = sorted[at - 1];
+            at -= 1;
+        }
+        sorted[at] = (folded, id);
+        filled += 1;
+    }
+    sorted
+};
+
+const fn has_bar(name: &[u8]) -> bool {
+    let mut at = 0;
+    while at < name.len() {
+        if name[at] == b'|' {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// The name in lower case, as a number. Different names of at most 16 bytes without NUL differ.
+const fn fold(name: &[u8]) -> Folded {
+    let mut folded = 0;
+    let mut at = name.len();
+    while at > 0 {
+        at -= 1;
+        folded = folded << 8 | name[at].to_ascii_lowercase() as Folded;
+    }
+    folded
+}
+
+/// The command that this name means.
+pub(super) fn by_name(name: &[u8]) -> Option<CommandId> {
+    // A NUL at the end would vanish in the number.
+    if name.len() > NAME_MAX_BYTES || name.last() == Some(&0) {
+        return None;
+    }
+    let folded = fold(name);
+    let found = SORTED.binary_search_by(|(other, _)| other.cmp(&folded)).ok()?;
+    Some(SORTED[found].1)
+}
+
+/// The command or subcommand that `args` name; arity is not checked.
+pub(super) fn find<'a>(args: &Args<'a>) -> Result<&'static Spec, CommandError<'a>> {
+    let mut words = args.iter();
+    let name = words.next().unwrap_or_default();
+    let Some(id) = by_name(name) else {
+        let is_web = [&b"post"[..], b"host:"].iter().any(|word| name.eq_ignore_ascii_case(word));
+        return Err(if is_web {
+            CommandError::CrossProtocol
+        } else {
+            CommandError::UnknownCommand { args: *args }
+        });
+    };
+    let spec = id.spec();
+    if !id.is_container() {
+        return Ok(spec);
+    }
+    let Some(subcommand) = words.next() else {
+        return Ok(spec);
+    };
+    let own_name = |sub: &&Spec| sub.own_name().as_bytes().eq_ignore_ascii_case(subcommand);
+    spec.subcommands()
+        .find(own_name)
+        .ok_or(CommandError::UnknownSubcommand { parent: id, subcommand })
+}

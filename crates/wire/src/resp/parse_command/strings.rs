@@ -1,0 +1,168 @@
+//! Commands on strings.
+
+use super::{Read, is_word, next, next_i64};
+use crate::resp::args::{ArgIter, Keys, Pairs};
+use crate::resp::command::{Command, ExpireTime, ExpireTtl, Expiry, SetCommand, SetCondition};
+use crate::resp::error::ErrorReply;
+use crate::resp::number::{is_float, parse_i64};
+use crate::resp::table::CommandId;
+
+pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
+    let args = &mut rest;
+    Ok(match id {
+        CommandId::Get => Command::Get { key: next(args) },
+        CommandId::Set => return set(rest),
+        CommandId::GetEx => return get_ex(rest),
+        CommandId::GetDel => Command::GetDel { key: next(args) },
+        CommandId::GetSet => Command::GetSet { key: next(args), value: next(args) },
+        CommandId::SetNx => Command::SetNx { key: next(args), value: next(args) },
+        CommandId::SetEx | CommandId::PSetEx => return set_ex(id, rest),
+        CommandId::MGet => Command::MGet { keys: Keys::all(rest) },
+        CommandId::MSet | CommandId::MSetNx => return set_pairs(id, rest),
+        CommandId::Incr | CommandId::Decr | CommandId::IncrBy | CommandId::DecrBy => {
+            return increment(id, rest);
+        }
+        CommandId::IncrByFloat => {
+            let (key, increment) = (next(args), next(args));
+            if !is_float(increment) {
+                return Err(ErrorReply::NotAFloat);
+            }
+            Command::IncrByFloat { key, increment }
+        }
+        CommandId::Append => Command::Append { key: next(args), value: next(args) },
+        CommandId::StrLen => Command::StrLen { key: next(args) },
+        CommandId::GetRange | CommandId::Substr => {
+            Command::GetRange { key: next(args), start: next_i64(args)?, end: next_i64(args)?, id }
+        }
+        CommandId::SetRange => {
+            let (key, offset) = (next(args), next_i64(args)?);
+            let offset_bytes = u64::try_from(offset).map_err(|_| ErrorReply::OffsetOutOfRange)?;
+            Command::SetRange { key, offset_bytes, value: next(args) }
+        }
+        _ => return Err(ErrorReply::Syntax),
+    })
+}
+
+fn set(mut rest: ArgIter<'_>) -> Read<'_> {
+    let (key, value) = (next(&mut rest), next(&mut rest));
+    let mut condition = SetCondition::Always;
+    let mut returns_old = false;
+    let mut ttl = TtlOption::default();
+    while let Some(option) = rest.next() {
+        if is_word(option, "nx") && condition != SetCondition::IfPresent {
+            condition = SetCondition::IfAbsent;
+        } else if is_word(option, "xx") && condition != SetCondition::IfAbsent {
+            condition = SetCondition::IfPresent;
+        } else if is_word(option, "get") {
+            returns_old = true;
+        } else if is_word(option, "keepttl") && ttl.may_be(TtlKind::Keep) {
+            ttl.kind = TtlKind::Keep;
+        } else {
+            ttl.take(option, &mut rest)?;
+        }
+    }
+    let expiry = match ttl.kind {
+        TtlKind::Unset | TtlKind::Persist => Expiry::Never,
+        TtlKind::Keep => Expiry::Keep,
+        kind => Expiry::At(positive_time(CommandId::Set, kind, ttl.number)?),
+    };
+    Ok(Command::Set(SetCommand { key, value, expiry, condition, returns_old }))
+}
+
+fn get_ex(mut rest: ArgIter<'_>) -> Read<'_> {
+    let key = next(&mut rest);
+    let mut ttl = TtlOption::default();
+    while let Some(option) = rest.next() {
+        if is_word(option, "persist") && ttl.may_be(TtlKind::Persist) {
+            ttl.kind = TtlKind::Persist;
+        } else {
+            ttl.take(option, &mut rest)?;
+        }
+    }
+    let ttl = match ttl.kind {
+        TtlKind::Unset | TtlKind::Keep => None,
+        TtlKind::Persist => Some(ExpireTtl::Persist),
+        kind => Some(ExpireTtl::At(positive_time(CommandId::GetEx, kind, ttl.number)?)),
+    };
+    Ok(Command::GetEx { key, ttl })
+}
+
+fn set_ex(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
+    let (key, number, value) = (next(&mut rest), next(&mut rest), next(&mut rest));
+    let kind = if id == CommandId::SetEx { TtlKind::Seconds } else { TtlKind::Milliseconds };
+    Ok(Command::SetEx { key, value, expire: positive_time(id, kind, number)? })
+}
+
+fn set_pairs(id: CommandId, rest: ArgIter<'_>) -> Read<'_> {
+    if !rest.len().is_multiple_of(2) {
+        return Err(ErrorReply::WrongArity(id));
+    }
+    let pairs = Pairs::new(rest);
+    Ok(if id == CommandId::MSet { Command::MSet { pairs } } else { Command::MSetNx { pairs } })
+}
+
+fn increment(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
+    let key = next(&mut rest);
+    let delta = match id {
+        CommandId::Incr => 1,
+        CommandId::Decr => -1,
+        CommandId::IncrBy => next_i64(&mut rest)?,
+        _ => next_i64(&mut rest)?.checked_neg().ok_or(ErrorReply::DecrementOverflow)?,
+    };
+    Ok(Command::IncrBy { key, delta, id })
+}
+
+/// Which of the options that exclude one another was given.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum TtlKind {
+    #[default]
+    Unset,
+    Keep,
+    Persist,
+    Seconds,
+    Milliseconds,
+    SecondsAt,
+    MillisecondsAt,
+}
+
+#[derive(Default)]
+struct TtlOption<'a> {
+    kind: TtlKind,
+    number: &'a [u8],
+}
+
+impl<'a> TtlOption<'a> {
+    /// An option may be repeated, but not follow another one.
+    fn may_be(&self, kind: TtlKind) -> bool {
+        self.kind == TtlKind::Unset || self.kind == kind
+    }
+
+    /// Reads EX, PX, EXAT or PXAT and its number.
+    fn take(&mut self, option: &'a [u8], rest: &mut ArgIter<'a>) -> Result<(), ErrorReply<'a>> {
+        let kinds = [
+            ("ex", TtlKind::Seconds),
+            ("px", TtlKind::Milliseconds),
+            ("exat", TtlKind::SecondsAt),
+            ("pxat", TtlKind::MillisecondsAt),
+        ];
+        let kind = kinds.into_iter().find(|(word, _)| is_word(option, word)).map(|(_, kind)| kind);
+        let kind = kind.filter(|kind| self.may_be(*kind)).ok_or(ErrorReply::Syntax)?;
+        self.number = rest.next().ok_or(ErrorReply::Syntax)?;
+        self.kind = kind;
+        Ok(())
+    }
+}
+
+/// A time that must be positive; the sum with the clock is checked when the clock is known.
+fn positive_time<'a>(
+    id: CommandId,
+    kind: TtlKind,
+    number: &'a [u8],
+) -> Result<ExpireTime, ErrorReply<'a>> {
+    let number = parse_i64(number).ok_or(ErrorReply::NotAnInteger)?;
+    let in_seconds = matches!(kind, TtlKind::Seconds | TtlKind::SecondsAt);
+    let ms = if in_seconds { number.checked_mul(1000) } else { Some(number) };
+    let ms = ms.filter(|ms| *ms > 0).ok_or(ErrorReply::InvalidExpireTime(id))?;
+    let relative = matches!(kind, TtlKind::Seconds | TtlKind::Milliseconds);
+    Ok(ExpireTime { ms, relative, id })
+}
