@@ -13,7 +13,7 @@ pub struct Args {
     #[arg(default_value = "resp://127.0.0.1:6379", value_name = "TARGET")]
     pub target: String,
 
-    /// The operations: get, set, ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f (ycsb-e needs a range index)
+    /// The operations: get, set, ycsb-a, -b, -c, -d or -f (ycsb-e scans ranges: not with a hash index)
     #[arg(long, default_value = "get", value_name = "NAME", help_heading = "Workload")]
     pub workload: String,
 
@@ -31,7 +31,8 @@ pub struct Args {
     pub distribution: Option<String>,
 
     /// How many keys; takes k, M and G (decimal)
-    #[arg(long, default_value = "1M", value_parser = parse_count, value_name = "N", help_heading = "Workload")]
+    #[arg(long, default_value = "1M", value_parser = parse_count, value_name = "N")]
+    #[arg(help_heading = "Workload")]
     pub keys: u64,
 
     /// Size of every key in bytes
@@ -81,11 +82,13 @@ pub struct Args {
     pub arrivals: String,
 
     /// Length of the measured window
-    #[arg(long, default_value = "10s", value_parser = parse_duration, value_name = "TIME", help_heading = "Load")]
+    #[arg(long, default_value = "10s", value_parser = parse_duration, value_name = "TIME")]
+    #[arg(help_heading = "Load")]
     pub duration: Duration,
 
     /// Load before the measured window
-    #[arg(long, default_value = "1s", value_parser = parse_duration, value_name = "TIME", help_heading = "Load")]
+    #[arg(long, default_value = "1s", value_parser = parse_duration, value_name = "TIME")]
+    #[arg(help_heading = "Load")]
     pub warmup: Duration,
 
     /// How client threads wait: block, spin, or auto (spin 50 us, then block)

@@ -15,7 +15,8 @@ pub enum BenchError {
     },
     /// The server cannot be reached.
     #[error(
-        "cannot connect to {address}: {source}: is the server running? start one with `dovetail serve`"
+        "cannot connect to {address}: {source}: is the server running? \
+         start one with `dovetail serve`"
     )]
     Connect {
         /// HOST:PORT.
@@ -55,6 +56,9 @@ pub enum BenchError {
         /// The store's own words.
         reason: String,
     },
+    /// ^C before anything was measured.
+    #[error("interrupted before the measured window began")]
+    Interrupted,
     /// A report could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {

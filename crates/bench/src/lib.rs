@@ -1,14 +1,53 @@
-//! The load generator behind `dovetail bench`: open and closed loop, over sockets or the embedded store.
+//! The load generator behind `dovetail bench`: open and closed loop, over sockets or embedded.
+//!
+//! ```text
+//!  Args ─▶ Plan ─▶ Trace (drawn before the clock starts)
+//!                    │ one lane per connection or thread
+//!                    ▼
+//!  populate ─▶ warm up ─▶ measure ─▶ Tally per thread ─▶ Summary ─▶ table, JSON, SVG, log
+//!     worker: epoll, RESP or memcached         embedded: Session::execute in batches
+//! ```
+//!
+//! How to read the figures, and how to be misled by them: `docs/design/bench.md`.
 #![forbid(unsafe_code)]
 
 mod args;
+mod codec;
+mod connection;
+mod control;
 mod error;
+mod lane;
+mod network;
+mod pin;
+mod plan;
+mod poller;
+mod progress;
+mod report;
+mod server_cpu;
+mod summary;
+mod tally;
+mod target;
+mod worker;
 
 pub use args::Args;
 pub use error::BenchError;
 
+use control::Control;
+use plan::Plan;
+use progress::Progress;
+use target::Target;
+
 /// Runs one benchmark as the command line asks and prints its report.
 pub fn run(args: Args) -> Result<(), BenchError> {
-    let _ = args;
-    Err(BenchError::Usage { message: "the load generator is not built yet".to_owned() })
+    let plan = Plan::new(&args)?;
+    let control = Control::new(control::interrupt_flag()?);
+    let progress = Progress::new();
+    let mut summary = match &plan.target {
+        Target::Embedded => return Err(BenchError::usage("embedded: is not built yet")),
+        Target::Server { protocol, address } => {
+            network::run(&plan, *protocol, address, &control, &progress)?
+        }
+    };
+    summary.was_interrupted = control.is_interrupted();
+    report::write(&plan, &summary)
 }

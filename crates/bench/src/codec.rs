@@ -1,0 +1,92 @@
+//! The client's side of the two protocols: requests out, replies in.
+//!
+//! Small on purpose: a load generator writes four requests and reads their replies. `wire` holds
+//! the servers' side, and two readings of one protocol check each other.
+
+pub(crate) mod memcached;
+pub(crate) mod resp;
+
+/// What stands at the front of the bytes that came in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Parsed<'a> {
+    Done {
+        reply: Reply<'a>,
+        consumed_bytes: usize,
+    },
+    /// Not yet a whole reply; it will have at least this many bytes.
+    NeedMore {
+        at_least_bytes: usize,
+    },
+    /// Not the protocol.
+    Bad {
+        reason: String,
+    },
+}
+
+/// One reply, or one part of the reply to a multi-get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply<'a> {
+    /// A multi-get's reply begins; this many `Value`s and `Miss`es follow (RESP).
+    Many { count: usize },
+    /// The value of the next key that was asked for (RESP).
+    Value(&'a [u8]),
+    /// The next key that was asked for does not exist (RESP).
+    Miss,
+    /// The value of the named key; keys before it do not exist (memcached).
+    ValueOf { key: &'a [u8], value: &'a [u8] },
+    /// No further values (memcached).
+    End,
+    /// A write happened.
+    Stored,
+    /// The request was refused, in the server's words.
+    Refused(&'a [u8]),
+}
+
+/// One protocol, as a client speaks it.
+pub(crate) trait Codec {
+    /// Appends a read of `key`.
+    fn write_get(&self, key: &[u8], out: &mut Vec<u8>);
+    /// Appends the start of a read of `key_count` keys; the keys and the end follow.
+    fn write_many_start(&self, key_count: usize, out: &mut Vec<u8>);
+    /// Appends one key of a multi-get.
+    fn write_many_key(&self, key: &[u8], out: &mut Vec<u8>);
+    /// Appends the end of a multi-get.
+    fn write_many_end(&self, out: &mut Vec<u8>);
+    /// Appends a write of `key`; returns where in `out` its value of `len_bytes` is to be put.
+    fn write_set(&self, key: &[u8], len_bytes: usize, out: &mut Vec<u8>) -> std::ops::Range<usize>;
+    /// Reads one reply from the front of `input`.
+    fn parse<'a>(&self, input: &'a [u8]) -> Parsed<'a>;
+}
+
+/// The line at the front of `input` without its CR LF, and its length with them.
+fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, String> {
+    /// Longer than any reply line of either protocol.
+    const LINE_MAX_BYTES: usize = 64 << 10;
+    match memchr::memchr(b'\n', input) {
+        Some(end) if end > 0 && input[end - 1] == b'\r' => Ok(Some((&input[..end - 1], end + 1))),
+        Some(end) => Err(format!("a line ends without CR: {}", printable(&input[..end]))),
+        None if input.len() > LINE_MAX_BYTES => Err("a line has no end".to_owned()),
+        None => Ok(None),
+    }
+}
+
+/// The start of what a server sent, fit for an error message.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    const SHOWN_MAX_BYTES: usize = 120;
+    bytes[..bytes.len().min(SHOWN_MAX_BYTES)].escape_ascii().to_string()
+}
+
+/// A body of `len` bytes at `start`, ended by CR LF: its end, if it is all there.
+fn body_end(input: &[u8], start: usize, len: usize) -> Result<Option<usize>, String> {
+    let end = start.checked_add(len).and_then(|end| end.checked_add(2));
+    let end = end.ok_or("a length is out of range")?;
+    match input.get(end - 2..end) {
+        None => Ok(None),
+        Some(b"\r\n") => Ok(Some(end)),
+        Some(_) => Err("a value does not end where its length says".to_owned()),
+    }
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}

@@ -1,0 +1,473 @@
+//! One connection: requests that wait for replies, and the bytes in either direction.
+//!
+//! ```text
+//!  Lane ─▶ push ─▶ out ─▶ socket ─▶ input ─▶ Codec::parse ─▶ settle ─▶ Tally
+//!            └──▶ pending (in order) ──────────────────────────▲
+//! ```
+//!
+//! # Invariants
+//! C1: `pending` holds the requests that were written and not yet answered, in their order.
+//! C2: `ids` holds the key ids of all of them, `key_count` for each, in the same order.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use workload::{KeyFormat, ValueSizes, values};
+
+use crate::codec::{Codec, Parsed, Reply, printable};
+use crate::lane::{Lane, Step};
+use crate::tally::Tally;
+
+/// What all connections of a thread share.
+pub(crate) struct Shape<'a, C> {
+    pub(crate) codec: &'a C,
+    pub(crate) key_format: KeyFormat,
+    pub(crate) value_sizes: &'a ValueSizes,
+    /// Keys per read.
+    pub(crate) mget: usize,
+}
+
+/// Where a connection's operations come from.
+pub(crate) enum Source<'a> {
+    /// Stores the ids `next, next + step, ...` below `end`.
+    Populate {
+        next: u64,
+        step: u64,
+        end: u64,
+    },
+    Load(Lane<'a>),
+}
+
+impl Source<'_> {
+    fn advance(&mut self) -> Option<Step> {
+        match self {
+            Source::Load(lane) => Some(lane.advance()),
+            Source::Populate { next, step, end } => {
+                let id = *next;
+                *next = id.saturating_add(*step);
+                (id < *end).then_some(Step::Update(id))
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    /// The read of a read-modify-write: its write is sent when the reply is here.
+    ReadToModify,
+    Write,
+    Insert,
+    /// The write of a read-modify-write.
+    WriteBack,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    kind: Kind,
+    key_count: u32,
+    /// Keys of a multi-get that are settled already.
+    settled_count: u32,
+    /// When it was sent, or meant to be sent.
+    start_ns: u64,
+}
+
+/// A write that follows a read.
+struct WriteBack {
+    id: u64,
+    version: u32,
+    start_ns: u64,
+}
+
+/// Why a connection cannot go on.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Lost(String),
+    Protocol(String),
+}
+
+pub(crate) struct Connection<'a> {
+    socket: TcpStream,
+    source: Source<'a>,
+    pending: VecDeque<Pending>,
+    ids: VecDeque<u64>,
+    write_backs: VecDeque<WriteBack>,
+    out: Vec<u8>,
+    out_sent_bytes: usize,
+    input: Input,
+    key: Vec<u8>,
+    /// The version of the next write.
+    version: u32,
+}
+
+/// Bytes that were read and not yet parsed.
+struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+const INPUT_BYTES: usize = 64 << 10;
+
+impl<'a> Connection<'a> {
+    /// Takes over a connected, non-blocking socket.
+    pub(crate) fn new(socket: TcpStream, source: Source<'a>, first_version: u32) -> Connection<'a> {
+        Connection {
+            socket,
+            source,
+            pending: VecDeque::new(),
+            ids: VecDeque::new(),
+            write_backs: VecDeque::new(),
+            out: Vec::new(),
+            out_sent_bytes: 0,
+            input: Input { bytes: vec![0; INPUT_BYTES], start: 0, end: 0 },
+            key: Vec::new(),
+            version: first_version,
+        }
+    }
+
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// From populating to load, with nothing outstanding.
+    pub(crate) fn set_source(&mut self, source: Source<'a>) {
+        debug_assert!(self.is_idle());
+        self.source = source;
+        self.version = 1;
+    }
+
+    /// Requests that have no answer, read-modify-writes between their halves among them.
+    pub(crate) fn outstanding_count(&self) -> usize {
+        self.pending.len() + self.write_backs.len()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.write_backs.is_empty()
+    }
+
+    /// Whether the batch is over: write-backs may follow in the next one.
+    pub(crate) fn has_answered_all(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub(crate) fn has_unsent_bytes(&self) -> bool {
+        self.out_sent_bytes < self.out.len()
+    }
+
+    /// Start times of everything that is outstanding.
+    pub(crate) fn outstanding_start_ns(&self) -> impl Iterator<Item = u64> + '_ {
+        let backs = self.write_backs.iter().map(|back| back.start_ns);
+        self.pending.iter().map(|pending| pending.start_ns).chain(backs)
+    }
+
+    /// Appends requests until `depth` are outstanding or the source has no more.
+    pub(crate) fn fill<C: Codec>(&mut self, shape: &Shape<'_, C>, depth: usize, now_ns: u64) {
+        self.push_write_backs(shape);
+        while self.pending.len() < depth && self.out.len() < OUT_MAX_BYTES {
+            if !self.push(shape, now_ns) {
+                return;
+            }
+        }
+    }
+
+    /// Appends the writes of read-modify-writes whose read is back.
+    pub(crate) fn push_write_backs<C: Codec>(&mut self, shape: &Shape<'_, C>) {
+        while let Some(back) = self.write_backs.pop_front() {
+            self.write_set(shape, back.id, back.version);
+            self.expect(Kind::WriteBack, back.id, back.start_ns);
+        }
+    }
+
+    /// Appends the next request; false when the source has no more.
+    pub(crate) fn push<C: Codec>(&mut self, shape: &Shape<'_, C>, start_ns: u64) -> bool {
+        let Some(step) = self.source.advance() else { return false };
+        match step {
+            Step::Read(id) if shape.mget > 1 => self.push_many(shape, id, start_ns),
+            Step::Read(id) => self.push_get(shape, Kind::Read, id, start_ns),
+            Step::ReadModifyWrite(id) => self.push_get(shape, Kind::ReadToModify, id, start_ns),
+            Step::Update(id) => self.push_set(shape, Kind::Write, id, start_ns),
+            Step::Insert(id) => self.push_set(shape, Kind::Insert, id, start_ns),
+        }
+        true
+    }
+
+    fn push_get<C: Codec>(&mut self, shape: &Shape<'_, C>, kind: Kind, id: u64, start_ns: u64) {
+        self.form_key(shape, id);
+        shape.codec.write_get(&self.key, &mut self.out);
+        self.expect(kind, id, start_ns);
+    }
+
+    fn push_many<C: Codec>(&mut self, shape: &Shape<'_, C>, first: u64, start_ns: u64) {
+        shape.codec.write_many_start(shape.mget, &mut self.out);
+        for index in 0..shape.mget {
+            let id = match &mut self.source {
+                Source::Load(lane) if index > 0 => lane.advance_id(),
+                _ => first,
+            };
+            self.form_key(shape, id);
+            shape.codec.write_many_key(&self.key, &mut self.out);
+            self.ids.push_back(id);
+        }
+        shape.codec.write_many_end(&mut self.out);
+        let key_count = shape.mget as u32;
+        self.pending.push_back(Pending { kind: Kind::Read, key_count, settled_count: 0, start_ns });
+    }
+
+    fn push_set<C: Codec>(&mut self, shape: &Shape<'_, C>, kind: Kind, id: u64, start_ns: u64) {
+        self.write_set(shape, id, self.version);
+        self.version = self.version.wrapping_add(1);
+        self.expect(kind, id, start_ns);
+    }
+
+    fn write_set<C: Codec>(&mut self, shape: &Shape<'_, C>, id: u64, version: u32) {
+        self.form_key(shape, id);
+        let len_bytes = shape.value_sizes.len_of(id);
+        let value = shape.codec.write_set(&self.key, len_bytes, &mut self.out);
+        values::fill(id, version, &mut self.out[value]);
+    }
+
+    fn form_key<C>(&mut self, shape: &Shape<'_, C>, id: u64) {
+        self.key.resize(shape.key_format.len_bytes(), 0);
+        shape.key_format.write(id, &mut self.key);
+    }
+
+    fn expect(&mut self, kind: Kind, id: u64, start_ns: u64) {
+        self.ids.push_back(id);
+        self.pending.push_back(Pending { kind, key_count: 1, settled_count: 0, start_ns });
+    }
+
+    /// Writes what is formed; what the socket does not take now stays.
+    pub(crate) fn flush(&mut self) -> Result<(), Broken> {
+        while self.has_unsent_bytes() {
+            match self.socket.write(&self.out[self.out_sent_bytes..]) {
+                Ok(0) => return Err(Broken::Lost("it takes no more bytes".to_owned())),
+                Ok(len) => self.out_sent_bytes += len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Broken::Lost(error.to_string())),
+            }
+        }
+        self.out.clear();
+        self.out_sent_bytes = 0;
+        Ok(())
+    }
+
+    /// Reads once and settles what came in.
+    pub(crate) fn receive<C: Codec>(
+        &mut self,
+        shape: &Shape<'_, C>,
+        tally: &mut Tally,
+        now_ns: impl FnOnce() -> u64,
+    ) -> Result<(), Broken> {
+        match self.socket.read(&mut self.input.bytes[self.input.end..]) {
+            Ok(0) => return Err(Broken::Lost("the server closed it".to_owned())),
+            Ok(len) => self.input.end += len,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(Broken::Lost(error.to_string())),
+        }
+        self.settle(shape, tally, now_ns())
+    }
+
+    fn settle<C: Codec>(
+        &mut self,
+        shape: &Shape<'_, C>,
+        tally: &mut Tally,
+        now_ns: u64,
+    ) -> Result<(), Broken> {
+        // The buffer leaves `self` for the loop, since replies borrow it while requests change.
+        let bytes = std::mem::take(&mut self.input.bytes);
+        let mut at = self.input.start;
+        let mut wanted = 0;
+        let mut result = Ok(());
+        while at < self.input.end {
+            match shape.codec.parse(&bytes[at..self.input.end]) {
+                Parsed::Done { reply, consumed_bytes } => {
+                    at += consumed_bytes;
+                    result = self.take_reply(shape, tally, reply, now_ns);
+                    if result.is_err() {
+                        break;
+                    }
+                }
+                Parsed::NeedMore { at_least_bytes } => {
+                    wanted = at_least_bytes;
+                    break;
+                }
+                Parsed::Bad { reason } => {
+                    result = Err(Broken::Protocol(reason));
+                    break;
+                }
+            }
+        }
+        self.input.bytes = bytes;
+        self.input.start = at;
+        self.input.make_room(wanted);
+        result
+    }
+
+    fn take_reply<C: Codec>(
+        &mut self,
+        shape: &Shape<'_, C>,
+        tally: &mut Tally,
+        reply: Reply<'_>,
+        now_ns: u64,
+    ) -> Result<(), Broken> {
+        let Some(front) = self.pending.front().copied() else {
+            return Err(Broken::Protocol(format!("a reply to no request: {reply:.60?}")));
+        };
+        match (front.kind, reply) {
+            (_, Reply::Refused(words)) => {
+                tally.refuse(|| printable(words));
+                self.drop_ids(front);
+                self.finish(front, tally, now_ns);
+            }
+            (Kind::Write | Kind::Insert | Kind::WriteBack, Reply::Stored) => {
+                self.drop_ids(front);
+                tally.write_count += 1;
+                tally.operation_count += 1;
+                self.finish(front, tally, now_ns);
+            }
+            (Kind::Read | Kind::ReadToModify, reply) => {
+                self.take_read(shape, front, tally, reply, now_ns)?;
+            }
+            (kind, reply) => {
+                return Err(Broken::Protocol(format!("reply to a {kind:?} is {reply:.60?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn take_read<C: Codec>(
+        &mut self,
+        shape: &Shape<'_, C>,
+        front: Pending,
+        tally: &mut Tally,
+        reply: Reply<'_>,
+        now_ns: u64,
+    ) -> Result<(), Broken> {
+        match reply {
+            Reply::Many { count } if count == front.key_count as usize && count > 1 => {}
+            Reply::Value(value) => {
+                self.settle_key(shape, tally, Some(value));
+                self.finish_if_last(tally, now_ns);
+            }
+            Reply::Miss => {
+                self.settle_key(shape, tally, None);
+                self.finish_if_last(tally, now_ns);
+            }
+            Reply::ValueOf { key, value } => {
+                // Keys come back in the order they were asked for, those that exist.
+                while !self.is_next_key(shape, key)? {
+                    self.settle_key(shape, tally, None);
+                }
+                self.settle_key(shape, tally, Some(value));
+            }
+            Reply::End => {
+                while self
+                    .pending
+                    .front()
+                    .is_some_and(|front| front.settled_count < front.key_count)
+                {
+                    self.settle_key(shape, tally, None);
+                }
+                self.finish_if_last(tally, now_ns);
+            }
+            other => return Err(Broken::Protocol(format!("reply to a read is {other:.60?}"))),
+        }
+        Ok(())
+    }
+
+    /// Whether the next unsettled key of the front request is `key`.
+    fn is_next_key<C>(&mut self, shape: &Shape<'_, C>, key: &[u8]) -> Result<bool, Broken> {
+        let is_settled =
+            self.pending.front().is_none_or(|front| front.settled_count == front.key_count);
+        if is_settled {
+            let reason = format!("a value of a key that was not asked for: {}", printable(key));
+            return Err(Broken::Protocol(reason));
+        }
+        let id = self.ids.front().copied().unwrap_or_default();
+        self.form_key(shape, id);
+        Ok(self.key == key)
+    }
+
+    /// The next key of the front request has this value, or none.
+    fn settle_key<C>(&mut self, shape: &Shape<'_, C>, tally: &mut Tally, value: Option<&[u8]>) {
+        let (Some(front), Some(id)) = (self.pending.front_mut(), self.ids.pop_front()) else {
+            return;
+        };
+        front.settled_count += 1;
+        let mut version_read = 0;
+        match value {
+            None => tally.miss_count += 1,
+            Some(value) => {
+                tally.hit_count += 1;
+                let version = values::check(id, value);
+                if version.is_none() || value.len() != shape.value_sizes.len_of(id) {
+                    tally.mismatch_count += 1;
+                }
+                version_read = version.unwrap_or(0);
+            }
+        }
+        if front.kind == Kind::ReadToModify {
+            let (version, start_ns) = (version_read.wrapping_add(1), front.start_ns);
+            self.write_backs.push_back(WriteBack { id, version, start_ns });
+        } else {
+            tally.operation_count += 1;
+        }
+    }
+
+    fn finish_if_last(&mut self, tally: &mut Tally, now_ns: u64) {
+        if let Some(front) = self.pending.front().copied()
+            && front.settled_count == front.key_count
+        {
+            self.finish(front, tally, now_ns);
+        }
+    }
+
+    /// The front request is answered. The first half of a read-modify-write is no request yet.
+    fn finish(&mut self, front: Pending, tally: &mut Tally, now_ns: u64) {
+        self.pending.pop_front();
+        if front.kind == Kind::Insert
+            && let Source::Load(lane) = &mut self.source
+        {
+            lane.inserted();
+        }
+        let is_half = front.kind == Kind::ReadToModify && front.settled_count == front.key_count;
+        if !is_half {
+            tally.answer(now_ns.saturating_sub(front.start_ns));
+        }
+    }
+
+    fn drop_ids(&mut self, front: Pending) {
+        for _ in front.settled_count..front.key_count {
+            self.ids.pop_front();
+        }
+    }
+}
+
+/// Past this, a batch of large values is sent in parts.
+const OUT_MAX_BYTES: usize = 4 << 20;
+
+impl Input {
+    /// Moves what is left to the front when the end is near, and grows for one large reply.
+    fn make_room(&mut self, wanted_bytes: usize) {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        let is_crowded = self.bytes.len() - self.end < self.bytes.len() / 2;
+        if self.start > 0 && (is_crowded || self.start + wanted_bytes > self.bytes.len()) {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let needed = self.start + wanted_bytes;
+        if needed > self.bytes.len() || self.end == self.bytes.len() {
+            let len = needed.max(self.bytes.len() * 2).next_power_of_two();
+            self.bytes.resize(len, 0);
+        }
+    }
+}

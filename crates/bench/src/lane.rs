@@ -1,0 +1,109 @@
+//! Where a connection (or a thread of the embedded store) takes its next operation from.
+
+use workload::{Cursor, Operation};
+
+/// One walker of the trace, with the keys that it inserts.
+///
+/// Lane `l` of `n` inserts the ids that leave remainder `l`, so that it alone knows which of
+/// them exist: everything up to its last *answered* insert.
+pub(crate) struct Lane<'a> {
+    cursor: Cursor<'a>,
+    lane: u64,
+    lane_count: u64,
+    /// Inserts of this lane that were sent, the initial keys among them.
+    sent_count: u64,
+    /// Of these, answered.
+    stored_count: u64,
+}
+
+/// An operation on a key that the lane has chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Read(u64),
+    Update(u64),
+    Insert(u64),
+    ReadModifyWrite(u64),
+}
+
+impl<'a> Lane<'a> {
+    pub(crate) fn new(
+        cursor: Cursor<'a>,
+        lane: usize,
+        lane_count: usize,
+        key_count: u64,
+    ) -> Lane<'a> {
+        let (lane, lane_count) = (lane as u64, lane_count as u64);
+        let initial_count = key_count.saturating_sub(lane).div_ceil(lane_count);
+        Lane { cursor, lane, lane_count, sent_count: initial_count, stored_count: initial_count }
+    }
+
+    /// The next operation.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Step {
+        match self.cursor.advance() {
+            Operation::Read(id) => Step::Read(id),
+            Operation::Update(id) => Step::Update(id),
+            Operation::ReadModifyWrite(id) => Step::ReadModifyWrite(id),
+            Operation::ReadLatest(back) => {
+                // The key that is `back` inserts old among all lanes is about this old in one.
+                let back = back / self.lane_count;
+                let newest = self.stored_count.saturating_sub(1);
+                Step::Read(self.id(newest.saturating_sub(back)))
+            }
+            Operation::Insert => {
+                self.sent_count += 1;
+                Step::Insert(self.id(self.sent_count - 1))
+            }
+        }
+    }
+
+    /// A further key of a multi-get.
+    pub(crate) fn advance_id(&mut self) -> u64 {
+        self.cursor.advance_id()
+    }
+
+    /// The oldest unanswered insert was answered. (Replies keep a connection's order.)
+    pub(crate) fn inserted(&mut self) {
+        debug_assert!(self.stored_count < self.sent_count);
+        self.stored_count += 1;
+    }
+
+    fn id(&self, index: u64) -> u64 {
+        self.lane + self.lane_count * index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use workload::{Draw, Preset, Trace};
+
+    use super::*;
+
+    #[test]
+    fn latest_reads_never_pass_the_last_answered_insert() {
+        let preset = Preset::YcsbD;
+        let mix = preset.mix().unwrap();
+        let draw = Draw { mix, popularity: preset.popularity(), key_count: 100, seed: 1 };
+        let trace = Trace::draw(&draw, 10_000);
+        let mut lane = Lane::new(trace.cursor(1, 3), 1, 3, 100);
+        let (mut newest, mut waiting) = (97, std::collections::VecDeque::new());
+        for round in 0..10_000 {
+            match lane.advance() {
+                Step::Insert(id) => {
+                    assert_eq!(id % 3, 1);
+                    assert!(id >= 100);
+                    waiting.push_back(id);
+                }
+                Step::Read(id) => assert!(id <= newest && id % 3 == 1, "{id} after {newest}"),
+                other => panic!("{other:?} is not in the mix"),
+            }
+            if round % 7 == 0
+                && let Some(id) = waiting.pop_front()
+            {
+                lane.inserted();
+                newest = id;
+            }
+        }
+        assert!(newest > 300, "inserts go on: {newest}");
+    }
+}

@@ -1,0 +1,316 @@
+//! The command line, checked as a whole: what a run will do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use workload::{
+    Arrivals, Draw, KeyFormat, KeyStyle, Mix, Popularity, Preset, Trace, ValueSizes, WorkloadError,
+};
+
+use crate::args::Args;
+use crate::error::BenchError;
+use crate::target::{Protocol, Target};
+
+/// Everything a run needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) target: Target,
+    /// The workload's name, or the ratio as written.
+    pub(crate) workload: String,
+    pub(crate) draw: Draw,
+    pub(crate) key_format: KeyFormat,
+    pub(crate) value_sizes: ValueSizes,
+    /// Keys per read.
+    pub(crate) mget: usize,
+    pub(crate) populate: bool,
+    pub(crate) thread_count: usize,
+    pub(crate) connection_count: usize,
+    pub(crate) pipeline: usize,
+    /// `None`: closed loop.
+    pub(crate) open_loop: Option<OpenLoop>,
+    pub(crate) duration: Duration,
+    pub(crate) warmup: Duration,
+    pub(crate) poll: Poll,
+    /// CPUs that threads are pinned to in turn; empty: not pinned.
+    pub(crate) pin_cpus: Vec<usize>,
+    pub(crate) password: Option<String>,
+    pub(crate) server_pid: Option<u32>,
+    pub(crate) embedded: EmbeddedPlan,
+    pub(crate) outputs: Outputs,
+}
+
+/// Offered load that does not wait for answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenLoop {
+    pub(crate) per_second: f64,
+    pub(crate) arrivals: Arrivals,
+}
+
+/// How a client thread waits for answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Poll {
+    Block,
+    Spin,
+    /// Spins a little, then blocks.
+    Auto,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EmbeddedPlan {
+    /// `None`: as much as the keys need.
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) batch: usize,
+    pub(crate) is_cache: bool,
+}
+
+/// Where the report goes besides the table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outputs {
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) svg: Option<PathBuf>,
+    pub(crate) latency_log: Option<PathBuf>,
+}
+
+impl Outputs {
+    /// Whether stdout carries the JSON object and nothing else.
+    pub(crate) fn json_owns_stdout(&self) -> bool {
+        self.json.as_deref().is_some_and(|path| path.as_os_str() == "-")
+    }
+}
+
+const BATCH_DEFAULT: usize = 32;
+/// As many as the store's pipeline takes.
+const BATCH_MAX: usize = 64;
+const PIPELINE_MAX: usize = 65_536;
+const MGET_MAX: usize = 65_536;
+const THREADS_MAX: usize = 1024;
+const CONNECTIONS_MAX: usize = 65_536;
+/// Ids that inserts may reach.
+const INSERT_ID_MAX: u64 = 1 << 40;
+
+impl Plan {
+    pub(crate) fn new(args: &Args) -> Result<Plan, BenchError> {
+        let target = Target::parse(&args.target)?;
+        let (workload, mix, popularity) = mix(args)?;
+        in_range("--keys", args.keys as usize, 1, 1 << 40)?;
+        in_range("--mget", args.mget, 1, MGET_MAX)?;
+        let thread_count = in_range("--threads", args.threads, 1, THREADS_MAX)?;
+        let connection_count = in_range("--connections", args.connections, 1, CONNECTIONS_MAX)?;
+        let pipeline = in_range("--pipeline", args.pipeline.unwrap_or(1), 1, PIPELINE_MAX)?;
+        if mix.insert > 0 && args.mget > 1 {
+            return Err(BenchError::usage("--mget reads popular keys; ycsb-d reads the latest"));
+        }
+        let lane_count = if target == Target::Embedded { thread_count } else { connection_count };
+        if mix.insert > 0 && args.keys < lane_count as u64 {
+            return Err(BenchError::usage(format!(
+                "{workload} needs at least one key for each of {lane_count} connections"
+            )));
+        }
+        if args.duration.is_zero() {
+            return Err(BenchError::usage("--duration is 0: measure for some time, e.g. 10s"));
+        }
+        Ok(Plan {
+            key_format: key_format(args, &target, &mix)?,
+            target,
+            workload,
+            draw: Draw { mix, popularity, key_count: args.keys, seed: args.seed },
+            value_sizes: args.value_size.parse().map_err(from_workload)?,
+            mget: args.mget,
+            populate: !args.no_populate,
+            thread_count: thread_count.min(lane_count),
+            connection_count,
+            pipeline,
+            open_loop: open_loop(args)?,
+            duration: args.duration,
+            warmup: args.warmup,
+            poll: poll(&args.poll)?,
+            pin_cpus: cpu_list(args.pin.as_deref().unwrap_or(""))?,
+            password: args.password.clone(),
+            server_pid: args.server_pid,
+            embedded: embedded(args)?,
+            outputs: Outputs {
+                json: args.json.clone(),
+                svg: args.svg.clone(),
+                latency_log: args.latency_log.clone(),
+            },
+        })
+    }
+
+    /// How many entries the trace gets.
+    pub(crate) fn trace_len(&self) -> usize {
+        Trace::len_for(self.draw.key_count)
+    }
+
+    /// Threads or connections: whoever walks the trace on its own.
+    pub(crate) fn lane_count(&self) -> usize {
+        match self.target {
+            Target::Embedded => self.thread_count,
+            Target::Server { .. } => self.connection_count,
+        }
+    }
+
+    /// The CPU for thread `thread_index`.
+    pub(crate) fn cpu_of(&self, thread_index: usize) -> Option<usize> {
+        let index = thread_index.checked_rem(self.pin_cpus.len())?;
+        Some(self.pin_cpus[index])
+    }
+}
+
+fn from_workload(error: WorkloadError) -> BenchError {
+    BenchError::usage(error.to_string())
+}
+
+fn in_range(name: &str, found: usize, min: usize, max: usize) -> Result<usize, BenchError> {
+    if (min..=max).contains(&found) {
+        return Ok(found);
+    }
+    Err(BenchError::usage(format!("{name} is {found}; it can be {min} to {max}")))
+}
+
+fn mix(args: &Args) -> Result<(String, Mix, Popularity), BenchError> {
+    let (name, mix, popularity) = match &args.ratio {
+        Some(ratio) => {
+            (ratio.clone(), ratio.parse().map_err(from_workload)?, Preset::Get.popularity())
+        }
+        None => {
+            let preset: Preset = args.workload.parse().map_err(from_workload)?;
+            (preset.to_string(), preset.mix().map_err(from_workload)?, preset.popularity())
+        }
+    };
+    match &args.distribution {
+        Some(text) => Ok((name, mix, text.parse().map_err(from_workload)?)),
+        None => Ok((name, mix, popularity)),
+    }
+}
+
+fn key_format(args: &Args, target: &Target, mix: &Mix) -> Result<KeyFormat, BenchError> {
+    let (style, len_max) = match target {
+        Target::Embedded => (KeyStyle::Binary, store::KEY_LEN_MAX_BYTES),
+        Target::Server { protocol: Protocol::Memcached, .. } => (KeyStyle::Text, 250),
+        Target::Server { protocol: Protocol::Resp, .. } => {
+            (KeyStyle::Text, store::KEY_LEN_MAX_BYTES)
+        }
+    };
+    let len = in_range("--key-size", args.key_size.bytes as usize, 1, len_max)?;
+    let id_count = if mix.insert > 0 { INSERT_ID_MAX } else { args.keys };
+    KeyFormat::new(style, len, id_count).map_err(from_workload)
+}
+
+fn open_loop(args: &Args) -> Result<Option<OpenLoop>, BenchError> {
+    let arrivals = args.arrivals.parse().map_err(from_workload)?;
+    match args.rate {
+        None => Ok(None),
+        Some(0) => Err(BenchError::usage("--rate is 0; leave it out for a closed loop")),
+        Some(rate) => Ok(Some(OpenLoop { per_second: rate as f64, arrivals })),
+    }
+}
+
+fn poll(text: &str) -> Result<Poll, BenchError> {
+    match text {
+        "block" => Ok(Poll::Block),
+        "spin" | "busy" => Ok(Poll::Spin),
+        "auto" => Ok(Poll::Auto),
+        _ => Err(BenchError::usage(format!("--poll is `{text}`; it can be block, spin or auto"))),
+    }
+}
+
+fn embedded(args: &Args) -> Result<EmbeddedPlan, BenchError> {
+    let batch = args.batch.or(args.pipeline).unwrap_or(BATCH_DEFAULT);
+    let is_cache = match args.mode.as_str() {
+        "cache" => true,
+        "store" => false,
+        other => {
+            let message = format!("--mode is `{other}`; it can be cache or store");
+            return Err(BenchError::usage(message));
+        }
+    };
+    let batch = if args.target.starts_with("embedded") {
+        in_range("--batch", batch, 1, BATCH_MAX)?
+    } else {
+        BATCH_DEFAULT
+    };
+    Ok(EmbeddedPlan { memory_bytes: args.memory.map(|size| size.bytes), batch, is_cache })
+}
+
+/// Reads `1`, `0,2`, `4-7`; an empty list pins nothing.
+fn cpu_list(text: &str) -> Result<Vec<usize>, BenchError> {
+    let bad = || BenchError::usage(format!("`{text}` is no CPU list: write e.g. 1 or 2,4-7"));
+    let mut cpus = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let low: usize = low.trim().parse().map_err(|_| bad())?;
+        let high: usize = high.trim().parse().map_err(|_| bad())?;
+        if low > high || high >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(bad());
+        }
+        cpus.extend(low..=high);
+    }
+    Ok(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn plan(line: &str) -> Result<Plan, BenchError> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        Plan::new(&Command::parse_from(words).args)
+    }
+
+    #[track_caller]
+    fn check_refused(line: &str, want: &str) {
+        let error = plan(line).expect_err(line);
+        let text = error.to_string();
+        assert!(text.contains(want) && !text.contains('\n'), "{line}: {text}");
+        assert_eq!(error.exit_code(), 2);
+    }
+
+    #[test]
+    fn contradictions_are_refused_in_one_line() {
+        check_refused("--workload ycsb-e", "ordered index");
+        check_refused("--workload ycsb-d --mget 4", "--mget");
+        check_refused("--workload ycsb-d --keys 10", "50 connections");
+        check_refused("--duration 0", "--duration");
+        check_refused("--threads 0", "--threads is 0");
+        check_refused("--keys 0", "--keys is 0");
+        check_refused("--rate 0", "--rate");
+        check_refused("--poll x", "--poll");
+        check_refused("--pin 3-1", "CPU list");
+        check_refused("--key-size 2", "4096 keys");
+        check_refused("memcached://h --key-size 251", "--key-size is 251");
+        check_refused("embedded: --batch 65", "--batch is 65");
+        check_refused("embedded: --mode lru", "--mode");
+        check_refused("http://h:1", "no target");
+        check_refused("--ratio 1", "ratio");
+    }
+
+    #[test]
+    fn presets_choose_their_popularity_unless_told() {
+        assert_eq!(plan("").unwrap().draw.popularity, Popularity::Uniform);
+        let zipf = Popularity::Zipf { exponent: 0.99 };
+        assert_eq!(plan("--workload ycsb-a").unwrap().draw.popularity, zipf);
+        let told = plan("--workload ycsb-a --distribution uniform").unwrap();
+        assert_eq!(told.draw.popularity, Popularity::Uniform);
+    }
+
+    #[test]
+    fn threads_beyond_the_connections_are_left_out() {
+        let plan = plan("--threads 8 --connections 3").unwrap();
+        assert_eq!((plan.thread_count, plan.lane_count()), (3, 3));
+    }
+
+    #[test]
+    fn threads_take_the_listed_cpus_in_turn() {
+        let plan = plan("--pin 1,4-5").unwrap();
+        let cpus: Vec<_> = (0..4).map(|thread| plan.cpu_of(thread)).collect();
+        assert_eq!(cpus, [Some(1), Some(4), Some(5), Some(1)]);
+    }
+}

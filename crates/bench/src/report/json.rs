@@ -1,0 +1,140 @@
+//! The report as one JSON object. Names and units are a promise to scripts: add, never rename.
+
+use serde::Serialize;
+
+use crate::error::BenchError;
+use crate::plan::Plan;
+use crate::summary::Summary;
+use crate::target::Target;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    version: &'static str,
+    ops_per_second: f64,
+    ops_per_cpu_second: Option<f64>,
+    server_cpu_ns_per_op: Option<f64>,
+    latency_us: Latency,
+    operations: u64,
+    requests: u64,
+    duration_seconds: f64,
+    interrupted: bool,
+    hits: u64,
+    misses: u64,
+    hit_ratio: Option<f64>,
+    writes: u64,
+    mismatches: u64,
+    errors: u64,
+    first_error: Option<&'a str>,
+    unanswered: u64,
+    server_cpu_share: Option<f64>,
+    server_pids: &'a [u32],
+    client_cpu_share: f64,
+    config: Config<'a>,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    p999: f64,
+    p9999: f64,
+    max: f64,
+    mean: f64,
+}
+
+#[derive(Serialize)]
+struct Config<'a> {
+    target: String,
+    protocol: &'static str,
+    workload: &'a str,
+    distribution: String,
+    keys: u64,
+    key_size_bytes: usize,
+    value_size: String,
+    mget: usize,
+    threads: usize,
+    /// Absent for the embedded store.
+    connections: Option<usize>,
+    pipeline: Option<usize>,
+    /// Absent for a server.
+    batch: Option<usize>,
+    memory_bytes: Option<u64>,
+    #[serde(rename = "loop")]
+    pacing: &'static str,
+    rate: Option<f64>,
+    arrivals: Option<String>,
+    warmup_seconds: f64,
+    seed: u64,
+    populated: bool,
+}
+
+pub(super) fn encode(plan: &Plan, summary: &Summary) -> Result<String, BenchError> {
+    let total = &summary.total;
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        ops_per_second: total.ops_per_second,
+        ops_per_cpu_second: summary.ops_per_cpu_second,
+        server_cpu_ns_per_op: summary.server_cpu_ns_per_op(),
+        latency_us: latency(summary),
+        operations: total.operation_count,
+        requests: total.request_count,
+        duration_seconds: total.wall_seconds(),
+        interrupted: summary.was_interrupted,
+        hits: total.hit_count,
+        misses: total.miss_count,
+        hit_ratio: total.hit_ratio(),
+        writes: total.write_count,
+        mismatches: total.mismatch_count,
+        errors: total.error_count,
+        first_error: total.error_first.as_deref(),
+        unanswered: total.unanswered_count,
+        server_cpu_share: summary.server_cpu_share(),
+        server_pids: summary.server_cpu.as_ref().map_or(&[], |cpu| &cpu.pids),
+        client_cpu_share: summary.client_cpu_share(),
+        config: config(plan),
+    };
+    serde_json::to_string_pretty(&report)
+        .map_err(|error| BenchError::Write { path: "the JSON report".into(), source: error.into() })
+}
+
+fn latency(summary: &Summary) -> Latency {
+    Latency {
+        p50: summary.latency_us(0.5),
+        p90: summary.latency_us(0.9),
+        p99: summary.latency_us(0.99),
+        p999: summary.latency_us(0.999),
+        p9999: summary.latency_us(0.9999),
+        max: summary.latency_us_max(),
+        mean: summary.latency_us_mean(),
+    }
+}
+
+fn config(plan: &Plan) -> Config<'_> {
+    let is_embedded = plan.target == Target::Embedded;
+    let (target, protocol) = match &plan.target {
+        Target::Embedded => ("embedded:".to_owned(), "embedded"),
+        Target::Server { protocol, address } => (address.clone(), protocol.name()),
+    };
+    Config {
+        target,
+        protocol,
+        workload: &plan.workload,
+        distribution: plan.draw.popularity.to_string(),
+        keys: plan.draw.key_count,
+        key_size_bytes: plan.key_format.len_bytes(),
+        value_size: plan.value_sizes.to_string(),
+        mget: plan.mget,
+        threads: plan.thread_count,
+        connections: (!is_embedded).then_some(plan.connection_count),
+        pipeline: (!is_embedded).then_some(plan.pipeline),
+        batch: is_embedded.then_some(plan.embedded.batch),
+        memory_bytes: if is_embedded { plan.embedded.memory_bytes } else { None },
+        pacing: if plan.open_loop.is_some() { "open" } else { "closed" },
+        rate: plan.open_loop.map(|open| open.per_second),
+        arrivals: plan.open_loop.map(|open| open.arrivals.to_string()),
+        warmup_seconds: plan.warmup.as_secs_f64(),
+        seed: plan.draw.seed,
+        populated: plan.populate,
+    }
+}

@@ -1,0 +1,115 @@
+//! The report as a person reads it.
+
+use std::fmt::Write;
+
+use crate::plan::Plan;
+use crate::summary::Summary;
+use crate::target::Target;
+
+/// The conditions of a run in one line.
+pub(crate) fn title(plan: &Plan) -> String {
+    let draw = &plan.draw;
+    let (keys, key_len) = (grouped(draw.key_count), plan.key_format.len_bytes());
+    let items = format!("{keys} keys of {key_len} B, values of {} B", plan.value_sizes);
+    let work = format!("{} {}", plan.workload, draw.popularity);
+    let load = match &plan.target {
+        Target::Embedded => {
+            format!("embedded, {} threads, batch {}", plan.thread_count, plan.embedded.batch)
+        }
+        Target::Server { protocol, address } => format!(
+            "{} {address}, {} connections x {} deep",
+            protocol.name(),
+            plan.connection_count,
+            plan.pipeline
+        ),
+    };
+    let mget = if plan.mget > 1 { format!(", {} keys per read", plan.mget) } else { String::new() };
+    let pace = match plan.open_loop {
+        None => "closed loop".to_owned(),
+        Some(open) => {
+            format!("open loop, {} requests/s {}", grouped(open.per_second as u64), open.arrivals)
+        }
+    };
+    format!("{work}{mget}; {items}; {load}; {pace}")
+}
+
+pub(crate) fn format(plan: &Plan, summary: &Summary) -> String {
+    let total = &summary.total;
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    rows.push(("throughput", format!("{} ops/s", grouped(total.ops_per_second as u64))));
+    if let Some(rate) = summary.ops_per_cpu_second {
+        rows.push(("per CPU-second", format!("{} ops", grouped(rate as u64))));
+    }
+    rows.push(("operations", grouped(total.operation_count)));
+    rows.push(("window", format!("{:.2} s", total.wall_seconds())));
+    if let Some(ratio) = total.hit_ratio() {
+        let (hits, misses) = (grouped(total.hit_count), grouped(total.miss_count));
+        rows.push(("hits", format!("{:.2} % ({hits} hits, {misses} misses)", ratio * 100.0)));
+    }
+    for (name, count) in [
+        ("mismatches", total.mismatch_count),
+        ("errors", total.error_count),
+        ("unanswered", total.unanswered_count),
+    ] {
+        if count > 0 {
+            rows.push((name, grouped(count)));
+        }
+    }
+    if let Some(words) = &total.error_first {
+        rows.push(("first error", words.clone()));
+    }
+    cpu_rows(plan, summary, &mut rows);
+    let mut text = format!("{}\n", title(plan));
+    for (name, value) in rows {
+        let _ = writeln!(text, "  {name:<15} {value}");
+    }
+    text.push_str(&latency_rows(summary));
+    text
+}
+
+fn cpu_rows(plan: &Plan, summary: &Summary, rows: &mut Vec<(&str, String)>) {
+    if let (Some(ns), Some(share)) = (summary.server_cpu_ns_per_op(), summary.server_cpu_share()) {
+        rows.push(("server CPU", format!("{ns:.0} ns per operation, {:.0} % busy", share * 100.0)));
+    }
+    let share = summary.client_cpu_share() * 100.0;
+    let who = if plan.target == Target::Embedded { "thread CPU" } else { "client CPU" };
+    rows.push((who, format!("{share:.0} % of {} threads' time", summary.thread_count)));
+}
+
+fn latency_rows(summary: &Summary) -> String {
+    let mut heads = String::from("  latency (us)   ");
+    let mut figures = String::from("                 ");
+    let columns = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
+    for (name, quantile) in columns {
+        let _ = write!(heads, "{name:>10}");
+        let _ = write!(figures, "{:>10.1}", summary.latency_us(quantile));
+    }
+    let _ = write!(heads, "{:>10}", "max");
+    let _ = write!(figures, "{:>10.1}", summary.latency_us_max());
+    format!("{heads}\n{figures}\n")
+}
+
+/// Digits in groups of three.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        for (number, want) in [(0, "0"), (999, "999"), (1000, "1 000"), (1234567, "1 234 567")] {
+            assert_eq!(grouped(number), want);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a run measured, as the reports need it.
+
+use hdrhistogram::Histogram;
+
+use crate::tally::Tally;
+
+/// The server's CPU time in the measured window.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerCpu {
+    pub(crate) pids: Vec<u32>,
+    pub(crate) cpu_ns: u64,
+    pub(crate) wall_ns: u64,
+}
+
+/// All threads' counts, with the figures that follow from them.
+#[derive(Clone, Debug)]
+pub(crate) struct Summary {
+    pub(crate) total: Tally,
+    pub(crate) thread_count: usize,
+    /// `None`: the server is elsewhere, or the store is in this process.
+    pub(crate) server_cpu: Option<ServerCpu>,
+    /// Operations per second of CPU time: the embedded store only.
+    pub(crate) ops_per_cpu_second: Option<f64>,
+    pub(crate) was_interrupted: bool,
+}
+
+impl Summary {
+    /// Adds the threads up.
+    ///
+    /// # Panics
+    /// When there is no thread.
+    pub(crate) fn new(tallies: &[Tally], server_cpu: Option<ServerCpu>) -> Summary {
+        let (first, others) = tallies.split_first().expect("a run has a thread");
+        let mut total = first.clone();
+        for other in others {
+            total.merge(other);
+        }
+        Summary {
+            total,
+            thread_count: tallies.len(),
+            server_cpu,
+            ops_per_cpu_second: None,
+            was_interrupted: false,
+        }
+    }
+
+    /// CPU time that the server spent for one operation.
+    pub(crate) fn server_cpu_ns_per_op(&self) -> Option<f64> {
+        let cpu = self.server_cpu.as_ref()?;
+        let count = self.total.operation_count;
+        (count > 0).then(|| cpu.cpu_ns as f64 / count as f64)
+    }
+
+    /// Cores' worth of CPU that the server had.
+    pub(crate) fn server_cpu_share(&self) -> Option<f64> {
+        let cpu = self.server_cpu.as_ref()?;
+        Some(cpu.cpu_ns as f64 / cpu.wall_ns.max(1) as f64)
+    }
+
+    /// Cores' worth of CPU that a client thread had, on average; near 1 the client may be
+    /// what limits the run.
+    pub(crate) fn client_cpu_share(&self) -> f64 {
+        let wall_ns = self.total.wall_seconds() * 1e9 * self.thread_count as f64;
+        self.total.cpu_ns as f64 / wall_ns
+    }
+
+    /// The latency of quantile `quantile` (0 to 1).
+    pub(crate) fn latency_us(&self, quantile: f64) -> f64 {
+        quantile_us(&self.total.latency_ns, quantile)
+    }
+
+    pub(crate) fn latency_us_max(&self) -> f64 {
+        self.total.latency_ns.max() as f64 / 1e3
+    }
+
+    pub(crate) fn latency_us_mean(&self) -> f64 {
+        self.total.latency_ns.mean() / 1e3
+    }
+}
+
+fn quantile_us(histogram: &Histogram<u64>, quantile: f64) -> f64 {
+    let found = histogram.value_at_quantile(quantile);
+    // A bucket's upper edge may lie above the largest value in it.
+    found.min(histogram.max()) as f64 / 1e3
+}

@@ -1,0 +1,131 @@
+//! What one thread counted in the measured window, and how the threads' counts add up.
+
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Counts of one thread, or of all.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    /// Keys read plus keys written; a read-modify-write is one.
+    pub(crate) operation_count: u64,
+    /// Requests: a multi-get is one.
+    pub(crate) request_count: u64,
+    pub(crate) hit_count: u64,
+    pub(crate) miss_count: u64,
+    /// Values that are not what was written under their key.
+    pub(crate) mismatch_count: u64,
+    pub(crate) write_count: u64,
+    /// Requests that the server refused.
+    pub(crate) error_count: u64,
+    /// The first refusal, in the server's words.
+    pub(crate) error_first: Option<String>,
+    /// Open loop: requests due in the window that had no answer when the run ended.
+    pub(crate) unanswered_count: u64,
+    /// Nanoseconds from send (closed loop) or intended send (open loop) to the answer.
+    pub(crate) latency_ns: Histogram<u64>,
+    /// The window, on the run's clock.
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    /// CPU time of the thread in the window.
+    pub(crate) cpu_ns: u64,
+    /// Operations a second, each thread by its own window; filled when the window closes.
+    pub(crate) ops_per_second: f64,
+    cpu_start_ns: u64,
+}
+
+/// Longest latency told apart: a longer one counts as this.
+const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
+const LATENCY_DIGITS: u8 = 3;
+
+impl Tally {
+    pub(crate) fn new() -> Tally {
+        Tally {
+            operation_count: 0,
+            request_count: 0,
+            hit_count: 0,
+            miss_count: 0,
+            mismatch_count: 0,
+            write_count: 0,
+            error_count: 0,
+            error_first: None,
+            unanswered_count: 0,
+            latency_ns: Histogram::new_with_max(LATENCY_MAX_NS, LATENCY_DIGITS)
+                .expect("the bounds are constants that the histogram takes"),
+            start_ns: 0,
+            end_ns: 0,
+            cpu_ns: 0,
+            ops_per_second: 0.0,
+            cpu_start_ns: 0,
+        }
+    }
+
+    /// Forgets the warm-up: the window starts now, on the calling thread.
+    pub(crate) fn open_window(&mut self, now_ns: u64) {
+        *self = Tally::new();
+        self.start_ns = now_ns;
+        self.cpu_start_ns = thread_cpu_ns();
+    }
+
+    /// The window ends now, on the same thread.
+    pub(crate) fn close_window(&mut self, now_ns: u64) {
+        self.end_ns = now_ns;
+        self.cpu_ns = thread_cpu_ns() - self.cpu_start_ns;
+        self.ops_per_second = self.operation_count as f64 / self.wall_seconds();
+    }
+
+    /// Counts one answered request.
+    #[inline]
+    pub(crate) fn answer(&mut self, latency_ns: u64) {
+        self.request_count += 1;
+        self.latency_ns.saturating_record(latency_ns);
+    }
+
+    /// Counts one request that has no answer after all this time.
+    pub(crate) fn give_up(&mut self, latency_ns: u64) {
+        self.unanswered_count += 1;
+        self.latency_ns.saturating_record(latency_ns);
+    }
+
+    /// Counts one refused request.
+    pub(crate) fn refuse(&mut self, words: impl FnOnce() -> String) {
+        self.error_count += 1;
+        self.error_first.get_or_insert_with(words);
+    }
+
+    /// Adds another thread's counts. Throughputs add; windows span.
+    pub(crate) fn merge(&mut self, other: &Tally) {
+        self.operation_count += other.operation_count;
+        self.request_count += other.request_count;
+        self.hit_count += other.hit_count;
+        self.miss_count += other.miss_count;
+        self.mismatch_count += other.mismatch_count;
+        self.write_count += other.write_count;
+        self.error_count += other.error_count;
+        if self.error_first.is_none() {
+            self.error_first.clone_from(&other.error_first);
+        }
+        self.unanswered_count += other.unanswered_count;
+        self.latency_ns.add(&other.latency_ns).expect("all histograms have the same bounds");
+        self.start_ns = self.start_ns.min(other.start_ns);
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.cpu_ns += other.cpu_ns;
+        self.ops_per_second += other.ops_per_second;
+    }
+
+    /// Length of the window; never 0, so that rates are finite.
+    pub(crate) fn wall_seconds(&self) -> f64 {
+        (self.end_ns.saturating_sub(self.start_ns)).max(1) as f64 / 1e9
+    }
+
+    /// Of the keys read, the share that was found.
+    pub(crate) fn hit_ratio(&self) -> Option<f64> {
+        let reads = self.hit_count + self.miss_count;
+        (reads > 0).then(|| self.hit_count as f64 / reads as f64)
+    }
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
