@@ -1,1 +1,60 @@
-fn main() {}
+//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `tidy`, `bench-peers`.
+#![forbid(unsafe_code)]
+
+mod blackbox;
+mod ci;
+mod peers;
+mod step;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer commands of Dovetail")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Format, tidy, tests, fuzz smoke, clippy, loom and documentation; stops at the first failure
+    Ci,
+    /// `ci`, then real clients against the real binary; installs what they need
+    Test,
+    /// Only the rules of style that the compiler does not know
+    Tidy,
+    /// Dovetail, Redis and memcached side by side on one core; writes docs/results
+    BenchPeers(peers::Args),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<bool> {
+    let root = root()?;
+    match cli.command {
+        Command::Ci => Ok(ci::run(&root, ci::Scope::Workspace)),
+        Command::Test => Ok(ci::run(&root, ci::Scope::WithClients)),
+        Command::Tidy => tidy::run(&root),
+        Command::BenchPeers(args) => peers::run(&root, &args).map(|()| true),
+    }
+}
+
+/// The workspace's root, wherever in it the command was given.
+fn root() -> Result<PathBuf> {
+    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    own.parent().map(PathBuf::from).context("xtask has no parent directory")
+}

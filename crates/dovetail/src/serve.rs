@@ -1,8 +1,8 @@
 //! `dovetail serve`: starts the server, says what it found, waits, drains.
 //!
 //! ```text
-//!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ──TERM, INT, SHUTDOWN──▶ stop, join ─▶ exit 0
-//!                                                        └─HUP: one line        second signal ─▶ exit 1
+//!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ─TERM, INT, SHUTDOWN─▶ stop, join ─▶ 0
+//!                                                       └─HUP: one line       second signal ─▶ 1
 //! ```
 
 use std::sync::mpsc;

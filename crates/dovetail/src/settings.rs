@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  --max-connections 100        flag         ┐
-//!  DOVETAIL_MAX_CONNECTIONS=100 environment  ├─▶ layers ─▶ Layered (value + origin) ─▶ ServeSettings
+//!  DOVETAIL_MAX_CONNECTIONS=100 environment  ├─▶ Layered (value, origin) ─▶ ServeSettings
 //!  max-connections = 100        file         │
 //!  10000                        default      ┘   the first that is present wins, from the top
 //! ```

@@ -2,11 +2,9 @@
 //!
 //! ```text
 //!  listener ─▶ permit (connections bounded) ─▶ hyper (head and lifetime bounded) ─▶ routes
-//!                                                                  /         page, its script and style
-//!                                                                  /stats    JSON
-//!                                                                  /metrics  OpenMetrics
-//!                                                                  /healthz  the process is alive
-//!                                                                  /readyz   a SET and GET through each worker
+//!      /         page, its script and style       /healthz  the process is alive
+//!      /stats    JSON                             /readyz   a SET and GET through each worker
+//!      /metrics  OpenMetrics
 //! ```
 //!
 //! # Invariants

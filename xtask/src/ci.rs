@@ -1,0 +1,63 @@
+//! `cargo xtask ci` and `test`: the steps in order, and the tally as the last line.
+
+use std::path::Path;
+
+use crate::blackbox;
+use crate::step::{Step, Tally};
+
+/// How much to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// What needs nothing but the toolchain.
+    Workspace,
+    /// Also real clients against the real binary.
+    WithClients,
+}
+
+/// Runs the steps up to the first that fails; true if none did.
+pub fn run(root: &Path, scope: Scope) -> bool {
+    let mut tally = Tally::default();
+    let mut steps = workspace_steps(root);
+    let mut skipped = Vec::new();
+    if scope == Scope::WithClients {
+        steps.push(Step::new("binary", "cargo build --release --locked -p dovetail"));
+    }
+    let mut is_good = steps.iter().all(|step| take(step, root, &mut tally));
+    if is_good && scope == Scope::WithClients {
+        let clients = blackbox::prepare(root);
+        skipped = clients.skipped;
+        is_good = clients.steps.iter().all(|step| take(step, root, &mut tally));
+    }
+    for reason in skipped {
+        println!("skipped: {reason}");
+    }
+    // The last line of all; machines read it.
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    is_good
+}
+
+fn take(step: &Step, root: &Path, tally: &mut Tally) -> bool {
+    let result = step.run(root);
+    tally.add(result.unwrap_or_else(|failed| failed));
+    result.is_ok()
+}
+
+/// Cheap steps first, so that a slip is seen early; tests before lints, so that they always run.
+fn workspace_steps(root: &Path) -> Vec<Step> {
+    // Another configuration in the same directory would rebuild everything twice.
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let loom_target = target.join("loom").display().to_string();
+    vec![
+        Step::new("format", "cargo fmt --all --check"),
+        Step::new("tidy", "cargo run --quiet --locked --package xtask -- tidy"),
+        Step::new("test", "cargo test --locked --workspace --exclude fuzz"),
+        Step::new("fuzz smoke", "cargo test --locked --package fuzz"),
+        Step::new("clippy", "cargo clippy --locked --workspace --all-targets -- -D warnings"),
+        // Loom breaks tokio, so only the crates that build on `base::sync` see the flag.
+        Step::new("loom", "cargo test --locked --release -p base -p store --lib")
+            .with("RUSTFLAGS", "--cfg loom")
+            .with("CARGO_TARGET_DIR", loom_target),
+        Step::new("documentation", "cargo doc --locked --workspace --no-deps")
+            .with("RUSTDOCFLAGS", "-D warnings"),
+    ]
+}

@@ -1,0 +1,143 @@
+//! `cargo xtask bench-peers`: Dovetail, Redis and memcached side by side, one core each side.
+//!
+//! ```text
+//!  core 0  one server runs, the others are stopped      core 1  dovetail bench
+//!
+//!  for each repetition: for each workload: for each server: measure      (interleaved)
+//!  medians, spread, ratio to the best peer ─▶ docs/results/DATE-peers.{md,json,svg}, README table
+//! ```
+//!
+//! Interleaving spreads what a shared machine does to us over all servers alike. A run in which
+//! either side had to wait for its core for more than a twentieth of its time is thrown away.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::step::Step;
+
+mod measure;
+mod report;
+mod servers;
+
+use measure::{Sample, embedded_ops_per_cpu_second, measure};
+use report::{Embedded, Row, Run};
+use servers::Server;
+
+/// What may be chosen.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Seconds of each measured window
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// How often each pair of server and workload is measured
+    #[arg(long, default_value_t = 5)]
+    repetitions: usize,
+    /// Keys of the networked workloads
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
+    /// Keys of the store in process
+    #[arg(long, default_value_t = 10_000_000)]
+    embedded_keys: u64,
+    /// Core of the servers
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// Core of the load generator
+    #[arg(long, default_value_t = 1)]
+    client_core: usize,
+    /// Where the results go
+    #[arg(long, default_value = "docs/results")]
+    output: PathBuf,
+}
+
+/// A load that every server is put under.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// In tables.
+    name: &'static str,
+    /// `--workload` of the load generator.
+    operation: &'static str,
+    connection_count: u32,
+    pipeline: u32,
+}
+
+const WORKLOADS: [Workload; 3] = [
+    Workload { name: "GET, 4 x 32", operation: "get", connection_count: 4, pipeline: 32 },
+    Workload { name: "GET, 50 x 1", operation: "get", connection_count: 50, pipeline: 1 },
+    Workload { name: "SET, 4 x 32", operation: "set", connection_count: 4, pipeline: 32 },
+];
+
+/// Attempts at one measurement before the machine is declared too busy.
+const ATTEMPTS_MAX: usize = 4;
+
+/// Measures and writes the results.
+pub fn run(root: &Path, args: &Args) -> Result<()> {
+    let build = Step::new("build", "cargo build --release --locked -p dovetail");
+    ensure!(build.run(root).is_ok(), "the binary does not build");
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let binary = target.join("release/dovetail");
+    if std::fs::write("/proc/self/autogroup", "-20").is_err() {
+        println!("no priority over other sessions: /proc/self/autogroup cannot be written");
+    }
+    let mut servers = Server::start_all(&binary, args.server_core)?;
+    for server in &mut servers {
+        println!("populating {}", server.name);
+        server.running(|server| measure::populate(&binary, args, server))?;
+    }
+    let mut rows: Vec<Row> = WORKLOADS
+        .iter()
+        .flat_map(|workload| {
+            servers.iter().map(|server| Row::new(workload.name, server.name, server.is_peer))
+        })
+        .collect();
+    for repetition in 1..=args.repetitions {
+        for workload in &WORKLOADS {
+            for server in &mut servers {
+                let sample = server
+                    .running(|server| measure_until_undisturbed(&binary, args, server, workload))?;
+                println!("{repetition}: {:<12} {:<22} {sample}", workload.name, server.name);
+                let is_row = |row: &&mut Row| row.is_of(workload.name, server.name);
+                let row = rows.iter_mut().find(is_row).context("every pair has a row")?;
+                row.samples.push(sample);
+            }
+        }
+    }
+    let versions = servers.iter().map(Server::version).collect();
+    drop(servers);
+    let embedded = measure_embedded(&binary, args)?;
+    let run = Run::describe(root, args, versions, rows, embedded)?;
+    report::write(root, &args.output, &run)
+}
+
+fn measure_until_undisturbed(
+    binary: &Path,
+    args: &Args,
+    server: &Server,
+    workload: &Workload,
+) -> Result<Sample> {
+    for _ in 0..ATTEMPTS_MAX {
+        let sample = measure(binary, args, server, workload)?;
+        if sample.is_undisturbed() {
+            return Ok(sample);
+        }
+        println!("thrown away, a side got less than 95 % of its core: {sample}");
+    }
+    bail!("{}: the machine is too busy to measure on; stop what else runs", server.name)
+}
+
+/// The store in process, requests one at a time and in batches (M5).
+fn measure_embedded(binary: &Path, args: &Args) -> Result<Vec<Embedded>> {
+    let mut found: Vec<Embedded> = [1, 32].map(Embedded::new).into();
+    for repetition in 1..=args.repetitions {
+        for row in &mut found {
+            let ops = embedded_ops_per_cpu_second(binary, args, row.batch)?;
+            println!(
+                "{repetition}: embedded, batch {:<2} {:.1} Mops per CPU s",
+                row.batch,
+                ops / 1e6
+            );
+            row.ops_per_cpu_second.push(ops);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,131 @@
+//! What a crate must not mention or depend on.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::tidy::{Problem, Repository};
+
+/// Crates without a line of unsafe code.
+const SAFE_CRATES: [&str; 8] =
+    ["wire", "policy", "workload", "cluster", "sim", "bench", "dovetail", "client"];
+
+/// Crates on the data path, which no runtime may enter.
+const DATA_PATH_CRATES: [&str; 5] = ["base", "wire", "workload", "policy", "store"];
+
+/// All rules about words in sources.
+pub fn check_sources(repository: &Repository) -> Vec<Problem> {
+    [forbids_unsafe, policy_is_pure, runtime_stays_in_admin]
+        .iter()
+        .flat_map(|rule| rule(repository))
+        .collect()
+}
+
+fn forbids_unsafe(repository: &Repository) -> Vec<Problem> {
+    let heads = SAFE_CRATES.iter().flat_map(|name| {
+        [format!("crates/{name}/src/lib.rs"), format!("crates/{name}/src/main.rs")]
+    });
+    heads
+        .filter(|path| {
+            let text = repository.text(path);
+            text.is_some_and(|text| !text.contains("#![forbid(unsafe_code)]"))
+        })
+        .map(|path| Problem::of(&path, "write `#![forbid(unsafe_code)]`"))
+        .collect()
+}
+
+/// Policy has no clock, thread or socket: what it needs to know comes in as arguments.
+fn policy_is_pure(repository: &Repository) -> Vec<Problem> {
+    const WORDS: [&str; 4] = ["std::thread", "std::time", "std::net", "SystemTime"];
+    forbidden_words(repository, |path| path.starts_with("crates/policy/src/"), &WORDS)
+}
+
+/// The workers own their threads; the runtime of the admin port stays in its module.
+fn runtime_stays_in_admin(repository: &Repository) -> Vec<Problem> {
+    const WORDS: [&str; 3] = ["tokio::", "axum::", "hyper::"];
+    let is_worker = |path: &str| {
+        path.starts_with("crates/server/src/") && !path.starts_with("crates/server/src/admin")
+    };
+    forbidden_words(repository, is_worker, &WORDS)
+}
+
+fn forbidden_words(
+    repository: &Repository,
+    is_covered: impl Fn(&str) -> bool,
+    words: &[&str],
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (path, text) in repository.named(|path| path.ends_with(".rs") && is_covered(path)) {
+        for (index, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            for word in words.iter().filter(|word| code.contains(**word)) {
+                problems.push(Problem::at(path, index + 1, format!("{word} has no place here")));
+            }
+        }
+    }
+    problems
+}
+
+/// No crate of the data path depends on tokio, not even through another.
+pub fn check_dependencies(root: &Path) -> Result<Vec<Problem>> {
+    let mut problems = Vec::new();
+    for name in DATA_PATH_CRATES {
+        let output = Command::new("cargo")
+            .args(["tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--package"])
+            .arg(name)
+            .current_dir(root)
+            .output()
+            .context("cannot start cargo tree")?;
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "cargo tree --package {name} failed: {words}");
+        problems.extend(runtime_in_tree(name, &String::from_utf8_lossy(&output.stdout)));
+    }
+    Ok(problems)
+}
+
+fn runtime_in_tree(name: &str, tree: &str) -> Option<Problem> {
+    let is_runtime = |line: &str| line.split(' ').next().is_some_and(|package| package == "tokio");
+    let message = "depends on tokio: the data path owns its threads";
+    tree.lines().any(is_runtime).then(|| Problem::of(&format!("crates/{name}"), message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::testing::expect;
+
+    #[test]
+    fn a_crate_that_does_not_forbid_unsafe_is_found() {
+        expect(
+            forbids_unsafe,
+            "crates/wire/src/lib.rs",
+            "//! Wire.\n",
+            &["crates/wire/src/lib.rs"],
+        );
+        let good = "//! Wire.\n#![forbid(unsafe_code)]\n";
+        expect(forbids_unsafe, "crates/wire/src/lib.rs", good, &[]);
+        expect(forbids_unsafe, "crates/store/src/lib.rs", "//! Store.\n", &[]);
+    }
+
+    #[test]
+    fn a_clock_in_policy_is_found() {
+        let path = "crates/policy/src/a.rs";
+        expect(policy_is_pure, path, "use std::time::Instant;\n", &["a.rs:1: std::time"]);
+        expect(policy_is_pure, path, "// std::time would break replay.\n", &[]);
+        expect(policy_is_pure, "crates/server/src/a.rs", "use std::time::Instant;\n", &[]);
+    }
+
+    #[test]
+    fn a_runtime_among_the_workers_is_found() {
+        let text = "fn f() { tokio::spawn(async {}); }\n";
+        expect(runtime_stays_in_admin, "crates/server/src/worker.rs", text, &["tokio::"]);
+        expect(runtime_stays_in_admin, "crates/server/src/admin/routes.rs", text, &[]);
+    }
+
+    #[test]
+    fn tokio_below_the_data_path_is_found() {
+        assert!(runtime_in_tree("store", "store v0.1.0\nbase v0.1.0\ntokio v1.54.1\n").is_some());
+        assert!(runtime_in_tree("store", "store v0.1.0\ntokio-like v1.0.0\n").is_none());
+    }
+}
