@@ -15,6 +15,7 @@ mod args;
 mod codec;
 mod connection;
 mod control;
+mod embedded;
 mod error;
 mod lane;
 mod network;
@@ -43,7 +44,7 @@ pub fn run(args: Args) -> Result<(), BenchError> {
     let control = Control::new(control::interrupt_flag()?);
     let progress = Progress::new();
     let mut summary = match &plan.target {
-        Target::Embedded => return Err(BenchError::usage("embedded: is not built yet")),
+        Target::Embedded => embedded::run(&plan, &control, &progress)?,
         Target::Server { protocol, address } => {
             network::run(&plan, *protocol, address, &control, &progress)?
         }

@@ -79,8 +79,7 @@ impl Outputs {
 }
 
 const BATCH_DEFAULT: usize = 32;
-/// As many as the store's pipeline takes.
-const BATCH_MAX: usize = 64;
+
 const PIPELINE_MAX: usize = 65_536;
 const MGET_MAX: usize = 65_536;
 const THREADS_MAX: usize = 1024;
@@ -225,7 +224,7 @@ fn embedded(args: &Args) -> Result<EmbeddedPlan, BenchError> {
         }
     };
     let batch = if args.target.starts_with("embedded") {
-        in_range("--batch", batch, 1, BATCH_MAX)?
+        in_range("--batch", batch, 1, store::BATCH_MAX)?
     } else {
         BATCH_DEFAULT
     };

@@ -80,6 +80,11 @@ impl Tally {
         self.latency_ns.saturating_record(latency_ns);
     }
 
+    /// Records the latency of `count` operations that one call served.
+    pub(crate) fn sample(&mut self, latency_ns: u64, count: u64) {
+        self.latency_ns.saturating_record_n(latency_ns, count);
+    }
+
     /// Counts one request that has no answer after all this time.
     pub(crate) fn give_up(&mut self, latency_ns: u64) {
         self.unanswered_count += 1;

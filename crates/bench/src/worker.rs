@@ -117,15 +117,16 @@ impl<'a, C: Codec> Worker<'a, C> {
         match &self.pacing {
             Pacing::Closed => self.round(LOOK_UP, Some(self.pipeline)),
             Pacing::Open(_) => {
-                let timeout = self.offer()?;
+                let timeout = self.offer(u64::MAX)?;
                 self.round(timeout, None)
             }
         }
     }
 
-    /// Sends what is due to connections with room; returns how long there is nothing to send.
-    fn offer(&mut self) -> Result<Duration, BenchError> {
-        let now_ns = self.control.now_ns();
+    /// Sends what is due, up to `until_ns`, to connections with room; returns how long there is
+    /// nothing to send.
+    fn offer(&mut self, until_ns: u64) -> Result<Duration, BenchError> {
+        let now_ns = self.control.now_ns().min(until_ns);
         let Pacing::Open(offer) = &mut self.pacing else { return Ok(LOOK_UP) };
         let count = self.connections.len();
         let mut timeout = LOOK_UP;
@@ -158,6 +159,12 @@ impl<'a, C: Codec> Worker<'a, C> {
         Ok(timeout)
     }
 
+    /// Whether an answer, or a send that was due in the window, is still to come.
+    fn has_unfinished(&self, end_ns: u64) -> bool {
+        let is_behind = matches!(&self.pacing, Pacing::Open(offer) if offer.due_ns() <= end_ns);
+        is_behind || self.connections.iter().any(|connection| !connection.is_idle())
+    }
+
     /// After the window, an open loop waits a little for answers; what stays out counts as late.
     fn drain(&mut self, end_ns: u64) -> Result<(), BenchError> {
         if matches!(self.pacing, Pacing::Closed) {
@@ -165,11 +172,12 @@ impl<'a, C: Codec> Worker<'a, C> {
         }
         let in_window = (self.tally.operation_count, self.tally.request_count);
         let deadline_ns = end_ns + DRAIN.as_nanos() as u64;
-        while self.connections.iter().any(|connection| !connection.is_idle())
+        while self.has_unfinished(end_ns)
             && self.control.now_ns() < deadline_ns
             && !self.control.is_interrupted()
         {
-            self.round(LOOK_UP, None)?;
+            let timeout = self.offer(end_ns)?;
+            self.round(timeout, None)?;
         }
         (self.tally.operation_count, self.tally.request_count) = in_window;
         let now_ns = self.control.now_ns();
