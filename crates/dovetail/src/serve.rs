@@ -1,9 +1,11 @@
 //! `dovetail serve`: starts the server, says what it found, waits, drains.
 //!
 //! ```text
-//!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ─TERM, INT, SHUTDOWN─▶ stop, join ─▶ 0
-//!                                                       └─HUP: one line       second signal ─▶ 1
+//!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ─TERM, INT, SHUTDOWN─▶ stop, join
+//!                                                       └─HUP: one line
 //! ```
+//!
+//! Exit status 0 once drained; a second signal leaves at once with 1.
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -184,7 +184,10 @@ fn table(run: &Run) -> String {
         );
     }
     out.push('\n');
-    out.push_str("| store in process, 8-byte keys and values, uniform GET | million operations per CPU second |\n|---|---|\n");
+    out.push_str(
+        "| store in process, 8-byte keys and values, uniform GET | million operations per CPU \
+         second |\n|---|---|\n",
+    );
     for row in &run.embedded {
         let ops = Spread::of(row.ops_per_cpu_second.clone());
         let (median, min, max) = (ops.median / 1e6, ops.min / 1e6, ops.max / 1e6);

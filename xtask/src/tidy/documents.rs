@@ -114,8 +114,8 @@ fn commands(repository: &Repository) -> Vec<Problem> {
     for path in ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"] {
         let mut is_in_block = false;
         for (index, line) in repository.text(path).unwrap_or_default().lines().enumerate() {
-            if line.trim_start().starts_with("```") {
-                is_in_block = !is_in_block;
+            if let Some(language) = line.trim_start().strip_prefix("```") {
+                is_in_block = !is_in_block && language == "sh";
             } else if is_in_block && let Some(unknown) = unknown_word(repository, line) {
                 problems.push(Problem::at(path, index + 1, format!("there is no `{unknown}`")));
             }
