@@ -156,7 +156,7 @@ pub enum StatsKind<'a> {
 pub struct Limits {
     /// Of a data block, inclusive.
     pub value_max_bytes: usize,
-    /// Of a get or gets line; other lines are limited to [`Limits::LINE_MAX_BYTES`].
+    /// Of a line of get, gets, gat or gats; other lines are limited to [`Limits::LINE_MAX_BYTES`].
     pub get_line_max_bytes: usize,
 }
 
@@ -164,7 +164,7 @@ impl Limits {
     /// Of a key, inclusive.
     pub const KEY_MAX_BYTES: usize = 250;
 
-    /// Of a command line other than get and gets, without its end, inclusive.
+    /// Of a command line other than these, without its end, inclusive.
     pub const LINE_MAX_BYTES: usize = 2048;
 
     /// Limits with this largest value, and gets of some 4,000 long keys.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! # Limits
-//! A line other than a get is at most 2048 bytes, a get at most [`Limits::get_line_max_bytes`].
+//! A line other than a get or gat is at most 2048 bytes, a get at most [`Limits::get_line_max_bytes`].
 
 use memchr::memchr;
 
@@ -85,7 +85,8 @@ fn check_line_length(
     if line_bytes <= Limits::LINE_MAX_BYTES {
         return Ok(());
     }
-    let is_get = matches!(split_word(&input[..line_bytes]), Some((b"get" | b"gets", _)));
+    let is_get =
+        matches!(split_word(&input[..line_bytes]), Some((b"get" | b"gets" | b"gat" | b"gats", _)));
     match (is_get, line_bytes <= limits.get_line_max_bytes) {
         (true, true) => Ok(()),
         (true, false) => Err(ProtocolError::GetTooLong),
@@ -135,7 +136,7 @@ impl<'a> Line<'a> {
             b"stats" => self.done(Command::Stats(stats_kind(&words))),
             b"flush_all" => self.flush_all(&words),
             b"verbosity" => self.verbosity(&words),
-            _ if is_http(self.line) => Parsed::Bad(ProtocolError::Http),
+            _ if name.len() > 1 && is_http(self.line) => Parsed::Bad(ProtocolError::Http),
             _ => self.reject(Reply::Error, false),
         }
     }

@@ -41,6 +41,8 @@ pub enum ErrorReply<'a> {
     StringTooLong,
     /// `ERR wrong number of arguments for 'mset' command`
     WrongArity(CommandId),
+    /// `ERR unknown subcommand or wrong number of arguments for 'pause'. Try CLIENT HELP.`
+    SubcommandSyntax(CommandId),
     /// `ERR no such key`
     NoSuchKey,
     /// `ERR key is longer than 65535 bytes`; Redis has no such limit.
@@ -173,7 +175,15 @@ impl ErrorReply<'_> {
             ErrorReply::InvalidExpireTime(id) => {
                 push_parts(out, &["ERR invalid expire time in '", id.name(), "' command"]);
             }
-            ErrorReply::WrongArity(id) => push_wrong_arity(out, id.name()),
+            ErrorReply::WrongArity(id) => {
+                out.extend_from_slice(b"ERR ");
+                push_wrong_arity(out, id.name());
+            }
+            ErrorReply::SubcommandSyntax(id) => {
+                let head = "ERR unknown subcommand or wrong number of arguments for '";
+                let parent = id.spec().parent_name().unwrap_or_default().to_ascii_uppercase();
+                push_parts(out, &[head, id.spec().own_name(), "'. Try ", &parent, " HELP."]);
+            }
             ErrorReply::UnsupportedOption(option) => {
                 push_named(out, "Unsupported option ", option, "")
             }
@@ -304,7 +314,7 @@ fn push_named(out: &mut Vec<u8>, head: &str, name: &[u8], tail: &str) {
 }
 
 fn push_wrong_arity(out: &mut Vec<u8>, name: &str) {
-    push_parts(out, &["ERR wrong number of arguments for '", name, "' command"]);
+    push_parts(out, &["wrong number of arguments for '", name, "' command"]);
 }
 
 fn push_parts(out: &mut Vec<u8>, parts: &[&str]) {
@@ -344,6 +354,12 @@ impl CommandError<'_> {
                 push_line(out, cut(subcommand, ECHO_MAX_BYTES));
                 let parent_name = parent.name().to_ascii_uppercase();
                 push_parts(out, &["'. Try ", &parent_name, " HELP.\r\n"]);
+            }
+            // A refused EXEC also ends its transaction, and says so.
+            CommandError::WrongArity(id @ CommandId::Exec) => {
+                out.extend_from_slice(b"-EXECABORT Transaction discarded because of: ");
+                push_wrong_arity(out, id.name());
+                out.extend_from_slice(b"\r\n");
             }
             CommandError::WrongArity(id) => ErrorReply::WrongArity(*id).encode(out),
             CommandError::CrossProtocol => {}

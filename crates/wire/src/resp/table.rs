@@ -132,3 +132,6 @@ impl CommandId {
         help::lines(self)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -128,7 +128,7 @@ fn pause(mut rest: ArgIter<'_>) -> Read<'_> {
         (Some(word), None) if is_word(word, "all") => PauseMode::All,
         (Some(word), None) if is_word(word, "write") => PauseMode::Write,
         (Some(_), None) => return Err(ErrorReply::PauseMode),
-        _ => return Err(ErrorReply::Syntax),
+        _ => return Err(ErrorReply::SubcommandSyntax(CommandId::ClientPause)),
     };
     let timeout_ms = parse_i64(timeout).ok_or(ErrorReply::TimeoutNotAnInteger)?;
     let timeout_ms = u64::try_from(timeout_ms).map_err(|_| ErrorReply::TimeoutNegative)?;

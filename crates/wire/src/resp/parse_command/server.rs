@@ -46,7 +46,7 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
 
 fn config_set(rest: ArgIter<'_>) -> Read<'_> {
     if !rest.len().is_multiple_of(2) {
-        return Err(ErrorReply::WrongArity(CommandId::ConfigSet));
+        return Err(ErrorReply::Syntax);
     }
     Ok(Command::ConfigSet { pairs: Pairs::new(rest) })
 }
