@@ -36,7 +36,7 @@ pub(crate) fn run(
     let failed = |reason: String| BenchError::Store { reason };
     let store = Store::open(store_config(plan)).map_err(|error| failed(error.to_string()))?;
     progress.phase("drawing the trace");
-    let trace = Trace::draw(&plan.draw, plan.trace_len());
+    let trace = Trace::draw(&plan.draw, plan.trace_len);
     let tallies = std::thread::scope(|scope| {
         let (store, trace) = (&store, &trace);
         let threads: Vec<_> = (0..plan.thread_count)
@@ -298,3 +298,6 @@ fn unix_now() -> UnixMillis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     UnixMillis(since.as_millis() as u64)
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,7 +58,7 @@ impl NetworkRun<'_> {
             None => sockets.first().and_then(server_processes),
         };
         self.progress.phase("drawing the trace");
-        let trace = Trace::draw(&plan.draw, plan.trace_len());
+        let trace = Trace::draw(&plan.draw, plan.trace_len);
         let mut shares: Vec<Vec<(usize, TcpStream)>> =
             (0..plan.thread_count).map(|_| Vec::new()).collect();
         for (lane, socket) in sockets.into_iter().enumerate() {
@@ -247,3 +247,6 @@ fn server_processes(socket: &TcpStream) -> Option<ServerProcesses> {
     let (peer, own) = (socket.peer_addr().ok()?, socket.local_addr().ok()?);
     if peer.ip() == own.ip() { ServerProcesses::listening_on(peer) } else { None }
 }
+
+#[cfg(test)]
+mod tests;

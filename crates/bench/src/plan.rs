@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     /// The workload's name, or the ratio as written.
     pub(crate) workload: String,
     pub(crate) draw: Draw,
+    /// Entries of the trace.
+    pub(crate) trace_len: usize,
     pub(crate) key_format: KeyFormat,
     pub(crate) value_sizes: ValueSizes,
     /// Keys per read.
@@ -112,6 +114,7 @@ impl Plan {
             key_format: key_format(args, &target, &mix)?,
             target,
             workload,
+            trace_len: Trace::len_for(args.keys),
             draw: Draw { mix, popularity, key_count: args.keys, seed: args.seed },
             value_sizes: args.value_size.parse().map_err(from_workload)?,
             mget: args.mget,
@@ -133,11 +136,6 @@ impl Plan {
                 latency_log: args.latency_log.clone(),
             },
         })
-    }
-
-    /// How many entries the trace gets.
-    pub(crate) fn trace_len(&self) -> usize {
-        Trace::len_for(self.draw.key_count)
     }
 
     /// Threads or connections: whoever walks the trace on its own.

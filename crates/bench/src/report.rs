@@ -29,11 +29,16 @@ pub(crate) fn write(plan: &Plan, summary: &Summary) -> Result<(), BenchError> {
         print(&table)?;
     }
     if let Some(path) = &outputs.json {
-        let mut text = json::encode(plan, summary)?;
+        let mut text = json(plan, summary)?;
         text.push('\n');
         if outputs.json_owns_stdout() { print(&text)? } else { write_file(path, text.as_bytes())? }
     }
     Ok(())
+}
+
+/// The JSON object alone.
+pub(crate) fn json(plan: &Plan, summary: &Summary) -> Result<String, BenchError> {
+    json::encode(plan, summary)
 }
 
 fn print(text: &str) -> Result<(), BenchError> {

@@ -46,7 +46,7 @@ impl ValueSizes {
     }
 
     /// The length of the value of `id`.
-    #[inline]
+    #[inline(always)]
     pub fn len_of(&self, id: u64) -> usize {
         match &self.shape {
             Shape::Fixed(len) => *len,

@@ -119,7 +119,7 @@ impl<'a, K: KeyBuffer> Batch<'a, K> {
         self.insert_count = 0;
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, step: Step) {
         let id = match step {
             Step::Read(id) | Step::ReadModifyWrite(id) => id,
@@ -199,7 +199,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    #[inline]
+    #[inline(always)]
     fn found(&mut self, place: usize, item: &Item<'_>) {
         self.tally.hit_count += 1;
         let (Step::Read(id) | Step::Update(id) | Step::Insert(id) | Step::ReadModifyWrite(id)) =
@@ -212,7 +212,7 @@ impl Check<'_> {
 }
 
 impl<R> Sink<R> for Check<'_> {
-    #[inline]
+    #[inline(always)]
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, R>, _pins: Pins<'_>) {
         match outcome {
             Outcome::Hit(item) => self.found(request_index, &item),

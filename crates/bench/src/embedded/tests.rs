@@ -1,0 +1,70 @@
+//! Short runs on a small store: what was written is what is read.
+
+use std::sync::Arc;
+
+use clap::Parser;
+
+use super::*;
+use crate::args::Args;
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    args: Args,
+}
+
+#[track_caller]
+fn check(line: &str) -> Summary {
+    let fixed = "--keys 3000 --duration 20ms --warmup 0";
+    let words = ["bench", "embedded:"].into_iter().chain(fixed.split_whitespace());
+    let args = Command::parse_from(words.chain(line.split_whitespace())).args;
+    let mut plan = Plan::new(&args).unwrap();
+    plan.trace_len = 10_000;
+    let summary = run(&plan, &Control::new(Arc::default()), &Progress::hidden()).unwrap();
+    let total = &summary.total;
+    assert!(total.operation_count > 0 && !total.latency_ns.is_empty(), "{line}: nothing happened");
+    assert_eq!((total.miss_count, total.mismatch_count, total.error_count), (0, 0, 0), "{line}");
+    assert!(summary.ops_per_cpu_second.unwrap() > 0.0);
+    summary
+}
+
+#[test]
+fn every_workload_reads_back_what_it_wrote() {
+    for workload in ["get", "set", "ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-f"] {
+        check(&format!("--workload {workload} --value-size 0-300 --key-size 20"));
+    }
+}
+
+#[test]
+fn short_keys_and_any_batch_work() {
+    for key_size in [8, 16] {
+        for batch in [1, 7, 64] {
+            check(&format!("--ratio 1:1 --key-size {key_size} --value-size 8 --batch {batch}"));
+        }
+    }
+}
+
+#[test]
+fn threads_share_the_store() {
+    let summary = check("--threads 3 --workload ycsb-a --mode store");
+    assert_eq!(summary.thread_count, 3);
+}
+
+#[test]
+fn an_open_loop_offers_its_rate() {
+    let summary = check("--rate 50k --arrivals constant");
+    let due_count = summary.total.latency_ns.len();
+    // 50,000 a second for 20 ms or a little more, whatever the machine was doing.
+    assert!(due_count >= 990, "{due_count} requests were due");
+}
+
+#[test]
+fn a_store_that_cannot_hold_the_keys_says_so() {
+    let line =
+        ["bench", "embedded:", "--memory", "64MiB", "--mode", "store", "--value-size", "64k"];
+    let mut plan = Plan::new(&Command::parse_from(line).args).unwrap();
+    plan.trace_len = 100;
+    let error = run(&plan, &Control::new(Arc::default()), &Progress::hidden()).err().unwrap();
+    assert!(error.to_string().contains("out of memory"), "{error}");
+    assert!(error.to_string().contains("--memory"), "{error}");
+}
