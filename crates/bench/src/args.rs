@@ -13,7 +13,7 @@ pub struct Args {
     #[arg(default_value = "resp://127.0.0.1:6379", value_name = "TARGET")]
     pub target: String,
 
-    /// The operations: get, set, ycsb-a, -b, -c, -d or -f (ycsb-e scans ranges: not with a hash index)
+    /// The operations: get, set, ycsb-a, -b, -c, -d or -f (ycsb-e needs an ordered index)
     #[arg(long, default_value = "get", value_name = "NAME", help_heading = "Workload")]
     pub workload: String,
 

@@ -1,4 +1,4 @@
-//! When a run warms up, measures and stops; the main thread decides, the others look between rounds.
+//! When a run warms up, measures and stops: the main thread decides, the others look now and then.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

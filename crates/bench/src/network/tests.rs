@@ -353,7 +353,7 @@ fn refusals_are_counted_with_the_first_words() {
 #[track_caller]
 fn check_ends(line: &str, says: &'static [u8], want: &str) {
     let (_, result) = run_against(line, &Says(says));
-    let error = result.err().expect("the run cannot go on");
+    let error = result.expect_err("the run cannot go on");
     assert!(error.to_string().contains(want), "{error}");
     assert_eq!(error.exit_code(), 1);
 }
