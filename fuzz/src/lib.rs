@@ -1,1 +1,22 @@
-//! Fuzz bodies.
+//! Fuzz bodies as plain functions: each takes any bytes and panics when a property does not hold.
+//!
+//! ```text
+//!  fuzz_targets/X.rs (libFuzzer, nightly) ──▶ fuzz::X(&[u8]) ◀── tests/smoke.rs (stable, seeded)
+//! ```
+//!
+//! An input of the parsers is `cut seed (1 byte) | stream`: the stream is read in one piece and
+//! again in pieces whose sizes the seed chooses, and both must give the same.
+
+#![forbid(unsafe_code)]
+
+mod globs;
+pub mod inputs;
+mod memcached_text;
+mod numbers;
+mod resp_commands;
+pub mod rng;
+
+pub use globs::globs;
+pub use memcached_text::memcached_text;
+pub use numbers::numbers;
+pub use resp_commands::resp_commands;

@@ -29,7 +29,7 @@ pub use glob::{glob_matches, glob_matches_any_case};
 
 pub use limits::Limits;
 pub use parse_command::{NextCommand, next_command};
-pub use parser::Parser;
+pub use parser::{Parser, parse_hot};
 pub use protocol_error::ProtocolError;
 pub use reply::{Encoder, Protocol};
 pub use table::{CommandId, Flags, Group, KeySpec, Spec};

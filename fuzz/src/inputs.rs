@@ -1,0 +1,274 @@
+//! Seeded inputs: valid commands, then structured damage. Plain noise would never get past the
+//! first header.
+
+use crate::rng::Rng;
+
+/// A stream of RESP commands, most of them damaged a little.
+pub fn resp_commands(rng: &mut Rng) -> Vec<u8> {
+    let mut out = vec![rng.next_u64() as u8];
+    for _ in 0..1 + rng.below(4) {
+        if rng.one_in(4) {
+            resp_inline(rng, &mut out);
+        } else {
+            resp_multibulk(rng, &mut out);
+        }
+    }
+    damage(rng, &mut out);
+    out
+}
+
+const NAMES: [&str; 40] = [
+    "GET",
+    "get",
+    "SET",
+    "set",
+    "SETEX",
+    "GETEX",
+    "MGET",
+    "MSET",
+    "MSETNX",
+    "DEL",
+    "INCR",
+    "INCRBY",
+    "DECRBY",
+    "INCRBYFLOAT",
+    "APPEND",
+    "GETRANGE",
+    "SETRANGE",
+    "EXPIRE",
+    "PEXPIREAT",
+    "TTL",
+    "SCAN",
+    "COPY",
+    "CLIENT",
+    "CONFIG",
+    "COMMAND",
+    "OBJECT",
+    "MEMORY",
+    "HELLO",
+    "AUTH",
+    "PING",
+    "INFO",
+    "MULTI",
+    "EXEC",
+    "WATCH",
+    "SHUTDOWN",
+    "FLUSHALL",
+    "WAIT",
+    "SELECT",
+    "POST",
+    "NOSUCH",
+];
+
+const WORDS: [&str; 44] = [
+    "k",
+    "key",
+    "another-key",
+    "",
+    "0",
+    "1",
+    "-1",
+    "10",
+    "100",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1.5",
+    "NX",
+    "xx",
+    "GT",
+    "lt",
+    "GET",
+    "KEEPTTL",
+    "EX",
+    "px",
+    "EXAT",
+    "PXAT",
+    "PERSIST",
+    "MATCH",
+    "COUNT",
+    "TYPE",
+    "string",
+    "*",
+    "LIST",
+    "KILL",
+    "ID",
+    "SETNAME",
+    "SETINFO",
+    "lib-name",
+    "REPLY",
+    "on",
+    "HELP",
+    "DOCS",
+    "GETKEYS",
+    "ENCODING",
+    "AUTH",
+    "2",
+    "3",
+    "a value\r\nwith\0bytes",
+];
+
+fn words(rng: &mut Rng) -> Vec<&'static str> {
+    let mut words = vec![rng.pick(&NAMES)];
+    let count = if rng.one_in(20) { 25 } else { rng.below(6) };
+    words.extend((0..count).map(|_| rng.pick(&WORDS)));
+    words
+}
+
+fn resp_multibulk(rng: &mut Rng, out: &mut Vec<u8>) {
+    let words = words(rng);
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        let filler = if rng.one_in(30) { "x".repeat(rng.below(400)) } else { String::new() };
+        let len_bytes = word.len() + filler.len();
+        out.extend_from_slice(format!("${len_bytes}\r\n{word}{filler}\r\n").as_bytes());
+    }
+}
+
+fn resp_inline(rng: &mut Rng, out: &mut Vec<u8>) {
+    const PIECES: [&str; 12] = [
+        "\"quoted\"",
+        "'quoted'",
+        "\"a\\nb\"",
+        "\"\\x41\"",
+        "'it\\'s'",
+        "pre\"post\"",
+        "\"\"",
+        "\\",
+        "\t",
+        "  ",
+        "\"",
+        "\x0b",
+    ];
+    for word in words(rng) {
+        out.extend_from_slice(word.as_bytes());
+        out.push(b' ');
+        if rng.one_in(3) {
+            out.extend_from_slice(rng.pick(&PIECES).as_bytes());
+            out.push(b' ');
+        }
+    }
+    out.extend_from_slice(rng.pick(&["\r\n", "\n"]).as_bytes());
+}
+
+/// A stream of memcached commands, most of them damaged a little.
+pub fn memcached_text(rng: &mut Rng) -> Vec<u8> {
+    const LINES: [&str; 12] = [
+        "version",
+        "stats settings",
+        "flush_all",
+        "flush_all 10 noreply",
+        "verbosity 1",
+        "mn",
+        "delete k 0 noreply",
+        "touch k 10",
+        "incr k 5",
+        "decr k 5 noreply",
+        "quit",
+        "GET / HTTP/1.1",
+    ];
+    let mut out = vec![rng.next_u64() as u8];
+    for _ in 0..1 + rng.below(4) {
+        match rng.below(4) {
+            0 => out.extend_from_slice(rng.pick(&LINES).as_bytes()),
+            1 => memcached_get(rng, &mut out),
+            _ => memcached_store(rng, &mut out),
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    damage(rng, &mut out);
+    out
+}
+
+fn memcached_get(rng: &mut Rng, out: &mut Vec<u8>) {
+    out.extend_from_slice(rng.pick(&["get", "gets", "gat 10", "gats -1", "bget"]).as_bytes());
+    let count = if rng.one_in(10) { 40 } else { rng.below(4) };
+    for _ in 0..count {
+        let key_bytes = if rng.one_in(20) { 200 + rng.below(60) } else { rng.below(8) };
+        out.push(b' ');
+        out.extend(std::iter::repeat_n(b'k', key_bytes));
+    }
+}
+
+fn memcached_store(rng: &mut Rng, out: &mut Vec<u8>) {
+    let verb = rng.pick(&["set", "add", "replace", "append", "prepend", "cas"]);
+    let exptime = rng.pick(&["0", "-1", "100", "99999999999"]);
+    let value_bytes = if rng.one_in(10) { 90 + rng.below(20) } else { rng.below(12) };
+    out.extend_from_slice(format!("{verb} key 5 {exptime} {value_bytes}").as_bytes());
+    if verb == "cas" {
+        out.extend_from_slice(b" 7");
+    }
+    if rng.one_in(4) {
+        out.extend_from_slice(b" noreply");
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend((0..value_bytes).map(|_| rng.pick(&["v", "\r", "\n", " "]).as_bytes()[0]));
+}
+
+/// A pattern and a text over a small alphabet, so that they often match.
+pub fn globs(rng: &mut Rng) -> Vec<u8> {
+    let pattern_len = rng.below(12);
+    let mut out = vec![pattern_len as u8];
+    out.extend((0..pattern_len).map(|_| b"ab*?[]^-\\aab"[rng.below(12)]));
+    out.extend((0..rng.below(12)).map(|_| b"ab-]"[rng.below(4)]));
+    out
+}
+
+/// Two texts that are numbers or nearly so.
+pub fn numbers(rng: &mut Rng) -> Vec<u8> {
+    const WHOLE: [&str; 10] = [
+        "5",
+        "10",
+        "-3",
+        "0.1",
+        "-0.25",
+        "1e5",
+        "-2.5E-3",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "0.00000000000000000499",
+    ];
+    let mut out = Vec::new();
+    for place in 0..2 {
+        if place == 1 {
+            out.push(b' ');
+        }
+        if rng.one_in(3) {
+            out.extend_from_slice(rng.pick(&WHOLE).as_bytes());
+        } else {
+            out.extend(
+                (0..1 + rng.below(30)).map(|_| b"0123456789012345678905-+.e"[rng.below(26)]),
+            );
+        }
+    }
+    if rng.one_in(4) {
+        damage(rng, &mut out);
+    }
+    out
+}
+
+/// Changes, removes, doubles or inserts a few bytes; now and then cuts the end off.
+fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    const TELLING: &[u8] = b"\r\n$*:0129-+ \"'\\x\0\xffgk";
+    let change_count = rng.below(4);
+    for _ in 0..change_count {
+        if bytes.len() < 2 {
+            return;
+        }
+        let at = 1 + rng.below(bytes.len() - 1);
+        let byte = TELLING[rng.below(TELLING.len())];
+        match rng.below(5) {
+            0 => bytes[at] = byte,
+            1 => bytes[at] = rng.next_u64() as u8,
+            2 => bytes.insert(at, byte),
+            3 => drop(bytes.remove(at)),
+            _ => {
+                let end = (at + rng.below(20)).min(bytes.len());
+                let piece = bytes[at..end].to_vec();
+                bytes.splice(at..at, piece);
+            }
+        }
+    }
+    if rng.one_in(8) {
+        bytes.truncate(1 + rng.below(bytes.len()));
+    }
+}

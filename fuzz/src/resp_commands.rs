@@ -1,0 +1,144 @@
+//! RESP: any bytes, in one piece and in many.
+
+use wire::Parsed;
+use wire::resp::{Command, CommandError, Limits, Parser, ProtocolError, next_command, parse_hot};
+
+use crate::rng::Rng;
+
+/// What came out of the stream, in order.
+#[derive(Debug, PartialEq)]
+enum Event<'a> {
+    Command(Command<'a>),
+    Refused(Vec<u8>),
+    Bad(ProtocolError),
+}
+
+/// Reads commands until the stream ends or breaks. Properties: progress within bounds, the same
+/// commands however the stream is cut, the short way like the long way, one line per error.
+pub fn resp_commands(data: &[u8]) {
+    let Some((seed, stream)) = data.split_first() else { return };
+    // Small limits, so that small inputs reach them.
+    let limits = Limits { args_max: 20, inline_max_bytes: 200, ..Limits::new(300) };
+    let limits = if seed % 4 == 3 { limits.before_auth() } else { limits };
+    let whole = read(stream, &limits, |_| stream.len());
+    let mut rng = Rng::new(u64::from(*seed));
+    let pieces = read(stream, &limits, |available| available + 1 + rng.below(9));
+    assert_eq!(whole, pieces, "how a stream is cut changes nothing");
+    let bytewise = read(stream, &limits, |available| available + 1);
+    assert_eq!(whole, bytewise, "nor does its arriving byte by byte");
+}
+
+/// `grow` says how many bytes of the stream have arrived after the next read.
+fn read<'a>(
+    stream: &'a [u8],
+    limits: &Limits,
+    mut grow: impl FnMut(usize) -> usize,
+) -> Vec<Event<'a>> {
+    let mut events = Vec::new();
+    let mut parser = Parser::default();
+    let mut start = 0;
+    let mut end = grow(0).min(stream.len());
+    loop {
+        let input = &stream[start..end];
+        let hot = parse_hot(input, limits);
+        match next_command(&mut parser, input, limits) {
+            Parsed::Done { value, consumed_bytes } => {
+                assert!(0 < consumed_bytes && consumed_bytes <= input.len(), "I2");
+                assert!(!parser.is_midway(), "a command leaves nothing behind");
+                if let Some(hot) = hot {
+                    check_hot(hot, &input[..consumed_bytes], limits);
+                }
+                start += consumed_bytes;
+                events.push(match value {
+                    Ok(command) => {
+                        check_command(&command, limits);
+                        Event::Command(command)
+                    }
+                    Err(error) => Event::Refused(check_refusal(&error)),
+                });
+            }
+            Parsed::NeedMore { at_least_bytes } => {
+                assert!(at_least_bytes > input.len(), "I3");
+                assert!(hot.is_none());
+                if end == stream.len() {
+                    return events;
+                }
+                end = grow(end).min(stream.len());
+            }
+            Parsed::Bad(error) => {
+                let mut out = Vec::new();
+                error.encode(&mut out);
+                check_line(&out);
+                events.push(Event::Bad(error));
+                return events;
+            }
+        }
+    }
+}
+
+/// The long way must read the same.
+fn check_hot((command, consumed_bytes): (Command<'_>, usize), input: &[u8], limits: &Limits) {
+    let Parsed::Done { value, consumed_bytes: consumed } = Parser::default().parse(input, limits)
+    else {
+        panic!("the short way read what the long way does not");
+    };
+    assert_eq!(consumed, consumed_bytes);
+    assert_eq!(Command::from_args(&value).expect("it is well formed"), command);
+}
+
+fn check_command(command: &Command<'_>, limits: &Limits) {
+    match command {
+        Command::Empty => assert_eq!(command.id(), None),
+        Command::Quoted(line) => {
+            let mut rewritten = Vec::new();
+            line.rewrite(&mut rewritten);
+            // A line holds more words than a small multibulk may; the rewriting is not input.
+            let limits = Limits { before_auth: false, ..Limits::new(limits.inline_max_bytes) };
+            match next_command(&mut Parser::default(), &rewritten, &limits) {
+                Parsed::Done { value, consumed_bytes } => {
+                    assert_eq!(consumed_bytes, rewritten.len());
+                    assert!(!matches!(value, Ok(Command::Quoted(_) | Command::Empty)));
+                }
+                other => panic!("a rewritten line is a command: {other:?}"),
+            }
+        }
+        _ => {
+            assert!(command.id().is_some());
+            check_lists(command);
+        }
+    }
+}
+
+/// Lists are as long as they say.
+fn check_lists(command: &Command<'_>) {
+    match command {
+        Command::MGet { keys } | Command::Del { keys, .. } | Command::CommandGetKeys { keys } => {
+            assert!(!keys.is_empty());
+            assert_eq!(keys.count(), keys.len());
+        }
+        Command::MSet { pairs } | Command::MSetNx { pairs } => {
+            assert_eq!(pairs.count(), pairs.len());
+            assert!(pairs.keys().eq(pairs.map(|(key, _)| key)));
+        }
+        Command::Info { sections: list } | Command::CommandDocs { names: list } => {
+            assert_eq!(list.count(), list.len());
+        }
+        _ => {}
+    }
+}
+
+fn check_refusal(error: &CommandError<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    error.encode(&mut out);
+    if !matches!(error, CommandError::CrossProtocol) {
+        check_line(&out);
+    }
+    out
+}
+
+/// An error is exactly one line, whatever bytes it quotes.
+fn check_line(reply: &[u8]) {
+    assert!(reply.starts_with(b"-") && reply.ends_with(b"\r\n"), "{reply:?}");
+    let text = &reply[..reply.len() - 2];
+    assert!(!text.contains(&b'\r') && !text.contains(&b'\n'), "{reply:?}");
+}
