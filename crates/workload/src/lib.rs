@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Popularity ─▶ rank ─▶ Scramble ─▶ key id ─┐                    KeyFormat: id ─▶ key bytes
-//!  Mix ────────────────▶ operation kind ─────┴─▶ Trace ─▶ Cursor   values:    (id, version) ─▶ bytes
+//!  Mix ────────────────▶ operation kind ─────┴─▶ Trace ─▶ Cursor   values: (id, version) ─▶ bytes
 //!  Arrivals ───────────▶ intended send times                       ValueSizes: id ─▶ length
 //! ```
 //!
