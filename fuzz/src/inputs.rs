@@ -108,6 +108,12 @@ const WORDS: [&str; 44] = [
 ];
 
 fn words(rng: &mut Rng) -> Vec<&'static str> {
+    if rng.one_in(4) {
+        return match rng.below(2) {
+            0 => vec![rng.pick(&["GET", "get"]), rng.pick(&WORDS)],
+            _ => vec![rng.pick(&["SET", "set"]), rng.pick(&WORDS), rng.pick(&WORDS)],
+        };
+    }
     let mut words = vec![rng.pick(&NAMES)];
     let count = if rng.one_in(20) { 25 } else { rng.below(6) };
     words.extend((0..count).map(|_| rng.pick(&WORDS)));
@@ -118,7 +124,9 @@ fn resp_multibulk(rng: &mut Rng, out: &mut Vec<u8>) {
     let words = words(rng);
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
-        let filler = if rng.one_in(30) { "x".repeat(rng.below(400)) } else { String::new() };
+        // Now and then at the target's limit of 300 bytes, or one beside it.
+        let wanted_bytes = if rng.one_in(15) { 299 + rng.below(3) } else { 0 };
+        let filler = "x".repeat(wanted_bytes.saturating_sub(word.len()));
         let len_bytes = word.len() + filler.len();
         out.extend_from_slice(format!("${len_bytes}\r\n{word}{filler}\r\n").as_bytes());
     }
