@@ -13,6 +13,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use wire::resp::{CommandId, Spec};
+
 /// A counter with one writing thread.
 #[derive(Debug, Default)]
 pub struct Cell(AtomicU64);
@@ -47,6 +49,131 @@ impl Protocol {
         match self {
             Protocol::Resp => "resp",
             Protocol::Memcached => "memcached",
+        }
+    }
+}
+
+/// One command's counters.
+#[derive(Debug, Default)]
+pub struct CommandCells {
+    /// Times it ran.
+    pub calls: Cell,
+    /// Keys that it found.
+    pub hits: Cell,
+    /// Keys that it did not find.
+    pub misses: Cell,
+    /// Error replies.
+    pub errors: Cell,
+}
+
+/// Everything that one worker counts.
+#[derive(Debug, Default)]
+pub struct WorkerCounters {
+    /// By [`CommandIndex`].
+    pub commands: Box<[CommandCells]>,
+    /// Connections accepted.
+    pub accepted: Cell,
+    /// Connections refused: too many.
+    pub rejected: Cell,
+    /// Bytes read.
+    pub input_bytes: Cell,
+    /// Bytes written.
+    pub output_bytes: Cell,
+    /// Batches executed.
+    pub batches: Cell,
+    /// Requests in them.
+    pub batch_requests: Cell,
+    /// Streams that lost their frame.
+    pub protocol_errors: Cell,
+    /// Log-ins.
+    pub auth_attempts: Cell,
+    /// Of these, failed.
+    pub auth_errors: Cell,
+}
+
+impl WorkerCounters {
+    /// All zero.
+    pub fn new() -> WorkerCounters {
+        let commands = (0..CommandIndex::COUNT).map(|_| CommandCells::default()).collect();
+        WorkerCounters { commands, ..WorkerCounters::default() }
+    }
+
+    /// The counters of one command.
+    #[inline]
+    pub fn command(&self, index: CommandIndex) -> &CommandCells {
+        &self.commands[usize::from(index.0)]
+    }
+}
+
+/// A command of either protocol, as a position in [`WorkerCounters::commands`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandIndex(u8);
+
+/// memcached's commands, in the order of their counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the command of its name")]
+pub enum MemcachedCommand {
+    Get,
+    Gets,
+    Gat,
+    Gats,
+    Set,
+    Add,
+    Replace,
+    Append,
+    Prepend,
+    Cas,
+    Delete,
+    Incr,
+    Decr,
+    Touch,
+    FlushAll,
+    Version,
+    Verbosity,
+    Quit,
+    Stats,
+    Shutdown,
+    Mn,
+    Unknown,
+}
+
+const MEMCACHED_NAMES: [&str; 22] = [
+    "get", "gets", "gat", "gats", "set", "add", "replace", "append", "prepend", "cas", "delete",
+    "incr", "decr", "touch", "flush_all", "version", "verbosity", "quit", "stats", "shutdown", "mn",
+    "unknown",
+];
+
+const _: () = {
+    assert!(MemcachedCommand::Unknown as usize + 1 == MEMCACHED_NAMES.len());
+    assert!(CommandIndex::COUNT <= u8::MAX as usize);
+};
+
+impl CommandIndex {
+    /// RESP commands, one for unknown ones, memcached commands.
+    pub const COUNT: usize = CommandId::COUNT + 1 + MEMCACHED_NAMES.len();
+
+    /// A RESP command that is in no table.
+    pub const UNKNOWN_RESP: CommandIndex = CommandIndex(CommandId::COUNT as u8);
+
+    /// The position of a RESP command.
+    #[inline]
+    pub fn resp(id: CommandId) -> CommandIndex {
+        CommandIndex(id as u8)
+    }
+
+    /// The position of a memcached command.
+    #[inline]
+    pub fn memcached(command: MemcachedCommand) -> CommandIndex {
+        CommandIndex(CommandIndex::UNKNOWN_RESP.0 + 1 + command as u8)
+    }
+
+    /// The port and the name of the command at a position.
+    fn describe(index: usize) -> (Protocol, &'static str) {
+        let unknown = usize::from(CommandIndex::UNKNOWN_RESP.0);
+        match index {
+            _ if index < unknown => (Protocol::Resp, Spec::all()[index].name),
+            _ if index == unknown => (Protocol::Resp, "unknown"),
+            _ => (Protocol::Memcached, MEMCACHED_NAMES[index - unknown - 1]),
         }
     }
 }
@@ -95,4 +222,89 @@ pub struct Totals {
     pub auth_attempts: u64,
     /// Of these, failed.
     pub auth_errors: u64,
+}
+
+impl Totals {
+    /// Sums over `workers`; connections open now are the caller's to fill in.
+    pub(crate) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters> + Clone) -> Totals {
+        let sum = |pick: fn(&WorkerCounters) -> &Cell| {
+            workers.clone().map(|worker| pick(worker).get()).sum::<u64>()
+        };
+        let command = |index: usize| {
+            let (protocol, name) = CommandIndex::describe(index);
+            let sum = |pick: fn(&CommandCells) -> &Cell| {
+                workers.clone().map(|worker| pick(&worker.commands[index]).get()).sum::<u64>()
+            };
+            CommandTotals {
+                protocol,
+                name,
+                calls: sum(|cells| &cells.calls),
+                hits: sum(|cells| &cells.hits),
+                misses: sum(|cells| &cells.misses),
+                errors: sum(|cells| &cells.errors),
+            }
+        };
+        Totals {
+            commands: (0..CommandIndex::COUNT).map(command).collect(),
+            connections_resp: 0,
+            connections_memcached: 0,
+            connections_total: sum(|worker| &worker.accepted),
+            connections_rejected: sum(|worker| &worker.rejected),
+            net_input_bytes: sum(|worker| &worker.input_bytes),
+            net_output_bytes: sum(|worker| &worker.output_bytes),
+            batches: sum(|worker| &worker.batches),
+            batch_requests: sum(|worker| &worker.batch_requests),
+            protocol_errors: sum(|worker| &worker.protocol_errors),
+            auth_attempts: sum(|worker| &worker.auth_attempts),
+            auth_errors: sum(|worker| &worker.auth_errors),
+        }
+    }
+
+    /// The counts of one command.
+    pub fn command(&self, protocol: Protocol, name: &str) -> Option<&CommandTotals> {
+        self.commands.iter().find(|command| command.protocol == protocol && command.name == name)
+    }
+
+    /// Calls of all commands.
+    pub fn calls(&self) -> u64 {
+        self.commands.iter().map(|command| command.calls).sum()
+    }
+
+    /// Keys found by all commands.
+    pub fn hits(&self) -> u64 {
+        self.commands.iter().map(|command| command.hits).sum()
+    }
+
+    /// Keys not found by all commands.
+    pub fn misses(&self) -> u64 {
+        self.commands.iter().map(|command| command.misses).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_sum_over_workers_and_keep_the_protocols_apart() {
+        let workers = [WorkerCounters::new(), WorkerCounters::new()];
+        for (worker, amount) in workers.iter().zip([2, 3]) {
+            worker.command(CommandIndex::resp(CommandId::Get)).calls.add(amount);
+            worker.command(CommandIndex::memcached(MemcachedCommand::Get)).hits.add(1);
+            worker.input_bytes.add(amount);
+        }
+        let totals = Totals::sum(workers.iter());
+        assert_eq!(totals.command(Protocol::Resp, "get").unwrap().calls, 5);
+        assert_eq!(totals.command(Protocol::Memcached, "get").unwrap().calls, 0);
+        assert_eq!(totals.command(Protocol::Memcached, "get").unwrap().hits, 2);
+        assert_eq!((totals.calls(), totals.hits(), totals.net_input_bytes), (5, 2, 5));
+    }
+
+    #[test]
+    fn every_memcached_command_has_its_name() {
+        let index = CommandIndex::memcached(MemcachedCommand::Mn);
+        assert_eq!(CommandIndex::describe(usize::from(index.0)), (Protocol::Memcached, "mn"));
+        let index = CommandIndex::UNKNOWN_RESP;
+        assert_eq!(CommandIndex::describe(usize::from(index.0)), (Protocol::Resp, "unknown"));
+    }
 }

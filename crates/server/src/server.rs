@@ -1,66 +1,126 @@
 //! A running server: starts the workers, tells the addresses, stops.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use base::WorkerId;
+use crossbeam_channel::{Receiver, Sender};
+use policy::AnyWorker;
+use store::Session;
 
 use crate::admin::AdminThread;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::listen::listen;
+use crate::poller::Epoll;
 use crate::shared::Shared;
+use crate::worker::{Worker, WorkerSockets};
+use crate::{affinity, descriptors};
+
+/// Most worker threads.
+const THREADS_MAX: usize = 256;
+
+/// Log memory that is made resident ahead of the writers.
+const POPULATE_AHEAD_BYTES: u64 = 64 << 20;
+
+/// After the drain's limit, workers are told to cut their connections and get so much longer.
+const ABORT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A running server. Dropping it stops it without waiting.
 pub struct Server {
     shared: Arc<Shared>,
-    resp: Option<SocketAddr>,
-    memcached: Option<SocketAddr>,
-    admin: Option<SocketAddr>,
-    /// Dropped last of all: /readyz tells that the server is draining.
-    _admin_thread: Option<AdminThread>,
+    workers: Vec<JoinHandle<()>>,
+    /// Disconnected once the last worker has ended.
+    ended: Receiver<()>,
+    populate: Populate,
+    admin: Option<AdminThread>,
 }
 
 impl Server {
     /// Binds every address, opens the store, starts the workers and the admin port.
     ///
     /// When this returns, clients can connect.
-    pub fn start(config: Config) -> Result<Server, StartError> {
-        let bind = |address: Option<SocketAddr>, count, setting| match address {
-            None => Ok((None, Vec::new())),
-            Some(address) => {
-                listen(address, count, setting).map(|(at, listeners)| (Some(at), listeners))
-            }
+    pub fn start(mut config: Config) -> Result<Server, StartError> {
+        check(&config)?;
+        let allowed = descriptors::connections_allowed(config.max_connections, config.threads);
+        if allowed < config.max_connections {
+            tracing::warn!(
+                "--max-connections lowered from {} to {allowed}: the limit of open files \
+                 (ulimit -n) allows no more",
+                config.max_connections,
+            );
+            config.max_connections = allowed;
+        }
+        let (resp, resp_listeners) = bind(config.resp, config.threads, "resp")?;
+        let (memcached, memcached_listeners) =
+            bind(config.memcached, config.threads, "memcached")?;
+        let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
+        let mut shared = Shared::open(config)?;
+        shared.set_addresses(resp, memcached, admin);
+        let shared = Arc::new(shared);
+        let (ended_sender, ended) = crossbeam_channel::bounded(0);
+        let mut server = Server {
+            populate: Populate::start(&shared)?,
+            shared,
+            workers: Vec::new(),
+            ended,
+            admin: None,
         };
-        let (resp, _resp_listeners) = bind(config.resp, config.threads, "resp")?;
-        let (memcached, _mc_listeners) = bind(config.memcached, config.threads, "memcached")?;
-        let (admin, mut admin_listeners) = bind(config.admin, 1, "admin")?;
-        let shared = Arc::new(Shared::new(config));
-        let admin_thread = match admin_listeners.pop() {
-            None => None,
-            Some(listener) => {
-                let thread = AdminThread::start(listener, Arc::clone(&shared));
-                Some(thread.map_err(|source| StartError::System {
-                    what: "start the admin port",
-                    source,
-                })?)
-            }
-        };
-        Ok(Server { shared, resp, memcached, admin, _admin_thread: admin_thread })
+        server.start_workers(resp_listeners, memcached_listeners, ended_sender)?;
+        if let Some(listener) = admin_listeners.into_iter().next() {
+            let admin = AdminThread::start(listener, Arc::clone(&server.shared))
+                .map_err(|source| StartError::System { what: "start the admin port", source })?;
+            server.admin = Some(admin);
+        }
+        Ok(server)
+    }
+
+    fn start_workers(
+        &mut self,
+        resp: Vec<TcpListener>,
+        memcached: Vec<TcpListener>,
+        ended: Sender<()>,
+    ) -> Result<(), StartError> {
+        let config = self.shared.config();
+        let processors = affinity::plan(config.pin, config.threads);
+        let (mut resp, mut memcached) = (resp.into_iter(), memcached.into_iter());
+        for index in 0..config.threads {
+            let id = WorkerId(u16::try_from(index).expect("checked: at most 256 threads"));
+            let sockets = WorkerSockets { resp: resp.next(), memcached: memcached.next() };
+            let session = self
+                .shared
+                .store()
+                .session()
+                .map_err(|error| StartError::Store { reason: error.to_string() })?;
+            let start = WorkerStart {
+                shared: Arc::clone(&self.shared),
+                id,
+                processor: processors.get(index).copied(),
+                session,
+                sockets,
+            };
+            self.workers.push(start.spawn(ended.clone())?);
+        }
+        Ok(())
     }
 
     /// Where Redis clients connect, with a port 0 resolved.
     pub fn resp_addr(&self) -> Option<SocketAddr> {
-        self.resp
+        self.shared.config().resp
     }
 
     /// Where memcached clients connect.
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
-        self.memcached
+        self.shared.config().memcached
     }
 
     /// Where the admin port listens.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.admin
+        self.shared.config().admin
     }
 
     /// What the admin port and tests look at.
@@ -69,7 +129,7 @@ impl Server {
     }
 
     /// Readable (one message) once a client asked for SHUTDOWN; the owner then stops the server.
-    pub fn shutdown_requests(&self) -> crossbeam_channel::Receiver<()> {
+    pub fn shutdown_requests(&self) -> Receiver<()> {
         self.shared.shutdown_requests()
     }
 
@@ -80,8 +140,153 @@ impl Server {
 
     /// Waits until everything is drained, at most `limit`; true if all clients got their answers.
     ///
-    /// Past the limit connections are cut.
-    pub fn join(self, _limit: Duration) -> bool {
-        true
+    /// Past the limit connections are cut. Only meaningful after [`Server::stop`].
+    pub fn join(mut self, limit: Duration) -> bool {
+        let is_drained = self.wait_ended(limit);
+        if !is_drained {
+            self.shared.abort();
+            self.wait_ended(ABORT_TIME_MAX);
+        }
+        drop(self.admin.take());
+        is_drained
+    }
+
+    /// Whether every worker has ended within `limit`.
+    fn wait_ended(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        matches!(
+            self.ended.recv_deadline(deadline),
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected)
+        )
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.abort();
+        for worker in self.workers.drain(..) {
+            if worker.is_finished() && worker.join().is_err() {
+                tracing::error!("a worker thread panicked");
+            }
+        }
+        self.populate.stop(&self.shared);
+    }
+}
+
+/// What a worker's thread needs to begin.
+struct WorkerStart {
+    shared: Arc<Shared>,
+    id: WorkerId,
+    processor: Option<usize>,
+    session: Session,
+    sockets: WorkerSockets,
+}
+
+impl WorkerStart {
+    /// Starts the thread and waits until it serves. `ended` is dropped when the thread ends, in
+    /// whatever way.
+    fn spawn(self, ended: Sender<()>) -> Result<JoinHandle<()>, StartError> {
+        let (report, started) = crossbeam_channel::bounded(1);
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{}", self.id.index()))
+            .spawn(move || {
+                let _ended = ended;
+                self.pin();
+                // Made here, so that its memory is first touched by the processor that uses it.
+                match self.into_worker() {
+                    Ok(worker) => {
+                        let _ = report.send(Ok(()));
+                        worker.run();
+                    }
+                    Err(error) => {
+                        let _ = report.send(Err(error));
+                    }
+                }
+            })
+            .map_err(|source| StartError::System { what: "start a worker thread", source })?;
+        let died = || io::Error::other("the thread ended at once");
+        started
+            .recv()
+            .unwrap_or_else(|_| Err(died()))
+            .map_err(|source| StartError::System { what: "watch the listeners", source })?;
+        Ok(thread)
+    }
+
+    fn pin(&self) {
+        if let Some(processor) = self.processor
+            && let Err(error) = affinity::pin_current_thread(processor)
+        {
+            tracing::warn!("worker {} is not pinned to {processor}: {error}", self.id.index());
+        }
+    }
+
+    fn into_worker(self) -> io::Result<Worker<AnyWorker, Epoll>> {
+        let WorkerStart { shared, id, session, sockets, .. } = self;
+        Worker::new(shared, id, (session, AnyWorker), Epoll::new()?, sockets)
+    }
+}
+
+fn check(config: &Config) -> Result<(), StartError> {
+    let out_of_range = |setting, given: usize, least: u64, most: u64| {
+        let given = given as u64;
+        if (least..=most).contains(&given) {
+            Ok(())
+        } else {
+            Err(StartError::OutOfRange { setting, given, least, most })
+        }
+    };
+    out_of_range("threads", config.threads, 1, THREADS_MAX as u64)?;
+    out_of_range("batch", config.batch, 1, store::BATCH_MAX as u64)?;
+    out_of_range("max-connections", config.max_connections, 1, u64::from(u32::MAX))
+}
+
+fn bind(
+    address: Option<SocketAddr>,
+    count: usize,
+    setting: &'static str,
+) -> Result<(Option<SocketAddr>, Vec<TcpListener>), StartError> {
+    match address {
+        None => Ok((None, Vec::new())),
+        Some(address) => {
+            listen(address, count, setting).map(|(at, listeners)| (Some(at), listeners))
+        }
+    }
+}
+
+/// A thread that makes log memory resident ahead of the writers: a first touch in a write would
+/// cost it several microseconds.
+struct Populate {
+    is_ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Populate {
+    fn start(shared: &Arc<Shared>) -> Result<Populate, StartError> {
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let (store, ended) = (Arc::clone(shared.store()), Arc::clone(&is_ended));
+        let thread = std::thread::Builder::new()
+            .name("populate".to_owned())
+            .spawn(move || {
+                let mut populated = 0;
+                while !ended.load(Ordering::Acquire)
+                    && store.populate_ahead(
+                        &mut populated,
+                        POPULATE_AHEAD_BYTES,
+                        Duration::from_secs(60),
+                    )
+                {}
+            })
+            .map_err(|source| StartError::System { what: "start a thread", source })?;
+        Ok(Populate { is_ended, thread: Some(thread) })
+    }
+
+    fn stop(&mut self, shared: &Shared) {
+        self.is_ended.store(true, Ordering::Release);
+        shared.store().wake_populate();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the populate thread panicked");
+        }
     }
 }

@@ -1,12 +1,30 @@
-//! What all threads of a server see: configuration, counters, and the way to ask a worker.
+//! What all threads of a server see: the store, configuration, counters, clients, and the way to
+//! ask a worker.
+//!
+//! ```text
+//!  any thread ──Control──▶ mailbox (channel + eventfd) ──▶ worker, between two rounds
+//! ```
+//!
+//! # Concurrency
+//! Everything here may be called from any thread. Nothing here is touched per request.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use base::UnixMillis;
 use crossbeam_channel::{Receiver, Sender};
+use crossbeam_utils::CachePadded;
+use store::{Store, StoreConfig, StoreStats};
 
+use crate::budget::BufferBudget;
+use crate::clients::Clients;
 use crate::config::Config;
-use crate::counters::Totals;
+use crate::counters::{Protocol, Totals, WorkerCounters};
+use crate::error::StartError;
+use crate::memory::{MEMORY_BYTES_MIN, MemoryPlan};
+use crate::poller::Waker;
 
 /// Why [`Shared::probe`] did not see its value back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,27 +47,141 @@ pub enum ProbeError {
     Stopping,
 }
 
+/// What a worker is asked to do between two rounds.
+#[derive(Debug)]
+pub(crate) enum Control {
+    /// Store and read back a value; answer whether that went well.
+    Probe(Sender<bool>),
+    /// Close this client.
+    Kill {
+        /// [`crate::clients::Client::id`].
+        client_id: u64,
+    },
+}
+
+/// The sending end of a worker's mailbox.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    pub sender: Sender<Control>,
+    pub waker: Waker,
+}
+
 /// What all threads of a server see.
 pub struct Shared {
     config: Config,
+    plan: MemoryPlan,
+    store: Arc<Store>,
+    budget: Arc<BufferBudget>,
+    clients: Clients,
+    counters: Vec<CachePadded<WorkerCounters>>,
+    mailboxes: Vec<(Mailbox, Receiver<Control>)>,
+    run_id: String,
     started: Instant,
+    started_at: UnixMillis,
     is_stopping: AtomicBool,
+    is_aborting: AtomicBool,
     shutdown: (Sender<()>, Receiver<()>),
+    flush_at: AtomicU64,
+    /// Commands before this time wait (CLIENT PAUSE).
+    pause_until: AtomicU64,
+    pause_writes_only: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config) -> Shared {
-        Shared {
-            config,
-            started: Instant::now(),
-            is_stopping: AtomicBool::new(false),
-            shutdown: crossbeam_channel::bounded(1),
+    /// Divides the memory and opens the store.
+    pub(crate) fn open(mut config: Config) -> Result<Shared, StartError> {
+        let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes).ok_or(
+            StartError::MemoryTooSmall {
+                given: base::ByteSize { bytes: config.memory_bytes },
+                least: base::ByteSize { bytes: MEMORY_BYTES_MIN },
+            },
+        )?;
+        let hash_seed = config.hash_seed.unwrap_or_else(random_u64);
+        let store = Store::open(StoreConfig {
+            memory_bytes: plan.store_bytes(),
+            index_bytes: plan.index_bytes,
+            mode: config.mode,
+            eviction: config.eviction,
+            lossy_index: config.lossy_index,
+            session_max: config.threads,
+            item_max_bytes: plan.item_size_max_bytes + store::KEY_LEN_MAX_BYTES as u64,
+            hash_seed,
+            batch: config.batch,
+        })
+        .map_err(|error| StartError::Store { reason: error.to_string() })?;
+        let fits_bytes = store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
+        let item_size_max_bytes = plan.item_size_max_bytes.min(fits_bytes);
+        if item_size_max_bytes < config.max_item_size_bytes {
+            tracing::warn!(
+                "values can be at most {} instead of {}: --memory {} holds no larger ones",
+                base::ByteSize { bytes: item_size_max_bytes },
+                base::ByteSize { bytes: config.max_item_size_bytes },
+                base::ByteSize { bytes: config.memory_bytes },
+            );
+            config.max_item_size_bytes = item_size_max_bytes;
         }
+        let mailbox = |_| {
+            let (sender, receiver) = crossbeam_channel::unbounded();
+            let waker = Waker::new()
+                .map_err(|source| StartError::System { what: "open an eventfd", source })?;
+            Ok((Mailbox { sender, waker }, receiver))
+        };
+        let started_at = unix_now();
+        Ok(Shared {
+            plan: MemoryPlan { item_size_max_bytes, ..plan },
+            store,
+            budget: Arc::new(BufferBudget::new(plan.buffers_bytes)),
+            clients: Clients::default(),
+            counters: (0..config.threads).map(|_| WorkerCounters::new().into()).collect(),
+            mailboxes: (0..config.threads).map(mailbox).collect::<Result<_, StartError>>()?,
+            run_id: (0..3).map(|_| format!("{:016x}", random_u64())).collect::<String>()[..40]
+                .to_owned(),
+            started: Instant::now(),
+            started_at,
+            is_stopping: AtomicBool::new(false),
+            is_aborting: AtomicBool::new(false),
+            shutdown: crossbeam_channel::bounded(1),
+            flush_at: AtomicU64::new(0),
+            pause_until: AtomicU64::new(0),
+            pause_writes_only: AtomicBool::new(false),
+            config,
+        })
     }
 
-    /// As started, with limits that had to be lowered already lowered.
+    /// A server's view without a server, for tests of what only looks at it.
+    #[cfg(test)]
+    pub(crate) fn new(config: Config) -> Shared {
+        Shared::open(config).expect("the configuration is valid")
+    }
+
+    /// As started, with limits that had to be lowered already lowered and ports resolved.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// How the memory is divided.
+    pub fn memory_plan(&self) -> &MemoryPlan {
+        &self.plan
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// What the store counts, summed now.
+    pub fn store_stats(&self) -> StoreStats {
+        self.store.stats()
+    }
+
+    /// Client buffers and their cap.
+    pub fn buffer_budget(&self) -> &Arc<BufferBudget> {
+        &self.budget
+    }
+
+    /// Who is connected.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
     }
 
     /// Time since the start.
@@ -57,14 +189,60 @@ impl Shared {
         self.started.elapsed()
     }
 
+    /// Wall-clock time of the start.
+    pub fn started_at(&self) -> UnixMillis {
+        self.started_at
+    }
+
+    /// 40 hexadecimal digits, other ones at each start.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
     /// All workers' counters, summed now.
     pub fn totals(&self) -> Totals {
-        Totals::default()
+        let sum = Totals::sum(self.counters.iter().map(|padded| &**padded));
+        Totals {
+            connections_resp: self.clients.count(Protocol::Resp) as u64,
+            connections_memcached: self.clients.count(Protocol::Memcached) as u64,
+            ..sum
+        }
+    }
+
+    /// One worker's counters; only that worker adds to them.
+    pub(crate) fn counters(&self, worker: usize) -> &WorkerCounters {
+        &self.counters[worker]
     }
 
     /// Stores and reads back a value through every worker in turn, within `timeout` altogether.
-    pub fn probe(&self, _timeout: Duration) -> Result<(), ProbeError> {
-        if self.is_stopping() { Err(ProbeError::Stopping) } else { Ok(()) }
+    pub fn probe(&self, timeout: Duration) -> Result<(), ProbeError> {
+        let deadline = Instant::now() + timeout;
+        for (worker, (mailbox, _)) in self.mailboxes.iter().enumerate() {
+            if self.is_stopping() {
+                return Err(ProbeError::Stopping);
+            }
+            let (sender, receiver) = crossbeam_channel::bounded(1);
+            // It cannot fail: the receiving end lives as long as `self`.
+            let _ = mailbox.sender.send(Control::Probe(sender));
+            mailbox.waker.wake();
+            match receiver.recv_deadline(deadline) {
+                Ok(true) => {}
+                Ok(false) => return Err(ProbeError::Failed { worker }),
+                Err(_) => return Err(ProbeError::Timeout { worker }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the client's worker to close it.
+    pub(crate) fn kill_client(&self, client: &crate::clients::Client) {
+        let (mailbox, _) = &self.mailboxes[client.worker.index()];
+        let _ = mailbox.sender.send(Control::Kill { client_id: client.id });
+        mailbox.waker.wake();
+    }
+
+    pub(crate) fn mailbox(&self, worker: usize) -> &(Mailbox, Receiver<Control>) {
+        &self.mailboxes[worker]
     }
 
     /// Whether the server is draining.
@@ -72,11 +250,95 @@ impl Shared {
         self.is_stopping.load(Ordering::Acquire)
     }
 
+    /// Whether what is not drained yet is to be cut.
+    pub(crate) fn is_aborting(&self) -> bool {
+        self.is_aborting.load(Ordering::Acquire)
+    }
+
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    pub(crate) fn abort(&self) {
+        self.is_aborting.store(true, Ordering::Release);
+        self.stop();
+    }
+
+    fn wake_all(&self) {
+        for (mailbox, _) in &self.mailboxes {
+            mailbox.waker.wake();
+        }
     }
 
     pub(crate) fn shutdown_requests(&self) -> Receiver<()> {
         self.shutdown.1.clone()
     }
+
+    /// A client asked for SHUTDOWN. A second request changes nothing.
+    pub(crate) fn request_shutdown(&self) {
+        let _ = self.shutdown.0.try_send(());
+    }
+
+    /// When everything is to be deleted, for `flush_all` with a delay.
+    pub(crate) fn flush_at(&self) -> Option<UnixMillis> {
+        match self.flush_at.load(Ordering::Relaxed) {
+            0 => None,
+            at => Some(UnixMillis(at)),
+        }
+    }
+
+    /// A later call replaces an earlier one, as in memcached.
+    pub(crate) fn set_flush_at(&self, at: Option<UnixMillis>) {
+        self.flush_at.store(at.map_or(0, |at| at.0.max(1)), Ordering::Relaxed);
+        self.wake_all();
+    }
+
+    /// True for the one worker that shall flush now.
+    pub(crate) fn take_due_flush(&self, now: UnixMillis) -> bool {
+        self.flush_at().is_some_and(|at| {
+            at <= now
+                && self
+                    .flush_at
+                    .compare_exchange(at.0, 0, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+        })
+    }
+
+    /// CLIENT PAUSE and UNPAUSE (a time that has passed).
+    pub(crate) fn pause(&self, until: UnixMillis, writes_only: bool) {
+        self.pause_writes_only.store(writes_only, Ordering::Relaxed);
+        self.pause_until.store(until.0, Ordering::Release);
+        self.wake_all();
+    }
+
+    /// Until when commands wait, and whether only those that write.
+    pub(crate) fn paused(&self) -> (UnixMillis, bool) {
+        let until = UnixMillis(self.pause_until.load(Ordering::Acquire));
+        (until, self.pause_writes_only.load(Ordering::Relaxed))
+    }
+
+    /// The addresses, once ports are resolved.
+    pub(crate) fn set_addresses(
+        &mut self,
+        resp: Option<SocketAddr>,
+        memcached: Option<SocketAddr>,
+        admin: Option<SocketAddr>,
+    ) {
+        self.config.resp = resp;
+        self.config.memcached = memcached;
+        self.config.admin = admin;
+    }
+}
+
+/// Wall-clock time.
+pub(crate) fn unix_now() -> UnixMillis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// 64 bits from the standard library's random hash keys, which come from the kernel.
+pub(crate) fn random_u64() -> u64 {
+    use std::hash::BuildHasher;
+    std::hash::RandomState::new().hash_one(0)
 }

@@ -1,0 +1,59 @@
+//! Pinning: worker `i` stays on the `i`-th processor of the affinity mask that was inherited.
+
+use std::io;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::config::Pin;
+
+/// The processor for each worker, inside the mask that the process was started with; empty: the
+/// kernel moves workers as it likes.
+pub fn plan(pin: Pin, worker_count: usize) -> Vec<usize> {
+    match sched_getaffinity(None) {
+        Ok(mask) => choose(pin, worker_count, &processors(&mask)),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Keeps the calling thread on one processor.
+pub fn pin_current_thread(processor: usize) -> io::Result<()> {
+    let mut mask = CpuSet::new();
+    mask.set(processor);
+    Ok(sched_setaffinity(None, &mask)?)
+}
+
+fn processors(mask: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU).filter(|processor| mask.is_set(*processor)).collect()
+}
+
+fn choose(pin: Pin, worker_count: usize, processors: &[usize]) -> Vec<usize> {
+    let pins = match pin {
+        Pin::Off => false,
+        Pin::On => !processors.is_empty(),
+        Pin::Auto => worker_count <= processors.len(),
+    };
+    if pins { processors.iter().copied().cycle().take(worker_count).collect() } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_pins_only_when_each_worker_has_its_own_processor() {
+        assert_eq!(choose(Pin::Auto, 2, &[4, 6, 7]), [4, 6]);
+        assert_eq!(choose(Pin::Auto, 4, &[4, 6, 7]), []);
+    }
+
+    #[test]
+    fn on_starts_over_and_off_never_pins() {
+        assert_eq!(choose(Pin::On, 4, &[4, 6, 7]), [4, 6, 7, 4]);
+        assert_eq!(choose(Pin::Off, 1, &[4, 6, 7]), []);
+        assert_eq!(choose(Pin::On, 1, &[]), []);
+    }
+
+    #[test]
+    fn the_inherited_mask_is_not_empty() {
+        assert_eq!(plan(Pin::On, 3).len(), 3);
+    }
+}

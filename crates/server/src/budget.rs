@@ -1,0 +1,185 @@
+//! The buffer budget: client input and output of all workers stay under one number of bytes.
+//!
+//! ```text
+//!  BufferBudget (shared, atomic) ──grants of 256 KiB and more──▶ Ledger (one per worker, plain)
+//! ```
+//!
+//! A worker books each buffer in its own ledger, which touches the shared number only when a grant
+//! runs out, so that small buffers come and go without shared writes.
+//!
+//! # Invariants
+//! I1: the sum of all grants is at most the budget, except for replies that are already owed:
+//!     those are booked past it (`force`), and no client is read until the books balance.
+//! I2: what is reserved is released exactly once, with the same number of bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that move between the shared budget and a ledger at a time.
+const GRANT_BYTES: u64 = 256 << 10;
+
+/// All workers' buffers together.
+#[derive(Debug)]
+pub struct BufferBudget {
+    limit_bytes: u64,
+    granted_bytes: AtomicU64,
+}
+
+impl BufferBudget {
+    /// A budget of `limit_bytes`, nothing of it granted.
+    pub fn new(limit_bytes: u64) -> BufferBudget {
+        BufferBudget { limit_bytes, granted_bytes: AtomicU64::new(0) }
+    }
+
+    /// The most that may be granted.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// What is granted now; at most a grant per worker above what buffers take.
+    pub fn granted_bytes(&self) -> u64 {
+        self.granted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// All or nothing.
+    fn try_grant(&self, bytes: u64) -> bool {
+        // Relaxed: the number guards no other memory.
+        self.granted_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |granted| {
+                granted.checked_add(bytes).filter(|sum| *sum <= self.limit_bytes)
+            })
+            .is_ok()
+    }
+
+    fn force_grant(&self, bytes: u64) {
+        self.granted_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.granted_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// One worker's part of the budget.
+#[derive(Debug)]
+pub struct Ledger {
+    budget: Arc<BufferBudget>,
+    granted_bytes: u64,
+    used_bytes: u64,
+}
+
+impl Ledger {
+    /// An empty part.
+    pub fn new(budget: Arc<BufferBudget>) -> Ledger {
+        Ledger { budget, granted_bytes: 0, used_bytes: 0 }
+    }
+
+    /// Books `bytes` if they fit, all or nothing.
+    pub fn try_reserve(&mut self, bytes: u64) -> bool {
+        let missing = (self.used_bytes + bytes).saturating_sub(self.granted_bytes);
+        if missing > 0 {
+            let generous = missing.max(GRANT_BYTES);
+            let granted = if self.budget.try_grant(generous) {
+                generous
+            } else if self.budget.try_grant(missing) {
+                missing
+            } else {
+                return false;
+            };
+            self.granted_bytes += granted;
+        }
+        self.used_bytes += bytes;
+        true
+    }
+
+    /// Books `bytes` even past the budget: for replies that are owed (I1).
+    pub fn force(&mut self, bytes: u64) {
+        if !self.try_reserve(bytes) {
+            let missing = (self.used_bytes + bytes).saturating_sub(self.granted_bytes);
+            self.budget.force_grant(missing);
+            self.granted_bytes += missing;
+            self.used_bytes += bytes;
+        }
+    }
+
+    /// Gives back what was reserved (I2).
+    pub fn release(&mut self, bytes: u64) {
+        debug_assert!(bytes <= self.used_bytes, "I2: released more than was reserved");
+        self.used_bytes -= bytes;
+        let idle_bytes = self.granted_bytes - self.used_bytes;
+        if idle_bytes >= 2 * GRANT_BYTES {
+            let surplus = idle_bytes - GRANT_BYTES;
+            self.granted_bytes -= surplus;
+            self.budget.give_back(surplus);
+        }
+    }
+
+    /// Whether the budget is exhausted: no client should be read now.
+    pub fn is_over(&self) -> bool {
+        self.budget.granted_bytes() > self.budget.limit_bytes
+    }
+
+    /// Whether `bytes` could ever be reserved.
+    pub fn could_hold(&self, bytes: u64) -> bool {
+        bytes <= self.budget.limit_bytes
+    }
+
+    /// What this worker's buffers take.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.budget.give_back(self.granted_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(limit_bytes: u64) -> (Arc<BufferBudget>, Ledger) {
+        let budget = Arc::new(BufferBudget::new(limit_bytes));
+        (Arc::clone(&budget), Ledger::new(budget))
+    }
+
+    #[test]
+    fn reserving_is_all_or_nothing() {
+        let (_, mut ledger) = ledger(1000);
+        assert!(ledger.try_reserve(600));
+        assert!(!ledger.try_reserve(401));
+        assert!(ledger.try_reserve(400));
+        assert_eq!(ledger.used_bytes(), 1000);
+    }
+
+    #[test]
+    fn one_workers_grant_does_not_starve_another_for_long() {
+        let (budget, mut first) = ledger(GRANT_BYTES);
+        let mut second = Ledger::new(Arc::clone(&budget));
+        assert!(first.try_reserve(1));
+        assert!(!second.try_reserve(1));
+        drop(first);
+        assert!(second.try_reserve(1));
+    }
+
+    #[test]
+    fn released_bytes_return_to_the_budget() {
+        let (budget, mut ledger) = ledger(64 << 20);
+        assert!(ledger.try_reserve(40 << 20));
+        ledger.release(40 << 20);
+        assert!(budget.granted_bytes() <= 2 * GRANT_BYTES);
+    }
+
+    #[test]
+    fn owed_replies_go_past_the_budget_and_show() {
+        let (budget, mut ledger) = ledger(1000);
+        ledger.force(1500);
+        assert!(ledger.is_over());
+        assert!(!ledger.try_reserve(1));
+        ledger.release(1500);
+        drop(ledger);
+        assert_eq!(budget.granted_bytes(), 0);
+    }
+}

@@ -1,0 +1,162 @@
+//! The client registry: who is connected, for CLIENT LIST, CLIENT KILL and the admin port.
+//!
+//! # Concurrency
+//! The map is locked when a connection opens or closes and when somebody lists them, never by a
+//! request. A worker stores the time of a client's last activity at most once per round.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::{UnixMillis, WorkerId};
+
+use crate::counters::Protocol;
+
+/// One connected client.
+#[derive(Debug)]
+pub struct Client {
+    /// Never reused; starts at 1.
+    pub id: u64,
+    /// Which protocol its port speaks.
+    pub protocol: Protocol,
+    /// The worker that serves it.
+    pub worker: WorkerId,
+    /// Its end.
+    pub peer: SocketAddr,
+    /// Our end.
+    pub local: SocketAddr,
+    /// Our descriptor.
+    pub descriptor: RawFd,
+    /// When it connected.
+    pub connected_at: UnixMillis,
+    last_active_at: AtomicU64,
+    /// Names that it gave itself.
+    names: Mutex<ClientNames>,
+}
+
+/// What a client says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientNames {
+    /// CLIENT SETNAME.
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library: String,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: String,
+}
+
+impl Client {
+    /// When it last sent something.
+    pub fn last_active_at(&self) -> UnixMillis {
+        UnixMillis(self.last_active_at.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_active(&self, now: UnixMillis) {
+        // Relaxed: a statistic with one writer.
+        self.last_active_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// A copy of its names.
+    pub fn names(&self) -> ClientNames {
+        unpoisoned(self.names.lock()).clone()
+    }
+
+    pub(crate) fn change_names(&self, change: impl FnOnce(&mut ClientNames)) {
+        change(&mut unpoisoned(self.names.lock()));
+    }
+}
+
+/// A panic while a name was copied leaves the name as it was.
+fn unpoisoned<'a, T>(
+    lock: Result<MutexGuard<'a, T>, PoisonError<MutexGuard<'a, T>>>,
+) -> MutexGuard<'a, T> {
+    lock.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Everything that is known of a connection when it is accepted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub protocol: Protocol,
+    pub worker: WorkerId,
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+    pub descriptor: RawFd,
+    pub now: UnixMillis,
+}
+
+/// All connected clients.
+#[derive(Debug, Default)]
+pub struct Clients {
+    last_id: AtomicU64,
+    by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+impl Clients {
+    /// Adds a client unless there are `max` already.
+    pub(crate) fn admit(&self, arrival: Arrival, max: usize) -> Option<Arc<Client>> {
+        let mut by_id = unpoisoned(self.by_id.lock());
+        if by_id.len() >= max {
+            return None;
+        }
+        let client = Arc::new(Client {
+            id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
+            protocol: arrival.protocol,
+            worker: arrival.worker,
+            peer: arrival.peer,
+            local: arrival.local,
+            descriptor: arrival.descriptor,
+            connected_at: arrival.now,
+            last_active_at: AtomicU64::new(arrival.now.0),
+            names: Mutex::default(),
+        });
+        by_id.insert(client.id, Arc::clone(&client));
+        Some(client)
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        unpoisoned(self.by_id.lock()).remove(&id);
+    }
+
+    /// A copy of the list, by id.
+    pub fn list(&self) -> Vec<Arc<Client>> {
+        unpoisoned(self.by_id.lock()).values().cloned().collect()
+    }
+
+    /// How many there are of one protocol.
+    pub fn count(&self, protocol: Protocol) -> usize {
+        let by_id = unpoisoned(self.by_id.lock());
+        by_id.values().filter(|client| client.protocol == protocol).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrival() -> Arrival {
+        let any = SocketAddr::from(([127, 0, 0, 1], 1));
+        Arrival {
+            protocol: Protocol::Resp,
+            worker: WorkerId(0),
+            peer: any,
+            local: any,
+            descriptor: 3,
+            now: UnixMillis(1),
+        }
+    }
+
+    #[test]
+    fn no_more_than_max_are_admitted_and_ids_are_not_reused() {
+        let clients = Clients::default();
+        let first = clients.admit(arrival(), 1).unwrap();
+        assert!(clients.admit(arrival(), 1).is_none());
+        clients.remove(first.id);
+        let second = clients.admit(arrival(), 1).unwrap();
+        assert_ne!(first.id, second.id);
+        assert_eq!(clients.count(Protocol::Resp), 1);
+        assert_eq!(clients.count(Protocol::Memcached), 0);
+        assert_eq!(clients.list().len(), 1);
+    }
+}

@@ -1,0 +1,177 @@
+//! One client connection: its socket, what has arrived and what has to leave.
+//!
+//! ```text
+//!  socket ──read──▶ input (only what is incomplete) ──parse──▶ requests
+//!  socket ◀─write── output ◀──────────────────────── replies, in order
+//! ```
+//!
+//! # Invariants
+//! I1: an idle connection holds no buffer: both are empty vectors without capacity.
+//! I2: replies are put into `output` in the order of the commands (K10).
+
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use wire::{memcached, resp};
+
+use crate::clients::Client;
+use crate::counters::Protocol;
+use crate::output::Output;
+use crate::poller::Interest;
+use crate::resp::transaction::Transaction;
+
+/// A connection of one worker.
+pub struct Connection {
+    /// Not blocking.
+    pub socket: TcpStream,
+    /// As other threads see it.
+    pub client: Arc<Client>,
+    /// What has arrived and is not executed.
+    pub input: Input,
+    /// What has not left.
+    pub output: Output,
+    /// The protocol's own state.
+    pub speech: Speech,
+    /// Whether it goes on.
+    pub ending: Ending,
+    /// The client has said that nothing more comes.
+    pub input_ended: bool,
+    /// What the poller watches it for.
+    pub interest: Interest,
+    /// The batch that holds its latest request.
+    pub batch_id: u64,
+    /// Of the buffer budget.
+    pub booked_bytes: u64,
+    /// Is in the worker's list of connections to finish in this round.
+    pub is_touched: bool,
+    /// Is in the worker's list of connections that wait for buffer room.
+    pub is_starved: bool,
+}
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It does.
+    Open,
+    /// Nothing more is read; what has to leave leaves, then it is closed.
+    AfterFlush,
+    /// It is broken or killed.
+    Now,
+}
+
+/// What has arrived and is not executed yet.
+#[derive(Default)]
+pub struct Input {
+    /// From the start of a command on.
+    pub held: Vec<u8>,
+    /// Parsing again makes sense once `held` and new bytes are this long together.
+    pub need_bytes: usize,
+    /// Bytes to be thrown away before the next command.
+    pub skip_bytes: u64,
+}
+
+/// A protocol's state between commands.
+pub enum Speech {
+    /// A Redis client.
+    Resp(Resp),
+    /// A memcached client.
+    Memcached(Memcached),
+}
+
+/// A Redis client's state.
+#[derive(Default)]
+pub struct Resp {
+    /// Where the next command starts and how far it was looked at.
+    pub parser: resp::Parser,
+    /// RESP2 or RESP3.
+    pub protocol: resp::Protocol,
+    /// Whether a password is still to be given.
+    pub needs_auth: bool,
+    /// CLIENT REPLY.
+    pub replies: Replies,
+    /// MULTI and WATCH.
+    pub transaction: Option<Box<Transaction>>,
+}
+
+/// CLIENT REPLY: whether a command is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replies {
+    /// All are.
+    #[default]
+    On,
+    /// None is.
+    Off,
+    /// The next one is not.
+    SkipNext,
+}
+
+/// A memcached client's state.
+#[derive(Default)]
+pub struct Memcached {
+    /// How far the line was looked at.
+    pub parser: memcached::Parser,
+    /// Whether a password is still to be given.
+    pub needs_auth: bool,
+}
+
+impl Connection {
+    /// A connection that has just been accepted.
+    pub fn new(socket: TcpStream, client: Arc<Client>, needs_auth: bool) -> Connection {
+        let speech = match client.protocol {
+            Protocol::Resp => Speech::Resp(Resp { needs_auth, ..Resp::default() }),
+            Protocol::Memcached => {
+                Speech::Memcached(Memcached { needs_auth, ..Memcached::default() })
+            }
+        };
+        Connection {
+            socket,
+            client,
+            input: Input::default(),
+            output: Output::default(),
+            speech,
+            ending: Ending::Open,
+            input_ended: false,
+            interest: Interest::READ,
+            batch_id: 0,
+            booked_bytes: 0,
+            is_touched: false,
+            is_starved: false,
+        }
+    }
+
+    /// Buffers that it holds and that count against the budget.
+    pub fn held_bytes(&self) -> u64 {
+        let queued = match &self.speech {
+            Speech::Resp(Resp { transaction: Some(transaction), .. }) => transaction.held_bytes(),
+            _ => 0,
+        };
+        (self.input.held.capacity() + self.output.held_bytes() + queued) as u64
+    }
+
+    /// The RESP version its replies are encoded in.
+    #[inline]
+    pub fn protocol(&self) -> resp::Protocol {
+        match &self.speech {
+            Speech::Resp(resp) => resp.protocol,
+            Speech::Memcached(_) => resp::Protocol::Resp2,
+        }
+    }
+
+    /// The Redis client's state; only called while one of its commands runs.
+    #[inline]
+    pub fn resp(&mut self) -> &mut Resp {
+        match &mut self.speech {
+            Speech::Resp(resp) => resp,
+            Speech::Memcached(_) => unreachable!("a RESP command on a memcached connection"),
+        }
+    }
+
+    /// The memcached client's state; only called while one of its commands runs.
+    #[inline]
+    pub fn memcached(&mut self) -> &mut Memcached {
+        match &mut self.speech {
+            Speech::Memcached(memcached) => memcached,
+            Speech::Resp(_) => unreachable!("a memcached command on a RESP connection"),
+        }
+    }
+}

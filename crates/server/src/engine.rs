@@ -1,0 +1,77 @@
+//! What executes a batch: a whole session, or some of its keys under their locks.
+//!
+//! Commands are written once, against this trait; inside EXEC they run on locked keys.
+
+use base::{KeyHash, UnixMillis, WorkerId};
+use policy::{RouteRequest, Router};
+use store::request::{Request, Sink};
+use store::{LockedSession, Session};
+
+use crate::rmw::{Refusal, Rmw};
+
+/// Executes batches of requests.
+pub trait Engine {
+    /// Whether this worker executes requests on that key itself.
+    fn accepts(&self, hash: KeyHash) -> bool;
+
+    /// Executes a batch, in order.
+    fn execute<S: Sink<Refusal>>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    );
+
+    /// The session, unless keys are locked.
+    fn session(&mut self) -> Option<&mut Session>;
+}
+
+/// A session, and the policy that says which requests come here.
+pub struct RunToCompletion<R> {
+    /// The worker's.
+    pub session: Session,
+    /// Chosen at start-up.
+    pub router: R,
+    /// This worker.
+    pub worker: WorkerId,
+}
+
+impl<R: Router> Engine for RunToCompletion<R> {
+    #[inline]
+    fn accepts(&self, hash: KeyHash) -> bool {
+        self.router.route(RouteRequest { hash, received_by: self.worker }) == self.worker
+    }
+
+    #[inline]
+    fn execute<S: Sink<Refusal>>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        self.session.execute(now, requests, sink);
+    }
+
+    fn session(&mut self) -> Option<&mut Session> {
+        Some(&mut self.session)
+    }
+}
+
+impl Engine for LockedSession<'_> {
+    fn accepts(&self, _hash: KeyHash) -> bool {
+        true
+    }
+
+    fn execute<S: Sink<Refusal>>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        LockedSession::execute(self, now, requests, sink);
+    }
+
+    fn session(&mut self) -> Option<&mut Session> {
+        None
+    }
+}

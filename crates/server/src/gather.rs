@@ -1,0 +1,119 @@
+//! Gathering: the commands of all ready connections become one batch of store requests.
+//!
+//! ```text
+//!  connection 3: GET a, GET b ─┐
+//!  connection 7: SET c 1 ──────┼──▶ requests [a][b][c][d]...   (at most 128)
+//!  connection 9: get d ────────┘    pendings [3][3][7][9]...
+//!                                        │ flush: full, or a barrier, or nothing more is ready
+//!                                        ▼
+//!                              Engine::execute ──▶ ReplySink ──▶ each connection's output
+//! ```
+//!
+//! # Invariants
+//! I1: a connection's replies are appended in the order of its commands (K10): whoever writes a
+//!     reply past the batch calls [`Gather::reply_to`], which flushes the connection's requests
+//!     first.
+//! I2: `requests` and `pendings` have equal lengths.
+
+use arrayvec::ArrayVec;
+use base::KeyHash;
+use store::request::{Op, Request};
+
+use crate::core::Core;
+use crate::counters::{CommandIndex, Protocol};
+use crate::engine::Engine;
+use crate::reply::{Pending, ReplySink, Shape};
+use crate::resp::Fed;
+use crate::rmw::Rmw;
+
+/// Requests that go to the store together; it splits them into pipelines of its own size.
+pub const BATCH_REQUESTS_MAX: usize = 128;
+
+/// The batch of one worker in the making. `'a` is the lifetime of the bytes that were read.
+pub struct Gather<'g, 'a, E> {
+    /// Executes.
+    pub engine: &'g mut E,
+    /// Connections and counters.
+    pub core: &'g mut Core,
+    requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
+    pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
+}
+
+/// How a request will be answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    /// The connection.
+    pub slot: usize,
+    /// For its counters.
+    pub command: CommandIndex,
+    /// Whether nothing is sent.
+    pub is_quiet: bool,
+    /// What is sent.
+    pub shape: Shape,
+}
+
+impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
+    /// An empty batch.
+    pub fn new(engine: &'g mut E, core: &'g mut Core) -> Gather<'g, 'a, E> {
+        Gather { engine, core, requests: ArrayVec::new(), pendings: ArrayVec::new() }
+    }
+
+    /// Adds a request; a full batch is executed first.
+    #[inline]
+    pub fn push(&mut self, key: &'a [u8], hash: KeyHash, op: Op<'a, Rmw<'a>>, answer: Answer) {
+        if self.requests.is_full() {
+            self.flush();
+        }
+        assert!(self.engine.accepts(hash), "requests are not handed to other workers yet");
+        self.core.connections[answer.slot].batch_id = self.core.batch_id;
+        self.requests.push(Request { key, hash, op });
+        self.pendings.push(Pending {
+            slot: answer.slot as u32,
+            command: answer.command,
+            is_quiet: answer.is_quiet,
+            shape: answer.shape,
+        });
+    }
+
+    /// Executes what was gathered.
+    #[inline]
+    pub fn flush(&mut self) {
+        if self.requests.is_empty() {
+            return;
+        }
+        let now = self.core.now;
+        let mut sink = ReplySink::new(self.core, &self.pendings);
+        sink.counters.batches.add(1);
+        sink.counters.batch_requests.add(self.requests.len() as u64);
+        self.engine.execute(now, &self.requests, &mut sink);
+        self.requests.clear();
+        self.pendings.clear();
+        self.core.batch_id += 1;
+    }
+
+    /// Executes what was gathered if the connection has a part in it.
+    #[inline]
+    pub fn settle(&mut self, slot: usize) {
+        if self.core.connections[slot].batch_id == self.core.batch_id {
+            self.flush();
+        }
+    }
+
+    /// Appends a reply that does not come from the batch (I1).
+    #[inline]
+    pub fn reply_to<T>(&mut self, slot: usize, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        self.settle(slot);
+        self.core.connections[slot].output.append(encode)
+    }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Takes as many commands from the front of `input` as may run now.
+    #[inline]
+    pub fn feed(&mut self, slot: usize, input: &'a [u8]) -> Fed {
+        match self.core.connections[slot].client.protocol {
+            Protocol::Resp => self.feed_resp(slot, input),
+            Protocol::Memcached => self.feed_memcached(slot, input),
+        }
+    }
+}

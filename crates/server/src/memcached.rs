@@ -1,0 +1,239 @@
+//! memcached text commands on the store.
+//!
+//! Both ports serve the same keys: a value that a Redis client wrote has flags 0 here.
+
+mod auth;
+mod stats;
+mod storage;
+
+use base::UnixMillis;
+use store::{KEY_LEN_MAX_BYTES, Op};
+use wire::Parsed;
+use wire::memcached::{
+    Arithmetic, Command, Encoder, Keys, Limits, Rejection, Reply, Retrieve, Touch,
+    expiry_from_exptime, next_command,
+};
+
+use crate::connection::Ending;
+use crate::counters::{CommandIndex, MemcachedCommand};
+use crate::engine::Engine;
+use crate::gather::{Answer, Gather};
+use crate::reply::Shape;
+use crate::resp::Fed;
+use crate::rmw::Rmw;
+
+/// What `version` answers: the protocol of this memcached.
+pub(crate) const MEMCACHED_VERSION: &str = "1.6.18";
+
+const _: () = assert!(Limits::KEY_MAX_BYTES <= KEY_LEN_MAX_BYTES);
+
+/// The command that is being run.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller {
+    slot: usize,
+    index: CommandIndex,
+    is_quiet: bool,
+}
+
+impl Caller {
+    fn answer(self, shape: Shape) -> Answer {
+        Answer { slot: self.slot, command: self.index, is_quiet: self.is_quiet, shape }
+    }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Takes as many commands from the front of `input` as may run now.
+    pub fn feed_memcached(&mut self, slot: usize, input: &'a [u8]) -> Fed {
+        let value_max_bytes = usize::try_from(self.core.value_max_bytes).unwrap_or(usize::MAX);
+        let limits = Limits::new(value_max_bytes);
+        let mut at = 0;
+        loop {
+            at += self.swallow(slot, &input[at..]);
+            if !self.core.may_parse(slot) || at == input.len() {
+                return Fed { consumed_bytes: at, need_bytes: 0 };
+            }
+            let rest = &input[at..];
+            let parser = &mut self.core.connections[slot].memcached().parser;
+            match next_command(parser, rest, &limits) {
+                Parsed::Done { value, consumed_bytes } => {
+                    at += consumed_bytes;
+                    self.memcached_command(slot, value);
+                }
+                Parsed::NeedMore { at_least_bytes } => {
+                    return Fed { consumed_bytes: at, need_bytes: at_least_bytes };
+                }
+                Parsed::Bad(error) => {
+                    self.core.counters().protocol_errors.add(1);
+                    if let Some(reply) = error.reply() {
+                        self.reply_to(slot, |out| Encoder::new(out).reply(reply));
+                    }
+                    self.core.connections[slot].ending = Ending::AfterFlush;
+                    return Fed { consumed_bytes: input.len(), need_bytes: 0 };
+                }
+            }
+        }
+    }
+
+    /// Skips the body of a command that was refused.
+    fn swallow(&mut self, slot: usize, input: &[u8]) -> usize {
+        let left = &mut self.core.connections[slot].input.skip_bytes;
+        let skipped = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+        *left -= skipped as u64;
+        skipped
+    }
+
+    fn memcached_command(&mut self, slot: usize, parsed: Result<Command<'a>, Rejection<'a>>) {
+        if self.core.connections[slot].memcached().needs_auth {
+            return self.authenticate(slot, parsed);
+        }
+        match parsed {
+            Ok(command) => self.run_memcached(slot, command),
+            Err(rejection) => self.reject(slot, &rejection),
+        }
+    }
+
+    fn reject(&mut self, slot: usize, rejection: &Rejection<'a>) {
+        let caller = self.caller(slot, MemcachedCommand::Unknown, rejection.reply.is_none());
+        self.core.counters().command(caller.index).errors.add(1);
+        if let Some(reply) = rejection.reply {
+            self.say_line(caller, reply);
+        }
+        if let Some(key) = rejection.delete_key {
+            self.request(caller, key, Op::Delete, Shape::McNothing);
+        }
+        self.core.connections[slot].input.skip_bytes += rejection.swallow_bytes;
+    }
+
+    fn caller(&mut self, slot: usize, command: MemcachedCommand, is_quiet: bool) -> Caller {
+        let index = CommandIndex::memcached(command);
+        self.core.counters().command(index).calls.add(1);
+        Caller { slot, index, is_quiet }
+    }
+
+    /// A reply that does not come from the batch.
+    fn say_line(&mut self, caller: Caller, reply: Reply) {
+        if caller.is_quiet {
+            self.settle(caller.slot);
+        } else {
+            self.reply_to(caller.slot, |out| Encoder::new(out).reply(reply));
+        }
+    }
+
+    #[inline]
+    fn request(&mut self, caller: Caller, key: &'a [u8], op: Op<'a, Rmw<'a>>, shape: Shape) {
+        let hash = self.core.hash(key);
+        self.push(key, hash, op, caller.answer(shape));
+    }
+
+    #[inline]
+    fn run_memcached(&mut self, slot: usize, command: Command<'a>) {
+        match command {
+            Command::Get(retrieve) => self.retrieve(slot, retrieve),
+            Command::Store(store) => self.store(slot, &store),
+            other => self.run_memcached_rare(slot, other),
+        }
+    }
+
+    #[inline]
+    fn retrieve(&mut self, slot: usize, retrieve: Retrieve<'a>) {
+        let Retrieve { keys, with_cas } = retrieve;
+        let command = if with_cas { MemcachedCommand::Gets } else { MemcachedCommand::Get };
+        let caller = self.caller(slot, command, false);
+        self.each_key(caller, keys, with_cas, Op::Get);
+    }
+
+    /// One request per key; END comes with the last.
+    #[inline]
+    fn each_key(
+        &mut self,
+        caller: Caller,
+        mut keys: Keys<'a>,
+        with_cas: bool,
+        op: Op<'a, Rmw<'a>>,
+    ) {
+        let mut next = keys.next();
+        while let Some(key) = next {
+            next = keys.next();
+            let shape = Shape::McValue { with_cas, is_last: next.is_none() };
+            self.request(caller, key, op, shape);
+        }
+    }
+
+    fn run_memcached_rare(&mut self, slot: usize, command: Command<'a>) {
+        match command {
+            Command::Get(retrieve) => self.retrieve(slot, retrieve),
+            Command::Store(store) => self.store(slot, &store),
+            Command::GetAndTouch { exptime, retrieve } => {
+                let Retrieve { keys, with_cas } = retrieve;
+                let verb = if with_cas { MemcachedCommand::Gats } else { MemcachedCommand::Gat };
+                let caller = self.caller(slot, verb, false);
+                let expires_at = expiry_from_exptime(exptime, self.core.now);
+                self.each_key(caller, keys, with_cas, Op::Update(Rmw::SetExpiry(expires_at)));
+            }
+            Command::Delete(delete) => {
+                let caller = self.caller(slot, MemcachedCommand::Delete, delete.noreply);
+                self.request(caller, delete.key, Op::Delete, Shape::McDeleted);
+            }
+            Command::Arithmetic(arithmetic) => self.arithmetic(slot, arithmetic),
+            Command::Touch(touch) => self.touch_key(slot, touch),
+            Command::FlushAll { delay, noreply } => self.flush_later(slot, delay, noreply),
+            Command::Version => {
+                let caller = self.caller(slot, MemcachedCommand::Version, false);
+                self.reply_to(caller.slot, |out| Encoder::new(out).version(MEMCACHED_VERSION));
+            }
+            Command::Verbosity { noreply } => {
+                let caller = self.caller(slot, MemcachedCommand::Verbosity, noreply);
+                self.say_line(caller, Reply::Ok);
+            }
+            Command::Quit => {
+                self.caller(slot, MemcachedCommand::Quit, true);
+                self.settle(slot);
+                self.core.connections[slot].ending = Ending::AfterFlush;
+            }
+            Command::Stats(kind) => self.stats(slot, kind),
+            Command::Shutdown => {
+                let caller = self.caller(slot, MemcachedCommand::Shutdown, false);
+                self.say_line(caller, Reply::ShutdownDisabled);
+            }
+            Command::MetaNoop => {
+                let caller = self.caller(slot, MemcachedCommand::Mn, false);
+                self.say_line(caller, Reply::MetaNoop);
+            }
+        }
+    }
+
+    fn arithmetic(&mut self, slot: usize, arithmetic: Arithmetic<'a>) {
+        let Arithmetic { key, delta, is_decrement, noreply } = arithmetic;
+        let (command, update) = if is_decrement {
+            (MemcachedCommand::Decr, Rmw::Decrease(delta))
+        } else {
+            (MemcachedCommand::Incr, Rmw::Increase(delta))
+        };
+        let caller = self.caller(slot, command, noreply);
+        self.request(caller, key, Op::Update(update), Shape::McNumber);
+    }
+
+    fn touch_key(&mut self, slot: usize, touch: Touch<'a>) {
+        let caller = self.caller(slot, MemcachedCommand::Touch, touch.noreply);
+        let expires_at = expiry_from_exptime(touch.exptime, self.core.now);
+        let update = Op::Update(Rmw::SetExpiry(expires_at));
+        self.request(caller, touch.key, update, Shape::McTouched);
+    }
+
+    /// flush_all, at once or at a later time.
+    fn flush_later(&mut self, slot: usize, delay: i64, noreply: bool) {
+        let caller = self.caller(slot, MemcachedCommand::FlushAll, noreply);
+        self.settle(slot);
+        let at = expiry_from_exptime(delay.max(0), self.core.now);
+        match at.filter(|at: &UnixMillis| *at > self.core.now) {
+            Some(at) => self.core.shared.set_flush_at(Some(at)),
+            None => {
+                self.core.shared.set_flush_at(None);
+                if let Some(session) = self.engine.session() {
+                    session.flush();
+                }
+            }
+        }
+        self.say_line(caller, Reply::Ok);
+    }
+}

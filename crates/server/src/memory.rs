@@ -1,0 +1,98 @@
+//! The memory plan: how one number of bytes becomes an index, a log and buffers.
+//!
+//! ```text
+//!  memory_bytes
+//!  +---------+------------------------------+-----------------------------+
+//!  |  index  |  buffers                     |  log                        |
+//!  |   1/8   |  max(1/8, min(40 MiB, 1/4))  |  the rest                   |
+//!  +---------+------------------------------+-----------------------------+
+//! ```
+//!
+//! Small servers give a larger part to buffers: one command of the largest default size, 32 MiB,
+//! should fit while it arrives.
+//!
+//! # Invariants
+//! I1: the three parts add up to `memory_bytes`.
+//! I2: a value of `item_size_max_bytes` fits the log and, with its command around it, the buffers.
+
+/// The least memory a server starts with.
+pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
+
+const BUFFERS_COMFORT_BYTES: u64 = 40 << 20;
+
+/// Room around a value in a command: its key (at most 64 KiB), its options, and the read-ahead.
+const COMMAND_OVERHEAD_BYTES: u64 = 256 << 10;
+
+/// Fraction of the log that one item may take. An item larger than a quarter of a segment takes a
+/// run of contiguous segments (K14), and a run that is half of the log may never come free.
+const LOG_PART_OF_ITEM: u64 = 4;
+
+/// Where the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// Hash index: buckets and overflow buckets.
+    pub index_bytes: u64,
+    /// Client input and output, over all workers.
+    pub buffers_bytes: u64,
+    /// Log segments.
+    pub log_bytes: u64,
+    /// The largest value that fits the plan; at most what was asked for.
+    pub item_size_max_bytes: u64,
+}
+
+impl MemoryPlan {
+    /// Divides `memory_bytes`; `None` below [`MEMORY_BYTES_MIN`].
+    pub fn new(memory_bytes: u64, item_size_wanted_bytes: u64) -> Option<MemoryPlan> {
+        if memory_bytes < MEMORY_BYTES_MIN {
+            return None;
+        }
+        let index_bytes = memory_bytes / 8;
+        let buffers_bytes = (memory_bytes / 8).max(BUFFERS_COMFORT_BYTES.min(memory_bytes / 4));
+        let log_bytes = memory_bytes - index_bytes - buffers_bytes;
+        let item_size_max_bytes = item_size_wanted_bytes
+            .min(buffers_bytes.saturating_sub(COMMAND_OVERHEAD_BYTES))
+            .min(log_bytes / LOG_PART_OF_ITEM);
+        Some(MemoryPlan { index_bytes, buffers_bytes, log_bytes, item_size_max_bytes })
+    }
+
+    /// What the store may use: index and log.
+    pub fn store_bytes(&self) -> u64 {
+        self.index_bytes + self.log_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[track_caller]
+    fn check(memory_mib: u64, want_mib: [u64; 4]) {
+        let plan = MemoryPlan::new(memory_mib * MIB, 32 * MIB).unwrap();
+        let found =
+            [plan.index_bytes, plan.buffers_bytes, plan.log_bytes, plan.item_size_max_bytes];
+        assert_eq!(found.map(|bytes| bytes / MIB), want_mib);
+        assert_eq!(plan.store_bytes() + plan.buffers_bytes, memory_mib * MIB, "I1");
+    }
+
+    #[test]
+    fn the_parts_of_small_middling_and_large_servers() {
+        check(64, [8, 16, 40, 10]);
+        check(128, [16, 32, 80, 20]);
+        check(160, [20, 40, 100, 25]);
+        check(256, [32, 40, 184, 32]);
+        check(1024, [128, 128, 768, 32]);
+    }
+
+    #[test]
+    fn memory_below_the_least_has_no_plan() {
+        assert_eq!(MemoryPlan::new(MEMORY_BYTES_MIN - 1, MIB), None);
+    }
+
+    #[test]
+    fn a_value_is_never_larger_than_asked_for() {
+        let plan = MemoryPlan::new(1 << 40, 512 * MIB).unwrap();
+        assert_eq!(plan.item_size_max_bytes, 512 * MIB);
+    }
+}

@@ -1,0 +1,210 @@
+//! What a connection still has to send: encoded bytes, and large values straight from the log.
+//!
+//! ```text
+//!  front: [ sent | encoded bytes ... ]   rest: [ pinned value ][ encoded bytes ][ pinned ] ...
+//!                 ▲ sent_bytes                   (empty for almost every connection)
+//! ```
+//!
+//! # Invariants
+//! I1: bytes leave in the order in which they were put here.
+//! I2: `unsent_bytes` counts every byte that has not left, pinned ones too.
+//! I3: a pinned value is never copied; it holds its log segment until it has left (K12).
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use store::pin::PinnedValue;
+
+/// A value of at least this size is sent from the log; smaller ones are copied (K12).
+pub const PIN_VALUE_BYTES_MIN: usize = 64 << 10;
+
+/// Past the output limit values of this size are no longer copied either, so that a batch full of
+/// middle-sized values cannot multiply a slow client's buffer.
+pub const PIN_VALUE_BYTES_MIN_OVER_LIMIT: usize = 4 << 10;
+
+/// Pieces that one system call sends.
+const PIECES_MAX: usize = 16;
+
+/// A sent prefix longer than this is cut off while the rest waits.
+const SENT_BYTES_MAX: usize = 64 << 10;
+
+/// The unsent replies of one connection.
+#[derive(Default)]
+pub struct Output {
+    front: Vec<u8>,
+    rest: VecDeque<Piece>,
+    /// Of the first piece: `front`, or the first of `rest` once `front` is empty.
+    sent_bytes: usize,
+    rest_bytes: usize,
+}
+
+enum Piece {
+    Encoded(Vec<u8>),
+    Pinned(PinnedValue),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Encoded(bytes) => bytes,
+            Piece::Pinned(value) => value,
+        }
+    }
+}
+
+/// How a [`Output::send`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// Nothing is left.
+    All,
+    /// The socket takes no more for now.
+    Blocked,
+}
+
+impl Output {
+    /// Appends by `encode`, which may only append to what it is given.
+    #[inline]
+    pub fn append<T>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        if self.rest.is_empty() {
+            return encode(&mut self.front);
+        }
+        self.append_behind_pinned(encode)
+    }
+
+    #[cold]
+    fn append_behind_pinned<T>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        if !matches!(self.rest.back(), Some(Piece::Encoded(_))) {
+            self.rest.push_back(Piece::Encoded(Vec::new()));
+        }
+        let Some(Piece::Encoded(bytes)) = self.rest.back_mut() else {
+            unreachable!("pushed above");
+        };
+        let len_before = bytes.len();
+        let result = encode(bytes);
+        self.rest_bytes += bytes.len() - len_before;
+        result
+    }
+
+    /// Sends a value without copying it.
+    pub fn push_pinned(&mut self, value: PinnedValue) {
+        self.rest_bytes += value.len();
+        self.rest.push_back(Piece::Pinned(value));
+    }
+
+    /// I2.
+    #[inline]
+    pub fn unsent_bytes(&self) -> usize {
+        self.front.len() + self.rest_bytes - self.sent_bytes
+    }
+
+    /// Whether everything has left.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.unsent_bytes() == 0
+    }
+
+    /// Memory held here, pinned values not counted: they are part of the log.
+    pub fn held_bytes(&self) -> usize {
+        let encoded = |piece: &Piece| match piece {
+            Piece::Encoded(bytes) => bytes.capacity(),
+            Piece::Pinned(_) => 0,
+        };
+        self.front.capacity() + self.rest.iter().map(encoded).sum::<usize>()
+    }
+
+    /// Whether there is a buffer to encode into without an allocation.
+    #[inline]
+    pub fn has_buffer(&self) -> bool {
+        self.front.capacity() != 0
+    }
+
+    /// Lends an empty buffer; only when [`Output::has_buffer`] is false.
+    pub fn lend_buffer(&mut self, buffer: Vec<u8>) {
+        debug_assert!(!self.has_buffer() && buffer.is_empty());
+        self.front = buffer;
+    }
+
+    /// Takes the buffer back once everything has left.
+    pub fn take_buffer(&mut self) -> Option<Vec<u8>> {
+        (self.is_empty() && self.has_buffer()).then(|| {
+            self.reset();
+            std::mem::take(&mut self.front)
+        })
+    }
+
+    fn reset(&mut self) {
+        self.front.clear();
+        self.rest.clear();
+        self.sent_bytes = 0;
+        self.rest_bytes = 0;
+    }
+
+    /// Sends what the socket takes: one system call, unless there are many pinned values.
+    pub fn send(&mut self, socket: BorrowedFd<'_>, sent_total: &mut u64) -> io::Result<Sent> {
+        while !self.is_empty() {
+            let (sent, offered_bytes) = if self.rest.is_empty() {
+                let unsent = &self.front[self.sent_bytes..];
+                (rustix::net::send(socket, unsent, SendFlags::NOSIGNAL), unsent.len())
+            } else {
+                self.send_pieces(socket)
+            };
+            match sent {
+                Ok(count) => {
+                    *sent_total += count as u64;
+                    self.advance(count);
+                    if count < offered_bytes {
+                        // The socket is full; the poller will tell.
+                        return Ok(Sent::Blocked);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Sent::Blocked),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.reset();
+        Ok(Sent::All)
+    }
+
+    fn send_pieces(&self, socket: BorrowedFd<'_>) -> (Result<usize, Errno>, usize) {
+        let mut slices: [IoSlice<'_>; PIECES_MAX] = std::array::from_fn(|_| IoSlice::new(&[]));
+        let front = (!self.front.is_empty()).then_some(&self.front[..]);
+        let pieces = front.into_iter().chain(self.rest.iter().map(Piece::bytes));
+        let (mut count, mut offered_bytes) = (0, 0);
+        for (slice, bytes) in slices.iter_mut().zip(pieces) {
+            let unsent = if count == 0 { &bytes[self.sent_bytes..] } else { bytes };
+            *slice = IoSlice::new(unsent);
+            offered_bytes += unsent.len();
+            count += 1;
+        }
+        // SIGPIPE is ignored from the start of every Rust program.
+        (rustix::io::writev(socket, &slices[..count]), offered_bytes)
+    }
+
+    /// Forgets the first `count` unsent bytes.
+    fn advance(&mut self, count: usize) {
+        self.sent_bytes += count;
+        if self.sent_bytes >= self.front.len() && !self.rest.is_empty() {
+            self.sent_bytes -= self.front.len();
+            self.front.clear();
+        }
+        if self.front.is_empty() {
+            while let Some(first) = self.rest.front()
+                && self.sent_bytes >= first.bytes().len()
+            {
+                self.sent_bytes -= first.bytes().len();
+                self.rest_bytes -= first.bytes().len();
+                self.rest.pop_front();
+            }
+        } else if self.sent_bytes > SENT_BYTES_MAX && self.sent_bytes > self.front.len() / 2 {
+            self.front.drain(..self.sent_bytes);
+            self.sent_bytes = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

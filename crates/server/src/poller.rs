@@ -1,0 +1,59 @@
+//! How a worker learns which sockets are ready: a seam where another mechanism can go.
+//!
+//! # Concurrency
+//! A poller belongs to one worker. Only the waker is touched from elsewhere.
+
+mod epoll;
+
+pub use epoll::{Epoll, Waker};
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// What a worker wants to hear of a socket. Level-triggered: a ready socket is reported again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// Bytes or a connection have arrived, or the peer has closed.
+    pub read: bool,
+    /// There is room to write.
+    pub write: bool,
+}
+
+impl Interest {
+    /// Only what arrives.
+    pub const READ: Interest = Interest { read: true, write: false };
+}
+
+/// One ready socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// As given to [`Poller::add`].
+    pub token: u64,
+    /// Reading makes progress (it may find the end or an error).
+    pub read: bool,
+    /// Writing makes progress.
+    pub write: bool,
+    /// The connection is broken in both directions.
+    pub broken: bool,
+}
+
+/// Tells which sockets are ready.
+pub trait Poller {
+    /// Starts watching.
+    fn add(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()>;
+
+    /// Changes what is watched for.
+    fn modify(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest)
+    -> io::Result<()>;
+
+    /// Stops watching. A socket that is closed needs no call.
+    fn remove(&mut self, socket: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Replaces `ready` by at most [`READY_MAX`] ready sockets, waiting at most `timeout` for the
+    /// first (`None`: without end).
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
+}
+
+/// Most sockets that one wait reports.
+pub const READY_MAX: usize = 256;

@@ -1,0 +1,134 @@
+//! The Linux poller: one epoll per worker, and an eventfd that other threads wake it by.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+
+use super::{Interest, Poller, READY_MAX, Ready};
+
+/// A worker's epoll.
+pub struct Epoll {
+    epoll: OwnedFd,
+    events: Vec<Event>,
+}
+
+impl Epoll {
+    /// An epoll that watches nothing.
+    pub fn new() -> io::Result<Epoll> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Epoll { epoll, events: Vec::with_capacity(READY_MAX) })
+    }
+}
+
+impl Poller for Epoll {
+    fn add(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        let data = EventData::new_u64(token);
+        Ok(epoll::add(&self.epoll, socket, data, flags(interest))?)
+    }
+
+    fn modify(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        token: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let data = EventData::new_u64(token);
+        Ok(epoll::modify(&self.epoll, socket, data, flags(interest))?)
+    }
+
+    fn remove(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, socket)?)
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        self.events.clear();
+        let timeout = timeout.map(timespec);
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        ready.extend(self.events.iter().map(|event| {
+            let flags = event.flags;
+            let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+            Ready {
+                token: event.data.u64(),
+                read: broken || flags.contains(EventFlags::IN),
+                write: flags.contains(EventFlags::OUT),
+                broken,
+            }
+        }));
+        Ok(())
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        // A wait of more than i64::MAX seconds is without end either way.
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
+fn flags(interest: Interest) -> EventFlags {
+    let mut flags = EventFlags::empty();
+    flags.set(EventFlags::IN, interest.read);
+    flags.set(EventFlags::OUT, interest.write);
+    flags
+}
+
+/// Wakes a worker that may be asleep. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// A waker that is watched by nobody yet.
+    pub fn new() -> io::Result<Waker> {
+        Ok(Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    /// Makes the descriptor readable until [`Waker::reset`].
+    pub fn wake(&self) {
+        // It fails only when the counter is full, and then the worker is awake already.
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Takes the wake-up back.
+    pub fn reset(&self) {
+        // It fails only when there is none.
+        let _ = rustix::io::read(&*self.0, &mut [0_u8; 8]);
+    }
+
+    /// To be watched by the worker's poller.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_up_is_seen_until_it_is_reset() {
+        let mut poller = Epoll::new().unwrap();
+        let waker = Waker::new().unwrap();
+        poller.add(waker.as_fd(), 7, Interest::READ).unwrap();
+        let mut ready = Vec::new();
+        poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
+        assert!(ready.is_empty());
+        waker.wake();
+        waker.wake();
+        poller.wait(&mut ready, None).unwrap();
+        assert_eq!((ready.len(), ready[0].token, ready[0].read), (1, 7, true));
+        waker.reset();
+        poller.wait(&mut ready, Some(Duration::ZERO)).unwrap();
+        assert!(ready.is_empty());
+    }
+}

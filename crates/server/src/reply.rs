@@ -1,0 +1,216 @@
+//! From a batch's outcomes to reply bytes, straight into each connection's output.
+
+mod memcached;
+mod resp;
+
+use base::UnixMillis;
+use store::pin::Pins;
+use store::request::{Item, Outcome, Sink};
+use wire::resp::Unit;
+
+use crate::connection::Connection;
+use crate::core::{Core, Tally};
+use crate::counters::{CommandCells, CommandIndex, WorkerCounters};
+use crate::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
+use crate::rmw::Refusal;
+use crate::slab::Slab;
+
+/// What the reply to one request looks like. The variants say which outcome gives what.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// GET: the value or null.
+    Value,
+    /// SET GET, GETSET, GETDEL, GETEX: the old value or null.
+    OldValue,
+    /// SET: OK, or null if its condition did not hold.
+    Stored,
+    /// SETNX, EXPIRE, PERSIST: 1 if something was done, 0 if not.
+    Done,
+    /// DEL, EXISTS, TOUCH: how many of several keys were there.
+    Count {
+        /// Of the command's keys: send the sum.
+        is_last: bool,
+    },
+    /// MSET: OK once all are stored.
+    AllStored {
+        /// Of the command's pairs: send the reply.
+        is_last: bool,
+    },
+    /// INCR: the new value as an integer.
+    NewInteger,
+    /// INCRBYFLOAT: the new value.
+    NewValue,
+    /// APPEND, SETRANGE: the new length.
+    NewLength,
+    /// STRLEN.
+    Length,
+    /// GETRANGE.
+    Range {
+        /// Inclusive; negative from the end.
+        start: i64,
+        /// Inclusive; negative from the end.
+        end: i64,
+    },
+    /// TYPE.
+    TypeName,
+    /// TTL and friends.
+    ExpiresIn(Unit),
+    /// OBJECT ENCODING.
+    Encoding,
+    /// OBJECT REFCOUNT: 1 for a key that exists.
+    ReferenceCount,
+    /// OBJECT IDLETIME: 0 for a key that exists.
+    IdleTime,
+    /// MEMORY USAGE.
+    MemoryUsage,
+    /// memcached get, gets, gat, gats: a VALUE block or nothing; END after the last key.
+    McValue {
+        /// With the CAS token.
+        with_cas: bool,
+        /// Of the command's keys.
+        is_last: bool,
+    },
+    /// memcached set, add, replace, append, prepend, cas.
+    McStored,
+    /// memcached delete.
+    McDeleted,
+    /// memcached incr, decr.
+    McNumber,
+    /// memcached touch.
+    McTouched,
+    /// memcached: a refused set deletes what was there; the refusal has been sent.
+    McNothing,
+}
+
+/// One request of the batch that waits for its outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// The connection.
+    pub slot: u32,
+    /// For its counters.
+    pub command: CommandIndex,
+    /// Nothing is sent.
+    pub is_quiet: bool,
+    /// What is sent.
+    pub shape: Shape,
+}
+
+/// Encodes the outcomes of one batch.
+pub struct ReplySink<'s> {
+    /// The worker's.
+    pub connections: &'s mut Slab<Connection>,
+    /// In the order of the requests.
+    pub pendings: &'s [Pending],
+    /// The worker's.
+    pub counters: &'s WorkerCounters,
+    /// Sums over several requests.
+    pub tally: &'s mut Tally,
+    /// The round's time.
+    pub now: UnixMillis,
+    /// Of unsent bytes; past it values are pinned rather than copied.
+    pub output_limit_bytes: usize,
+}
+
+impl<'s> ReplySink<'s> {
+    /// A sink for requests that `pendings` describe.
+    #[inline]
+    pub fn new(core: &'s mut Core, pendings: &'s [Pending]) -> ReplySink<'s> {
+        ReplySink {
+            connections: &mut core.connections,
+            pendings,
+            counters: core.shared.counters(core.worker.index()),
+            tally: &mut core.tally,
+            now: core.now,
+            output_limit_bytes: core.output_limit_bytes,
+        }
+    }
+}
+
+/// Everything that the reply to one request needs.
+struct Reply<'r> {
+    connection: &'r mut Connection,
+    cells: &'r CommandCells,
+    tally: &'r mut Tally,
+    pins: Pins<'r>,
+    now: UnixMillis,
+    output_limit_bytes: usize,
+}
+
+impl Sink<Refusal> for ReplySink<'_> {
+    #[inline]
+    fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
+        let pending = &self.pendings[request_index];
+        let cells = self.counters.command(pending.command);
+        count(cells, &outcome, pending.shape);
+        if pending.is_quiet {
+            // The sums of quiet commands must not leak into the next command's.
+            *self.tally = Tally::default();
+            return;
+        }
+        let mut reply = Reply {
+            connection: &mut self.connections[pending.slot as usize],
+            cells,
+            tally: self.tally,
+            pins,
+            now: self.now,
+            output_limit_bytes: self.output_limit_bytes,
+        };
+        match pending.shape {
+            Shape::Value => reply.value(outcome),
+            Shape::Stored => reply.stored(outcome),
+            Shape::McValue { with_cas, is_last } => reply.mc_value(outcome, with_cas, is_last),
+            Shape::McStored => reply.mc_stored(outcome),
+            shape => reply.rare(shape, outcome),
+        }
+    }
+}
+
+/// Counts hits and misses. A write that finds no key is no miss, except where the key had to exist.
+#[inline]
+fn count(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Shape) {
+    match outcome {
+        Outcome::Hit(_) => cells.hits.add(1),
+        Outcome::Miss => cells.misses.add(1),
+        Outcome::Updated { .. } | Outcome::Deleted { .. } => count_update(cells, outcome, shape),
+        Outcome::Refused(Refusal::Absent) => cells.misses.add(1),
+        Outcome::Refused(_) | Outcome::OutOfMemory | Outcome::TooLarge { .. } => {
+            cells.errors.add(1);
+        }
+        Outcome::Stored { .. } | Outcome::NotStored { .. } | Outcome::VersionMismatch { .. } => {}
+    }
+}
+
+#[cold]
+fn count_update(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Shape) {
+    let (Outcome::Updated { old, .. } | Outcome::Deleted { old }) = outcome else { return };
+    let creates = matches!(shape, Shape::NewInteger | Shape::NewValue | Shape::NewLength);
+    if old.is_some() {
+        cells.hits.add(1);
+    } else if !creates {
+        cells.misses.add(1);
+    }
+}
+
+impl Reply<'_> {
+    /// Whether a value leaves from where it lies in the log (K12).
+    #[inline]
+    fn is_pinned(&self, value_len_bytes: usize) -> bool {
+        value_len_bytes >= PIN_VALUE_BYTES_MIN
+            || (value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT
+                && self.connection.output.unsent_bytes() > self.output_limit_bytes)
+    }
+
+    /// Sends a value between two encoded pieces without copying it.
+    #[cold]
+    fn pinned(
+        &mut self,
+        item: &Item<'_>,
+        head: impl FnOnce(&mut Vec<u8>),
+        tail: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let output: &mut Output = &mut self.connection.output;
+        output.append(head);
+        output.push_pinned(self.pins.pin(item));
+        output.append(tail);
+    }
+}

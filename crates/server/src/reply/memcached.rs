@@ -1,0 +1,91 @@
+//! Outcomes as memcached text replies.
+
+use store::request::{Item, Outcome};
+use wire::memcached::{Encoder, Reply as Line};
+
+use super::{Reply, Shape};
+use crate::rmw::Refusal;
+
+impl Reply<'_> {
+    #[inline]
+    fn line(&mut self, line: Line) {
+        self.connection.output.append(|out| Encoder::new(out).reply(line));
+    }
+
+    /// A VALUE block if the key was found.
+    #[inline]
+    pub(super) fn mc_value(
+        &mut self,
+        outcome: Outcome<'_, Refusal>,
+        with_cas: bool,
+        is_last: bool,
+    ) {
+        match outcome {
+            Outcome::Hit(item) => self.mc_block(&item, with_cas),
+            // gat: the item as it is now; a passed exptime leaves only what it was.
+            Outcome::Updated { new: Some(item), .. } | Outcome::Deleted { old: Some(item) } => {
+                self.mc_block(&item, with_cas);
+            }
+            Outcome::OutOfMemory => {
+                return self.line(Line::OutOfMemory);
+            }
+            _ => {}
+        }
+        if is_last {
+            self.line(Line::End);
+        }
+    }
+
+    #[inline]
+    fn mc_block(&mut self, item: &Item<'_>, with_cas: bool) {
+        let cas = with_cas.then_some(item.version);
+        let (key, flags, value) = (item.key, item.client_flags, item.value);
+        if self.is_pinned(value.len()) {
+            self.pinned(
+                item,
+                |out| Encoder::new(out).value_header(key, flags, cas, value.len()),
+                |out| Encoder::new(out).line_end(),
+            );
+        } else {
+            self.connection.output.append(|out| Encoder::new(out).value(key, flags, cas, value));
+        }
+    }
+
+    /// set, add, replace, append, prepend, cas.
+    #[inline]
+    pub(super) fn mc_stored(&mut self, outcome: Outcome<'_, Refusal>) {
+        let line = match outcome {
+            Outcome::Stored { .. } | Outcome::Updated { .. } | Outcome::Deleted { .. } => {
+                Line::Stored
+            }
+            Outcome::Miss => Line::NotFound,
+            Outcome::VersionMismatch { .. } => Line::Exists,
+            Outcome::OutOfMemory => Line::OutOfMemory,
+            Outcome::TooLarge { .. } | Outcome::Refused(Refusal::TooLong) => Line::TooLarge,
+            _ => Line::NotStored,
+        };
+        self.line(line);
+    }
+
+    /// delete, incr, decr, touch.
+    pub(super) fn mc_rare(&mut self, shape: Shape, outcome: Outcome<'_, Refusal>) {
+        let line = match (shape, outcome) {
+            (Shape::McNothing, _) => return,
+            (_, Outcome::OutOfMemory) => Line::OutOfMemory,
+            (Shape::McDeleted, Outcome::Deleted { .. }) => Line::Deleted,
+            (Shape::McTouched, Outcome::Updated { new: Some(_), .. } | Outcome::Deleted { .. }) => {
+                Line::Touched
+            }
+            (Shape::McNumber, Outcome::Updated { new: Some(item), .. }) => {
+                let digits = item.value.trim_ascii_end();
+                return self.connection.output.append(|out| {
+                    out.extend_from_slice(digits);
+                    Encoder::new(out).line_end();
+                });
+            }
+            (Shape::McNumber, Outcome::Refused(Refusal::NotNumeric)) => Line::NotNumeric,
+            _ => Line::NotFound,
+        };
+        self.line(line);
+    }
+}

@@ -1,0 +1,260 @@
+//! RESP commands on the store: from a parsed command to requests, or to a reply of its own.
+//!
+//! ```text
+//!  bytes ──▶ next_command ──▶ admit (AUTH? MULTI? paused?) ──▶ run
+//!                                                            ├─▶ push: a request of the batch
+//!                                                            └─▶ reply_to: flush, then answer
+//! ```
+
+mod client;
+mod command;
+mod config;
+mod connection;
+mod info;
+mod keys;
+mod scan;
+mod several;
+mod strings;
+pub mod transaction;
+
+use store::request::{Expiry, Op};
+use wire::Parsed;
+use wire::resp::{
+    Command, CommandError, CommandId, Encoder, ErrorReply, Flags, Limits, Parser, next_command,
+};
+
+use crate::connection::{Ending, Replies};
+use crate::core::Core;
+use crate::counters::CommandIndex;
+use crate::engine::Engine;
+use crate::gather::{Answer, Gather};
+use crate::reply::Shape;
+use crate::rmw::Rmw;
+
+/// How far [`Gather::feed_resp`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Bytes of whole commands.
+    pub consumed_bytes: usize,
+    /// The least length, from there on, that makes another attempt worthwhile; 0: it stopped for
+    /// another reason and can go on with what there is.
+    pub need_bytes: usize,
+}
+
+/// The command that is being run.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller {
+    /// Its connection.
+    pub slot: usize,
+    /// Its counters.
+    pub index: CommandIndex,
+    /// CLIENT REPLY OFF or SKIP.
+    pub is_quiet: bool,
+}
+
+impl Caller {
+    #[inline]
+    pub(crate) fn answer(self, shape: Shape) -> Answer {
+        Answer { slot: self.slot, command: self.index, is_quiet: self.is_quiet, shape }
+    }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Takes as many commands from the front of `input` as may run now.
+    pub fn feed_resp(&mut self, slot: usize, input: &'a [u8]) -> Fed {
+        let limits = limits(self.core, slot);
+        let mut at = 0;
+        loop {
+            if !self.core.may_parse(slot) || at == input.len() {
+                return Fed { consumed_bytes: at, need_bytes: 0 };
+            }
+            let rest = &input[at..];
+            match next_command(&mut self.core.connections[slot].resp().parser, rest, &limits) {
+                Parsed::Done { value, consumed_bytes } => {
+                    let raw = &rest[..consumed_bytes];
+                    if !self.command(slot, value, raw) {
+                        return Fed { consumed_bytes: at, need_bytes: 0 };
+                    }
+                    at += consumed_bytes;
+                }
+                Parsed::NeedMore { at_least_bytes } => {
+                    return Fed { consumed_bytes: at, need_bytes: at_least_bytes };
+                }
+                Parsed::Bad(error) => {
+                    self.core.counters().protocol_errors.add(1);
+                    self.reply_to(slot, |out| error.encode(out));
+                    self.core.connections[slot].ending = Ending::AfterFlush;
+                    return Fed { consumed_bytes: input.len(), need_bytes: 0 };
+                }
+            }
+        }
+    }
+
+    /// Runs one command; false: it has to wait (CLIENT PAUSE) and is parsed again later.
+    #[inline]
+    fn command(
+        &mut self,
+        slot: usize,
+        parsed: Result<Command<'a>, CommandError<'a>>,
+        raw: &'a [u8],
+    ) -> bool {
+        let resp = self.core.connections[slot].resp();
+        let is_plain = !resp.needs_auth
+            && resp.transaction.is_none()
+            && resp.replies == Replies::On
+            && !self.core.is_paused;
+        if is_plain && let Ok(command) = parsed {
+            match command {
+                Command::Get { key } => {
+                    let caller =
+                        Caller { slot, index: CommandIndex::resp(CommandId::Get), is_quiet: false };
+                    self.core.counters().command(caller.index).calls.add(1);
+                    self.single(caller, key, Op::Get, Shape::Value);
+                    return true;
+                }
+                Command::Set(set)
+                    if !set.returns_old && set.expiry == wire::resp::Expiry::Never =>
+                {
+                    let caller =
+                        Caller { slot, index: CommandIndex::resp(CommandId::Set), is_quiet: false };
+                    self.core.counters().command(caller.index).calls.add(1);
+                    self.plain_set(caller, &set, Expiry::Never);
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        self.admit(slot, parsed, raw)
+    }
+
+    /// Everything that stands between a command and its effect.
+    fn admit(
+        &mut self,
+        slot: usize,
+        parsed: Result<Command<'a>, CommandError<'a>>,
+        raw: &'a [u8],
+    ) -> bool {
+        let id = match &parsed {
+            Ok(Command::Empty) => return true,
+            Ok(Command::Quoted(line)) => {
+                let mut bytes = Vec::new();
+                line.rewrite(&mut bytes);
+                return self.rewritten(slot, &bytes);
+            }
+            Ok(command) => command.id(),
+            Err(CommandError::CrossProtocol) => {
+                tracing::warn!("a web client spoke to the Redis port; its connection was closed");
+                self.core.connections[slot].ending = Ending::Now;
+                return true;
+            }
+            Err(error) => error.id(),
+        };
+        if self.must_wait(id) {
+            return false;
+        }
+        let index = id.map_or(CommandIndex::UNKNOWN_RESP, CommandIndex::resp);
+        let resp = self.core.connections[slot].resp();
+        let is_quiet = resp.replies != Replies::On;
+        if resp.replies == Replies::SkipNext {
+            resp.replies = Replies::On;
+        }
+        let caller = Caller { slot, index, is_quiet };
+        let needs_auth = resp.needs_auth;
+        let is_queueing = resp.transaction.as_ref().is_some_and(|queue| queue.is_queueing());
+        self.core.counters().command(index).calls.add(1);
+        let allowed_before_auth = id.is_some_and(|id| id.spec().flags.contains(Flags::NO_AUTH));
+        if needs_auth && !allowed_before_auth {
+            self.fail(caller, &ErrorReply::NoAuth);
+            return true;
+        }
+        if is_queueing {
+            self.queue(caller, parsed, raw);
+            return true;
+        }
+        match parsed {
+            Ok(command) => self.run(caller, command),
+            Err(error) => self.refuse(caller, &error),
+        }
+        true
+    }
+
+    /// CLIENT PAUSE: whether a command waits.
+    fn must_wait(&self, id: Option<CommandId>) -> bool {
+        if !self.core.is_paused {
+            return false;
+        }
+        let (_, writes_only) = self.core.shared.paused();
+        let Some(id) = id else { return false };
+        let flags = id.spec().flags;
+        let is_exempt = matches!(id.name().split('|').next(), Some("client" | "quit" | "auth"));
+        !is_exempt && (!writes_only || flags.contains(Flags::WRITE) || id == CommandId::Exec)
+    }
+
+    /// An inline command with escapes: its words do not lie in the input, so it runs by itself.
+    fn rewritten(&mut self, slot: usize, bytes: &[u8]) -> bool {
+        self.flush();
+        let limits = limits(self.core, slot);
+        let parsed = next_command(&mut Parser::default(), bytes, &limits);
+        let Parsed::Done { value, consumed_bytes } = parsed else { return true };
+        let mut inner = Gather::new(self.engine, self.core);
+        let ran = inner.command(slot, value, &bytes[..consumed_bytes]);
+        inner.flush();
+        ran
+    }
+
+    /// Runs a command that was admitted.
+    pub(crate) fn run(&mut self, caller: Caller, command: Command<'a>) {
+        if let Some(command) = self.run_strings(caller, command)
+            && let Some(command) = self.run_keys(caller, command)
+            && let Some(command) = self.run_server(caller, command)
+        {
+            self.run_connection(caller, command);
+        }
+    }
+
+    /// One request on one key.
+    #[inline]
+    pub(crate) fn single(
+        &mut self,
+        caller: Caller,
+        key: &'a [u8],
+        op: Op<'a, Rmw<'a>>,
+        shape: Shape,
+    ) {
+        if key.len() > store::KEY_LEN_MAX_BYTES {
+            return self.fail(caller, &ErrorReply::KeyTooLong);
+        }
+        let hash = self.core.hash(key);
+        self.push(key, hash, op, caller.answer(shape));
+    }
+
+    /// A reply that does not come from the batch.
+    pub(crate) fn say(&mut self, caller: Caller, encode: impl FnOnce(&mut Encoder<'_>)) {
+        if caller.is_quiet {
+            self.settle(caller.slot);
+            return;
+        }
+        let protocol = self.core.connections[caller.slot].protocol();
+        self.reply_to(caller.slot, |out| encode(&mut Encoder::new(out, protocol)));
+    }
+
+    /// An error reply.
+    #[cold]
+    pub(crate) fn fail(&mut self, caller: Caller, error: &ErrorReply) {
+        self.core.counters().command(caller.index).errors.add(1);
+        self.say(caller, |encoder| encoder.error(error));
+    }
+
+    /// A command that could not be read.
+    #[cold]
+    pub(crate) fn refuse(&mut self, caller: Caller, error: &CommandError<'_>) {
+        self.core.counters().command(caller.index).errors.add(1);
+        self.say(caller, |encoder| error.encode(encoder.out()));
+    }
+}
+
+/// What the parser accepts from this connection.
+fn limits(core: &mut Core, slot: usize) -> Limits {
+    let limits = Limits::new(usize::try_from(core.value_max_bytes).unwrap_or(usize::MAX));
+    if core.connections[slot].resp().needs_auth { limits.before_auth() } else { limits }
+}

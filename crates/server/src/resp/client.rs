@@ -1,0 +1,172 @@
+//! CLIENT: who is connected.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use base::UnixMillis;
+use wire::resp::{ClientFilter, Command, ErrorReply, KillSkipMe, PauseMode};
+
+use super::Caller;
+use super::connection::text;
+use crate::clients::Client;
+use crate::connection::Ending;
+use crate::counters::Protocol;
+use crate::engine::Engine;
+use crate::gather::Gather;
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Runs any command that is left.
+    pub(super) fn run_client(&mut self, caller: Caller, command: Command<'a>) {
+        match command {
+            Command::ClientId => {
+                let id = self.client(caller).id.cast_signed();
+                self.say(caller, |encoder| encoder.integer(id));
+            }
+            Command::ClientInfo => {
+                let line = self.describe(caller, &self.client(caller));
+                self.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
+            }
+            Command::ClientList(filter) => self.client_list(caller, &filter),
+            Command::ClientKill(filter) => self.client_kill(caller, &filter),
+            Command::ClientGetName => {
+                let name = self.client(caller).names().name;
+                self.say(caller, |encoder| match name.as_str() {
+                    "" => encoder.null(),
+                    name => encoder.bulk(name.as_bytes()),
+                });
+            }
+            Command::ClientSetName { name } => {
+                self.client(caller).change_names(|names| names.name = text(name));
+                self.say(caller, |encoder| encoder.ok());
+            }
+            Command::ClientSetLibName { name } => {
+                self.client(caller).change_names(|names| names.library = text(name));
+                self.say(caller, |encoder| encoder.ok());
+            }
+            Command::ClientSetLibVersion { version } => {
+                self.client(caller).change_names(|names| names.library_version = text(version));
+                self.say(caller, |encoder| encoder.ok());
+            }
+            // No client is ever evicted, and reads always count as use.
+            Command::ClientNoEvict { .. } | Command::ClientNoTouch { .. } => {
+                self.say(caller, |encoder| encoder.ok());
+            }
+            Command::ClientPause { timeout_ms, mode } => {
+                self.settle(caller.slot);
+                let until = UnixMillis(self.core.now.0.saturating_add(timeout_ms));
+                self.core.shared.pause(until, mode == PauseMode::Write);
+                self.core.is_paused = until > self.core.now;
+                self.say(caller, |encoder| encoder.ok());
+            }
+            Command::ClientUnpause => {
+                self.core.shared.pause(UnixMillis(0), false);
+                self.say(caller, |encoder| encoder.ok());
+            }
+            Command::Help { id } => self.help(caller, id.help_lines()),
+            _ => self.fail(caller, &ErrorReply::Syntax),
+        }
+    }
+
+    fn help(&mut self, caller: Caller, lines: &[&str]) {
+        self.say(caller, |encoder| {
+            encoder.array_header(lines.len());
+            for line in lines {
+                encoder.simple(line);
+            }
+        });
+    }
+
+    fn client(&self, caller: Caller) -> Arc<Client> {
+        Arc::clone(&self.core.connections[caller.slot].client)
+    }
+
+    fn client_list(&mut self, caller: Caller, filter: &ClientFilter<'a>) {
+        self.settle(caller.slot);
+        let mut lines = String::new();
+        for client in self.core.shared.clients().list() {
+            if is_selected(filter, &client) {
+                lines.push_str(&self.describe(caller, &client));
+            }
+        }
+        self.say(caller, |encoder| encoder.verbatim(lines.as_bytes()));
+    }
+
+    fn client_kill(&mut self, caller: Caller, filter: &ClientFilter<'a>) {
+        self.settle(caller.slot);
+        if let Some(user) = filter.user
+            && user != b"default"
+        {
+            return self.fail(caller, &ErrorReply::NoSuchUser(user));
+        }
+        let own_id = self.client(caller).id;
+        let mut killed = 0;
+        let mut kills_own = false;
+        for client in self.core.shared.clients().list() {
+            let is_own = client.id == own_id;
+            let is_spared = is_own && !filter.old_form && filter.skip_me == KillSkipMe::Yes;
+            if is_spared || !is_selected(filter, &client) {
+                continue;
+            }
+            killed += 1;
+            if is_own {
+                kills_own = true;
+            } else {
+                self.core.shared.kill_client(&client);
+            }
+        }
+        match (filter.old_form, killed) {
+            (true, 0) => self.fail(caller, &ErrorReply::NoSuchClient),
+            (true, _) => self.say(caller, |encoder| encoder.ok()),
+            (false, _) => self.say(caller, |encoder| encoder.integer(killed)),
+        }
+        if kills_own {
+            self.core.connections[caller.slot].ending = Ending::AfterFlush;
+        }
+    }
+
+    /// One line of CLIENT LIST. What only the client's own worker knows is shown for the caller.
+    fn describe(&self, caller: Caller, client: &Client) -> String {
+        let own = &self.core.connections[caller.slot];
+        let is_own = own.client.id == client.id;
+        let now = self.core.now;
+        let seconds_since = |then: UnixMillis| now.0.saturating_sub(then.0) / 1000;
+        let names = client.names();
+        let (held, unsent) =
+            if is_own { (own.input.held.len(), own.output.unsent_bytes()) } else { (0, 0) };
+        let mut line = String::new();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            line,
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 \
+             ssub=0 multi=-1 qbuf={held} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
+             obl={unsent} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 \
+             resp={} lib-name={} lib-ver={}",
+            client.id,
+            client.peer,
+            client.local,
+            client.descriptor,
+            names.name,
+            seconds_since(client.connected_at),
+            seconds_since(client.last_active_at()),
+            held + unsent,
+            if is_own { "client" } else { "NULL" },
+            if is_own && own.protocol() == wire::resp::Protocol::Resp3 { 3 } else { 2 },
+            names.library,
+            names.library_version,
+        );
+        line
+    }
+}
+
+fn is_selected(filter: &ClientFilter<'_>, client: &Client) -> bool {
+    let is_id = |id: &[u8]| itoa::Buffer::new().format(client.id).as_bytes() == id;
+    let is_address =
+        |wanted: &[u8], address: std::net::SocketAddr| address.to_string().as_bytes() == wanted;
+    client.protocol == Protocol::Resp
+        && filter.ids.is_none_or(|mut ids| ids.any(is_id))
+        && filter.id.is_none_or(|id| id == client.id)
+        && filter.type_name.is_none_or(|name| name == "normal")
+        && filter.address.is_none_or(|address| is_address(address, client.peer))
+        && filter.local_address.is_none_or(|address| is_address(address, client.local))
+        && filter.user.is_none_or(|user| user == b"default")
+}

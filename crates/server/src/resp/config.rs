@@ -1,0 +1,158 @@
+//! CONFIG, and the small commands of operators: TIME, ROLE, LASTSAVE, SHUTDOWN.
+
+use wire::resp::{
+    ArgIter, Command, ConfigPairs, ErrorReply, ShutdownRequest, glob_matches_any_case,
+};
+
+use super::Caller;
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::shared::Shared;
+use crate::{Eviction, Mode};
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Runs `command` if it is one of these.
+    pub(super) fn run_config(
+        &mut self,
+        caller: Caller,
+        command: Command<'a>,
+    ) -> Option<Command<'a>> {
+        match command {
+            Command::ConfigGet { patterns } => self.config_get(caller, patterns),
+            Command::ConfigSet { pairs } => self.config_set(caller, pairs),
+            Command::ConfigResetStat => {
+                let text = "ERR CONFIG RESETSTAT is not supported: counters only grow, take differences";
+                self.fail(caller, &ErrorReply::Other(text.into()));
+            }
+            Command::ConfigRewrite => self.config_rewrite(caller),
+            Command::Time => self.time(caller),
+            Command::LastSave => {
+                let seconds = (self.core.shared.started_at().0 / 1000).cast_signed();
+                self.say(caller, |encoder| encoder.integer(seconds));
+            }
+            Command::Role => self.say(caller, |encoder| {
+                encoder.array_header(3);
+                encoder.bulk(b"master");
+                encoder.integer(0);
+                encoder.array_header(0);
+            }),
+            Command::Shutdown(request) => self.shutdown(caller, request),
+            other => return Some(other),
+        }
+        None
+    }
+
+    fn config_get(&mut self, caller: Caller, patterns: ArgIter<'a>) {
+        let is_wanted = |name: &str| {
+            let mut patterns = patterns;
+            patterns.any(|pattern| glob_matches_any_case(pattern, name.as_bytes()))
+        };
+        let settings = settings(&self.core.shared);
+        let wanted: Vec<_> = settings.iter().filter(|(name, _)| is_wanted(name)).collect();
+        self.say(caller, |encoder| {
+            encoder.map_header(wanted.len());
+            for (name, value) in wanted {
+                encoder.bulk(name.as_bytes());
+                encoder.bulk(value.as_bytes());
+            }
+        });
+    }
+
+    /// Nothing can be changed while the server runs, yet. Setting what is set already is fine:
+    /// client libraries do that.
+    fn config_set(&mut self, caller: Caller, pairs: ConfigPairs<'a>) {
+        let settings = settings(&self.core.shared);
+        for (name, value) in pairs {
+            let is_name =
+                |setting: &&(String, String)| setting.0.as_bytes().eq_ignore_ascii_case(name);
+            match settings.iter().find(is_name) {
+                None => return self.fail(caller, &ErrorReply::ConfigUnknown(name)),
+                Some((_, current)) if current.as_bytes() == value => {}
+                Some(_) => {
+                    let error = ErrorReply::ConfigSetFailed {
+                        name,
+                        reason: "can't set immutable config".into(),
+                    };
+                    return self.fail(caller, &error);
+                }
+            }
+        }
+        self.say(caller, |encoder| encoder.ok());
+    }
+
+    fn config_rewrite(&mut self, caller: Caller) {
+        let error = match &self.core.shared.config().config_file {
+            None => ErrorReply::NoConfigFile,
+            Some(_) => ErrorReply::ConfigRewriteFailed("no setting changes at run time".into()),
+        };
+        self.fail(caller, &error);
+    }
+
+    fn time(&mut self, caller: Caller) {
+        let since_epoch =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        self.say(caller, |encoder| {
+            encoder.array_header(2);
+            let mut digits = itoa::Buffer::new();
+            encoder.bulk(digits.format(since_epoch.as_secs()).as_bytes());
+            encoder.bulk(digits.format(since_epoch.subsec_micros()).as_bytes());
+        });
+    }
+
+    /// The owner of the server drains and ends it; Redis answers nothing either.
+    fn shutdown(&mut self, caller: Caller, request: ShutdownRequest) {
+        if request.abort {
+            return self.fail(caller, &ErrorReply::NoShutdown);
+        }
+        if request.save {
+            return self.fail(caller, &ErrorReply::ShutdownFailed);
+        }
+        self.settle(caller.slot);
+        tracing::info!("a client asked for SHUTDOWN");
+        self.core.shared.request_shutdown();
+    }
+}
+
+/// Everything that CONFIG GET shows: the names that Redis tools ask for, then our own.
+fn settings(shared: &Shared) -> Vec<(String, String)> {
+    let config = shared.config();
+    let port = config.resp.map_or(0, |address| address.port());
+    let bind = config.resp.map_or(String::new(), |address| address.ip().to_string());
+    let mut settings: Vec<(String, String)> = [
+        ("maxmemory", config.memory_bytes.to_string()),
+        ("maxmemory-policy", memory_policy(config).to_owned()),
+        ("maxclients", config.max_connections.to_string()),
+        ("proto-max-bulk-len", config.max_item_size_bytes.to_string()),
+        ("port", port.to_string()),
+        ("bind", bind),
+        ("databases", "1".to_owned()),
+        ("io-threads", config.threads.to_string()),
+        ("appendonly", "no".to_owned()),
+        ("save", String::new()),
+        ("timeout", "0".to_owned()),
+        ("tcp-keepalive", "0".to_owned()),
+        ("requirepass", if config.requirepass.is_some() { "***" } else { "" }.to_owned()),
+        ("cluster-enabled", "no".to_owned()),
+        ("slowlog-log-slower-than", "-1".to_owned()),
+        ("notify-keyspace-events", String::new()),
+        ("client-output-buffer-limit", format!("normal {0} {0} 0", config.output_limit_bytes)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect();
+    for (name, value) in &config.settings {
+        if !settings.iter().any(|(known, _)| known == name) {
+            settings.push((name.clone(), value.clone()));
+        }
+    }
+    settings
+}
+
+/// The name that Redis gives to what happens when the memory is full.
+pub(super) fn memory_policy(config: &Config) -> &'static str {
+    match (config.mode, config.eviction) {
+        (Mode::Clean, _) => "noeviction",
+        (Mode::Evict, Eviction::Fifo | Eviction::LruApprox) => "allkeys-lru",
+    }
+}

@@ -1,0 +1,144 @@
+//! Commands about the connection itself: HELLO, AUTH, PING, SELECT, MULTI and their like.
+
+use wire::resp::{AuthRequest, Command, ErrorReply, HelloRequest, Protocol, ReplyMode};
+
+use super::Caller;
+use crate::connection::{Replies, Resp};
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::password;
+
+/// What clients take the server for: decides which features they use.
+pub(super) const REDIS_VERSION: &str = "7.4.0";
+
+/// The only user there is.
+const DEFAULT_USER: &[u8] = b"default";
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Runs any command that is left.
+    pub(super) fn run_connection(&mut self, caller: Caller, command: Command<'a>) {
+        match command {
+            Command::Ping { message: None } => self.say(caller, |encoder| encoder.simple("PONG")),
+            Command::Ping { message: Some(message) } | Command::Echo { message } => {
+                self.say(caller, |encoder| encoder.bulk(message));
+            }
+            Command::Hello(hello) => self.hello(caller, &hello),
+            Command::Auth(auth) => self.auth(caller, &auth),
+            Command::Select { database_index: 0 } => self.say(caller, |encoder| encoder.ok()),
+            Command::Select { .. } => self.fail(caller, &ErrorReply::DatabaseIndex),
+            Command::Quit => self.quit(caller),
+            Command::Reset => self.reset(caller),
+            Command::Multi => self.multi(caller),
+            Command::Exec => self.exec(caller),
+            Command::Discard => self.discard(caller),
+            Command::Watch { keys } => self.watch(caller, keys),
+            Command::Unwatch => self.unwatch(caller),
+            Command::ClientReply { mode } => self.client_reply(caller, mode),
+            Command::Wait { .. } => self.say(caller, |encoder| encoder.integer(0)),
+            other => self.run_client(caller, other),
+        }
+    }
+
+    fn hello(&mut self, caller: Caller, hello: &HelloRequest<'a>) {
+        let protocol = match hello.version {
+            None => self.core.connections[caller.slot].protocol(),
+            Some(2) => Protocol::Resp2,
+            Some(3) => Protocol::Resp3,
+            Some(_) => return self.fail(caller, &ErrorReply::NoProtocol),
+        };
+        if let Some(auth) = &hello.auth
+            && let Err(error) = self.log_in(caller, auth)
+        {
+            return self.fail(caller, &error);
+        }
+        if self.core.connections[caller.slot].resp().needs_auth {
+            return self.fail(caller, &ErrorReply::HelloNoAuth);
+        }
+        self.settle(caller.slot);
+        let connection = &mut self.core.connections[caller.slot];
+        connection.resp().protocol = protocol;
+        if let Some(name) = hello.name {
+            connection.client.change_names(|names| names.name = text(name));
+        }
+        let id = connection.client.id;
+        self.say(caller, |encoder| {
+            encoder.map_header(7);
+            let version = if protocol == Protocol::Resp3 { 3 } else { 2 };
+            encoder.bulk(b"server");
+            encoder.bulk(b"redis");
+            encoder.bulk(b"version");
+            encoder.bulk(REDIS_VERSION.as_bytes());
+            encoder.bulk(b"proto");
+            encoder.integer(version);
+            encoder.bulk(b"id");
+            encoder.integer(id.cast_signed());
+            encoder.bulk(b"mode");
+            encoder.bulk(b"standalone");
+            encoder.bulk(b"role");
+            encoder.bulk(b"master");
+            encoder.bulk(b"modules");
+            encoder.array_header(0);
+        });
+    }
+
+    fn auth(&mut self, caller: Caller, auth: &AuthRequest<'a>) {
+        let has_password = self.core.shared.config().requirepass.is_some();
+        if auth.user.is_none() && !has_password {
+            return self.fail(caller, &ErrorReply::AuthWithoutPassword);
+        }
+        match self.log_in(caller, auth) {
+            Ok(()) => self.say(caller, |encoder| encoder.ok()),
+            Err(error) => self.fail(caller, &error),
+        }
+    }
+
+    /// Without a password the default user may log in with any.
+    fn log_in(&mut self, caller: Caller, auth: &AuthRequest<'a>) -> Result<(), ErrorReply<'static>> {
+        self.settle(caller.slot);
+        self.core.counters().auth_attempts.add(1);
+        let is_default = auth.user.is_none_or(|user| user == DEFAULT_USER);
+        let is_right = match &self.core.shared.config().requirepass {
+            Some(password) => password::matches(password.as_bytes(), auth.password),
+            None => true,
+        };
+        if is_default && is_right {
+            self.core.connections[caller.slot].resp().needs_auth = false;
+            return Ok(());
+        }
+        self.core.counters().auth_errors.add(1);
+        Err(ErrorReply::WrongPassword)
+    }
+
+    /// RESET: as if the client had just connected.
+    fn reset(&mut self, caller: Caller) {
+        self.settle(caller.slot);
+        self.forget_transaction(caller.slot);
+        let needs_auth = self.core.shared.config().requirepass.is_some();
+        let connection = &mut self.core.connections[caller.slot];
+        let parser = connection.resp().parser;
+        *connection.resp() = Resp { parser, needs_auth, ..Resp::default() };
+        connection.client.change_names(|names| names.name.clear());
+        let caller = Caller { is_quiet: false, ..caller };
+        self.say(caller, |encoder| encoder.simple("RESET"));
+    }
+
+    fn client_reply(&mut self, caller: Caller, mode: ReplyMode) {
+        self.settle(caller.slot);
+        let replies = &mut self.core.connections[caller.slot].resp().replies;
+        match mode {
+            ReplyMode::On => {
+                *replies = Replies::On;
+                self.say(Caller { is_quiet: false, ..caller }, |encoder| encoder.ok());
+            }
+            ReplyMode::Off => *replies = Replies::Off,
+            // Within OFF it changes nothing.
+            ReplyMode::Skip if *replies == Replies::On => *replies = Replies::SkipNext,
+            ReplyMode::Skip => {}
+        }
+    }
+}
+
+/// A checked name: printable ASCII.
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,198 @@
+//! INFO: the sections and names that monitoring tools for Redis read.
+
+use std::fmt::{Display, Write};
+
+use rustix::process::getpid;
+use wire::resp::ArgIter;
+
+use super::Caller;
+use super::config::memory_policy;
+use super::connection::REDIS_VERSION;
+use crate::counters::{Protocol, Totals};
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::process::Usage;
+use crate::shared::Shared;
+
+/// The sections in their order, and whether a plain INFO shows them.
+const SECTIONS: [(&str, bool, fn(&mut Section<'_>)); 11] = [
+    ("server", true, server),
+    ("clients", true, clients),
+    ("memory", true, memory),
+    ("persistence", true, persistence),
+    ("stats", true, stats),
+    ("replication", true, replication),
+    ("cpu", true, cpu),
+    ("modules", true, |_| {}),
+    ("commandstats", false, command_stats),
+    ("cluster", true, |section| section.line("cluster_enabled", 0)),
+    ("keyspace", true, keyspace),
+];
+
+/// One section in the making.
+struct Section<'s> {
+    text: &'s mut String,
+    shared: &'s Shared,
+    totals: &'s Totals,
+}
+
+impl Section<'_> {
+    fn line(&mut self, name: &str, value: impl Display) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "{name}:{value}\r\n");
+    }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// INFO.
+    pub(super) fn info(&mut self, caller: Caller, sections: ArgIter<'a>) {
+        self.settle(caller.slot);
+        let text = report(&self.core.shared, sections);
+        self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
+    }
+}
+
+fn report(shared: &Shared, wanted: ArgIter<'_>) -> String {
+    let totals = shared.totals();
+    let mut text = String::new();
+    for (name, is_default, write) in SECTIONS {
+        let mut wanted_names = wanted;
+        let is_wanted = wanted_names.any(|word| {
+            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+            is(name) || is("all") || is("everything") || (is_default && is("default"))
+        });
+        if !(is_wanted || (wanted.len() == 0 && is_default)) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        let title = name[..1].to_uppercase() + &name[1..];
+        let _ = write!(text, "# {}\r\n", if name == "cpu" { "CPU".to_owned() } else { title });
+        write(&mut Section { text: &mut text, shared, totals: &totals });
+    }
+    text
+}
+
+fn server(section: &mut Section<'_>) {
+    let shared = section.shared;
+    let config = shared.config();
+    let uptime = shared.uptime().as_secs();
+    section.line("redis_version", REDIS_VERSION);
+    section.line("dovetail_version", env!("CARGO_PKG_VERSION"));
+    section.line("redis_mode", "standalone");
+    section.line("os", kernel());
+    section.line("arch_bits", usize::BITS);
+    section.line("multiplexing_api", "epoll");
+    section.line("process_id", getpid().as_raw_nonzero());
+    section.line("run_id", shared.run_id());
+    section.line("tcp_port", config.resp.map_or(0, |address| address.port()));
+    section.line("server_time_usec", crate::shared::unix_now().0 * 1000);
+    section.line("uptime_in_seconds", uptime);
+    section.line("uptime_in_days", uptime / 86_400);
+    section.line("io_threads_active", config.threads);
+    let file = config.config_file.as_ref().map_or(String::new(), |file| file.display().to_string());
+    section.line("config_file", file);
+}
+
+fn kernel() -> String {
+    let name = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    format!("{} {} {}", text(name.sysname()), text(name.release()), text(name.machine()))
+}
+
+fn clients(section: &mut Section<'_>) {
+    let totals = section.totals;
+    section.line("connected_clients", totals.connections_resp + totals.connections_memcached);
+    section.line("maxclients", section.shared.config().max_connections);
+    section.line("blocked_clients", 0);
+    section.line("dovetail_memcached_clients", totals.connections_memcached);
+}
+
+fn memory(section: &mut Section<'_>) {
+    let shared = section.shared;
+    let store = shared.store_stats();
+    let buffers_bytes = shared.buffer_budget().granted_bytes();
+    let used_bytes = store.log_used_bytes + store.index_used_bytes + buffers_bytes;
+    let process = Usage::now();
+    let config = shared.config();
+    section.line("used_memory", used_bytes);
+    section.line("used_memory_human", base::ByteSize { bytes: used_bytes });
+    section.line("used_memory_rss", process.resident_bytes);
+    section.line("used_memory_peak", used_bytes.max(process.resident_max_bytes));
+    section.line("used_memory_dataset", store.entry_bytes);
+    section.line("maxmemory", config.memory_bytes);
+    section.line("maxmemory_human", base::ByteSize { bytes: config.memory_bytes });
+    section.line("maxmemory_policy", memory_policy(config));
+    let ratio = process.resident_bytes as f64 / used_bytes.max(1) as f64;
+    section.line("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
+    section.line("mem_clients_normal", buffers_bytes);
+    section.line("dovetail_log_bytes", store.log_bytes);
+    section.line("dovetail_log_used_bytes", store.log_used_bytes);
+    section.line("dovetail_index_bytes", store.index_bytes);
+    section.line("dovetail_index_used_bytes", store.index_used_bytes);
+    section.line("dovetail_buffers_bytes", shared.buffer_budget().limit_bytes());
+}
+
+fn persistence(section: &mut Section<'_>) {
+    section.line("loading", 0);
+    section.line("rdb_changes_since_last_save", 0);
+    section.line("rdb_bgsave_in_progress", 0);
+    section.line("rdb_last_save_time", section.shared.started_at().0 / 1000);
+    section.line("rdb_last_bgsave_status", "ok");
+    section.line("aof_enabled", 0);
+}
+
+fn stats(section: &mut Section<'_>) {
+    let (totals, store) = (section.totals, section.shared.store_stats());
+    let uptime_ms = section.shared.uptime().as_millis().max(1) as u64;
+    section.line("total_connections_received", totals.connections_total);
+    section.line("total_commands_processed", totals.calls());
+    // Averaged since the start: nobody samples between two INFOs.
+    section.line("instantaneous_ops_per_sec", totals.calls().saturating_mul(1000) / uptime_ms);
+    section.line("total_net_input_bytes", totals.net_input_bytes);
+    section.line("total_net_output_bytes", totals.net_output_bytes);
+    section.line("rejected_connections", totals.connections_rejected);
+    section.line("expired_keys", store.expired);
+    section.line("evicted_keys", store.evicted_by_log + store.evicted_by_index);
+    section.line("keyspace_hits", totals.hits());
+    section.line("keyspace_misses", totals.misses());
+    section.line("acl_access_denied_auth", totals.auth_errors);
+    section.line("dovetail_batches", totals.batches);
+    section.line("dovetail_batch_requests", totals.batch_requests);
+    section.line("dovetail_out_of_memory", store.out_of_memory);
+}
+
+fn replication(section: &mut Section<'_>) {
+    section.line("role", "master");
+    section.line("connected_slaves", 0);
+    section.line("master_replid", section.shared.run_id());
+    section.line("master_repl_offset", 0);
+}
+
+fn cpu(section: &mut Section<'_>) {
+    let process = Usage::now();
+    section.line("used_cpu_sys", format_args!("{:.6}", process.system_cpu_seconds));
+    section.line("used_cpu_user", format_args!("{:.6}", process.user_cpu_seconds));
+}
+
+fn command_stats(section: &mut Section<'_>) {
+    for command in &section.totals.commands {
+        if command.protocol == Protocol::Resp && command.calls > 0 {
+            let _ = write!(
+                section.text,
+                "cmdstat_{}:calls={},usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls={}\r\n",
+                command.name, command.calls, command.errors,
+            );
+        }
+    }
+}
+
+fn keyspace(section: &mut Section<'_>) {
+    let store = section.shared.store_stats();
+    if store.items > 0 {
+        let value = format_args!("keys={},expires={},avg_ttl=0", store.items, store.items_with_expiry);
+        // A borrowed format cannot leave the statement.
+        let _ = write!(section.text, "db0:{value}\r\n");
+    }
+}

@@ -1,0 +1,102 @@
+//! Commands on keys, whatever their value.
+
+use base::UnixMillis;
+use store::request::Op;
+use wire::resp::{Command, CommandId, ErrorReply, ExpireCondition, ExpireTime, Keys};
+
+use super::Caller;
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::reply::Shape;
+use crate::rmw::Rmw;
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Runs `command` if it is one of these.
+    pub(super) fn run_keys(
+        &mut self,
+        caller: Caller,
+        command: Command<'a>,
+    ) -> Option<Command<'a>> {
+        match command {
+            Command::Del { keys, .. } => self.count_keys(caller, keys, Op::Delete),
+            Command::Exists { keys } | Command::Touch { keys } => {
+                self.count_keys(caller, keys, Op::Get);
+            }
+            Command::Type { key } => self.single(caller, key, Op::Get, Shape::TypeName),
+            Command::Ttl { key, unit, .. } => {
+                self.single(caller, key, Op::Get, Shape::ExpiresIn(unit));
+            }
+            Command::Expire { key, expire, condition } => {
+                self.expire(caller, key, expire, condition);
+            }
+            Command::Persist { key } => {
+                self.single(caller, key, Op::Update(Rmw::Persist), Shape::Done);
+            }
+            Command::Object { key, id } => self.object(caller, key, id),
+            Command::MemoryUsage { key } => {
+                self.single(caller, key, Op::Get, Shape::MemoryUsage);
+            }
+            Command::MGet { keys } => self.mget(caller, keys),
+            Command::MSet { pairs } => self.mset(caller, pairs),
+            Command::MSetNx { pairs } => self.mset_nx(caller, pairs),
+            Command::Rename { source, target } => {
+                self.rename(caller, source, target, super::several::Target::Any);
+            }
+            Command::RenameNx { source, target } => {
+                self.rename(caller, source, target, super::several::Target::Absent);
+            }
+            Command::Copy(copy) => self.copy(caller, &copy),
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// DEL, EXISTS, TOUCH: one request per key, one sum.
+    fn count_keys(&mut self, caller: Caller, keys: Keys<'a>, op: Op<'a, Rmw<'a>>) {
+        if self.refuse_long_keys(caller, keys) {
+            return;
+        }
+        let mut left = keys.len();
+        for key in keys {
+            left -= 1;
+            self.single(caller, key, op, Shape::Count { is_last: left == 0 });
+        }
+    }
+
+    /// Whether a key is too long; answers the error itself. Checked before the first request of
+    /// a command, so that it has no effect at all.
+    pub(super) fn refuse_long_keys(&mut self, caller: Caller, mut keys: Keys<'a>) -> bool {
+        let is_long = keys.any(|key| key.len() > store::KEY_LEN_MAX_BYTES);
+        if is_long {
+            self.fail(caller, &ErrorReply::KeyTooLong);
+        }
+        is_long
+    }
+
+    fn expire(
+        &mut self,
+        caller: Caller,
+        key: &'a [u8],
+        expire: ExpireTime,
+        condition: ExpireCondition,
+    ) {
+        let at: Option<UnixMillis> = expire.absolute(self.core.now);
+        match at {
+            Some(at) => {
+                let update = Op::Update(Rmw::Expire { at, condition });
+                self.single(caller, key, update, Shape::Done);
+            }
+            None => self.fail(caller, &ErrorReply::InvalidExpireTime(expire.id)),
+        }
+    }
+
+    fn object(&mut self, caller: Caller, key: &'a [u8], id: CommandId) {
+        let shape = match id {
+            CommandId::ObjectEncoding => Shape::Encoding,
+            CommandId::ObjectRefCount => Shape::ReferenceCount,
+            CommandId::ObjectFreq => return self.fail(caller, &ErrorReply::NoAccessFrequency),
+            _ => Shape::IdleTime,
+        };
+        self.single(caller, key, Op::Get, shape);
+    }
+}

@@ -1,0 +1,302 @@
+//! Commands on several keys at one moment (K11): MGET, MSET, MSETNX, RENAME, COPY.
+//!
+//! Outside of EXEC they take a snapshot or the keys' locks; inside EXEC the locks are held already.
+
+use base::{KeyHash, UnixMillis};
+use store::{Condition, Expiry, Item, Op, Outcome, Pins, Request, Set, Sink, entry_len_bytes};
+use wire::resp::{Copy, ErrorReply, Keys, Pairs};
+
+use super::{Caller, strings};
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::reply::{Pending, ReplySink, Shape};
+use crate::rmw::{Refusal, Rmw};
+
+/// Whether a target that exists is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// It is overwritten.
+    Any,
+    /// It is.
+    Absent,
+}
+
+/// A copy of an item that outlives the batch.
+struct OwnedItem {
+    value: Vec<u8>,
+    client_flags: u32,
+    expires_at: Option<UnixMillis>,
+}
+
+/// Takes down what requests of our own answered.
+#[derive(Default)]
+struct Observed {
+    hit_count: usize,
+    failed: Option<ErrorReply<'static>>,
+    item: Option<OwnedItem>,
+    value_len_bytes: usize,
+    keeps_item: bool,
+}
+
+impl Sink<Refusal> for Observed {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        match outcome {
+            Outcome::Hit(item) => self.hit(&item),
+            Outcome::OutOfMemory => self.failed = Some(ErrorReply::OutOfMemory),
+            Outcome::TooLarge { .. } => self.failed = Some(ErrorReply::StringTooLong),
+            _ => {}
+        }
+    }
+}
+
+impl Observed {
+    fn hit(&mut self, item: &Item<'_>) {
+        self.hit_count += 1;
+        self.value_len_bytes = item.value.len();
+        if self.keeps_item {
+            self.item = Some(OwnedItem {
+                value: item.value.to_vec(),
+                client_flags: item.client_flags,
+                expires_at: item.expires_at,
+            });
+        }
+    }
+}
+
+fn get<'k>(key: &'k [u8], hash: KeyHash) -> Request<'k, Rmw<'k>> {
+    Request { key, hash, op: Op::Get }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// MGET: all values as of one moment.
+    pub(super) fn mget(&mut self, caller: Caller, keys: Keys<'a>) {
+        if self.refuse_long_keys(caller, keys) {
+            return;
+        }
+        self.say(caller, |encoder| encoder.array_header(keys.len()));
+        if self.engine.session().is_none() || keys.len() == 1 {
+            for key in keys {
+                self.single(caller, key, Op::Get, Shape::Value);
+            }
+            return;
+        }
+        let pending = Pending {
+            slot: caller.slot as u32,
+            command: caller.index,
+            is_quiet: caller.is_quiet,
+            shape: Shape::Value,
+        };
+        let pendings = vec![pending; keys.len()];
+        let hashed: Vec<(KeyHash, &[u8])> = keys.map(|key| (self.core.hash(key), key)).collect();
+        let now = self.core.now;
+        if let Some(session) = self.engine.session() {
+            let mut sink = ReplySink::new(self.core, &pendings);
+            session.read_snapshot(now, &hashed, &mut sink);
+        }
+    }
+
+    /// MSET: all values become visible at one moment to MGET and EXEC.
+    pub(super) fn mset(&mut self, caller: Caller, pairs: Pairs<'a>) {
+        if self.refuse_long_keys(caller, pairs.keys()) {
+            return;
+        }
+        self.with_locked(
+            caller,
+            pairs,
+            |gather, caller, pairs| gather.store_pairs(caller, pairs),
+            |gather, caller, pairs| gather.store_pairs(caller, pairs),
+        );
+    }
+
+    /// MSETNX: all or none.
+    pub(super) fn mset_nx(&mut self, caller: Caller, pairs: Pairs<'a>) {
+        if self.refuse_long_keys(caller, pairs.keys()) {
+            return;
+        }
+        self.with_locked(
+            caller,
+            pairs,
+            |gather, caller, pairs| gather.store_absent(caller, pairs),
+            |gather, caller, pairs| gather.store_absent(caller, pairs),
+        );
+    }
+
+    /// Runs one of the two with the keys' locks held. (They are the same function; a closure
+    /// cannot be generic over the engine.)
+    fn with_locked(
+        &mut self,
+        caller: Caller,
+        pairs: Pairs<'a>,
+        here: impl FnOnce(&mut Self, Caller, Pairs<'a>),
+        locked: impl FnOnce(&mut Gather<'_, 'a, store::LockedSession<'_>>, Caller, Pairs<'a>),
+    ) {
+        if self.engine.session().is_none() {
+            return here(self, caller, pairs);
+        }
+        self.settle(caller.slot);
+        let hashes: Vec<KeyHash> = pairs.keys().map(|key| self.core.hash(key)).collect();
+        let room_bytes = pairs.map(|(key, value)| entry_len_bytes(key.len(), value.len()) as u64);
+        let (now, room_bytes) = (self.core.now, room_bytes.sum());
+        if let Some(session) = self.engine.session() {
+            let mut keys = session.lock_keys(now, &hashes, room_bytes);
+            let mut gather = Gather::new(&mut keys, self.core);
+            locked(&mut gather, caller, pairs);
+            gather.flush();
+        }
+    }
+
+    fn store_pairs(&mut self, caller: Caller, pairs: Pairs<'a>) {
+        let mut left = pairs.len();
+        for (key, value) in pairs {
+            left -= 1;
+            let set = strings::write(value, Expiry::Never, Condition::Always);
+            self.single(caller, key, set, Shape::AllStored { is_last: left == 0 });
+        }
+    }
+
+    fn store_absent(&mut self, caller: Caller, pairs: Pairs<'a>) {
+        self.flush();
+        let mut observed = Observed::default();
+        let now = self.core.now;
+        for key in pairs.keys() {
+            self.engine.execute(now, &[get(key, self.core.hasher.hash(key))], &mut observed);
+        }
+        if observed.hit_count == 0 {
+            for (key, value) in pairs {
+                let op = strings::write(value, Expiry::Never, Condition::Always);
+                let request = Request { key, hash: self.core.hash(key), op };
+                self.engine.execute(now, &[request], &mut observed);
+            }
+        }
+        match observed.failed {
+            Some(error) => self.fail(caller, &error),
+            None => {
+                let is_stored = i64::from(observed.hit_count == 0);
+                self.say(caller, |encoder| encoder.integer(is_stored));
+            }
+        }
+    }
+
+    /// RENAME and RENAMENX: value, flags and expiry move.
+    pub(super) fn rename(
+        &mut self,
+        caller: Caller,
+        source: &'a [u8],
+        target: &'a [u8],
+        policy: Target,
+    ) {
+        let moved = self.transfer(caller.slot, source, target, policy, After::DeleteSource);
+        match (moved, policy) {
+            (Ok(Transferred::Yes), Target::Any) => self.say(caller, |encoder| encoder.ok()),
+            (Ok(Transferred::NoSource), _) => self.fail(caller, &ErrorReply::NoSuchKey),
+            (Ok(done), _) => {
+                let done = i64::from(done == Transferred::Yes);
+                self.say(caller, |encoder| encoder.integer(done));
+            }
+            (Err(error), _) => self.fail(caller, &error),
+        }
+    }
+
+    /// COPY.
+    pub(super) fn copy(&mut self, caller: Caller, copy: &Copy<'a>) {
+        if copy.database_index.is_some_and(|index| index != 0) {
+            return self.fail(caller, &ErrorReply::DatabaseIndex);
+        }
+        if copy.source == copy.target {
+            return self.fail(caller, &ErrorReply::SameSourceAndTarget);
+        }
+        let policy = if copy.replaces { Target::Any } else { Target::Absent };
+        match self.transfer(caller.slot, copy.source, copy.target, policy, After::KeepSource) {
+            Ok(done) => {
+                let done = i64::from(done == Transferred::Yes);
+                self.say(caller, |encoder| encoder.integer(done));
+            }
+            Err(error) => self.fail(caller, &error),
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        slot: usize,
+        source: &[u8],
+        target: &[u8],
+        policy: Target,
+        after: After,
+    ) -> Result<Transferred, ErrorReply<'static>> {
+        if source.len().max(target.len()) > store::KEY_LEN_MAX_BYTES {
+            return Err(ErrorReply::KeyTooLong);
+        }
+        self.settle(slot);
+        let now = self.core.now;
+        let source = (source, self.core.hash(source));
+        let target = (target, self.core.hash(target));
+        let Some(session) = self.engine.session() else {
+            self.flush();
+            return transfer(self.engine, now, source, target, policy, after);
+        };
+        // Room is made before the locks are taken; the value may grow in between, and then the
+        // write may find no room and say so.
+        let mut seen = Observed::default();
+        session.execute(now, &[get(source.0, source.1)], &mut seen);
+        let room_bytes = entry_len_bytes(target.0.len(), seen.value_len_bytes) as u64;
+        let mut locked = session.lock_keys(now, &[source.1, target.1], room_bytes);
+        transfer(&mut locked, now, source, target, policy, after)
+    }
+}
+
+/// What happens to the source of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    KeepSource,
+    DeleteSource,
+}
+
+/// How a transfer went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transferred {
+    Yes,
+    NoSource,
+    TargetInTheWay,
+}
+
+/// Copies or moves an item; both keys are locked.
+fn transfer<E: Engine>(
+    engine: &mut E,
+    now: UnixMillis,
+    source: (&[u8], KeyHash),
+    target: (&[u8], KeyHash),
+    policy: Target,
+    after: After,
+) -> Result<Transferred, ErrorReply<'static>> {
+    let mut seen = Observed { keeps_item: true, ..Observed::default() };
+    engine.execute(now, &[get(source.0, source.1)], &mut seen);
+    let Some(item) = seen.item else { return Ok(Transferred::NoSource) };
+    if policy == Target::Absent {
+        let mut seen = Observed::default();
+        engine.execute(now, &[get(target.0, target.1)], &mut seen);
+        if seen.hit_count > 0 {
+            return Ok(Transferred::TargetInTheWay);
+        }
+    }
+    if source.0 == target.0 {
+        return Ok(Transferred::Yes);
+    }
+    let set = Set {
+        value: &item.value,
+        client_flags: item.client_flags,
+        expiry: item.expires_at.map_or(Expiry::Never, Expiry::At),
+        condition: Condition::Always,
+    };
+    let mut stored = Observed::default();
+    let request = Request { key: target.0, hash: target.1, op: Op::Set(set) };
+    engine.execute(now, &[request], &mut stored);
+    if let Some(error) = stored.failed {
+        return Err(error);
+    }
+    if after == After::DeleteSource {
+        let delete: Request<'_, Rmw<'_>> =
+            Request { key: source.0, hash: source.1, op: Op::Delete };
+        engine.execute(now, &[delete], &mut stored);
+    }
+    Ok(Transferred::Yes)
+}

@@ -1,0 +1,128 @@
+//! Commands on one string.
+
+use store::request::{Condition, Expiry, Op, Set};
+use wire::resp::{Command, ErrorReply, ExpireTime, ExpireTtl, SetCommand, SetCondition};
+
+use super::Caller;
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::reply::Shape;
+use crate::rmw::{Bounded, Rmw};
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Runs `command` if it is one of these.
+    pub(super) fn run_strings(
+        &mut self,
+        caller: Caller,
+        command: Command<'a>,
+    ) -> Option<Command<'a>> {
+        match command {
+            Command::Get { key } => self.single(caller, key, Op::Get, Shape::Value),
+            Command::Set(set) => self.set(caller, &set),
+            Command::SetNx { key, value } => {
+                let set = write(value, Expiry::Never, Condition::IfAbsent);
+                self.single(caller, key, set, Shape::Done);
+            }
+            Command::SetEx { key, value, expire } => {
+                if let Some(expiry) = self.expiry(caller, expire) {
+                    let set = write(value, expiry, Condition::Always);
+                    self.single(caller, key, set, Shape::Stored);
+                }
+            }
+            Command::GetSet { key, value } => {
+                let set = write(value, Expiry::Never, Condition::Always);
+                self.single(caller, key, set, Shape::OldValue);
+            }
+            Command::GetDel { key } => self.single(caller, key, Op::Delete, Shape::OldValue),
+            Command::GetEx { key, ttl } => self.get_ex(caller, key, ttl),
+            Command::IncrBy { key, delta, .. } => {
+                self.single(caller, key, Op::Update(Rmw::IncrementBy(delta)), Shape::NewInteger);
+            }
+            Command::IncrByFloat { key, increment } => {
+                let update = Op::Update(Rmw::IncrementByFloat(increment));
+                self.single(caller, key, update, Shape::NewValue);
+            }
+            Command::Append { key, value } => {
+                let update = Op::Update(Rmw::Append(self.bounded(value)));
+                self.single(caller, key, update, Shape::NewLength);
+            }
+            Command::SetRange { key, offset_bytes, value } => {
+                let value = self.bounded(value);
+                let update = Op::Update(Rmw::SetRange { offset_bytes, value });
+                self.single(caller, key, update, Shape::NewLength);
+            }
+            Command::StrLen { key } => self.single(caller, key, Op::Get, Shape::Length),
+            Command::GetRange { key, start, end, .. } => {
+                self.single(caller, key, Op::Get, Shape::Range { start, end });
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// SET without GET, its expiry worked out.
+    #[inline]
+    pub(super) fn plain_set(&mut self, caller: Caller, set: &SetCommand<'a>, expiry: Expiry) {
+        let condition = condition(set.condition);
+        self.single(caller, set.key, write(set.value, expiry, condition), Shape::Stored);
+    }
+
+    fn set(&mut self, caller: Caller, set: &SetCommand<'a>) {
+        let expiry = match set.expiry {
+            wire::resp::Expiry::Never => Expiry::Never,
+            wire::resp::Expiry::Keep => Expiry::Keep,
+            wire::resp::Expiry::At(expire) => match self.expiry(caller, expire) {
+                Some(expiry) => expiry,
+                None => return,
+            },
+        };
+        if set.returns_old {
+            let write = write(set.value, expiry, condition(set.condition));
+            self.single(caller, set.key, write, Shape::OldValue);
+        } else {
+            self.plain_set(caller, set, expiry);
+        }
+    }
+
+    fn get_ex(&mut self, caller: Caller, key: &'a [u8], ttl: Option<ExpireTtl>) {
+        let expires_at = match ttl {
+            None => return self.single(caller, key, Op::Get, Shape::Value),
+            Some(ExpireTtl::Persist) => None,
+            Some(ExpireTtl::At(expire)) => match self.expiry(caller, expire) {
+                Some(Expiry::At(at)) => Some(at),
+                _ => return,
+            },
+        };
+        self.single(caller, key, Op::Update(Rmw::SetExpiry(expires_at)), Shape::OldValue);
+    }
+
+    /// The absolute time; answers the error itself.
+    pub(super) fn expiry(&mut self, caller: Caller, expire: ExpireTime) -> Option<Expiry> {
+        match expire.absolute(self.core.now) {
+            Some(at) => Some(Expiry::At(at)),
+            None => {
+                self.fail(caller, &ErrorReply::InvalidExpireTime(expire.id));
+                None
+            }
+        }
+    }
+
+    fn bounded(&self, bytes: &'a [u8]) -> Bounded<'a> {
+        Bounded { bytes, max_bytes: self.core.value_max_bytes }
+    }
+}
+
+/// A write of `value`.
+#[inline]
+pub(super) fn write<'a>(value: &'a [u8], expiry: Expiry, condition: Condition) -> Op<'a, Rmw<'a>> {
+    Op::Set(Set { value, client_flags: 0, expiry, condition })
+}
+
+#[inline]
+fn condition(condition: SetCondition) -> Condition {
+    match condition {
+        SetCondition::Always => Condition::Always,
+        SetCondition::IfAbsent => Condition::IfAbsent,
+        SetCondition::IfPresent => Condition::IfPresent,
+    }
+}

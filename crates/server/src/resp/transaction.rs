@@ -1,0 +1,416 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! ```text
+//!  MULTI ─▶ queue: the commands' raw bytes, checked ─▶ EXEC: lock all keys, check the watched
+//!                                                            versions, run, unlock
+//! ```
+//!
+//! # Invariants
+//! I1: commands on keys between two commands on the whole keyspace are one atomic step. KEYS,
+//!     SCAN, RANDOMKEY and FLUSHALL need all keys, so that they split a transaction; the watched
+//!     keys are checked before the first part.
+//! I2: replies come in the order of the queued commands, exactly one for each.
+//!
+//! # Trade-offs
+//! A queued command is parsed twice, once to check it and once to run it. Its bytes are kept as
+//! they came: arguments then need no owner and no copies.
+
+use base::KeyHash;
+use store::{Op, Outcome, Pins, Request, Sink, entry_len_bytes};
+use wire::Parsed;
+use wire::resp::{
+    Command, CommandError, ErrorReply, Flags, KeySpec, Keys, Limits, Parser,
+    next_command,
+};
+
+use super::Caller;
+use crate::connection::Ending;
+use crate::counters::CommandIndex;
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::rmw::{Refusal, Rmw};
+
+/// One transaction may take this part of the client buffers.
+const QUEUE_BUFFER_PART: u64 = 4;
+
+/// A connection's MULTI and WATCH.
+#[derive(Default)]
+pub struct Transaction {
+    is_queueing: bool,
+    /// A command could not be queued: EXEC will refuse.
+    is_spoilt: bool,
+    /// The commands' bytes, one after another.
+    queued: Vec<u8>,
+    command_count: usize,
+    watched: Vec<Watched>,
+}
+
+/// A watched key.
+struct Watched {
+    key: Box<[u8]>,
+    /// Its version when it was watched; 0: it did not exist.
+    version: u64,
+}
+
+impl Transaction {
+    /// Between MULTI and EXEC.
+    pub fn is_queueing(&self) -> bool {
+        self.is_queueing
+    }
+
+    /// Queued commands, if there was a MULTI; for CLIENT LIST.
+    pub fn queued_count(&self) -> Option<usize> {
+        self.is_queueing.then_some(self.command_count)
+    }
+
+    /// Memory that it takes.
+    pub fn held_bytes(&self) -> usize {
+        let watched = self.watched.iter().map(|watched| watched.key.len());
+        self.queued.capacity() + watched.sum::<usize>()
+    }
+}
+
+/// A queued command, parsed again.
+struct Queued<'t> {
+    parsed: Result<Command<'t>, CommandError<'t>>,
+    raw: &'t [u8],
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// A command between MULTI and EXEC.
+    pub(super) fn queue(
+        &mut self,
+        caller: Caller,
+        parsed: Result<Command<'a>, CommandError<'a>>,
+        raw: &[u8],
+    ) {
+        match parsed {
+            Ok(
+                command @ (Command::Exec
+                | Command::Discard
+                | Command::Multi
+                | Command::Watch { .. }
+                | Command::Quit
+                | Command::Reset),
+            ) => return self.run(caller, command),
+            Err(error) if error.aborts_transaction() => {
+                self.spoil(caller.slot);
+                return self.refuse(caller, &error);
+            }
+            Ok(command) if is_barred(&command) => {
+                self.spoil(caller.slot);
+                return self.fail(caller, &ErrorReply::NotInTransaction);
+            }
+            _ => {}
+        }
+        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
+        let transaction = self.transaction(caller.slot);
+        if (transaction.queued.len() + raw.len()) as u64 > bytes_max {
+            transaction.is_spoilt = true;
+            transaction.queued = Vec::new();
+            let text = "ERR the transaction is larger than the client buffers allow";
+            return self.fail(caller, &ErrorReply::Other(text.into()));
+        }
+        transaction.queued.extend_from_slice(raw);
+        transaction.command_count += 1;
+        self.say(caller, |encoder| encoder.simple("QUEUED"));
+    }
+
+    fn transaction(&mut self, slot: usize) -> &mut Transaction {
+        self.core.connections[slot].resp().transaction.get_or_insert_default()
+    }
+
+    fn spoil(&mut self, slot: usize) {
+        self.transaction(slot).is_spoilt = true;
+    }
+
+    /// MULTI.
+    pub(super) fn multi(&mut self, caller: Caller) {
+        let transaction = self.transaction(caller.slot);
+        if transaction.is_queueing {
+            return self.fail(caller, &ErrorReply::NestedMulti);
+        }
+        transaction.is_queueing = true;
+        self.say(caller, |encoder| encoder.ok());
+    }
+
+    /// DISCARD: forgets the watched keys too.
+    pub(super) fn discard(&mut self, caller: Caller) {
+        let transaction = &mut self.core.connections[caller.slot].resp().transaction;
+        if transaction.take_if(|transaction| transaction.is_queueing).is_none() {
+            return self.fail(caller, &ErrorReply::DiscardWithoutMulti);
+        }
+        self.say(caller, |encoder| encoder.ok());
+    }
+
+    /// UNWATCH.
+    pub(super) fn unwatch(&mut self, caller: Caller) {
+        if let Some(transaction) = &mut self.core.connections[caller.slot].resp().transaction {
+            transaction.watched.clear();
+        }
+        self.drop_idle_transaction(caller.slot);
+        self.say(caller, |encoder| encoder.ok());
+    }
+
+    fn drop_idle_transaction(&mut self, slot: usize) {
+        self.core.connections[slot].resp().transaction.take_if(|transaction| {
+            !transaction.is_queueing && transaction.watched.is_empty()
+        });
+    }
+
+    /// WATCH: remembers the versions of now.
+    pub(super) fn watch(&mut self, caller: Caller, keys: Keys<'a>) {
+        if self.transaction(caller.slot).is_queueing {
+            return self.fail(caller, &ErrorReply::WatchInMulti);
+        }
+        if self.refuse_long_keys(caller, keys) {
+            return self.drop_idle_transaction(caller.slot);
+        }
+        self.settle(caller.slot);
+        for key in keys {
+            let is_known = |watched: &Watched| *watched.key == *key;
+            if self.transaction(caller.slot).watched.iter().any(is_known) {
+                continue;
+            }
+            let version = self.version_of(key);
+            let watched = Watched { key: key.into(), version };
+            self.transaction(caller.slot).watched.push(watched);
+        }
+        self.say(caller, |encoder| encoder.ok());
+    }
+
+    /// The key's version, 0 if there is none.
+    fn version_of(&mut self, key: &[u8]) -> u64 {
+        let mut sink = VersionSink { version: 0 };
+        let request: Request<'_, Rmw<'_>> =
+            Request { key, hash: self.core.hash(key), op: Op::Get };
+        self.engine.execute(self.core.now, &[request], &mut sink);
+        sink.version
+    }
+
+    /// EXEC.
+    pub(super) fn exec(&mut self, caller: Caller) {
+        let resp = self.core.connections[caller.slot].resp();
+        let transaction = resp.transaction.take_if(|transaction| transaction.is_queueing);
+        let Some(transaction) = transaction else {
+            return self.fail(caller, &ErrorReply::ExecWithoutMulti);
+        };
+        if transaction.is_spoilt {
+            return self.fail(caller, &ErrorReply::ExecAbort);
+        }
+        self.flush();
+        let limits = super::limits(self.core, caller.slot);
+        let commands = parse_again(&transaction, &limits);
+        let mut rest = &commands[..];
+        let mut is_first = true;
+        while is_first || !rest.is_empty() {
+            let on_keys = rest.iter().take_while(|queued| !needs_session(queued)).count();
+            let (part, after) = rest.split_at(on_keys);
+            if (is_first || !part.is_empty())
+                && !self.exec_part(caller, &transaction, part, is_first)
+            {
+                return;
+            }
+            is_first = false;
+            let (alone, after) = after.split_at(after.len().min(1));
+            for queued in alone {
+                let mut gather = Gather::new(self.engine, self.core);
+                gather.run_queued(caller, queued);
+                gather.flush();
+            }
+            rest = after;
+        }
+    }
+
+    /// Commands on keys, under the locks of all of them; false: a watched key has changed.
+    fn exec_part(
+        &mut self,
+        caller: Caller,
+        transaction: &Transaction,
+        part: &[Queued<'_>],
+        is_first: bool,
+    ) -> bool {
+        let watched = if is_first { &transaction.watched[..] } else { &[] };
+        let mut hashes: Vec<KeyHash> =
+            watched.iter().map(|watched| self.core.hash(&watched.key)).collect();
+        let mut room_bytes = 0;
+        for queued in part {
+            for key in keys_of(queued) {
+                hashes.push(self.core.hash(key));
+            }
+            if is_write(queued) {
+                room_bytes += self.room_of(queued);
+            }
+        }
+        let now = self.core.now;
+        let Some(session) = self.engine.session() else { return true };
+        let mut locked = session.lock_keys(now, &hashes, room_bytes);
+        let mut gather = Gather::new(&mut locked, self.core);
+        for watched in watched {
+            if gather.version_of(&watched.key) != watched.version {
+                gather.say(caller, |encoder| encoder.null_array());
+                return false;
+            }
+        }
+        if is_first {
+            gather.say(caller, |encoder| encoder.array_header(transaction.command_count));
+        }
+        for queued in part {
+            gather.run_queued(caller, queued);
+        }
+        gather.flush();
+        true
+    }
+
+    fn run_queued(&mut self, caller: Caller, queued: &Queued<'a>) {
+        let id = match &queued.parsed {
+            Ok(command) => command.id(),
+            Err(error) => error.id(),
+        };
+        let index = id.map_or(CommandIndex::UNKNOWN_RESP, CommandIndex::resp);
+        let caller = Caller { index, ..caller };
+        match &queued.parsed {
+            Ok(command) => self.run(caller, *command),
+            Err(error) => self.refuse(caller, error),
+        }
+    }
+
+    /// Log space that a write may need: for its own bytes and, where it builds on the old value,
+    /// for that.
+    fn room_of(&mut self, queued: &Queued<'_>) -> u64 {
+        let mut sink = LengthSink { len_bytes: 0 };
+        for key in keys_of(queued) {
+            let request: Request<'_, Rmw<'_>> =
+                Request { key, hash: self.core.hash(key), op: Op::Get };
+            self.engine.execute(self.core.now, &[request], &mut sink);
+        }
+        sink.len_bytes + entry_len_bytes(queued.raw.len(), 0) as u64
+    }
+
+    /// QUIT, RESET and the end of a connection forget everything.
+    pub(super) fn forget_transaction(&mut self, slot: usize) {
+        self.core.connections[slot].resp().transaction = None;
+    }
+
+    /// QUIT.
+    pub(super) fn quit(&mut self, caller: Caller) {
+        self.say(caller, |encoder| encoder.ok());
+        self.core.connections[caller.slot].ending = Ending::AfterFlush;
+    }
+}
+
+fn parse_again<'t>(transaction: &'t Transaction, limits: &Limits) -> Vec<Queued<'t>> {
+    let mut commands = Vec::with_capacity(transaction.command_count);
+    let mut rest = &transaction.queued[..];
+    while !rest.is_empty() {
+        // It was one whole command when it was queued.
+        let Parsed::Done { value, consumed_bytes } =
+            next_command(&mut Parser::default(), rest, limits)
+        else {
+            debug_assert!(false, "a queued command is a whole one");
+            break;
+        };
+        let (raw, after) = rest.split_at(consumed_bytes);
+        commands.push(Queued { parsed: value, raw });
+        rest = after;
+    }
+    commands
+}
+
+fn is_barred(command: &Command<'_>) -> bool {
+    command.id().is_some_and(|id| id.spec().flags.contains(Flags::NO_MULTI))
+}
+
+/// Commands on the whole keyspace cannot run under some keys' locks (I1).
+fn needs_session(queued: &Queued<'_>) -> bool {
+    matches!(
+        queued.parsed,
+        Ok(Command::Keys { .. }
+            | Command::Scan(_)
+            | Command::RandomKey
+            | Command::Flush { .. }
+            | Command::DbSize)
+    )
+}
+
+fn is_write(queued: &Queued<'_>) -> bool {
+    let id = queued.parsed.as_ref().ok().and_then(Command::id);
+    id.is_some_and(|id| id.spec().flags.contains(Flags::WRITE))
+}
+
+/// The keys of a queued command, where its row in the table says they stand.
+fn keys_of<'t>(queued: &Queued<'t>) -> Vec<&'t [u8]> {
+    let Some(id) = queued.parsed.as_ref().ok().and_then(Command::id) else { return Vec::new() };
+    let KeySpec { first, last, step } = id.spec().keys;
+    if first == 0 {
+        return Vec::new();
+    }
+    // Limits were checked when the command was queued.
+    let limits = Limits::new(usize::MAX);
+    let Parsed::Done { value: args, .. } = Parser::default().parse(queued.raw, &limits) else {
+        return Vec::new();
+    };
+    let count = args.len() as i64;
+    let last = if last < 0 { count + i64::from(last) } else { i64::from(last) };
+    let take = (last - i64::from(first) + 1).max(0) as usize;
+    args.iter().skip(first as usize).take(take).step_by(step.max(1) as usize).collect()
+}
+
+struct VersionSink {
+    version: u64,
+}
+
+impl Sink<Refusal> for VersionSink {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            self.version = item.version;
+        }
+    }
+}
+
+struct LengthSink {
+    len_bytes: u64,
+}
+
+impl Sink<Refusal> for LengthSink {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            self.len_bytes += entry_len_bytes(item.key.len(), item.value.len()) as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_keys(raw: &[u8], want: &[&[u8]]) {
+        let limits = Limits::default();
+        let Parsed::Done { value, .. } = next_command(&mut Parser::default(), raw, &limits) else {
+            panic!("not one whole command");
+        };
+        assert_eq!(keys_of(&Queued { parsed: value, raw }), want);
+    }
+
+    #[test]
+    fn keys_stand_where_the_table_says() {
+        check_keys(b"GET a\r\n", &[b"a"]);
+        check_keys(b"MSET a 1 b 2\r\n", &[b"a", b"b"]);
+        check_keys(b"DEL a b c\r\n", &[b"a", b"b", b"c"]);
+        check_keys(b"RENAME a b\r\n", &[b"a", b"b"]);
+        check_keys(b"OBJECT ENCODING a\r\n", &[b"a"]);
+        check_keys(b"PING\r\n", &[]);
+        check_keys(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", &[b"k"]);
+    }
+
+    #[test]
+    fn only_whole_keyspace_commands_split_a_transaction() {
+        for (raw, want) in [(&b"KEYS *\r\n"[..], true), (b"FLUSHALL\r\n", true), (b"GET a\r\n", false)]
+        {
+            let parsed = next_command(&mut Parser::default(), raw, &Limits::default());
+            let Parsed::Done { value, .. } = parsed else { panic!("not one whole command") };
+            assert_eq!(needs_session(&Queued { parsed: value, raw }), want);
+        }
+    }
+}

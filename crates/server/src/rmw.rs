@@ -1,0 +1,141 @@
+//! The read-modify-writes of both protocols: pure functions from a key's old state to its new one.
+//!
+//! ```text
+//!  old item (or none) ──▶ Rmw::apply ──▶ Verdict: keep, write, touch, delete, refuse
+//! ```
+//!
+//! The store runs them under the key's bucket lock, so two clients' increments never lose one
+//! another, whichever protocol they speak.
+//!
+//! # Invariants
+//! I1: an update depends on nothing but itself and the old item: no clock, no randomness. It may
+//!     run more than once before it takes effect.
+
+mod expiry;
+mod memcached;
+mod number;
+mod text;
+
+use base::UnixMillis;
+use store::request::{Item, Update, Verdict};
+use wire::resp::{ErrorReply, ExpireCondition};
+
+/// One read-modify-write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rmw<'a> {
+    /// INCR, DECR, INCRBY, DECRBY.
+    IncrementBy(i64),
+    /// INCRBYFLOAT; the increment is a valid number.
+    IncrementByFloat(&'a [u8]),
+    /// APPEND: creates an absent key.
+    Append(Bounded<'a>),
+    /// SETRANGE: fills with zero bytes up to the offset.
+    SetRange {
+        /// Where the bytes go.
+        offset_bytes: u64,
+        /// The bytes and the longest result.
+        value: Bounded<'a>,
+    },
+    /// GETEX and `gat`, `touch`: an absent key stays absent.
+    SetExpiry(Option<UnixMillis>),
+    /// The EXPIRE family.
+    Expire {
+        /// The new time.
+        at: UnixMillis,
+        /// NX, XX, GT, LT.
+        condition: ExpireCondition,
+    },
+    /// PERSIST.
+    Persist,
+    /// memcached's append: an absent key is refused.
+    Join(Bounded<'a>, Side),
+    /// memcached's incr: wraps at 2^64.
+    Increase(u64),
+    /// memcached's decr: stops at 0.
+    Decrease(u64),
+}
+
+/// On which side of the old value the new bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// append.
+    Behind,
+    /// prepend.
+    Before,
+}
+
+/// Bytes to put into a value, and how long the value may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounded<'a> {
+    /// The new bytes.
+    pub bytes: &'a [u8],
+    /// Of the whole value, inclusive.
+    pub max_bytes: u64,
+}
+
+/// Why an update was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The value is not a 64-bit integer.
+    NotAnInteger,
+    /// The sum is outside of 64 bits.
+    IntegerOverflow,
+    /// The value is not a number.
+    NotAFloat,
+    /// The sum is not a finite number.
+    FloatOverflow,
+    /// The value would become too long.
+    TooLong,
+    /// memcached: the key does not exist.
+    Absent,
+    /// memcached: the value is not a decimal number.
+    NotNumeric,
+}
+
+impl Refusal {
+    /// The answer on the RESP port.
+    pub fn error_reply(self) -> ErrorReply<'static> {
+        match self {
+            Refusal::NotAnInteger | Refusal::NotNumeric => ErrorReply::NotAnInteger,
+            Refusal::IntegerOverflow => ErrorReply::IntegerOverflow,
+            Refusal::NotAFloat => ErrorReply::NotAFloat,
+            Refusal::FloatOverflow => ErrorReply::FloatOverflow,
+            Refusal::TooLong => ErrorReply::StringTooLong,
+            Refusal::Absent => ErrorReply::NoSuchKey,
+        }
+    }
+}
+
+impl Update for Rmw<'_> {
+    type Refusal = Refusal;
+
+    fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
+        match *self {
+            Rmw::IncrementBy(delta) => number::increment(old, delta, value),
+            Rmw::IncrementByFloat(increment) => number::increment_float(old, increment, value),
+            Rmw::Append(tail) => text::append(old, tail, value),
+            Rmw::SetRange { offset_bytes, value: part } => {
+                text::set_range(old, offset_bytes, part, value)
+            }
+            Rmw::SetExpiry(expires_at) => expiry::set(old, expires_at),
+            Rmw::Expire { at, condition } => expiry::expire(old, at, condition),
+            Rmw::Persist => expiry::persist(old),
+            Rmw::Join(part, side) => memcached::join(old, part, side, value),
+            Rmw::Increase(delta) => memcached::arithmetic(old, value, |n| n.wrapping_add(delta)),
+            Rmw::Decrease(delta) => memcached::arithmetic(old, value, |n| n.saturating_sub(delta)),
+        }
+    }
+}
+
+/// Writes the new value and keeps what else the old item had.
+fn write_keeping<R>(old: Option<&Item<'_>>) -> Verdict<R> {
+    match old {
+        None => Verdict::Write { client_flags: 0, expires_at: None },
+        Some(old) => {
+            Verdict::Write { client_flags: old.client_flags, expires_at: old.expires_at }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

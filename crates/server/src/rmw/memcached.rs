@@ -1,0 +1,58 @@
+//! memcached's incr, decr, append and prepend: an absent key is never created.
+
+use store::request::{Item, Verdict};
+
+use super::{Bounded, Refusal, Side, write_keeping};
+
+/// The digits of 2^64 - 1.
+const DIGITS_MAX: usize = 20;
+
+/// Adds bytes on one side of the value; flags and expiry stay.
+pub(super) fn join(
+    old: Option<&Item<'_>>,
+    part: Bounded<'_>,
+    side: Side,
+    value: &mut Vec<u8>,
+) -> Verdict<Refusal> {
+    let Some(item) = old else { return Verdict::Refuse(Refusal::Absent) };
+    if (item.value.len() + part.bytes.len()) as u64 > part.max_bytes {
+        return Verdict::Refuse(Refusal::TooLong);
+    }
+    let (first, second) = match side {
+        Side::Behind => (item.value, part.bytes),
+        Side::Before => (part.bytes, item.value),
+    };
+    value.extend_from_slice(first);
+    value.extend_from_slice(second);
+    write_keeping(old)
+}
+
+/// Replaces a decimal number. A shorter result keeps the old length by spaces behind it, as
+/// memcached does.
+pub(super) fn arithmetic(
+    old: Option<&Item<'_>>,
+    value: &mut Vec<u8>,
+    change: impl FnOnce(u64) -> u64,
+) -> Verdict<Refusal> {
+    let Some(item) = old else { return Verdict::Refuse(Refusal::Absent) };
+    let Some(number) = parse_decimal(item.value) else {
+        return Verdict::Refuse(Refusal::NotNumeric);
+    };
+    value.extend_from_slice(itoa::Buffer::new().format(change(number)).as_bytes());
+    if value.len() < item.value.len() {
+        value.resize(item.value.len(), b' ');
+    }
+    write_keeping(old)
+}
+
+/// Reads digits, with spaces behind them allowed.
+fn parse_decimal(text: &[u8]) -> Option<u64> {
+    let digits = text.trim_ascii_end();
+    if digits.is_empty() || digits.len() > DIGITS_MAX {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit <= 9)?;
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}

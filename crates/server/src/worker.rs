@@ -1,0 +1,288 @@
+//! A worker thread: reads, gathers, executes, replies; run to completion.
+//!
+//! ```text
+//!      ┌──────────────────────────────── one round ────────────────────────────────┐
+//!  wait ──▶ read each ready connection once ──▶ gather one batch ──▶ execute ──▶ send each once
+//!   ▲            into the arena                  across connections                    │
+//!   └──────────────────────────── keep house, control messages ◀───────────────────────┘
+//! ```
+//!
+//! # Invariants
+//! I1: per round a connection is read at most once and written at most once, unless its output
+//!     holds pinned values.
+//! I2: the wall clock is read once per round.
+//! I3: a worker that sleeps in the kernel has parked its session (K12).
+//!
+//! # Limits
+//! A round reads at most an arena of bytes, plus a slice of each command that has its own buffer,
+//! so that one client's large value does not hold up the others (K16).
+
+mod accept;
+mod control;
+mod finish;
+mod read;
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::WorkerId;
+use policy::Router;
+use store::Session;
+
+use crate::config::Poll;
+use crate::core::Core;
+use crate::counters::Protocol;
+use crate::engine::RunToCompletion;
+use crate::gather::Gather;
+use crate::poller::{Interest, Poller, Ready};
+use crate::shared::{Shared, unix_now};
+use read::Region;
+
+/// What one round can read: small enough to stay in the processor's second-level cache.
+const ARENA_BYTES: usize = 256 << 10;
+
+/// `Poll::Auto` goes on polling for so long after the last work.
+const SPIN_TIME: Duration = Duration::from_micros(50);
+
+/// Longest sleep: every so often a worker looks whether there is house to keep.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// Longest sleep while items are waiting to expire.
+const SLEEP_MAX_EXPIRING: Duration = Duration::from_millis(10);
+
+/// Longest sleep while a connection waits for buffer room or accepting is suspended.
+const SLEEP_MAX_WAITING: Duration = Duration::from_millis(10);
+
+/// Between two steps of housekeeping while there is work.
+const KEEP_HOUSE_EVERY: Duration = Duration::from_millis(1);
+
+/// Tokens of the poller: connections count from 0.
+const TOKEN_WAKER: u64 = u64::MAX;
+const TOKEN_RESP: u64 = u64::MAX - 1;
+const TOKEN_MEMCACHED: u64 = u64::MAX - 2;
+
+/// A listener of this worker.
+struct Listener {
+    socket: TcpListener,
+    protocol: Protocol,
+    token: u64,
+}
+
+/// One worker.
+pub struct Worker<R, P> {
+    core: Core,
+    engine: RunToCompletion<R>,
+    poller: P,
+    listeners: Vec<Listener>,
+    arena: Box<[u8]>,
+    regions: Vec<Region>,
+    ready: Vec<Ready>,
+    /// Connections that can go on without anything new to read.
+    resumable: Vec<usize>,
+    /// Connections that are not read until there is buffer room.
+    starved: Vec<usize>,
+    starved_since: Option<Instant>,
+    /// Accepting is suspended until then: there was no descriptor left.
+    accept_again_at: Option<Instant>,
+    last_work_at: Instant,
+    kept_house_at: Instant,
+    is_draining: bool,
+    /// Connections that are to be read a last time.
+    to_drain: Vec<usize>,
+}
+
+/// The sockets that a worker starts with.
+pub struct WorkerSockets {
+    /// Its share of the RESP port.
+    pub resp: Option<TcpListener>,
+    /// Its share of the memcached port.
+    pub memcached: Option<TcpListener>,
+}
+
+impl<R: Router, P: Poller> Worker<R, P> {
+    /// A worker that is not running yet.
+    pub fn new(
+        shared: Arc<Shared>,
+        worker: WorkerId,
+        (session, router): (Session, R),
+        mut poller: P,
+        sockets: WorkerSockets,
+    ) -> io::Result<Worker<R, P>> {
+        let (mailbox, _) = shared.mailbox(worker.index());
+        poller.add(mailbox.waker.as_fd(), TOKEN_WAKER, Interest::READ)?;
+        let resp = sockets.resp.map(|socket| (socket, Protocol::Resp, TOKEN_RESP));
+        let memcached =
+            sockets.memcached.map(|socket| (socket, Protocol::Memcached, TOKEN_MEMCACHED));
+        let listeners: Vec<Listener> = resp
+            .into_iter()
+            .chain(memcached)
+            .map(|(socket, protocol, token)| Listener { socket, protocol, token })
+            .collect();
+        for listener in &listeners {
+            use std::os::fd::AsFd;
+            poller.add(listener.socket.as_fd(), listener.token, Interest::READ)?;
+        }
+        let now = Instant::now();
+        Ok(Worker {
+            core: Core::new(shared, worker),
+            engine: RunToCompletion { session, router, worker },
+            poller,
+            listeners,
+            arena: vec![0; ARENA_BYTES].into_boxed_slice(),
+            regions: Vec::new(),
+            ready: Vec::new(),
+            resumable: Vec::new(),
+            starved: Vec::new(),
+            starved_since: None,
+            accept_again_at: None,
+            last_work_at: now,
+            kept_house_at: now,
+            is_draining: false,
+            to_drain: Vec::new(),
+        })
+    }
+
+    /// Serves until the server is stopped and everything is drained, or the drain is cut short.
+    pub fn run(mut self) {
+        while !self.is_finished() {
+            if let Err(error) = self.wait() {
+                // It cannot happen with valid descriptors; without them there is nothing to serve.
+                tracing::error!(worker = self.core.worker.index(), "epoll failed: {error}");
+                return;
+            }
+            self.round();
+        }
+        self.close_all();
+    }
+
+    fn is_finished(&self) -> bool {
+        self.core.shared.is_aborting() || (self.is_draining && self.core.connections.len() == 0)
+    }
+
+    /// Waits for something to do, as the configuration wants it.
+    fn wait(&mut self) -> io::Result<()> {
+        let poll = self.core.shared.config().poll;
+        if poll == Poll::Busy || self.has_work_at_hand() {
+            return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
+        }
+        if poll == Poll::Auto {
+            self.poller.wait(&mut self.ready, Some(Duration::ZERO))?;
+            if !self.ready.is_empty() || self.last_work_at.elapsed() < SPIN_TIME {
+                return Ok(());
+            }
+        }
+        self.core.now = unix_now();
+        if self.engine.session.maintain(self.core.now) {
+            return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
+        }
+        let sleep_max = self.sleep_max();
+        self.engine.session.park(); // I3.
+        let waited = self.poller.wait(&mut self.ready, Some(sleep_max));
+        self.engine.session.unpark();
+        waited
+    }
+
+    fn has_work_at_hand(&self) -> bool {
+        !self.resumable.is_empty() || !self.to_drain.is_empty()
+    }
+
+    fn sleep_max(&self) -> Duration {
+        let shared = &self.core.shared;
+        let mut sleep = SLEEP_MAX;
+        if shared.store_stats().items_with_expiry > 0 {
+            sleep = SLEEP_MAX_EXPIRING;
+        }
+        if !self.starved.is_empty() || self.accept_again_at.is_some() || self.is_draining {
+            sleep = sleep.min(SLEEP_MAX_WAITING);
+        }
+        let (paused_until, _) = shared.paused();
+        for at in [shared.flush_at(), Some(paused_until)].into_iter().flatten() {
+            if at > self.core.now {
+                sleep = sleep.min(Duration::from_millis(at.0 - self.core.now.0));
+            }
+        }
+        sleep
+    }
+
+    /// Everything between two waits.
+    fn round(&mut self) {
+        let had_work = !self.ready.is_empty() || self.has_work_at_hand();
+        self.before_round();
+        self.drain();
+        if had_work {
+            // The ready list is taken so that handlers may borrow the worker.
+            let mut ready = std::mem::take(&mut self.ready);
+            let mut resumable = std::mem::take(&mut self.resumable);
+            let mut rest = ready.iter().copied();
+            let mut rest_resumable = resumable.drain(..);
+            loop {
+                let used_bytes = self.read_ready(&mut rest, &mut rest_resumable);
+                if self.regions.is_empty() && self.core.touched.is_empty() {
+                    break;
+                }
+                self.gather(used_bytes);
+                self.finish_touched();
+            }
+            drop(rest_resumable);
+            self.accept_ready(&ready);
+            ready.clear();
+            self.ready = ready;
+            if self.resumable.is_empty() {
+                self.resumable = resumable;
+            }
+        }
+        self.after_round(had_work);
+    }
+
+    /// Parses what was read and executes it.
+    fn gather(&mut self, used_bytes: usize) {
+        let arena = &self.arena[..used_bytes];
+        let mut gather = Gather::new(&mut self.engine, &mut self.core);
+        for region in &self.regions {
+            region.fed.set(Some(gather.feed(region.slot, region.bytes(arena))));
+        }
+        gather.flush();
+        drop(gather);
+        self.keep_rests();
+    }
+
+    /// The round's time, and what came due with it.
+    fn before_round(&mut self) {
+        self.core.now = unix_now(); // I2.
+        if self.core.shared.take_due_flush(self.core.now) {
+            self.engine.session.flush();
+        }
+        let (paused_until, _) = self.core.shared.paused();
+        let was_paused = std::mem::replace(&mut self.core.is_paused, paused_until > self.core.now);
+        if was_paused && !self.core.is_paused {
+            self.resume_all();
+        }
+    }
+
+    fn after_round(&mut self, had_work: bool) {
+        let is_stopping = self.core.shared.is_stopping();
+        let is_waiting = !self.starved.is_empty() || self.accept_again_at.is_some();
+        let never_sleeps = self.core.shared.config().poll == Poll::Busy;
+        if !had_work && !is_waiting && !is_stopping && !never_sleeps {
+            return; // The wait that follows keeps house before it sleeps.
+        }
+        let now = Instant::now();
+        if had_work {
+            self.last_work_at = now;
+        }
+        if now.duration_since(self.kept_house_at) >= KEEP_HOUSE_EVERY {
+            self.kept_house_at = now;
+            self.engine.session.maintain(self.core.now);
+        }
+        self.feed_starved(now);
+        if self.accept_again_at.is_some_and(|at| at <= now) {
+            self.accept_again_at = None;
+            self.watch_listeners();
+        }
+        if is_stopping {
+            self.start_draining();
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! New connections.
+
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use policy::Router;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+
+use super::Worker;
+use crate::clients::Arrival;
+use crate::connection::Connection;
+use crate::counters::Protocol;
+use crate::poller::{Interest, Poller, Ready};
+
+/// Connections that one round accepts per listener.
+const ACCEPT_MAX: usize = 64;
+
+/// How long accepting rests when there is no descriptor left. The listener would be reported as
+/// ready at once, and the worker would spin.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+impl<R: Router, P: Poller> Worker<R, P> {
+    /// Accepts from the listeners among `ready`. Last in a round: a position freed in this round
+    /// must not meet an event of its earlier connection.
+    pub(super) fn accept_ready(&mut self, ready: &[Ready]) {
+        for event in ready {
+            let is_ours = |listener: &super::Listener| listener.token == event.token;
+            if let Some(index) = self.listeners.iter().position(is_ours) {
+                self.accept_from(index);
+            }
+        }
+    }
+
+    fn accept_from(&mut self, index: usize) {
+        for _ in 0..ACCEPT_MAX {
+            let listener = &self.listeners[index];
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            match accept_with(&listener.socket, flags) {
+                Ok(socket) => {
+                    let protocol = listener.protocol;
+                    self.admit(TcpStream::from(socket), protocol);
+                }
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    return self.rest_from_accepting();
+                }
+                // The client has gone before it was accepted: the next one may be there.
+                Err(Errno::CONNABORTED | Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn rest_from_accepting(&mut self) {
+        if self.accept_again_at.is_none() {
+            tracing::warn!(
+                "no file descriptor left for a new connection; raise `ulimit -n` or lower \
+                 --max-connections"
+            );
+        }
+        self.accept_again_at = Some(Instant::now() + ACCEPT_REST);
+        for listener in &self.listeners {
+            // A listener that is not watched is simply not accepted from.
+            let _ = self.poller.remove(listener.socket.as_fd());
+        }
+    }
+
+    /// After a rest.
+    pub(super) fn watch_listeners(&mut self) {
+        for listener in &self.listeners {
+            let _ = self.poller.add(listener.socket.as_fd(), listener.token, Interest::READ);
+        }
+    }
+
+    fn admit(&mut self, socket: TcpStream, protocol: Protocol) {
+        let (Ok(peer), Ok(local)) = (socket.peer_addr(), socket.local_addr()) else { return };
+        // Replies must not wait for acknowledgements; a refusal only costs speed.
+        let _ = socket.set_nodelay(true);
+        let arrival = Arrival {
+            protocol,
+            worker: self.core.worker,
+            peer,
+            local,
+            descriptor: socket.as_raw_fd(),
+            now: self.core.now,
+        };
+        let config = self.core.shared.config();
+        let Some(client) = self.core.shared.clients().admit(arrival, config.max_connections) else {
+            self.core.counters().rejected.add(1);
+            return turn_away(&socket, protocol);
+        };
+        self.core.counters().accepted.add(1);
+        let needs_auth = config.requirepass.is_some();
+        let client_id = client.id;
+        let slot = self.core.connections.insert(Connection::new(socket, client, needs_auth));
+        let socket = &self.core.connections[slot].socket;
+        if self.poller.add(socket.as_fd(), slot as u64, Interest::READ).is_err() {
+            self.core.connections.remove(slot);
+            self.core.shared.clients().remove(client_id);
+        }
+    }
+}
+
+/// One client too many: it is told so.
+fn turn_away(socket: &TcpStream, protocol: Protocol) {
+    let reply: &[u8] = match protocol {
+        Protocol::Resp => b"-ERR max number of clients reached\r\n",
+        Protocol::Memcached => b"ERROR Too many open connections\r\n",
+    };
+    // It fits an empty socket buffer; if the client has gone, nobody misses it.
+    let _ = rustix::net::send(socket, reply, rustix::net::SendFlags::NOSIGNAL);
+    let _ = rustix::net::recv(socket, &mut [0_u8; 1024], rustix::net::RecvFlags::empty());
+    let _ = socket.shutdown(std::net::Shutdown::Write);
+}

@@ -1,0 +1,105 @@
+//! What other threads ask of a worker: probes, kills, the end.
+
+use policy::Router;
+use store::{Condition, Expiry, Op, Outcome, Pins, Request, Set, Sink};
+
+use super::Worker;
+use crate::connection::Ending;
+use crate::engine::Engine;
+use crate::poller::{Poller, Ready};
+use crate::rmw::{Refusal, Rmw};
+use crate::shared::Control;
+
+/// Checks that a SET is stored and a GET finds it.
+#[derive(Default)]
+struct ProbeSink {
+    is_stored: bool,
+    is_found: bool,
+}
+
+impl Sink<Refusal> for ProbeSink {
+    fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        match (request_index, outcome) {
+            (0, Outcome::Stored { .. }) => self.is_stored = true,
+            (1, Outcome::Hit(item)) => self.is_found = item.value == PROBE_VALUE,
+            _ => {}
+        }
+    }
+}
+
+const PROBE_VALUE: &[u8] = b"ready";
+
+impl<R: Router, P: Poller> Worker<R, P> {
+    /// Takes every message of the mailbox.
+    pub(super) fn take_control(&mut self) {
+        let shared = std::sync::Arc::clone(&self.core.shared);
+        let (mailbox, receiver) = shared.mailbox(self.core.worker.index());
+        mailbox.waker.reset();
+        for message in receiver.try_iter() {
+            match message {
+                Control::Probe(answer) => {
+                    // Nobody may be waiting any more.
+                    let _ = answer.send(self.probe());
+                }
+                Control::Kill { client_id } => self.kill(client_id),
+            }
+        }
+        if shared.is_stopping() {
+            self.start_draining();
+        }
+    }
+
+    /// A real SET and GET through this worker's session; leaves no key behind.
+    fn probe(&mut self) -> bool {
+        // A key that no client writes: it starts with a zero byte and names the run.
+        let key = format!("\0probe:{}:{}", self.core.shared.run_id(), self.core.worker.index());
+        let (key, hash) = (key.as_bytes(), self.core.hash(key.as_bytes()));
+        let set = Set {
+            value: PROBE_VALUE,
+            client_flags: 0,
+            expiry: Expiry::Never,
+            condition: Condition::Always,
+        };
+        let ops: [Op<'_, Rmw<'_>>; 3] = [Op::Set(set), Op::Get, Op::Delete];
+        let requests = ops.map(|op| Request { key, hash, op });
+        let mut sink = ProbeSink::default();
+        self.engine.execute(self.core.now, &requests, &mut sink);
+        sink.is_stored && sink.is_found
+    }
+
+    fn kill(&mut self, client_id: u64) {
+        for slot in self.core.connections.slots() {
+            let connection = &mut self.core.connections[slot];
+            if connection.client.id == client_id {
+                connection.ending = Ending::Now;
+                self.core.touch(slot);
+            }
+        }
+    }
+
+    /// No new connections; each open one is read once more, answered and closed.
+    pub(super) fn start_draining(&mut self) {
+        if self.is_draining {
+            return;
+        }
+        self.is_draining = true;
+        self.listeners.clear();
+        self.accept_again_at = None;
+        self.to_drain = self.core.connections.slots();
+    }
+
+    /// Puts the connections that are read a last time among the ready ones. A client that does
+    /// not take its replies is not read any more.
+    pub(super) fn drain(&mut self) {
+        for slot in std::mem::take(&mut self.to_drain) {
+            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
+            if connection.interest.read {
+                let token = slot as u64;
+                self.ready.push(Ready { token, read: true, write: false, broken: false });
+            } else {
+                connection.input_ended = true;
+                self.core.touch(slot);
+            }
+        }
+    }
+}

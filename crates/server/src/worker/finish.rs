@@ -1,0 +1,129 @@
+//! The end of a round for each connection that took part: send, give buffers back, close.
+
+use std::os::fd::AsFd;
+
+use policy::Router;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+
+use super::Worker;
+use crate::connection::Ending;
+use crate::output::Sent;
+use crate::poller::{Interest, Poller};
+
+/// Unread bytes that are thrown away before a close. Closing with unread bytes would reset the
+/// connection, and the client could lose our last reply.
+const DISCARD_BYTES_MAX: usize = 1 << 20;
+
+impl<R: Router, P: Poller> Worker<R, P> {
+    /// Finishes every touched connection.
+    pub(super) fn finish_touched(&mut self) {
+        while let Some(slot) = self.core.touched.pop() {
+            self.finish(slot);
+        }
+    }
+
+    fn finish(&mut self, slot: usize) {
+        let Some(connection) = self.core.connections.get_mut(slot) else { return };
+        connection.is_touched = false;
+        let mut is_blocked = false;
+        if connection.ending != Ending::Now && !connection.output.is_empty() {
+            let mut sent_bytes = 0;
+            match connection.output.send(connection.socket.as_fd(), &mut sent_bytes) {
+                Ok(Sent::All) => {}
+                Ok(Sent::Blocked) => is_blocked = true,
+                Err(_) => connection.ending = Ending::Now,
+            }
+            self.core.counters().output_bytes.add(sent_bytes);
+        }
+        let connection = &mut self.core.connections[slot];
+        let can_resume = connection.ending == Ending::Open
+            && !connection.is_starved
+            && !self.core.is_paused
+            && !connection.input.held.is_empty()
+            && connection.input.need_bytes <= connection.input.held.len()
+            && connection.output.unsent_bytes() <= self.core.output_limit_bytes;
+        let is_done = match connection.ending {
+            Ending::Open => connection.input_ended && !can_resume && !is_blocked,
+            Ending::AfterFlush => !is_blocked,
+            Ending::Now => true,
+        };
+        if is_done && !(self.core.is_paused && connection.ending == Ending::Open) {
+            return self.close(slot);
+        }
+        if let Some(buffer) = connection.output.take_buffer() {
+            self.core.return_buffer(buffer);
+        }
+        self.book(slot);
+        if can_resume {
+            self.resumable.push(slot);
+        }
+        let connection = &self.core.connections[slot];
+        let has_unparsed = connection.input.need_bytes <= connection.input.held.len()
+            && !connection.input.held.is_empty();
+        let read = connection.ending == Ending::Open
+            && !connection.input_ended
+            && !connection.is_starved
+            && !has_unparsed
+            && connection.output.unsent_bytes() <= self.core.output_limit_bytes;
+        self.watch(slot, Interest { read, write: is_blocked });
+    }
+
+    /// Tells the poller, if something has changed.
+    fn watch(&mut self, slot: usize, interest: Interest) {
+        let connection = &mut self.core.connections[slot];
+        if connection.interest == interest {
+            return;
+        }
+        connection.interest = interest;
+        let changed = self.poller.modify(connection.socket.as_fd(), slot as u64, interest);
+        if changed.is_err() {
+            self.close(slot);
+        }
+    }
+
+    /// Brings the budget's books up to date with what the connection holds.
+    #[inline]
+    fn book(&mut self, slot: usize) {
+        let connection = &mut self.core.connections[slot];
+        let held_bytes = connection.held_bytes();
+        let booked_bytes = std::mem::replace(&mut connection.booked_bytes, held_bytes);
+        if held_bytes > booked_bytes {
+            self.core.ledger.force(held_bytes - booked_bytes);
+        } else if held_bytes < booked_bytes {
+            self.core.ledger.release(booked_bytes - held_bytes);
+        }
+    }
+
+    /// Closes a connection and forgets it.
+    pub(super) fn close(&mut self, slot: usize) {
+        let Some(connection) = self.core.connections.remove(slot) else { return };
+        self.core.ledger.release(connection.booked_bytes);
+        self.core.shared.clients().remove(connection.client.id);
+        if connection.ending == Ending::AfterFlush {
+            let mut discarded_bytes = 0;
+            while let Ok((count @ 1.., _)) =
+                recv(&connection.socket, &mut *self.arena, RecvFlags::empty())
+                && discarded_bytes < DISCARD_BYTES_MAX
+            {
+                discarded_bytes += count;
+            }
+            // The client may have gone already.
+            let _ = shutdown(&connection.socket, Shutdown::Write);
+        }
+    }
+
+    /// The end of the worker.
+    pub(super) fn close_all(&mut self) {
+        for slot in self.core.connections.slots() {
+            self.close(slot);
+        }
+    }
+
+    /// All connections that were stopped in mid-input may go on.
+    pub(super) fn resume_all(&mut self) {
+        for slot in self.core.connections.slots() {
+            self.core.touch(slot);
+        }
+        self.finish_touched();
+    }
+}

@@ -1,0 +1,333 @@
+//! Reading: from each ready connection once, into the arena or into a large command's own buffer.
+//!
+//! ```text
+//!  arena: [ conn 3: held | new ][ conn 7: new ][ conn 9: held | new ] ... free ...
+//! ```
+//!
+//! # Invariants
+//! I1: what is left of a region after parsing is copied to its connection before the arena is
+//!     used again.
+//! I2: a command longer than [`HELD_BYTES_MAX`] gets a buffer of its own, reserved from the budget
+//!     as a whole before a byte is read into it, so that two half-read commands never wait for
+//!     each other's room.
+
+use std::cell::Cell;
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+use policy::Router;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use super::Worker;
+use crate::connection::Ending;
+use crate::poller::{Poller, Ready};
+use crate::resp::Fed;
+
+/// A longer incomplete command is not copied into the arena at each read but has its own buffer.
+const HELD_BYTES_MAX: usize = 16 << 10;
+
+/// Read from one connection in one round into the arena.
+const READ_BYTES_MAX: usize = 64 << 10;
+
+/// Read from one connection in one round into a buffer of its own (K16).
+const READ_OWN_BYTES_MAX: usize = 256 << 10;
+
+/// A command that waited so long for buffer room is refused.
+const STARVED_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Bytes of one connection that are to be parsed in this round.
+pub(super) struct Region {
+    pub slot: usize,
+    place: Place,
+    /// How far parsing came.
+    pub fed: Cell<Option<Fed>>,
+}
+
+enum Place {
+    Arena { start: usize, end: usize },
+    Own(Vec<u8>),
+}
+
+impl Region {
+    /// Its bytes.
+    #[inline]
+    pub fn bytes<'r>(&'r self, arena: &'r [u8]) -> &'r [u8] {
+        match &self.place {
+            Place::Arena { start, end } => &arena[*start..*end],
+            Place::Own(bytes) => bytes,
+        }
+    }
+}
+
+/// What a read brought.
+enum Arrived {
+    Bytes(usize),
+    Nothing,
+    End,
+    Broken,
+}
+
+fn arrived(result: Result<usize, Errno>, wanted_bytes: usize) -> Arrived {
+    match result {
+        Ok(0) if wanted_bytes > 0 => Arrived::End,
+        Ok(count) => Arrived::Bytes(count),
+        Err(Errno::AGAIN | Errno::INTR) => Arrived::Nothing,
+        Err(_) => Arrived::Broken,
+    }
+}
+
+impl<R: Router, P: Poller> Worker<R, P> {
+    /// Reads until the arena is full or nothing is ready any more; how much of the arena is used.
+    pub(super) fn read_ready(
+        &mut self,
+        ready: &mut impl Iterator<Item = Ready>,
+        resumable: &mut impl Iterator<Item = usize>,
+    ) -> usize {
+        debug_assert!(self.regions.is_empty(), "I1");
+        let mut used_bytes = 0;
+        while self.arena.len() - used_bytes >= HELD_BYTES_MAX + READ_BYTES_MAX {
+            if let Some(slot) = resumable.next() {
+                self.resume(slot);
+            } else if let Some(event) = ready.next() {
+                match event.token {
+                    super::TOKEN_WAKER => self.take_control(),
+                    super::TOKEN_RESP | super::TOKEN_MEMCACHED => {}
+                    token => used_bytes = self.read_event(token as usize, event, used_bytes),
+                }
+            } else {
+                break;
+            }
+        }
+        used_bytes
+    }
+
+    fn read_event(&mut self, slot: usize, event: Ready, used_bytes: usize) -> usize {
+        // Closed earlier in this round.
+        let Some(connection) = self.core.connections.get_mut(slot) else { return used_bytes };
+        if connection.is_touched {
+            return used_bytes; // Already resumed in this round.
+        }
+        self.core.touch(slot);
+        let connection = &mut self.core.connections[slot];
+        if event.broken && !connection.interest.read {
+            // Nobody will read what is left to send.
+            connection.ending = Ending::Now;
+            return used_bytes;
+        }
+        if !event.read || connection.input_ended || !connection.interest.read {
+            return used_bytes;
+        }
+        if self.core.ledger.is_over() {
+            self.starve(slot);
+            return used_bytes;
+        }
+        self.core.lend_buffer(slot);
+        if self.core.connections[slot].input.need_bytes > HELD_BYTES_MAX {
+            self.read_own(slot);
+            used_bytes
+        } else {
+            self.read_arena(slot, used_bytes)
+        }
+    }
+
+    /// Reads behind what is held, in the arena.
+    #[inline]
+    fn read_arena(&mut self, slot: usize, used_bytes: usize) -> usize {
+        let connection = &mut self.core.connections[slot];
+        let start = used_bytes;
+        let held = &mut connection.input.held;
+        debug_assert!(held.len() <= HELD_BYTES_MAX);
+        let after_held = start + held.len();
+        self.arena[start..after_held].copy_from_slice(held);
+        let free = &mut self.arena[after_held..after_held + READ_BYTES_MAX];
+        let count = match arrived(
+            recv(&connection.socket, free, RecvFlags::empty()).map(|(count, _)| count),
+            READ_BYTES_MAX,
+        ) {
+            Arrived::Bytes(count) => count,
+            Arrived::Nothing if !self.is_draining => return used_bytes,
+            Arrived::Nothing | Arrived::End => {
+                connection.input_ended = true;
+                return used_bytes;
+            }
+            Arrived::Broken => {
+                connection.ending = Ending::Now;
+                return used_bytes;
+            }
+        };
+        if held.capacity() > 0 {
+            *held = Vec::new();
+        }
+        connection.input_ended = self.is_draining && count < READ_BYTES_MAX;
+        let end = after_held + count;
+        self.add_region(slot, Place::Arena { start, end }, count);
+        end
+    }
+
+    /// Reads a slice of a large command into its own buffer; parses once it may be complete.
+    fn read_own(&mut self, slot: usize) {
+        let connection = &mut self.core.connections[slot];
+        let input = &mut connection.input;
+        let room_bytes = input.held.capacity() - input.held.len();
+        let want_bytes = room_bytes.min(READ_OWN_BYTES_MAX);
+        let len_before = input.held.len();
+        let mut socket = (&connection.socket).take(want_bytes as u64);
+        let result = socket.read_to_end(&mut input.held);
+        let count = input.held.len() - len_before;
+        match result {
+            Ok(_) if count < want_bytes => connection.input_ended = true,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                connection.input_ended = self.is_draining;
+            }
+            Err(_) => connection.ending = Ending::Now,
+        }
+        if input.held.len() >= input.need_bytes {
+            let bytes = std::mem::take(&mut input.held);
+            self.add_region(slot, Place::Own(bytes), count);
+        } else {
+            self.core.counters().input_bytes.add(count as u64);
+        }
+    }
+
+    #[inline]
+    fn add_region(&mut self, slot: usize, place: Place, new_bytes: usize) {
+        self.core.counters().input_bytes.add(new_bytes as u64);
+        self.core.connections[slot].client.set_active(self.core.now);
+        self.regions.push(Region { slot, place, fed: Cell::new(None) });
+    }
+
+    /// A connection that was stopped in mid-input goes on with what it holds.
+    fn resume(&mut self, slot: usize) {
+        let Some(connection) = self.core.connections.get_mut(slot) else { return };
+        let input = &mut connection.input;
+        if connection.is_touched || input.held.is_empty() || input.need_bytes > input.held.len() {
+            return;
+        }
+        let bytes = std::mem::take(&mut input.held);
+        self.core.touch(slot);
+        self.core.lend_buffer(slot);
+        self.add_region(slot, Place::Own(bytes), 0);
+    }
+
+    /// I1: every connection gets back what was not parsed.
+    pub(super) fn keep_rests(&mut self) {
+        let mut regions = std::mem::take(&mut self.regions);
+        for region in regions.drain(..) {
+            let Some(fed) = region.fed.get() else { continue };
+            let Region { slot, place, .. } = region;
+            let input = &mut self.core.connections[slot].input;
+            input.need_bytes = fed.need_bytes;
+            match place {
+                Place::Arena { start, end } => {
+                    let rest = &self.arena[start + fed.consumed_bytes..end];
+                    if !rest.is_empty() {
+                        input.held.extend_from_slice(rest);
+                    }
+                }
+                Place::Own(mut bytes) => {
+                    if fed.consumed_bytes < bytes.len() {
+                        bytes.drain(..fed.consumed_bytes);
+                        input.held = bytes;
+                    }
+                }
+            }
+            if input.need_bytes > HELD_BYTES_MAX {
+                self.reserve_own(slot);
+            }
+        }
+        self.regions = regions;
+    }
+
+    /// I2: room for the whole command, or the connection waits.
+    fn reserve_own(&mut self, slot: usize) -> bool {
+        let connection = &mut self.core.connections[slot];
+        let input = &mut connection.input;
+        // A command whose length is not known yet grows by more than a read at a time.
+        let want_bytes = input.need_bytes.max(input.held.len() + READ_BYTES_MAX);
+        if input.held.capacity() >= want_bytes {
+            return true;
+        }
+        if !self.core.ledger.could_hold(want_bytes as u64) {
+            self.refuse_too_large(slot);
+            return false;
+        }
+        // Booked as a whole here; `finish` then finds the books in order.
+        let extra_bytes = (want_bytes as u64).saturating_sub(connection.booked_bytes);
+        if !self.core.ledger.try_reserve(extra_bytes) {
+            self.starve(slot);
+            return false;
+        }
+        connection.booked_bytes += extra_bytes;
+        input.held.reserve_exact(want_bytes - input.held.len());
+        true
+    }
+
+    /// A command that can never be buffered.
+    fn refuse_too_large(&mut self, slot: usize) {
+        self.core.counters().protocol_errors.add(1);
+        let connection = &mut self.core.connections[slot];
+        let reply: &[u8] = match connection.client.protocol {
+            crate::counters::Protocol::Resp => {
+                b"-ERR Protocol error: command is larger than the client buffers\r\n"
+            }
+            crate::counters::Protocol::Memcached => {
+                b"SERVER_ERROR out of memory reading request\r\n"
+            }
+        };
+        connection.output.append(|out| out.extend_from_slice(reply));
+        connection.ending = Ending::AfterFlush;
+        self.core.touch(slot);
+    }
+
+    /// Stops reading a connection until there is room in the buffers.
+    fn starve(&mut self, slot: usize) {
+        let connection = &mut self.core.connections[slot];
+        if !connection.is_starved {
+            connection.is_starved = true;
+            self.starved.push(slot);
+            self.starved_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Gives waiting connections their room, if there is some.
+    pub(super) fn feed_starved(&mut self, now: Instant) {
+        let Some(since) = self.starved_since else { return };
+        for slot in std::mem::take(&mut self.starved) {
+            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
+            if !connection.is_starved {
+                continue;
+            }
+            connection.is_starved = false;
+            let needs_own = connection.input.need_bytes > HELD_BYTES_MAX;
+            if self.core.ledger.is_over() {
+                self.starve(slot);
+            } else if !needs_own || self.reserve_own(slot) {
+                self.core.touch(slot);
+            }
+        }
+        if self.starved.is_empty() {
+            self.starved_since = None;
+        } else if now.duration_since(since) >= STARVED_TIME_MAX {
+            self.make_room();
+            self.starved_since = Some(now);
+        }
+        self.finish_touched();
+    }
+
+    /// Nobody made room for a while: the connection whose client takes nothing goes, else the one
+    /// that waits.
+    fn make_room(&mut self) {
+        let slots = self.core.connections.slots();
+        let unsent = |slot: &usize| self.core.connections[*slot].output.unsent_bytes();
+        let slowest = slots.into_iter().filter(|slot| unsent(slot) > 0).max_by_key(unsent);
+        if let Some(slot) = slowest {
+            tracing::warn!("buffers are full: closed the client that read the least");
+            self.core.connections[slot].ending = Ending::Now;
+            self.core.touch(slot);
+        } else if let Some(slot) = self.starved.first().copied() {
+            self.refuse_too_large(slot);
+        }
+    }
+}
