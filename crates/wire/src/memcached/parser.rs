@@ -13,7 +13,7 @@ use memchr::memchr;
 use super::command::{Arithmetic, Delete, StoreVerb, Touch};
 use super::command::{Command, Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind, Store};
 use super::reply::Reply;
-use super::words::{Words, parse_signed, parse_unsigned, split_word};
+use super::words::{Words, parse_signed, parse_unsigned, split_key, split_word};
 use crate::Parsed;
 
 /// What [`next_command`] answers.
@@ -60,7 +60,11 @@ pub fn next_command<'a>(parser: &mut Parser, input: &'a [u8], limits: &Limits) -
         return Parsed::Bad(error);
     }
     let line = Line { input, line: trim_cr(&input[..line_end]), next_at: line_end + 1 };
-    let answer = line.read(limits);
+    // Most lines are this one.
+    let answer = match line.line.strip_prefix(b"get ") {
+        Some(rest) => line.retrieve(rest, false),
+        None => line.read(limits),
+    };
     if let Parsed::Done { .. } = answer {
         parser.reset();
     }
@@ -102,11 +106,13 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    #[inline]
     fn read(&self, limits: &Limits) -> NextCommand<'a> {
         let Some((name, rest)) = split_word(self.line) else {
             return self.reject(Reply::Error, false);
         };
+        if name.len() < 2 {
+            return self.reject(Reply::Error, false);
+        }
         match name {
             b"get" | b"bget" => self.retrieve(rest, false),
             b"gets" => self.retrieve(rest, true),
@@ -136,7 +142,7 @@ impl<'a> Line<'a> {
             b"stats" => self.done(Command::Stats(stats_kind(&words))),
             b"flush_all" => self.flush_all(&words),
             b"verbosity" => self.verbosity(&words),
-            _ if name.len() > 1 && is_http(self.line) => Parsed::Bad(ProtocolError::Http),
+            _ if is_http(self.line) => Parsed::Bad(ProtocolError::Http),
             _ => self.reject(Reply::Error, false),
         }
     }
@@ -155,7 +161,7 @@ impl<'a> Line<'a> {
 
     #[inline]
     fn retrieve(&self, rest: &'a [u8], with_cas: bool) -> NextCommand<'a> {
-        if split_word(rest).is_none() {
+        if keys_are_absent(rest) {
             return self.reject(Reply::Error, false);
         }
         match Keys::checked(rest) {
@@ -336,6 +342,15 @@ fn is_http(line: &[u8]) -> bool {
     last.starts_with(b"HTTP/")
 }
 
+/// Whether there is nothing but spaces before the end or a NUL.
+#[inline]
+fn keys_are_absent(rest: &[u8]) -> bool {
+    match rest {
+        [b' ', ..] => split_word(rest).is_none(),
+        rest => matches!(rest.first(), None | Some(0)),
+    }
+}
+
 impl<'a> Keys<'a> {
     /// Keys of `line`, unless one of them is too long.
     #[inline]
@@ -353,7 +368,7 @@ impl<'a> Iterator for Keys<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        let (key, rest) = split_word(self.rest)?;
+        let (key, rest) = split_key(self.rest)?;
         self.rest = rest;
         Some(key)
     }

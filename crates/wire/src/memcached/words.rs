@@ -15,13 +15,13 @@ impl<'a> Words<'a> {
     pub(super) fn split(line: &'a [u8]) -> Words<'a> {
         let mut words = Words { words: [&[]; WORDS_MAX], count: 0 };
         let mut rest = line;
-        while let Some((word, after)) = split_word(rest) {
-            rest = after;
-            words.count += 1;
-            match words.words.get_mut(words.count - 1) {
-                Some(place) => *place = word,
-                None => break,
+        while words.count <= WORDS_MAX {
+            let Some((word, after)) = split_word(rest) else { break };
+            if let Some(place) = words.words.get_mut(words.count) {
+                *place = word;
             }
+            words.count += 1;
+            rest = after;
         }
         words
     }
@@ -40,11 +40,29 @@ impl<'a> Words<'a> {
 /// The first word of `line`, and what follows it.
 #[inline]
 pub(super) fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let start = line.iter().position(|byte| *byte != b' ')?;
-    let rest = &line[start..];
-    let end = rest.iter().position(|byte| matches!(byte, b' ' | 0)).unwrap_or(rest.len());
-    // A word that is empty here stands before a NUL.
-    (end > 0).then(|| rest.split_at(end))
+    let rest = skip_spaces(line);
+    let mut end = 0;
+    while end < rest.len() && rest[end] != b' ' && rest[end] != 0 {
+        end += 1;
+    }
+    // A word that is empty here stands before a NUL, or there is none.
+    if end == 0 { None } else { Some(rest.split_at(end)) }
+}
+
+/// The same for words that may be long.
+#[inline]
+pub(super) fn split_key(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = skip_spaces(line);
+    let end = memchr::memchr2(b' ', 0, rest).unwrap_or(rest.len());
+    if end == 0 { None } else { Some(rest.split_at(end)) }
+}
+
+#[inline]
+fn skip_spaces(mut line: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] = line {
+        line = rest;
+    }
+    line
 }
 
 /// Reads a number as C's `strtol` does after the word was cut out: a sign is allowed.

@@ -65,7 +65,7 @@ pub(super) fn from_args<'a>(args: &Args<'a>) -> Result<Command<'a>, CommandError
     }
     let mut rest = args.iter();
     rest.next();
-    if spec.parent_name().is_some() {
+    if spec.is_subcommand() {
         rest.next();
     }
     let read = match spec.group {

@@ -89,20 +89,42 @@ impl Parser {
         limits: &Limits,
     ) -> Result<(Args<'a>, usize), Stop> {
         if self.args_total == 0 {
-            let line_end = self.line_end(input, b'\r', limits, ProtocolError::TooBigMbulkCount)?;
-            self.args_total = multibulk_count(&input[1..line_end], limits)?;
-            self.first_argument = line_end + 2;
-            self.advance(line_end + 2);
+            self.multibulk_header(input, limits)?;
         }
         while self.args_done < self.args_total {
-            self.bulk(input, limits)?;
+            let start = self.validated_bytes;
+            // The usual argument first; what it is not, `bulk` finds out.
+            let whole = match input.get(start) {
+                Some(b'$') => hot::bulk(input, start + 1, limits),
+                _ => None,
+            };
+            match whole {
+                Some((_, end)) => {
+                    self.args_done += 1;
+                    self.advance(end);
+                }
+                None => self.bulk(input, limits)?,
+            }
         }
         let end = self.validated_bytes;
         Ok((Args::bulks(&input[self.first_argument..end], self.args_total), end))
     }
 
-    /// Validates one `$len CRLF bytes CRLF`.
+    /// Reads `*count CRLF`.
     #[inline]
+    fn multibulk_header(&mut self, input: &[u8], limits: &Limits) -> Result<(), Stop> {
+        let line_end = match input.first_chunk::<4>() {
+            // One digit: nearly every command.
+            Some([_, b'0'..=b'9', b'\r', _]) => 2,
+            _ => self.line_end(input, b'\r', limits, ProtocolError::TooBigMbulkCount)?,
+        };
+        self.args_total = multibulk_count(&input[1..line_end], limits)?;
+        self.first_argument = line_end + 2;
+        self.advance(line_end + 2);
+        Ok(())
+    }
+
+    /// Validates one `$len CRLF bytes CRLF`.
     fn bulk(&mut self, input: &[u8], limits: &Limits) -> Result<(), Stop> {
         let start = self.validated_bytes;
         let line_end = self.line_end(input, b'\r', limits, ProtocolError::TooBigBulkCount)?;

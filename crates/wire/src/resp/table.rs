@@ -42,6 +42,20 @@ pub struct Spec {
     pub since: &'static str,
     /// One line for COMMAND DOCS.
     pub summary: &'static str,
+    is_subcommand: bool,
+}
+
+/// Whether a name of the table has a `|`.
+pub(super) const fn is_subcommand(name: &str) -> bool {
+    let name = name.as_bytes();
+    let mut at = 0;
+    while at < name.len() {
+        if name[at] == b'|' {
+            return true;
+        }
+        at += 1;
+    }
+    false
 }
 
 impl KeySpec {
@@ -73,7 +87,7 @@ impl Spec {
 
     /// Every row that is not a subcommand: what COMMAND and COMMAND COUNT count.
     pub fn top_level() -> impl Iterator<Item = &'static Spec> + Clone {
-        rows::ROWS.iter().filter(|spec| spec.parent_name().is_none())
+        rows::ROWS.iter().filter(|spec| !spec.is_subcommand)
     }
 
     /// The rows of this command's subcommands.
@@ -85,6 +99,11 @@ impl Spec {
     /// Looks up `get`, `client` or `client|setname` in any case, as COMMAND INFO does.
     pub fn by_name(name: &[u8]) -> Option<&'static Spec> {
         rows::ROWS.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether it is a subcommand, such as `client|setname`.
+    pub fn is_subcommand(&self) -> bool {
+        self.is_subcommand
     }
 
     /// `client` of `client|setname`.

@@ -5,7 +5,7 @@
 
 use crate::resp::args::Args;
 use crate::resp::error::CommandError;
-use crate::resp::table::{CommandId, Spec};
+use crate::resp::table::{CommandId, Spec, is_subcommand};
 
 /// The longest name of a command that is not a subcommand.
 const NAME_MAX_BYTES: usize = 16;
@@ -16,7 +16,7 @@ const TOP_LEVEL_COUNT: usize = {
     let mut count = 0;
     let mut row = 0;
     while row < CommandId::COUNT {
-        count += !has_bar(Spec::NAMES[row].0.as_bytes()) as usize;
+        count += !is_subcommand(Spec::NAMES[row].0) as usize;
         row += 1;
     }
     count
@@ -30,11 +30,10 @@ static SORTED: [(Folded, CommandId); TOP_LEVEL_COUNT] = {
     while row < CommandId::COUNT {
         let (name, id) = Spec::NAMES[row];
         row += 1;
-        if has_bar(name.as_bytes()) {
+        if is_subcommand(name) {
             continue;
         }
-        assert!(name.len() <= NAME_MAX_BYTES);
-        let folded = fold(name.as_bytes());
+        let folded = fold(name.as_bytes()).expect("names of the table are short");
         let mut at = filled;
         while at > 0 && sorted[at - 1].0 > folded {
             sorted[at] = sorted[at - 1];
@@ -46,35 +45,26 @@ static SORTED: [(Folded, CommandId); TOP_LEVEL_COUNT] = {
     sorted
 };
 
-const fn has_bar(name: &[u8]) -> bool {
+/// The name in lower case, filled up with NUL, as a number. A name that ends in NUL has none:
+/// it would be the same as the name without.
+#[inline]
+const fn fold(name: &[u8]) -> Option<Folded> {
+    if name.is_empty() || name.len() > NAME_MAX_BYTES || name[name.len() - 1] == 0 {
+        return None;
+    }
+    let mut bytes = [0; NAME_MAX_BYTES];
     let mut at = 0;
     while at < name.len() {
-        if name[at] == b'|' {
-            return true;
-        }
+        bytes[at] = name[at];
         at += 1;
     }
-    false
-}
-
-/// The name in lower case, as a number. Different names of at most 16 bytes without NUL differ.
-const fn fold(name: &[u8]) -> Folded {
-    let mut folded = 0;
-    let mut at = name.len();
-    while at > 0 {
-        at -= 1;
-        folded = folded << 8 | name[at].to_ascii_lowercase() as Folded;
-    }
-    folded
+    bytes.make_ascii_lowercase();
+    Some(Folded::from_le_bytes(bytes))
 }
 
 /// The command that this name means.
 pub(super) fn by_name(name: &[u8]) -> Option<CommandId> {
-    // A NUL at the end would vanish in the number.
-    if name.len() > NAME_MAX_BYTES || name.last() == Some(&0) {
-        return None;
-    }
-    let folded = fold(name);
+    let folded = fold(name)?;
     let found = SORTED.binary_search_by(|(other, _)| other.cmp(&folded)).ok()?;
     Some(SORTED[found].1)
 }

@@ -19,14 +19,17 @@ const SET_NAME: u64 = u64::from_le_bytes(*b"\r\nset\r\n$");
 const CASE_FOLD: u64 = u64::from_le_bytes([0, 0, 0x20, 0x20, 0x20, 0, 0, 0]);
 /// Where the digits of the key's length start.
 const KEY_LEN_AT: usize = 14;
+/// The shortest hot command: a GET of a key of one byte.
+const HOT_MIN_BYTES: usize = 20;
 /// Longer length fields go the long way.
-const LEN_DIGITS_MAX: usize = 7;
+const LEN_DIGITS_MAX: usize = 9;
 
 /// A whole GET or plain SET at the front of `input`, and its length.
 #[inline]
 pub fn parse_hot<'a>(input: &'a [u8], limits: &Limits) -> Option<(Command<'a>, usize)> {
-    let frame = u64::from_le_bytes(*input.first_chunk::<8>()?);
-    let name = u64::from_le_bytes(*input.get(6..14)?.first_chunk::<8>()?) | CASE_FOLD;
+    let head = input.first_chunk::<HOT_MIN_BYTES>()?;
+    let frame = word_at(head, 0);
+    let name = word_at(head, 6) | CASE_FOLD;
     if frame == GET_FRAME && name == GET_NAME {
         let (key, end) = bulk(input, KEY_LEN_AT, limits)?;
         return Some((Command::Get { key }, end));
@@ -49,38 +52,46 @@ pub fn parse_hot<'a>(input: &'a [u8], limits: &Limits) -> Option<(Command<'a>, u
     None
 }
 
+#[inline]
+fn word_at(head: &[u8; HOT_MIN_BYTES], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|byte| head[at + byte]))
+}
+
 /// Reads `len CRLF bytes CRLF` at `at`; answers the bytes and the index after them.
 #[inline]
-fn bulk<'a>(input: &'a [u8], at: usize, limits: &Limits) -> Option<(&'a [u8], usize)> {
-    let digits = input.get(at..)?;
-    let first = digits.first()?.wrapping_sub(b'0');
+pub(super) fn bulk<'a>(input: &'a [u8], at: usize, limits: &Limits) -> Option<(&'a [u8], usize)> {
+    // Lengths of one and two digits are read without a loop: nearly every key has one of these.
+    let digits = input.get(at..)?.first_chunk::<3>()?;
+    let first = digits[0].wrapping_sub(b'0');
+    let second = digits[1].wrapping_sub(b'0');
     if first == 0 || first > 9 {
         return None; // Empty, or something that is no number.
     }
-    let mut len_bytes = usize::from(first);
-    let mut digit_count = 1;
-    loop {
-        let byte = *digits.get(digit_count)?;
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            if byte != b'\r' {
-                return None;
-            }
-            break;
-        }
-        if digit_count == LEN_DIGITS_MAX {
-            return None;
-        }
-        len_bytes = len_bytes * 10 + usize::from(digit);
-        digit_count += 1;
-    }
+    let (len_bytes, start) = if digits[1] == b'\r' {
+        (usize::from(first), at + 3)
+    } else if second <= 9 && digits[2] == b'\r' {
+        (usize::from(first) * 10 + usize::from(second), at + 4)
+    } else {
+        long_length(input, at)?
+    };
     if len_bytes > limits.hot_bulk_max_bytes() {
         return None;
     }
-    let start = at + digit_count + 2;
     let end = start + len_bytes + 2;
-    if end > input.len() {
-        return None;
+    Some((input.get(start..end)?.get(..len_bytes)?, end))
+}
+
+/// A length of any number of digits, and where the bytes start.
+#[inline(never)]
+fn long_length(input: &[u8], at: usize) -> Option<(usize, usize)> {
+    let mut len_bytes = 0;
+    for (digit_count, byte) in input.get(at..)?.iter().take(LEN_DIGITS_MAX + 1).enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (*byte == b'\r' && digit_count > 0)
+                .then_some((len_bytes, at + digit_count + 2));
+        }
+        len_bytes = len_bytes * 10 + usize::from(digit);
     }
-    Some((&input[start..end - 2], end))
+    None
 }

@@ -1,6 +1,6 @@
 //! The rows: name, arity, flags, keys (first, last, step), group, since, summary.
 
-use super::{Flags, Group, KeySpec, Spec};
+use super::{Flags, Group, KeySpec, Spec, is_subcommand};
 
 const W: Flags = Flags::WRITE;
 const R: Flags = Flags::READONLY;
@@ -42,6 +42,7 @@ macro_rules! command_rows {
             group: Group::$group,
             since: $since,
             summary: $summary,
+            is_subcommand: is_subcommand($name),
         }),*];
     };
 }
