@@ -62,11 +62,8 @@ impl Epochs {
     pub(crate) fn quiesce(&self, place: usize) {
         // Acquire pairs with `advance`: what was unlinked before that epoch is not seen again.
         let global = self.global.load(Ordering::Acquire);
-        let local = &self.locals[place];
-        if local.load(Ordering::Relaxed) != global {
-            // Release pairs with `is_safe`: this session's reads are over before the reuse.
-            local.store(global, Ordering::Release);
-        }
+        // Release pairs with `is_safe`: this session's reads are over before the reuse.
+        self.locals[place].store(global, Ordering::Release);
     }
 
     /// The session will hold nothing until `unpark`.

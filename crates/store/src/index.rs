@@ -39,6 +39,7 @@ mod loom_tests;
 use base::KeyHash;
 use base::sync::{Backoff, Ordering, fence};
 
+use bucket::View;
 pub(crate) use bucket::{LINK_SLOT, SLOTS, Word};
 pub(crate) use chain::{Chain, IndexFull};
 use memory::BucketMemory;
@@ -112,7 +113,7 @@ impl Index {
     #[inline]
     pub(crate) fn guess(&self, head: u32, tag: Tag) -> Option<Position> {
         let bucket = &self.memory[head];
-        let found = bucket.match_tag(tag);
+        let found = bucket.match_tag(tag, View::Shared);
         if found == 0 {
             return None;
         }
@@ -139,7 +140,7 @@ impl Index {
         let mut backoff = Backoff::new();
         loop {
             let before = self.memory[head].word();
-            if let Some(position) = self.find_once(head, tag, &mut is_key) {
+            if let Some(position) = self.find_once(head, tag, View::Shared, &mut is_key) {
                 return Some(position);
             }
             // The slot loads above are Acquire, so this load comes after them.
@@ -156,12 +157,13 @@ impl Index {
         &self,
         head: u32,
         tag: Tag,
+        view: View,
         is_key: &mut impl FnMut(Slot) -> bool,
     ) -> Option<Position> {
         let mut at = head;
         loop {
             let bucket = &self.memory[at];
-            let mut found = bucket.match_tag(tag);
+            let mut found = bucket.match_tag(tag, view);
             while found != 0 {
                 let index = found.trailing_zeros() as usize;
                 found &= found - 1;

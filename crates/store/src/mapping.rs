@@ -47,7 +47,7 @@ impl Mapping {
         let advised =
             unsafe { rustix::mm::madvise(start.as_ptr().cast(), len_bytes, Advice::LinuxHugepage) };
         // Refused where the kernel has no huge pages: small ones work too.
-        drop(advised);
+        let _ = advised;
         Ok(Mapping { whole, whole_bytes, start, len_bytes })
     }
 

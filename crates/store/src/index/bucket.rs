@@ -17,7 +17,11 @@ use base::sync::{AtomicU64, Backoff, Ordering};
 use super::slot::{Slot, Tag};
 
 /// Slots in a bucket.
+#[cfg(not(loom))]
 pub(crate) const SLOTS: usize = 7;
+/// Few, so that the model checker comes to an end.
+#[cfg(loom)]
+pub(crate) const SLOTS: usize = 3;
 /// The only slot that may be a link.
 pub(crate) const LINK_SLOT: usize = SLOTS - 1;
 
@@ -33,6 +37,15 @@ pub(crate) struct Bucket {
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// Who looks at a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum View {
+    /// A reader; writers may be at work.
+    Shared,
+    /// The holder of the chain's lock.
+    Held,
+}
 
 /// The word of a chain as a reader saw it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,12 +103,23 @@ impl Bucket {
         );
     }
 
-    /// A bit for each slot whose tag is `tag`.
+    /// The slot's bits, for the holder of the chain's lock.
     #[inline]
-    pub(crate) fn match_tag(&self, tag: Tag) -> u32 {
+    pub(crate) fn slot_held(&self, index: usize) -> Slot {
+        // Relaxed: whoever stored it held the lock, and marks publish nothing.
+        Slot(load_held(&self.slots[index]))
+    }
+
+    /// A bit for each slot whose tag is `tag`. A reader takes it as a hint and looks at the slot
+    /// again, by [`Bucket::slot`].
+    #[inline]
+    pub(crate) fn match_tag(&self, tag: Tag, view: View) -> u32 {
         let mut found = 0;
         for index in 0..SLOTS {
-            let slot = Slot(self.slots[index].load(Ordering::Relaxed));
+            let slot = match view {
+                View::Shared => Slot(self.slots[index].load(Ordering::Relaxed)),
+                View::Held => self.slot_held(index),
+            };
             found |= u32::from(slot.has_tag(tag)) << index;
         }
         found
@@ -125,7 +149,7 @@ impl Bucket {
     /// Takes the lock if it is free; the word as it was.
     #[inline]
     fn try_lock(&self) -> Option<Word> {
-        let seen = self.word.load(Ordering::Relaxed);
+        let seen = load_held(&self.word);
         if seen & LOCK_BIT != 0 {
             return None;
         }
@@ -150,4 +174,17 @@ impl Bucket {
         debug_assert!(version <= VERSION_MASK, "I2");
         self.word.store(version, Ordering::Release);
     }
+}
+
+/// A Relaxed load by a thread that holds the lock or is about to take it.
+#[inline]
+fn load_held(atomic: &AtomicU64) -> u64 {
+    #[cfg(not(loom))]
+    return atomic.load(Ordering::Relaxed);
+    // An exchange that always fails: loom tracks it where a plain load would hide a race
+    // (loom_tests.rs).
+    #[cfg(loom)]
+    return atomic
+        .compare_exchange(u64::MAX, u64::MAX, Ordering::Relaxed, Ordering::Relaxed)
+        .unwrap_or_else(|found| found);
 }

@@ -5,7 +5,7 @@
 //! I2: a bucket that leaves the chain is pushed to the caller's list of retired buckets and keeps
 //!     its slots; the caller frees it after a grace period.
 
-use super::bucket::{LINK_SLOT, SLOTS, Word};
+use super::bucket::{LINK_SLOT, SLOTS, View, Word};
 use super::slot::{Slot, Tag};
 use super::{Index, Position};
 
@@ -45,7 +45,7 @@ impl<'a> Chain<'a> {
     /// Finds the entry that `is_key` accepts among those with `tag`.
     #[inline]
     pub(crate) fn find(&self, tag: Tag, mut is_key: impl FnMut(Slot) -> bool) -> Option<Position> {
-        self.index.find_once(self.head, tag, &mut is_key)
+        self.index.find_once(self.head, tag, View::Held, &mut is_key)
     }
 
     /// The entry slot that names `offset_bytes`.
@@ -67,11 +67,11 @@ impl<'a> Chain<'a> {
         let mut at = self.head;
         loop {
             let bucket = &self.index.memory[at];
-            if let Some(hole) = (0..SLOTS).find(|index| bucket.slot(*index).is_empty()) {
+            if let Some(hole) = (0..SLOTS).find(|index| bucket.slot_held(*index).is_empty()) {
                 bucket.set_slot(hole, slot);
                 return Ok(());
             }
-            match bucket.slot(LINK_SLOT).linked_bucket() {
+            match bucket.slot_held(LINK_SLOT).linked_bucket() {
                 Some(next) => at = next,
                 None => return self.grow(at, slot),
             }
@@ -83,7 +83,7 @@ impl<'a> Chain<'a> {
     fn grow(&mut self, at: u32, slot: Slot) -> Result<(), IndexFull> {
         let memory = &self.index.memory;
         let fresh = self.index.pool.take(memory).ok_or(IndexFull)?;
-        memory[fresh].set_slot(0, memory[at].slot(LINK_SLOT));
+        memory[fresh].set_slot(0, memory[at].slot_held(LINK_SLOT));
         memory[fresh].set_slot(1, slot);
         memory[at].set_slot(LINK_SLOT, Slot::link(fresh));
         Ok(())
@@ -93,7 +93,7 @@ impl<'a> Chain<'a> {
     #[inline]
     pub(crate) fn remove(&mut self, position: Position, retired: &mut Vec<u32>) {
         let memory = &self.index.memory;
-        if memory[self.head].slot(LINK_SLOT).linked_bucket().is_none() {
+        if memory[self.head].slot_held(LINK_SLOT).linked_bucket().is_none() {
             memory[position.bucket].set_slot(position.index, Slot::EMPTY);
             return;
         }
@@ -104,9 +104,9 @@ impl<'a> Chain<'a> {
     fn remove_with_overflow(&mut self, position: Position, retired: &mut Vec<u32>) {
         let memory = &self.index.memory;
         let (parent, tail) = self.tail();
-        let last = (0..SLOTS).rev().find(|index| memory[tail].slot(*index).is_entry());
+        let last = (0..SLOTS).rev().find(|index| memory[tail].slot_held(*index).is_entry());
         if let Some(last) = last {
-            let moved = memory[tail].slot(last);
+            let moved = memory[tail].slot_held(last);
             if (position.bucket, position.index) != (tail, last) {
                 memory[position.bucket].set_slot(position.index, moved);
             }
@@ -114,7 +114,7 @@ impl<'a> Chain<'a> {
         }
         // A tail with one entry left goes: the entry takes the link's place in one store, and a
         // reader inside the tail still finds its copy there (I2).
-        let mut left = (0..SLOTS).map(|i| memory[tail].slot(i)).filter(|slot| slot.is_entry());
+        let mut left = (0..SLOTS).map(|i| memory[tail].slot_held(i)).filter(|slot| slot.is_entry());
         let (first, second) = (left.next(), left.next());
         if second.is_none() {
             memory[parent].set_slot(LINK_SLOT, first.unwrap_or(Slot::EMPTY));
@@ -126,7 +126,7 @@ impl<'a> Chain<'a> {
     fn tail(&self) -> (u32, u32) {
         let memory = &self.index.memory;
         let (mut parent, mut tail) = (self.head, self.head);
-        while let Some(next) = memory[tail].slot(LINK_SLOT).linked_bucket() {
+        while let Some(next) = memory[tail].slot_held(LINK_SLOT).linked_bucket() {
             (parent, tail) = (tail, next);
         }
         debug_assert!(parent != tail, "called only with overflow");
@@ -139,12 +139,12 @@ impl<'a> Chain<'a> {
         loop {
             let bucket = &self.index.memory[at];
             for index in 0..SLOTS {
-                let slot = bucket.slot(index);
+                let slot = bucket.slot_held(index);
                 if slot.is_entry() {
                     visit(Position { bucket: at, index, slot });
                 }
             }
-            match bucket.slot(LINK_SLOT).linked_bucket() {
+            match bucket.slot_held(LINK_SLOT).linked_bucket() {
                 Some(next) => at = next,
                 None => return,
             }
@@ -154,12 +154,12 @@ impl<'a> Chain<'a> {
     /// Removes every entry; overflow buckets keep their slots for readers inside (I2).
     pub(crate) fn clear(&mut self, retired: &mut Vec<u32>) {
         let memory = &self.index.memory;
-        let mut next = memory[self.head].slot(LINK_SLOT).linked_bucket();
+        let mut next = memory[self.head].slot_held(LINK_SLOT).linked_bucket();
         for index in 0..SLOTS {
             memory[self.head].set_slot(index, Slot::EMPTY);
         }
         while let Some(bucket) = next {
-            next = memory[bucket].slot(LINK_SLOT).linked_bucket();
+            next = memory[bucket].slot_held(LINK_SLOT).linked_bucket();
             retired.push(bucket);
         }
     }

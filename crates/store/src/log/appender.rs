@@ -12,6 +12,12 @@
 use crate::entry::{HEADER_BYTES, Header};
 
 use super::{Log, Purpose};
+use crate::prefetch::{self, LINE_BYTES};
+
+/// How far ahead of the append position lines are asked for.
+const AHEAD_BYTES: usize = 512;
+/// Beyond this many lines the processor's own prefetcher has understood.
+const AHEAD_LINES_MAX: usize = 8;
 
 /// An open segment.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +58,7 @@ impl Appender {
         {
             let offset_bytes = open.next_bytes;
             open.next_bytes += len_bytes as u64;
+            prefetch_ahead(log, offset_bytes, len_bytes);
             return Some(Reservation { offset_bytes, len_bytes, run: None });
         }
         self.reserve_in_new_segment(log, len_bytes, purpose)
@@ -134,5 +141,16 @@ impl Appender {
             let used_bytes = open.next_bytes - log.segment_start(open.segment);
             log.close(open.segment, used_bytes);
         }
+    }
+}
+
+/// Asks for the lines that entries some steps later will be written to. Taking a chain's lock
+/// waits until all earlier stores are done, so a miss on the log's next line would cost each write
+/// a whole memory access (7.6 to 11 million sets a CPU-second at 4 M 8/8 items).
+#[inline]
+fn prefetch_ahead(log: &Log, offset_bytes: u64, len_bytes: usize) {
+    let start = log.address(offset_bytes).wrapping_add(AHEAD_BYTES);
+    for line in 0..len_bytes.div_ceil(LINE_BYTES).min(AHEAD_LINES_MAX) {
+        prefetch::line_for_write(start.wrapping_add(line * LINE_BYTES));
     }
 }

@@ -1,0 +1,74 @@
+//! The store against a plain map that knows TTL, CAS and eviction: any sequence of requests gives
+//! the answers the map gives, except that a cache may forget, and says how often it did.
+
+mod oracle;
+
+use oracle::{Action, Oracle, small_config};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use store::{Eviction, Mode, Store};
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    // Few keys, so that requests meet; some long, some empty.
+    prop_oneof![
+        8 => (0_u32..60).prop_map(|id| format!("key:{id}").into_bytes()),
+        2 => (0_u32..2000).prop_map(|id| id.to_le_bytes().to_vec()),
+        1 => (0_usize..3).prop_map(|id| vec![id as u8; [0, 251, 65_535][id]]),
+    ]
+}
+
+fn value_len() -> impl Strategy<Value = usize> {
+    prop_oneof![6 => 0_usize..40, 3 => 100_usize..3000, 1 => 10_000_usize..150_000]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        6 => key().prop_map(Action::Get),
+        6 => (key(), value_len(), 0_u8..4, 0_u8..4)
+            .prop_map(|(key, len, condition, expiry)| Action::Set { key, len, condition, expiry }),
+        2 => key().prop_map(Action::Delete),
+        2 => (key(), 0_usize..300).prop_map(|(key, len)| Action::Append { key, len }),
+        1 => (key(), 0_u64..400).prop_map(|(key, ms)| Action::Touch { key, ms }),
+        1 => vec(key(), 1..6).prop_map(Action::ReadSnapshot),
+        1 => vec((key(), 0_usize..200), 1..5).prop_map(Action::SetTogether),
+        1 => (0_u64..200).prop_map(Action::Wait),
+        1 => Just(Action::Maintain),
+        1 => Just(Action::Scan),
+        1 => (0_u32..40).prop_map(|few| if few == 0 { Action::Flush } else { Action::Maintain }),
+    ]
+}
+
+fn check(mode: Mode, eviction: Eviction, lossy_index: bool, actions: &[Action]) {
+    let store = Store::open(small_config(mode, eviction, lossy_index)).unwrap();
+    let mut oracle = Oracle::new(&store);
+    for action in actions {
+        oracle.apply(action);
+    }
+    oracle.finish();
+    drop(oracle);
+    store.validate();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_store_never_forgets(actions in vec(action(), 1..400)) {
+        check(Mode::Clean, Eviction::Fifo, false, &actions);
+    }
+
+    #[test]
+    fn a_fifo_cache_forgets_only_what_it_counts(actions in vec(action(), 1..400)) {
+        check(Mode::Evict, Eviction::Fifo, false, &actions);
+    }
+
+    #[test]
+    fn an_lru_cache_forgets_only_what_it_counts(actions in vec(action(), 1..400)) {
+        check(Mode::Evict, Eviction::LruApprox, false, &actions);
+    }
+
+    #[test]
+    fn a_lossy_index_forgets_only_what_it_counts(actions in vec(action(), 1..400)) {
+        check(Mode::Evict, Eviction::LruApprox, true, &actions);
+    }
+}

@@ -1,0 +1,375 @@
+//! A map that says what the store must answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::UnixMillis;
+use store::{
+    Condition, Eviction, Expiry, Item, Mode, NoUpdate, Op, Outcome, Pins, Request, Session, Set,
+    Sink, Store, StoreConfig, Update, Verdict,
+};
+
+/// One step of a test, in terms of keys and lengths; contents follow from the step's number.
+#[derive(Clone, Debug)]
+pub enum Action {
+    Get(Vec<u8>),
+    Set { key: Vec<u8>, len: usize, condition: u8, expiry: u8 },
+    Delete(Vec<u8>),
+    Append { key: Vec<u8>, len: usize },
+    Touch { key: Vec<u8>, ms: u64 },
+    ReadSnapshot(Vec<Vec<u8>>),
+    SetTogether(Vec<(Vec<u8>, usize)>),
+    Wait(u64),
+    Maintain,
+    Scan,
+    Flush,
+}
+
+/// The smallest useful store: segments of 64 KiB, so that everything happens soon.
+pub fn small_config(mode: Mode, eviction: Eviction, lossy_index: bool) -> StoreConfig {
+    StoreConfig {
+        memory_bytes: (2 << 20) + 4096,
+        index_bytes: 4096,
+        mode,
+        eviction,
+        lossy_index,
+        session_max: 1,
+        item_max_bytes: 1 << 20,
+        hash_seed: 42,
+        batch: 32,
+    }
+}
+
+/// What the model knows of one item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    value: Vec<u8>,
+    client_flags: u32,
+    version: u64,
+    expires_at: Option<UnixMillis>,
+}
+
+/// A read-modify-write of the tests.
+#[derive(Clone, Copy, Debug)]
+enum TestUpdate<'a> {
+    Append(&'a [u8]),
+    Touch(Option<UnixMillis>),
+}
+
+impl Update for TestUpdate<'_> {
+    type Refusal = NoUpdate;
+
+    fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<NoUpdate> {
+        match self {
+            TestUpdate::Append(tail) => {
+                value.extend_from_slice(old.map_or(&[], |item| item.value));
+                value.extend_from_slice(tail);
+                Verdict::Write {
+                    client_flags: old.map_or(0, |item| item.client_flags),
+                    expires_at: old.and_then(|item| item.expires_at),
+                }
+            }
+            TestUpdate::Touch(expires_at) => Verdict::Touch { expires_at: *expires_at },
+        }
+    }
+}
+
+/// An outcome without borrows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Hit(Known),
+    Miss,
+    Stored { version: u64, old: Option<Known> },
+    NotStored,
+    Mismatch,
+    Deleted(Option<Known>),
+    Updated { old: Option<Known>, new: Option<Known> },
+    OutOfMemory,
+}
+
+#[derive(Default)]
+struct Answers(Vec<Answer>);
+
+fn known(item: &Item<'_>) -> Known {
+    Known {
+        value: item.value.to_vec(),
+        client_flags: item.client_flags,
+        version: item.version,
+        expires_at: item.expires_at,
+    }
+}
+
+impl Sink<NoUpdate> for Answers {
+    fn outcome(&mut self, index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        assert_eq!(index, self.0.len(), "outcomes come in order, each once");
+        self.0.push(match outcome {
+            Outcome::Hit(item) => Answer::Hit(known(&item)),
+            Outcome::Miss => Answer::Miss,
+            Outcome::Stored { version, old } => {
+                Answer::Stored { version, old: old.as_ref().map(known) }
+            }
+            Outcome::NotStored { .. } => Answer::NotStored,
+            Outcome::VersionMismatch { .. } => Answer::Mismatch,
+            Outcome::Deleted { old } => Answer::Deleted(old.as_ref().map(known)),
+            Outcome::Updated { old, new } => {
+                Answer::Updated { old: old.as_ref().map(known), new: new.as_ref().map(known) }
+            }
+            Outcome::OutOfMemory => Answer::OutOfMemory,
+            Outcome::TooLarge { .. } | Outcome::Refused(_) => panic!("not asked for: {outcome:?}"),
+        });
+    }
+}
+
+/// The store under test and what it must hold.
+pub struct Oracle {
+    store: Arc<Store>,
+    session: Session,
+    model: BTreeMap<Vec<u8>, Known>,
+    now: UnixMillis,
+    step: u64,
+    forgotten: u64,
+}
+
+impl Oracle {
+    pub fn new(store: &Arc<Store>) -> Oracle {
+        Oracle {
+            store: Arc::clone(store),
+            session: store.session().unwrap(),
+            model: BTreeMap::new(),
+            now: UnixMillis(1000),
+            step: 0,
+            forgotten: 0,
+        }
+    }
+
+    fn forgets(&self) -> bool {
+        self.store.config().mode == Mode::Evict
+    }
+
+    fn bytes(&self, len: usize) -> Vec<u8> {
+        (0..len).map(|at| (self.step as usize * 31 + at * 7) as u8).collect()
+    }
+
+    fn execute(&mut self, key: &[u8], op: Op<'_, TestUpdate<'_>>) -> Answer {
+        let mut answers = Answers::default();
+        let request = Request { key, hash: self.store.key_hasher().hash(key), op };
+        self.session.execute(self.now, &[request], &mut answers);
+        answers.0.pop().unwrap()
+    }
+
+    /// What the model holds, unless it has expired.
+    fn expected(&mut self, key: &[u8]) -> Option<Known> {
+        let now = self.now;
+        if self.model.get(key).is_some_and(|known| known.expires_at.is_some_and(|at| at <= now)) {
+            self.model.remove(key);
+        }
+        self.model.get(key).cloned()
+    }
+
+    /// The store knows less than the model: legal for a cache, and counted.
+    fn reconcile(&mut self, key: &[u8], seen: Option<&Known>) -> Option<Known> {
+        let expected = self.expected(key);
+        if seen.is_none() && expected.is_some() && self.forgets() {
+            self.forgotten += 1;
+            self.model.remove(key);
+            return None;
+        }
+        assert_eq!(seen, expected.as_ref(), "step {}, key {key:?}", self.step);
+        expected
+    }
+
+    pub fn apply(&mut self, action: &Action) {
+        self.step += 1;
+        match action {
+            Action::Get(key) => self.get(key),
+            Action::Set { key, len, condition, expiry } => {
+                self.set(key, *len, *condition, *expiry);
+            }
+            Action::Delete(key) => match self.execute(key, Op::Delete) {
+                Answer::Deleted(old) => {
+                    self.reconcile(key, old.as_ref());
+                    self.model.remove(key);
+                }
+                Answer::Miss => drop(self.reconcile(key, None)),
+                answer => panic!("{answer:?} to a delete"),
+            },
+            Action::Append { key, len } => self.append(key, *len),
+            Action::Touch { key, ms } => self.touch(key, *ms),
+            Action::ReadSnapshot(keys) => self.read_snapshot(keys),
+            Action::SetTogether(pairs) => self.set_together(pairs),
+            Action::Wait(ms) => self.now.0 += ms,
+            Action::Maintain => drop(self.session.maintain(self.now)),
+            Action::Scan => self.scan(),
+            Action::Flush => {
+                self.session.flush();
+                self.model.clear();
+            }
+        }
+    }
+
+    fn get(&mut self, key: &[u8]) {
+        match self.execute(key, Op::Get) {
+            Answer::Hit(seen) => drop(self.reconcile(key, Some(&seen))),
+            Answer::Miss => drop(self.reconcile(key, None)),
+            answer => panic!("{answer:?} to a get"),
+        }
+    }
+
+    fn set(&mut self, key: &[u8], len: usize, condition: u8, expiry: u8) {
+        // Learn first what a cache may have forgotten, so that the condition is known to hold.
+        self.get(key);
+        let old = self.expected(key);
+        let value = self.bytes(len);
+        let condition = match condition {
+            0 => Condition::Always,
+            1 => Condition::IfAbsent,
+            2 => Condition::IfPresent,
+            _ => Condition::IfVersion(old.as_ref().map_or(1, |known| known.version)),
+        };
+        let expiry = match expiry {
+            0 => Expiry::Never,
+            1 => Expiry::Keep,
+            2 => Expiry::At(UnixMillis(self.now.0 + 100)),
+            _ => Expiry::At(UnixMillis(self.now.0 + 10_000)),
+        };
+        let client_flags = self.step as u32;
+        let set = Set { value: &value, client_flags, expiry, condition };
+        let expires_at = match expiry {
+            Expiry::Never => None,
+            Expiry::Keep => old.as_ref().and_then(|known| known.expires_at),
+            Expiry::At(at) => Some(at),
+        };
+        match self.execute(key, Op::Set(set)) {
+            Answer::Stored { version, old: seen } => {
+                if !(seen.is_none() && self.forgets()) {
+                    assert_eq!(seen, old, "what was replaced");
+                }
+                let floor = old.as_ref().map_or(0, |known| known.version);
+                assert!(version > floor, "versions grow (K1)");
+                assert!(condition != Condition::IfAbsent || seen.is_none());
+                let known = Known { value, client_flags, version, expires_at };
+                self.model.insert(key.to_vec(), known);
+            }
+            Answer::NotStored => match condition {
+                Condition::IfAbsent => assert!(old.is_some()),
+                _ => assert!(old.is_none() || self.forgets()),
+            },
+            Answer::Miss => assert!(old.is_none() || self.forgets()),
+            Answer::OutOfMemory => assert!(!self.forgets(), "a cache always makes room"),
+            answer => panic!("{answer:?} to a set"),
+        }
+    }
+
+    fn append(&mut self, key: &[u8], len: usize) {
+        let tail = self.bytes(len);
+        match self.execute(key, Op::Update(TestUpdate::Append(&tail))) {
+            Answer::Updated { old, new: Some(new) } => {
+                let old = self.reconcile(key, old.as_ref());
+                let mut value = old.as_ref().map_or(Vec::new(), |known| known.value.clone());
+                value.extend_from_slice(&tail);
+                assert_eq!(new.value, value);
+                assert_eq!(new.expires_at, old.as_ref().and_then(|known| known.expires_at));
+                assert!(new.version > old.map_or(0, |known| known.version), "versions grow (K1)");
+                self.model.insert(key.to_vec(), new);
+            }
+            Answer::OutOfMemory => assert!(!self.forgets()),
+            answer => panic!("{answer:?} to an append"),
+        }
+    }
+
+    fn touch(&mut self, key: &[u8], ms: u64) {
+        let expires_at = (ms > 0).then(|| UnixMillis(self.now.0 + ms - 1));
+        match self.execute(key, Op::Update(TestUpdate::Touch(expires_at))) {
+            Answer::Updated { old, new } => {
+                let old = self.reconcile(key, old.as_ref());
+                assert_eq!(old.is_some(), new.is_some());
+                if let (Some(old), Some(new)) = (old, new) {
+                    assert_eq!((&new.value, new.client_flags), (&old.value, old.client_flags));
+                    assert_eq!(new.expires_at, expires_at);
+                    self.model.insert(key.to_vec(), new);
+                }
+            }
+            Answer::Deleted(old) => {
+                self.reconcile(key, old.as_ref());
+                assert!(expires_at.is_some_and(|at| at <= self.now));
+                self.model.remove(key);
+            }
+            Answer::OutOfMemory => assert!(!self.forgets()),
+            answer => panic!("{answer:?} to a touch"),
+        }
+    }
+
+    fn read_snapshot(&mut self, keys: &[Vec<u8>]) {
+        let mut answers = Answers::default();
+        let hasher = self.store.key_hasher();
+        let hashed: Vec<_> = keys.iter().map(|key| (hasher.hash(key), &key[..])).collect();
+        self.session.read_snapshot(self.now, &hashed, &mut answers);
+        assert_eq!(answers.0.len(), keys.len());
+        for (key, answer) in keys.iter().zip(answers.0) {
+            match answer {
+                Answer::Hit(seen) => drop(self.reconcile(key, Some(&seen))),
+                Answer::Miss => drop(self.reconcile(key, None)),
+                answer => panic!("{answer:?} to a read"),
+            }
+        }
+    }
+
+    fn set_together(&mut self, pairs: &[(Vec<u8>, usize)]) {
+        let values: Vec<Vec<u8>> = pairs.iter().map(|(_, len)| self.bytes(*len)).collect();
+        let hasher = self.store.key_hasher();
+        let requests: Vec<Request<'_, NoUpdate>> = pairs
+            .iter()
+            .zip(&values)
+            .map(|((key, _), value)| {
+                let (expiry, condition) = (Expiry::Never, Condition::Always);
+                let set = Set { value, client_flags: 0, expiry, condition };
+                Request { key, hash: hasher.hash(key), op: Op::Set(set) }
+            })
+            .collect();
+        let hashes: Vec<_> = requests.iter().map(|request| request.hash).collect();
+        let mut answers = Answers::default();
+        let mut locked = self.session.lock_keys(self.now, &hashes, 1 << 16);
+        locked.execute(self.now, &requests, &mut answers);
+        drop(locked);
+        for (((key, _), value), answer) in pairs.iter().zip(values).zip(answers.0) {
+            match answer {
+                Answer::Stored { version, .. } => {
+                    let known = Known { value, client_flags: 0, version, expires_at: None };
+                    self.model.insert(key.clone(), known);
+                }
+                Answer::OutOfMemory => {}
+                answer => panic!("{answer:?} to a set of several"),
+            }
+        }
+    }
+
+    /// Every item of the store is in the model; what the model has beyond that was forgotten.
+    fn scan(&mut self) {
+        let mut found = BTreeMap::new();
+        let mut cursor = 0;
+        loop {
+            cursor = self.session.scan(self.now, cursor, 5, |item| {
+                let before = found.insert(item.key.to_vec(), known(item));
+                assert!(before.is_none(), "nothing changes meanwhile: each item once");
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        let keys: Vec<Vec<u8>> = self.model.keys().chain(found.keys()).cloned().collect();
+        for key in keys {
+            self.reconcile(&key, found.get(&key));
+        }
+    }
+
+    /// The last look: contents, counts and what was forgotten.
+    pub fn finish(&mut self) {
+        self.scan();
+        let stats = self.store.stats();
+        let evicted = stats.evicted_by_log + stats.evicted_by_index;
+        assert!(self.forgotten <= evicted, "{} forgotten, {evicted} counted", self.forgotten);
+        assert!(self.forgets() || evicted == 0, "a store evicts nothing");
+        assert!(stats.items >= self.model.len() as u64);
+        assert!(stats.log_used_bytes + stats.index_bytes <= self.store.config().memory_bytes);
+    }
+}
