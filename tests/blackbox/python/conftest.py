@@ -1,0 +1,64 @@
+"""Fixtures: a server of its own for each test, and clients of it."""
+
+import pytest
+import redis
+from pymemcache.client.base import Client as MemcachedClient
+
+import servers
+import wires
+
+
+def pytest_collection_modifyitems(items):
+    if servers.is_reference_run():
+        skip = pytest.mark.skip(reason="concerns Dovetail itself, not the protocols")
+        for item in items:
+            if "dovetail_only" in item.keywords:
+                item.add_marker(skip)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "dovetail_only: does not hold for the reference servers")
+    config.addinivalue_line("markers", "flags(*flags, **settings): how the server is started")
+
+
+@pytest.fixture
+def server(request):
+    marker = request.node.get_closest_marker("flags")
+    flags, settings = (marker.args, marker.kwargs) if marker else ((), {})
+    running = servers.start(*flags, **settings)
+    yield running
+    was_running = running.is_running()
+    status = running.stop()
+    assert was_running, "the server ended during the test"
+    assert status == 0, f"the server ended with status {status}"
+
+
+@pytest.fixture
+def client(server):
+    with redis.Redis(host=servers.HOST, port=server.resp_port, protocol=2) as found:
+        yield found
+
+
+@pytest.fixture
+def text_client(server):
+    with redis.Redis(port=server.resp_port, protocol=2, decode_responses=True) as found:
+        yield found
+
+
+@pytest.fixture
+def wire(server):
+    with wires.RespWire(server.resp_port) as found:
+        yield found
+
+
+@pytest.fixture
+def cache(server):
+    found = MemcachedClient((servers.HOST, server.memcached_port), timeout=20, no_delay=True)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def text_wire(server):
+    with wires.TextWire(server.memcached_port) as found:
+        yield found
