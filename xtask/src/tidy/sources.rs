@@ -140,7 +140,7 @@ impl<'ast> Visit<'ast> for Found {
     }
 
     fn visit_expr_unsafe(&mut self, block: &'ast syn::ExprUnsafe) {
-        self.unsafe_lines.push(block.span().start().line);
+        self.unsafe_lines.push(block.unsafe_token.span().start().line);
         visit::visit_expr_unsafe(self, block);
     }
 
@@ -200,6 +200,8 @@ mod tests {
         let good =
             bare.replace("    unsafe", "    // SAFETY: the caller keeps p alive.\n    unsafe");
         expect(safety, "a.rs", &good, &[]);
+        let below_an_attribute = good.replace("    // SAFETY", "    #[cfg(unix)]\n    // SAFETY");
+        expect(safety, "a.rs", &below_an_attribute, &[]);
         expect(safety, "a.rs", "struct A;\nunsafe impl Send for A {}\n", &["a.rs:2"]);
     }
 }

@@ -1,0 +1,312 @@
+//! The real binary from outside: messages, exit statuses, layers of settings, signals.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const FREE_PORTS: [&str; 6] = ["--resp", "0", "--memcached", "0", "--admin", "0"];
+
+/// The binary with an environment of its own.
+fn dovetail(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
+    command.args(arguments).stdin(Stdio::null());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOVETAIL_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    output_of(dovetail(arguments))
+}
+
+/// Runs to the end; a command that does not end is killed and fails its test.
+fn output_of(mut command: Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _watchdog = Watchdog::over(&child);
+    child.wait_with_output().unwrap()
+}
+
+/// Kills a process that is still there when its time is over.
+struct Watchdog(#[allow(dead_code, reason = "dropping it is the signal")] Sender<()>);
+
+impl Watchdog {
+    fn over(child: &Child) -> Watchdog {
+        let (alive, ended) = channel::<()>();
+        let process = Pid::from_child(child);
+        std::thread::spawn(move || {
+            if ended.recv_timeout(Duration::from_secs(30)) == Err(RecvTimeoutError::Timeout) {
+                let _ = kill_process(process, Signal::KILL);
+            }
+        });
+        Watchdog(alive)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// One line on standard error that holds `want`, nothing on standard output.
+#[track_caller]
+fn check_error(output: &Output, want_status: i32, want: &str) {
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(want_status), "{message}");
+    assert!(message.starts_with("dovetail: ") && message.ends_with('\n'), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.contains(want), "found `{message}`, want `{want}`");
+    assert_eq!(text(&output.stdout), "");
+}
+
+#[track_caller]
+fn check_usage(arguments: &[&str], want: &str) {
+    check_error(&run(arguments), 2, want);
+}
+
+#[test]
+fn wrong_usage_is_one_line_and_status_2() {
+    check_usage(&["srve"], "did you mean `serve`?");
+    check_usage(&["serve", "--memroy", "1g"], "did you mean `--memory`?");
+    check_usage(&["serve", "--memory"], "a value is required for '--memory");
+    check_usage(&["serve", "--memory", "1m"], "--memory: `1m` is too little: write at least 64MiB");
+    check_usage(&["serve", "--memory", "big"], "--memory: `big` is not a size");
+    check_usage(&["serve", "--cluster", "zk://a/b"], "unexpected argument '--cluster'");
+    check_usage(&["serve", "--native", "127.0.0.1:1"], "the native protocol is not built yet");
+    check_usage(&["serve", "--index", "tree"], "`tree` is not built: the only value is `hash`");
+    check_usage(&["serve", "--threads", "-3"], "unexpected argument '-3'");
+    check_usage(&["serve", "--resp", "0.0.0.0:0"], "bind 0.0.0.0 refused: no auth configured");
+    check_usage(&["serve", "extra"], "unexpected argument 'extra'");
+    check_usage(&["config", "check"], "<FILE>");
+    check_usage(&["bench", "--keys", "many"], "`many` is not a count");
+}
+
+#[test]
+fn no_command_shows_the_help_and_status_2() {
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("Usage: dovetail"));
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    for (arguments, want) in [
+        (&["--version"][..], concat!("dovetail ", env!("CARGO_PKG_VERSION"), "\n")),
+        (&["-V"], "dovetail "),
+        (&["--help"], "serve "),
+        (&["serve", "--help"], "DOVETAIL_MAX_ITEM_SIZE"),
+        (&["bench", "--help"], "--pipeline"),
+        (&["config", "--help"], "check"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert!(text(&output.stdout).contains(want), "{arguments:?}");
+        assert_eq!(text(&output.stderr), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let mut command = dovetail(&["serve", "--help"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing.toml").display().to_string();
+    check_usage(&["serve", "--config", &missing], "cannot be read: no such file or directory");
+    let directory = folder.path().display().to_string();
+    check_usage(&["serve", "--config", &directory], "cannot be read: is a directory");
+    let binary = folder.path().join("binary.toml");
+    std::fs::write(&binary, [0xff, 0xfe]).unwrap();
+    let binary = binary.display().to_string();
+    check_usage(&["config", "check", &binary], "is not text: write TOML in UTF-8");
+}
+
+fn written(folder: &Path, toml: &str) -> String {
+    let path = folder.join("dovetail.toml");
+    std::fs::write(&path, toml).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_mistake_in_the_file_names_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for (toml, want) in [
+        ("mode = \"cache\"\nmemroy = \"1g\"\n", "dovetail.toml:2: there is no setting `memroy`"),
+        ("memroy = \"1g\"\n", "did you mean `memory`?"),
+        ("batch = \"many\"\n", "dovetail.toml:1: batch: `many` is not a whole number"),
+        ("threads = [1]\n", "dovetail.toml:1: threads: an array does not fit"),
+        ("memory = \n", "dovetail.toml:1: "),
+        ("batch = 1\nbatch = 2\n", "dovetail.toml:2: "),
+        ("resp = \"0.0.0.0:1\"\n", "dovetail.toml:1: resp 0.0.0.0:1: bind 0.0.0.0 refused"),
+    ] {
+        let path = written(folder.path(), toml);
+        check_usage(&["serve", "--config", &path], want);
+        check_usage(&["config", "check", &path], want);
+    }
+    let path = written(folder.path(), "memory = \"64MiB\" # the least\n");
+    let output = run(&["config", "check", &path]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), format!("{path}: ok\n")));
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = written(folder.path(), "threads = 2\nbatch = 8\nmode = \"store\"\n");
+    let mut command = dovetail(&["config", "show", "--origin", "--threads", "7"]);
+    command.env("DOVETAIL_CONFIG", &path);
+    command.env("DOVETAIL_THREADS", "5").env("DOVETAIL_BATCH", "16");
+    let shown = text(&output_of(command).stdout);
+    let has = |value: &str, origin: &str| {
+        shown.lines().any(|line| {
+            line.split_once('#').is_some_and(|(left, right)| {
+                left.trim_end() == value && right.trim().ends_with(origin)
+            })
+        })
+    };
+    assert!(has("threads = 7", "flag --threads"), "{shown}");
+    assert!(has("batch = 16", "environment DOVETAIL_BATCH"), "{shown}");
+    assert!(has("mode = \"store\"", &format!("{path}:3")), "{shown}");
+    assert!(has("poll = \"auto\"", "default"), "{shown}");
+}
+
+#[test]
+fn a_bad_variable_is_named() {
+    let mut command = dovetail(&["serve"]);
+    command.env("DOVETAIL_MEMORY", "lots");
+    check_error(&output_of(command), 2, "DOVETAIL_MEMORY: `lots` is not a size");
+}
+
+#[test]
+fn the_printed_configuration_reads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--memory", "96m", "--memcached", "off", "--requirepass", "p\"w", "--insecure"];
+    let first = run(&[&["serve", "--print-config"], &flags[..]].concat());
+    assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
+    let path = written(folder.path(), &text(&first.stdout));
+    let second = run(&["serve", "--config", &path, "--print-config"]);
+    assert_eq!(text(&first.stdout), text(&second.stdout));
+    assert!(text(&first.stdout).contains("memory = \"96MiB\""), "{}", text(&first.stdout));
+}
+
+#[test]
+fn a_port_in_use_is_a_failure_at_run_time() {
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = holder.local_addr().unwrap().to_string();
+    for flag in ["resp", "memcached", "admin"] {
+        let mut arguments = vec!["serve", "--memory", "64m", "--log", "error"];
+        let flags = ["resp", "memcached", "admin"].map(|name| format!("--{name}"));
+        for name in &flags {
+            let is_taken = name.strip_prefix("--") == Some(flag);
+            arguments.extend([name.as_str(), if is_taken { &address } else { "0" }]);
+        }
+        check_error(&run(&arguments), 1, &format!("{address} is in use"));
+    }
+}
+
+/// Ends with its test, also when that fails.
+struct Guarded(Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server on free ports, up to its `ready` line.
+struct Running {
+    child: Guarded,
+    lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
+    ready: Value,
+    _watchdog: Watchdog,
+}
+
+impl Running {
+    fn start(extra: &[&str]) -> Running {
+        let fixed = ["serve", "--memory", "64MiB", "--threads", "1"];
+        let arguments = [&fixed[..], &FREE_PORTS, extra];
+        let child = dovetail(&arguments.concat()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = Guarded(child);
+        let watchdog = Watchdog::over(&child.0);
+        let mut lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
+        let mut seen = Vec::new();
+        let ready = loop {
+            let Some(line) = lines.next() else { panic!("no ready line in {seen:?}") };
+            let line = line.unwrap();
+            let value: Value = serde_json::from_str(&line).unwrap();
+            if value["msg"] == "ready" {
+                break value;
+            }
+            seen.push(line);
+        };
+        Running { child, lines, ready, _watchdog: watchdog }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child.0), signal).unwrap();
+    }
+
+    /// Exit status and what was still written.
+    fn end(mut self) -> (Option<i32>, Vec<String>) {
+        let rest = self.lines.map_while(Result::ok).collect();
+        (self.child.0.wait().unwrap().code(), rest)
+    }
+}
+
+#[test]
+fn ready_names_the_ports_that_were_found() {
+    let server = Running::start(&[]);
+    for name in ["resp", "memcached", "admin"] {
+        let address = server.ready[name].as_str().unwrap().to_owned();
+        assert!(!address.ends_with(":0"), "{address}");
+        std::net::TcpStream::connect(&address).unwrap();
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn term_and_int_end_the_server_in_good_order() {
+    for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
+        let server = Running::start(&[]);
+        server.signal(signal);
+        let (status, rest) = server.end();
+        assert_eq!(status, Some(0), "{rest:?}");
+        assert!(rest.iter().any(|line| line.contains(name)), "{rest:?}");
+    }
+}
+
+#[test]
+fn hup_and_pipe_do_not_end_the_server() {
+    let mut server = Running::start(&[]);
+    server.signal(Signal::PIPE);
+    server.signal(Signal::HUP);
+    let line = server.lines.next().unwrap().unwrap();
+    assert!(line.contains("needs a restart"), "{line}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn a_second_server_on_the_same_port_is_refused() {
+    let server = Running::start(&[]);
+    let address = server.ready["resp"].as_str().unwrap();
+    let arguments = [
+        &["serve", "--memory", "64m", "--log", "error", "--resp", address][..],
+        &["--memcached", "off", "--admin", "off"],
+    ];
+    check_error(&run(&arguments.concat()), 1, &format!("{address} is in use"));
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().0, Some(0));
+}
