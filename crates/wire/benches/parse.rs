@@ -15,9 +15,12 @@ use wire::{memcached, resp};
 /// Requests in one read, as a pipelining client sends them.
 const PIPELINE: usize = 32;
 
+/// Handles so many requests; answers how many bytes it touched.
+type Case = fn(usize) -> usize;
+
 fn main() {
     let mut args = std::env::args().skip(1).filter(|arg| !arg.starts_with("--"));
-    let cases: [(&str, fn(usize) -> usize); 7] = [
+    let cases: [(&str, Case); 7] = [
         ("resp-get", resp_get),
         ("resp-set", resp_set),
         ("resp-incr", resp_incr),

@@ -231,3 +231,22 @@ pub fn expiry_from_exptime(exptime: i64, now: UnixMillis) -> Option<UnixMillis> 
         Some(UnixMillis(ms))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{RELATIVE_EXPTIME_MAX_S, UnixMillis, expiry_from_exptime};
+
+    #[test]
+    fn an_exptime_is_relative_up_to_thirty_days() {
+        let now = UnixMillis(1_700_000_000_500);
+        let at = |exptime| expiry_from_exptime(exptime, now);
+        assert_eq!(at(0), None);
+        assert_eq!(at(1), Some(UnixMillis(1_700_000_001_500)));
+        assert_eq!(at(RELATIVE_EXPTIME_MAX_S), Some(UnixMillis(1_702_592_000_500)));
+        assert_eq!(at(RELATIVE_EXPTIME_MAX_S + 1), Some(UnixMillis(2_592_001_000)));
+        assert_eq!(at(1_800_000_000), Some(UnixMillis(1_800_000_000_000)));
+        assert_eq!(at(-1), Some(UnixMillis(0)), "already expired");
+        assert_eq!(at(i64::MIN), Some(UnixMillis(0)));
+        assert_eq!(at(i64::MAX), Some(UnixMillis(u64::MAX)), "saturates");
+    }
+}

@@ -162,3 +162,31 @@ impl<'o> Encoder<'o> {
         self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Encoder, Reply};
+
+    #[track_caller]
+    fn check(encode: impl Fn(&mut Encoder<'_>), want: &str) {
+        let mut out = Vec::new();
+        encode(&mut Encoder::new(&mut out));
+        assert_eq!(String::from_utf8_lossy(&out), want);
+    }
+
+    #[test]
+    fn values_carry_flags_length_and_token() {
+        check(|e| e.value(b"k", 7, None, b"abc"), "VALUE k 7 3\r\nabc\r\n");
+        check(|e| e.value(b"k", u32::MAX, Some(9), b""), "VALUE k 4294967295 0 9\r\n\r\n");
+        check(|e| e.value_header(b"k", 0, Some(1), 5), "VALUE k 0 5 1\r\n");
+    }
+
+    #[test]
+    fn the_other_replies_are_lines() {
+        check(|e| e.reply(Reply::Stored), "STORED\r\n");
+        check(|e| e.number(u64::MAX), "18446744073709551615\r\n");
+        check(|e| e.stat("curr_items", 5), "STAT curr_items 5\r\n");
+        check(|e| e.version("1.6.18"), "VERSION 1.6.18\r\n");
+        check(|e| e.server_error("x"), "SERVER_ERROR x\r\n");
+    }
+}

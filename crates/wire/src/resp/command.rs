@@ -442,3 +442,53 @@ impl<'a> Command<'a> {
         super::parse_command::from_args(args)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{CommandId, ExpireCondition, ExpireTime, Unit, UnixMillis};
+
+    #[test]
+    fn times_become_absolute_or_overflow() {
+        let time = |ms, relative| ExpireTime { ms, relative, id: CommandId::Expire };
+        let now = UnixMillis(1_000);
+        assert_eq!(time(5, true).absolute(now), Some(UnixMillis(1_005)));
+        assert_eq!(time(5, false).absolute(now), Some(UnixMillis(5)));
+        assert_eq!(time(-5, true).absolute(now), Some(UnixMillis(995)));
+        assert_eq!(time(-5_000, true).absolute(now), Some(UnixMillis(0)));
+        assert_eq!(time(i64::MAX, true).absolute(now), None);
+        assert_eq!(time(i64::MAX, false).absolute(now), Some(UnixMillis(i64::MAX as u64)));
+    }
+
+    #[test]
+    fn no_expiry_counts_as_infinitely_late() {
+        let nothing = ExpireCondition::default();
+        let later = ExpireCondition { if_later: true, ..nothing };
+        let earlier = ExpireCondition { if_earlier: true, ..nothing };
+        let none = ExpireCondition { if_none: true, ..nothing };
+        let some = ExpireCondition { if_some: true, ..nothing };
+        let (old, new) = (Some(UnixMillis(10)), UnixMillis(20));
+        // (condition, allowed without an expiry, with an earlier one, with the same one)
+        let cases = [
+            (nothing, true, true, true),
+            (later, false, true, false),
+            (earlier, true, false, false),
+            (none, true, false, false),
+            (some, false, true, true),
+        ];
+        for (condition, without, with_earlier, with_same) in cases {
+            assert_eq!(condition.allows(None, new), without, "{condition:?}");
+            assert_eq!(condition.allows(old, new), with_earlier, "{condition:?}");
+            assert_eq!(condition.allows(Some(new), new), with_same, "{condition:?}");
+        }
+    }
+
+    #[test]
+    fn answered_times_are_rounded_to_seconds() {
+        let (now, at) = (UnixMillis(10_000), UnixMillis(11_500));
+        assert_eq!(Unit::SecondsLeft.answer(now, at), 2);
+        assert_eq!(Unit::SecondsLeft.answer(now, UnixMillis(11_499)), 1);
+        assert_eq!(Unit::MillisecondsLeft.answer(now, at), 1_500);
+        assert_eq!(Unit::SecondsAt.answer(now, at), 12);
+        assert_eq!(Unit::MillisecondsAt.answer(now, at), 11_500);
+    }
+}

@@ -404,3 +404,55 @@ fn encode_unknown_command(args: &Args<'_>, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(b"\r\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{CommandId, ErrorReply};
+
+    #[track_caller]
+    fn check(error: ErrorReply<'_>, want: &str) {
+        assert_eq!(error.to_string(), want);
+        let mut out = Vec::new();
+        error.encode(&mut out);
+        assert_eq!(String::from_utf8_lossy(&out), format!("-{want}\r\n"));
+    }
+
+    #[test]
+    fn errors_name_what_was_wrong() {
+        let set = CommandId::Set;
+        check(ErrorReply::InvalidExpireTime(set), "ERR invalid expire time in 'set' command");
+        check(ErrorReply::WrongArity(set), "ERR wrong number of arguments for 'set' command");
+        check(ErrorReply::NoSuchUser(b"u"), "ERR No such user 'u'");
+        check(ErrorReply::ClientType(b"t"), "ERR Unknown client type 't'");
+        check(ErrorReply::UnsupportedOption(b"x"), "ERR Unsupported option x");
+        check(ErrorReply::HelloOption(b"x"), "ERR Syntax error in HELLO option 'x'");
+        let config = "ERR Unknown option or number of arguments for CONFIG SET - 'x'";
+        check(ErrorReply::ConfigUnknown(b"x"), config);
+        let failed =
+            ErrorReply::ConfigSetFailed { name: b"x", reason: "can't set immutable config" };
+        let head = "ERR CONFIG SET failed (possibly related to argument 'x') - ";
+        check(failed, &format!("{head}can't set immutable config"));
+        check(ErrorReply::ConfigDuplicate(b"x"), &format!("{head}duplicate parameter"));
+        check(ErrorReply::Other("own text"), "ERR own text");
+    }
+
+    #[test]
+    fn fixed_texts_carry_their_code() {
+        check(ErrorReply::NoAuth, "NOAUTH Authentication required.");
+        check(ErrorReply::NoProtocol, "NOPROTO unsupported protocol version");
+        check(ErrorReply::ExecWithoutMulti, "ERR EXEC without MULTI");
+        let memory = "OOM command not allowed when used memory > 'maxmemory'.";
+        check(ErrorReply::OutOfMemory, memory);
+        let user = "WRONGPASS invalid username-password pair or user is disabled.";
+        check(ErrorReply::WrongPassword, user);
+        let hello = "NOAUTH HELLO must be called with the client already authenticated, otherwise \
+                     the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the \
+                     client and select the RESP protocol version at the same time";
+        check(ErrorReply::HelloNoAuth, hello);
+    }
+
+    #[test]
+    fn quoted_bytes_cannot_break_the_line() {
+        check(ErrorReply::NoSuchUser(b"a\r\nb\0c"), "ERR No such user 'a  b'");
+    }
+}

@@ -174,3 +174,55 @@ impl<'o> Encoder<'o> {
         self.line_end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Encoder, ErrorReply, Protocol};
+
+    #[track_caller]
+    fn check(encode: impl Fn(&mut Encoder<'_>), resp2: &str, resp3: &str) {
+        for (protocol, want) in [(Protocol::Resp2, resp2), (Protocol::Resp3, resp3)] {
+            let mut out = Vec::new();
+            encode(&mut Encoder::new(&mut out, protocol));
+            assert_eq!(String::from_utf8_lossy(&out), want, "{protocol:?}");
+        }
+    }
+
+    #[test]
+    fn what_both_versions_have_is_the_same_in_both() {
+        let same = |encode: &dyn Fn(&mut Encoder<'_>), want: &str| check(encode, want, want);
+        same(&|e| e.ok(), "+OK\r\n");
+        same(&|e| e.simple("PONG"), "+PONG\r\n");
+        same(&|e| e.integer(-5), ":-5\r\n");
+        same(&|e| e.integer(i64::MIN), ":-9223372036854775808\r\n");
+        same(&|e| e.bulk(b""), "$0\r\n\r\n");
+        same(&|e| e.bulk(b"a\r\nb"), "$4\r\na\r\nb\r\n");
+        same(&|e| e.array_header(0), "*0\r\n");
+        same(&|e| e.array_header(12), "*12\r\n");
+        same(&|e| e.error(&ErrorReply::Syntax), "-ERR syntax error\r\n");
+    }
+
+    #[test]
+    fn resp3_has_types_of_its_own() {
+        check(|e| e.null(), "$-1\r\n", "_\r\n");
+        check(|e| e.null_array(), "*-1\r\n", "_\r\n");
+        check(|e| e.map_header(3), "*6\r\n", "%3\r\n");
+        check(|e| e.set_header(3), "*3\r\n", "~3\r\n");
+        check(|e| e.push_header(3), "*3\r\n", ">3\r\n");
+        check(|e| e.boolean(true), ":1\r\n", "#t\r\n");
+        check(|e| e.boolean(false), ":0\r\n", "#f\r\n");
+        check(|e| e.double(1.5), "$3\r\n1.5\r\n", ",1.5\r\n");
+        check(|e| e.double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n");
+        check(|e| e.verbatim(b"text"), "$4\r\ntext\r\n", "=8\r\ntxt:text\r\n");
+    }
+
+    #[test]
+    fn a_bulk_in_parts_is_the_bulk_in_one() {
+        let parts = |e: &mut Encoder<'_>| {
+            e.bulk_header(5);
+            e.out().extend_from_slice(b"hello");
+            e.line_end();
+        };
+        check(parts, "$5\r\nhello\r\n", "$5\r\nhello\r\n");
+    }
+}
