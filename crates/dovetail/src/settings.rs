@@ -132,7 +132,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         key: "threads",
         value_name: "auto|N",
-        kind: Kind::AutoCount { min: 1, max: 1024 },
+        kind: Kind::AutoCount { min: 1, max: 256 },
         default: "auto",
         help: "Worker threads; auto is one less than the cores that the affinity mask and the \
                cgroup's quota allow, at least one",

@@ -42,14 +42,14 @@ mod tests {
     #[test]
     fn auto_pins_only_when_each_worker_has_its_own_processor() {
         assert_eq!(choose(Pin::Auto, 2, &[4, 6, 7]), [4, 6]);
-        assert_eq!(choose(Pin::Auto, 4, &[4, 6, 7]), []);
+        assert!(choose(Pin::Auto, 4, &[4, 6, 7]).is_empty());
     }
 
     #[test]
     fn on_starts_over_and_off_never_pins() {
         assert_eq!(choose(Pin::On, 4, &[4, 6, 7]), [4, 6, 7, 4]);
-        assert_eq!(choose(Pin::Off, 1, &[4, 6, 7]), []);
-        assert_eq!(choose(Pin::On, 1, &[]), []);
+        assert!(choose(Pin::Off, 1, &[4, 6, 7]).is_empty());
+        assert!(choose(Pin::On, 1, &[]).is_empty());
     }
 
     #[test]

@@ -11,9 +11,10 @@
 //! I2: no label carries a key or anything else that a client chose.
 
 use serde_json::{Value, json};
+use store::StoreStats;
 
 use crate::Mode;
-use crate::counters::Totals;
+use crate::counters::{CommandTotals, Totals};
 use crate::shared::Shared;
 
 pub mod openmetrics;
@@ -34,6 +35,10 @@ pub struct Snapshot {
     pub connections_max: usize,
     /// What the workers counted.
     pub totals: Totals,
+    /// What the store holds and has done.
+    pub store: StoreStats,
+    /// Granted to client buffers.
+    pub client_buffer_bytes: u64,
     /// What the kernel says about this process.
     pub process: process::Usage,
 }
@@ -52,20 +57,15 @@ impl Snapshot {
             memory_limit_bytes: config.memory_bytes,
             connections_max: config.max_connections,
             totals: shared.totals(),
+            store: shared.store_stats(),
+            client_buffer_bytes: shared.buffer_budget().granted_bytes(),
             process: process::Usage::now(),
         }
     }
 
-    /// Everything, as one JSON object.
-    pub fn json(&self) -> Value {
-        let totals = &self.totals;
-        let sum = |field: fn(&crate::counters::CommandTotals) -> u64| -> u64 {
-            totals.commands.iter().map(field).sum()
-        };
-        let commands: Vec<Value> = totals
-            .commands
-            .iter()
-            .filter(|command| command.calls > 0)
+    fn commands_json(&self) -> Vec<Value> {
+        let called = self.totals.commands.iter().filter(|command| command.calls > 0);
+        called
             .map(|command| {
                 json!({
                     "proto": command.protocol.name(),
@@ -76,7 +76,30 @@ impl Snapshot {
                     "errors": command.errors,
                 })
             })
-            .collect();
+            .collect()
+    }
+
+    fn store_json(&self) -> Value {
+        let store = &self.store;
+        json!({
+            "items": store.items,
+            "items_with_expiry": store.items_with_expiry,
+            "entry_bytes": store.entry_bytes,
+            "evicted_by_log_total": store.evicted_by_log,
+            "evicted_by_index_total": store.evicted_by_index,
+            "evicted_unread_total": store.evicted_unread,
+            "expired_total": store.expired,
+            "reinserted_total": store.reinserted,
+            "cleaned_bytes_total": store.cleaned_bytes,
+            "out_of_memory_total": store.out_of_memory,
+        })
+    }
+
+    /// Everything, as one JSON object.
+    pub fn json(&self) -> Value {
+        let totals = &self.totals;
+        let sum =
+            |field: fn(&CommandTotals) -> u64| -> u64 { totals.commands.iter().map(field).sum() };
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "uptime_seconds": self.uptime_ms as f64 / 1000.0,
@@ -86,7 +109,7 @@ impl Snapshot {
             "hits_total": sum(|command| command.hits),
             "misses_total": sum(|command| command.misses),
             "errors_total": sum(|command| command.errors),
-            "commands": commands,
+            "commands": self.commands_json(),
             "connections": {
                 "resp": totals.connections_resp,
                 "memcached": totals.connections_memcached,
@@ -107,7 +130,13 @@ impl Snapshot {
             "memory": {
                 "limit_bytes": self.memory_limit_bytes,
                 "resident_bytes": self.process.resident_bytes,
+                "log_used_bytes": self.store.log_used_bytes,
+                "log_bytes": self.store.log_bytes,
+                "index_used_bytes": self.store.index_used_bytes,
+                "index_bytes": self.store.index_bytes,
+                "client_buffer_bytes": self.client_buffer_bytes,
             },
+            "store": self.store_json(),
             "cpu_seconds_total": self.process.cpu_ms as f64 / 1000.0,
         })
     }

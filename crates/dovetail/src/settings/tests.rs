@@ -123,7 +123,7 @@ fn a_mistake_in_the_file_names_its_line_and_what_would_be_right() {
     );
     check_file_error(
         "threads = 0",
-        "d.toml:1: threads: `0` is not `auto` or a whole number from 1 to 1024",
+        "d.toml:1: threads: `0` is not `auto` or a whole number from 1 to 256",
     );
     check_file_error(
         "[server]\nmemory = \"1g\"",

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use store::StoreStats;
+
 use crate::metrics::Snapshot;
 
 /// The type that a scraper must be told.
@@ -14,6 +16,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     commands(&mut page, snapshot);
     connections(&mut page, snapshot);
     memory(&mut page, snapshot);
+    store(&mut page, &snapshot.store);
     page.out.push_str("# EOF\n");
     page.out
 }
@@ -98,11 +101,35 @@ fn memory(page: &mut Page, snapshot: &Snapshot) {
         "The cap on log, index and buffers together",
         snapshot.memory_limit_bytes,
     );
+    page.family("dovetail_memory_used_bytes", "gauge", "Parts of the cap that are in use");
+    for (kind, bytes) in [
+        ("log", snapshot.store.log_used_bytes),
+        ("index", snapshot.store.index_used_bytes),
+        ("client", snapshot.client_buffer_bytes),
+    ] {
+        page.sample("dovetail_memory_used_bytes", &[("kind", kind)], bytes);
+    }
     page.gauge(
         "dovetail_process_resident_memory_bytes",
         "Resident memory of the process",
         snapshot.process.resident_bytes,
     );
+}
+
+fn store(page: &mut Page, store: &StoreStats) {
+    page.gauge("dovetail_items", "Items, those that expired unmet included", store.items);
+    page.gauge("dovetail_items_with_expiry", "Items with an expiry", store.items_with_expiry);
+    page.family("dovetail_evictions", "counter", "Live items given up, by reason");
+    page.sample("dovetail_evictions_total", &[("reason", "log_wrap")], store.evicted_by_log);
+    page.sample("dovetail_evictions_total", &[("reason", "index")], store.evicted_by_index);
+    page.counter("dovetail_expired", "Items whose time had come", store.expired);
+    page.counter(
+        "dovetail_reinserted",
+        "Items that outlived the reclaiming of their segment because they were read",
+        store.reinserted,
+    );
+    page.counter("dovetail_cleaned_bytes", "Bytes that cleaning copied", store.cleaned_bytes);
+    page.counter("dovetail_out_of_memory", "Writes refused for want of space", store.out_of_memory);
 }
 
 /// The text so far.

@@ -28,6 +28,8 @@ fn snapshot() -> Snapshot {
             net_input_bytes: 99,
             ..Totals::default()
         },
+        store: StoreStats { items: 12, evicted_by_index: 3, ..StoreStats::default() },
+        client_buffer_bytes: 4096,
         ..Snapshot::default()
     }
 }
@@ -69,6 +71,9 @@ fn commands_count_by_status_and_keys_by_what_was_found() {
         "dovetail_net_bytes_total{dir=\"in\"} 99",
         "dovetail_memory_limit_bytes 67108864",
         "dovetail_uptime_seconds 1.5",
+        "dovetail_items 12",
+        "dovetail_evictions_total{reason=\"index\"} 3",
+        "dovetail_memory_used_bytes{kind=\"client\"} 4096",
     ] {
         assert!(text.lines().any(|found| found == line), "missing: {line}\n{text}");
     }
@@ -82,4 +87,5 @@ fn the_json_folds_the_commands() {
     assert_eq!((&json["hits_total"], &json["misses_total"]), (&json!(7), &json!(2)));
     assert_eq!(json["commands"].as_array().unwrap().len(), 2);
     assert_eq!(json["connections"]["resp"], 4);
+    assert_eq!(json["store"]["items"], 12);
 }
