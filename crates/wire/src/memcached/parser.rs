@@ -13,7 +13,7 @@ use memchr::memchr;
 use super::command::{Arithmetic, Delete, StoreVerb, Touch};
 use super::command::{Command, Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind, Store};
 use super::reply::Reply;
-use super::words::{Words, parse_signed, parse_unsigned, split_key, split_word};
+use super::words::{Words, parse_signed, parse_unsigned, plain_number, split_key, split_word};
 use crate::Parsed;
 
 /// What [`next_command`] answers.
@@ -116,14 +116,14 @@ impl<'a> Line<'a> {
         match name {
             b"get" | b"bget" => self.retrieve(rest, false),
             b"gets" => self.retrieve(rest, true),
-            b"set" => self.store(StoreVerb::Set, limits),
+            b"set" => self.store(StoreVerb::Set, rest, limits),
             b"gat" => self.get_and_touch(rest, false),
             b"gats" => self.get_and_touch(rest, true),
-            b"add" => self.store(StoreVerb::Add, limits),
-            b"replace" => self.store(StoreVerb::Replace, limits),
-            b"append" => self.store(StoreVerb::Append, limits),
-            b"prepend" => self.store(StoreVerb::Prepend, limits),
-            b"cas" => self.store(StoreVerb::Cas(0), limits),
+            b"add" => self.store(StoreVerb::Add, rest, limits),
+            b"replace" => self.store(StoreVerb::Replace, rest, limits),
+            b"append" => self.store(StoreVerb::Append, rest, limits),
+            b"prepend" => self.store(StoreVerb::Prepend, rest, limits),
+            b"cas" => self.store(StoreVerb::Cas(0), rest, limits),
             b"delete" => self.delete(),
             b"incr" => self.arithmetic(false),
             b"decr" => self.arithmetic(true),
@@ -186,21 +186,33 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn store(&self, verb: StoreVerb, limits: &Limits) -> NextCommand<'a> {
+    fn store(&self, verb: StoreVerb, rest: &'a [u8], limits: &Limits) -> NextCommand<'a> {
+        if let Some((header, len_bytes)) = plain_store_header(verb, rest) {
+            return self.data_block(header, len_bytes, limits);
+        }
         let words = Words::split(self.line);
         let least = 5 + usize::from(matches!(verb, StoreVerb::Cas(_)));
         if words.count != least && words.count != least + 1 {
             return self.reject(Reply::Error, false);
         }
         let noreply = words.ends_in_noreply();
-        let Some((header, len_bytes)) = store_header(verb, &words) else {
-            return self.reject(Reply::BadFormat, noreply);
-        };
+        match store_header(verb, &words) {
+            Some((header, len_bytes)) => {
+                self.data_block(Store { noreply, ..header }, len_bytes, limits)
+            }
+            None => self.reject(Reply::BadFormat, noreply),
+        }
+    }
+
+    /// The data block of a storage command whose line is in order.
+    #[inline]
+    fn data_block(&self, header: Store<'a>, len_bytes: u64, limits: &Limits) -> NextCommand<'a> {
+        let reply = |reply| (!header.noreply).then_some(reply);
         if len_bytes > limits.value_max_bytes as u64 {
             let rejection = Rejection {
-                reply: (!noreply).then_some(Reply::TooLarge),
+                reply: reply(Reply::TooLarge),
                 swallow_bytes: len_bytes + 2,
-                delete_key: (verb == StoreVerb::Set).then_some(header.key),
+                delete_key: (header.verb == StoreVerb::Set).then_some(header.key),
             };
             return Parsed::Done { value: Err(rejection), consumed_bytes: self.next_at };
         }
@@ -211,11 +223,11 @@ impl<'a> Line<'a> {
         let (value, end) = block.split_at(len_bytes as usize);
         let consumed_bytes = value_end + 2;
         if end != b"\r\n" {
-            let reply = (!noreply).then_some(Reply::BadDataChunk);
+            let reply = reply(Reply::BadDataChunk);
             let rejection = Rejection { reply, swallow_bytes: 0, delete_key: None };
             return Parsed::Done { value: Err(rejection), consumed_bytes };
         }
-        let store = Store { value, noreply, ..header };
+        let store = Store { value, ..header };
         Parsed::Done { value: Ok(Command::Store(store)), consumed_bytes }
     }
 
@@ -301,6 +313,23 @@ impl<'a> Line<'a> {
             None => self.reject(Reply::BadFormat, noreply),
         }
     }
+}
+
+/// The same as [`store_header`] for the usual line: no sign, no noreply, nothing doubled.
+#[inline]
+fn plain_store_header<'a>(verb: StoreVerb, rest: &'a [u8]) -> Option<(Store<'a>, u64)> {
+    if matches!(verb, StoreVerb::Cas(_)) {
+        return None;
+    }
+    let (key, rest) = split_key(rest)?;
+    let (flags, rest) = plain_number(rest)?;
+    let (exptime, rest) = plain_number(rest)?;
+    let (len_bytes, rest) = plain_number(rest)?;
+    if !rest.is_empty() || key.len() > Limits::KEY_MAX_BYTES {
+        return None;
+    }
+    let exptime = i64::from(exptime);
+    Some((Store { verb, key, flags, exptime, value: &[], noreply: false }, u64::from(len_bytes)))
 }
 
 /// Key, flags, exptime and CAS token of a storage command, and its data block's length.

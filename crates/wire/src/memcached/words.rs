@@ -65,6 +65,24 @@ fn skip_spaces(mut line: &[u8]) -> &[u8] {
     line
 }
 
+/// Reads one space and one to nine digits, up to the next space or the line's end.
+#[inline]
+pub(super) fn plain_number(line: &[u8]) -> Option<(u32, &[u8])> {
+    const DIGITS_MAX: usize = 9; // These fit into 32 bits.
+    let digits = line.strip_prefix(b" ")?;
+    let mut number = 0;
+    let mut digit_count = 0;
+    while let Some(byte) = digits.get(digit_count).filter(|byte| **byte != b' ') {
+        let digit = u32::from(byte.wrapping_sub(b'0'));
+        if digit > 9 || digit_count == DIGITS_MAX {
+            return None;
+        }
+        number = number * 10 + digit;
+        digit_count += 1;
+    }
+    (digit_count > 0).then(|| (number, &digits[digit_count..]))
+}
+
 /// Reads a number as C's `strtol` does after the word was cut out: a sign is allowed.
 pub(super) fn parse_signed(word: &[u8]) -> Option<i64> {
     let (negative, magnitude) = parse_magnitude(word)?;
