@@ -9,7 +9,7 @@ use wire::resp::{ClientFilter, Command, ErrorReply, KillSkipMe, PauseMode};
 use super::Caller;
 use super::connection::text;
 use crate::clients::Client;
-use crate::connection::Ending;
+use crate::connection::{Ending, Resp, Speech};
 use crate::counters::Protocol;
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -26,8 +26,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let line = self.describe(caller, &self.client(caller));
                 self.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
             }
-            Command::ClientList(filter) => self.client_list(caller, &filter),
-            Command::ClientKill(filter) => self.client_kill(caller, &filter),
+            Command::ClientList(query) => self.client_list(caller, &query.filter()),
+            Command::ClientKill(query) => self.client_kill(caller, &query.filter()),
             Command::ClientGetName => {
                 let name = self.client(caller).names().name;
                 self.say(caller, |encoder| match name.as_str() {
@@ -131,6 +131,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let now = self.core.now;
         let seconds_since = |then: UnixMillis| now.0.saturating_sub(then.0) / 1000;
         let names = client.names();
+        let queued = match &own.speech {
+            Speech::Resp(Resp { transaction: Some(transaction), .. }) if is_own => {
+                transaction.queued_count()
+            }
+            _ => None,
+        };
+        let multi = queued.map_or(-1, |count| i64::try_from(count).unwrap_or(i64::MAX));
         let (held, unsent) =
             if is_own { (own.input.held.len(), own.output.unsent_bytes()) } else { (0, 0) };
         let mut line = String::new();
@@ -138,7 +145,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let _ = writeln!(
             line,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 \
-             ssub=0 multi=-1 qbuf={held} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
+             ssub=0 multi={multi} qbuf={held} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
              obl={unsent} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 \
              resp={} lib-name={} lib-ver={}",
             client.id,

@@ -22,6 +22,7 @@ use super::protocol_error::ProtocolError;
 use super::table::Group;
 use crate::Parsed;
 
+pub(super) use client::client_filter;
 pub(super) use identity::id_of;
 
 /// What [`next_command`] answers.

@@ -2,7 +2,7 @@
 
 use super::{Read, is_word, next, on_or_off};
 use crate::resp::args::ArgIter;
-use crate::resp::command::{ClientFilter, Command, KillSkipMe, PauseMode, ReplyMode};
+use crate::resp::command::{ClientFilter, ClientQuery, Command, KillSkipMe, PauseMode, ReplyMode};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::parse_i64;
 use crate::resp::table::CommandId;
@@ -20,8 +20,16 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
         CommandId::ClientNoTouch => Command::ClientNoTouch { on: on_or_off(next(args))? },
         CommandId::ClientReply => Command::ClientReply { mode: reply_mode(next(args))? },
         CommandId::ClientSetInfo => return set_info(rest),
-        CommandId::ClientList => return list(rest),
-        CommandId::ClientKill => return kill(rest),
+        CommandId::ClientList => {
+            let query = ClientQuery { options: rest, is_kill: false };
+            client_filter(&query)?;
+            Command::ClientList(query)
+        }
+        CommandId::ClientKill => {
+            let query = ClientQuery { options: rest, is_kill: true };
+            client_filter(&query)?;
+            Command::ClientKill(query)
+        }
         CommandId::ClientPause => return pause(rest),
         _ => return Err(ErrorReply::Syntax),
     })
@@ -72,7 +80,14 @@ fn client_id(text: &[u8]) -> Option<u64> {
     parse_i64(text).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0)
 }
 
-fn list(mut rest: ArgIter<'_>) -> Read<'_> {
+/// Reads the options of CLIENT LIST or CLIENT KILL.
+pub(in crate::resp) fn client_filter<'a>(
+    query: &ClientQuery<'a>,
+) -> Result<ClientFilter<'a>, ErrorReply<'a>> {
+    if query.is_kill { kill(query.options) } else { list(query.options) }
+}
+
+fn list(mut rest: ArgIter<'_>) -> Result<ClientFilter<'_>, ErrorReply<'_>> {
     let mut filter = ClientFilter { skip_me: KillSkipMe::No, ..ClientFilter::default() };
     match rest.next() {
         None => {}
@@ -87,16 +102,16 @@ fn list(mut rest: ArgIter<'_>) -> Read<'_> {
         }
         Some(_) => return Err(ErrorReply::Syntax),
     }
-    Ok(Command::ClientList(filter))
+    Ok(filter)
 }
 
-fn kill(mut rest: ArgIter<'_>) -> Read<'_> {
+fn kill(mut rest: ArgIter<'_>) -> Result<ClientFilter<'_>, ErrorReply<'_>> {
     let mut filter = ClientFilter::default();
     if rest.len() == 1 {
         filter.address = rest.next();
         filter.skip_me = KillSkipMe::No;
         filter.old_form = true;
-        return Ok(Command::ClientKill(filter));
+        return Ok(filter);
     }
     while let Some(option) = rest.next() {
         let value = rest.next().ok_or(ErrorReply::Syntax)?;
@@ -118,7 +133,7 @@ fn kill(mut rest: ArgIter<'_>) -> Read<'_> {
             return Err(ErrorReply::Syntax);
         }
     }
-    Ok(Command::ClientKill(filter))
+    Ok(filter)
 }
 
 fn pause(mut rest: ArgIter<'_>) -> Read<'_> {

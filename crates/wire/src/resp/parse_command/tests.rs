@@ -1,8 +1,8 @@
 use super::next_command;
 use crate::Parsed;
 use crate::resp::{
-    AuthRequest, Command, CommandId, ExpireCondition, ExpireTime, ExpireTtl, Expiry, HelloRequest,
-    Limits, Parser, ScanRequest, SetCommand, SetCondition, Spec,
+    AuthRequest, ClientFilter, Command, CommandId, ExpireCondition, ExpireTime, ExpireTtl, Expiry,
+    HelloRequest, KillSkipMe, Limits, Parser, ScanRequest, SetCommand, SetCondition, Spec,
 };
 
 /// The line, split at spaces, as a multibulk.
@@ -164,6 +164,35 @@ fn hello_authenticates_and_names() {
     check("auth p", Command::Auth(AuthRequest { user: None, password: b"p" }));
     check("auth u p", Command::Auth(AuthRequest { user: Some(b"u"), password: b"p" }));
     check_error("auth a b c", "ERR syntax error");
+}
+
+#[test]
+fn client_filters_can_be_read_again() {
+    with_command("client kill addr 1.2.3.4:5 skipme no user u id 7 type SLAVE", |command| {
+        let Command::ClientKill(query) = command else { panic!("{command:?}") };
+        let want = ClientFilter {
+            id: Some(7),
+            type_name: Some("replica"),
+            address: Some(b"1.2.3.4:5"),
+            user: Some(b"u"),
+            skip_me: KillSkipMe::No,
+            ..ClientFilter::default()
+        };
+        assert_eq!(query.filter(), want);
+    });
+    with_command("client kill 1.2.3.4:5", |command| {
+        let Command::ClientKill(query) = command else { panic!("{command:?}") };
+        assert!(query.filter().old_form);
+        assert_eq!(query.filter().skip_me, KillSkipMe::No);
+    });
+    with_command("client list id 3 4", |command| {
+        let Command::ClientList(query) = command else { panic!("{command:?}") };
+        let ids = query.filter().ids.expect("ids were given");
+        assert_eq!(ids.collect::<Vec<_>>(), [b"3", b"4"]);
+    });
+    check_error("client kill id 0 x y", "ERR client-id should be greater than 0");
+    check_error("client list type x", "ERR Unknown client type 'x'");
+    check_error("client list id x", "ERR Invalid client ID");
 }
 
 #[test]
