@@ -125,7 +125,8 @@ impl Ledger {
     }
 
     /// What this worker's buffers take.
-    pub fn used_bytes(&self) -> u64 {
+    #[cfg(test)]
+    fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
 }

@@ -138,8 +138,27 @@ pub enum MemcachedCommand {
 }
 
 const MEMCACHED_NAMES: [&str; 22] = [
-    "get", "gets", "gat", "gats", "set", "add", "replace", "append", "prepend", "cas", "delete",
-    "incr", "decr", "touch", "flush_all", "version", "verbosity", "quit", "stats", "shutdown", "mn",
+    "get",
+    "gets",
+    "gat",
+    "gats",
+    "set",
+    "add",
+    "replace",
+    "append",
+    "prepend",
+    "cas",
+    "delete",
+    "incr",
+    "decr",
+    "touch",
+    "flush_all",
+    "version",
+    "verbosity",
+    "quit",
+    "stats",
+    "shutdown",
+    "mn",
     "unknown",
 ];
 
@@ -258,6 +277,30 @@ impl Totals {
             auth_attempts: sum(|worker| &worker.auth_attempts),
             auth_errors: sum(|worker| &worker.auth_errors),
         }
+    }
+
+    /// What was counted after `baseline` was taken; connections open now stay.
+    pub(crate) fn since(mut self, baseline: &Totals) -> Totals {
+        for (now, then) in self.commands.iter_mut().zip(&baseline.commands) {
+            now.calls = now.calls.saturating_sub(then.calls);
+            now.hits = now.hits.saturating_sub(then.hits);
+            now.misses = now.misses.saturating_sub(then.misses);
+            now.errors = now.errors.saturating_sub(then.errors);
+        }
+        for (now, then) in [
+            (&mut self.connections_total, baseline.connections_total),
+            (&mut self.connections_rejected, baseline.connections_rejected),
+            (&mut self.net_input_bytes, baseline.net_input_bytes),
+            (&mut self.net_output_bytes, baseline.net_output_bytes),
+            (&mut self.batches, baseline.batches),
+            (&mut self.batch_requests, baseline.batch_requests),
+            (&mut self.protocol_errors, baseline.protocol_errors),
+            (&mut self.auth_attempts, baseline.auth_attempts),
+            (&mut self.auth_errors, baseline.auth_errors),
+        ] {
+            *now = now.saturating_sub(then);
+        }
+        self
     }
 
     /// The counts of one command.

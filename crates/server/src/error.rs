@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 #[non_exhaustive]
 pub enum StartError {
     /// Another process listens there.
-    #[error("{address} is in use: stop the other server or choose another address with --{setting}")]
+    #[error(
+        "{address} is in use: stop the other server or choose another address with --{setting}"
+    )]
     AddressInUse {
         /// The address that was asked for.
         address: SocketAddr,

@@ -32,8 +32,6 @@ pub struct Ready {
     pub token: u64,
     /// Reading makes progress (it may find the end or an error).
     pub read: bool,
-    /// Writing makes progress.
-    pub write: bool,
     /// The connection is broken in both directions.
     pub broken: bool,
 }
@@ -44,8 +42,7 @@ pub trait Poller {
     fn add(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()>;
 
     /// Changes what is watched for.
-    fn modify(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest)
-    -> io::Result<()>;
+    fn modify(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()>;
 
     /// Stops watching. A socket that is closed needs no call.
     fn remove(&mut self, socket: BorrowedFd<'_>) -> io::Result<()>;

@@ -129,7 +129,6 @@ impl<'s> ReplySink<'s> {
 /// Everything that the reply to one request needs.
 struct Reply<'r> {
     connection: &'r mut Connection,
-    cells: &'r CommandCells,
     tally: &'r mut Tally,
     pins: Pins<'r>,
     now: UnixMillis,
@@ -149,7 +148,6 @@ impl Sink<Refusal> for ReplySink<'_> {
         }
         let mut reply = Reply {
             connection: &mut self.connections[pending.slot as usize],
-            cells,
             tally: self.tally,
             pins,
             now: self.now,

@@ -131,9 +131,7 @@ impl Update for Rmw<'_> {
 fn write_keeping<R>(old: Option<&Item<'_>>) -> Verdict<R> {
     match old {
         None => Verdict::Write { client_flags: 0, expires_at: None },
-        Some(old) => {
-            Verdict::Write { client_flags: old.client_flags, expires_at: old.expires_at }
-        }
+        Some(old) => Verdict::Write { client_flags: old.client_flags, expires_at: old.expires_at },
     }
 }
 

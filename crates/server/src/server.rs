@@ -56,8 +56,7 @@ impl Server {
             config.max_connections = allowed;
         }
         let (resp, resp_listeners) = bind(config.resp, config.threads, "resp")?;
-        let (memcached, memcached_listeners) =
-            bind(config.memcached, config.threads, "memcached")?;
+        let (memcached, memcached_listeners) = bind(config.memcached, config.threads, "memcached")?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let mut shared = Shared::open(config)?;
         shared.set_addresses(resp, memcached, admin);

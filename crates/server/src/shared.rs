@@ -9,8 +9,8 @@
 //! Everything here may be called from any thread. Nothing here is touched per request.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base::UnixMillis;
@@ -75,6 +75,7 @@ pub struct Shared {
     clients: Clients,
     counters: Vec<CachePadded<WorkerCounters>>,
     mailboxes: Vec<(Mailbox, Receiver<Control>)>,
+    baseline: Mutex<Totals>,
     run_id: String,
     started: Instant,
     started_at: UnixMillis,
@@ -109,7 +110,8 @@ impl Shared {
             batch: config.batch,
         })
         .map_err(|error| StartError::Store { reason: error.to_string() })?;
-        let fits_bytes = store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
+        let fits_bytes =
+            store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
         let item_size_max_bytes = plan.item_size_max_bytes.min(fits_bytes);
         if item_size_max_bytes < config.max_item_size_bytes {
             tracing::warn!(
@@ -136,6 +138,7 @@ impl Shared {
             mailboxes: (0..config.threads).map(mailbox).collect::<Result<_, StartError>>()?,
             run_id: (0..3).map(|_| format!("{:016x}", random_u64())).collect::<String>()[..40]
                 .to_owned(),
+            baseline: Mutex::default(),
             started: Instant::now(),
             started_at,
             is_stopping: AtomicBool::new(false),
@@ -207,6 +210,17 @@ impl Shared {
             connections_memcached: self.clients.count(Protocol::Memcached) as u64,
             ..sum
         }
+    }
+
+    /// What was counted since CONFIG RESETSTAT or `stats reset`. The workers' counters only grow,
+    /// so that [`Shared::totals`] stays fit for scrapers.
+    pub fn totals_since_reset(&self) -> Totals {
+        let baseline = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        self.totals().since(&baseline)
+    }
+
+    pub(crate) fn reset_totals(&self) {
+        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
     }
 
     /// One worker's counters; only that worker adds to them.

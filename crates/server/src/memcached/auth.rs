@@ -10,11 +10,7 @@ use crate::password;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Before the log-in nothing but the log-in, `version` and `quit` is accepted.
-    pub(super) fn authenticate(
-        &mut self,
-        slot: usize,
-        parsed: Result<Command<'a>, Rejection<'a>>,
-    ) {
+    pub(super) fn authenticate(&mut self, slot: usize, parsed: Result<Command<'a>, Rejection<'a>>) {
         match parsed {
             Ok(Command::Store(Store { verb: StoreVerb::Set, value, .. })) => {
                 self.log_in_memcached(slot, value);

@@ -18,8 +18,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.settle(slot);
         let shared = std::sync::Arc::clone(&self.core.shared);
         let reply = match kind {
-            // Counters only grow; nobody else's differences may be disturbed.
-            StatsKind::Reset => Reply::Reset,
+            StatsKind::Reset => {
+                shared.reset_totals();
+                Reply::Reset
+            }
             StatsKind::Other(_) => Reply::Error,
             _ => Reply::End,
         };
@@ -41,7 +43,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 }
 
 fn general(encoder: &mut Encoder<'_>, shared: &Shared) {
-    let (totals, store, config) = (shared.totals(), shared.store_stats(), shared.config());
+    let (totals, store, config) =
+        (shared.totals_since_reset(), shared.store_stats(), shared.config());
     let usage = Usage::now();
     encoder.stat("pid", getpid().as_raw_nonzero());
     encoder.stat("uptime", shared.uptime().as_secs());

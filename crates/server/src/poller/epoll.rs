@@ -32,12 +32,7 @@ impl Poller for Epoll {
         Ok(epoll::add(&self.epoll, socket, data, flags(interest))?)
     }
 
-    fn modify(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        token: u64,
-        interest: Interest,
-    ) -> io::Result<()> {
+    fn modify(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
         let data = EventData::new_u64(token);
         Ok(epoll::modify(&self.epoll, socket, data, flags(interest))?)
     }
@@ -60,7 +55,6 @@ impl Poller for Epoll {
             Ready {
                 token: event.data.u64(),
                 read: broken || flags.contains(EventFlags::IN),
-                write: flags.contains(EventFlags::OUT),
                 broken,
             }
         }));

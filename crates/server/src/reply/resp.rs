@@ -78,10 +78,9 @@ impl Reply<'_> {
     /// Everything but GET and SET.
     pub(super) fn rare(&mut self, shape: Shape, outcome: Outcome<'_, Refusal>) {
         match (&outcome, shape) {
-            (
-                _,
-                Shape::McDeleted | Shape::McNumber | Shape::McTouched | Shape::McNothing,
-            ) => return self.mc_rare(shape, outcome),
+            (_, Shape::McDeleted | Shape::McNumber | Shape::McTouched | Shape::McNothing) => {
+                return self.mc_rare(shape, outcome);
+            }
             (_, Shape::AllStored { is_last }) => return self.all_stored(&outcome, is_last),
             (Outcome::OutOfMemory | Outcome::TooLarge { .. }, _) => return self.no_space(&outcome),
             (Outcome::Refused(refusal), _) => return self.error(&refusal.error_reply()),

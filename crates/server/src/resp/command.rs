@@ -1,8 +1,7 @@
 //! COMMAND: what the server can do, for clients that ask.
 
 use wire::resp::{
-    ArgIter, Command, CommandList, Encoder, Flags, Keys, Spec,
-    glob_matches_any_case,
+    ArgIter, Command, CommandList, Encoder, Flags, Keys, Spec, glob_matches_any_case,
 };
 
 use super::Caller;
@@ -92,12 +91,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             CommandList::AclCategory(category) => {
                 categories(spec).any(|name| name.as_bytes().eq_ignore_ascii_case(category))
             }
-            CommandList::Pattern(pattern) => {
-                glob_matches_any_case(pattern, spec.name.as_bytes())
-            }
+            CommandList::Pattern(pattern) => glob_matches_any_case(pattern, spec.name.as_bytes()),
         };
-        let names: Vec<&str> =
-            Spec::top_level().filter(is_listed).map(|spec| spec.name).collect();
+        let names: Vec<&str> = Spec::top_level().filter(is_listed).map(|spec| spec.name).collect();
         self.say(caller, |encoder| {
             encoder.array_header(names.len());
             for name in names {

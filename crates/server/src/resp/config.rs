@@ -22,8 +22,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::ConfigGet { patterns } => self.config_get(caller, patterns),
             Command::ConfigSet { pairs } => self.config_set(caller, pairs),
             Command::ConfigResetStat => {
-                let text = "ERR CONFIG RESETSTAT is not supported: counters only grow, take differences";
-                self.fail(caller, &ErrorReply::Other(text.into()));
+                self.settle(caller.slot);
+                self.core.shared.reset_totals();
+                self.say(caller, |encoder| encoder.ok());
             }
             Command::ConfigRewrite => self.config_rewrite(caller),
             Command::Time => self.time(caller),
@@ -70,10 +71,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 None => return self.fail(caller, &ErrorReply::ConfigUnknown(name)),
                 Some((_, current)) if current.as_bytes() == value => {}
                 Some(_) => {
-                    let error = ErrorReply::ConfigSetFailed {
-                        name,
-                        reason: "can't set immutable config".into(),
-                    };
+                    let error =
+                        ErrorReply::ConfigSetFailed { name, reason: "can't set immutable config" };
                     return self.fail(caller, &error);
                 }
             }
@@ -84,7 +83,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn config_rewrite(&mut self, caller: Caller) {
         let error = match &self.core.shared.config().config_file {
             None => ErrorReply::NoConfigFile,
-            Some(_) => ErrorReply::ConfigRewriteFailed("no setting changes at run time".into()),
+            Some(_) => ErrorReply::ConfigRewriteFailed("no setting changes at run time"),
         };
         self.fail(caller, &error);
     }

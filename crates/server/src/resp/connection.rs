@@ -93,7 +93,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     /// Without a password the default user may log in with any.
-    fn log_in(&mut self, caller: Caller, auth: &AuthRequest<'a>) -> Result<(), ErrorReply<'static>> {
+    fn log_in(
+        &mut self,
+        caller: Caller,
+        auth: &AuthRequest<'a>,
+    ) -> Result<(), ErrorReply<'static>> {
         self.settle(caller.slot);
         self.core.counters().auth_attempts.add(1);
         let is_default = auth.user.is_none_or(|user| user == DEFAULT_USER);

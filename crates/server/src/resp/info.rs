@@ -15,7 +15,7 @@ use crate::process::Usage;
 use crate::shared::Shared;
 
 /// The sections in their order, and whether a plain INFO shows them.
-const SECTIONS: [(&str, bool, fn(&mut Section<'_>)); 11] = [
+const SECTIONS: [(&str, bool, Writer); 11] = [
     ("server", true, server),
     ("clients", true, clients),
     ("memory", true, memory),
@@ -28,6 +28,9 @@ const SECTIONS: [(&str, bool, fn(&mut Section<'_>)); 11] = [
     ("cluster", true, |section| section.line("cluster_enabled", 0)),
     ("keyspace", true, keyspace),
 ];
+
+/// Writes the lines of a section.
+type Writer = fn(&mut Section<'_>);
 
 /// One section in the making.
 struct Section<'s> {
@@ -53,7 +56,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 }
 
 fn report(shared: &Shared, wanted: ArgIter<'_>) -> String {
-    let totals = shared.totals();
+    let totals = shared.totals_since_reset();
     let mut text = String::new();
     for (name, is_default, write) in SECTIONS {
         let mut wanted_names = wanted;
@@ -191,7 +194,8 @@ fn command_stats(section: &mut Section<'_>) {
 fn keyspace(section: &mut Section<'_>) {
     let store = section.shared.store_stats();
     if store.items > 0 {
-        let value = format_args!("keys={},expires={},avg_ttl=0", store.items, store.items_with_expiry);
+        let value =
+            format_args!("keys={},expires={},avg_ttl=0", store.items, store.items_with_expiry);
         // A borrowed format cannot leave the statement.
         let _ = write!(section.text, "db0:{value}\r\n");
     }

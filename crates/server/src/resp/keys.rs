@@ -12,11 +12,7 @@ use crate::rmw::Rmw;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.
-    pub(super) fn run_keys(
-        &mut self,
-        caller: Caller,
-        command: Command<'a>,
-    ) -> Option<Command<'a>> {
+    pub(super) fn run_keys(&mut self, caller: Caller, command: Command<'a>) -> Option<Command<'a>> {
         match command {
             Command::Del { keys, .. } => self.count_keys(caller, keys, Op::Delete),
             Command::Exists { keys } | Command::Touch { keys } => {

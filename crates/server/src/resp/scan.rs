@@ -39,8 +39,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
         });
         if is_too_long {
-            let text = "ERR too many keys for the client buffers: use SCAN instead of KEYS";
-            return self.fail(caller, &ErrorReply::Other(text.into()));
+            let text = "too many keys for the client buffers: use SCAN instead of KEYS";
+            return self.fail(caller, &ErrorReply::Other(text));
         }
         self.say(caller, |encoder| {
             encoder.array_header(name_count);

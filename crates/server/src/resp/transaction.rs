@@ -19,8 +19,7 @@ use base::KeyHash;
 use store::{Op, Outcome, Pins, Request, Sink, entry_len_bytes};
 use wire::Parsed;
 use wire::resp::{
-    Command, CommandError, ErrorReply, Flags, KeySpec, Keys, Limits, Parser,
-    next_command,
+    Command, CommandError, ErrorReply, Flags, KeySpec, Keys, Limits, Parser, next_command,
 };
 
 use super::Caller;
@@ -108,8 +107,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if (transaction.queued.len() + raw.len()) as u64 > bytes_max {
             transaction.is_spoilt = true;
             transaction.queued = Vec::new();
-            let text = "ERR the transaction is larger than the client buffers allow";
-            return self.fail(caller, &ErrorReply::Other(text.into()));
+            let text = "the transaction is larger than the client buffers allow";
+            return self.fail(caller, &ErrorReply::Other(text));
         }
         transaction.queued.extend_from_slice(raw);
         transaction.command_count += 1;
@@ -153,9 +152,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn drop_idle_transaction(&mut self, slot: usize) {
-        self.core.connections[slot].resp().transaction.take_if(|transaction| {
-            !transaction.is_queueing && transaction.watched.is_empty()
-        });
+        self.core.connections[slot]
+            .resp()
+            .transaction
+            .take_if(|transaction| !transaction.is_queueing && transaction.watched.is_empty());
     }
 
     /// WATCH: remembers the versions of now.
@@ -182,8 +182,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// The key's version, 0 if there is none.
     fn version_of(&mut self, key: &[u8]) -> u64 {
         let mut sink = VersionSink { version: 0 };
-        let request: Request<'_, Rmw<'_>> =
-            Request { key, hash: self.core.hash(key), op: Op::Get };
+        let request: Request<'_, Rmw<'_>> = Request { key, hash: self.core.hash(key), op: Op::Get };
         self.engine.execute(self.core.now, &[request], &mut sink);
         sink.version
     }
@@ -406,7 +405,8 @@ mod tests {
 
     #[test]
     fn only_whole_keyspace_commands_split_a_transaction() {
-        for (raw, want) in [(&b"KEYS *\r\n"[..], true), (b"FLUSHALL\r\n", true), (b"GET a\r\n", false)]
+        for (raw, want) in
+            [(&b"KEYS *\r\n"[..], true), (b"FLUSHALL\r\n", true), (b"GET a\r\n", false)]
         {
             let parsed = next_command(&mut Parser::default(), raw, &Limits::default());
             let Parsed::Done { value, .. } = parsed else { panic!("not one whole command") };

@@ -7,8 +7,7 @@ use wire::resp::ExpireCondition;
 use super::*;
 
 const OLD_EXPIRY: UnixMillis = UnixMillis(5_000);
-const KEPT: Verdict<Refusal> =
-    Verdict::Write { client_flags: 7, expires_at: Some(OLD_EXPIRY) };
+const KEPT: Verdict<Refusal> = Verdict::Write { client_flags: 7, expires_at: Some(OLD_EXPIRY) };
 const FRESH: Verdict<Refusal> = Verdict::Write { client_flags: 0, expires_at: None };
 
 fn item(value: &[u8]) -> Item<'_> {
@@ -42,12 +41,7 @@ fn increments_refuse_what_is_no_integer_and_what_overflows() {
     for text in [&b"x"[..], b"", b" 1", b"1.0", b"9223372036854775808"] {
         check(Rmw::IncrementBy(1), Some(text), refuse(Refusal::NotAnInteger), b"");
     }
-    check(
-        Rmw::IncrementBy(1),
-        Some(b"9223372036854775807"),
-        refuse(Refusal::IntegerOverflow),
-        b"",
-    );
+    check(Rmw::IncrementBy(1), Some(b"9223372036854775807"), refuse(Refusal::IntegerOverflow), b"");
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
             let Some(connection) = self.core.connections.get_mut(slot) else { continue };
             if connection.interest.read {
                 let token = slot as u64;
-                self.ready.push(Ready { token, read: true, write: false, broken: false });
+                self.ready.push(Ready { token, read: true, broken: false });
             } else {
                 connection.input_ended = true;
                 self.core.touch(slot);

@@ -1,0 +1,206 @@
+//! Clients that misbehave, resources that run out, and the end.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use server::{Config, Server, StartError};
+use support::{TestServer, bulk, command, config, pattern};
+
+#[test]
+fn a_half_closed_client_gets_all_its_answers() {
+    let server = TestServer::start();
+    for mut client in [server.resp(), server.memcached()] {
+        let is_resp = client.stream.peer_addr().ok() == server.server().resp_addr();
+        client.send(if is_resp { "SET a 1\r\nGET a\r\nGET " } else { "get a\r\nget " });
+        client.finish_sending();
+        let want: &[u8] =
+            if is_resp { b"+OK\r\n$1\r\n1\r\n" } else { b"VALUE a 0 1\r\n1\r\nEND\r\n" };
+        assert_eq!(client.read_to_end(), want);
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_is_not_read_and_others_work_on() {
+    let server = TestServer::start();
+    let mut other = server.resp();
+    let value = pattern(10_000);
+    other.ask(command(&[b"SET", b"v", &value]), "+OK\r\n");
+    let mut slow = server.resp();
+    slow.stream.set_nonblocking(true).unwrap();
+    // Asks until the server stops reading: replies of 200 times the limit would be due.
+    let ask = b"GET v\r\n".repeat(1000);
+    let (mut asked, mut blocked) = (0, 0);
+    while asked < 20_000 && blocked < 50 {
+        match slow.stream.write(&ask) {
+            Ok(count) => asked += count / 7,
+            Err(_) => {
+                blocked += 1;
+                other.ask("PING\r\n", "+PONG\r\n");
+            }
+        }
+    }
+    let budget = server.server().shared().buffer_budget();
+    assert!(budget.granted_bytes() < 8 << 20, "{} bytes", budget.granted_bytes());
+    // And once it reads, nothing is missing.
+    slow.stream.set_nonblocking(false).unwrap();
+    slow.finish_sending();
+    let answers = slow.read_to_end();
+    let whole = bulk(&value);
+    assert!(answers.len() >= whole.len() * (asked - 1000).max(1));
+    assert!(answers.chunks_exact(whole.len()).all(|answer| answer == whole));
+}
+
+#[test]
+fn a_large_value_leaves_from_the_log_while_it_is_overwritten() {
+    let server = TestServer::with(Config { memory_bytes: 256 << 20, ..config() });
+    let (mut reader, mut writer) = (server.resp(), server.resp());
+    let value = pattern(4 << 20);
+    writer.ask(command(&[b"SET", b"v", &value]), "+OK\r\n");
+    reader.send("GET v\r\n");
+    // The reader takes nothing while the log goes round.
+    for number in 0..80_u8 {
+        writer.ask(command(&[b"SET", b"w", &vec![number; 4 << 20]]), "+OK\r\n");
+    }
+    reader.expect(bulk(&value));
+}
+
+#[test]
+fn one_client_too_many_is_told_so() {
+    let server = TestServer::with(Config { max_connections: 2, ..config() });
+    let (mut first, mut second) = (server.resp(), server.memcached());
+    first.ask("PING\r\n", "+PONG\r\n");
+    second.ask("version\r\n", "VERSION ");
+    assert_eq!(server.resp().read_to_end(), b"-ERR max number of clients reached\r\n");
+    assert_eq!(server.memcached().read_to_end(), b"ERROR Too many open connections\r\n");
+    first.send("QUIT\r\n");
+    assert_eq!(first.read_to_end(), b"+OK\r\n");
+    let started = Instant::now();
+    while server.server().shared().totals().connections_resp > 0 {
+        assert!(started.elapsed() < Duration::from_secs(10));
+        std::thread::yield_now();
+    }
+    server.resp().ask("PING\r\n", "+PONG\r\n");
+    assert_eq!(server.server().shared().totals().connections_rejected, 2);
+}
+
+#[test]
+fn garbage_is_answered_and_closed_while_another_client_works() {
+    let server = TestServer::start();
+    let mut good = server.resp();
+    for seed in 0..40 {
+        let mut bad = if seed % 2 == 0 { server.resp() } else { server.memcached() };
+        let garbage = &pattern(20_000 + seed * 977)[seed * 500..];
+        let _ = bad.stream.write_all(garbage);
+        let _ = bad.stream.write_all(b"\r\n");
+        good.ask(format!("SET k {seed}\r\nGET k\r\n"), {
+            let mut want = b"+OK\r\n".to_vec();
+            want.extend(bulk(seed.to_string().as_bytes()));
+            want
+        });
+    }
+    let mut bad = server.resp();
+    bad.ask("*1\r\n!3\r\n", "-ERR Protocol error: expected '$', got '!'\r\n");
+    bad.expect_closed();
+    let mut bad = server.resp();
+    bad.ask("*-7000000000\r\n", "-ERR Protocol error: invalid multibulk length\r\n");
+    bad.expect_closed();
+}
+
+#[test]
+fn many_half_sent_large_commands_stay_within_the_budget() {
+    let server = TestServer::with(Config { memory_bytes: 64 << 20, ..config() });
+    let shared = server.server().shared();
+    let limit_bytes = shared.buffer_budget().limit_bytes();
+    let value_bytes = shared.config().max_item_size_bytes as usize;
+    let mut halves: Vec<_> = (0..6)
+        .map(|number| {
+            let mut client = server.resp();
+            let head = format!("*3\r\n$3\r\nSET\r\n$2\r\nk{number}\r\n${value_bytes}\r\n");
+            client.send(head);
+            client.send(vec![b'x'; 100_000]);
+            client
+        })
+        .collect();
+    let mut other = server.resp();
+    other.ask("SET small 1\r\nGET small\r\n", "+OK\r\n$1\r\n1\r\n");
+    assert!(shared.buffer_budget().granted_bytes() <= limit_bytes + (1 << 20));
+    // Who gives up makes room for the others.
+    let mut last = halves.pop().unwrap();
+    drop(halves);
+    last.send(vec![b'x'; value_bytes - 100_000]);
+    last.send("\r\n");
+    last.expect("+OK\r\n");
+}
+
+#[test]
+fn a_burst_of_connections_is_served() {
+    let server = TestServer::start();
+    let mut clients: Vec<_> = (0..300).map(|_| server.resp()).collect();
+    for client in &mut clients {
+        client.send("PING\r\n");
+    }
+    for client in &mut clients {
+        client.expect("+PONG\r\n");
+    }
+}
+
+#[test]
+fn stopping_answers_what_was_sent() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask("SET a 1\r\n", "+OK\r\n");
+    client.send("GET a\r\n".repeat(100));
+    assert!(server.stop(Duration::from_secs(10)));
+    assert_eq!(client.read_to_end(), b"$1\r\n1\r\n".repeat(100));
+}
+
+#[test]
+fn stopping_does_not_wait_for_a_client_that_never_reads() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask(command(&[b"SET", b"v", &pattern(8 << 20)]), "+OK\r\n");
+    client.send("GET v\r\n".repeat(4));
+    let mut first = [0; 1];
+    client.stream.read_exact(&mut first).unwrap();
+    let started = Instant::now();
+    assert!(!server.stop(Duration::from_millis(200)));
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_probe_goes_through_every_worker_and_leaves_no_key() {
+    let server = TestServer::start();
+    let shared = server.server().shared();
+    assert_eq!(shared.probe(Duration::from_secs(10)), Ok(()));
+    server.resp().ask("DBSIZE\r\n", ":0\r\n");
+}
+
+#[test]
+fn shutdown_reaches_the_owner() {
+    let server = TestServer::start();
+    let requests = server.server().shutdown_requests();
+    server.resp().send("SHUTDOWN NOSAVE\r\n");
+    assert_eq!(requests.recv_timeout(Duration::from_secs(10)), Ok(()));
+}
+
+#[track_caller]
+fn check_refused(config: Config, want: &str) {
+    match Server::start(config) {
+        Ok(_) => panic!("it started"),
+        Err(error) => assert!(error.to_string().contains(want), "{error}"),
+    }
+}
+
+#[test]
+fn a_wrong_configuration_says_what_would_be_right() {
+    check_refused(Config { memory_bytes: 1 << 20, ..config() }, "at least 64MiB");
+    check_refused(Config { threads: 0, ..config() }, "--threads 0 is out of range: give 1 to ");
+    check_refused(Config { batch: 1000, ..config() }, "--batch 1000 is out of range: give 1 to 64");
+    let server = TestServer::start();
+    let taken = server.server().resp_addr();
+    check_refused(Config { resp: taken, ..config() }, " is in use: stop the other server or ");
+    let error = Server::start(Config { memcached: taken, ..config() }).err();
+    assert!(matches!(error, Some(StartError::AddressInUse { setting: "memcached", .. })));
+}

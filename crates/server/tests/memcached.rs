@@ -1,0 +1,136 @@
+//! memcached text over loopback, and keys that both ports share.
+
+mod support;
+
+use support::{TestServer, pattern};
+
+#[test]
+fn storage_commands_answer_as_memcached_does() {
+    let server = TestServer::start();
+    let mut client = server.memcached();
+    for (ask, want) in [
+        ("set a 5 0 3\r\nabc\r\n", "STORED\r\n"),
+        ("get a\r\n", "VALUE a 5 3\r\nabc\r\nEND\r\n"),
+        ("get a b a\r\n", "VALUE a 5 3\r\nabc\r\nVALUE a 5 3\r\nabc\r\nEND\r\n"),
+        ("get nil\r\n", "END\r\n"),
+        ("add a 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+        ("replace b 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+        ("add b 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("append a 0 0 2\r\nde\r\n", "STORED\r\n"),
+        ("prepend a 0 0 1\r\n_\r\n", "STORED\r\n"),
+        ("get a\r\n", "VALUE a 5 6\r\n_abcde\r\nEND\r\n"),
+        ("append nil 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+        ("cas nil 0 0 1 7\r\nx\r\n", "NOT_FOUND\r\n"),
+        ("cas a 0 0 1 281474976710655\r\nx\r\n", "EXISTS\r\n"),
+        ("set n 0 0 2\r\n10\r\n", "STORED\r\n"),
+        ("incr n 5\r\n", "15\r\n"),
+        ("decr n 6\r\n", "9\r\n"),
+        ("get n\r\n", "VALUE n 0 2\r\n9 \r\nEND\r\n"),
+        ("decr n 100\r\n", "0\r\n"),
+        ("incr a 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
+        ("incr nil 1\r\n", "NOT_FOUND\r\n"),
+        ("delete n\r\n", "DELETED\r\n"),
+        ("delete n\r\n", "NOT_FOUND\r\n"),
+        ("touch a 100\r\n", "TOUCHED\r\n"),
+        ("touch nil 100\r\n", "NOT_FOUND\r\n"),
+        ("gat 100 b nil\r\n", "VALUE b 0 1\r\nx\r\nEND\r\n"),
+        ("set e 0 -1 1\r\nx\r\n", "STORED\r\n"),
+        ("get e\r\n", "END\r\n"),
+        ("set q 0 0 1 noreply\r\nx\r\nget q\r\n", "VALUE q 0 1\r\nx\r\nEND\r\n"),
+        ("set q 0 0 2\r\nxyz\r\n", "CLIENT_ERROR bad data chunk\r\n"),
+        ("nope\r\n", "ERROR\r\n"),
+        ("verbosity 1\r\n", "OK\r\n"),
+        ("flush_all\r\nget a b\r\n", "OK\r\nEND\r\n"),
+        ("version\r\n", "VERSION 1.6."),
+    ] {
+        // What is left of a bad data chunk's line is a command of its own.
+        if ask.starts_with("set q 0 0 2") {
+            client = server.memcached();
+        }
+        client.ask(ask, want);
+        if want.starts_with("CLIENT_ERROR bad data") {
+            client = server.memcached();
+        }
+    }
+}
+
+#[test]
+fn a_cas_token_is_good_for_one_write() {
+    let server = TestServer::start();
+    let mut client = server.memcached();
+    client.ask("set a 0 0 1\r\n1\r\n", "STORED\r\n");
+    client.send("gets a\r\n");
+    client.expect("VALUE a 0 1 ");
+    let mut line = Vec::new();
+    while !line.ends_with(b"END\r\n") {
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut client.stream, &mut byte).unwrap();
+        line.push(byte[0]);
+    }
+    let token = String::from_utf8(line).unwrap();
+    let token = token.split("\r\n").next().unwrap();
+    client.ask(format!("cas a 0 0 1 {token}\r\n2\r\n"), "STORED\r\n");
+    client.ask(format!("cas a 0 0 1 {token}\r\n3\r\n"), "EXISTS\r\n");
+    client.ask("get a\r\n", "VALUE a 0 1\r\n2\r\nEND\r\n");
+}
+
+#[test]
+fn both_ports_serve_the_same_keys() {
+    let server = TestServer::start();
+    let (mut redis, mut memcached) = (server.resp(), server.memcached());
+    redis.ask("SET a 41\r\n", "+OK\r\n");
+    memcached.ask("incr a 1\r\nget a\r\n", "42\r\nVALUE a 0 2\r\n42\r\nEND\r\n");
+    memcached.ask("set b 9 100 1\r\nx\r\n", "STORED\r\n");
+    redis.ask("GET b\r\nTTL b\r\nAPPEND b y\r\n", "$1\r\nx\r\n:100\r\n:2\r\n");
+    memcached.ask("get b\r\n", "VALUE b 9 2\r\nxy\r\nEND\r\n");
+}
+
+#[test]
+fn a_large_multi_get_keeps_its_order_and_ends_once() {
+    let server = TestServer::start();
+    let mut client = server.memcached();
+    let (mut sets, mut get, mut want) = (String::new(), String::from("get"), String::new());
+    for number in 0..500 {
+        let value = format!("value-{number}");
+        sets += &format!("set key{number} 0 0 {}\r\n{value}\r\n", value.len());
+        get += &format!(" key{number} nil{number}");
+        want += &format!("VALUE key{number} 0 {}\r\n{value}\r\n", value.len());
+    }
+    client.ask(sets, "STORED\r\n".repeat(500));
+    client.ask(get + "\r\nget nil\r\n", want + "END\r\nEND\r\n");
+}
+
+#[test]
+fn a_value_that_is_too_large_is_skipped_and_the_stream_goes_on() {
+    let server =
+        TestServer::with(server::Config { max_item_size_bytes: 1 << 20, ..support::config() });
+    let mut client = server.memcached();
+    client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    let mut ask = format!("set a 0 0 {}\r\n", 3 << 20).into_bytes();
+    ask.extend(pattern(3 << 20));
+    ask.extend_from_slice(b"\r\nget a\r\n");
+    client.ask(ask, "SERVER_ERROR object too large for cache\r\nEND\r\n");
+}
+
+#[test]
+fn stats_name_what_exporters_read() {
+    let server = TestServer::start();
+    let mut client = server.memcached();
+    client.ask("set a 0 0 1\r\nx\r\nget a b\r\n", "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    client.send("stats\r\nstats settings\r\nstats items\r\nstats slabs\r\nquit\r\n");
+    let stats = String::from_utf8(client.read_to_end()).unwrap();
+    for line in [
+        "STAT curr_items 1",
+        "STAT cmd_get 2",
+        "STAT get_hits 1",
+        "STAT get_misses 1",
+        "STAT cmd_set 1",
+        "STAT curr_connections 1",
+        "STAT limit_maxbytes 134217728",
+        "STAT threads 2",
+        "STAT item_size_max ",
+        "STAT items:1:number 1",
+    ] {
+        assert!(stats.contains(line), "{line} is missing in {stats}");
+    }
+}

@@ -1,0 +1,391 @@
+//! RESP over loopback: every command family, order, transactions, handshakes.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{TestServer, bulk, command, config, pattern};
+
+#[test]
+fn strings_answer_as_redis_does() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    for (ask, want) in [
+        ("SET a 1\r\n", "+OK\r\n"),
+        ("GET a\r\n", "$1\r\n1\r\n"),
+        ("GET nil\r\n", "$-1\r\n"),
+        ("SET a 2 NX\r\n", "$-1\r\n"),
+        ("SET b 2 XX\r\n", "$-1\r\n"),
+        ("SET a 5 GET\r\n", "$1\r\n1\r\n"),
+        ("SET a 6 NX GET\r\n", "$1\r\n5\r\n"),
+        ("SETNX a 1\r\n", ":0\r\n"),
+        ("SETNX c 1\r\n", ":1\r\n"),
+        ("GETSET c 2\r\n", "$1\r\n1\r\n"),
+        ("GETDEL c\r\n", "$1\r\n2\r\n"),
+        ("GETDEL c\r\n", "$-1\r\n"),
+        ("INCR n\r\n", ":1\r\n"),
+        ("INCRBY n 10\r\n", ":11\r\n"),
+        ("DECRBY n 20\r\n", ":-9\r\n"),
+        ("INCRBYFLOAT n 0.5\r\n", "$4\r\n-8.5\r\n"),
+        ("INCR n\r\n", "-ERR value is not an integer or out of range\r\n"),
+        ("APPEND s hello\r\n", ":5\r\n"),
+        ("APPEND s world\r\n", ":10\r\n"),
+        ("STRLEN s\r\n", ":10\r\n"),
+        ("STRLEN nil\r\n", ":0\r\n"),
+        ("GETRANGE s 0 4\r\n", "$5\r\nhello\r\n"),
+        ("SUBSTR s -5 -1\r\n", "$5\r\nworld\r\n"),
+        ("SETRANGE s 5 WORLD\r\n", ":10\r\n"),
+        ("GET s\r\n", "$10\r\nhelloWORLD\r\n"),
+        ("SETRANGE nil 0 \"\"\r\n", ":0\r\n"),
+        ("SETRANGE z 2 x\r\n", ":3\r\n"),
+        ("GET z\r\n", "$3\r\n\0\0x\r\n"),
+        ("MSET x 1 y 2\r\n", "+OK\r\n"),
+        ("MGET x nil y\r\n", "*3\r\n$1\r\n1\r\n$-1\r\n$1\r\n2\r\n"),
+        ("MSETNX y 3 w 4\r\n", ":0\r\n"),
+        ("EXISTS w\r\n", ":0\r\n"),
+        ("MSETNX v 3 w 4\r\n", ":1\r\n"),
+        ("GET w\r\n", "$1\r\n4\r\n"),
+    ] {
+        client.ask(ask, want);
+    }
+}
+
+#[test]
+fn keys_answer_as_redis_does() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    for (ask, want) in [
+        ("SET a 1\r\n", "+OK\r\n"),
+        ("SET b 2\r\n", "+OK\r\n"),
+        ("EXISTS a a b nil\r\n", ":3\r\n"),
+        ("TOUCH a nil\r\n", ":1\r\n"),
+        ("TYPE a\r\n", "+string\r\n"),
+        ("TYPE nil\r\n", "+none\r\n"),
+        ("OBJECT ENCODING a\r\n", "$3\r\nint\r\n"),
+        ("RENAME a c\r\n", "+OK\r\n"),
+        ("RENAME a c\r\n", "-ERR no such key\r\n"),
+        ("GET c\r\n", "$1\r\n1\r\n"),
+        ("RENAMENX c b\r\n", ":0\r\n"),
+        ("RENAMENX c d\r\n", ":1\r\n"),
+        ("COPY d e\r\n", ":1\r\n"),
+        ("COPY d e\r\n", ":0\r\n"),
+        ("DBSIZE\r\n", ":3\r\n"),
+        ("DEL d e nil\r\n", ":2\r\n"),
+        ("KEYS *\r\n", "*1\r\n$1\r\nb\r\n"),
+        ("SCAN 0 MATCH b* COUNT 100000\r\n", "*2\r\n$"),
+    ] {
+        client.ask(ask, want);
+    }
+    let mut client = server.resp();
+    client.ask("RANDOMKEY\r\n", "$1\r\nb\r\n");
+    client.ask("FLUSHALL\r\nDBSIZE\r\nRANDOMKEY\r\n", "+OK\r\n:0\r\n$-1\r\n");
+}
+
+#[test]
+fn expiry_answers_as_redis_does() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    for (ask, want) in [
+        ("SET a 1 EX 100\r\n", "+OK\r\n"),
+        ("TTL a\r\n", ":100\r\n"),
+        ("PERSIST a\r\n", ":1\r\n"),
+        ("PERSIST a\r\n", ":0\r\n"),
+        ("TTL a\r\n", ":-1\r\n"),
+        ("TTL nil\r\n", ":-2\r\n"),
+        ("EXPIREAT a 4102444800\r\n", ":1\r\n"),
+        ("EXPIRETIME a\r\n", ":4102444800\r\n"),
+        ("PEXPIRETIME a\r\n", ":4102444800000\r\n"),
+        ("SET a 2 KEEPTTL\r\n", "+OK\r\n"),
+        ("EXPIRETIME a\r\n", ":4102444800\r\n"),
+        ("EXPIRE a 10 NX\r\n", ":0\r\n"),
+        ("EXPIRE a 10 LT\r\n", ":1\r\n"),
+        ("EXPIRE nil 10\r\n", ":0\r\n"),
+        ("GETEX a PERSIST\r\n", "$1\r\n2\r\n"),
+        ("TTL a\r\n", ":-1\r\n"),
+        ("EXPIRE a -1\r\n", ":1\r\n"),
+        ("EXISTS a\r\n", ":0\r\n"),
+        ("SET a 1 EX 0\r\n", "-ERR invalid expire time in 'set' command\r\n"),
+        ("SET a 1 PXAT 1\r\n", "+OK\r\n"),
+        ("EXISTS a\r\n", ":0\r\n"),
+        ("SETEX a 100 v\r\n", "+OK\r\n"),
+        ("TTL a\r\n", ":100\r\n"),
+        ("PSETEX a 100000 v\r\n", "+OK\r\n"),
+        ("TTL a\r\n", ":100\r\n"),
+    ] {
+        client.ask(ask, want);
+    }
+}
+
+#[test]
+fn an_expired_key_is_gone() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask("SET a 1 PX 30\r\n", "+OK\r\n");
+    let gone = std::iter::repeat_with(|| {
+        let mut reply = [0; 7];
+        client.send("GET a\r\n");
+        std::io::Read::read_exact(&mut client.stream, &mut reply[..5]).unwrap();
+        if &reply[..5] != b"$-1\r\n" {
+            std::io::Read::read_exact(&mut client.stream, &mut reply[5..]).unwrap();
+        }
+        &reply[..5] == b"$-1\r\n"
+    });
+    let started = std::time::Instant::now();
+    assert!(gone.take_while(|_| started.elapsed() < Duration::from_secs(10)).any(|gone| gone));
+    assert!(started.elapsed() >= Duration::from_millis(25), "it lived as long as it should");
+}
+
+#[test]
+fn one_pipeline_sees_its_own_writes_in_order() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    let (mut ask, mut want) = (Vec::new(), Vec::new());
+    for round in 0..300 {
+        ask.extend_from_slice(
+            format!(
+                "SET k {round}\r\nGET k\r\nPING\r\nINCR k\r\nMGET k k\r\nDEL k\r\nGET k\r\nNOPE\r\n"
+            )
+            .as_bytes(),
+        );
+        let (value, next) = (round.to_string(), (round + 1).to_string());
+        want.extend_from_slice(b"+OK\r\n");
+        want.extend(bulk(value.as_bytes()));
+        want.extend_from_slice(format!("+PONG\r\n:{next}\r\n*2\r\n").as_bytes());
+        want.extend(bulk(next.as_bytes()));
+        want.extend(bulk(next.as_bytes()));
+        want.extend_from_slice(
+            b":1\r\n$-1\r\n-ERR unknown command 'NOPE', with args beginning with: \r\n",
+        );
+    }
+    client.ask(ask, want);
+}
+
+#[test]
+fn a_pipeline_cut_at_every_byte_answers_the_same() {
+    let server = TestServer::start();
+    let mut ask = command(&[b"SET", b"key", b"a\r\nb"]);
+    ask.extend_from_slice(b"GET key\r\n");
+    ask.extend(command(&[b"GET", b"key"]));
+    ask.extend(command(&[b"MGET", b"key", b"nil"]));
+    let want = "+OK\r\n$4\r\na\r\nb\r\n$4\r\na\r\nb\r\n*2\r\n$4\r\na\r\nb\r\n$-1\r\n";
+    for cut in 1..ask.len() {
+        let mut client = server.resp();
+        client.send(&ask[..cut]);
+        std::thread::yield_now();
+        client.send(&ask[cut..]);
+        client.expect(want);
+    }
+}
+
+#[test]
+fn a_command_that_arrives_byte_by_byte_is_answered() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    for byte in command(&[b"SET", b"key", b"value"]) {
+        client.send([byte]);
+    }
+    client.expect("+OK\r\n");
+}
+
+#[test]
+fn values_of_every_size_come_back_unchanged() {
+    let server = TestServer::with(server::Config { memory_bytes: 512 << 20, ..config() });
+    let mut client = server.resp();
+    for len_bytes in [0, 1, 100, 4095, 4096, 16 << 10, 65_535, 65_536, 1 << 20, 5 << 20, 32 << 20] {
+        let value = pattern(len_bytes);
+        client.ask(command(&[b"SET", b"big", &value]), "+OK\r\n");
+        client.ask("GET big\r\nSTRLEN big\r\n", {
+            let mut want = bulk(&value);
+            want.extend_from_slice(format!(":{len_bytes}\r\n").as_bytes());
+            want
+        });
+    }
+}
+
+#[test]
+fn a_value_that_is_too_large_is_refused_as_redis_refuses_it() {
+    let server = TestServer::with(server::Config { max_item_size_bytes: 1 << 20, ..config() });
+    let mut client = server.resp();
+    client.ask("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048577\r\n", {
+        "-ERR Protocol error: invalid bulk length\r\n"
+    });
+    client.expect_closed();
+    let mut client = server.resp();
+    client.ask("SETRANGE k 1048576 x\r\n", {
+        "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
+    });
+}
+
+#[test]
+fn a_key_that_is_too_long_is_refused() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    let key = pattern(65_535);
+    client.ask(command(&[b"SET", &key, b"v"]), "+OK\r\n");
+    client.ask(command(&[b"GET", &key]), "$1\r\nv\r\n");
+    let key = pattern(65_536);
+    client.ask(command(&[b"SET", &key, b"v"]), "-ERR key is longer than 65535 bytes\r\n");
+    client.ask(command(&[b"DEL", b"a", &key]), "-ERR key is longer than 65535 bytes\r\n");
+}
+
+#[test]
+fn transactions_run_at_once_and_answer_in_order() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask(
+        "MULTI\r\nSET a 1\r\nINCR a\r\nGET a\r\nMGET a nil\r\nMSET b 1 c 2\r\nRENAME b d\r\nGET d\r\n\
+         DBSIZE\r\nINCR d\r\nPING\r\nEXEC\r\n",
+        format!(
+            "+OK\r\n{}*10\r\n+OK\r\n:2\r\n$1\r\n2\r\n*2\r\n$1\r\n2\r\n$-1\r\n+OK\r\n+OK\r\n\
+             $1\r\n1\r\n:3\r\n:2\r\n+PONG\r\n",
+            "+QUEUED\r\n".repeat(10)
+        ),
+    );
+    client.ask("MULTI\r\nEXEC\r\n", "+OK\r\n*0\r\n");
+    client.ask("MULTI\r\nSET a 9\r\nDISCARD\r\nGET a\r\n", {
+        "+OK\r\n+QUEUED\r\n+OK\r\n$1\r\n2\r\n"
+    });
+    client.ask("MULTI\r\nNOPE\r\nSET a 9\r\nEXEC\r\nGET a\r\n", {
+        "+OK\r\n-ERR unknown command 'NOPE', with args beginning with: \r\n+QUEUED\r\n\
+         -EXECABORT Transaction discarded because of previous errors.\r\n$1\r\n2\r\n"
+    });
+    client.ask("MULTI\r\nMULTI\r\nWATCH a\r\nEXEC\r\nEXEC\r\n", {
+        "+OK\r\n-ERR MULTI calls can not be nested\r\n-ERR WATCH inside MULTI is not allowed\r\n\
+         *0\r\n-ERR EXEC without MULTI\r\n"
+    });
+    client.ask("MULTI\r\nSET a x\r\nINCR a\r\nGET a\r\nEXEC\r\n", {
+        "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n\
+         *3\r\n+OK\r\n-ERR value is not an integer or out of range\r\n$1\r\nx\r\n"
+    });
+}
+
+#[test]
+fn a_watched_key_that_changed_stops_the_transaction() {
+    let server = TestServer::start();
+    let (mut first, mut second) = (server.resp(), server.resp());
+    first.ask("SET a 1\r\nWATCH a b\r\nMULTI\r\nSET a 2\r\n", "+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n");
+    second.ask("SET b 1\r\n", "+OK\r\n");
+    first.ask("EXEC\r\nGET a\r\n", "*-1\r\n$1\r\n1\r\n");
+    first.ask("WATCH a\r\nMULTI\r\nSET a 2\r\nEXEC\r\n", "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+    first.ask("WATCH a\r\nUNWATCH\r\n", "+OK\r\n+OK\r\n");
+    second.ask("SET a 3\r\n", "+OK\r\n");
+    first.ask("MULTI\r\nGET a\r\nEXEC\r\n", "+OK\r\n+QUEUED\r\n*1\r\n$1\r\n3\r\n");
+}
+
+#[test]
+fn increments_of_many_clients_are_never_lost() {
+    const CLIENTS: u64 = 8;
+    const EACH: u64 = 500;
+    let server = TestServer::start();
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let mut client = server.resp();
+            scope.spawn(move || {
+                for _ in 0..EACH {
+                    client.send("MULTI\r\nINCR n\r\nEXEC\r\nINCR n\r\n");
+                }
+                let mut found = Vec::new();
+                while found.iter().filter(|byte| **byte == b':').count() < 2 * EACH as usize {
+                    let mut chunk = [0; 4096];
+                    let count = std::io::Read::read(&mut client.stream, &mut chunk).unwrap();
+                    found.extend_from_slice(&chunk[..count]);
+                }
+            });
+        }
+    });
+    server.resp().ask("GET n\r\n", bulk((2 * CLIENTS * EACH).to_string().as_bytes()));
+}
+
+#[test]
+fn resp3_has_its_own_null_and_maps() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask("HELLO 3 SETNAME me\r\n", "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n");
+    let mut client = server.resp();
+    client.ask("HELLO 4\r\n", "-NOPROTO unsupported protocol version\r\n");
+    client.send("HELLO 3\r\n");
+    let mut reply = [0; 4];
+    std::io::Read::read_exact(&mut client.stream, &mut reply).unwrap();
+    assert_eq!(&reply, b"%7\r\n");
+    client.send("CLIENT GETNAME\r\nGET nil\r\nQUIT\r\n");
+    let rest = client.read_to_end();
+    assert!(rest.ends_with(b"_\r\n_\r\n+OK\r\n"), "{}", support::text(&rest));
+}
+
+#[test]
+fn nothing_works_before_the_password_is_given() {
+    let server =
+        TestServer::with(server::Config { requirepass: Some("secret".into()), ..config() });
+    let mut client = server.resp();
+    for (ask, want) in [
+        ("GET a\r\n", "-NOAUTH Authentication required.\r\n"),
+        ("AUTH wrong\r\n", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"),
+        ("AUTH default secret\r\n", "+OK\r\n"),
+        ("SET a 1\r\n", "+OK\r\n"),
+        ("RESET\r\n", "+RESET\r\n"),
+        ("GET a\r\n", "-NOAUTH Authentication required.\r\n"),
+    ] {
+        client.ask(ask, want);
+    }
+    let mut client = server.memcached();
+    client.ask("get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
+    client.ask("set x 0 0 11\r\nuser wrong!\r\n", "CLIENT_ERROR authentication failure\r\n");
+    client.ask("set x 0 0 11\r\nuser secret\r\n", "STORED\r\n");
+    client.ask("get a\r\n", "VALUE a 0 1\r\n1\r\nEND\r\n");
+}
+
+#[test]
+fn the_client_can_turn_replies_off() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask(
+        "CLIENT REPLY OFF\r\nSET a 1\r\nPING\r\nDEL a b\r\nCLIENT REPLY ON\r\nEXISTS a\r\n\
+         CLIENT REPLY SKIP\r\nPING\r\nECHO x\r\n",
+        "+OK\r\n:0\r\n$1\r\nx\r\n",
+    );
+}
+
+#[test]
+fn info_tells_what_exporters_read() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask("SET a 1\r\nGET a\r\nGET nil\r\n", "+OK\r\n$1\r\n1\r\n$-1\r\n");
+    client.send("INFO everything\r\nQUIT\r\n");
+    let info = String::from_utf8(client.read_to_end()).unwrap();
+    for line in [
+        "redis_version:7.",
+        "connected_clients:1",
+        "maxmemory:134217728",
+        "maxmemory_policy:allkeys-lru",
+        "keyspace_hits:1",
+        "keyspace_misses:1",
+        "cmdstat_get:calls=2",
+        "role:master",
+        "db0:keys=1,expires=0",
+        "total_commands_processed:4",
+    ] {
+        assert!(info.contains(&format!("\r\n{line}")), "{line} is missing in {info}");
+    }
+}
+
+#[test]
+fn a_client_can_be_killed_by_another() {
+    let server = TestServer::start();
+    let mut first = server.resp();
+    // Ids count in the order of arrival.
+    first.ask("CLIENT ID\r\n", ":1\r\n");
+    let mut second = server.resp();
+    second.ask("CLIENT KILL ID 1\r\n", ":1\r\n");
+    first.expect_closed();
+    second.ask("PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn a_paused_server_answers_after_the_pause() {
+    let server = TestServer::start();
+    let (mut first, mut second) = (server.resp(), server.resp());
+    first.ask("CLIENT PAUSE 50 ALL\r\n", "+OK\r\n");
+    let started = std::time::Instant::now();
+    second.ask("SET a 1\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n");
+    assert!(started.elapsed() >= Duration::from_millis(20));
+}

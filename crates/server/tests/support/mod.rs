@@ -1,0 +1,179 @@
+//! A server on free ports and clients that speak raw bytes.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use server::{Config, Pin, Poll, Server};
+
+/// How long a test waits for bytes before it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server that ends with the test.
+pub struct TestServer {
+    server: Option<Server>,
+}
+
+/// Free ports, no admin port, two workers.
+pub fn config() -> Config {
+    let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    Config {
+        resp: any,
+        memcached: any,
+        admin: None,
+        memory_bytes: 128 << 20,
+        threads: 2,
+        pin: Pin::Off,
+        poll: Poll::Block,
+        ..Config::default()
+    }
+}
+
+impl TestServer {
+    /// Starts a server with [`config`].
+    pub fn start() -> TestServer {
+        TestServer::with(config())
+    }
+
+    /// Starts a server.
+    pub fn with(config: Config) -> TestServer {
+        TestServer { server: Some(Server::start(config).unwrap()) }
+    }
+
+    pub fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    /// A Redis client.
+    pub fn resp(&self) -> Client {
+        Client::connect(self.server().resp_addr().unwrap())
+    }
+
+    /// A memcached client.
+    pub fn memcached(&self) -> Client {
+        Client::connect(self.server().memcached_addr().unwrap())
+    }
+
+    /// Stops; whether everything was drained within `limit`.
+    pub fn stop(mut self, limit: Duration) -> bool {
+        let server = self.server.take().unwrap();
+        server.stop();
+        server.join(limit)
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop();
+            server.join(Duration::from_secs(5));
+        }
+    }
+}
+
+/// A connection that speaks raw bytes.
+pub struct Client {
+    pub stream: TcpStream,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Client { stream }
+    }
+
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// The next `want.len()` bytes are `want`.
+    #[track_caller]
+    pub fn expect(&mut self, want: impl AsRef<[u8]>) {
+        let want = want.as_ref();
+        let mut found = vec![0; want.len()];
+        let mut filled = 0;
+        while filled < found.len() {
+            match self.stream.read(&mut found[filled..]) {
+                Ok(count @ 1..) => filled += count,
+                other => {
+                    panic!("{other:?} after {:?}, wanted {:?}", text(&found[..filled]), text(want))
+                }
+            }
+            // Fails at the first difference instead of waiting for bytes that do not come.
+            assert_eq!(text(&found[..filled]), text(&want[..filled]));
+        }
+    }
+
+    /// Sends and expects.
+    #[track_caller]
+    pub fn ask(&mut self, bytes: impl AsRef<[u8]>, want: impl AsRef<[u8]>) {
+        self.send(bytes);
+        self.expect(want);
+    }
+
+    /// Everything until the server closes the connection.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        let mut found = Vec::new();
+        self.stream.read_to_end(&mut found).unwrap();
+        found
+    }
+
+    /// The server has closed the connection and sent nothing more.
+    #[track_caller]
+    pub fn expect_closed(&mut self) {
+        let mut rest = Vec::new();
+        match self.stream.read_to_end(&mut rest) {
+            Ok(_) => assert!(rest.is_empty(), "{}", text(&rest)),
+            // Closed with our bytes unread.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+    }
+
+    /// No more will be sent.
+    pub fn finish_sending(&self) {
+        self.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+}
+
+/// Escaped and cut, for messages.
+pub fn text(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(600)];
+    format!("{} ({} bytes)", shown.escape_ascii(), bytes.len())
+}
+
+/// A command as clients send it.
+pub fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+/// A bulk string as the server sends it.
+pub fn bulk(value: &[u8]) -> Vec<u8> {
+    let mut out = format!("${}\r\n", value.len()).into_bytes();
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// Bytes that differ everywhere, so that a shifted copy shows.
+pub fn pattern(len_bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len_bytes).map(next).collect()
+}
