@@ -1,8 +1,9 @@
 //! One measurement: the load generator's report, and how much of its core each side got.
 //!
-//! The share is run time over run time plus time spent waiting in the run queue, from
+//! The share is run time over run time plus time spent waiting for other processes, from
 //! /proc/PID/task/*/schedstat: an idle server loses none of it, a disturbed one does.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,7 +15,6 @@ use serde_json::Value;
 use crate::peers::servers::Server;
 use crate::peers::{Args, Workload};
 
-const SHARE_MIN: f64 = 0.95;
 const POLL: Duration = Duration::from_millis(50);
 
 /// What one run found.
@@ -35,9 +35,9 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Whether both sides had their cores to themselves.
-    pub fn is_undisturbed(&self) -> bool {
-        self.server_share_ratio >= SHARE_MIN && self.client_share_ratio >= SHARE_MIN
+    /// The share of the side that was disturbed more.
+    pub fn share_ratio_min(&self) -> f64 {
+        self.server_share_ratio.min(self.client_share_ratio)
     }
 }
 
@@ -90,7 +90,7 @@ pub fn measure(binary: &Path, args: &Args, server: &Server, workload: &Workload)
     words.push("--no-populate");
     let before = RunQueue::of(process_id);
     let (report, client) = bench(binary, args, &server.target, &words)?;
-    let server_queue = RunQueue::of(process_id).since(before);
+    let server_queue = RunQueue::of(process_id).since(&before);
     let number = |path: &str| {
         let found = report.pointer(path).and_then(Value::as_f64);
         found.with_context(|| format!("the report of dovetail bench has no {path}"))
@@ -137,7 +137,11 @@ fn bench(binary: &Path, args: &Args, target: &str, words: &[&str]) -> Result<(Va
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        queue = queue.max(RunQueue::of(child.id()));
+        let now = RunQueue::of(child.id());
+        // A process that has just ended has no threads to read any more.
+        if now.run_ns() > queue.run_ns() {
+            queue = now;
+        }
         std::thread::sleep(POLL);
     };
     ensure!(status.success(), "dovetail bench {target} failed");
@@ -150,43 +154,59 @@ fn tempfile_path() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("dovetail-peers-{}.json", std::process::id()))
 }
 
-/// Time on a core and time waiting for one, of all threads of a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct RunQueue {
+/// Time on a core and time waiting for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Times {
     run_ns: u64,
     wait_ns: u64,
 }
+
+impl Times {
+    /// One thread's `schedstat`: run time, waiting time, time slices.
+    fn read(schedstat: &str) -> Times {
+        let mut numbers = schedstat.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        Times { run_ns: numbers.next().unwrap_or(0), wait_ns: numbers.next().unwrap_or(0) }
+    }
+}
+
+/// The times of each thread of a process, by thread id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct RunQueue(BTreeMap<String, Times>);
 
 impl RunQueue {
     fn of(process_id: u32) -> RunQueue {
         let Ok(tasks) = std::fs::read_dir(format!("/proc/{process_id}/task")) else {
             return RunQueue::default();
         };
-        let texts = tasks
-            .flatten()
-            .filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok());
-        texts.fold(RunQueue::default(), |sum, text| sum.plus(&text))
+        let read = |task: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            Some((task.file_name().into_string().ok()?, Times::read(&text)))
+        };
+        RunQueue(tasks.flatten().filter_map(read).collect())
     }
 
-    /// Adds one thread's `schedstat`: run time, waiting time, time slices.
-    fn plus(self, schedstat: &str) -> RunQueue {
-        let mut numbers = schedstat.split_whitespace().map_while(|word| word.parse::<u64>().ok());
-        RunQueue {
-            run_ns: self.run_ns + numbers.next().unwrap_or(0),
-            wait_ns: self.wait_ns + numbers.next().unwrap_or(0),
+    fn since(mut self, before: &RunQueue) -> RunQueue {
+        for (thread, times) in &mut self.0 {
+            let earlier = before.0.get(thread).copied().unwrap_or_default();
+            times.run_ns = times.run_ns.saturating_sub(earlier.run_ns);
+            times.wait_ns = times.wait_ns.saturating_sub(earlier.wait_ns);
         }
+        self
     }
 
-    fn since(self, before: RunQueue) -> RunQueue {
-        RunQueue {
-            run_ns: self.run_ns.saturating_sub(before.run_ns),
-            wait_ns: self.wait_ns.saturating_sub(before.wait_ns),
-        }
+    fn run_ns(&self) -> u64 {
+        self.0.values().map(|times| times.run_ns).sum()
     }
 
-    fn share_ratio(self) -> f64 {
-        let wanted_ns = self.run_ns + self.wait_ns;
-        if wanted_ns == 0 { 1.0 } else { self.run_ns as f64 / wanted_ns as f64 }
+    /// Run time over run time plus what other processes took.
+    ///
+    /// All threads stand on one core, so a thread also waits for its siblings: of its waiting, as
+    /// much as they ran is theirs, and only the rest was taken by others.
+    fn share_ratio(&self) -> f64 {
+        let run_ns = self.run_ns();
+        let taken_ns = |times: &Times| times.wait_ns.saturating_sub(run_ns - times.run_ns);
+        let taken_ns = self.0.values().map(taken_ns).max().unwrap_or(0);
+        if run_ns == 0 { 1.0 } else { run_ns as f64 / (run_ns + taken_ns) as f64 }
     }
 }
 
@@ -194,16 +214,26 @@ impl RunQueue {
 mod tests {
     use super::*;
 
+    fn queue(threads: &[(&str, &str)]) -> RunQueue {
+        RunQueue(threads.iter().map(|(id, text)| (id.to_string(), Times::read(text))).collect())
+    }
+
     #[test]
-    fn the_share_is_run_time_over_wanted_time() {
-        let before = RunQueue::default().plus("1000 10 5\n");
-        let after = before.plus("900 100 5\n").plus("0 0 0\n");
-        assert_eq!(after.since(before).share_ratio(), 0.9);
-        assert_eq!(before.since(before).share_ratio(), 1.0);
+    fn the_share_is_run_time_over_run_time_and_what_others_took() {
+        let before = queue(&[("1", "1000 10 5\n")]);
+        let after = queue(&[("1", "1900 110 9\n"), ("2", "0 0 0\n")]);
+        assert_eq!(after.clone().since(&before).share_ratio(), 0.9);
+        assert_eq!(after.clone().since(&after).share_ratio(), 1.0);
+    }
+
+    #[test]
+    fn waiting_for_a_sibling_is_not_a_disturbance() {
+        assert_eq!(queue(&[("1", "600 400 1"), ("2", "400 600 1")]).share_ratio(), 1.0);
+        assert_eq!(queue(&[("1", "600 400 1"), ("2", "300 600 1")]).share_ratio(), 0.9);
     }
 
     #[test]
     fn this_process_has_run() {
-        assert!(RunQueue::of(std::process::id()).run_ns > 0);
+        assert!(RunQueue::of(std::process::id()).run_ns() > 0);
     }
 }

@@ -109,8 +109,8 @@ impl Run {
             commit,
             machine: format!("{model}, {cores} cores, {kernel}"),
             command: format!(
-                "cargo xtask bench-peers --seconds {} --repetitions {} --keys {}",
-                args.seconds, args.repetitions, args.keys
+                "cargo xtask bench-peers --seconds {} --repetitions {} --keys {} --share-min {}",
+                args.seconds, args.repetitions, args.keys, args.share_min
             ),
             versions,
             rows,
@@ -212,8 +212,8 @@ fn page(run: &Run) -> String {
     out.push_str(
         "\nServers stand on one core, the load generator on another. While one server is measured \
          the others are stopped by SIGSTOP. Repetitions are interleaved. CPU time is the run time \
-         of all threads from /proc/PID/task/*/schedstat. Runs in which a side got less than 95 % \
-         of its core, while it wanted it, are thrown away and repeated.\n",
+         of all threads from /proc/PID/task/*/schedstat. Runs in which a side got less than \
+         `--share-min` of its core, while it wanted it, are thrown away and repeated.\n",
     );
     out
 }
