@@ -259,6 +259,7 @@ mod tests {
         assert_eq!((entry.key(), entry.value()), (&b"key"[..], &b"value"[..]));
         assert_eq!((entry.version(), entry.client_flags(), entry.len_bytes()), (9, 5, 40));
         assert!(entry.checksum_holds());
+        assert_eq!(entry.header().checksum, 0x3ae9_b7ae, "the example of docs/formats");
         assert!(!entry.is_expired(UnixMillis(76)) && entry.is_expired(UnixMillis(77)));
     }
 
@@ -283,7 +284,7 @@ mod tests {
     fn keys_are_equal_only_when_every_byte_is() {
         let base: Vec<u8> = (0..70).collect();
         for len in 0..70 {
-            assert!(keys_equal(&base[..len], &base[..len].to_vec()));
+            assert!(keys_equal(&base[..len], &base.clone()[..len]));
             assert!(!keys_equal(&base[..len], &base[..len + 1]) || len == 70);
             for at in 0..len {
                 let mut other = base[..len].to_vec();

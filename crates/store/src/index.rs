@@ -32,6 +32,8 @@ mod chain;
 mod memory;
 mod pool;
 pub(crate) mod slot;
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+mod tags;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -1,6 +1,8 @@
 //! The store against a plain map that knows TTL, CAS and eviction: any sequence of requests gives
 //! the answers the map gives, except that a cache may forget, and says how often it did.
 
+#![allow(clippy::unwrap_used)]
+
 mod oracle;
 
 use oracle::{Action, Oracle, small_config};
@@ -50,8 +52,6 @@ fn check(mode: Mode, eviction: Eviction, lossy_index: bool, actions: &[Action]) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
-
     #[test]
     fn a_store_never_forgets(actions in vec(action(), 1..400)) {
         check(Mode::Clean, Eviction::Fifo, false, &actions);

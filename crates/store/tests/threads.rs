@@ -1,6 +1,8 @@
 //! Several sessions at once on a small log: what a reader sees is always one whole value of the
 //! key it asked for, whatever is evicted, cleaned, moved, expired or flushed meanwhile.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

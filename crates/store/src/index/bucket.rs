@@ -8,6 +8,8 @@
 //!  word:  63 lock | 62..48 zero | 47..0 version
 //! ```
 //!
+//! docs/formats/index-bucket.md has a worked example.
+//!
 //! # Invariants
 //! I1: only the head bucket's word counts (K4); an overflow bucket's word is the free list's link.
 //! I2: the version grows by one with every change of the chain and is never reset (K1).
@@ -114,6 +116,19 @@ impl Bucket {
     /// again, by [`Bucket::slot`].
     #[inline]
     pub(crate) fn match_tag(&self, tag: Tag, view: View) -> u32 {
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+        {
+            let _ = view;
+            // SAFETY: every x86-64 processor has SSE2.
+            unsafe { super::tags::match_line(self, tag) }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom)))))]
+        self.match_tag_by_slot(tag, view)
+    }
+
+    /// [`Bucket::match_tag`] one slot at a time: everywhere, and what the other is tested against.
+    #[cfg(any(test, not(all(target_arch = "x86_64", not(any(miri, loom))))))]
+    fn match_tag_by_slot(&self, tag: Tag, view: View) -> u32 {
         let mut found = 0;
         for index in 0..SLOTS {
             let slot = match view {
@@ -187,4 +202,39 @@ fn load_held(atomic: &AtomicU64) -> u64 {
     return atomic
         .compare_exchange(u64::MAX, u64::MAX, Ordering::Relaxed, Ordering::Relaxed)
         .unwrap_or_else(|found| found);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use base::KeyHash;
+
+    use super::*;
+
+    #[test]
+    fn all_ways_of_matching_tags_agree() {
+        let tags: Vec<u64> = vec![1, 2, 0x7fff, 0x8000, 0xffff];
+        for fill in 0..2000_u64 {
+            let mut draw = fill.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut next = |end: u64| {
+                draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(fill | 1);
+                (draw >> 33) % end
+            };
+            let bucket = Bucket {
+                word: AtomicU64::new(u64::MAX << next(60)),
+                slots: std::array::from_fn(|_| match next(4) {
+                    0 => AtomicU64::new(0),
+                    1 => AtomicU64::new(Slot::link(next(100) as u32).0),
+                    _ => {
+                        let tag = Tag::of(KeyHash(tags[next(5) as usize]));
+                        AtomicU64::new(Slot::entry(tag, next(1 << 40) * 8).with_marks(next(4)).0)
+                    }
+                }),
+            };
+            for tag in &tags {
+                let tag = Tag::of(KeyHash(*tag));
+                let one_by_one = bucket.match_tag_by_slot(tag, View::Shared);
+                assert_eq!(bucket.match_tag(tag, View::Shared), one_by_one);
+            }
+        }
+    }
 }

@@ -38,6 +38,12 @@ impl Tag {
         let low = (hash.0 & 0xffff) as u16;
         Tag(if low == 0 { 1 } else { low })
     }
+
+    #[inline]
+    #[cfg_attr(any(miri, loom), allow(dead_code))]
+    pub(super) fn bits(self) -> u16 {
+        self.0
+    }
 }
 
 impl Slot {

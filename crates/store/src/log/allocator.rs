@@ -226,7 +226,8 @@ impl Allocator {
     }
 
     /// Claims one used segment of the window of `run_len` that costs least to empty, so that a
-    /// run becomes free there. `cost` of a used segment: age or live bytes; `None`: immovable.
+    /// run becomes free there. `cost` of a used or waiting segment: age or live bytes; `None`: it
+    /// cannot be had.
     pub(crate) fn claim_in_window(
         &mut self,
         run_len: u32,
@@ -266,8 +267,8 @@ impl Allocator {
         while index < first + run_len {
             let row = &self.rows[index];
             match row.state {
-                SegmentState::Free | SegmentState::Waiting => {}
-                SegmentState::Used => {
+                SegmentState::Free => {}
+                SegmentState::Used | SegmentState::Waiting => {
                     total = total.checked_add(cost(index as u32, row.sequence)?)?;
                 }
                 _ => return None,

@@ -123,6 +123,7 @@ impl Local {
             let Some(victim) = choose_victim(inner, run_len, CLEAN_BELOW_PCT_DESPERATE) else {
                 return false;
             };
+            // Wanting a run, nothing may get a second life where it lies.
             self.job = Some(Job::new(inner, victim, run_len > 1));
         }
         loop {
@@ -159,17 +160,21 @@ impl Local {
 fn choose_victim(inner: &Inner, run_len: u32, clean_below_pct: u64) -> Option<Victim> {
     let log = &inner.log;
     let mut allocator = log.allocator();
-    match (inner.config.mode, run_len) {
-        (Mode::Evict, 1) => allocator.claim_oldest(),
-        (Mode::Evict, _) => allocator.claim_in_window(run_len, |_, sequence| Some(sequence)),
-        (Mode::Clean, 1) => {
+    // A run that exists but would eat the reserve: any segments will do.
+    let wants_window = run_len > 1 && !allocator.can_take(run_len, Purpose::Reserve);
+    match (inner.config.mode, wants_window) {
+        (Mode::Evict, false) => allocator.claim_oldest(),
+        (Mode::Evict, true) => allocator.claim_in_window(run_len, |segment, sequence| {
+            (!log.is_pinned(segment)).then_some(sequence)
+        }),
+        (Mode::Clean, false) => {
             let live_bytes = |segment| log.live_bytes(segment);
             allocator.claim_sparsest(clean_below_pct, log.segment_bytes(), live_bytes)
         }
-        (Mode::Clean, _) => allocator.claim_in_window(run_len, |segment, _| {
+        (Mode::Clean, true) => allocator.claim_in_window(run_len, |segment, _| {
             // More than a segment is a large entry in a run: it cannot be moved aside.
             let live_bytes = log.live_bytes(segment);
-            (live_bytes <= log.segment_bytes()).then_some(live_bytes)
+            (live_bytes <= log.segment_bytes() && !log.is_pinned(segment)).then_some(live_bytes)
         }),
     }
 }
