@@ -1,4 +1,5 @@
 //! The real binary from outside: messages, exit statuses, layers of settings, signals.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
