@@ -60,14 +60,9 @@ pub(super) fn from_args<'a>(args: &Args<'a>) -> Result<Command<'a>, CommandError
     if let Some(line) = args.quoted_line() {
         return Ok(Command::Quoted(line));
     }
-    let spec = lookup::find(args)?;
+    let (spec, rest) = lookup::find(args)?;
     if !spec.accepts_count(args.len()) {
         return Err(CommandError::WrongArity(spec.id));
-    }
-    let mut rest = args.iter();
-    rest.next();
-    if spec.is_subcommand() {
-        rest.next();
     }
     let read = match spec.group {
         Group::String => strings::read(spec.id, rest),

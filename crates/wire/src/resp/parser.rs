@@ -91,23 +91,27 @@ impl Parser {
         if self.args_total == 0 {
             self.multibulk_header(input, limits)?;
         }
-        while self.args_done < self.args_total {
-            let start = self.validated_bytes;
-            // The usual argument first; what it is not, `bulk` finds out.
-            let whole = match input.get(start) {
-                Some(b'$') => hot::bulk(input, start + 1, limits),
+        // The usual argument first, without touching `self`; what it is not, `bulk` finds out.
+        let (mut at, mut done) = (self.validated_bytes, self.args_done);
+        while done < self.args_total {
+            let whole = match input.get(at) {
+                Some(b'$') => hot::bulk(input, at + 1, limits),
                 _ => None,
             };
             match whole {
-                Some((_, end)) => {
-                    self.args_done += 1;
-                    self.advance(end);
+                Some((_, end)) => at = end,
+                None => {
+                    if at != self.validated_bytes {
+                        self.advance(at);
+                    }
+                    self.args_done = done;
+                    self.bulk(input, limits)?;
+                    at = self.validated_bytes;
                 }
-                None => self.bulk(input, limits)?,
             }
+            done += 1;
         }
-        let end = self.validated_bytes;
-        Ok((Args::bulks(&input[self.first_argument..end], self.args_total), end))
+        Ok((Args::bulks(&input[self.first_argument..at], self.args_total), at))
     }
 
     /// Reads `*count CRLF`.
@@ -124,7 +128,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Validates one `$len CRLF bytes CRLF`.
+    /// Validates one `$len CRLF bytes CRLF`, which may be incomplete or wrong; not yet counted.
     fn bulk(&mut self, input: &[u8], limits: &Limits) -> Result<(), Stop> {
         let start = self.validated_bytes;
         let line_end = self.line_end(input, b'\r', limits, ProtocolError::TooBigBulkCount)?;
@@ -136,7 +140,6 @@ impl Parser {
         if input.len() < end {
             return Err(Stop::NeedMore { at_least_bytes: end });
         }
-        self.args_done += 1;
         self.advance(end);
         Ok(())
     }

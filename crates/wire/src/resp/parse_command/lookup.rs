@@ -3,7 +3,7 @@
 //! Names are at most 16 bytes, so a folded name is one integer and the table a sorted array of
 //! them, built at compile time: a lookup is about seven compares and no string compare.
 
-use crate::resp::args::Args;
+use crate::resp::args::{ArgIter, Args};
 use crate::resp::error::CommandError;
 use crate::resp::table::{CommandId, Spec, is_subcommand};
 
@@ -69,27 +69,31 @@ pub(super) fn by_name(name: &[u8]) -> Option<CommandId> {
     Some(SORTED[found].1)
 }
 
-/// The command or subcommand that `args` name; arity is not checked.
-pub(super) fn find<'a>(args: &Args<'a>) -> Result<&'static Spec, CommandError<'a>> {
+/// The command or subcommand that `args` name, and the arguments behind the name; arity is not
+/// checked.
+#[inline]
+pub(super) fn find<'a>(args: &Args<'a>) -> Result<(&'static Spec, ArgIter<'a>), CommandError<'a>> {
     let mut words = args.iter();
     let name = words.next().unwrap_or_default();
     let Some(id) = by_name(name) else {
-        let is_web = [&b"post"[..], b"host:"].iter().any(|word| name.eq_ignore_ascii_case(word));
-        return Err(if is_web {
-            CommandError::CrossProtocol
-        } else {
-            CommandError::UnknownCommand { args: *args }
-        });
+        return Err(unknown(args, name));
     };
     let spec = id.spec();
     if !id.is_container() {
-        return Ok(spec);
+        return Ok((spec, words));
     }
     let Some(subcommand) = words.next() else {
-        return Ok(spec);
+        return Ok((spec, words));
     };
     let own_name = |sub: &&Spec| sub.own_name().as_bytes().eq_ignore_ascii_case(subcommand);
     spec.subcommands()
         .find(own_name)
+        .map(|sub| (sub, words))
         .ok_or(CommandError::UnknownSubcommand { parent: id, subcommand })
+}
+
+#[cold]
+fn unknown<'a>(args: &Args<'a>, name: &[u8]) -> CommandError<'a> {
+    let is_web = [&b"post"[..], b"host:"].iter().any(|word| name.eq_ignore_ascii_case(word));
+    if is_web { CommandError::CrossProtocol } else { CommandError::UnknownCommand { args: *args } }
 }
