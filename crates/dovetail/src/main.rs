@@ -6,6 +6,7 @@ mod config_command;
 mod failure;
 mod logs;
 mod machine;
+mod notify;
 mod serve;
 mod settings;
 

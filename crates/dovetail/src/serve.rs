@@ -21,6 +21,7 @@ use crate::cli;
 use crate::failure::{Failure, print};
 use crate::logs;
 use crate::machine::Machine;
+use crate::notify;
 use crate::settings::ServeSettings;
 use crate::settings::print::{Listing, toml};
 
@@ -45,9 +46,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Server::start(settings.config).map_err(|error| Failure::Runtime(error.to_string()))?;
     announce(&server, &machine);
     let stop_requests = watch(signals, &server)?;
+    notify::tell(notify::State::Ready);
     // An error means that every watcher is gone; stopping is then all that is left.
     let reason = stop_requests.recv().unwrap_or("no watcher is left");
     info!(reason, "stopping, at most 10 s for clients to take their answers");
+    notify::tell(notify::State::Stopping);
     server.stop();
     if server.join(DRAIN_MAX) {
         info!("stopped");

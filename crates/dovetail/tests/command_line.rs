@@ -311,3 +311,9 @@ fn a_second_server_on_the_same_port_is_refused() {
     server.signal(Signal::TERM);
     assert_eq!(server.end().0, Some(0));
 }
+
+#[test]
+fn the_example_file_is_right() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/dovetail.toml");
+    assert_eq!(run(&["config", "check", path]).status.code(), Some(0));
+}
