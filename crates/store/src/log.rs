@@ -48,6 +48,10 @@ pub(crate) struct Log {
     segment_count: u32,
     counters: Box<[SegmentCounters]>,
     allocator: Mutex<Allocator>,
+    /// Free segments that a client's write may take, as of the last change; read without the lock.
+    available: AtomicU32,
+    /// Segments (heads of runs) with at least one pin.
+    pinned_count: AtomicU32,
     /// Wakes the thread that makes memory resident ahead of the writers.
     taken: Condvar,
 }
@@ -85,6 +89,8 @@ impl Log {
             segment_count,
             counters: (0..segment_count).map(|_| SegmentCounters::default()).collect(),
             allocator: Mutex::new(Allocator::new(segment_count)),
+            available: AtomicU32::new(segment_count),
+            pinned_count: AtomicU32::new(0),
             taken: Condvar::new(),
         })
     }
@@ -141,6 +147,16 @@ impl Log {
         unsafe { Entry::at(self.address(offset_bytes)) }
     }
 
+    /// Roughly how many segments are left for clients' writes.
+    #[inline]
+    pub(crate) fn available_hint(&self) -> u32 {
+        self.available.load(Ordering::Relaxed)
+    }
+
+    fn update_hint(&self, allocator: &Allocator) {
+        self.available.store(allocator.available(Purpose::Write), Ordering::Relaxed);
+    }
+
     pub(crate) fn allocator(&self) -> MutexGuard<'_, Allocator> {
         self.allocator.lock().expect("no code that holds this lock panics")
     }
@@ -169,13 +185,22 @@ impl Log {
     pub(crate) fn pin(&self, offset_bytes: u64) -> u32 {
         let segment = self.segment_of(offset_bytes);
         // Relaxed: the pinning session's next quiescent point publishes it before reuse is tried.
-        self.counters[segment as usize].pins.fetch_add(1, Ordering::Relaxed);
+        if self.counters[segment as usize].pins.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.pinned_count.fetch_add(1, Ordering::Relaxed);
+        }
         segment
+    }
+
+    /// Whether less than a quarter of the segments is pinned.
+    pub(crate) fn may_pin(&self) -> bool {
+        self.pinned_count.load(Ordering::Relaxed) < self.segment_count / 4
     }
 
     pub(crate) fn unpin(&self, segment: u32) {
         // Release pairs with the Acquire of `is_pinned`: the reading is over.
-        self.counters[segment as usize].pins.fetch_sub(1, Ordering::Release);
+        if self.counters[segment as usize].pins.fetch_sub(1, Ordering::Release) == 1 {
+            self.pinned_count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn is_pinned(&self, segment: u32) -> bool {
@@ -184,7 +209,10 @@ impl Log {
 
     /// Takes a segment, or a run of `run_len`, for one session to write.
     pub(crate) fn take(&self, run_len: u32, purpose: Purpose) -> Option<u32> {
-        let segment = self.allocator().take(run_len.max(1), purpose)?;
+        let mut allocator = self.allocator();
+        let segment = allocator.take(run_len.max(1), purpose)?;
+        self.update_hint(&allocator);
+        drop(allocator);
         debug_assert!(self.live_bytes(segment) == 0, "I2: a free segment has no live entry");
         self.taken.notify_one();
         Some(segment)
@@ -211,7 +239,10 @@ impl Log {
     /// still running.
     pub(crate) fn free_waiting(&self, epochs: &Epochs) -> bool {
         let mut allocator = self.allocator();
-        allocator.free_waiting(|tag| epochs.is_safe(tag), |segment| self.is_pinned(segment))
+        let grace_runs =
+            allocator.free_waiting(|tag| epochs.is_safe(tag), |segment| self.is_pinned(segment));
+        self.update_hint(&allocator);
+        grace_runs
     }
 
     /// Waits until a segment is taken or the time is over.

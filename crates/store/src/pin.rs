@@ -27,7 +27,14 @@ unsafe impl Send for PinnedValue {}
 unsafe impl Sync for PinnedValue {}
 
 impl Pins<'_> {
-    /// Keeps `item.value` in place. `item` is the one that the sink was called with.
+    /// Keeps `item.value` in place; `item` is the one that the sink was called with. `None` when
+    /// a quarter of the log is pinned already: then copy, so that clients who take their time
+    /// cannot keep the log from being written.
+    pub fn try_pin(self, item: &Item<'_>) -> Option<PinnedValue> {
+        self.0.log.may_pin().then(|| self.pin(item))
+    }
+
+    /// Keeps `item.value` in place, without a limit.
     pub fn pin(self, item: &Item<'_>) -> PinnedValue {
         let log = &self.0.log;
         // The key lies in the segment where the entry starts, even if the value is long.

@@ -68,6 +68,8 @@ struct Local {
     value_len_hint: usize,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
+    /// When this session last swept the whole index for want of room.
+    expired_all_at: UnixMillis,
 }
 
 impl Session {
@@ -84,6 +86,7 @@ impl Session {
             held: Vec::new(),
             value_len_hint: 0,
             expiry_step_at: UnixMillis(0),
+            expired_all_at: UnixMillis(0),
         };
         Session { inner, local }
     }
@@ -104,6 +107,13 @@ impl Session {
     /// After a blocking wait, before the next request.
     pub fn unpark(&mut self) {
         self.inner.epochs.unpark(self.local.place);
+    }
+
+    /// Whether the log is short of free segments: then `maintain` is due after every batch, so that
+    /// no write has to wait for a whole segment to be reclaimed. Two loads.
+    #[inline]
+    pub fn wants_room(&self) -> bool {
+        self.local.wants_room(&self.inner)
     }
 
     /// A bounded step of housekeeping between batches: frees what waited for its grace period,

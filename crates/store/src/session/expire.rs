@@ -12,6 +12,8 @@ use crate::store::Inner;
 const STEP_HEADS: u32 = 64;
 /// The pass goes on at once while more than one in this many items with an expiry had expired.
 const HURRY_SHARE: u32 = 4;
+/// A store without room sweeps the whole index at most this often.
+const EXPIRE_ALL_EVERY_MS: u64 = 100;
 
 impl Local {
     /// One step of the pass; true: much has expired, come again soon.
@@ -20,30 +22,64 @@ impl Local {
             return false;
         }
         self.expiry_step_at = now;
+        if !self.has_expiring_items(inner) {
+            return false;
+        }
+        let (mut seen, mut expired) = (0, 0);
+        let mut slots = Vec::new();
+        for head in inner.next_expiry_heads(STEP_HEADS) {
+            let (seen_here, expired_here) = self.expire_chain(inner, now, head, &mut slots);
+            seen += seen_here;
+            expired += expired_here;
+        }
+        expired > 0 && expired * HURRY_SHARE > seen
+    }
+
+    /// The whole pass at once, for a store that would refuse a write otherwise; at most every
+    /// [`EXPIRE_ALL_EVERY_MS`]. True: something had expired.
+    #[cold]
+    pub(super) fn expire_all(&mut self, inner: &Inner, now: UnixMillis) -> bool {
+        let is_due = now.0 >= self.expired_all_at.0 + EXPIRE_ALL_EVERY_MS;
+        if !is_due || !self.has_expiring_items(inner) {
+            return false;
+        }
+        self.expired_all_at = now;
+        let (mut expired, mut slots) = (0, Vec::new());
+        for head in 0..inner.index.head_count() {
+            expired += self.expire_chain(inner, now, head, &mut slots).1;
+        }
+        expired > 0
+    }
+
+    fn has_expiring_items(&self, inner: &Inner) -> bool {
         let counts = counters::fold(inner.counts.iter().map(|counts| &**counts));
         // Signed: this session's own changes may not be published yet.
         let with_expiry = counts.items_with_expiry.wrapping_add(self.counts.items_with_expiry);
-        if with_expiry.cast_signed() <= 0 {
-            return false;
+        with_expiry.cast_signed() > 0
+    }
+
+    /// Items with an expiry in one chain, and how many of them were removed.
+    fn expire_chain(
+        &mut self,
+        inner: &Inner,
+        now: UnixMillis,
+        head: u32,
+        slots: &mut Vec<Slot>,
+    ) -> (u32, u32) {
+        if inner.index.is_empty(head) {
+            return (0, 0);
         }
-        let (mut seen, mut expired) = (0_u32, 0_u32);
-        let mut slots = Vec::new();
-        for head in inner.next_expiry_heads(STEP_HEADS) {
-            if inner.index.is_empty(head) {
-                continue;
-            }
-            slots.clear();
-            inner.index.collect(head, &mut slots);
-            for slot in &slots {
-                // SAFETY: the slot was read since the last quiescent point.
-                let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
-                seen += u32::from(entry.has_expiry());
-                if entry.is_expired(now) && self.expire_entry(inner, now, head, *slot) {
-                    expired += 1;
-                }
-            }
+        slots.clear();
+        inner.index.collect(head, slots);
+        let (mut seen, mut expired) = (0, 0);
+        for slot in slots.iter() {
+            // SAFETY: the slot was read since the last quiescent point.
+            let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+            seen += u32::from(entry.has_expiry());
+            let is_removed = entry.is_expired(now) && self.expire_entry(inner, now, head, *slot);
+            expired += u32::from(is_removed);
         }
-        expired > 0 && expired * HURRY_SHARE > seen
+        (seen, expired)
     }
 
     /// Removes the entry that `seen` named, if it is still there.

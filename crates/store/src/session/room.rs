@@ -111,7 +111,7 @@ impl Local {
                 victims_left -= 1;
             } else if grace_runs || others_reclaim {
                 backoff.snooze();
-            } else {
+            } else if inner.config.mode == Mode::Evict || !self.expire_all(inner, now) {
                 return false;
             }
         }
@@ -135,16 +135,22 @@ impl Local {
         }
     }
 
+    /// Whether reclaiming ahead of need has something to do; two loads.
+    #[inline]
+    pub(super) fn wants_room(&self, inner: &Inner) -> bool {
+        let low_water = LOW_WATER_PER_SESSION * inner.config.session_max as u32;
+        let low_water = low_water.min(inner.log.segment_count() / 16).max(1);
+        self.job.is_some() || inner.log.available_hint() < low_water
+    }
+
     /// One bounded step of reclaiming while free segments are below the low water; true: more.
     pub(super) fn reclaim_ahead(&mut self, inner: &Inner, now: UnixMillis) -> bool {
+        if !self.wants_room(inner) {
+            return false;
+        }
         if self.job.is_none() {
-            let low_water = LOW_WATER_PER_SESSION * inner.config.session_max as u32;
-            let low_water = low_water.min(inner.log.segment_count() / 16).max(1);
-            if inner.log.allocator().available(Purpose::Write) >= low_water {
-                return false;
-            }
             inner.log.free_waiting(&inner.epochs);
-            if inner.log.allocator().available(Purpose::Write) >= low_water {
+            if !self.wants_room(inner) {
                 return false;
             }
             let Some(victim) = choose_victim(inner, 1, CLEAN_BELOW_PCT) else { return false };
