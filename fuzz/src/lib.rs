@@ -4,6 +4,13 @@
 //!  fuzz_targets/X.rs (libFuzzer, nightly) ──▶ fuzz::X(&[u8]) ◀── tests/smoke.rs (stable, seeded)
 //! ```
 //!
+//! To search further, keep what is found apart from the checked-in inputs:
+//!
+//! ```text
+//!  mkdir -p fuzz/corpus/X/tmp
+//!  cargo +nightly fuzz run X --features libfuzzer fuzz/corpus/X/tmp fuzz/corpus/X
+//! ```
+//!
 //! An input of the parsers is `cut seed (1 byte) | stream`: the stream is read in one piece and
 //! again in pieces whose sizes the seed chooses, and both must give the same.
 

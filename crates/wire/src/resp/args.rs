@@ -145,19 +145,23 @@ impl<'a> ArgIter<'a> {
 /// Reads `$len CRLF bytes CRLF` (A1 says it is there).
 #[inline]
 fn split_bulk(rest: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut len_bytes = 0_usize;
-    let mut at = 1; // After `$`.
-    loop {
-        let byte = *rest.get(at)?;
-        at += 1;
-        if !byte.is_ascii_digit() {
-            break; // CR.
-        }
-        len_bytes = len_bytes.wrapping_mul(10).wrapping_add(usize::from(byte - b'0'));
-    }
-    let body = rest.get(at + 1..)?; // After LF.
-    let (bulk, after) = body.split_at_checked(len_bytes)?;
+    let (len_bytes, start) = match rest {
+        [_, digit, b'\r', ..] => (usize::from(digit & 0xf), 4),
+        [_, ten, digit, b'\r', ..] => (usize::from(ten & 0xf) * 10 + usize::from(digit & 0xf), 5),
+        _ => long_length(rest)?,
+    };
+    let (bulk, after) = rest.get(start..)?.split_at_checked(len_bytes)?;
     Some((bulk, after.get(2..)?))
+}
+
+/// A length of three digits or more, and where the bytes start.
+#[inline(never)]
+fn long_length(rest: &[u8]) -> Option<(usize, usize)> {
+    let digits = rest.get(1..)?;
+    let digit_count = digits.iter().position(|byte| *byte == b'\r')?;
+    let value =
+        |sum: usize, digit: &u8| sum.wrapping_mul(10).wrapping_add(usize::from(digit & 0xf));
+    Some((digits[..digit_count].iter().fold(0, value), 1 + digit_count + 2))
 }
 
 impl<'a> Keys<'a> {

@@ -73,8 +73,9 @@ pub(super) fn from_args<'a>(args: &Args<'a>) -> Result<Command<'a>, CommandError
     read.map_err(|reply| CommandError::Argument { id: spec.id, reply })
 }
 
-/// The next argument; arity has been checked, so an absent one is only a guard against a slip.
-#[inline]
+/// The next argument; arity has been checked, so an absent one is only a guard against a slip. A
+/// call, not a copy: there are some eighty of them.
+#[inline(never)]
 fn next<'a>(rest: &mut ArgIter<'a>) -> &'a [u8] {
     let argument = rest.next();
     debug_assert!(argument.is_some(), "the table's arity promises this argument");

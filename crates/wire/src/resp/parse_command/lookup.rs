@@ -85,11 +85,18 @@ pub(super) fn find<'a>(args: &Args<'a>) -> Result<(&'static Spec, ArgIter<'a>), 
     let Some(subcommand) = words.next() else {
         return Ok((spec, words));
     };
+    find_subcommand(spec, subcommand).map(|sub| (sub, words))
+}
+
+#[inline(never)]
+fn find_subcommand<'a>(
+    spec: &'static Spec,
+    subcommand: &'a [u8],
+) -> Result<&'static Spec, CommandError<'a>> {
     let own_name = |sub: &&Spec| sub.own_name().as_bytes().eq_ignore_ascii_case(subcommand);
     spec.subcommands()
         .find(own_name)
-        .map(|sub| (sub, words))
-        .ok_or(CommandError::UnknownSubcommand { parent: id, subcommand })
+        .ok_or(CommandError::UnknownSubcommand { parent: spec.id, subcommand })
 }
 
 #[cold]

@@ -7,6 +7,7 @@ use crate::resp::error::ErrorReply;
 use crate::resp::number::parse_i64;
 use crate::resp::table::{CommandId, Spec};
 
+#[inline(never)]
 pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
     let args = &mut rest;
     Ok(match id {
