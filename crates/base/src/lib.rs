@@ -1,4 +1,4 @@
-//! What every other crate of Dovetail uses: units, ids, the `sync` shim and the key hash. No decisions.
+//! What every other crate uses: units, ids, the `sync` shim and the key hash. No decisions.
 
 pub mod hash;
 pub mod ids;

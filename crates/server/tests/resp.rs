@@ -233,8 +233,8 @@ fn transactions_run_at_once_and_answer_in_order() {
     let server = TestServer::start();
     let mut client = server.resp();
     client.ask(
-        "MULTI\r\nSET a 1\r\nINCR a\r\nGET a\r\nMGET a nil\r\nMSET b 1 c 2\r\nRENAME b d\r\nGET d\r\n\
-         DBSIZE\r\nINCR d\r\nPING\r\nEXEC\r\n",
+        "MULTI\r\nSET a 1\r\nINCR a\r\nGET a\r\nMGET a nil\r\nMSET b 1 c 2\r\nRENAME b d\r\n\
+         GET d\r\nDBSIZE\r\nINCR d\r\nPING\r\nEXEC\r\n",
         format!(
             "+OK\r\n{}*10\r\n+OK\r\n:2\r\n$1\r\n2\r\n*2\r\n$1\r\n2\r\n$-1\r\n+OK\r\n+OK\r\n\
              $1\r\n1\r\n:3\r\n:2\r\n+PONG\r\n",

@@ -66,7 +66,8 @@ pub struct Limits {
 pub enum OpenError {
     /// A cap that leaves no usable log.
     #[error(
-        "memory of {memory_bytes} bytes leaves {log_bytes} for the log; {min_bytes} is the least for {session_max} sessions"
+        "memory of {memory_bytes} bytes leaves {log_bytes} for the log; \
+         {min_bytes} is the least for {session_max} sessions"
     )]
     TooSmall {
         /// As configured.

@@ -1,11 +1,12 @@
 //! One entry of the log: a 32-byte header, the key, the value, padding to 8 bytes.
 //!
 //! ```text
-//!  byte 0          4           8                     16          20      22    23    24        32
-//!  +-------------+-----------+---------------------+-----------+-------+-----+-----+---------+-----+-------+
-//!  | checksum 32 | value len | version 48, shard 16| flags 32  | key   |kind |  0  | expiry  | key | value |
-//!  |  (CRC-32C)  |    32     | (version low)       | (client's)| len 16|  8  |     | ms, 64  |     |       |
-//!  +-------------+-----------+---------------------+-----------+-------+-----+-----+---------+-----+-------+
+//!  byte 0       4           8             16        20       22     23  24       32
+//!  +----------+-----------+-------------+---------+--------+------+---+--------+-----+-------+
+//!  | checksum | value len | version 48, | flags   | key    | kind | 0 | expiry | key | value |
+//!  | CRC-32C  |    32     | shard 16    | 32      | len 16 |  8   |   | ms, 64 |     |       |
+//!  +----------+-----------+-------------+---------+--------+------+---+--------+-----+-------+
+//!               the version is in the low bits    the flags are the client's
 //! ```
 //!
 //! The checksum covers key and value first, then header bytes 4 to 31: a body is checksummed while

@@ -1,4 +1,4 @@
-//! memcached's text protocol as memcached 1.6.18 speaks it.
+//! memcached's text protocol as memcached 1.6.18 speaks it; see docs/formats/memcached-text.md.
 //!
 //! ```text
 //!  input ──▶ Parser::next_command ──▶ Done(Ok(Command))        execute, reply unless noreply

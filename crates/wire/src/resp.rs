@@ -1,4 +1,4 @@
-//! RESP2, RESP3 and inline commands as Redis 7.0 understands them.
+//! RESP2, RESP3 and inline commands as Redis 7.0 understands them; see docs/formats/resp.md.
 //!
 //! ```text
 //!  input ──▶ parse_hot ──▶ Command::Get | Command::Set          (most requests end here)

@@ -95,7 +95,8 @@ proptest! {
         exptime in any::<i64>(),
         cas in any::<u64>(),
     ) {
-        let mut input = format!("cas {key} {flags} {exptime} {} {cas}\r\n", value.len()).into_bytes();
+        let line = format!("cas {key} {flags} {exptime} {} {cas}\r\n", value.len());
+        let mut input = line.into_bytes();
         input.extend_from_slice(&value);
         input.extend_from_slice(b"\r\n");
         let limits = memcached::Limits::default();

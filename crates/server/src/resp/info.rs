@@ -184,7 +184,8 @@ fn command_stats(section: &mut Section<'_>) {
         if command.protocol == Protocol::Resp && command.calls > 0 {
             let _ = write!(
                 section.text,
-                "cmdstat_{}:calls={},usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls={}\r\n",
+                "cmdstat_{}:calls={},usec=0,usec_per_call=0.00,rejected_calls=0,\
+                 failed_calls={}\r\n",
                 command.name, command.calls, command.errors,
             );
         }

@@ -2,8 +2,8 @@
 //!
 //! Loom remembers one last access of each atomic. A thread's own plain load hides an earlier load
 //! of another thread from it, and the interleaving in which this thread's store comes first is
-//! never tried. So under loom the holder of a lock reads by an exchange that always fails (`load_held`
-//! of bucket.rs), which loom does track.
+//! never tried. So under loom the holder of a lock reads by an exchange that always fails
+//! (`load_held` of bucket.rs), which loom does track.
 
 use base::KeyHash;
 use base::sync::Arc;

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! # Limits
-//! A line other than a get or gat is at most 2048 bytes, a get at most [`Limits::get_line_max_bytes`].
+//! A line other than a get or gat is at most 2048 bytes, a get at most
+//! [`Limits::get_line_max_bytes`].
 
 use memchr::memchr;
 

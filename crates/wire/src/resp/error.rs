@@ -265,8 +265,8 @@ impl ErrorReply<'_> {
             ErrorReply::NoAuth => "NOAUTH Authentication required.",
             ErrorReply::HelloNoAuth => {
                 "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-                 HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
-                 select the RESP protocol version at the same time"
+                 HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
+                 and select the RESP protocol version at the same time"
             }
             ErrorReply::WrongPassword => {
                 "WRONGPASS invalid username-password pair or user is disabled."

@@ -1,3 +1,5 @@
+//! What each line of the memcached port parses to, and every way to cut it.
+
 use super::{Limits, Parser, next_command};
 use crate::Parsed;
 use crate::memcached::{

@@ -1,3 +1,5 @@
+//! Numbers that Redis takes and refuses.
+
 use super::{ErrorReply, add_float, double_text, is_float, parse_i64};
 
 #[test]

@@ -1,3 +1,5 @@
+//! Options, arity and error texts, command by command.
+
 use super::next_command;
 use crate::Parsed;
 use crate::resp::{

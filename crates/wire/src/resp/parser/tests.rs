@@ -1,3 +1,5 @@
+//! Where a command ends, at every cut and with every broken frame.
+
 use super::{Args, Limits, Parser, ProtocolError, parse_hot};
 use crate::Parsed;
 use crate::resp::{Command, next_command};

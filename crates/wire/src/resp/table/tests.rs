@@ -1,3 +1,5 @@
+//! The rows of the table: names, order, arity.
+
 use super::{CommandId, Flags, Spec};
 
 #[test]
