@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
 use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, serve};
-use crate::{config_command, serve as serving};
+use crate::{config_command, doctor, serve as serving};
 
 /// Parses the command line and runs what it names.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
@@ -23,6 +23,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
         Some(("serve", matches)) => serving::run(matches),
         Some(("bench", matches)) => run_bench(matches),
         Some(("config", matches)) => config_command::run(matches),
+        Some(("doctor", matches)) => doctor::run(matches),
         _ => {
             // Help on standard error, because it was not asked for.
             eprint!("{}", command.render_help());
@@ -58,6 +59,7 @@ fn command() -> Command {
                 .about("Measure a server, or the store in this process"),
         )
         .subcommand(config_command::command())
+        .subcommand(doctor::command())
 }
 
 /// Adds a flag for each row of the table, `--config`, `-v` and `-q`.

@@ -3,6 +3,7 @@
 
 mod cli;
 mod config_command;
+mod doctor;
 mod failure;
 mod logs;
 mod machine;

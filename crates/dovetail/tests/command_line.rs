@@ -317,3 +317,13 @@ fn the_example_file_is_right() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/dovetail.toml");
     assert_eq!(run(&["config", "check", path]).status.code(), Some(0));
 }
+
+#[test]
+fn doctor_tells_what_is_bad_by_its_status() {
+    let good = run(&[&["doctor", "--json", "--memory", "64m"], &FREE_PORTS[..]].concat());
+    let findings: Value = serde_json::from_slice(&good.stdout).unwrap();
+    assert!(findings.as_array().unwrap().iter().any(|finding| finding["name"] == "memory"));
+    let bad = run(&["doctor", "--memory", "16TiB"]);
+    assert_eq!(bad.status.code(), Some(1));
+    assert!(text(&bad.stdout).contains("bad   memory"), "{}", text(&bad.stdout));
+}

@@ -142,7 +142,8 @@ fn unknown_word(repository: &Repository, line: &str) -> Option<String> {
         .or_else(|| line.strip_prefix("dovetail "))?;
     let mut words = rest.split([' ', '=']);
     let subcommand = words.next().unwrap_or_default();
-    let is_known = has(CLI, &format!("Command::new(\"{subcommand}\")")) || subcommand == "config";
+    let is_known = has(CLI, &format!("Command::new(\"{subcommand}\")"))
+        || ["config", "doctor"].contains(&subcommand);
     if !is_known {
         return Some(format!("dovetail {subcommand}"));
     }

@@ -1,0 +1,262 @@
+//! `dovetail doctor`: holds this machine against the settings and says what to do about it.
+//!
+//! ```text
+//!  ok    cores          2 allowed, 1 worker
+//!  warn  huge pages     transparent huge pages are off: echo madvise > /sys/kernel/mm/...
+//!  bad   open files     1024, and 10000 connections need 10064: raise LimitNOFILE or ulimit -n
+//! ```
+//!
+//! Exit status 0 unless something is bad. Each check is a function of what was read, so that its
+//! test needs no such machine.
+
+use std::fmt::Write;
+use std::net::{SocketAddr, TcpListener};
+
+use base::ByteSize;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use rustix::process::{Resource, getrlimit};
+use server::Config;
+
+use crate::cli;
+use crate::failure::{Failure, print};
+use crate::machine::Machine;
+use crate::settings::ServeSettings;
+
+/// Descriptors that the process needs besides its connections.
+const OTHER_FILES: u64 = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Ok,
+    Warn,
+    Bad,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "warn",
+            Verdict::Bad => "bad",
+        }
+    }
+}
+
+/// What one check found.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    name: &'static str,
+    verdict: Verdict,
+    /// What is there and, unless it is fine, what would be right.
+    text: String,
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    cli::with_settings(Command::new("doctor"))
+        .about("Check this machine against the settings; exit status 1 if something is bad")
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print an array of {name, verdict, text}"),
+        )
+}
+
+/// Runs all checks and prints what they found.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let machine = Machine::detect();
+    let gathered = cli::gather(matches, &machine)?;
+    let settings = ServeSettings::new(&gathered.settings, gathered.config_file, &machine)?;
+    let findings = examine(&settings.config, &machine);
+    if matches.get_flag("json") {
+        print(&format!("{}\n", json(&findings)))?;
+    } else {
+        print(&table(&findings))?;
+    }
+    match findings.iter().map(|finding| finding.verdict).max() {
+        Some(Verdict::Bad) => Err(Failure::Silent(1)),
+        _ => Ok(()),
+    }
+}
+
+fn examine(config: &Config, machine: &Machine) -> Vec<Finding> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let mut findings = vec![
+        cores(config.threads, machine.core_count),
+        memory(config.memory_bytes, machine.memory_bytes),
+        open_files(config.max_connections as u64, getrlimit(Resource::Nofile).maximum),
+        huge_pages(machine.huge_pages.transparent),
+        clock(read("/sys/devices/system/clocksource/clocksource0/current_clocksource").trim()),
+        backlog(read("/proc/sys/net/core/somaxconn").trim()),
+    ];
+    let ports = [("resp", config.resp), ("memcached", config.memcached), ("admin", config.admin)];
+    for (name, address) in ports {
+        findings.extend(address.map(|address| port(name, address)));
+    }
+    findings
+}
+
+fn finding(name: &'static str, verdict: Verdict, text: String) -> Finding {
+    Finding { name, verdict, text }
+}
+
+fn cores(thread_count: usize, core_count: usize) -> Finding {
+    let found = format!("{core_count} allowed, {thread_count} workers");
+    if thread_count > core_count {
+        let text = format!("{found}: workers share cores; lower --threads or use --poll block");
+        return finding("cores", Verdict::Warn, text);
+    }
+    finding("cores", Verdict::Ok, found)
+}
+
+fn memory(wanted_bytes: u64, machine_bytes: u64) -> Finding {
+    let spelled = |bytes: u64| ByteSize { bytes: bytes >> 20 << 20 };
+    let found = format!("{} of {}", spelled(wanted_bytes), spelled(machine_bytes));
+    // An eighth is left to code, stacks, the kernel's socket buffers and everybody else.
+    if wanted_bytes > machine_bytes {
+        let text = format!("{found}: the kernel will end the process; lower --memory");
+        return finding("memory", Verdict::Bad, text);
+    }
+    if wanted_bytes > machine_bytes / 8 * 7 {
+        let text = format!("{found}: socket buffers come on top; leave an eighth");
+        return finding("memory", Verdict::Warn, text);
+    }
+    finding("memory", Verdict::Ok, found)
+}
+
+/// `limit` is the hard limit, up to which the server may raise its own.
+fn open_files(connections_max: u64, limit: Option<u64>) -> Finding {
+    let needed = connections_max + OTHER_FILES;
+    match limit {
+        Some(limit) if limit < needed => finding(
+            "open files",
+            Verdict::Bad,
+            format!(
+                "{limit}, and {connections_max} connections need {needed}: raise LimitNOFILE or \
+                 ulimit -Hn, or lower --max-connections"
+            ),
+        ),
+        Some(limit) => finding("open files", Verdict::Ok, limit.to_string()),
+        None => finding("open files", Verdict::Ok, "unlimited".to_owned()),
+    }
+}
+
+fn huge_pages(transparent: bool) -> Finding {
+    if transparent {
+        return finding("huge pages", Verdict::Ok, "transparent, on request".to_owned());
+    }
+    let text = "off, which costs lookups up to 40 %: \
+                echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
+    finding("huge pages", Verdict::Warn, text.to_owned())
+}
+
+fn clock(source: &str) -> Finding {
+    match source {
+        "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page" => {
+            finding("clock", Verdict::Ok, source.to_owned())
+        }
+        "" => finding("clock", Verdict::Warn, "unknown: /sys is not there".to_owned()),
+        slow => finding("clock", Verdict::Warn, format!("{slow} needs a system call to be read")),
+    }
+}
+
+fn backlog(somaxconn: &str) -> Finding {
+    match somaxconn.parse::<u32>() {
+        Ok(count) if count < 1024 => finding(
+            "listen backlog",
+            Verdict::Warn,
+            format!("{count}: bursts of connections are dropped; sysctl net.core.somaxconn=4096"),
+        ),
+        Ok(count) => finding("listen backlog", Verdict::Ok, count.to_string()),
+        Err(_) => {
+            finding("listen backlog", Verdict::Warn, "unknown: /proc is not there".to_owned())
+        }
+    }
+}
+
+fn port(name: &'static str, address: SocketAddr) -> Finding {
+    match TcpListener::bind(address) {
+        Ok(_) => finding(name, Verdict::Ok, format!("{address} is free")),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            finding(name, Verdict::Warn, format!("{address} is in use, maybe by a running server"))
+        }
+        Err(error) => finding(name, Verdict::Bad, format!("{address}: {error}")),
+    }
+}
+
+fn table(findings: &[Finding]) -> String {
+    findings.iter().fold(String::new(), |mut out, finding| {
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(out, "{:<5} {:<15} {}", finding.verdict.name(), finding.name, finding.text);
+        out
+    })
+}
+
+fn json(findings: &[Finding]) -> serde_json::Value {
+    let object = |finding: &Finding| {
+        serde_json::json!({
+            "name": finding.name,
+            "verdict": finding.verdict.name(),
+            "text": finding.text,
+        })
+    };
+    findings.iter().map(object).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(found: &Finding, want: Verdict, want_text: &str) {
+        assert_eq!(found.verdict, want, "{found:?}");
+        assert!(found.text.contains(want_text), "{found:?}");
+    }
+
+    #[test]
+    fn more_workers_than_cores_are_a_warning() {
+        check(&cores(2, 2), Verdict::Ok, "2 allowed, 2 workers");
+        check(&cores(3, 2), Verdict::Warn, "lower --threads");
+    }
+
+    #[test]
+    fn memory_beyond_the_machine_is_bad() {
+        check(&memory(4 << 30, 8 << 30), Verdict::Ok, "4GiB of 8GiB");
+        check(&memory((8 << 30) - 1, 8 << 30), Verdict::Warn, "leave an eighth");
+        check(&memory(9 << 30, 8 << 30), Verdict::Bad, "lower --memory");
+    }
+
+    #[test]
+    fn too_few_open_files_are_bad() {
+        check(&open_files(1000, Some(1063)), Verdict::Bad, "1000 connections need 1064");
+        check(&open_files(1000, Some(1064)), Verdict::Ok, "1064");
+        check(&open_files(1000, None), Verdict::Ok, "unlimited");
+    }
+
+    #[test]
+    fn slow_clocks_small_backlogs_and_small_pages_are_warnings() {
+        check(&clock("tsc"), Verdict::Ok, "tsc");
+        check(&clock("hpet"), Verdict::Warn, "hpet needs a system call");
+        check(&clock(""), Verdict::Warn, "unknown");
+        check(&backlog("128"), Verdict::Warn, "somaxconn=4096");
+        check(&backlog("4096"), Verdict::Ok, "4096");
+        check(&huge_pages(false), Verdict::Warn, "echo madvise");
+    }
+
+    #[test]
+    fn a_port_in_use_is_a_warning() {
+        let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = holder.local_addr().unwrap();
+        check(&port("resp", address), Verdict::Warn, "is in use");
+        check(&port("resp", "192.0.2.1:7".parse().unwrap()), Verdict::Bad, "192.0.2.1:7");
+    }
+
+    #[test]
+    fn findings_print_as_lines_and_as_json() {
+        let findings = [cores(3, 2)];
+        assert!(table(&findings).starts_with("warn  cores           2 allowed, 3 workers"));
+        assert_eq!(json(&findings)[0]["verdict"], "warn");
+    }
+}
