@@ -1,7 +1,7 @@
 //! The real binary from outside: messages, exit statuses, layers of settings, signals.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -326,4 +326,41 @@ fn doctor_tells_what_is_bad_by_its_status() {
     let bad = run(&["doctor", "--memory", "16TiB"]);
     assert_eq!(bad.status.code(), Some(1));
     assert!(text(&bad.stdout).contains("bad   memory"), "{}", text(&bad.stdout));
+}
+
+#[test]
+fn a_second_signal_ends_the_server_at_once() {
+    let mut server = Running::start(&[]);
+    let mut client = std::net::TcpStream::connect(server.ready["resp"].as_str().unwrap()).unwrap();
+    // Answers of 64 MiB that nobody reads: more than the sockets' buffers hold.
+    let value = vec![b'x'; 1 << 20];
+    write!(client, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len()).unwrap();
+    client.write_all(&value).unwrap();
+    client.write_all(b"\r\n").unwrap();
+    let mut reply = [0; 5];
+    client.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n");
+    client.write_all(&b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".repeat(64)).unwrap();
+    client.read_exact(&mut reply).unwrap();
+    server.signal(Signal::TERM);
+    let line = server.lines.next().unwrap().unwrap();
+    assert!(line.contains("stopping"), "{line}");
+    server.signal(Signal::TERM);
+    let (status, rest) = server.end();
+    assert_eq!(status, Some(1), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("second signal")), "{rest:?}");
+}
+
+#[test]
+fn a_client_that_reads_gets_its_answers_before_the_end() {
+    let server = Running::start(&[]);
+    let mut client = std::net::TcpStream::connect(server.ready["resp"].as_str().unwrap()).unwrap();
+    client.write_all(&b"*1\r\n$4\r\nPING\r\n".repeat(1000)).unwrap();
+    let mut first = [0; 7];
+    client.read_exact(&mut first).unwrap();
+    server.signal(Signal::TERM);
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert_eq!(server.end().0, Some(0));
+    assert!(rest.len() % 7 == 0 && rest.chunks(7).all(|reply| reply == b"+PONG\r\n"));
 }
