@@ -40,6 +40,9 @@ pub struct Connection {
     pub interest: Interest,
     /// The batch that holds its latest request.
     pub batch_id: u64,
+    /// Some of its replies were too large to be copied: its requests are no longer gathered, so
+    /// that the output limit is looked at after each (K12).
+    pub is_large_reader: bool,
     /// Of the buffer budget.
     pub booked_bytes: u64,
     /// Is in the worker's list of connections to finish in this round.
@@ -133,6 +136,7 @@ impl Connection {
             input_ended: false,
             interest: Interest::READ,
             batch_id: 0,
+            is_large_reader: false,
             booked_bytes: 0,
             is_touched: false,
             is_starved: false,

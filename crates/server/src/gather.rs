@@ -65,7 +65,9 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             self.flush();
         }
         assert!(self.engine.accepts(hash), "requests are not handed to other workers yet");
-        self.core.connections[answer.slot].batch_id = self.core.batch_id;
+        let connection = &mut self.core.connections[answer.slot];
+        connection.batch_id = self.core.batch_id;
+        let is_large_reader = connection.is_large_reader;
         self.requests.push(Request { key, hash, op });
         self.pendings.push(Pending {
             slot: answer.slot as u32,
@@ -73,6 +75,9 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             is_quiet: answer.is_quiet,
             shape: answer.shape,
         });
+        if is_large_reader {
+            self.flush();
+        }
     }
 
     /// Executes what was gathered.

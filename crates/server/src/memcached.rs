@@ -152,6 +152,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         op: Op<'a, Rmw<'a>>,
     ) {
         let mut next = keys.next();
+        if next.is_none() {
+            // `gat 10` names no key; memcached ends it at once.
+            return self.say_line(caller, Reply::End);
+        }
         while let Some(key) = next {
             next = keys.next();
             let shape = Shape::McValue { with_cas, is_last: next.is_none() };

@@ -171,10 +171,11 @@ fn count(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Shape) {
         Outcome::Miss => cells.misses.add(1),
         Outcome::Updated { .. } | Outcome::Deleted { .. } => count_update(cells, outcome, shape),
         Outcome::Refused(Refusal::Absent) => cells.misses.add(1),
-        Outcome::Refused(_) | Outcome::OutOfMemory | Outcome::TooLarge { .. } => {
-            cells.errors.add(1);
-        }
-        Outcome::Stored { .. } | Outcome::NotStored { .. } | Outcome::VersionMismatch { .. } => {}
+        Outcome::Refused(_)
+        | Outcome::OutOfMemory
+        | Outcome::TooLarge { .. }
+        | Outcome::VersionMismatch { .. } => cells.errors.add(1),
+        Outcome::Stored { .. } | Outcome::NotStored { .. } => {}
     }
 }
 
@@ -206,6 +207,7 @@ impl Reply<'_> {
         head: impl FnOnce(&mut Vec<u8>),
         tail: impl FnOnce(&mut Vec<u8>),
     ) {
+        self.connection.is_large_reader = true;
         let output: &mut Output = &mut self.connection.output;
         output.append(head);
         output.push_pinned(self.pins.pin(item));

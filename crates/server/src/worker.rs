@@ -27,7 +27,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::WorkerId;
+use base::{UnixMillis, WorkerId};
 use policy::Router;
 use store::Session;
 
@@ -88,6 +88,9 @@ pub struct Worker<R, P> {
     accept_again_at: Option<Instant>,
     last_work_at: Instant,
     kept_house_at: Instant,
+    /// Whether some items have an expiry, as of then.
+    is_expiring: bool,
+    expiring_checked_at: UnixMillis,
     is_draining: bool,
     /// Connections that are to be read a last time.
     to_drain: Vec<usize>,
@@ -139,6 +142,8 @@ impl<R: Router, P: Poller> Worker<R, P> {
             accept_again_at: None,
             last_work_at: now,
             kept_house_at: now,
+            is_expiring: false,
+            expiring_checked_at: UnixMillis(0),
             is_draining: false,
             to_drain: Vec::new(),
         })
@@ -188,12 +193,14 @@ impl<R: Router, P: Poller> Worker<R, P> {
         !self.resumable.is_empty() || !self.to_drain.is_empty()
     }
 
-    fn sleep_max(&self) -> Duration {
+    fn sleep_max(&mut self) -> Duration {
         let shared = &self.core.shared;
-        let mut sleep = SLEEP_MAX;
-        if shared.store_stats().items_with_expiry > 0 {
-            sleep = SLEEP_MAX_EXPIRING;
+        // Summing the counters at every sleep would cost a blocking server a few percent.
+        if self.expiring_checked_at != self.core.now {
+            self.expiring_checked_at = self.core.now;
+            self.is_expiring = shared.store_stats().items_with_expiry > 0;
         }
+        let mut sleep = if self.is_expiring { SLEEP_MAX_EXPIRING } else { SLEEP_MAX };
         if !self.starved.is_empty() || self.accept_again_at.is_some() || self.is_draining {
             sleep = sleep.min(SLEEP_MAX_WAITING);
         }

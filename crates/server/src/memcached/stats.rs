@@ -4,7 +4,7 @@ use rustix::process::getpid;
 use wire::memcached::{Encoder, Reply, StatsKind};
 
 use super::MEMCACHED_VERSION;
-use crate::counters::{MemcachedCommand, Protocol, Totals};
+use crate::counters::{CommandTotals, MemcachedCommand, Protocol, Totals};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::process::Usage;
@@ -88,7 +88,7 @@ fn stored_count(totals: &Totals) -> u64 {
 
 fn commands(encoder: &mut Encoder<'_>, totals: &Totals) {
     let command = |name: &str| totals.command(Protocol::Memcached, name).copied();
-    let sum = |names: &[&str], pick: fn(&crate::counters::CommandTotals) -> u64| {
+    let sum = |names: &[&str], pick: fn(&CommandTotals) -> u64| {
         names.iter().filter_map(|name| command(name)).map(|command| pick(&command)).sum::<u64>()
     };
     let reads = ["get", "gets", "gat", "gats"];
@@ -105,10 +105,15 @@ fn commands(encoder: &mut Encoder<'_>, totals: &Totals) {
     encoder.stat("get_misses", sum(&reads, |command| command.misses));
     encoder.stat("get_expired", 0);
     encoder.stat("get_flushed", 0);
-    for name in ["delete", "incr", "decr", "cas", "touch"] {
+    for name in ["delete", "incr", "decr", "touch"] {
         encoder.stat(&format!("{name}_misses"), sum(&[name], |command| command.misses));
         encoder.stat(&format!("{name}_hits"), sum(&[name], |command| command.hits));
     }
+    // A cas that neither missed nor failed has hit.
+    let cas_hits =
+        |command: &CommandTotals| command.calls.saturating_sub(command.misses + command.errors);
+    encoder.stat("cas_hits", sum(&["cas"], cas_hits));
+    encoder.stat("cas_misses", sum(&["cas"], |command| command.misses));
     encoder.stat("cas_badval", sum(&["cas"], |command| command.errors));
 }
 

@@ -54,7 +54,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             for name in names {
                 match Spec::by_name(name) {
                     Some(spec) => describe(encoder, spec),
-                    None => encoder.null_array(),
+                    None => encoder.null(),
                 }
             }
         });

@@ -130,7 +130,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("appendonly", "no".to_owned()),
         ("save", String::new()),
         ("timeout", "0".to_owned()),
-        ("tcp-keepalive", "0".to_owned()),
+        ("tcp-keepalive", "300".to_owned()),
         ("requirepass", if config.requirepass.is_some() { "***" } else { "" }.to_owned()),
         ("cluster-enabled", "no".to_owned()),
         ("slowlog-log-slower-than", "-1".to_owned()),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use policy::Router;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
+use socket2::{SockRef, TcpKeepalive};
 
 use super::Worker;
 use crate::clients::Arrival;
@@ -16,6 +17,9 @@ use crate::poller::{Interest, Poller, Ready};
 
 /// Connections that one round accepts per listener.
 const ACCEPT_MAX: usize = 64;
+
+/// An idle connection is asked after so long whether its client still is there, as Redis does.
+const KEEPALIVE: Duration = Duration::from_secs(300);
 
 /// How long accepting rests when there is no descriptor left. The listener would be reported as
 /// ready at once, and the worker would spin.
@@ -77,6 +81,8 @@ impl<R: Router, P: Poller> Worker<R, P> {
         let (Ok(peer), Ok(local)) = (socket.peer_addr(), socket.local_addr()) else { return };
         // Replies must not wait for acknowledgements; a refusal only costs speed.
         let _ = socket.set_nodelay(true);
+        // A client whose machine vanished is noticed after a while.
+        let _ = SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
         let arrival = Arrival {
             protocol,
             worker: self.core.worker,
