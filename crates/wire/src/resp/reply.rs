@@ -2,6 +2,9 @@
 
 use super::error::ErrorReply;
 
+/// `$`, a length of 20 digits, CRLF, and the CRLF behind the bytes.
+const BULK_FRAME_MAX_BYTES: usize = 25;
+
 /// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -60,12 +63,16 @@ impl<'o> Encoder<'o> {
     /// `:number`.
     #[inline]
     pub fn integer(&mut self, number: i64) {
-        self.header(b':', number);
+        match u64::try_from(number) {
+            Ok(number) => self.header(b':', number),
+            Err(_) => self.long_header(b':', number),
+        }
     }
 
     /// A whole bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        self.out.reserve(bytes.len() + BULK_FRAME_MAX_BYTES);
         self.bulk_header(bytes.len());
         self.out.extend_from_slice(bytes);
         self.line_end();
@@ -167,8 +174,23 @@ impl<'o> Encoder<'o> {
         self.header(marker, count as u64);
     }
 
+    /// `marker number CRLF`. Numbers of one and two digits, nearly all that there are, are
+    /// appended as one array of a known size.
     #[inline]
-    fn header(&mut self, marker: u8, number: impl itoa::Integer) {
+    fn header(&mut self, marker: u8, number: u64) {
+        let digit = |digit: u64| b'0' + (digit % 10) as u8;
+        if number < 10 {
+            self.out.extend_from_slice(&[marker, digit(number), b'\r', b'\n']);
+        } else if number < 100 {
+            let line = [marker, digit(number / 10), digit(number), b'\r', b'\n'];
+            self.out.extend_from_slice(&line);
+        } else {
+            self.long_header(marker, number);
+        }
+    }
+
+    #[inline(never)]
+    fn long_header(&mut self, marker: u8, number: impl itoa::Integer) {
         self.out.push(marker);
         self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         self.line_end();
@@ -194,6 +216,12 @@ mod tests {
         same(&|e| e.ok(), "+OK\r\n");
         same(&|e| e.simple("PONG"), "+PONG\r\n");
         same(&|e| e.integer(-5), ":-5\r\n");
+        same(&|e| e.integer(0), ":0\r\n");
+        same(&|e| e.integer(9), ":9\r\n");
+        same(&|e| e.integer(10), ":10\r\n");
+        same(&|e| e.integer(99), ":99\r\n");
+        same(&|e| e.integer(100), ":100\r\n");
+        same(&|e| e.integer(i64::MAX), ":9223372036854775807\r\n");
         same(&|e| e.integer(i64::MIN), ":-9223372036854775808\r\n");
         same(&|e| e.bulk(b""), "$0\r\n\r\n");
         same(&|e| e.bulk(b"a\r\nb"), "$4\r\na\r\nb\r\n");
