@@ -20,7 +20,7 @@ type Case = fn(usize) -> usize;
 
 fn main() {
     let mut args = std::env::args().skip(1).filter(|arg| !arg.starts_with("--"));
-    let cases: [(&str, Case); 7] = [
+    let cases: [(&str, Case); 8] = [
         ("resp-get", resp_get),
         ("resp-set", resp_set),
         ("resp-incr", resp_incr),
@@ -28,6 +28,7 @@ fn main() {
         ("resp-reply", resp_reply),
         ("memcached-get", memcached_get),
         ("memcached-set", memcached_set),
+        ("memcached-reply", memcached_reply),
     ];
     let wanted = args.next();
     let count = args.next().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
@@ -36,7 +37,7 @@ fn main() {
             let start = Instant::now();
             let bytes = black_box(run(count));
             let ns_per_request = start.elapsed().as_nanos() as f64 / count.max(1) as f64;
-            println!("{name:14} {count:9} requests  {ns_per_request:7.1} ns each  {bytes} bytes");
+            println!("{name:15} {count:9} requests  {ns_per_request:7.1} ns each  {bytes} bytes");
         }
     }
 }
@@ -143,4 +144,20 @@ fn memcached_get(count: usize) -> usize {
 fn memcached_set(count: usize) -> usize {
     let value = "v".repeat(64);
     run_memcached(&pipeline(|i| format!("set key:{i:012} 0 0 64\r\n{value}\r\n")), count)
+}
+
+fn memcached_reply(count: usize) -> usize {
+    let (key, value) = black_box(([b'k'; 16], [b'v'; 64]));
+    let mut out = Vec::with_capacity(PIPELINE * 200);
+    let mut bytes = 0;
+    for request in 0..count {
+        if request % PIPELINE == 0 {
+            bytes += black_box(&out).len();
+            out.clear();
+        }
+        let mut encoder = memcached::Encoder::new(&mut out);
+        encoder.value(&key, 0, None, &value);
+        encoder.reply(memcached::Reply::End);
+    }
+    bytes + out.len()
 }

@@ -81,6 +81,9 @@ impl Reply {
     }
 }
 
+/// `VALUE`, three numbers of 20 digits, four spaces and CRLF: the line without its key.
+const VALUE_LINE_MAX_BYTES: usize = 71;
+
 /// Appends replies to `out`.
 #[derive(Debug)]
 pub struct Encoder<'o> {
@@ -103,6 +106,7 @@ impl<'o> Encoder<'o> {
     /// A whole `VALUE` block; `cas` for gets and gats.
     #[inline]
     pub fn value(&mut self, key: &[u8], flags: u32, cas: Option<u64>, value: &[u8]) {
+        self.out.reserve(key.len() + VALUE_LINE_MAX_BYTES + value.len() + b"\r\n".len());
         self.value_header(key, flags, cas, value.len());
         self.out.extend_from_slice(value);
         self.line_end();
@@ -111,6 +115,7 @@ impl<'o> Encoder<'o> {
     /// Only the `VALUE` line: the body follows from elsewhere, then [`Encoder::line_end`].
     #[inline]
     pub fn value_header(&mut self, key: &[u8], flags: u32, cas: Option<u64>, len_bytes: usize) {
+        self.out.reserve(key.len() + VALUE_LINE_MAX_BYTES);
         self.out.extend_from_slice(b"VALUE ");
         self.out.extend_from_slice(key);
         self.out.push(b' ');
@@ -157,9 +162,17 @@ impl<'o> Encoder<'o> {
         self.line_end();
     }
 
+    /// Decimal; one and two digits, the usual flags and lengths, without a call.
     #[inline]
     fn digits(&mut self, number: u64) {
-        self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        let digit = |digit: u64| b'0' + (digit % 10) as u8;
+        if number < 10 {
+            self.out.push(digit(number));
+        } else if number < 100 {
+            self.out.extend_from_slice(&[digit(number / 10), digit(number)]);
+        } else {
+            self.out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        }
     }
 }
 
@@ -184,6 +197,9 @@ mod tests {
     #[test]
     fn the_other_replies_are_lines() {
         check(|e| e.reply(Reply::Stored), "STORED\r\n");
+        for number in [0, 9, 10, 99, 100, 12_345] {
+            check(|e| e.number(number), &format!("{number}\r\n"));
+        }
         check(|e| e.number(u64::MAX), "18446744073709551615\r\n");
         check(|e| e.stat("curr_items", 5), "STAT curr_items 5\r\n");
         check(|e| e.version("1.6.18"), "VERSION 1.6.18\r\n");
