@@ -56,7 +56,12 @@ class Dovetail:
         self.log = []
         self._lines = queue.Queue()
         threading.Thread(target=self._read_log, daemon=True).start()
-        ready = self._wait_ready()
+        try:
+            ready = self._wait_ready()
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
         self.resp_port = port_of(ready["resp"])
         self.memcached_port = port_of(ready["memcached"])
         self.admin_port = port_of(ready["admin"])
@@ -74,12 +79,15 @@ class Dovetail:
     def _wait_ready(self):
         deadline = time.monotonic() + START_SECONDS
         while True:
-            line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
+            try:
+                line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
+            except queue.Empty:
+                raise RuntimeError("the server is not ready:\n" + "".join(self.log)) from None
             if line is None:
                 raise RuntimeError("the server ended at start:\n" + "".join(self.log))
             with contextlib.suppress(ValueError):
-                fields = fields_of(json.loads(line))
-                if fields.get("message") == "ready":
+                fields = json.loads(line)
+                if fields.get("msg") == "ready":
                     return fields
 
     def admin(self, path):
@@ -104,11 +112,6 @@ class Dovetail:
             self.process.kill()
             self.process.wait()
             raise
-
-
-def fields_of(record):
-    """The fields of one JSON log line, wherever the format puts them."""
-    return {**record, **record.get("fields", {})}
 
 
 def port_of(address):
@@ -180,3 +183,20 @@ def is_reference_run():
 def start(*flags, **settings):
     kind = Reference if is_reference_run() else Dovetail
     return kind(*flags, **settings)
+
+
+def resident_bytes(pid):
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        for line in file:
+            if line.startswith("Rss:"):
+                return int(line.split()[1]) * 1024
+    raise ValueError("smaps_rollup has no Rss line")
+
+
+def cpu_seconds(pid):
+    """Run time of all threads, in user space and in the kernel."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/schedstat") as file:
+            total += int(file.read().split()[0])
+    return total / 1e9

@@ -92,8 +92,8 @@ def test_commands_describe_themselves(client, wire):
     assert client.command_count() >= 50
     described = client.command()
     assert described["get"]["arity"] == 2 and described["set"]["arity"] == -3
-    assert wire.ask("COMMAND", "INFO", "get", "nosuch").endswith(b"*-1\r\n")
-    assert client.command_getkeys("MSET", "a", "1", "b", "2") == [b"a", b"b"]
+    assert wire.ask("COMMAND", "INFO", "get", "nosuch").endswith(b"-1\r\n")
+    assert client.command_getkeys("MSET", "a", "1", "b", "2") == ["a", "b"]
 
 
 def test_select_reset_quit(server, wire):

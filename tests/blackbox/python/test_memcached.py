@@ -57,6 +57,13 @@ def test_counters(cache):
         cache.incr("n", 1)
 
 
+def test_a_counter_that_gets_shorter_keeps_its_length(text_wire):
+    assert text_wire.ask(b"set n 0 0 3\r\n100\r\ndecr n 1\r\n") == b"STORED\r\n99\r\n"
+    assert text_wire.ask(b"get n\r\n") == b"VALUE n 0 3\r\n99 \r\nEND\r\n"
+    assert text_wire.ask(b"decr n 90\r\nincr n 1000\r\n") == b"9\r\n1009\r\n"
+    assert text_wire.ask(b"get n\r\n") == b"VALUE n 0 4\r\n1009\r\nEND\r\n"
+
+
 def test_hundreds_of_keys_in_one_get(cache):
     items = {f"key{number}": f"value{number}".encode() for number in range(500)}
     assert cache.set_many(items) == []
