@@ -116,7 +116,9 @@ pub fn gather(matches: &ArgMatches, machine: &Machine) -> Result<Gathered, Failu
         .iter()
         .filter_map(|row| Some((row.key, matches.get_one::<String>(row.key)?.clone())))
         .collect();
-    let environment = |name: &str| std::env::var(name).ok();
+    // What is not UTF-8 is no value of any setting; its kind says so.
+    let environment =
+        |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
     let mut settings = layers::combine(&flags, &environment, &entries)?;
     serve::settle_memory(&mut settings, machine);
     let is_default_read = explicit.is_none() && !entries.is_empty();
