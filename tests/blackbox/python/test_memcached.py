@@ -53,7 +53,8 @@ def test_counters(cache):
     cache.set("n", str(2**64 - 1).encode())
     assert cache.incr("n", 2) == 1
     cache.set("n", b"text")
-    with pytest.raises(MemcacheClientError, match="cannot increment or decrement non-numeric value"):
+    words = "cannot increment or decrement non-numeric value"
+    with pytest.raises(MemcacheClientError, match=words):
         cache.incr("n", 1)
 
 
