@@ -18,6 +18,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes that move between the shared budget and a ledger at a time.
 const GRANT_BYTES: u64 = 256 << 10;
 
+/// Of all buffers, what large commands may take.
+pub fn large_part(limit_bytes: u64) -> u64 {
+    limit_bytes - limit_bytes / 8
+}
+
 /// All workers' buffers together.
 #[derive(Debug)]
 pub struct BufferBudget {
@@ -39,6 +44,11 @@ impl BufferBudget {
     /// What is granted now; at most a grant per worker above what buffers take.
     pub fn granted_bytes(&self) -> u64 {
         self.granted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What large commands may take together: the rest stays for everybody else's small ones.
+    pub fn large_limit_bytes(&self) -> u64 {
+        large_part(self.limit_bytes)
     }
 
     /// All or nothing.
@@ -92,6 +102,13 @@ impl Ledger {
         true
     }
 
+    /// Books `bytes` of a large command if they fit into what large commands may take.
+    pub fn try_reserve_large(&mut self, bytes: u64) -> bool {
+        let fits =
+            self.budget.granted_bytes().saturating_add(bytes) <= self.budget.large_limit_bytes();
+        fits && self.try_reserve(bytes)
+    }
+
     /// Books `bytes` even past the budget: for replies that are owed (I1).
     pub fn force(&mut self, bytes: u64) {
         if !self.try_reserve(bytes) {
@@ -119,9 +136,9 @@ impl Ledger {
         self.budget.granted_bytes() > self.budget.limit_bytes
     }
 
-    /// Whether `bytes` could ever be reserved.
+    /// Whether a command of `bytes` could ever be reserved.
     pub fn could_hold(&self, bytes: u64) -> bool {
-        bytes <= self.budget.limit_bytes
+        bytes <= self.budget.large_limit_bytes()
     }
 
     /// What this worker's buffers take.
@@ -163,6 +180,16 @@ mod tests {
         assert!(!second.try_reserve(1));
         drop(first);
         assert!(second.try_reserve(1));
+    }
+
+    #[test]
+    fn large_commands_leave_room_for_small_ones() {
+        let (_, mut ledger) = ledger(8 << 20);
+        assert!(ledger.could_hold(7 << 20));
+        assert!(!ledger.could_hold((7 << 20) + 1));
+        assert!(ledger.try_reserve_large(6 << 20));
+        assert!(!ledger.try_reserve_large(2 << 20));
+        assert!(ledger.try_reserve(1 << 20));
     }
 
     #[test]

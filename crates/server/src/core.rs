@@ -15,6 +15,9 @@ const POOL_BUFFERS_MAX: usize = 64;
 const POOL_BUFFER_BYTES_MIN: usize = 4 << 10;
 const POOL_BUFFER_BYTES_MAX: usize = 64 << 10;
 
+/// However many clients there are, each may owe so much.
+const OUTPUT_LIMIT_BYTES_MIN: usize = 16 << 10;
+
 /// One worker's connections, buffers and counters.
 pub struct Core {
     /// What all threads see.
@@ -27,6 +30,8 @@ pub struct Core {
     pub value_max_bytes: u64,
     /// A client with more unsent bytes is not read.
     pub output_limit_bytes: usize,
+    /// A client whose one command is answered by more copied bytes is closed.
+    pub output_copied_bytes_max: usize,
     /// Its connections.
     pub connections: Slab<Connection>,
     /// Connections that the round has to finish: send, give buffers back, close.
@@ -66,7 +71,9 @@ impl Core {
             worker,
             hasher: shared.store().key_hasher().clone(),
             value_max_bytes: config.max_item_size_bytes,
-            output_limit_bytes: usize::try_from(config.output_limit_bytes).unwrap_or(usize::MAX),
+            output_limit_bytes: OUTPUT_LIMIT_BYTES_MIN,
+            output_copied_bytes_max: usize::try_from(shared.buffer_budget().limit_bytes() / 2)
+                .unwrap_or(usize::MAX),
             connections: Slab::new(),
             touched: Vec::new(),
             pool: Vec::new(),
@@ -77,6 +84,18 @@ impl Core {
             tally: Tally::default(),
             shared,
         }
+    }
+
+    /// A client may owe an eighth of the buffers that are still free, and at most what is
+    /// configured: the fuller the buffers, the sooner a client that does not read is held back,
+    /// so that many of them cannot fill everything (the dynamic thresholds of network switches).
+    #[inline]
+    pub fn share_output_limit(&mut self) {
+        let budget = self.shared.buffer_budget();
+        let limit_bytes = output_share(budget.limit_bytes(), budget.granted_bytes())
+            .min(self.shared.config().output_limit_bytes);
+        self.output_limit_bytes =
+            usize::try_from(limit_bytes).unwrap_or(usize::MAX).max(OUTPUT_LIMIT_BYTES_MIN);
     }
 
     /// This worker's counters.
@@ -125,5 +144,25 @@ impl Core {
         let connection = &self.connections[slot];
         connection.ending == crate::connection::Ending::Open
             && connection.output.unsent_bytes() <= self.output_limit_bytes
+    }
+}
+
+/// An eighth of what is free of three quarters of the buffers; the last quarter is for requests.
+fn output_share(buffers_bytes: u64, granted_bytes: u64) -> u64 {
+    (buffers_bytes / 4 * 3).saturating_sub(granted_bytes) / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_clients_that_do_not_read_never_fill_the_buffers() {
+        let (buffers_bytes, mut granted_bytes) = (16 << 20, 0);
+        for _ in 0..1000 {
+            granted_bytes += output_share(buffers_bytes, granted_bytes);
+        }
+        assert!(granted_bytes <= buffers_bytes / 4 * 3);
+        assert_eq!(output_share(buffers_bytes, buffers_bytes + 1), 0);
     }
 }

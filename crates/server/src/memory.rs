@@ -15,6 +15,8 @@
 //! I1: the three parts add up to `memory_bytes`.
 //! I2: a value of `item_size_max_bytes` fits the log and, with its command around it, the buffers.
 
+use crate::budget::large_part;
+
 /// The least memory a server starts with.
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
 
@@ -50,7 +52,7 @@ impl MemoryPlan {
         let buffers_bytes = (memory_bytes / 8).max(BUFFERS_COMFORT_BYTES.min(memory_bytes / 4));
         let log_bytes = memory_bytes - index_bytes - buffers_bytes;
         let item_size_max_bytes = item_size_wanted_bytes
-            .min(buffers_bytes.saturating_sub(COMMAND_OVERHEAD_BYTES))
+            .min(large_part(buffers_bytes).saturating_sub(COMMAND_OVERHEAD_BYTES))
             .min(log_bytes / LOG_PART_OF_ITEM);
         Some(MemoryPlan { index_bytes, buffers_bytes, log_bytes, item_size_max_bytes })
     }

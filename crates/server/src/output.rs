@@ -39,6 +39,8 @@ pub struct Output {
     /// Of the first piece: `front`, or the first of `rest` once `front` is empty.
     sent_bytes: usize,
     rest_bytes: usize,
+    /// Of `rest_bytes`, those that are encoded and not pinned.
+    rest_encoded_bytes: usize,
 }
 
 enum Piece {
@@ -85,6 +87,7 @@ impl Output {
         let len_before = bytes.len();
         let result = encode(bytes);
         self.rest_bytes += bytes.len() - len_before;
+        self.rest_encoded_bytes += bytes.len() - len_before;
         result
     }
 
@@ -98,6 +101,12 @@ impl Output {
     #[inline]
     pub fn unsent_bytes(&self) -> usize {
         self.front.len() + self.rest_bytes - self.sent_bytes
+    }
+
+    /// Bytes that were copied here, of which some may have left.
+    #[inline]
+    pub fn encoded_bytes(&self) -> usize {
+        self.front.len() + self.rest_encoded_bytes
     }
 
     /// Whether everything has left.
@@ -140,6 +149,7 @@ impl Output {
         self.rest.clear();
         self.sent_bytes = 0;
         self.rest_bytes = 0;
+        self.rest_encoded_bytes = 0;
     }
 
     /// Sends what the socket takes: one system call, unless there are many pinned values.
@@ -195,9 +205,12 @@ impl Output {
             while let Some(first) = self.rest.front()
                 && self.sent_bytes >= first.bytes().len()
             {
-                self.sent_bytes -= first.bytes().len();
-                self.rest_bytes -= first.bytes().len();
-                self.rest.pop_front();
+                let len_bytes = first.bytes().len();
+                self.sent_bytes -= len_bytes;
+                self.rest_bytes -= len_bytes;
+                if let Some(Piece::Encoded(_)) = self.rest.pop_front() {
+                    self.rest_encoded_bytes -= len_bytes;
+                }
             }
         } else if self.sent_bytes > SENT_BYTES_MAX && self.sent_bytes > self.front.len() / 2 {
             self.front.drain(..self.sent_bytes);

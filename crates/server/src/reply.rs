@@ -8,7 +8,7 @@ use store::pin::Pins;
 use store::request::{Item, Outcome, Sink};
 use wire::resp::Unit;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Ending};
 use crate::core::{Core, Tally};
 use crate::counters::{CommandCells, CommandIndex, WorkerCounters};
 use crate::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
@@ -109,6 +109,8 @@ pub struct ReplySink<'s> {
     pub now: UnixMillis,
     /// Of unsent bytes; past it values are pinned rather than copied.
     pub output_limit_bytes: usize,
+    /// Of copied bytes; a client whose one command is answered by more is closed.
+    pub output_copied_bytes_max: usize,
 }
 
 impl<'s> ReplySink<'s> {
@@ -122,6 +124,7 @@ impl<'s> ReplySink<'s> {
             tally: &mut core.tally,
             now: core.now,
             output_limit_bytes: core.output_limit_bytes,
+            output_copied_bytes_max: core.output_copied_bytes_max,
         }
     }
 }
@@ -146,8 +149,14 @@ impl Sink<Refusal> for ReplySink<'_> {
             *self.tally = Tally::default();
             return;
         }
+        let connection = &mut self.connections[pending.slot as usize];
+        if connection.output.encoded_bytes() > self.output_copied_bytes_max {
+            // Only one command with a great many keys comes here: others stop at the limit.
+            connection.ending = Ending::Now;
+            return;
+        }
         let mut reply = Reply {
-            connection: &mut self.connections[pending.slot as usize],
+            connection,
             tally: self.tally,
             pins,
             now: self.now,

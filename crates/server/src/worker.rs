@@ -258,6 +258,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
     /// The round's time, and what came due with it.
     fn before_round(&mut self) {
         self.core.now = unix_now(); // I2.
+        self.core.share_output_limit();
         if self.core.shared.take_due_flush(self.core.now) {
             self.engine.session.flush();
         }
@@ -270,6 +271,9 @@ impl<R: Router, P: Poller> Worker<R, P> {
 
     fn after_round(&mut self, had_work: bool) {
         let is_stopping = self.core.shared.is_stopping();
+        if self.core.ledger.is_over() {
+            self.evict_slow_readers();
+        }
         let is_waiting = !self.starved.is_empty() || self.accept_again_at.is_some();
         let never_sleeps = self.core.shared.config().poll == Poll::Busy;
         if !had_work && !is_waiting && !is_stopping && !never_sleeps {

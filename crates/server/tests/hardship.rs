@@ -204,3 +204,43 @@ fn a_wrong_configuration_says_what_would_be_right() {
     let error = Server::start(Config { memcached: taken, ..config() }).err();
     assert!(matches!(error, Some(StartError::AddressInUse { setting: "memcached", .. })));
 }
+
+#[test]
+fn many_clients_that_never_read_do_not_disturb_one_that_does() {
+    let server = TestServer::with(Config { memory_bytes: 64 << 20, ..config() });
+    let mut good = server.resp();
+    good.ask(command(&[b"SET", b"v", &pattern(50_000)]), "+OK\r\n");
+    let shared = server.server().shared();
+    let limit_bytes = shared.buffer_budget().limit_bytes();
+    let asks = b"GET v\r\n".repeat(400);
+    let mut slow = Vec::new();
+    for _ in 0..100 {
+        let mut client = server.resp();
+        client.stream.set_nonblocking(true).unwrap();
+        // Some of it is refused once the server holds the client back, or closes it.
+        for _ in 0..20 {
+            let _ = client.stream.write(&asks);
+        }
+        slow.push(client);
+        good.ask("PING\r\n", "+PONG\r\n");
+    }
+    good.ask("SET w 1\r\nGET w\r\n", "+OK\r\n$1\r\n1\r\n");
+    let granted_bytes = shared.buffer_budget().granted_bytes();
+    assert!(granted_bytes <= limit_bytes + (4 << 20), "{granted_bytes} of {limit_bytes}");
+}
+
+#[test]
+fn a_reply_that_cannot_be_buffered_closes_only_its_client() {
+    let server = TestServer::with(Config { memory_bytes: 64 << 20, ..config() });
+    let mut good = server.resp();
+    good.ask(command(&[b"SET", b"v", &pattern(4000)]), "+OK\r\n");
+    let mut greedy = server.resp();
+    let mut words: Vec<&[u8]> = vec![b"MGET"];
+    words.resize(50_000, b"v");
+    greedy.send(command(&words));
+    let mut rest = Vec::new();
+    // Closed with or without a reset, but never answered in full.
+    let _ = greedy.stream.read_to_end(&mut rest);
+    assert!(rest.len() < 50_000 * 4000);
+    good.ask("PING\r\n", "+PONG\r\n");
+}

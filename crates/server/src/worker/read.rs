@@ -28,7 +28,7 @@ use crate::resp::Fed;
 const HELD_BYTES_MAX: usize = 16 << 10;
 
 /// Read from one connection in one round into the arena.
-const READ_BYTES_MAX: usize = 64 << 10;
+const READ_BYTES_MAX: usize = 32 << 10;
 
 /// Read from one connection in one round into a buffer of its own (K16).
 const READ_OWN_BYTES_MAX: usize = 256 << 10;
@@ -140,10 +140,12 @@ impl<R: Router, P: Poller> Worker<R, P> {
         debug_assert!(held.len() <= HELD_BYTES_MAX);
         let after_held = start + held.len();
         self.arena[start..after_held].copy_from_slice(held);
-        let free = &mut self.arena[after_held..after_held + READ_BYTES_MAX];
+        // Of a client that is about to be held back, less has to be kept unparsed.
+        let read_bytes = READ_BYTES_MAX.min(self.core.output_limit_bytes);
+        let free = &mut self.arena[after_held..after_held + read_bytes];
         let count = match arrived(
             recv(&connection.socket, free, RecvFlags::empty()).map(|(count, _)| count),
-            READ_BYTES_MAX,
+            read_bytes,
         ) {
             Arrived::Bytes(count) => count,
             Arrived::Nothing if !self.is_draining => return used_bytes,
@@ -159,7 +161,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
         if held.capacity() > 0 {
             *held = Vec::new();
         }
-        connection.input_ended = self.is_draining && count < READ_BYTES_MAX;
+        connection.input_ended = self.is_draining && count < read_bytes;
         let end = after_held + count;
         self.add_region(slot, Place::Arena { start, end }, count);
         end
@@ -255,7 +257,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
         }
         // Booked as a whole here; `finish` then finds the books in order.
         let extra_bytes = (want_bytes as u64).saturating_sub(connection.booked_bytes);
-        if !self.core.ledger.try_reserve(extra_bytes) {
+        if !self.core.ledger.try_reserve_large(extra_bytes) {
             self.starve(slot);
             return false;
         }
@@ -310,24 +312,30 @@ impl<R: Router, P: Poller> Worker<R, P> {
         if self.starved.is_empty() {
             self.starved_since = None;
         } else if now.duration_since(since) >= STARVED_TIME_MAX {
-            self.make_room();
+            // Two clients may each have half of a command and wait for the other's room.
             self.starved_since = Some(now);
+            if let Some(slot) = self.starved.first().copied() {
+                self.refuse_too_large(slot);
+            }
         }
         self.finish_touched();
     }
 
-    /// Nobody made room for a while: the connection whose client takes nothing goes, else the one
-    /// that waits.
-    fn make_room(&mut self) {
-        let slots = self.core.connections.slots();
-        let unsent = |slot: &usize| self.core.connections[*slot].output.unsent_bytes();
-        let slowest = slots.into_iter().filter(|slot| unsent(slot) > 0).max_by_key(unsent);
-        if let Some(slot) = slowest {
-            tracing::warn!("buffers are full: closed the client that read the least");
-            self.core.connections[slot].ending = Ending::Now;
-            self.core.touch(slot);
-        } else if let Some(slot) = self.starved.first().copied() {
-            self.refuse_too_large(slot);
+    /// Owed replies have outgrown the buffers: the clients that take the least go, at once, so
+    /// that the others are served (as Redis evicts clients).
+    pub(super) fn evict_slow_readers(&mut self) {
+        let mut closed_count = 0;
+        while self.core.ledger.is_over() {
+            let slots = self.core.connections.slots();
+            let connections = &self.core.connections;
+            let is_slow = |slot: &usize| connections[*slot].interest.write;
+            let held = |slot: &usize| connections[*slot].output.held_bytes();
+            let Some(slot) = slots.into_iter().filter(is_slow).max_by_key(held) else { break };
+            closed_count += 1;
+            self.close(slot);
+        }
+        if closed_count > 0 {
+            tracing::warn!(closed_count, "buffers are full: closed clients that do not read");
         }
     }
 }
