@@ -146,6 +146,13 @@ impl Ledger {
     fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
+
+    /// Whether this worker takes more than its part of the budget among `worker_count`. If the
+    /// budget is exhausted, that is true of at least one.
+    pub fn is_above_share(&self, worker_count: usize) -> bool {
+        let share_bytes = self.budget.limit_bytes / worker_count.max(1) as u64;
+        self.used_bytes + 2 * GRANT_BYTES >= share_bytes
+    }
 }
 
 impl Drop for Ledger {

@@ -13,7 +13,7 @@ use policy::AnyWorker;
 use store::Session;
 
 use crate::admin::AdminThread;
-use crate::config::Config;
+use crate::config::{Config, Poll};
 use crate::error::StartError;
 use crate::listen::listen;
 use crate::poller::Epoll;
@@ -55,6 +55,7 @@ impl Server {
             );
             config.max_connections = allowed;
         }
+        config.poll = effective_poll(&config);
         let (resp, resp_listeners) = bind(config.resp, config.threads, "resp")?;
         let (memcached, memcached_listeners) = bind(config.memcached, config.threads, "memcached")?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
@@ -223,6 +224,17 @@ impl WorkerStart {
         let WorkerStart { shared, id, session, sockets, .. } = self;
         Worker::new(shared, id, (session, AnyWorker), Epoll::new()?, sockets)
     }
+}
+
+/// Two threads that spin on one processor cost a whole time slice at each hand-over, so that
+/// `auto` spins only when each worker can have its own.
+fn effective_poll(config: &Config) -> Poll {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if config.poll == Poll::Auto && config.threads > processors {
+        tracing::info!("workers sleep at once: {} share {processors} processors", config.threads);
+        return Poll::Block;
+    }
+    config.poll
 }
 
 fn check(config: &Config) -> Result<(), StartError> {

@@ -272,7 +272,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
     fn after_round(&mut self, had_work: bool) {
         let is_stopping = self.core.shared.is_stopping();
         if self.core.ledger.is_over() {
-            self.evict_slow_readers();
+            self.evict_clients();
         }
         let is_waiting = !self.starved.is_empty() || self.accept_again_at.is_some();
         let never_sleeps = self.core.shared.config().poll == Poll::Busy;

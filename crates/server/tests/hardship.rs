@@ -244,3 +244,55 @@ fn a_reply_that_cannot_be_buffered_closes_only_its_client() {
     assert!(rest.len() < 50_000 * 4000);
     good.ask("PING\r\n", "+PONG\r\n");
 }
+
+#[test]
+fn many_unfinished_transactions_stay_within_the_budget() {
+    let server = TestServer::with(Config { memory_bytes: 64 << 20, ..config() });
+    let mut good = server.resp();
+    let shared = server.server().shared();
+    let limit_bytes = shared.buffer_budget().limit_bytes();
+    let set = command(&[b"SET", b"k", &pattern(100_000)]);
+    let mut open = Vec::new();
+    let mut refused_count = 0;
+    for _ in 0..12 {
+        let mut client = server.resp();
+        client.ask("MULTI\r\n", "+OK\r\n");
+        for _ in 0..30 {
+            client.send(&set);
+            let mut first = [0; 1];
+            client.stream.read_exact(&mut first).unwrap();
+            let mut rest = vec![0; if first == *b"+" { 8 } else { 64 }];
+            let count = client.stream.read(&mut rest).unwrap();
+            assert!(count > 0);
+            refused_count += usize::from(first == *b"-");
+            if first == *b"-" {
+                break;
+            }
+        }
+        good.ask("SET w 1\r\nGET w\r\n", "+OK\r\n$1\r\n1\r\n");
+        open.push(client);
+    }
+    assert!(refused_count > 0, "12 x 3 MB do not fit 16 MiB");
+    assert!(shared.buffer_budget().granted_bytes() <= limit_bytes + (1 << 20));
+}
+
+#[test]
+fn many_half_sent_small_commands_stay_within_the_budget() {
+    let server = TestServer::with(Config { memory_bytes: 64 << 20, ..config() });
+    let mut good = server.resp();
+    let shared = server.server().shared();
+    let mut halves = Vec::new();
+    for _ in 0..900 {
+        let mut client = server.resp();
+        client.send("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16000\r\n");
+        client.send([b'x'; 15_900]);
+        halves.push(client);
+        if halves.len() % 50 == 0 {
+            good.ask("SET w 1\r\nGET w\r\n", "+OK\r\n$1\r\n1\r\n");
+        }
+    }
+    let limit_bytes = shared.buffer_budget().limit_bytes();
+    assert!(shared.buffer_budget().granted_bytes() <= limit_bytes + (1 << 20));
+    drop(halves);
+    good.ask("GET w\r\n", "$1\r\n1\r\n");
+}

@@ -15,6 +15,8 @@
 //! A queued command is parsed twice, once to check it and once to run it. Its bytes are kept as
 //! they came: arguments then need no owner and no copies.
 
+use std::collections::BTreeMap;
+
 use base::KeyHash;
 use store::{Op, Outcome, Pins, Request, Sink, entry_len_bytes};
 use wire::Parsed;
@@ -32,6 +34,9 @@ use crate::rmw::{Refusal, Rmw};
 /// One transaction may take this part of the client buffers.
 const QUEUE_BUFFER_PART: u64 = 4;
 
+/// What the map takes for a watched key besides the key.
+const WATCHED_OVERHEAD_BYTES: usize = 64;
+
 /// A connection's MULTI and WATCH.
 #[derive(Default)]
 pub struct Transaction {
@@ -41,14 +46,9 @@ pub struct Transaction {
     /// The commands' bytes, one after another.
     queued: Vec<u8>,
     command_count: usize,
-    watched: Vec<Watched>,
-}
-
-/// A watched key.
-struct Watched {
-    key: Box<[u8]>,
-    /// Its version when it was watched; 0: it did not exist.
-    version: u64,
+    /// Versions when the keys were watched; 0: it did not exist.
+    watched: BTreeMap<Box<[u8]>, u64>,
+    watched_bytes: usize,
 }
 
 impl Transaction {
@@ -64,8 +64,7 @@ impl Transaction {
 
     /// Memory that it takes.
     pub fn held_bytes(&self) -> usize {
-        let watched = self.watched.iter().map(|watched| watched.key.len());
-        self.queued.capacity() + watched.sum::<usize>()
+        self.queued.capacity() + self.watched_bytes
     }
 }
 
@@ -102,17 +101,31 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             _ => {}
         }
-        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
-        let transaction = self.transaction(caller.slot);
-        if (transaction.queued.len() + raw.len()) as u64 > bytes_max {
+        if !self.reserve(caller, raw.len()) {
+            let transaction = self.transaction(caller.slot);
             transaction.is_spoilt = true;
             transaction.queued = Vec::new();
-            let text = "the transaction is larger than the client buffers allow";
-            return self.fail(caller, &ErrorReply::Other(text));
+            return;
         }
+        let transaction = self.transaction(caller.slot);
         transaction.queued.extend_from_slice(raw);
         transaction.command_count += 1;
         self.say(caller, |encoder| encoder.simple("QUEUED"));
+    }
+
+    /// Books bytes that the transaction is about to take; answers the error itself.
+    fn reserve(&mut self, caller: Caller, more_bytes: usize) -> bool {
+        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
+        let held_bytes = self.transaction(caller.slot).held_bytes() + more_bytes;
+        let fits =
+            held_bytes as u64 <= bytes_max && self.core.ledger.try_reserve_large(more_bytes as u64);
+        if fits {
+            self.core.connections[caller.slot].booked_bytes += more_bytes as u64;
+        } else {
+            let text = "the transaction is larger than the client buffers allow";
+            self.fail(caller, &ErrorReply::Other(text));
+        }
+        fits
     }
 
     fn transaction(&mut self, slot: usize) -> &mut Transaction {
@@ -146,6 +159,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     pub(super) fn unwatch(&mut self, caller: Caller) {
         if let Some(transaction) = &mut self.core.connections[caller.slot].resp().transaction {
             transaction.watched.clear();
+            transaction.watched_bytes = 0;
         }
         self.drop_idle_transaction(caller.slot);
         self.say(caller, |encoder| encoder.ok());
@@ -168,13 +182,17 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         self.settle(caller.slot);
         for key in keys {
-            let is_known = |watched: &Watched| *watched.key == *key;
-            if self.transaction(caller.slot).watched.iter().any(is_known) {
+            if self.transaction(caller.slot).watched.contains_key(key) {
                 continue;
             }
+            let more_bytes = key.len() + WATCHED_OVERHEAD_BYTES;
+            if !self.reserve(caller, more_bytes) {
+                return;
+            }
             let version = self.version_of(key);
-            let watched = Watched { key: key.into(), version };
-            self.transaction(caller.slot).watched.push(watched);
+            let transaction = self.transaction(caller.slot);
+            transaction.watched.insert(key.into(), version);
+            transaction.watched_bytes += more_bytes;
         }
         self.say(caller, |encoder| encoder.ok());
     }
@@ -229,9 +247,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         part: &[Queued<'_>],
         is_first: bool,
     ) -> bool {
-        let watched = if is_first { &transaction.watched[..] } else { &[] };
+        let watched = transaction.watched.iter().filter(|_| is_first);
         let mut hashes: Vec<KeyHash> =
-            watched.iter().map(|watched| self.core.hash(&watched.key)).collect();
+            watched.clone().map(|(key, _)| self.core.hash(key)).collect();
         let mut room_bytes = 0;
         for queued in part {
             for key in keys_of(queued) {
@@ -245,8 +263,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let Some(session) = self.engine.session() else { return true };
         let mut locked = session.lock_keys(now, &hashes, room_bytes);
         let mut gather = Gather::new(&mut locked, self.core);
-        for watched in watched {
-            if gather.version_of(&watched.key) != watched.version {
+        for (key, version) in watched {
+            if gather.version_of(key) != *version {
                 gather.say(caller, |encoder| encoder.null_array());
                 return false;
             }

@@ -321,21 +321,23 @@ impl<R: Router, P: Poller> Worker<R, P> {
         self.finish_touched();
     }
 
-    /// Owed replies have outgrown the buffers: the clients that take the least go, at once, so
-    /// that the others are served (as Redis evicts clients).
-    pub(super) fn evict_slow_readers(&mut self) {
+    /// The buffers are outgrown: clients that do not take their replies go first, then those with
+    /// the most unfinished input, at once, so that the others are served (as Redis evicts clients).
+    pub(super) fn evict_clients(&mut self) {
         let mut closed_count = 0;
-        while self.core.ledger.is_over() {
+        let worker_count = self.core.shared.config().threads;
+        while self.core.ledger.is_over() && self.core.ledger.is_above_share(worker_count) {
             let slots = self.core.connections.slots();
             let connections = &self.core.connections;
-            let is_slow = |slot: &usize| connections[*slot].interest.write;
-            let held = |slot: &usize| connections[*slot].output.held_bytes();
-            let Some(slot) = slots.into_iter().filter(is_slow).max_by_key(held) else { break };
+            let holds = |slot: &usize| connections[*slot].held_bytes() > 0;
+            let guilt =
+                |slot: &usize| (connections[*slot].interest.write, connections[*slot].held_bytes());
+            let Some(slot) = slots.into_iter().filter(holds).max_by_key(guilt) else { break };
             closed_count += 1;
             self.close(slot);
         }
         if closed_count > 0 {
-            tracing::warn!(closed_count, "buffers are full: closed clients that do not read");
+            tracing::warn!(closed_count, "buffers are full: closed the clients that held the most");
         }
     }
 }
