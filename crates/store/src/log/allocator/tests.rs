@@ -3,7 +3,7 @@
 use super::*;
 
 fn take_used(allocator: &mut Allocator, run_len: u32) -> u32 {
-    let segment = allocator.take(run_len, Purpose::Write).unwrap();
+    let segment = allocator.take(run_len, Purpose::Write).expect("the test leaves room");
     allocator.close(segment, 1);
     segment
 }
