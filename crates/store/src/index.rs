@@ -106,22 +106,28 @@ impl Index {
         crate::prefetch::line(std::ptr::from_ref(&self.memory[bucket]).cast());
     }
 
+    /// The second bucket of a chain that has one; a hint, like every look without the lock.
+    #[inline]
+    pub(crate) fn overflow_of(&self, head: u32) -> Option<u32> {
+        self.memory[head].slot(LINK_SLOT).linked_bucket()
+    }
+
     /// The head's word, for readers of several keys (K11).
     pub(crate) fn word(&self, head: u32) -> Word {
         self.memory[head].word()
     }
 
-    /// A first guess at a key's slot, from its head bucket only: what stage 2 prefetches.
+    /// A first guess at a key's slot, from one bucket: what stage 2 prefetches.
     #[inline]
-    pub(crate) fn guess(&self, head: u32, tag: Tag) -> Option<Position> {
-        let bucket = &self.memory[head];
+    pub(crate) fn guess(&self, at: u32, tag: Tag) -> Option<Position> {
+        let bucket = &self.memory[at];
         let found = bucket.match_tag(tag, View::Shared);
         if found == 0 {
             return None;
         }
         let index = found.trailing_zeros() as usize;
         let slot = bucket.slot(index);
-        slot.has_tag(tag).then_some(Position { bucket: head, index, slot })
+        slot.has_tag(tag).then_some(Position { bucket: at, index, slot })
     }
 
     /// The slot as it is now.

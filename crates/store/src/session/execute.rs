@@ -6,6 +6,9 @@
 //!  stage 2   tags ─▶ likely entry            prefetch every line of header, key and value
 //!  stage 3   execute in order; re-reads the bucket, so it sees earlier writes of the batch (K8)
 //! ```
+//!
+//! Overlapping stage 1 of the next 32 requests with stage 3 of these was tried: 24.6 against 24.9
+//! million GETs a CPU-second on 10 M 8/8 items, so it is not done.
 
 use std::sync::Arc;
 
@@ -28,11 +31,13 @@ const ENTRY_LINES_MAX: usize = 4;
 #[derive(Clone, Copy)]
 struct Guess {
     head: u32,
+    /// The head, or the chain's second bucket.
+    bucket: u32,
     index: u32,
     slot: Slot,
 }
 
-const NO_GUESS: Guess = Guess { head: 0, index: 0, slot: Slot::EMPTY };
+const NO_GUESS: Guess = Guess { head: 0, bucket: 0, index: 0, slot: Slot::EMPTY };
 
 impl Session {
     /// Executes the requests in order; each outcome goes to the sink. Quiesces between chunks and
@@ -67,7 +72,8 @@ impl Local {
         let mut guesses = [NO_GUESS; BATCH_MAX];
         let guesses = &mut guesses[..chunk.len()];
         if chunk.len() > 1 {
-            self.prefetch_stages(inner, chunk, guesses);
+            prefetch_heads(inner, chunk);
+            self.guess_entries(inner, chunk, guesses);
         } else {
             for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
                 guess.head = inner.index.head_of(request.hash);
@@ -84,20 +90,48 @@ impl Local {
         }
     }
 
+    /// Stage 2. Keys that are in no head are looked for in the second bucket of their chain, once
+    /// that has arrived as well.
     #[inline]
-    fn prefetch_stages<U>(&self, inner: &Inner, chunk: &[Request<'_, U>], guesses: &mut [Guess]) {
+    fn guess_entries<U>(&self, inner: &Inner, chunk: &[Request<'_, U>], guesses: &mut [Guess]) {
+        let mut overflow_count = 0;
         for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
             guess.head = inner.index.head_of(request.hash);
-            inner.index.prefetch(guess.head);
-        }
-        for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
-            if let Some(position) = inner.index.guess(guess.head, Tag::of(request.hash)) {
-                guess.index = position.index as u32;
-                guess.slot = position.slot;
-                let expected_bytes = HEADER_BYTES + request.key.len() + self.value_len_hint;
-                prefetch_entry(inner, position.slot, expected_bytes);
+            guess.bucket = guess.head;
+            if !self.guess_in_bucket(inner, request, guess)
+                && let Some(next) = inner.index.overflow_of(guess.head)
+            {
+                inner.index.prefetch(next);
+                guess.bucket = next;
+                overflow_count += 1;
             }
         }
+        if overflow_count == 0 {
+            return;
+        }
+        for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
+            if guess.bucket != guess.head {
+                self.guess_in_bucket(inner, request, guess);
+            }
+        }
+    }
+
+    /// Notes and prefetches the likely entry, if the bucket has one.
+    #[inline]
+    fn guess_in_bucket<U>(
+        &self,
+        inner: &Inner,
+        request: &Request<'_, U>,
+        guess: &mut Guess,
+    ) -> bool {
+        let found = inner.index.guess(guess.bucket, Tag::of(request.hash));
+        if let Some(position) = found {
+            guess.index = position.index as u32;
+            guess.slot = position.slot;
+            let expected_bytes = HEADER_BYTES + request.key.len() + self.value_len_hint;
+            prefetch_entry(inner, position.slot, expected_bytes);
+        }
+        found.is_some()
     }
 
     #[inline]
@@ -131,6 +165,14 @@ pub(super) struct Call<'a> {
     pub request_index: usize,
 }
 
+/// Stage 1.
+#[inline]
+fn prefetch_heads<U>(inner: &Inner, chunk: &[Request<'_, U>]) {
+    for request in chunk {
+        inner.index.prefetch(inner.index.head_of(request.hash));
+    }
+}
+
 #[inline]
 fn prefetch_entry(inner: &Inner, slot: Slot, expected_bytes: usize) {
     let start = inner.log.address(slot.offset_bytes());
@@ -151,9 +193,9 @@ fn find_guessed<'a, U>(
     let tag = Tag::of(request.hash);
     if !guess.slot.is_empty() {
         let index = guess.index as usize;
-        let slot = inner.index.slot_at(guess.head, index);
+        let slot = inner.index.slot_at(guess.bucket, index);
         if slot.has_tag(tag) {
-            let position = Position { bucket: guess.head, index, slot };
+            let position = Position { bucket: guess.bucket, index, slot };
             let entry = Local::entry_of(inner, position);
             if keys_equal(entry.key(), request.key) {
                 return Some((position, entry));
