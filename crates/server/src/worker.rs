@@ -50,7 +50,7 @@ const SPIN_TIME: Duration = Duration::from_micros(50);
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Longest sleep while items are waiting to expire.
-const SLEEP_MAX_EXPIRING: Duration = Duration::from_millis(10);
+const SLEEP_MAX_EXPIRING: Duration = Duration::from_millis(20);
 
 /// Longest sleep while a connection waits for buffer room or accepting is suspended.
 const SLEEP_MAX_WAITING: Duration = Duration::from_millis(10);

@@ -389,3 +389,28 @@ fn a_paused_server_answers_after_the_pause() {
     second.ask("SET a 1\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n");
     assert!(started.elapsed() >= Duration::from_millis(20));
 }
+
+#[test]
+fn every_command_that_can_be_queued_runs_in_a_transaction() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    let commands = "SET a 1|GET a|SETNX b 1|SETEX c 100 1|PSETEX d 100000 1|GETSET a 2|GETEX a EX 9|\
+        INCR a|DECR a|INCRBY a 2|DECRBY a 2|INCRBYFLOAT e 1.5|APPEND f x|STRLEN f|GETRANGE f 0 1|\
+        SUBSTR f 0 1|SETRANGE f 1 y|MGET a b nil|MSET g 1 h 2|MSETNX i 1 j 2|MSETNX i 1 k 2|\
+        EXISTS a b|TOUCH a b|TYPE a|TTL a|PTTL a|EXPIRETIME a|PEXPIRETIME a|EXPIRE a 100|\
+        PEXPIRE a 100000|EXPIREAT a 4102444800|PEXPIREAT a 4102444800000|PERSIST a|RENAME a l|\
+        RENAME nil l|RENAMENX l m|COPY m n|COPY m n REPLACE|OBJECT ENCODING m|OBJECT REFCOUNT m|\
+        OBJECT IDLETIME m|OBJECT FREQ m|MEMORY USAGE m|GETDEL m|DEL b c d|UNLINK e f|KEYS *|\
+        SCAN 0|RANDOMKEY|DBSIZE|SET z 1|FLUSHDB|SET y 1|FLUSHALL ASYNC|GET y|PING|ECHO x|TIME|\
+        INFO server|CLIENT ID|CLIENT GETNAME|COMMAND COUNT|CONFIG GET save|SELECT 0|WAIT 0 0|ROLE|\
+        LASTSAVE|SET o \"quoted\\x20words\"|GET o";
+    let queued: Vec<&str> = commands.split('|').collect();
+    client.ask("MULTI\r\n", "+OK\r\n");
+    for command in &queued {
+        client.ask(format!("{command}\r\n"), "+QUEUED\r\n");
+    }
+    client.ask("EXEC\r\n", format!("*{}\r\n+OK\r\n$1\r\n1\r\n:1\r\n", queued.len()));
+    client.send("QUIT\r\n");
+    let rest = client.read_to_end();
+    assert!(rest.ends_with(b"+OK\r\n$12\r\nquoted words\r\n+OK\r\n"), "{}", support::text(&rest));
+}
