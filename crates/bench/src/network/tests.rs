@@ -383,6 +383,48 @@ fn nobody_listening_is_one_line_with_a_hint() {
 }
 
 #[test]
+fn the_chart_and_the_log_can_be_read_back() {
+    use hdrhistogram::serialization::Deserializer;
+    use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+
+    let directory = tempfile::tempdir().unwrap();
+    let (svg, log) = (directory.path().join("chart.svg"), directory.path().join("log.hlog"));
+    let line = format!("resp://{{}} --connections 2 {SHORT}");
+    let (mut plan, result) = run_against(&line, &Faithful::default());
+    plan.outputs.svg = Some(svg.clone());
+    plan.outputs.latency_log = Some(log.clone());
+    let summary = result.unwrap();
+    crate::report::write(&plan, &summary).unwrap();
+    let chart = std::fs::read_to_string(svg).unwrap();
+    assert!(chart.starts_with("<svg") && chart.contains("99.99 %") && chart.contains("500 keys"));
+    let text = std::fs::read(log).unwrap();
+    let encoded = IntervalLogIterator::new(&text).find_map(|entry| match entry.unwrap() {
+        LogEntry::Interval(interval) => Some(interval.encoded_histogram().to_owned()),
+        _ => None,
+    });
+    let mut bytes = Vec::new();
+    decode_base64(&encoded.unwrap(), &mut bytes);
+    let histogram: hdrhistogram::Histogram<u64> =
+        Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+    assert_eq!(histogram.len(), summary.total.latency_ns.len());
+    assert_eq!(histogram.max(), summary.total.latency_ns.max());
+}
+
+fn decode_base64(text: &str, out: &mut Vec<u8>) {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut word, mut bits) = (0_u32, 0);
+    for byte in text.bytes().filter(|byte| *byte != b'=') {
+        let digit = DIGITS.iter().position(|digit| *digit == byte).expect("a base-64 digit");
+        word = word << 6 | digit as u32;
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            out.push((word >> bits) as u8);
+        }
+    }
+}
+
+#[test]
 fn the_json_report_keeps_its_promises() {
     let line = format!("resp://{{}} --connections 2 --rate 3k --workload ycsb-a {SHORT}");
     let (plan, result) = run_against(&line, &Faithful::default());

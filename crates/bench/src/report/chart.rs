@@ -6,7 +6,7 @@ use plotters::prelude::{
 
 use crate::error::BenchError;
 use crate::plan::Plan;
-use crate::report::table::title;
+use crate::report::table::{grouped, title};
 use crate::summary::Summary;
 
 const SIZE_PIXELS: (u32, u32) = (1000, 560);
@@ -41,13 +41,14 @@ fn draw_into(svg: &mut String, plan: &Plan, summary: &Summary) -> Result<(), Str
     let area = SVGBackend::with_string(svg, SIZE_PIXELS).into_drawing_area();
     area.fill(&WHITE).map_err(|error| text(&error))?;
     let (head, body) = area.split_vertically(52);
-    let throughput = format!("{:.0} operations/s", summary.total.ops_per_second);
+    let throughput = format!("{} operations/s", grouped(summary.total.ops_per_second as u64));
     for (row, line) in [throughput, title(plan)].into_iter().enumerate() {
         let place = (16, 10 + 20 * row as i32);
         head.draw_text(&line, &("sans-serif", 13).into(), place).map_err(|error| text(&error))?;
     }
     let mut chart = ChartBuilder::on(&body)
         .margin(16)
+        .margin_right(40)
         .x_label_area_size(44)
         .y_label_area_size(70)
         .build_cartesian_2d((1.0..NINES_MAX).log_scale(), (low * 0.8..high * 1.25).log_scale())
