@@ -1,4 +1,26 @@
 //! The threads that join wire and store: listeners, workers, connections, counters, the admin port.
+//!
+//! ```text
+//!  Server ─ starts ─▶ Worker x threads           each: listeners, Poller, Session, connections
+//!    │                  │ read      (worker/read)     one read per ready connection, into the arena
+//!    │                  │ parse     (resp, memcached) commands, written once against Engine
+//!    │                  │ gather    (gather)          one batch of requests over all connections
+//!    │                  │ execute   (engine)          the session, or keys under their locks
+//!    │                  │ encode    (reply)           outcomes into each connection's output
+//!    │                  └ send      (worker/finish)   one write per connection
+//!    ├─ starts ─▶ admin thread                    /metrics, /stats, /healthz, /readyz
+//!    └─ starts ─▶ populate thread                 log memory ahead of the writers
+//!  Shared: store, counters, clients, buffer budget, mailboxes; seen by all
+//! ```
+//!
+//! # Invariants
+//! I1: a connection's replies leave in the order of its commands (K10).
+//! I2: nothing on the data path is shared between workers but the store.
+//! I3: client buffers of all workers stay under one budget ([`BufferBudget`]).
+//!
+//! # Trade-offs
+//! A worker runs its requests to completion: a long command (KEYS, a value of many megabytes)
+//! holds up the other connections of its worker.
 
 mod admin;
 mod affinity;

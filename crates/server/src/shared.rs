@@ -66,6 +66,16 @@ pub(crate) struct Mailbox {
     pub waker: Waker,
 }
 
+/// Rates over less time are mostly noise.
+const RATE_TIME_MIN: Duration = Duration::from_millis(250);
+
+/// Where the last rate was taken.
+struct RateSample {
+    at: Instant,
+    calls: u64,
+    calls_per_second: u64,
+}
+
 /// What all threads of a server see.
 pub struct Shared {
     config: Config,
@@ -76,6 +86,7 @@ pub struct Shared {
     counters: Vec<CachePadded<WorkerCounters>>,
     mailboxes: Vec<(Mailbox, Receiver<Control>)>,
     baseline: Mutex<Totals>,
+    rate: Mutex<RateSample>,
     run_id: String,
     started: Instant,
     started_at: UnixMillis,
@@ -139,6 +150,7 @@ impl Shared {
             run_id: (0..3).map(|_| format!("{:016x}", random_u64())).collect::<String>()[..40]
                 .to_owned(),
             baseline: Mutex::default(),
+            rate: Mutex::new(RateSample { at: Instant::now(), calls: 0, calls_per_second: 0 }),
             started: Instant::now(),
             started_at,
             is_stopping: AtomicBool::new(false),
@@ -221,6 +233,19 @@ impl Shared {
 
     pub(crate) fn reset_totals(&self) {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
+    }
+
+    /// Commands per second, averaged since the last call that was at least [`RATE_TIME_MIN`] ago.
+    pub fn calls_per_second(&self) -> u64 {
+        let mut sample = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed = sample.at.elapsed();
+        if elapsed >= RATE_TIME_MIN {
+            let calls = self.totals().calls();
+            let new_calls = calls.saturating_sub(sample.calls);
+            let calls_per_second = (new_calls as f64 / elapsed.as_secs_f64()) as u64;
+            *sample = RateSample { at: Instant::now(), calls, calls_per_second };
+        }
+        sample.calls_per_second
     }
 
     /// One worker's counters; only that worker adds to them.

@@ -134,3 +134,20 @@ fn stats_name_what_exporters_read() {
         assert!(stats.contains(line), "{line} is missing in {stats}");
     }
 }
+
+#[test]
+fn a_delayed_flush_comes_when_it_is_due() {
+    let server = TestServer::start();
+    let mut client = server.memcached();
+    client.ask("set a 0 0 1\r\nx\r\nflush_all 1\r\nget a\r\n", {
+        "STORED\r\nOK\r\nVALUE a 0 1\r\nx\r\nEND\r\n"
+    });
+    let started = std::time::Instant::now();
+    // No request wakes the worker: it has to keep the deadline by itself.
+    while server.server().shared().store_stats().items > 0 {
+        assert!(started.elapsed() < std::time::Duration::from_secs(10));
+        std::thread::yield_now();
+    }
+    assert!(started.elapsed() >= std::time::Duration::from_millis(500));
+    client.ask("get a\r\n", "END\r\n");
+}

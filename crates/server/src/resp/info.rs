@@ -148,11 +148,9 @@ fn persistence(section: &mut Section<'_>) {
 
 fn stats(section: &mut Section<'_>) {
     let (totals, store) = (section.totals, section.shared.store_stats());
-    let uptime_ms = section.shared.uptime().as_millis().max(1) as u64;
     section.line("total_connections_received", totals.connections_total);
     section.line("total_commands_processed", totals.calls());
-    // Averaged since the start: nobody samples between two INFOs.
-    section.line("instantaneous_ops_per_sec", totals.calls().saturating_mul(1000) / uptime_ms);
+    section.line("instantaneous_ops_per_sec", section.shared.calls_per_second());
     section.line("total_net_input_bytes", totals.net_input_bytes);
     section.line("total_net_output_bytes", totals.net_output_bytes);
     section.line("rejected_connections", totals.connections_rejected);
