@@ -1,8 +1,8 @@
 //! The threads that join wire and store: listeners, workers, connections, counters, the admin port.
 //!
 //! ```text
-//!  Server ─ starts ─▶ Worker x threads           each: listeners, Poller, Session, connections
-//!    │                  │ read      (worker/read)     one read per ready connection, into the arena
+//!  Server ─ starts ─▶ Worker x threads       each: listeners, Poller, Session, connections
+//!    │                  │ read      (worker/read)     one read per ready connection
 //!    │                  │ parse     (resp, memcached) commands, written once against Engine
 //!    │                  │ gather    (gather)          one batch of requests over all connections
 //!    │                  │ execute   (engine)          the session, or keys under their locks

@@ -235,7 +235,7 @@ impl Shared {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
     }
 
-    /// Commands per second, averaged since the last call that was at least [`RATE_TIME_MIN`] ago.
+    /// Commands per second, averaged since the last call that was at least 250 ms ago.
     pub fn calls_per_second(&self) -> u64 {
         let mut sample = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = sample.at.elapsed();

@@ -394,9 +394,10 @@ fn a_paused_server_answers_after_the_pause() {
 fn every_command_that_can_be_queued_runs_in_a_transaction() {
     let server = TestServer::start();
     let mut client = server.resp();
-    let commands = "SET a 1|GET a|SETNX b 1|SETEX c 100 1|PSETEX d 100000 1|GETSET a 2|GETEX a EX 9|\
-        INCR a|DECR a|INCRBY a 2|DECRBY a 2|INCRBYFLOAT e 1.5|APPEND f x|STRLEN f|GETRANGE f 0 1|\
-        SUBSTR f 0 1|SETRANGE f 1 y|MGET a b nil|MSET g 1 h 2|MSETNX i 1 j 2|MSETNX i 1 k 2|\
+    let commands = "SET a 1|GET a|SETNX b 1|SETEX c 100 1|PSETEX d 100000 1|GETSET a 2|\
+        GETEX a EX 9|INCR a|DECR a|INCRBY a 2|DECRBY a 2|INCRBYFLOAT e 1.5|APPEND f x|\
+        STRLEN f|GETRANGE f 0 1|SUBSTR f 0 1|SETRANGE f 1 y|MGET a b nil|\
+        MSET g 1 h 2|MSETNX i 1 j 2|MSETNX i 1 k 2|\
         EXISTS a b|TOUCH a b|TYPE a|TTL a|PTTL a|EXPIRETIME a|PEXPIRETIME a|EXPIRE a 100|\
         PEXPIRE a 100000|EXPIREAT a 4102444800|PEXPIREAT a 4102444800000|PERSIST a|RENAME a l|\
         RENAME nil l|RENAMENX l m|COPY m n|COPY m n REPLACE|OBJECT ENCODING m|OBJECT REFCOUNT m|\
