@@ -87,6 +87,15 @@ fn body_end(input: &[u8], start: usize, len: usize) -> Result<Option<usize>, Str
     }
 }
 
-fn number(digits: &[u8]) -> Option<i64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
+/// A decimal number of at most 18 digits: no length or count of a reply is longer.
+fn number(text: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = match text.split_first() {
+        Some((b'-', digits)) => (true, digits),
+        _ => (false, text),
+    };
+    if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let magnitude = digits.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+    Some(if is_negative { -magnitude } else { magnitude })
 }
