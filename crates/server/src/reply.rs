@@ -208,7 +208,8 @@ impl Reply<'_> {
                 && self.connection.output.unsent_bytes() > self.output_limit_bytes)
     }
 
-    /// Sends a value between two encoded pieces without copying it.
+    /// Sends a value between two encoded pieces without copying it, unless clients who take their
+    /// time have too much of the log pinned already.
     #[cold]
     fn pinned(
         &mut self,
@@ -219,7 +220,10 @@ impl Reply<'_> {
         self.connection.is_large_reader = true;
         let output: &mut Output = &mut self.connection.output;
         output.append(head);
-        output.push_pinned(self.pins.pin(item));
+        match self.pins.try_pin(item) {
+            Some(pinned) => output.push_pinned(pinned),
+            None => output.append(|out| out.extend_from_slice(item.value)),
+        }
         output.append(tail);
     }
 }

@@ -283,7 +283,9 @@ impl<R: Router, P: Poller> Worker<R, P> {
         if had_work {
             self.last_work_at = now;
         }
-        if now.duration_since(self.kept_house_at) >= KEEP_HOUSE_EVERY {
+        let is_due = now.duration_since(self.kept_house_at) >= KEEP_HOUSE_EVERY;
+        // Short of free segments: a step after every batch, so that no write reclaims a whole one.
+        if is_due || self.engine.session.wants_room() {
             self.kept_house_at = now;
             self.engine.session.maintain(self.core.now);
         }

@@ -10,7 +10,8 @@
 //! I1: a segment in state *using* is written by one session only; others read what is published.
 //! I2: `live_bytes` of a segment is the sum of the lengths of its entries that a slot names.
 //! I3: a segment is free again only when no session can hold its bytes (epoch) and no pin does.
-//! I4: an entry longer than a quarter of a segment has a run of segments for itself (K14).
+//! I4: an entry longer than a segment has a run of segments for itself (K14; decision 0014 says
+//!     why not from a quarter of a segment on).
 //!
 //! # Concurrency
 //! The table of states is under one mutex, taken once a segment. Live bytes and pins are atomics.
@@ -108,11 +109,14 @@ impl Log {
         u64::from(self.segment_count) * self.segment_bytes() / 4
     }
 
-    /// Segments that an entry of `len_bytes` needs as a run of its own; 0: it shares one (I4).
+    /// The longest entry that shares a segment with all others.
+    #[inline]
+    pub(crate) fn short_max_bytes(&self) -> u64 {
+        self.segment_bytes() / 4
+    }
+
+    /// Segments that an entry of `len_bytes` needs; above 1 as a run of its own (I4).
     pub(crate) fn run_len(&self, len_bytes: u64) -> u32 {
-        if len_bytes <= self.segment_bytes() / 4 {
-            return 0;
-        }
         u32::try_from(len_bytes.div_ceil(self.segment_bytes())).unwrap_or(u32::MAX)
     }
 

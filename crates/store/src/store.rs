@@ -61,7 +61,8 @@ impl Store {
         let index = Index::new(config.index_bytes, config.lossy_index)
             .map_err(map_error("index", config.index_bytes))?;
         let log = Log::new(log_bytes, config.session_max).map_err(map_error("log", log_bytes))?;
-        log.allocator().set_reserve(config.session_max as u32 + 1);
+        // Survivors of short and of long entries, for each session that makes room.
+        log.allocator().set_reserve(2 * config.session_max as u32 + 1);
         let entry_max_bytes = log.entry_max_bytes() - (HEADER_BYTES + 8) as u64;
         let limits = Limits {
             item_max_bytes: config.item_max_bytes.min(entry_max_bytes),

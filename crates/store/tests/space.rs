@@ -184,3 +184,19 @@ fn large_values_take_runs_up_to_a_quarter_of_the_log() {
         driver.store.validate();
     }
 }
+
+#[test]
+fn values_of_a_third_of_a_segment_waste_little() {
+    let mut driver = Driver::new(Mode::Clean, Eviction::Fifo);
+    let len_bytes = driver.store.limits().segment_bytes as usize / 3 - 100;
+    for id in 0.. {
+        driver.set(id, len_bytes, Expiry::Never);
+        if driver.seen.refused > 0 {
+            break;
+        }
+    }
+    let stats = driver.store.stats();
+    let full_pct = stats.entry_bytes * 100 / stats.log_bytes;
+    assert!(full_pct >= 85, "refused at {full_pct} %");
+    driver.store.validate();
+}

@@ -1,4 +1,4 @@
-//! One session's open segment: reserving space, filling it, taking it back.
+//! One session's open segments: reserving space, filling it, taking it back.
 //!
 //! ```text
 //!  open segment:  | published entries | reservation | free ............ |
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! # Invariants
-//! I1: at most one reservation is outstanding, and it is the last thing in the open segment, so
+//! I1: at most one reservation is outstanding, and it is the last thing in its open segment, so
 //!     cancelling it moves `next_bytes` back.
 
 use crate::entry::{HEADER_BYTES, Header};
@@ -27,10 +27,12 @@ struct Open {
     end_bytes: u64,
 }
 
-/// Where one session appends.
+/// Where one session appends: entries up to a quarter of a segment in one open segment, longer
+/// ones in another, so that a long entry does not close a segment that short ones still fill.
 #[derive(Debug, Default)]
 pub(crate) struct Appender {
-    open: Option<Open>,
+    short: Option<Open>,
+    long: Option<Open>,
 }
 
 /// Space in the log for one entry that is not published yet; this session's alone.
@@ -39,8 +41,16 @@ pub(crate) struct Appender {
 pub(crate) struct Reservation {
     pub offset_bytes: u64,
     pub len_bytes: usize,
+    home: Home,
+}
+
+/// Which segment a reservation lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    Short,
+    Long,
     /// The run that the entry has for itself (K14).
-    run: Option<u32>,
+    Run(u32),
 }
 
 impl Appender {
@@ -52,43 +62,49 @@ impl Appender {
         len_bytes: usize,
         purpose: Purpose,
     ) -> Option<Reservation> {
-        if let Some(open) = &mut self.open
+        if let Some(open) = &mut self.short
             && open.end_bytes - open.next_bytes >= len_bytes as u64
-            && log.run_len(len_bytes as u64) == 0
+            && len_bytes as u64 <= log.short_max_bytes()
         {
-            let offset_bytes = open.next_bytes;
-            open.next_bytes += len_bytes as u64;
+            let offset_bytes = open.take(len_bytes);
             prefetch_ahead(log, offset_bytes, len_bytes);
-            return Some(Reservation { offset_bytes, len_bytes, run: None });
+            return Some(Reservation { offset_bytes, len_bytes, home: Home::Short });
         }
-        self.reserve_in_new_segment(log, len_bytes, purpose)
+        self.reserve_beyond(log, len_bytes, purpose)
     }
 
+    /// Not in the open segment of short entries.
     #[cold]
-    fn reserve_in_new_segment(
+    fn reserve_beyond(
         &mut self,
         log: &Log,
         len_bytes: usize,
         purpose: Purpose,
     ) -> Option<Reservation> {
         let run_len = log.run_len(len_bytes as u64);
-        let segment = log.take(run_len, purpose)?;
-        let offset_bytes = log.segment_start(segment);
-        if run_len > 0 {
-            return Some(Reservation { offset_bytes, len_bytes, run: Some(segment) });
+        if run_len > 1 {
+            let segment = log.take(run_len, purpose)?;
+            let offset_bytes = log.segment_start(segment);
+            return Some(Reservation { offset_bytes, len_bytes, home: Home::Run(segment) });
         }
-        self.close(log);
-        self.open = Some(Open {
-            segment,
-            next_bytes: offset_bytes + len_bytes as u64,
-            end_bytes: offset_bytes + log.segment_bytes(),
-        });
-        Some(Reservation { offset_bytes, len_bytes, run: None })
+        let is_short = len_bytes as u64 <= log.short_max_bytes();
+        let (place, home) = match is_short {
+            true => (&mut self.short, Home::Short),
+            false => (&mut self.long, Home::Long),
+        };
+        let has_room =
+            place.is_some_and(|open| open.end_bytes - open.next_bytes >= len_bytes as u64);
+        if !has_room {
+            let segment = log.take(1, purpose)?;
+            close(log, place.replace(Open::new(log, segment)));
+        }
+        let offset_bytes = place.as_mut()?.take(len_bytes);
+        Some(Reservation { offset_bytes, len_bytes, home })
     }
 
-    /// Bytes that the open segment still takes.
+    /// Bytes of short entries that the open segment still takes.
     pub(crate) fn room_bytes(&self) -> u64 {
-        self.open.map_or(0, |open| open.end_bytes - open.next_bytes)
+        self.short.map_or(0, |open| open.end_bytes - open.next_bytes)
     }
 
     /// Copies key and value behind the header's place.
@@ -117,30 +133,50 @@ impl Appender {
     #[inline]
     pub(crate) fn published(log: &Log, reservation: Reservation) {
         log.add_live(reservation.offset_bytes, reservation.len_bytes);
-        if let Some(segment) = reservation.run {
+        if let Home::Run(segment) = reservation.home {
             log.close(segment, reservation.len_bytes as u64);
         }
     }
 
     /// Nothing will be published there (I1).
     pub(crate) fn cancel(&mut self, log: &Log, reservation: Reservation) {
-        if let Some(segment) = reservation.run {
-            log.give_back_unpublished(segment);
-        } else if let Some(open) = &mut self.open {
-            debug_assert!(
-                open.next_bytes == reservation.offset_bytes + reservation.len_bytes as u64,
-                "I1"
-            );
+        let open = match reservation.home {
+            Home::Run(segment) => return log.give_back_unpublished(segment),
+            Home::Short => &mut self.short,
+            Home::Long => &mut self.long,
+        };
+        if let Some(open) = open {
+            let end_bytes = reservation.offset_bytes + reservation.len_bytes as u64;
+            debug_assert!(open.next_bytes == end_bytes, "I1");
             open.next_bytes = reservation.offset_bytes;
         }
     }
 
-    /// Hands the open segment over to reclaiming.
+    /// Hands the open segments over to reclaiming.
     pub(crate) fn close(&mut self, log: &Log) {
-        if let Some(open) = self.open.take() {
-            let used_bytes = open.next_bytes - log.segment_start(open.segment);
-            log.close(open.segment, used_bytes);
-        }
+        close(log, self.short.take());
+        close(log, self.long.take());
+    }
+}
+
+impl Open {
+    fn new(log: &Log, segment: u32) -> Open {
+        let next_bytes = log.segment_start(segment);
+        Open { segment, next_bytes, end_bytes: next_bytes + log.segment_bytes() }
+    }
+
+    /// Moves the position past an entry; where that starts.
+    #[inline]
+    fn take(&mut self, len_bytes: usize) -> u64 {
+        let offset_bytes = self.next_bytes;
+        self.next_bytes += len_bytes as u64;
+        offset_bytes
+    }
+}
+
+fn close(log: &Log, open: Option<Open>) {
+    if let Some(open) = open {
+        log.close(open.segment, open.next_bytes - log.segment_start(open.segment));
     }
 }
 

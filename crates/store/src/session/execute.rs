@@ -173,8 +173,9 @@ fn prefetch_heads<U>(inner: &Inner, chunk: &[Request<'_, U>]) {
     }
 }
 
+/// Asks for the lines of an entry of about `expected_bytes`.
 #[inline]
-fn prefetch_entry(inner: &Inner, slot: Slot, expected_bytes: usize) {
+pub(super) fn prefetch_entry(inner: &Inner, slot: Slot, expected_bytes: usize) {
     let start = inner.log.address(slot.offset_bytes());
     let lead_bytes = start.addr() % LINE_BYTES;
     let lines = (lead_bytes + expected_bytes).div_ceil(LINE_BYTES).min(ENTRY_LINES_MAX);

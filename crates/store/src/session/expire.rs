@@ -8,8 +8,12 @@ use crate::counters;
 use crate::index::slot::Slot;
 use crate::store::Inner;
 
-/// Buckets that one step looks at; at most one step a millisecond and session.
-const STEP_HEADS: u32 = 64;
+/// Buckets that a step looks at for each millisecond since the session's last one ...
+const HEADS_PER_MS: u64 = 64;
+/// ... and at most, ...
+const STEP_HEADS_MAX: u64 = 4096;
+/// ... unless it has met so many items before: some tens of microseconds of work.
+const STEP_ITEMS_MAX: usize = 256;
 /// The pass goes on at once while more than one in this many items with an expiry had expired.
 const HURRY_SHARE: u32 = 4;
 /// A store without room sweeps the whole index at most this often.
@@ -18,19 +22,25 @@ const EXPIRE_ALL_EVERY_MS: u64 = 100;
 impl Local {
     /// One step of the pass; true: much has expired, come again soon.
     pub(super) fn expire_step(&mut self, inner: &Inner, now: UnixMillis) -> bool {
-        if now <= self.expiry_step_at {
+        let elapsed_ms = now.0.saturating_sub(self.expiry_step_at.0);
+        if elapsed_ms == 0 {
             return false;
         }
         self.expiry_step_at = now;
         if !self.has_expiring_items(inner) {
             return false;
         }
-        let (mut seen, mut expired) = (0, 0);
+        let mut heads_left = elapsed_ms.saturating_mul(HEADS_PER_MS).min(STEP_HEADS_MAX);
+        let (mut seen, mut expired, mut looked_at) = (0, 0, 0);
         let mut slots = Vec::new();
-        for head in inner.next_expiry_heads(STEP_HEADS) {
-            let (seen_here, expired_here) = self.expire_chain(inner, now, head, &mut slots);
-            seen += seen_here;
-            expired += expired_here;
+        while heads_left > 0 && looked_at < STEP_ITEMS_MAX {
+            for head in inner.next_expiry_heads(HEADS_PER_MS as u32) {
+                let (seen_here, expired_here) = self.expire_chain(inner, now, head, &mut slots);
+                seen += seen_here;
+                expired += expired_here;
+                looked_at += slots.len();
+            }
+            heads_left = heads_left.saturating_sub(HEADS_PER_MS);
         }
         expired > 0 && expired * HURRY_SHARE > seen
     }
@@ -66,10 +76,10 @@ impl Local {
         head: u32,
         slots: &mut Vec<Slot>,
     ) -> (u32, u32) {
+        slots.clear();
         if inner.index.is_empty(head) {
             return (0, 0);
         }
-        slots.clear();
         inner.index.collect(head, slots);
         let (mut seen, mut expired) = (0, 0);
         for slot in slots.iter() {

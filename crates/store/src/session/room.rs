@@ -74,7 +74,7 @@ impl Local {
         now: UnixMillis,
         len_bytes: usize,
     ) -> bool {
-        let run_len = inner.log.run_len(len_bytes as u64).max(1);
+        let run_len = inner.log.run_len(len_bytes as u64);
         self.make_room(inner, now, run_len, 1)
     }
 

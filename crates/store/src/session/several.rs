@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
 
-use super::execute::{Call, find};
+use super::execute::{Call, find, prefetch_entry};
 use super::{Local, Session};
-use crate::entry::Entry;
+use crate::entry::{Entry, HEADER_BYTES};
 use crate::index::slot::Tag;
 use crate::log::Purpose;
 use crate::pin::Pins;
@@ -20,6 +20,8 @@ use crate::store::Inner;
 
 /// Optimistic attempts before the locks are taken.
 const ATTEMPTS_MAX: usize = 16;
+/// Keys whose cache misses overlap.
+const PREFETCHED_KEYS: usize = 32;
 
 impl Session {
     /// Reads all keys as of one moment. Only `Hit` and `Miss` reach the sink.
@@ -31,9 +33,6 @@ impl Session {
     ) {
         let Session { inner, local } = self;
         let inner: &Arc<Inner> = inner;
-        for (hash, _) in keys {
-            inner.index.prefetch(inner.index.head_of(*hash));
-        }
         let mut found = Vec::with_capacity(keys.len());
         let mut is_snapshot = false;
         for _ in 0..ATTEMPTS_MAX {
@@ -85,17 +84,33 @@ fn read_optimistically<'a>(
 ) -> bool {
     found.clear();
     let word_of = |hash: KeyHash| inner.index.word(inner.index.head_of(hash));
-    let words: Vec<_> = keys.iter().map(|(hash, _)| word_of(*hash)).collect();
+    let mut words = Vec::with_capacity(keys.len());
+    for chunk in keys.chunks(PREFETCHED_KEYS) {
+        for (hash, _) in chunk {
+            inner.index.prefetch(inner.index.head_of(*hash));
+        }
+        for (hash, key) in chunk {
+            words.push(word_of(*hash));
+            prefetch_likely_entry(inner, *hash, key);
+        }
+        for (hash, key) in chunk {
+            let entry = find(inner, inner.index.head_of(*hash), Tag::of(*hash), key);
+            found.push(entry.map(|(_, entry)| entry));
+        }
+    }
     if words.iter().any(|word| word.is_locked()) {
         base::sync::Backoff::new().snooze();
         return false;
     }
-    for (hash, key) in keys {
-        let entry = find(inner, inner.index.head_of(*hash), Tag::of(*hash), key);
-        found.push(entry.map(|(_, entry)| entry));
-    }
     base::sync::fence(base::sync::Ordering::Acquire);
     keys.iter().zip(&words).all(|((hash, _), word)| word_of(*hash) == *word)
+}
+
+/// Stage 2 of the executor, for one key.
+fn prefetch_likely_entry(inner: &Inner, hash: KeyHash, key: &[u8]) {
+    if let Some(position) = inner.index.guess(inner.index.head_of(hash), Tag::of(hash)) {
+        prefetch_entry(inner, position.slot, HEADER_BYTES + key.len());
+    }
 }
 
 /// All keys under their locks: what ends a race against steady writers.
