@@ -70,9 +70,12 @@ impl Entry {
 
     #[inline]
     fn unpack(self) -> Operation {
+        // A read is its key and no more: the commonest operation is told apart by one compare.
+        if self.0 <= ARGUMENT_MASK {
+            return Operation::Read(self.0);
+        }
         let argument = self.0 & ARGUMENT_MASK;
         match self.0 >> KIND_SHIFT {
-            0 => Operation::Read(argument),
             1 => Operation::ReadLatest(argument),
             2 => Operation::Update(argument),
             3 => Operation::Insert,

@@ -125,15 +125,21 @@ impl<'a, K: KeyBuffer> Batch<'a, K> {
             Step::Read(id) | Step::ReadModifyWrite(id) => id,
             Step::Update(id) | Step::Insert(id) => {
                 self.insert_count += usize::from(matches!(step, Step::Insert(_)));
-                let start = self.values.len();
-                self.values.resize(start + self.value_sizes.len_of(id), 0);
-                values::fill(id, self.version, &mut self.values[start..]);
-                self.version = self.version.wrapping_add(1);
+                self.push_value(id);
                 id
             }
         };
         self.keys.write(self.steps.len(), &self.key_format, id);
         self.steps.push(step);
+    }
+
+    /// Out of line, so that the loop over reads stays small.
+    #[inline(never)]
+    fn push_value(&mut self, id: u64) {
+        let start = self.values.len();
+        self.values.resize(start + self.value_sizes.len_of(id), 0);
+        values::fill(id, self.version, &mut self.values[start..]);
+        self.version = self.version.wrapping_add(1);
     }
 
     /// Hands the batch to the store and counts what came of it.

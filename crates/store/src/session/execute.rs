@@ -177,10 +177,13 @@ fn prefetch_heads<U>(inner: &Inner, chunk: &[Request<'_, U>]) {
 #[inline]
 pub(super) fn prefetch_entry(inner: &Inner, slot: Slot, expected_bytes: usize) {
     let start = inner.log.address(slot.offset_bytes());
+    prefetch::line(start);
     let lead_bytes = start.addr() % LINE_BYTES;
-    let lines = (lead_bytes + expected_bytes).div_ceil(LINE_BYTES).min(ENTRY_LINES_MAX);
-    for line in 0..lines {
-        prefetch::line(start.wrapping_add(line * LINE_BYTES));
+    let end_bytes = (lead_bytes + expected_bytes).min(ENTRY_LINES_MAX * LINE_BYTES);
+    let mut line_bytes = LINE_BYTES;
+    while line_bytes < end_bytes {
+        prefetch::line(start.wrapping_add(line_bytes));
+        line_bytes += LINE_BYTES;
     }
 }
 
