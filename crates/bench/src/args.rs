@@ -30,18 +30,23 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub distribution: Option<String>,
 
-    /// How many keys; takes k, M and G (decimal)
-    #[arg(long, default_value = "1M", value_parser = parse_count, value_name = "N")]
-    #[arg(help_heading = "Workload")]
-    pub keys: u64,
+    /// Item set of MICA's evaluation: tiny (8/8 bytes), small (16/64), large (128/1024) or x-large
+    /// (250/1152), as many items as fit into --memory, or into half of 1 GiB
+    #[arg(long, value_name = "NAME", help_heading = "Workload")]
+    pub dataset: Option<String>,
 
-    /// Size of every key in bytes
-    #[arg(long, default_value = "16", value_name = "BYTES", help_heading = "Workload")]
-    pub key_size: ByteSize,
+    /// How many keys; takes k, M and G (decimal) [default: 1M, or the dataset's]
+    #[arg(long, value_parser = parse_count, value_name = "N", help_heading = "Workload")]
+    pub keys: Option<u64>,
 
-    /// Size of values: BYTES, LOW-HIGH (uniform) or SIZE:WEIGHT,SIZE:WEIGHT,...
-    #[arg(long, default_value = "64", value_name = "SIZE", help_heading = "Workload")]
-    pub value_size: String,
+    /// Size of every key in bytes [default: 16, or the dataset's]
+    #[arg(long, value_name = "BYTES", help_heading = "Workload")]
+    pub key_size: Option<ByteSize>,
+
+    /// Size of values: BYTES, LOW-HIGH (uniform) or SIZE:WEIGHT,SIZE:WEIGHT,... [default: 64, or
+    /// the dataset's]
+    #[arg(long, value_name = "SIZE", help_heading = "Workload")]
+    pub value_size: Option<String>,
 
     /// Keys per read: above 1, reads are multi-gets and each key counts as one operation
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Workload")]
@@ -191,7 +196,7 @@ mod tests {
     fn a_bare_command_line_loads_the_default_port() {
         let args = Command::parse_from(["bench"]).args;
         assert_eq!(args.target, "resp://127.0.0.1:6379");
-        assert_eq!((args.keys, args.key_size.bytes), (1_000_000, 16));
+        assert_eq!((args.keys, args.key_size), (None, None));
         assert_eq!(args.duration, Duration::from_secs(10));
     }
 }

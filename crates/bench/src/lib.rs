@@ -17,6 +17,7 @@ mod connection;
 mod control;
 mod embedded;
 mod error;
+mod items;
 mod lane;
 mod network;
 mod pin;

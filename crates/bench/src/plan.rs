@@ -9,6 +9,7 @@ use workload::{
 
 use crate::args::Args;
 use crate::error::BenchError;
+use crate::items::Items;
 use crate::target::{Protocol, Target};
 
 /// Everything a run needs to know.
@@ -93,7 +94,8 @@ impl Plan {
     pub(crate) fn new(args: &Args) -> Result<Plan, BenchError> {
         let target = Target::parse(&args.target)?;
         let (workload, mix, popularity) = mix(args)?;
-        in_range("--keys", args.keys as usize, 1, 1 << 40)?;
+        let items = Items::new(args)?;
+        in_range("--keys", items.key_count as usize, 1, 1 << 40)?;
         in_range("--mget", args.mget, 1, MGET_MAX)?;
         let thread_count = in_range("--threads", args.threads, 1, THREADS_MAX)?;
         let connection_count = in_range("--connections", args.connections, 1, CONNECTIONS_MAX)?;
@@ -102,7 +104,7 @@ impl Plan {
             return Err(BenchError::usage("--mget reads popular keys; ycsb-d reads the latest"));
         }
         let lane_count = if target == Target::Embedded { thread_count } else { connection_count };
-        if mix.insert > 0 && args.keys < lane_count as u64 {
+        if mix.insert > 0 && items.key_count < lane_count as u64 {
             return Err(BenchError::usage(format!(
                 "{workload} needs at least one key for each of {lane_count} connections"
             )));
@@ -111,12 +113,12 @@ impl Plan {
             return Err(BenchError::usage("--duration is 0: measure for some time, e.g. 10s"));
         }
         Ok(Plan {
-            key_format: key_format(args, &target, &mix)?,
+            key_format: key_format(&items, &target, &mix)?,
             target,
             workload,
-            trace_len: Trace::len_for(args.keys),
-            draw: Draw { mix, popularity, key_count: args.keys, seed: args.seed },
-            value_sizes: args.value_size.parse().map_err(from_workload)?,
+            trace_len: Trace::len_for(items.key_count),
+            draw: Draw { mix, popularity, key_count: items.key_count, seed: args.seed },
+            value_sizes: items.value_size.parse().map_err(from_workload)?,
             mget: args.mget,
             populate: !args.no_populate,
             thread_count: thread_count.min(lane_count),
@@ -180,7 +182,7 @@ fn mix(args: &Args) -> Result<(String, Mix, Popularity), BenchError> {
     }
 }
 
-fn key_format(args: &Args, target: &Target, mix: &Mix) -> Result<KeyFormat, BenchError> {
+fn key_format(items: &Items, target: &Target, mix: &Mix) -> Result<KeyFormat, BenchError> {
     let (style, len_max) = match target {
         Target::Embedded => (KeyStyle::Binary, store::KEY_LEN_MAX_BYTES),
         Target::Server { protocol: Protocol::Memcached, .. } => (KeyStyle::Text, 250),
@@ -188,8 +190,8 @@ fn key_format(args: &Args, target: &Target, mix: &Mix) -> Result<KeyFormat, Benc
             (KeyStyle::Text, store::KEY_LEN_MAX_BYTES)
         }
     };
-    let len = in_range("--key-size", args.key_size.bytes as usize, 1, len_max)?;
-    let id_count = if mix.insert > 0 { INSERT_ID_MAX } else { args.keys };
+    let len = in_range("--key-size", items.key_len_bytes, 1, len_max)?;
+    let id_count = if mix.insert > 0 { INSERT_ID_MAX } else { items.key_count };
     KeyFormat::new(style, len, id_count).map_err(from_workload)
 }
 

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
+pub mod dataset;
 pub mod keys;
 pub mod mix;
 pub mod popularity;
@@ -25,6 +26,7 @@ pub mod trace;
 pub mod values;
 
 pub use arrivals::{ArrivalClock, Arrivals};
+pub use dataset::{DATASETS, Dataset};
 pub use keys::{KeyFormat, KeyStyle};
 pub use mix::{Mix, Preset};
 pub use popularity::{Popularity, RankSampler};
@@ -39,6 +41,12 @@ pub enum WorkloadError {
     /// A word that names no workload.
     #[error("`{text}` is no workload: write get, set, ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f")]
     UnknownPreset {
+        /// What was written.
+        text: String,
+    },
+    /// A word that names no item set.
+    #[error("`{text}` is no dataset: write tiny, small, large or x-large")]
+    UnknownDataset {
         /// What was written.
         text: String,
     },
