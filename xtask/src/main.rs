@@ -1,8 +1,9 @@
-//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `tidy`, `bench-peers`.
+//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `nightly`, `tidy`, `bench-peers`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
 mod ci;
+mod nightly;
 mod peers;
 mod step;
 mod tidy;
@@ -26,6 +27,12 @@ enum Command {
     Ci,
     /// `ci`, then real clients against the real binary; installs what they need
     Test,
+    /// Long property tests, Miri and coverage-guided fuzzing
+    Nightly {
+        /// For each fuzz target
+        #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+        fuzz_seconds: u32,
+    },
     /// Only the rules of style that the compiler does not know
     Tidy,
     /// Dovetail, Redis and memcached side by side on one core; writes docs/results
@@ -48,6 +55,7 @@ fn run(cli: Cli) -> Result<bool> {
     match cli.command {
         Command::Ci => Ok(ci::run(&root, ci::Scope::Workspace)),
         Command::Test => Ok(ci::run(&root, ci::Scope::WithClients)),
+        Command::Nightly { fuzz_seconds } => Ok(nightly::run(&root, fuzz_seconds)),
         Command::Tidy => tidy::run(&root),
         Command::BenchPeers(args) => peers::run(&root, &args).map(|()| true),
     }
