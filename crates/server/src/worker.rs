@@ -21,6 +21,7 @@ mod accept;
 mod control;
 mod finish;
 mod read;
+mod starve;
 
 use std::io;
 use std::net::TcpListener;
@@ -84,6 +85,7 @@ pub struct Worker<R, P> {
     /// Connections that are not read until there is buffer room.
     starved: Vec<usize>,
     starved_since: Option<Instant>,
+    starved_looked_at: Instant,
     /// Accepting is suspended until then: there was no descriptor left.
     accept_again_at: Option<Instant>,
     last_work_at: Instant,
@@ -139,6 +141,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
             resumable: Vec::new(),
             starved: Vec::new(),
             starved_since: None,
+            starved_looked_at: now,
             accept_again_at: None,
             last_work_at: now,
             kept_house_at: now,

@@ -134,6 +134,44 @@ fn many_half_sent_large_commands_stay_within_the_budget() {
     last.expect("+OK\r\n");
 }
 
+/// So many halves of large commands that no more room is left for another.
+fn fill_the_buffers(server: &TestServer) -> Vec<support::Client> {
+    let value_bytes = server.server().shared().config().max_item_size_bytes;
+    (0..40)
+        .map(|_| {
+            let mut client = server.resp();
+            client.send(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${value_bytes}\r\n"));
+            client.send(vec![b'x'; 20_000]);
+            client
+        })
+        .collect()
+}
+
+#[test]
+fn clients_that_give_up_while_they_wait_for_room_take_none() {
+    let server = TestServer::with(Config { memory_bytes: 64 << 20, threads: 1, ..config() });
+    let value_bytes = server.server().shared().config().max_item_size_bytes as usize;
+    let halves = fill_the_buffers(&server);
+    drop(halves);
+    let started = Instant::now();
+    while server.server().shared().totals().connections_resp > 0 {
+        assert!(started.elapsed() < Duration::from_secs(4), "who has gone still takes room");
+        std::thread::yield_now();
+    }
+    let mut last = server.resp();
+    last.ask(command(&[b"SET", b"k", &vec![b'x'; value_bytes]]), "+OK\r\n");
+}
+
+#[test]
+fn who_stalls_in_mid_command_gives_way_to_who_waits() {
+    let server = TestServer::with(Config { memory_bytes: 64 << 20, threads: 1, ..config() });
+    let value_bytes = server.server().shared().config().max_item_size_bytes as usize;
+    let halves = fill_the_buffers(&server);
+    let mut last = server.resp();
+    last.ask(command(&[b"SET", b"k", &vec![b'x'; value_bytes]]), "+OK\r\n");
+    drop(halves);
+}
+
 #[test]
 fn a_burst_of_connections_is_served() {
     let server = TestServer::start();

@@ -13,7 +13,6 @@
 
 use std::cell::Cell;
 use std::io::{self, Read};
-use std::time::{Duration, Instant};
 
 use policy::Router;
 use rustix::io::Errno;
@@ -25,16 +24,13 @@ use crate::poller::{Poller, Ready};
 use crate::resp::Fed;
 
 /// A longer incomplete command is not copied into the arena at each read but has its own buffer.
-const HELD_BYTES_MAX: usize = 16 << 10;
+pub(super) const HELD_BYTES_MAX: usize = 16 << 10;
 
 /// Read from one connection in one round into the arena.
 const READ_BYTES_MAX: usize = 32 << 10;
 
 /// Read from one connection in one round into a buffer of its own (K16).
 const READ_OWN_BYTES_MAX: usize = 256 << 10;
-
-/// A command that waited so long for buffer room is refused.
-const STARVED_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes of one connection that are to be parsed in this round.
 pub(super) struct Region {
@@ -185,6 +181,9 @@ impl<R: Router, P: Poller> Worker<R, P> {
             }
             Err(_) => connection.ending = Ending::Now,
         }
+        if count > 0 {
+            connection.client.set_active(self.core.now);
+        }
         if input.held.len() >= input.need_bytes {
             let bytes = std::mem::take(&mut input.held);
             self.add_region(slot, Place::Own(bytes), count);
@@ -243,7 +242,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
     }
 
     /// I2: room for the whole command, or the connection waits.
-    fn reserve_own(&mut self, slot: usize) -> bool {
+    pub(super) fn reserve_own(&mut self, slot: usize) -> bool {
         let connection = &mut self.core.connections[slot];
         let input = &mut connection.input;
         // A command whose length is not known yet grows by more than a read at a time.
@@ -264,80 +263,5 @@ impl<R: Router, P: Poller> Worker<R, P> {
         connection.booked_bytes += extra_bytes;
         input.held.reserve_exact(want_bytes - input.held.len());
         true
-    }
-
-    /// A command that can never be buffered.
-    fn refuse_too_large(&mut self, slot: usize) {
-        self.core.counters().protocol_errors.add(1);
-        let connection = &mut self.core.connections[slot];
-        let reply: &[u8] = match connection.client.protocol {
-            crate::counters::Protocol::Resp => {
-                b"-ERR Protocol error: command is larger than the client buffers\r\n"
-            }
-            crate::counters::Protocol::Memcached => {
-                b"SERVER_ERROR out of memory reading request\r\n"
-            }
-        };
-        connection.output.append(|out| out.extend_from_slice(reply));
-        connection.ending = Ending::AfterFlush;
-        self.core.touch(slot);
-    }
-
-    /// Stops reading a connection until there is room in the buffers.
-    fn starve(&mut self, slot: usize) {
-        let connection = &mut self.core.connections[slot];
-        if !connection.is_starved {
-            connection.is_starved = true;
-            self.starved.push(slot);
-            self.starved_since.get_or_insert_with(Instant::now);
-        }
-    }
-
-    /// Gives waiting connections their room, if there is some.
-    pub(super) fn feed_starved(&mut self, now: Instant) {
-        let Some(since) = self.starved_since else { return };
-        for slot in std::mem::take(&mut self.starved) {
-            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
-            if !connection.is_starved {
-                continue;
-            }
-            connection.is_starved = false;
-            let needs_own = connection.input.need_bytes > HELD_BYTES_MAX;
-            if self.core.ledger.is_over() {
-                self.starve(slot);
-            } else if !needs_own || self.reserve_own(slot) {
-                self.core.touch(slot);
-            }
-        }
-        if self.starved.is_empty() {
-            self.starved_since = None;
-        } else if now.duration_since(since) >= STARVED_TIME_MAX {
-            // Two clients may each have half of a command and wait for the other's room.
-            self.starved_since = Some(now);
-            if let Some(slot) = self.starved.first().copied() {
-                self.refuse_too_large(slot);
-            }
-        }
-        self.finish_touched();
-    }
-
-    /// The buffers are outgrown: clients that do not take their replies go first, then those with
-    /// the most unfinished input, at once, so that the others are served (as Redis evicts clients).
-    pub(super) fn evict_clients(&mut self) {
-        let mut closed_count = 0;
-        let worker_count = self.core.shared.config().threads;
-        while self.core.ledger.is_over() && self.core.ledger.is_above_share(worker_count) {
-            let slots = self.core.connections.slots();
-            let connections = &self.core.connections;
-            let holds = |slot: &usize| connections[*slot].held_bytes() > 0;
-            let guilt =
-                |slot: &usize| (connections[*slot].interest.write, connections[*slot].held_bytes());
-            let Some(slot) = slots.into_iter().filter(holds).max_by_key(guilt) else { break };
-            closed_count += 1;
-            self.close(slot);
-        }
-        if closed_count > 0 {
-            tracing::warn!(closed_count, "buffers are full: closed the clients that held the most");
-        }
     }
 }

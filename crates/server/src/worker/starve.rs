@@ -1,0 +1,169 @@
+//! What happens when the client buffers are full: who waits, who is refused, who is closed.
+//!
+//! ```text
+//!  large command, no room ─▶ starved: not read ─▶ room: goes on
+//!                                              ├▶ its client has gone: closed
+//!                                              └▶ no room for long: who has stalled is refused,
+//!                                                 or else who waits longest
+//! ```
+//!
+//! # Invariants
+//! I1: a starved connection is in `starved`. It is not read, so that nothing else tells of its end.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use policy::Router;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
+
+use super::Worker;
+use super::read::HELD_BYTES_MAX;
+use crate::connection::{Connection, Ending};
+use crate::counters::Protocol;
+use crate::poller::Poller;
+
+/// After so long without room, an unfinished command is refused.
+const STARVED_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How often waiting connections are asked whether their clients still are there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+impl<R: Router, P: Poller> Worker<R, P> {
+    /// A command that can never be buffered.
+    pub(super) fn refuse_too_large(&mut self, slot: usize) {
+        self.refuse_unfinished(
+            slot,
+            b"-ERR Protocol error: command is larger than the client buffers\r\n",
+        );
+    }
+
+    /// Answers a command that has not arrived as a whole, and closes.
+    fn refuse_unfinished(&mut self, slot: usize, resp_reply: &[u8]) {
+        self.core.counters().protocol_errors.add(1);
+        let connection = &mut self.core.connections[slot];
+        let reply: &[u8] = match connection.client.protocol {
+            Protocol::Resp => resp_reply,
+            Protocol::Memcached => b"SERVER_ERROR out of memory reading request\r\n",
+        };
+        connection.output.append(|out| out.extend_from_slice(reply));
+        connection.ending = Ending::AfterFlush;
+        self.core.touch(slot);
+    }
+
+    /// Stops reading a connection until there is room in the buffers.
+    pub(super) fn starve(&mut self, slot: usize) {
+        let connection = &mut self.core.connections[slot];
+        if !connection.is_starved {
+            connection.is_starved = true;
+            self.starved.push(slot);
+            self.starved_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Gives waiting connections their room, if there is some.
+    pub(super) fn feed_starved(&mut self, now: Instant) {
+        let Some(since) = self.starved_since else { return };
+        let is_late = now.duration_since(since) >= STARVED_TIME_MAX;
+        let mut has_refused = false;
+        if now.duration_since(self.starved_looked_at) >= LOOK_EVERY {
+            self.starved_looked_at = now;
+            self.close_gone();
+            has_refused = is_late && self.refuse_stalled();
+            self.finish_touched();
+        }
+        for slot in std::mem::take(&mut self.starved) {
+            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
+            if !connection.is_starved {
+                continue;
+            }
+            connection.is_starved = false;
+            let needs_own = connection.input.need_bytes > HELD_BYTES_MAX;
+            if self.core.ledger.is_over() {
+                self.starve(slot);
+            } else if !needs_own || self.reserve_own(slot) {
+                self.core.touch(slot);
+            }
+        }
+        if self.starved.is_empty() {
+            self.starved_since = None;
+        } else if is_late && self.starved_looked_at == now && !has_refused {
+            // After a refusal the next look tells whether who got the room has stalled too.
+            self.starved_since = Some(now);
+            // Two clients may each have half of a command and wait for the other's room.
+            if let Some(slot) = self.starved.first().copied() {
+                self.refuse_too_large(slot);
+            }
+        }
+        self.finish_touched();
+    }
+
+    /// Closes the waiting connections whose command will never be whole (I1).
+    fn close_gone(&mut self) {
+        for slot in self.starved.clone() {
+            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
+            if connection.is_starved && can_never_finish(connection) {
+                connection.ending = Ending::AfterFlush;
+                self.core.touch(slot);
+            }
+        }
+    }
+
+    /// Refuses those whose half of a command takes the room that others wait for, and who have
+    /// sent nothing of the rest for long; whether there was one.
+    fn refuse_stalled(&mut self) -> bool {
+        let now_ms = self.core.now.0;
+        let has_stalled = |connection: &Connection| {
+            let silent_ms = now_ms.saturating_sub(connection.client.last_active_at().0);
+            connection.ending == Ending::Open
+                && !connection.is_starved
+                && connection.input.held.capacity() > HELD_BYTES_MAX
+                && connection.input.need_bytes > connection.input.held.len()
+                && u128::from(silent_ms) >= STARVED_TIME_MAX.as_millis()
+        };
+        let mut slots = self.core.connections.slots();
+        slots.retain(|slot| has_stalled(&self.core.connections[*slot]));
+        for slot in &slots {
+            self.refuse_unfinished(
+                *slot,
+                b"-ERR Protocol error: unfinished command while the client buffers are full\r\n",
+            );
+        }
+        !slots.is_empty()
+    }
+
+    /// The buffers are outgrown: clients that do not take their replies go first, then those with
+    /// the most unfinished input, at once, so that the others are served (as Redis evicts clients).
+    pub(super) fn evict_clients(&mut self) {
+        let mut closed_count = 0;
+        let worker_count = self.core.shared.config().threads;
+        while self.core.ledger.is_over() && self.core.ledger.is_above_share(worker_count) {
+            let slots = self.core.connections.slots();
+            let connections = &self.core.connections;
+            let holds = |slot: &usize| connections[*slot].held_bytes() > 0;
+            let guilt =
+                |slot: &usize| (connections[*slot].interest.write, connections[*slot].held_bytes());
+            let Some(slot) = slots.into_iter().filter(holds).max_by_key(guilt) else { break };
+            closed_count += 1;
+            self.close(slot);
+        }
+        if closed_count > 0 {
+            tracing::warn!(closed_count, "buffers are full: closed the clients that held the most");
+        }
+    }
+}
+
+/// Whether the client has closed, or its half, and what it has sent is not a whole command. Its
+/// bytes and its end may be waiting in the socket, which is not read.
+fn can_never_finish(connection: &Connection) -> bool {
+    let mut watched = [PollFd::from_borrowed_fd(connection.socket.as_fd(), PollFlags::RDHUP)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if !matches!(poll(&mut watched, Some(&at_once)), Ok(1..)) {
+        return false;
+    }
+    if watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
+        return true;
+    }
+    let unread_bytes = ioctl_fionread(&connection.socket).unwrap_or(0);
+    connection.input.held.len() as u64 + unread_bytes < connection.input.need_bytes as u64
+}
