@@ -25,8 +25,8 @@ const BUFFERS_COMFORT_BYTES: u64 = 40 << 20;
 /// Room around a value in a command: its key (at most 64 KiB), its options, and the read-ahead.
 const COMMAND_OVERHEAD_BYTES: u64 = 256 << 10;
 
-/// Fraction of the log that one item may take. An item larger than a quarter of a segment takes a
-/// run of contiguous segments (K14), and a run that is half of the log may never come free.
+/// Fraction of the log that one item may take. An item larger than a segment takes a run of
+/// contiguous segments (K14), and a run that is half of the log may never come free.
 const LOG_PART_OF_ITEM: u64 = 4;
 
 /// Where the bytes go.

@@ -151,7 +151,7 @@ impl Index {
             if let Some(position) = self.find_once(head, tag, View::Shared, &mut is_key) {
                 return Some(position);
             }
-            // The slot loads above are Acquire, so this load comes after them.
+            // The fence keeps the loads of tags above before this load of the word.
             fence(Ordering::Acquire);
             if !before.is_locked() && self.memory[head].word() == before {
                 return None;

@@ -51,7 +51,7 @@ pub(crate) struct Log {
     allocator: Mutex<Allocator>,
     /// Free segments that a client's write may take, as of the last change; read without the lock.
     available: AtomicU32,
-    /// Segments (heads of runs) with at least one pin.
+    /// Segments with at least one pin, all segments of a pinned run among them.
     pinned_count: AtomicU32,
     /// Wakes the thread that makes memory resident ahead of the writers.
     taken: Condvar,
@@ -172,25 +172,28 @@ impl Log {
         self.counters[segment].live_bytes.fetch_add(len_bytes as u64, Ordering::Relaxed);
     }
 
-    /// An entry of this length is no longer reachable (I2).
+    /// An entry of this length is no longer reachable (I2); called after its slot was changed.
     #[inline]
     pub(crate) fn sub_live(&self, offset_bytes: u64, len_bytes: usize) {
         let segment = self.segment_of(offset_bytes) as usize;
+        // Release pairs with the Acquire of `live_bytes`: whoever sees zero and retires the segment
+        // also sees that the slot names it no more.
         let before =
-            self.counters[segment].live_bytes.fetch_sub(len_bytes as u64, Ordering::Relaxed);
+            self.counters[segment].live_bytes.fetch_sub(len_bytes as u64, Ordering::Release);
         debug_assert!(before >= len_bytes as u64, "I2: live bytes never go below zero");
     }
 
     pub(crate) fn live_bytes(&self, segment: u32) -> u64 {
-        self.counters[segment as usize].live_bytes.load(Ordering::Relaxed)
+        self.counters[segment as usize].live_bytes.load(Ordering::Acquire)
     }
 
-    /// Keeps the segment of `offset_bytes` from reuse; the caller can read it now.
-    pub(crate) fn pin(&self, offset_bytes: u64) -> u32 {
+    /// Keeps the segment of `offset_bytes` from reuse; the caller can read it now. `segments` is
+    /// what the entry takes as a run, the same for each pin of a segment.
+    pub(crate) fn pin(&self, offset_bytes: u64, segments: u32) -> u32 {
         let segment = self.segment_of(offset_bytes);
         // Relaxed: the pinning session's next quiescent point publishes it before reuse is tried.
         if self.counters[segment as usize].pins.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.pinned_count.fetch_add(1, Ordering::Relaxed);
+            self.pinned_count.fetch_add(segments, Ordering::Relaxed);
         }
         segment
     }
@@ -200,10 +203,10 @@ impl Log {
         self.pinned_count.load(Ordering::Relaxed) < self.segment_count / 4
     }
 
-    pub(crate) fn unpin(&self, segment: u32) {
+    pub(crate) fn unpin(&self, segment: u32, segments: u32) {
         // Release pairs with the Acquire of `is_pinned`: the reading is over.
         if self.counters[segment as usize].pins.fetch_sub(1, Ordering::Release) == 1 {
-            self.pinned_count.fetch_sub(1, Ordering::Relaxed);
+            self.pinned_count.fetch_sub(segments, Ordering::Relaxed);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::entry::{HEADER_BYTES, entry_len_bytes};
 use crate::request::Item;
 use crate::store::Inner;
 
@@ -16,6 +17,8 @@ pub struct Pins<'a>(pub(crate) &'a Arc<Inner>);
 pub struct PinnedValue {
     store: Arc<Inner>,
     segment: u32,
+    /// Segments of the run that the entry has, 1 if it shares one.
+    run_len: u32,
     start: *const u8,
     len_bytes: usize,
 }
@@ -39,10 +42,12 @@ impl Pins<'_> {
         let log = &self.0.log;
         // The key lies in the segment where the entry starts, even if the value is long.
         let offset_bytes = item.key.as_ptr().addr() - log.address(0).addr();
-        let offset_bytes = (offset_bytes - crate::entry::HEADER_BYTES) as u64;
+        let offset_bytes = (offset_bytes - HEADER_BYTES) as u64;
+        let run_len = log.run_len(entry_len_bytes(item.key.len(), item.value.len()) as u64);
         PinnedValue {
             store: Arc::clone(self.0),
-            segment: log.pin(offset_bytes),
+            segment: log.pin(offset_bytes, run_len),
+            run_len,
             start: item.value.as_ptr(),
             len_bytes: item.value.len(),
         }
@@ -61,6 +66,6 @@ impl Deref for PinnedValue {
 
 impl Drop for PinnedValue {
     fn drop(&mut self) {
-        self.store.log.unpin(self.segment);
+        self.store.log.unpin(self.segment, self.run_len);
     }
 }

@@ -68,8 +68,6 @@ struct Local {
     value_len_hint: usize,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
-    /// When this session last swept the whole index for want of room.
-    expired_all_at: UnixMillis,
 }
 
 impl Session {
@@ -86,7 +84,6 @@ impl Session {
             held: Vec::new(),
             value_len_hint: 0,
             expiry_step_at: UnixMillis(0),
-            expired_all_at: UnixMillis(0),
         };
         Session { inner, local }
     }

@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::KEY_LEN_MAX_BYTES;
 use crate::config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};
-use crate::counters::{SharedCounts, StoreStats, fold};
+use crate::counters::{Counts, SharedCounts, StoreStats, fold};
 use crate::entry::HEADER_BYTES;
 use crate::epoch::Epochs;
 use crate::index::Index;
@@ -33,6 +33,8 @@ pub(crate) struct Inner {
     pub counts: Box<[CachePadded<SharedCounts>]>,
     /// The next head bucket that the expiry pass looks at; sessions share the pass.
     pub expiry_cursor: CachePadded<AtomicU64>,
+    /// When the whole index was last swept for expired items, in milliseconds since 1970.
+    pub swept_at_ms: AtomicU64,
     /// Overflow buckets in their grace period whose session has ended.
     orphans: Mutex<Vec<(u64, u32)>>,
     /// Access marks that a read may add up to (K13): 0 where nobody would look at them.
@@ -79,6 +81,7 @@ impl Store {
             epochs: Epochs::new(config.session_max),
             counts: (0..config.session_max).map(|_| CachePadded::default()).collect(),
             expiry_cursor: CachePadded::new(AtomicU64::new(0)),
+            swept_at_ms: AtomicU64::new(0),
             orphans: Mutex::new(Vec::new()),
             mark_limit: u64::from(marks),
             config,
@@ -191,6 +194,12 @@ impl Inner {
     pub(crate) fn fits(&self, key_len_bytes: usize, value_len_bytes: usize) -> bool {
         debug_assert!(key_len_bytes <= KEY_LEN_MAX_BYTES, "the caller checks keys");
         (key_len_bytes + value_len_bytes) as u64 <= self.limits.item_max_bytes
+    }
+
+    /// Items, as of about now; `unpublished` is what the asking session has not published.
+    pub(crate) fn item_count(&self, unpublished: &Counts) -> u64 {
+        let counts = fold(self.counts.iter().map(|counts| &**counts));
+        counts.items.wrapping_add(unpublished.items)
     }
 
     /// The next `count` head buckets of the shared expiry pass.

@@ -200,3 +200,73 @@ fn values_of_a_third_of_a_segment_waste_little() {
     assert!(full_pct >= 85, "refused at {full_pct} %");
     driver.store.validate();
 }
+
+#[test]
+fn a_live_run_does_not_stand_in_the_way_of_cleaning() {
+    let mut driver = Driver::new(Mode::Clean, Eviction::Fifo);
+    let segment_bytes = driver.store.limits().segment_bytes as usize;
+    driver.set(u64::MAX, segment_bytes + 100, Expiry::Never);
+    let mut count = 0;
+    while driver.seen.refused == 0 {
+        driver.set(count, 1000, Expiry::Never);
+        count += 1;
+    }
+    for id in (0..count).filter(|id| id % 5 < 2) {
+        driver.run(id, Op::Delete);
+    }
+    driver.seen.refused = 0;
+    for id in count..count + count / 10 {
+        driver.set(id, 1000, Expiry::Never);
+    }
+    assert_eq!(driver.seen.refused, 0, "two fifths of every segment are dead");
+    driver.store.validate();
+}
+
+#[test]
+fn cleaning_ends_when_nothing_is_dead() {
+    for percent in [30, 36, 60, 80] {
+        let mut driver = Driver::new(Mode::Clean, Eviction::Fifo);
+        let len_bytes = driver.store.limits().segment_bytes as usize * percent / 100;
+        for id in 0.. {
+            driver.set(id, len_bytes, Expiry::Never);
+            if driver.seen.refused > 0 {
+                break;
+            }
+        }
+        let copied_before = driver.store.stats().cleaned_bytes;
+        driver.set(u64::MAX, len_bytes, Expiry::Never);
+        let steps = (0..1000).take_while(|_| driver.session.maintain(driver.now)).count();
+        let copied_bytes = driver.store.stats().cleaned_bytes - copied_before;
+        assert!(steps < 100, "{percent} %: housekeeping goes on");
+        let segment_bytes = driver.store.limits().segment_bytes;
+        assert!(copied_bytes < 4 * segment_bytes, "{percent} %: {copied_bytes} bytes copied");
+    }
+}
+
+#[test]
+fn locks_for_more_than_the_log_holds_evict_nothing() {
+    let mut driver = Driver::new(Mode::Evict, Eviction::LruApprox);
+    for id in 0..1000 {
+        driver.set(id, 1000, Expiry::Never);
+    }
+    let hash = driver.store.key_hasher().hash(b"a");
+    drop(driver.session.lock_keys(driver.now, &[hash], 1 << 30));
+    assert_eq!(driver.store.stats().items, 1000);
+}
+
+#[test]
+fn pinned_runs_leave_three_quarters_of_the_log() {
+    let mut driver = Driver::new(Mode::Evict, Eviction::LruApprox);
+    let limits = driver.store.limits();
+    let len_bytes = 5 * limits.segment_bytes as usize;
+    driver.seen.is_pinning = true;
+    for id in 0..8 {
+        driver.set(id, len_bytes, Expiry::Never);
+        driver.run(id, Op::Get);
+    }
+    driver.seen.is_pinning = false;
+    let pinned_segments = driver.seen.pins.len() * 6;
+    assert!(pinned_segments <= limits.segment_count as usize / 4 + 6, "{pinned_segments}");
+    driver.set(9, len_bytes, Expiry::Never);
+    assert_eq!(driver.seen.refused, 0);
+}

@@ -205,8 +205,8 @@ impl Allocator {
         Some(self.claim(segment))
     }
 
-    /// Claims the used segment with the smallest live share, if that is below `max_share_pct`
-    /// (clean mode). Runs count: freeing a dead one costs nothing.
+    /// Claims the used segment with the smallest live share of those whose used bytes are live to
+    /// less than `max_share_pct` (clean mode). Runs count once they are dead.
     pub(crate) fn claim_sparsest(
         &mut self,
         max_share_pct: u64,
@@ -216,13 +216,19 @@ impl Allocator {
         let share = |segment: u32, row: &SegmentRow| {
             live_bytes(segment) * 10_000 / (segment_bytes * u64::from(row.run_len))
         };
-        let (segment, row) = self.used().min_by_key(|(segment, row)| share(*segment, row))?;
-        // A run is one entry: it is live or dead, and moving it makes no room.
-        let is_worth_it = match row.run_len {
-            1 => share(segment, row) < max_share_pct * 100,
-            _ => live_bytes(segment) == 0,
+        // A run is one entry: it is live or dead, and moving it makes no room. Nor does moving what
+        // is all alive, unless two such segments fit into one: the tail of a segment of long
+        // entries stays empty wherever they lie.
+        let is_worth_it = |(segment, row): &(u32, &SegmentRow)| match (live_bytes(*segment), row) {
+            (0, _) => true,
+            (live, SegmentRow { run_len: 1, used_bytes, .. }) => {
+                live * 100 < max_share_pct * used_bytes || 2 * used_bytes < segment_bytes
+            }
+            _ => false,
         };
-        is_worth_it.then(|| self.claim(segment))
+        let (segment, _) =
+            self.used().filter(is_worth_it).min_by_key(|(segment, row)| share(*segment, row))?;
+        Some(self.claim(segment))
     }
 
     /// Claims one used segment of the window of `run_len` that costs least to empty, so that a

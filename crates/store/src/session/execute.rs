@@ -195,7 +195,11 @@ fn find_guessed<'a, U>(
     request: &Request<'_, U>,
 ) -> Option<(Position, Entry<'a>)> {
     let tag = Tag::of(request.hash);
-    if !guess.slot.is_empty() {
+    // A bucket that left the chain keeps its slots as they were: what an earlier request of this
+    // batch changed would not show there (K8).
+    let is_linked =
+        guess.bucket == guess.head || inner.index.overflow_of(guess.head) == Some(guess.bucket);
+    if is_linked && !guess.slot.is_empty() {
         let index = guess.index as usize;
         let slot = inner.index.slot_at(guess.bucket, index);
         if slot.has_tag(tag) {

@@ -2,6 +2,7 @@
 //! what has expired. Reads never remove; they only no longer see it.
 
 use base::UnixMillis;
+use base::sync::Ordering;
 
 use super::Local;
 use crate::counters;
@@ -16,13 +17,21 @@ const STEP_HEADS_MAX: u64 = 4096;
 const STEP_ITEMS_MAX: usize = 256;
 /// The pass goes on at once while more than one in this many items with an expiry had expired.
 const HURRY_SHARE: u32 = 4;
-/// A store without room sweeps the whole index at most this often.
-const EXPIRE_ALL_EVERY_MS: u64 = 100;
+/// A store without room sweeps the whole index at most this often, ...
+const SWEEP_EVERY_MS_MIN: u64 = 200;
+/// ... and waits this long for its size: about twenty times what a sweep takes.
+const SWEEP_HEADS_PER_MS: u64 = 400;
+/// Buckets of a sweep between two quiescent points.
+const SWEEP_QUIESCE_HEADS: u32 = 1024;
 
 impl Local {
     /// One step of the pass; true: much has expired, come again soon.
     pub(super) fn expire_step(&mut self, inner: &Inner, now: UnixMillis) -> bool {
-        let elapsed_ms = now.0.saturating_sub(self.expiry_step_at.0);
+        // A clock that was set back starts anew (K3).
+        let elapsed_ms = match now < self.expiry_step_at {
+            true => 1,
+            false => now.0 - self.expiry_step_at.0,
+        };
         if elapsed_ms == 0 {
             return false;
         }
@@ -45,18 +54,35 @@ impl Local {
         expired > 0 && expired * HURRY_SHARE > seen
     }
 
-    /// The whole pass at once, for a store that would refuse a write otherwise; at most every
-    /// [`EXPIRE_ALL_EVERY_MS`]. True: something had expired.
+    /// The whole pass at once, for a store that would refuse a write otherwise; seldom enough to
+    /// cost a few percent of the time. Drops every reference this session has. True: something
+    /// had expired.
     #[cold]
     pub(super) fn expire_all(&mut self, inner: &Inner, now: UnixMillis) -> bool {
-        let is_due = now.0 >= self.expired_all_at.0 + EXPIRE_ALL_EVERY_MS;
+        let head_count = inner.index.head_count();
+        let every_ms = SWEEP_EVERY_MS_MIN.max(u64::from(head_count) / SWEEP_HEADS_PER_MS);
+        let swept_at_ms = inner.swept_at_ms.load(Ordering::Relaxed);
+        // A clock that was set back does not put sweeps off (K3).
+        let is_due = now.0.abs_diff(swept_at_ms) >= every_ms;
         if !is_due || !self.has_expiring_items(inner) {
             return false;
         }
-        self.expired_all_at = now;
+        // One session sweeps; Relaxed: nothing but the time depends on it.
+        let claimed = inner.swept_at_ms.compare_exchange(
+            swept_at_ms,
+            now.0,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if claimed.is_err() {
+            return false;
+        }
         let (mut expired, mut slots) = (0, Vec::new());
-        for head in 0..inner.index.head_count() {
+        for head in 0..head_count {
             expired += self.expire_chain(inner, now, head, &mut slots).1;
+            if head % SWEEP_QUIESCE_HEADS == 0 {
+                inner.epochs.quiesce(self.place);
+            }
         }
         expired > 0
     }

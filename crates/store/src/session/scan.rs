@@ -68,6 +68,9 @@ impl Session {
         random: u64,
         mut visit: impl FnMut(&Item<'_>),
     ) -> bool {
+        if self.inner.item_count(&self.local.counts) == 0 {
+            return false;
+        }
         let head_count = self.inner.index.head_count();
         let start = ((u128::from(random) * u128::from(head_count)) >> 64) as u32;
         let mut slots = Vec::new();
@@ -114,11 +117,14 @@ impl Session {
             return;
         }
         let mut chain = inner.index.lock(head);
-        chain.entries(|position| {
-            let entry = super::Local::entry_of(inner, position);
-            local.count_removed(inner, position, entry);
-        });
+        let mut removed = Vec::new();
+        chain.entries(|position| removed.push(position));
         chain.clear(&mut local.unlinked);
         chain.finish();
+        // After the slots: a segment that counts no live bytes may be retired at once.
+        for position in removed {
+            let entry = super::Local::entry_of(inner, position);
+            local.count_removed(inner, position, entry);
+        }
     }
 }

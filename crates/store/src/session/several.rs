@@ -61,9 +61,11 @@ impl Session {
         let Session { inner, local } = self;
         if room_bytes > local.appender.room_bytes() {
             let segments = room_bytes.div_ceil(inner.log.segment_bytes()) + 1;
-            let segments = u32::try_from(segments).unwrap_or(u32::MAX);
-            // If that fails, the write that finds no room says so.
-            local.make_room(inner, now, 1, segments);
+            // For more than a quarter of the log nothing is reclaimed ahead: a cache would be
+            // emptied for writes that may not come. The write that finds no room says so.
+            if segments <= u64::from(inner.log.segment_count() / 4) {
+                local.make_room(inner, now, 1, segments as u32);
+            }
         }
         debug_assert!(local.held.is_empty());
         local.held.extend(hashes.iter().map(|hash| inner.index.head_of(*hash)));

@@ -57,6 +57,7 @@ impl Local {
         if let Some(reservation) = &reservation {
             Appender::fill(&inner.log, reservation, key, set.value);
         }
+        let body_crc = body_checksum(key, if is_dead { &[] } else { set.value });
         let (head, tag) = (inner.index.head_of(hash), Tag::of(hash));
         let mut chain = self.lock_chain(inner, head);
         let found = Local::find_locked(inner, &chain, tag, key);
@@ -80,7 +81,7 @@ impl Local {
                 Expiry::At(at) => Some(at),
             },
         };
-        let header = Header::new(key.len(), set.value.len(), meta, body_checksum(key, set.value));
+        let header = Header::new(key.len(), set.value.len(), meta, body_crc);
         Appender::write_header(&inner.log, &reservation, header);
         match self.publish(inner, &mut chain, tag, found, reservation, meta) {
             Ok(_) => {
@@ -174,8 +175,8 @@ impl Local {
         let entry = Local::entry_of(inner, position);
         self.counts.evicted_by_index += 1;
         self.counts.evicted_unread += u64::from(position.slot.marks() == 0);
-        self.count_removed(inner, position, entry);
         chain.replace(position, slot);
+        self.count_removed(inner, position, entry);
         Ok(())
     }
 
