@@ -12,6 +12,17 @@ use crate::gather::Gather;
 use crate::reply::{Pending, ReplySink, Shape};
 use crate::rmw::{Refusal, Rmw};
 
+/// What a command of very many keys or a transaction of very many commands is answered when the
+/// client buffers have no room to work on it.
+pub(super) const TOO_MANY_PARTS: ErrorReply<'static> =
+    ErrorReply::Other("ERR command has more parts than the client buffers have room for");
+
+/// What a snapshot keeps of each key until it is answered: hash and key, how to answer, the
+/// chain's word, and the entry.
+const SNAPSHOT_BYTES_PER_KEY: usize = 72;
+/// Below this a snapshot is not booked.
+const SCRATCH_UNBOOKED_BYTES_MAX: u64 = 64 << 10;
+
 /// Whether a target that exists is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
@@ -73,13 +84,27 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.refuse_long_keys(caller, keys) {
             return;
         }
-        self.say(caller, |encoder| encoder.array_header(keys.len()));
         if self.engine.session().is_none() || keys.len() == 1 {
+            self.say(caller, |encoder| encoder.array_header(keys.len()));
             for key in keys {
                 self.single(caller, key, Op::Get, Shape::Value);
             }
             return;
         }
+        // Short commands are not worth the books.
+        let scratch_bytes = (keys.len() * SNAPSHOT_BYTES_PER_KEY) as u64;
+        let is_booked = scratch_bytes > SCRATCH_UNBOOKED_BYTES_MAX;
+        if is_booked && !self.core.ledger.try_reserve(scratch_bytes) {
+            return self.fail(caller, &TOO_MANY_PARTS);
+        }
+        self.say(caller, |encoder| encoder.array_header(keys.len()));
+        self.read_snapshot(caller, keys);
+        if is_booked {
+            self.core.ledger.release(scratch_bytes);
+        }
+    }
+
+    fn read_snapshot(&mut self, caller: Caller, keys: Keys<'a>) {
         let pending = Pending {
             slot: caller.slot as u32,
             command: caller.index,

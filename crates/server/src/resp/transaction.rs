@@ -25,6 +25,7 @@ use wire::resp::{
 };
 
 use super::Caller;
+use super::several::TOO_MANY_PARTS;
 use crate::connection::Ending;
 use crate::counters::CommandIndex;
 use crate::engine::Engine;
@@ -216,15 +217,24 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return self.fail(caller, &ErrorReply::ExecAbort);
         }
         self.flush();
+        let scratch_bytes = (transaction.command_count * size_of::<Queued<'_>>()) as u64;
+        if !self.core.ledger.try_reserve(scratch_bytes) {
+            return self.fail(caller, &TOO_MANY_PARTS);
+        }
+        self.exec_queued(caller, &transaction);
+        self.core.ledger.release(scratch_bytes);
+    }
+
+    fn exec_queued(&mut self, caller: Caller, transaction: &Transaction) {
         let limits = super::limits(self.core, caller.slot);
-        let commands = parse_again(&transaction, &limits);
+        let commands = parse_again(transaction, &limits);
         let mut rest = &commands[..];
         let mut is_first = true;
         while is_first || !rest.is_empty() {
             let on_keys = rest.iter().take_while(|queued| !needs_session(queued)).count();
             let (part, after) = rest.split_at(on_keys);
             if (is_first || !part.is_empty())
-                && !self.exec_part(caller, &transaction, part, is_first)
+                && !self.exec_part(caller, transaction, part, is_first)
             {
                 return;
             }
@@ -296,10 +306,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// for that.
     fn room_of(&mut self, queued: &Queued<'_>) -> u64 {
         let mut sink = LengthSink { len_bytes: 0 };
-        for key in keys_of(queued) {
-            let request: Request<'_, Rmw<'_>> =
-                Request { key, hash: self.core.hash(key), op: Op::Get };
-            self.engine.execute(self.core.now, &[request], &mut sink);
+        if builds_on_old_values(queued) {
+            for key in keys_of(queued) {
+                let request: Request<'_, Rmw<'_>> =
+                    Request { key, hash: self.core.hash(key), op: Op::Get };
+                self.engine.execute(self.core.now, &[request], &mut sink);
+            }
         }
         sink.len_bytes + entry_len_bytes(queued.raw.len(), 0) as u64
     }
@@ -353,6 +365,20 @@ fn needs_session(queued: &Queued<'_>) -> bool {
 fn is_write(queued: &Queued<'_>) -> bool {
     let id = queued.parsed.as_ref().ok().and_then(Command::id);
     id.is_some_and(|id| id.spec().flags.contains(Flags::WRITE))
+}
+
+/// Whether what is written is as long as what was there; a deletion writes nothing.
+fn builds_on_old_values(queued: &Queued<'_>) -> bool {
+    use wire::resp::CommandId::{
+        Append, Copy, Expire, ExpireAt, GetEx, PExpire, PExpireAt, Persist, Rename, RenameNx,
+        SetRange,
+    };
+    let id = queued.parsed.as_ref().ok().and_then(Command::id);
+    let builders = [
+        Append, Copy, Expire, ExpireAt, GetEx, PExpire, PExpireAt, Persist, Rename, RenameNx,
+        SetRange,
+    ];
+    id.is_some_and(|id| builders.contains(&id))
 }
 
 /// The keys of a queued command, where its row in the table says they stand.

@@ -15,12 +15,16 @@ use crate::shared::Control;
 struct ProbeSink {
     is_stored: bool,
     is_found: bool,
+    /// A full store still answers reads and deletes: it is ready, and a supervisor that restarted
+    /// it would lose the data. That it is full shows in the metrics.
+    is_full: bool,
 }
 
 impl Sink<Refusal> for ProbeSink {
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         match (request_index, outcome) {
             (0, Outcome::Stored { .. }) => self.is_stored = true,
+            (0, Outcome::OutOfMemory) => self.is_full = true,
             (1, Outcome::Hit(item)) => self.is_found = item.value == PROBE_VALUE,
             _ => {}
         }
@@ -64,7 +68,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
         let requests = ops.map(|op| Request { key, hash, op });
         let mut sink = ProbeSink::default();
         self.engine.execute(self.core.now, &requests, &mut sink);
-        sink.is_stored && sink.is_found
+        sink.is_full || (sink.is_stored && sink.is_found)
     }
 
     fn kill(&mut self, client_id: u64) {

@@ -1,0 +1,82 @@
+//! A full log, and commands of more parts than the buffers have room for.
+
+mod support;
+
+use std::io::Read;
+use std::time::Duration;
+
+use server::{Config, Mode};
+use support::{Client, TestServer, command, config, pattern};
+
+fn store_keys(client: &mut Client, count: usize, value: &[u8]) {
+    for number in 0..count {
+        let key = format!("key:{number}");
+        client.ask(command(&[b"SET", key.as_bytes(), value]), "+OK\r\n");
+    }
+}
+
+/// The integer that a command is answered.
+fn integer(client: &mut Client, ask: &str) -> u64 {
+    client.send(ask);
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        let mut byte = [0];
+        client.stream.read_exact(&mut byte).unwrap();
+        line.push(byte[0]);
+    }
+    let text = String::from_utf8(line).unwrap();
+    text.trim_start_matches(':').trim_end().parse().unwrap()
+}
+
+#[test]
+fn a_full_store_is_ready_and_answers_reads_and_deletes() {
+    let server = TestServer::with(Config { mode: Mode::Clean, ..config() });
+    let mut client = server.resp();
+    let value = pattern(1 << 20);
+    let mut stored = 0;
+    loop {
+        let key = format!("key:{stored}");
+        client.send(command(&[b"SET", key.as_bytes(), &value]));
+        let mut answer = [0; 5];
+        client.stream.read_exact(&mut answer).unwrap();
+        if &answer != b"+OK\r\n" {
+            client.expect("command not allowed when used memory > 'maxmemory'.\r\n");
+            break;
+        }
+        stored += 1;
+    }
+    assert!(stored > 10, "values of 1 MiB fill the log, not a segment each: {stored}");
+    assert!(server.server().shared().probe(Duration::from_secs(5)).is_ok());
+    client.ask("EXISTS key:0\r\n", ":1\r\n");
+    client.ask("DEL key:0 key:1 key:2 key:3 key:4\r\n", ":5\r\n");
+    client.ask(command(&[b"SET", b"again", &value]), "+OK\r\n");
+}
+
+#[test]
+fn a_transaction_of_deletes_evicts_nothing() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask(command(&[b"SET", b"big", &pattern(1 << 20)]), "+OK\r\n");
+    store_keys(&mut client, 1000, b"value");
+    client.ask("MULTI\r\n", "+OK\r\n");
+    for _ in 0..100 {
+        client.ask("DEL big\r\n", "+QUEUED\r\n");
+    }
+    client.send("EXEC\r\n");
+    client.expect("*100\r\n:1\r\n");
+    client.expect(":0\r\n".repeat(99));
+    assert_eq!(integer(&mut client, "DBSIZE\r\n"), 1000);
+}
+
+#[test]
+fn a_read_of_more_keys_than_the_buffers_can_work_on_is_refused() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    // A few bytes of input for each key, many times that to work on them.
+    let key_count = 900_000;
+    let mut ask = format!("*{}\r\n$4\r\nMGET\r\n", key_count + 1).into_bytes();
+    ask.extend_from_slice(&b"$1\r\nk\r\n".repeat(key_count));
+    client.send(&ask);
+    client.expect("-ERR command has more parts than the client buffers have room for\r\n");
+    client.ask("MGET k k\r\n", "*2\r\n$-1\r\n$-1\r\n");
+}
