@@ -15,7 +15,7 @@ use crate::rmw::{Refusal, Rmw};
 /// What a command of very many keys or a transaction of very many commands is answered when the
 /// client buffers have no room to work on it.
 pub(super) const TOO_MANY_PARTS: ErrorReply<'static> =
-    ErrorReply::Other("ERR command has more parts than the client buffers have room for");
+    ErrorReply::Other("command has more parts than the client buffers have room for");
 
 /// What a snapshot keeps of each key until it is answered: hash and key, how to answer, the
 /// chain's word, and the entry.
