@@ -42,6 +42,7 @@ use target::Target;
 /// Runs one benchmark as the command line asks and prints its report.
 pub fn run(args: Args) -> Result<(), BenchError> {
     let plan = Plan::new(&args)?;
+    report::check_files(&plan)?;
     let control = Control::new(control::interrupt_flag()?);
     let progress = Progress::new();
     let mut summary = match &plan.target {

@@ -36,6 +36,28 @@ pub(crate) fn write(plan: &Plan, summary: &Summary) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// Finds out before the run whether its files can be written: a long run must not end in vain.
+pub(crate) fn check_files(plan: &Plan) -> Result<(), BenchError> {
+    let outputs = &plan.outputs;
+    let json = outputs.json.as_ref().filter(|_| !outputs.json_owns_stdout());
+    for path in [json, outputs.svg.as_ref(), outputs.latency_log.as_ref()].into_iter().flatten() {
+        check_file(path).map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
+    }
+    Ok(())
+}
+
+/// Leaves what is there as it is, and nothing where nothing was.
+fn check_file(path: &Path) -> std::io::Result<()> {
+    let is_new = match fs::metadata(path) {
+        // Opening a pipe twice would show its reader two ends.
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => return Ok(()),
+        Ok(_) => false,
+        Err(_) => true,
+    };
+    fs::OpenOptions::new().append(true).create(true).open(path)?;
+    if is_new { fs::remove_file(path) } else { Ok(()) }
+}
+
 /// The JSON object alone.
 pub(crate) fn json(plan: &Plan, summary: &Summary) -> Result<String, BenchError> {
     json::encode(plan, summary)
@@ -49,4 +71,23 @@ fn print(text: &str) -> Result<(), BenchError> {
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
     fs::write(path, bytes).map_err(|source| BenchError::Write { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_checked_before_a_run_without_a_trace() {
+        let directory = std::env::temp_dir().join(format!("bench-report-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (old, new) = (directory.join("old.json"), directory.join("new.json"));
+        fs::write(&old, "kept").unwrap();
+        assert!(check_file(&old).is_ok() && check_file(&new).is_ok());
+        assert_eq!(fs::read(&old).unwrap(), b"kept");
+        assert!(!new.exists());
+        assert!(check_file(&directory).is_err());
+        assert!(check_file(&directory.join("absent/new.json")).is_err());
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }

@@ -185,6 +185,12 @@ def test_a_load_on_nobody_is_one_line_and_status_1():
     assert "is the server running?" in found.stderr and len(found.stderr.splitlines()) == 1
 
 
+def test_a_report_that_cannot_be_written_ends_the_run_before_it_starts(tmp_path):
+    found = run("bench", "embedded:", "--duration", "1h", "--json", f"{tmp_path}/absent/report")
+    assert found.returncode == 1
+    assert "absent/report: " in found.stderr and len(found.stderr.splitlines()) == 1
+
+
 def test_the_embedded_store_is_measured():
     found = run("bench", "embedded:", "--keys", "20k", "--key-size", "8", "--value-size", "8",
                 "--duration", "200ms", "--warmup", "0", "--json", "-")
