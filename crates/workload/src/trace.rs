@@ -118,27 +118,47 @@ impl Trace {
     pub fn cursor(&self, lane: usize, lane_count: usize) -> Cursor<'_> {
         let len = self.entries.len();
         let next = (len as u128 * lane as u128 / lane_count.max(1) as u128) as usize % len;
-        Cursor { entries: &self.entries, next }
+        Cursor { entries: &self.entries, next, window: Vec::new(), at: 0 }
     }
 }
 
 /// Walks a trace for ever.
+///
+/// The trace is far larger than the caches. Entries are copied a window at a time: a copy keeps
+/// many lines on their way at once, where reading one entry an operation waits for each line
+/// between the misses of the measured work (5 ns an operation on the embedded store).
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     entries: &'a [Entry],
+    /// The first entry behind the window.
     next: usize,
+    window: Vec<Entry>,
+    /// The next entry in the window.
+    at: usize,
 }
+
+/// Entries that are copied at once.
+const WINDOW_ENTRIES: usize = 512;
 
 impl Cursor<'_> {
     /// The next operation.
     #[inline]
     pub fn advance(&mut self) -> Operation {
-        let entry = self.entries[self.next];
-        self.next += 1;
-        if self.next == self.entries.len() {
-            self.next = 0;
+        if self.at == self.window.len() {
+            self.refill();
         }
+        let entry = self.window[self.at];
+        self.at += 1;
         entry.unpack()
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        let end = self.entries.len().min(self.next + WINDOW_ENTRIES);
+        self.window.clear();
+        self.window.extend_from_slice(&self.entries[self.next..end]);
+        self.next = if end == self.entries.len() { 0 } else { end };
+        self.at = 0;
     }
 
     /// The key id of the next entry, whatever its operation (for the further keys of a multi-get).

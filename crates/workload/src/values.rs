@@ -43,7 +43,7 @@ pub fn fill(id: u64, version: u32, value: &mut [u8]) {
 }
 
 /// The version of a value of `id`, or `None` when a byte of it is wrong (W2).
-#[inline]
+#[inline(always)]
 pub fn check(id: u64, value: &[u8]) -> Option<u32> {
     let Some((first, _)) = value.split_first_chunk::<8>() else {
         let word = first_word(id, tag(id) as u32).to_le_bytes();
