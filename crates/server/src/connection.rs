@@ -11,6 +11,7 @@
 
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Instant;
 
 use wire::{memcached, resp};
 
@@ -49,6 +50,8 @@ pub struct Connection {
     pub is_touched: bool,
     /// Is in the worker's list of connections that wait for buffer room.
     pub is_starved: bool,
+    /// Since when, over all tries to get room.
+    pub starved_at: Option<Instant>,
 }
 
 /// Whether a connection goes on.
@@ -140,6 +143,7 @@ impl Connection {
             booked_bytes: 0,
             is_touched: false,
             is_starved: false,
+            starved_at: None,
         }
     }
 

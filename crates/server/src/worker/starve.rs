@@ -56,6 +56,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
         let connection = &mut self.core.connections[slot];
         if !connection.is_starved {
             connection.is_starved = true;
+            connection.starved_at.get_or_insert_with(Instant::now);
             self.starved.push(slot);
             self.starved_since.get_or_insert_with(Instant::now);
         }
@@ -82,6 +83,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
             if self.core.ledger.is_over() {
                 self.starve(slot);
             } else if !needs_own || self.reserve_own(slot) {
+                self.core.connections[slot].starved_at = None;
                 self.core.touch(slot);
             }
         }
@@ -89,13 +91,28 @@ impl<R: Router, P: Poller> Worker<R, P> {
             self.starved_since = None;
         } else if is_late && self.starved_looked_at == now && !has_refused {
             // After a refusal the next look tells whether who got the room has stalled too.
-            self.starved_since = Some(now);
-            // Two clients may each have half of a command and wait for the other's room.
-            if let Some(slot) = self.starved.first().copied() {
-                self.refuse_too_large(slot);
-            }
+            self.refuse_late(now);
         }
         self.finish_touched();
+    }
+
+    /// Refuses the older half of those who have waited for too long, so that what they hold is
+    /// room for the others: two clients may each have half of a command and wait for the other's
+    /// room, and a thousand may have a little of theirs. The next look takes half of the rest.
+    fn refuse_late(&mut self, now: Instant) {
+        let connections = &self.core.connections;
+        let since = |slot: &usize| connections[*slot].starved_at;
+        let is_late =
+            |slot: &usize| since(slot).is_some_and(|at| now.duration_since(at) >= STARVED_TIME_MAX);
+        let mut late: Vec<usize> = self.starved.iter().copied().filter(is_late).collect();
+        late.sort_by_key(since);
+        late.truncate(late.len().div_ceil(2));
+        for slot in late {
+            self.refuse_unfinished(
+                slot,
+                b"-ERR Protocol error: no room for this command in the client buffers\r\n",
+            );
+        }
     }
 
     /// Closes the waiting connections whose command will never be whole (I1).
