@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use store::{Eviction, Mode};
 
@@ -40,6 +41,8 @@ pub struct Config {
     pub hash_seed: Option<u64>,
     /// Unsent reply bytes after which a client is not read until it has taken some.
     pub output_limit_bytes: u64,
+    /// After so long without room in the full client buffers, an unfinished command is refused.
+    pub starved_time_max: Duration,
     /// The file that the settings came from, for INFO.
     pub config_file: Option<PathBuf>,
     /// Further names and values that CONFIG GET shows.
@@ -67,6 +70,7 @@ impl Default for Config {
             requirepass: None,
             hash_seed: None,
             output_limit_bytes: 1 << 20,
+            starved_time_max: Duration::from_secs(5),
             config_file: None,
             settings: Vec::new(),
         }

@@ -5,10 +5,9 @@
 mod support;
 
 use std::io::Read;
-use std::time::Duration;
 
 use server::{Config, Mode};
-use support::{Client, TestServer, command, config, pattern};
+use support::{Client, PATIENCE, TestServer, command, config, pattern};
 
 fn store_keys(client: &mut Client, count: usize, value: &[u8]) {
     for number in 0..count {
@@ -35,7 +34,7 @@ fn a_full_store_is_ready_and_answers_reads_and_deletes() {
         stored += 1;
     }
     assert!(stored > 10, "values of 1 MiB fill the log, not a segment each: {stored}");
-    assert!(server.server().shared().probe(Duration::from_secs(5)).is_ok());
+    assert!(server.server().shared().probe(PATIENCE).is_ok());
     client.ask("EXISTS key:0\r\n", ":1\r\n");
     client.ask("DEL key:0 key:1 key:2 key:3 key:4\r\n", ":5\r\n");
     client.ask(command(&[b"SET", b"again", &value]), "+OK\r\n");

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use server::{Config, Server, StartError};
-use support::{TestServer, bulk, command, config, pattern};
+use support::{PATIENCE, TestServer, bulk, command, config, pattern};
 
 #[test]
 fn a_half_closed_client_gets_all_its_answers() {
@@ -78,7 +78,7 @@ fn one_client_too_many_is_told_so() {
     assert_eq!(first.read_to_end(), b"+OK\r\n");
     let started = Instant::now();
     while server.server().shared().totals().connections_resp > 0 {
-        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < PATIENCE);
         std::thread::yield_now();
     }
     server.resp().ask("PING\r\n", "+PONG\r\n");
@@ -149,13 +149,18 @@ fn fill_the_buffers(server: &TestServer) -> Vec<support::Client> {
 
 #[test]
 fn clients_that_give_up_while_they_wait_for_room_take_none() {
-    let server = TestServer::with(Config { memory_bytes: 64 << 20, threads: 1, ..config() });
+    let server = TestServer::with(Config {
+        memory_bytes: 64 << 20,
+        threads: 1,
+        starved_time_max: Duration::from_secs(3600),
+        ..config()
+    });
     let value_bytes = server.server().shared().config().max_item_size_bytes as usize;
     let halves = fill_the_buffers(&server);
     drop(halves);
     let started = Instant::now();
     while server.server().shared().totals().connections_resp > 0 {
-        assert!(started.elapsed() < Duration::from_secs(4), "who has gone still takes room");
+        assert!(started.elapsed() < PATIENCE, "who has gone still takes room");
         std::thread::yield_now();
     }
     let mut last = server.resp();
@@ -164,7 +169,12 @@ fn clients_that_give_up_while_they_wait_for_room_take_none() {
 
 #[test]
 fn who_stalls_in_mid_command_gives_way_to_who_waits() {
-    let server = TestServer::with(Config { memory_bytes: 64 << 20, threads: 1, ..config() });
+    let server = TestServer::with(Config {
+        memory_bytes: 64 << 20,
+        threads: 1,
+        starved_time_max: Duration::from_millis(200),
+        ..config()
+    });
     let value_bytes = server.server().shared().config().max_item_size_bytes as usize;
     let halves = fill_the_buffers(&server);
     let mut last = server.resp();
@@ -190,7 +200,7 @@ fn stopping_answers_what_was_sent() {
     let mut client = server.resp();
     client.ask("SET a 1\r\n", "+OK\r\n");
     client.send("GET a\r\n".repeat(100));
-    assert!(server.stop(Duration::from_secs(10)));
+    assert!(server.stop(PATIENCE));
     assert_eq!(client.read_to_end(), b"$1\r\n1\r\n".repeat(100));
 }
 
@@ -204,14 +214,14 @@ fn stopping_does_not_wait_for_a_client_that_never_reads() {
     client.stream.read_exact(&mut first).unwrap();
     let started = Instant::now();
     assert!(!server.stop(Duration::from_millis(200)));
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < PATIENCE);
 }
 
 #[test]
 fn a_probe_goes_through_every_worker_and_leaves_no_key() {
     let server = TestServer::start();
     let shared = server.server().shared();
-    assert_eq!(shared.probe(Duration::from_secs(10)), Ok(()));
+    assert_eq!(shared.probe(PATIENCE), Ok(()));
     server.resp().ask("DBSIZE\r\n", ":0\r\n");
 }
 
@@ -220,7 +230,7 @@ fn shutdown_reaches_the_owner() {
     let server = TestServer::start();
     let requests = server.server().shutdown_requests();
     server.resp().send("SHUTDOWN NOSAVE\r\n");
-    assert_eq!(requests.recv_timeout(Duration::from_secs(10)), Ok(()));
+    assert_eq!(requests.recv_timeout(PATIENCE), Ok(()));
 }
 
 #[track_caller]

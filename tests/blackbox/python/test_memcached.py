@@ -85,15 +85,15 @@ def test_touch_and_get_and_touch(cache, text_wire):
 
 
 def test_expiry_in_relative_absolute_and_past_time(cache):
-    """Real time passes here: 2.2 s, once."""
-    cache.set("short", b"1", expire=1)
+    """Real time passes here: 3.2 s, once."""
+    cache.set("short", b"1", expire=2)
     cache.set("absolute", b"1", expire=int(time.time()) + 1)
     cache.set("long", b"1", expire=60 * 60 * 24 * 30)
     cache.set("past", b"1", expire=-1)
-    cache.set("touched", b"1", expire=1)
+    cache.set("touched", b"1", expire=2)
     cache.touch("touched", 100)
     assert cache.get("past") is None and cache.get("short") == b"1"
-    time.sleep(2.2)
+    time.sleep(3.2)
     assert cache.get_many(["short", "absolute", "long", "touched"]) == {
         "long": b"1", "touched": b"1"
     }

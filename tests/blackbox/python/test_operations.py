@@ -35,7 +35,7 @@ def test_an_idle_server_hardly_uses_a_core(server, client):
     before = servers.cpu_seconds(server.pid)
     time.sleep(2.5)
     used = servers.cpu_seconds(server.pid) - before
-    assert used / 2.5 < 0.005, f"{used / 2.5:.2%} of a core while idle"
+    assert used / 2.5 < 0.02, f"{used / 2.5:.2%} of a core while idle"
 
 
 @pytest.mark.flags(memory="128MiB")

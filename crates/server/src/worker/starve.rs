@@ -23,9 +23,6 @@ use crate::connection::{Connection, Ending};
 use crate::counters::Protocol;
 use crate::poller::Poller;
 
-/// After so long without room, an unfinished command is refused.
-const STARVED_TIME_MAX: Duration = Duration::from_secs(5);
-
 /// How often waiting connections are asked whether their clients still are there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -65,7 +62,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
     /// Gives waiting connections their room, if there is some.
     pub(super) fn feed_starved(&mut self, now: Instant) {
         let Some(since) = self.starved_since else { return };
-        let is_late = now.duration_since(since) >= STARVED_TIME_MAX;
+        let is_late = now.duration_since(since) >= self.core.shared.config().starved_time_max;
         let mut has_refused = false;
         if now.duration_since(self.starved_looked_at) >= LOOK_EVERY {
             self.starved_looked_at = now;
@@ -100,10 +97,11 @@ impl<R: Router, P: Poller> Worker<R, P> {
     /// room for the others: two clients may each have half of a command and wait for the other's
     /// room, and a thousand may have a little of theirs. The next look takes half of the rest.
     fn refuse_late(&mut self, now: Instant) {
+        let time_max = self.core.shared.config().starved_time_max;
         let connections = &self.core.connections;
         let since = |slot: &usize| connections[*slot].starved_at;
         let is_late =
-            |slot: &usize| since(slot).is_some_and(|at| now.duration_since(at) >= STARVED_TIME_MAX);
+            |slot: &usize| since(slot).is_some_and(|at| now.duration_since(at) >= time_max);
         let mut late: Vec<usize> = self.starved.iter().copied().filter(is_late).collect();
         late.sort_by_key(since);
         late.truncate(late.len().div_ceil(2));
@@ -130,13 +128,14 @@ impl<R: Router, P: Poller> Worker<R, P> {
     /// sent nothing of the rest for long; whether there was one.
     fn refuse_stalled(&mut self) -> bool {
         let now_ms = self.core.now.0;
+        let time_max = self.core.shared.config().starved_time_max;
         let has_stalled = |connection: &Connection| {
             let silent_ms = now_ms.saturating_sub(connection.client.last_active_at().0);
             connection.ending == Ending::Open
                 && !connection.is_starved
                 && connection.input.held.capacity() > HELD_BYTES_MAX
                 && connection.input.need_bytes > connection.input.held.len()
-                && u128::from(silent_ms) >= STARVED_TIME_MAX.as_millis()
+                && u128::from(silent_ms) >= time_max.as_millis()
         };
         let mut slots = self.core.connections.slots();
         slots.retain(|slot| has_stalled(&self.core.connections[*slot]));

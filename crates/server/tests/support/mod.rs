@@ -10,7 +10,7 @@ use std::time::Duration;
 use server::{Config, Pin, Poll, Server};
 
 /// How long a test waits for bytes before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that ends with the test.
 pub struct TestServer {
@@ -69,7 +69,7 @@ impl Drop for TestServer {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             server.stop();
-            server.join(Duration::from_secs(5));
+            server.join(PATIENCE);
         }
     }
 }
