@@ -25,3 +25,11 @@ impl PartitionId {
 /// The seeded 64-bit hash of a key, computed once, where the request is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyHash(pub u64);
+
+impl KeyHash {
+    /// The key's id in the write table: the top 30 bits, which choose the bucket in an index of any
+    /// size (K5).
+    pub fn partition(self) -> PartitionId {
+        PartitionId((self.0 >> 34) as u32)
+    }
+}

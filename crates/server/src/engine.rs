@@ -3,7 +3,7 @@
 //! Commands are written once, against this trait; inside EXEC they run on locked keys.
 
 use base::{KeyHash, UnixMillis, WorkerId};
-use policy::{RouteRequest, Router};
+use policy::{Access, Depths, Route, RouteRequest, Router};
 use store::request::{Request, Sink};
 use store::{LockedSession, Session};
 
@@ -32,6 +32,8 @@ pub struct RunToCompletion<R> {
     pub session: Session,
     /// Chosen at start-up.
     pub router: R,
+    /// Of the workers' queues; none where requests run to completion.
+    pub depths: Depths,
     /// This worker.
     pub worker: WorkerId,
 }
@@ -39,7 +41,14 @@ pub struct RunToCompletion<R> {
 impl<R: Router> Engine for RunToCompletion<R> {
     #[inline]
     fn accepts(&self, hash: KeyHash) -> bool {
-        self.router.route(RouteRequest { hash, received_by: self.worker }) == self.worker
+        // A worker that serves what it receives has no queues, and tells reads from writes later.
+        let request = RouteRequest {
+            partition: hash.partition(),
+            access: Access::Write,
+            size_bytes: None,
+            received_by: self.worker,
+        };
+        self.router.route(&request, &self.depths) == Route::To(self.worker)
     }
 
     #[inline]

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::{UnixMillis, WorkerId};
-use policy::Router;
+use policy::{Depths, Router};
 use store::Session;
 
 use crate::config::Poll;
@@ -132,7 +132,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
         let now = Instant::now();
         Ok(Worker {
             core: Core::new(shared, worker),
-            engine: RunToCompletion { session, router, worker },
+            engine: RunToCompletion { session, router, depths: Depths::new(0), worker },
             poller,
             listeners,
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),

@@ -1,0 +1,83 @@
+//! The question that every router answers: which worker serves this request?
+//!
+//! ```text
+//!                       ┌────────── Depths: outstanding per worker, kept by the driver
+//!                       ▼
+//!  RouteRequest ──▶ Router::route ──▶ Route::To(worker)   the driver enqueues, depths.add(worker)
+//!                       ▲        └──▶ Route::Busy(why)    the driver waits for a completion
+//!                       │
+//!                 Router::finish ◀── the request's reply has left, depths.remove(worker)
+//! ```
+//!
+//! # Invariants
+//! I1: routing is for speed; the store is correct under any route (every bucket has its own lock).
+//! I2: a request that was answered `To` is finished exactly once, with the same fields.
+//! I3: a router never names a worker that the depths do not have.
+//!
+//! # Concurrency
+//! `route` and `finish` take `&self`: several dispatchers share one router. Depths are each
+//! dispatcher's own view.
+
+use base::{PartitionId, WorkerId};
+
+use crate::depths::Depths;
+
+/// What a request does to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Replaces, changes or deletes it.
+    Write,
+}
+
+/// What a router may look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteRequest {
+    /// The key's id in the write table: the hash bits that all index sizes have in common (K5).
+    pub partition: PartitionId,
+    /// Whether it reads or writes.
+    pub access: Access,
+    /// Of the item, when it is known: a PUT carries it, a GET learns it at the index (Minos §3).
+    pub size_bytes: Option<u64>,
+    /// The worker that parsed the request.
+    pub received_by: WorkerId,
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To this worker's queue.
+    To(WorkerId),
+    /// Nowhere yet: ask again after a completion.
+    Busy(Busy),
+}
+
+/// Why a request must wait (back-pressure, never a wrong owner).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// Every worker that may serve it holds as many requests as the bound allows.
+    QueuesFull,
+    /// The write table has no room for the partition.
+    WriteTableFull,
+}
+
+/// Decides which worker executes a request.
+pub trait Router {
+    /// The worker, or why there is none at the moment.
+    fn route(&self, request: &RouteRequest, depths: &Depths) -> Route;
+
+    /// The request's reply has left: whatever pinned its key may go.
+    fn finish(&self, _request: &RouteRequest, _worker: WorkerId) {}
+}
+
+/// Any worker serves any key: a request stays with the worker that received it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AnyWorker;
+
+impl Router for AnyWorker {
+    #[inline]
+    fn route(&self, request: &RouteRequest, _depths: &Depths) -> Route {
+        Route::To(request.received_by)
+    }
+}

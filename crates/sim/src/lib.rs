@@ -1,0 +1,21 @@
+//! Discrete-event simulation: what the policies do on 64 or 240 cores that we do not have.
+//!
+//! ```text
+//!  workload (arrivals, keys, sizes) ─▶ model (c4, minos, mica) ─▶ latencies ─▶ figure: CSV, SVG, text
+//!                                        │    ▲
+//!                                        ▼    │ the crate `policy`, which the server runs too
+//!                                      engine: the next event in time order
+//! ```
+//!
+//! # Invariants
+//! I1: one seed gives one result, on any number of threads.
+//! I2: every request is counted, an overloaded run shows as overloaded.
+#![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod error;
+pub mod figure;
+pub mod latency;
+pub mod parallel;
+
+pub use error::SimError;
