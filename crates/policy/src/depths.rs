@@ -1,43 +1,201 @@
 //! How many requests each worker holds: sent to it and not yet acknowledged.
+//!
+//! ```text
+//!  counts   worker 0: 2   worker 1: 0   worker 2: 1   worker 3: 0
+//!
+//!  levels   depth 0  ..1.1.  bit w set: worker w holds that many (bit 0 on the right)
+//!           depth 1  ..1..   lowest = 0, so the shortest is the first bit of depth 0: worker 1
+//!           depth 2  ....1
+//!            ...
+//!           DEEP     .....   this many or more; among these one must count
+//! ```
+//!
+//! A level is as many 64-bit words as the workers need, so the shortest queue of 64 workers is
+//! one load and one count of trailing zeros, of 240 at most four.
+//!
+//! # Invariants
+//! I1: worker w's bit is set at level `min(counts[w], DEEP)` and nowhere else.
+//! I2: `lowest` is the first level with a bit set.
+//! I3: of workers that hold the same, the one with the lowest index is the shortest.
+//!
+//! # Concurrency
+//! One dispatcher's own view: nothing is shared.
+//!
+//! # Limits
+//! At most 65,536 workers. With every worker at [`DEEP`] or above the shortest is found by a scan;
+//! so much is waiting then that the scan is the least of it.
+
+use std::ops::Range;
 
 use base::WorkerId;
+
+/// Depths from here on share one level.
+#[cfg(not(test))]
+const DEEP: u32 = 4096;
+#[cfg(test)]
+const DEEP: u32 = 5;
+
+/// Levels looked at one by one for a part of the workers before their counts are scanned.
+const LEVELS_TRIED_MAX: u32 = 4;
+
+const WORD_BITS: usize = u64::BITS as usize;
 
 /// One dispatcher's view of its workers' queues.
 #[derive(Clone, Debug)]
 pub struct Depths {
     counts: Vec<u32>,
+    levels: Vec<u64>,
+    words_per_level: usize,
+    lowest: u32,
 }
 
 impl Depths {
     /// `worker_count` empty queues.
     pub fn new(worker_count: usize) -> Depths {
-        Depths { counts: vec![0; worker_count] }
+        assert!(worker_count <= usize::from(u16::MAX) + 1, "a worker's id has 16 bits");
+        let words_per_level = worker_count.div_ceil(WORD_BITS);
+        let mut levels = vec![0; words_per_level * (DEEP as usize + 1)];
+        for worker in 0..worker_count {
+            levels[worker / WORD_BITS] |= 1 << (worker % WORD_BITS);
+        }
+        Depths { counts: vec![0; worker_count], levels, words_per_level, lowest: 0 }
     }
 
     /// How many workers there are.
+    #[inline]
     pub fn worker_count(&self) -> usize {
         self.counts.len()
     }
 
     /// What `worker` holds.
+    #[inline]
     pub fn of(&self, worker: WorkerId) -> u32 {
         self.counts[worker.index()]
     }
 
     /// `worker` was sent one more.
+    #[inline]
     pub fn add(&mut self, worker: WorkerId) {
-        self.counts[worker.index()] += 1;
+        let count = self.counts[worker.index()];
+        self.counts[worker.index()] = count + 1;
+        if count >= DEEP {
+            return;
+        }
+        self.flip(worker, count);
+        self.flip(worker, count + 1);
+        // The worker itself is at the next level, so if it was the last of this one, I2 names that.
+        if count == self.lowest && self.level(count).iter().all(|word| *word == 0) {
+            self.lowest = count + 1;
+        }
     }
 
     /// `worker` has answered one.
+    #[inline]
     pub fn remove(&mut self, worker: WorkerId) {
-        self.counts[worker.index()] -= 1;
+        let count = self.counts[worker.index()];
+        assert!(count > 0, "{worker:?} has answered more than it was sent");
+        self.counts[worker.index()] = count - 1;
+        if count > DEEP {
+            return;
+        }
+        self.flip(worker, count);
+        self.flip(worker, count - 1);
+        self.lowest = self.lowest.min(count - 1);
     }
 
-    /// The worker that holds least; of several the lowest id.
+    /// The worker that holds least; of several the lowest id. There must be one.
+    #[inline]
     pub fn shortest(&self) -> WorkerId {
-        let (index, _) =
-            self.counts.iter().enumerate().min_by_key(|(_, count)| **count).expect("I1");
-        WorkerId(index as u16)
+        if self.lowest >= DEEP {
+            return self.scan(0..self.counts.len()).expect("there is a worker");
+        }
+        self.first_at(self.lowest, 0..self.counts.len()).expect("I2: the level has a bit set")
+    }
+
+    /// The same, if it holds less than `bound`.
+    #[inline]
+    pub fn shortest_below(&self, bound: u32) -> Option<WorkerId> {
+        if self.all_at_least(bound) {
+            return None;
+        }
+        let worker = self.shortest();
+        (self.of(worker) < bound).then_some(worker)
+    }
+
+    /// The shortest among the workers of `range` that holds less than `bound`.
+    #[inline]
+    pub fn shortest_of(&self, range: Range<u16>, bound: u32) -> Option<WorkerId> {
+        let range = usize::from(range.start)..usize::from(range.end).min(self.counts.len());
+        if range.len() == self.counts.len() {
+            return self.shortest_below(bound);
+        }
+        let last = bound.min(DEEP).min(self.lowest + LEVELS_TRIED_MAX);
+        let near = (self.lowest..last).find_map(|level| self.first_at(level, range.clone()));
+        if near.is_some() || last == bound {
+            return near;
+        }
+        self.scan(range).filter(|worker| self.of(*worker) < bound)
+    }
+
+    /// Whether no worker holds less than `bound`.
+    #[inline]
+    pub fn all_at_least(&self, bound: u32) -> bool {
+        if bound <= DEEP {
+            return self.lowest >= bound;
+        }
+        self.counts.iter().all(|count| *count >= bound)
+    }
+
+    /// Recounts everything.
+    ///
+    /// # Panics
+    /// If an invariant does not hold.
+    pub fn validate(&self) {
+        for (worker, count) in self.counts.iter().enumerate() {
+            for level in 0..=DEEP {
+                let bit = self.level(level)[worker / WORD_BITS] >> (worker % WORD_BITS) & 1;
+                assert_eq!(bit == 1, level == (*count).min(DEEP), "I1: worker {worker} at {level}");
+            }
+        }
+        let bits: u32 = self.levels.iter().map(|word| word.count_ones()).sum();
+        assert_eq!(bits as usize, self.counts.len(), "I1: no bit but the workers'");
+        let lowest = self.counts.iter().min().map_or(0, |count| (*count).min(DEEP));
+        assert_eq!(self.lowest, lowest, "I2");
+    }
+
+    #[inline]
+    fn level(&self, level: u32) -> &[u64] {
+        let start = level as usize * self.words_per_level;
+        &self.levels[start..start + self.words_per_level]
+    }
+
+    #[inline]
+    fn flip(&mut self, worker: WorkerId, level: u32) {
+        let start = level as usize * self.words_per_level;
+        self.levels[start + worker.index() / WORD_BITS] ^= 1 << (worker.index() % WORD_BITS);
+    }
+
+    /// The first worker of `range` at a level.
+    #[inline]
+    fn first_at(&self, level: u32, range: Range<usize>) -> Option<WorkerId> {
+        for (index, word) in self.level(level).iter().enumerate().skip(range.start / WORD_BITS) {
+            let start = index * WORD_BITS;
+            let before = range.start.saturating_sub(start);
+            let word = word >> before << before;
+            if word != 0 {
+                let worker = start + word.trailing_zeros() as usize;
+                return (worker < range.end).then_some(WorkerId(worker as u16));
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn scan(&self, range: Range<usize>) -> Option<WorkerId> {
+        let worker = range.min_by_key(|worker| self.counts[*worker])?;
+        Some(WorkerId(worker as u16))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
