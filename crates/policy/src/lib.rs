@@ -11,6 +11,7 @@
 
 pub mod depths;
 pub mod route;
+pub mod window;
 
 pub use depths::Depths;
 pub use route::{Access, AnyWorker, Busy, Route, RouteRequest, Router};
