@@ -1,6 +1,7 @@
 //! Latencies of a run: every request is counted, quantiles to 0.05 %.
 
-/// Counts of latencies in log-linear classes: exact below 2048 units, then 2048 classes per factor of 2.
+/// Counts of latencies in log-linear classes: exact below 2048 units, then 1024 classes for each
+/// factor of two.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     counts: Vec<u64>,

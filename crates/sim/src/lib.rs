@@ -1,7 +1,7 @@
 //! Discrete-event simulation: what the policies do on 64 or 240 cores that we do not have.
 //!
 //! ```text
-//!  workload (arrivals, keys, sizes) ─▶ model (c4, minos, mica) ─▶ latencies ─▶ figure: CSV, SVG, text
+//!  workload (arrivals, keys, sizes) ─▶ model (c4, minos, mica) ─▶ latencies ─▶ CSV, SVG, text
 //!                                        │    ▲
 //!                                        ▼    │ the crate `policy`, which the server runs too
 //!                                      engine: the next event in time order
