@@ -1,4 +1,21 @@
 //! What a figure is: a name, what it runs, and a report of numbers, charts and words.
+//!
+//! ```text
+//!  Options ─▶ Figure::run ─▶ Report ─┬─ table  ─▶ NAME.csv
+//!                                    ├─ charts ─▶ NAME.svg   ours as lines, the paper's as rings
+//!                                    └─ text   ─▶ NAME.md    with the command that gave it
+//! ```
+//!
+//! # Invariants
+//! I1: a file that is there is whole: each is written beside its place and renamed into it.
+//! I2: one report gives the same bytes: no clock, no host name, no order of threads.
+
+mod csv;
+mod file;
+mod markdown;
+mod svg;
+
+use std::path::{Path, PathBuf};
 
 use crate::SimError;
 
@@ -85,6 +102,40 @@ pub enum Scale {
     Linear,
     /// Equal factors; all numbers above 0.
     Log,
+    /// `x` is 0, 1, 2 ... and these are the names to write there.
+    Names(&'static [&'static str]),
+}
+
+impl Fidelity {
+    /// As the user writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fidelity::Honest => "honest",
+            Fidelity::Artifact => "artifact",
+        }
+    }
+}
+
+impl Figure {
+    /// Finds out before a long run whether its files can be written; makes the directory.
+    pub fn prepare(&self, directory: &Path) -> Result<(), SimError> {
+        file::check_directory(directory, self.name)
+    }
+
+    /// Writes `NAME.csv`, `NAME.svg` and `NAME.md` (I1) and says where.
+    pub fn write(
+        &self,
+        report: &Report,
+        options: &Options,
+        directory: &Path,
+    ) -> Result<Vec<PathBuf>, SimError> {
+        let files = [
+            ("csv", csv::encode(&report.table)),
+            ("svg", svg::draw(&format!("{}: {}", self.name, self.about), &report.charts)?),
+            ("md", markdown::compose(self, options, report)),
+        ];
+        file::write_all(directory, self.name, &files)
+    }
 }
 
 /// Points that belong together.

@@ -15,6 +15,7 @@
 pub mod engine;
 pub mod error;
 pub mod figure;
+pub mod figures;
 pub mod latency;
 pub mod parallel;
 

@@ -1,0 +1,49 @@
+//! Every figure that can be asked for, and the one place that knows their names.
+
+use crate::SimError;
+use crate::figure::Figure;
+
+/// What each model offers, in the order in which the list is printed.
+const GROUPS: &[&[Figure]] = &[];
+
+/// All figures.
+pub fn all() -> impl Iterator<Item = &'static Figure> {
+    GROUPS.iter().copied().flatten()
+}
+
+/// The figure of that name.
+pub fn find(name: &str) -> Result<&'static Figure, SimError> {
+    all().find(|figure| figure.name == name).ok_or_else(|| {
+        let names: Vec<&str> = all().map(|figure| figure.name).collect();
+        SimError::UnknownFigure { name: name.to_owned(), known: names.join(", ") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{all, find};
+
+    #[test]
+    fn names_are_found_and_are_file_names() {
+        for figure in all() {
+            assert_eq!(find(figure.name).map(|found| found.about).ok(), Some(figure.about));
+            let is_plain =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            assert!(figure.name.bytes().all(is_plain), "{}", figure.name);
+            assert!(!figure.about.is_empty() && !figure.about.contains('\n'), "{}", figure.name);
+        }
+        let mut names: Vec<&str> = all().map(|figure| figure.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all().count(), "two figures have the same name");
+    }
+
+    #[test]
+    fn a_wrong_name_is_told_the_right_ones() {
+        let error = find("c4-fig99").map(|figure| figure.name).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let message = error.to_string();
+        assert!(message.starts_with("`c4-fig99` is no figure") && !message.contains('\n'));
+        assert!(all().all(|figure| message.contains(figure.name)), "{message}");
+    }
+}
