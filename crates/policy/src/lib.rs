@@ -11,6 +11,7 @@
 
 pub mod depths;
 pub mod route;
+pub mod size_class;
 pub mod window;
 
 pub use depths::Depths;

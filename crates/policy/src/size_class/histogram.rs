@@ -1,0 +1,94 @@
+//! How many requests had which size: one worker's counts, in log-linear classes of fixed memory.
+//!
+//! ```text
+//!  size   0 1 2 ... 63 | 64 66 68 ... 126 | 128 132 ... 252 | 256 264 ...        4 GiB and above
+//!  class  0 1 2 ... 63 | 64 65 66 ...  95 |  96  97 ... 127 | 128 129 ...               one class
+//!           exact      |  32 classes for each doubling: a class's sizes differ by at most 3.2 %
+//! ```
+//!
+//! # Concurrency
+//! One worker counts; anyone reads. Counts only grow (and wrap), so that a reader learns what
+//! is new by subtracting what it saw last, and nothing is ever reset under the worker's feet.
+
+use base::sync::{AtomicU32, Ordering};
+
+/// Sub-classes of a doubling, as a power of two.
+const DOUBLING_BITS: u32 = 5;
+/// Sizes from here on share the last class.
+const SIZE_BITS_MAX: u32 = 32;
+/// Of the whole histogram.
+pub(super) const CLASS_COUNT: usize =
+    (((SIZE_BITS_MAX - DOUBLING_BITS) << DOUBLING_BITS) + (1 << DOUBLING_BITS)) as usize + 1;
+
+const _: () = assert!(CLASS_COUNT == 897);
+
+/// Which class holds `size_bytes`.
+#[inline]
+pub(super) fn class_of(size_bytes: u64) -> usize {
+    let shift = (u64::BITS - size_bytes.leading_zeros()).saturating_sub(DOUBLING_BITS + 1);
+    let class = (u64::from(shift) << DOUBLING_BITS) + (size_bytes >> shift);
+    (class as usize).min(CLASS_COUNT - 1)
+}
+
+/// The smallest size in `class`.
+pub(super) fn size_min_of(class: usize) -> u64 {
+    let shift = (class >> DOUBLING_BITS).saturating_sub(1);
+    ((class - (shift << DOUBLING_BITS)) as u64) << shift
+}
+
+/// The largest size in `class`; the last one has no end.
+pub(super) fn size_max_of(class: usize) -> u64 {
+    if class + 1 >= CLASS_COUNT { u64::MAX } else { size_min_of(class + 1) - 1 }
+}
+
+/// The size that stands for a class when its cost is asked.
+pub(super) fn size_middle_of(class: usize) -> u64 {
+    let (low, high) = (size_min_of(class), size_max_of(class));
+    if high == u64::MAX { low } else { low + (high - low) / 2 }
+}
+
+/// One worker's counts: 3.6 kB.
+#[derive(Debug)]
+pub struct WorkerSizes {
+    counts: Box<[AtomicU32]>,
+    /// One of so many requests is counted (Minos §6.2: "sampling only a subset").
+    sample_every: u32,
+    until_sample: AtomicU32,
+}
+
+impl WorkerSizes {
+    /// Empty. One of `sample_every` requests will be counted: 1 counts all, 0 none.
+    pub fn new(sample_every: u32) -> WorkerSizes {
+        WorkerSizes {
+            counts: (0..CLASS_COUNT).map(|_| AtomicU32::new(0)).collect(),
+            sample_every,
+            until_sample: AtomicU32::new(1),
+        }
+    }
+
+    /// Counts a request for an item of `size_bytes`. Only the worker that owns this may call it.
+    #[inline]
+    pub fn record(&self, size_bytes: u64) {
+        // Relaxed throughout: one writer; a reader needs no order between classes.
+        let until_sample = self.until_sample.load(Ordering::Relaxed);
+        if until_sample != 1 {
+            self.until_sample.store(until_sample.wrapping_sub(1), Ordering::Relaxed);
+            return;
+        }
+        if self.sample_every == 0 {
+            return;
+        }
+        self.until_sample.store(self.sample_every, Ordering::Relaxed);
+        let count = &self.counts[class_of(size_bytes)];
+        count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Adds to `sums` what was counted since `seen` was taken, and brings `seen` up to date.
+    pub(super) fn add_news(&self, seen: &mut [u32], sums: &mut [u64]) {
+        for ((count, seen), sum) in self.counts.iter().zip(seen).zip(sums) {
+            let now = count.load(Ordering::Relaxed); // As in `record`.
+            *sum += u64::from(now.wrapping_sub(*seen));
+            *seen = now;
+        }
+    }
+}
