@@ -1,17 +1,34 @@
 //! Write compaction: dependent writes are gathered in a window and reach the store as one (C-4 §4.3).
 //!
 //! ```text
-//!              another request with this key is queued          the rules say "close"
-//!  a write ──▶ no window ───────────── Open ─────────▶ window open ───────────▶ one write, replies
-//!                  │                                      ▲    │
-//!                  └─ nothing queued: RunNow              └────┘ Join: each further write of the key
+//!              another write of this key is in sight          the rules say "close"
+//!  a write ──▶ no window ─────────── Open ──────▶ window open ─────────▶ Plan ─▶ one write, replies
+//!                  │                                 ▲    │
+//!                  └─ nothing in sight: RunNow       └────┘ Join: each further write of the key
 //! ```
 //!
-//! What decides ([`rules`]) is kept apart from what is buffered, so that a simulated server that
-//! has no buffers is driven by the same decisions.
+//! | file | owns |
+//! |---|---|
+//! | `rules` | when a window opens and closes: numbers only, for a server and for a simulated one |
+//! | `operation` | what a window has to know of an operation |
+//! | `ahead` | the bounded search for a dependent request |
+//! | `windows` | a worker's open windows |
+//! | `plan`, `execute` | what a closed window does to the store, and each operation's reply |
 
+pub mod ahead;
+pub mod execute;
+pub mod operation;
+pub mod plan;
 pub mod rules;
+#[cfg(test)]
+mod sample;
+pub mod windows;
 
+pub use ahead::Ahead;
+pub use execute::{Change, Executor, FinalWrite};
+pub use operation::{Compactable, ConnectionId, Effect};
+pub use plan::{Plan, ReplyKind};
 pub use rules::{
     CloseReason, CloseWhen, Dependent, InSight, OpenWindow, WindowRules, WindowTimer, WriteStep,
 };
+pub use windows::{Action, WindowCounters, WindowId, Windows};

@@ -1,0 +1,72 @@
+//! What a window has to know of an operation, and nothing more.
+
+use base::KeyHash;
+
+/// Whose operation it is: answers leave in each connection's order (K10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// What an operation does to its key's value, and what its reply depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Changes nothing; the reply is the value.
+    Read,
+    /// Leaves its own value, whatever was there; the reply says nothing about what was there. (A
+    /// SET that expires in the past leaves none: call it `Modify`.)
+    Set,
+    /// Leaves no value, whatever was there; the reply says whether there was one.
+    Delete,
+    /// Looks at the value first: INCR, APPEND, CAS, and SETs with NX, XX, GET or KEEPTTL.
+    Modify,
+}
+
+impl Effect {
+    /// Everything but a read.
+    pub fn is_write(self) -> bool {
+        self != Effect::Read
+    }
+
+    /// What it leaves does not depend on what it found.
+    pub fn is_blind(self) -> bool {
+        matches!(self, Effect::Set | Effect::Delete)
+    }
+}
+
+/// An operation on one key that may be executed in a window.
+///
+/// A read that tells the value's version (memcached's `gets`) is none: the version is not known
+/// before the window closes. The driver closes the window first ([`super::Windows::close_where`]).
+pub trait Compactable {
+    /// Compared first, because it is cheap. A hash is not a key (K8).
+    fn key_hash(&self) -> KeyHash;
+    /// The full key.
+    fn key(&self) -> &[u8];
+    /// What it does.
+    fn effect(&self) -> Effect;
+    /// Who sent it.
+    fn connection(&self) -> ConnectionId;
+}
+
+impl<T: Compactable + ?Sized> Compactable for &T {
+    fn key_hash(&self) -> KeyHash {
+        (**self).key_hash()
+    }
+
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+
+    fn effect(&self) -> Effect {
+        (**self).effect()
+    }
+
+    fn connection(&self) -> ConnectionId {
+        (**self).connection()
+    }
+}
+
+/// Whether two operations are on the same key: hash first, then every byte (K8).
+#[inline]
+pub fn has_same_key(one: &impl Compactable, other: &impl Compactable) -> bool {
+    one.key_hash() == other.key_hash() && one.key() == other.key()
+}
