@@ -10,18 +10,20 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
 use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, serve};
-use crate::{config_command, doctor, serve as serving};
+use crate::{config_command, doctor, serve as serving, sim_command};
 
 /// Parses the command line and runs what it names.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
     let mut command = command();
-    let matches = match command.try_get_matches_from_mut(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let matches = match command.try_get_matches_from_mut(&arguments) {
         Ok(matches) => matches,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, flags_to_list(&command, &arguments).as_deref()),
     };
     match matches.subcommand() {
         Some(("serve", matches)) => serving::run(matches),
         Some(("bench", matches)) => run_bench(matches),
+        Some(("sim", matches)) => sim_command::run(matches),
         Some(("config", matches)) => config_command::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),
         _ => {
@@ -34,7 +36,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
 
 fn run_bench(matches: &ArgMatches) -> Result<(), Failure> {
     let args =
-        bench::Args::from_arg_matches(matches).map_err(|error| Failure::Usage(one_line(&error)))?;
+        bench::Args::from_arg_matches(matches)
+            .map_err(|error| Failure::Usage(one_line(&error, None)))?;
     bench::run(args).map_err(|error| match error.exit_code() {
         2 => Failure::Usage(error.to_string()),
         _ => Failure::Runtime(error.to_string()),
@@ -58,6 +61,7 @@ fn command() -> Command {
             bench::Args::augment_args(Command::new("bench"))
                 .about("Measure a server, or the store in this process"),
         )
+        .subcommand(sim_command::command())
         .subcommand(config_command::command())
         .subcommand(doctor::command())
 }
@@ -126,16 +130,28 @@ pub fn gather(matches: &ArgMatches, machine: &Machine) -> Result<Gathered, Failu
     Ok(Gathered { settings, config_file })
 }
 
+/// The flags of the command that was meant, where they are few enough for one line.
+fn flags_to_list(command: &Command, arguments: &[OsString]) -> Option<String> {
+    let mut words = arguments.iter().skip(1).map_while(|word| word.to_str());
+    let first = words.next().filter(|word| *word == "sim")?;
+    let mut meant = command.find_subcommand(first)?;
+    if let Some(inner) = words.next().and_then(|word| meant.find_subcommand(word)) {
+        meant = inner;
+    }
+    let flags = meant.get_arguments().filter_map(|argument| argument.get_long());
+    Some(flags.map(|flag| format!("--{flag}")).collect::<Vec<_>>().join(", "))
+}
+
 /// Help and version go to standard output; everything else is one line on standard error.
-fn usage(error: &clap::Error) -> Result<(), Failure> {
+fn usage(error: &clap::Error, flags: Option<&str>) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(&error.render().to_string()),
-        _ => Err(Failure::Usage(one_line(error))),
+        _ => Err(Failure::Usage(one_line(error, flags))),
     }
 }
 
-/// The first line of a message of clap, with its suggestion, without its usage block.
-fn one_line(error: &clap::Error) -> String {
+/// The first line of a message of clap and what would be right, without its usage block.
+pub fn one_line(error: &clap::Error, flags: Option<&str>) -> String {
     let text = error.render().to_string();
     let first = text.lines().next().unwrap_or_default();
     let mut line = first.strip_prefix("error: ").unwrap_or(first).trim_end().to_owned();
@@ -145,6 +161,17 @@ fn one_line(error: &clap::Error) -> String {
         for name in missing {
             line = format!("{line} {}", name.trim());
         }
+    }
+    if let (ErrorKind::UnknownArgument, Some(flags)) = (error.kind(), flags) {
+        return format!("{line}; the flags are {flags}");
+    }
+    if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue)
+        && !values.is_empty()
+    {
+        return format!("{line}; write one of {}", values.join(", "));
+    }
+    if error.kind() == ErrorKind::ValueValidation {
+        return line;
     }
     let suggestions =
         [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];

@@ -10,6 +10,7 @@ mod machine;
 mod notify;
 mod serve;
 mod settings;
+mod sim_command;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,167 @@
+//! `dovetail sim`: a paper's figure into files.
+//!
+//! ```text
+//!  sim c4-fig3 --out DIR      DIR/c4-fig3.csv, .svg, .md
+//!  sim all --out DIR          every figure, one after the other
+//!  sim list                   names and what they show
+//! ```
+//!
+//! Ctrl-C ends the process at once; a figure's files appear only when they are whole.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use sim::SimError;
+use sim::figure::{Fidelity, Figure, Options};
+use sim::figures;
+
+use crate::cli::one_line;
+use crate::failure::{Failure, print};
+use crate::machine::Machine;
+
+/// More requests than anyone waits for.
+const REQUESTS_MAX: u64 = 10_000_000_000;
+const THREADS_MAX: u64 = 1024;
+
+const FIDELITIES: &[(&str, Fidelity)] =
+    &[("honest", Fidelity::Honest), ("artifact", Fidelity::Artifact)];
+
+/// What `dovetail sim FIGURE` takes.
+#[derive(Debug, Args)]
+struct FigureArgs {
+    /// A name of the list below, `all`, or `list`
+    #[arg(value_name = "FIGURE")]
+    figure: Option<String>,
+
+    /// Where FIGURE.csv, FIGURE.svg and FIGURE.md go; made when it is not there
+    #[arg(long, value_name = "DIR", default_value = "out")]
+    out: PathBuf,
+
+    /// Requests of each point, e.g. 200k, 5M [default: the figure's own]
+    #[arg(long, value_name = "N", value_parser = parse_requests)]
+    requests: Option<u64>,
+
+    /// Of everything that is drawn by chance
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+
+    /// The published artifact's model and streams, or what a server would do
+    #[arg(long, value_name = "MODEL", default_value = "honest", value_parser = choice(FIDELITIES))]
+    fidelity: Fidelity,
+
+    /// Points that run side by side; the result is the same [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<usize>,
+}
+
+/// The subcommand, with the figures in its help.
+pub fn command() -> Command {
+    let list = format!("Figures:\n{}", list());
+    FigureArgs::augment_args(Command::new("sim"))
+        .about("Simulate many cores: a paper's figure")
+        .after_help(list)
+        .args_conflicts_with_subcommands(true)
+        .disable_help_subcommand(true)
+}
+
+/// Runs what the command line names.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let args = FigureArgs::from_arg_matches(matches)
+        .map_err(|error| Failure::Usage(one_line(&error, None)))?;
+    let options = Options {
+        requests: args.requests,
+        seed: args.seed,
+        fidelity: args.fidelity,
+        threads: args.threads.unwrap_or_else(|| Machine::detect().core_count.max(1)),
+    };
+    match args.figure.as_deref() {
+        Some("list") => print(&list()),
+        Some("all") => figures::all().try_for_each(|figure| draw(figure, &options, &args.out)),
+        Some(name) => draw(figures::find(name).map_err(failure)?, &options, &args.out),
+        None => Err(Failure::Usage(format!(
+            "sim: write a figure, `all` or `list`; the figures are {}",
+            names()
+        ))),
+    }
+}
+
+/// Runs one figure, and says where it is and how long it took.
+fn draw(figure: &Figure, options: &Options, out: &std::path::Path) -> Result<(), Failure> {
+    figure.prepare(out).map_err(failure)?;
+    let started = Instant::now();
+    let report = (figure.run)(options).map_err(failure)?;
+    let paths = figure.write(&report, options, out).map_err(failure)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    print(&format!("{} ({seconds:.1} s): {}\n", figure.name, paths.join(" ")))
+}
+
+fn names() -> String {
+    figures::all().map(|figure| figure.name).collect::<Vec<_>>().join(", ")
+}
+
+fn list() -> String {
+    figures::all().map(|figure| format!("  {:12} {}\n", figure.name, figure.about)).collect()
+}
+
+fn failure(error: SimError) -> Failure {
+    match error.exit_code() {
+        2 => Failure::Usage(format!("sim: {error}")),
+        _ => Failure::Runtime(format!("sim: {error}")),
+    }
+}
+
+/// One of the names, as what it stands for.
+fn choice<T: Copy + Send + Sync + 'static>(
+    named: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let names = named.iter().map(|(name, _)| *name);
+    PossibleValuesParser::new(names).try_map(move |text| {
+        let found = named.iter().find(|(name, _)| *name == text);
+        found.map(|(_, value)| *value).ok_or("no such name")
+    })
+}
+
+/// Digits with `k`, `M` or `G` (decimal), between the bounds.
+fn parse_count(text: &str, low: u64, high: u64) -> Result<u64, String> {
+    let (number, factor) = match text.char_indices().last() {
+        Some((end, 'k' | 'K')) => (&text[..end], 1e3),
+        Some((end, 'm' | 'M')) => (&text[..end], 1e6),
+        Some((end, 'g' | 'G')) => (&text[..end], 1e9),
+        _ => (text, 1.0),
+    };
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let count = number.parse::<f64>().ok().filter(|_| is_number).map(|number| number * factor);
+    match count {
+        Some(count) if count.fract() == 0.0 && (low as f64..=high as f64).contains(&count) => {
+            Ok(count as u64)
+        }
+        _ => Err(format!("write a count from {low} to {high}, e.g. 1000000 or 1M")),
+    }
+}
+
+fn parse_requests(text: &str) -> Result<u64, String> {
+    parse_count(text, 1, REQUESTS_MAX)
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    parse_count(text, 1, THREADS_MAX).map(|count| count as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_take_decimal_units_and_keep_to_their_bounds() {
+        for (text, want) in [("1", 1), ("200k", 200_000), ("5M", 5_000_000), ("1.5k", 1500)] {
+            assert_eq!(parse_requests(text), Ok(want), "{text}");
+        }
+        for text in ["0", "-1", "", "k", "1e9", "1.5", "99G", "0x10", "nan", "inf"] {
+            assert!(parse_requests(text).is_err(), "{text}");
+        }
+        assert!(parse_threads("1025").is_err());
+    }
+}
