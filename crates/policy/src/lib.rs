@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod depths;
+pub mod hot_set;
 pub mod route;
 pub mod size_class;
 pub mod window;
