@@ -17,6 +17,8 @@ pub mod error;
 pub mod figure;
 pub mod figures;
 pub mod latency;
+pub mod minos;
+pub mod measure;
 pub mod parallel;
 
 pub use error::SimError;

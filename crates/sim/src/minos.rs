@@ -1,0 +1,207 @@
+//! Minos: what large requests do to the tail, in a queueing model (Fig. 2) and a server (Figs 3-10).
+//!
+//! ```text
+//!  point: Poisson, services 1 and K ─▶ queues: hash | late | steal | size-aware ─▶ p99 in services
+//!  server: keys and sizes of §5.3 ─▶ receive queues ─▶ cores ─▶ send queues ─▶ 40 Gb/s ─▶ p99 in µs
+//!                                          ▲  SizePlan, each epoch
+//!                                          └─ policy::size_class
+//! ```
+//!
+//! # References
+//! Minos §2.2 (the queueing model), §5 (platform, workload), §6 (figures).
+
+pub mod fig2;
+pub mod queues;
+
+use std::time::Instant;
+
+use policy::size_class::{Cost, SizeController, SizeOptions, SizePlan, WorkerSizes};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use crate::SimError;
+use crate::figure::Figure;
+use crate::latency::Latencies;
+use queues::{Job, Jobs};
+
+/// Every figure of Minos.
+pub const FIGURES: &[Figure] = &[fig2::FIGURE];
+
+/// Of all requests, how many are large (Minos §2.2).
+pub const LARGE_SHARE: f64 = 0.00125;
+
+/// How requests find a core (Minos §2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// nxM/G/1: bound to a core on arrival, by hash.
+    Hash,
+    /// M/G/n: one queue, bound when a core is idle.
+    Late,
+    /// nxM/G/1, and idle cores steal.
+    Steal,
+    /// Minos: small and large requests on disjoint cores, small ones bound on arrival.
+    SizeAware,
+}
+
+impl Strategy {
+    /// All, in the paper's order.
+    pub const ALL: [Strategy; 4] =
+        [Strategy::Hash, Strategy::Late, Strategy::Steal, Strategy::SizeAware];
+
+    /// As the user writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Hash => "hash",
+            Strategy::Late => "late",
+            Strategy::Steal => "steal",
+            Strategy::SizeAware => "size-aware",
+        }
+    }
+}
+
+impl std::str::FromStr for Strategy {
+    type Err = SimError;
+
+    fn from_str(text: &str) -> Result<Strategy, SimError> {
+        Strategy::ALL.into_iter().find(|strategy| strategy.name() == text).ok_or_else(|| {
+            let known = Strategy::ALL.map(Strategy::name).join(", ");
+            SimError::BadParameter {
+                what: format!("`{text}` is no strategy: write one of {known}"),
+            }
+        })
+    }
+}
+
+/// One point of Fig. 2.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PointOptions {
+    /// How requests find a core.
+    pub strategy: Strategy,
+    /// How many cores.
+    pub cores: usize,
+    /// Service time of a large request, in those of a small one.
+    pub k: f64,
+    /// Of all requests, how many are large; 0: small ones only.
+    pub large_share: f64,
+    /// Offered load per core, large requests included; below 1 to be stable.
+    pub rho: f64,
+    /// How many arrive.
+    pub requests: u64,
+    /// Of arrivals, services and hashes.
+    pub seed: u64,
+}
+
+impl Default for PointOptions {
+    fn default() -> PointOptions {
+        PointOptions {
+            strategy: Strategy::SizeAware,
+            cores: 8,
+            k: 100.0,
+            large_share: LARGE_SHARE,
+            rho: 0.5,
+            requests: 1_000_000,
+            seed: 1,
+        }
+    }
+}
+
+/// Latencies in service times of a small request.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct PointResult {
+    /// Median of all requests.
+    pub p50: f64,
+    /// Of all requests.
+    pub p99: f64,
+    /// Of all requests.
+    pub p999: f64,
+    /// Of all requests.
+    pub mean: f64,
+    /// Of the large requests alone; 0 without any.
+    pub p99_large: f64,
+    /// Cores that served small requests: all of them, unless the strategy is size-aware.
+    pub small_cores: usize,
+    /// How many were counted: all that arrived.
+    pub requests: u64,
+    /// On this machine.
+    pub simulated_requests_per_second: f64,
+}
+
+/// Latencies are counted in thousandths of a small service.
+const STEPS: f64 = 1000.0;
+
+/// Simulates one point.
+///
+/// # Errors
+/// When a parameter is out of its range.
+pub fn point(options: &PointOptions) -> Result<PointResult, SimError> {
+    check(options)?;
+    let start = Instant::now();
+    let plan = plan_of(options);
+    let (mut all, mut large) = (Latencies::default(), Latencies::default());
+    let served = |job: &Job, latency: f64| {
+        let steps = (latency * STEPS) as u64;
+        all.record(steps);
+        if job.service > 1.0 {
+            large.record(steps);
+        }
+    };
+    let jobs = jobs_of(options);
+    match options.strategy {
+        Strategy::Hash => queues::early(options.cores, jobs, served),
+        Strategy::Late => queues::late(options.cores, jobs, served),
+        Strategy::Steal => queues::steal(options.cores, jobs, served),
+        Strategy::SizeAware => queues::size_aware(&plan, jobs, served),
+    }
+    let quantile = |of: &Latencies, quantile| of.quantile(quantile) as f64 / STEPS;
+    let is_size_aware = options.strategy == Strategy::SizeAware;
+    Ok(PointResult {
+        p50: quantile(&all, 0.5),
+        p99: quantile(&all, 0.99),
+        p999: quantile(&all, 0.999),
+        mean: all.mean() / STEPS,
+        p99_large: quantile(&large, 0.99),
+        small_cores: if is_size_aware { plan.small_workers } else { options.cores },
+        requests: all.count(),
+        simulated_requests_per_second: all.count() as f64 / start.elapsed().as_secs_f64(),
+    })
+}
+
+fn check(options: &PointOptions) -> Result<(), SimError> {
+    let bad = |what: String| Err(SimError::BadParameter { what });
+    let PointOptions { cores, k, large_share, rho, requests, .. } = *options;
+    if !(1..=usize::from(u16::MAX)).contains(&cores) {
+        return bad(format!("{cores} cores cannot be simulated: write 1 to {}", u16::MAX));
+    }
+    if !(k.is_finite() && (1.0..=1e9).contains(&k)) {
+        return bad(format!("k = {k}: a large request takes 1 to 1e9 small services"));
+    }
+    if !(0.0..=1.0).contains(&large_share) {
+        return bad(format!("large share {large_share}: write 0 to 1"));
+    }
+    if !(rho.is_finite() && rho > 0.0 && rho <= 10.0) {
+        return bad(format!("rho = {rho}: write a load per core above 0, at most 10"));
+    }
+    if requests == 0 {
+        return bad("a point needs at least one request".to_owned());
+    }
+    Ok(())
+}
+
+fn jobs_of(options: &PointOptions) -> impl Iterator<Item = Job> {
+    let PointOptions { cores, k, large_share, rho, requests, seed, .. } = *options;
+    let service_mean = 1.0 + large_share * (k - 1.0);
+    let per_time = rho * cores as f64 / service_mean;
+    let service = move |unit: f64| if unit < large_share { k } else { 1.0 };
+    Jobs::new(SmallRng::seed_from_u64(seed), per_time, service).take(requests as usize)
+}
+
+/// What Minos's controller makes of the workload: a size is a service time, and so is its cost.
+fn plan_of(options: &PointOptions) -> SizePlan {
+    const COUNTED: u32 = 100_000;
+    let sizes = [WorkerSizes::new(1)];
+    let large = (f64::from(COUNTED) * options.large_share).round() as u32;
+    (large..COUNTED).for_each(|_| sizes[0].record(1));
+    (0..large).for_each(|_| sizes[0].record(options.k as u64));
+    let settings = SizeOptions { cost: Cost::Bytes, ..SizeOptions::paper(options.cores) };
+    SizeController::new(settings).end_epoch(&sizes).clone()
+}
