@@ -13,38 +13,35 @@ pub struct Args {
     #[arg(default_value = "resp://127.0.0.1:6379", value_name = "TARGET")]
     pub target: String,
 
-    /// The operations: get, set, ycsb-a, -b, -c, -d or -f (ycsb-e needs an ordered index)
-    #[arg(long, default_value = "get", value_name = "NAME", help_heading = "Workload")]
-    pub workload: String,
+    /// Keys, sizes and operations: get, set, put, ycsb-load, ycsb-a to -f (ycsb-e needs an ordered
+    /// index), minos, zippydb, up2x, udb, etc, twitter-1 to -54 and more [default: get]
+    #[arg(long, value_name = "NAME", help_heading = "Workload")]
+    pub workload: Option<String>,
 
     /// Reads to writes in place of the workload's own mix, e.g. 95:5
-    #[arg(
-        long,
-        value_name = "READS:WRITES",
-        conflicts_with = "workload",
-        help_heading = "Workload"
-    )]
+    #[arg(long, value_name = "READS:WRITES", help_heading = "Workload")]
     pub ratio: Option<String>,
 
-    /// Key popularity: uniform or zipf:EXPONENT [default: uniform; zipf:0.99 for ycsb]
+    /// Key popularity: uniform or zipf:EXPONENT [default: the workload's]
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub distribution: Option<String>,
 
-    /// Item set of MICA's evaluation: tiny (8/8 bytes), small (16/64), large (128/1024) or x-large
-    /// (250/1152), as many items as fit into --memory, or into half of 1 GiB
+    /// Item set of MICA's evaluation in place of the workload's: tiny (8/8 bytes), small (16/64),
+    /// large (128/1024) or x-large (250/1152), as many items as fit into half of --memory or 1 GiB
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub dataset: Option<String>,
 
-    /// How many keys; takes k, M and G (decimal) [default: 1M, or the dataset's]
+    /// How many keys; takes k, M and G (decimal) [default: 1M, or the dataset's or
+    /// workload's, as many as fit into half of --memory or 1 GiB]
     #[arg(long, value_parser = parse_count, value_name = "N", help_heading = "Workload")]
     pub keys: Option<u64>,
 
-    /// Size of every key in bytes [default: 16, or the dataset's]
+    /// Size of every key in bytes [default: the dataset's or the workload's, 16]
     #[arg(long, value_name = "BYTES", help_heading = "Workload")]
     pub key_size: Option<ByteSize>,
 
-    /// Size of values: BYTES, LOW-HIGH (uniform) or SIZE:WEIGHT,SIZE:WEIGHT,... [default: 64, or
-    /// the dataset's]
+    /// Size of values: BYTES, LOW-HIGH (uniform), SIZE:WEIGHT,SIZE:WEIGHT,... or pareto:MEAN:SHAPE
+    /// [default: the dataset's or the workload's, 64]
     #[arg(long, value_name = "SIZE", help_heading = "Workload")]
     pub value_size: Option<String>,
 

@@ -50,6 +50,8 @@ impl<'a> Lane<'a> {
                 let newest = self.stored_count.saturating_sub(1);
                 Step::Read(self.id(newest.saturating_sub(back)))
             }
+            // `Plan::new` refuses workloads that scan.
+            Operation::Scan { .. } => unreachable!("no target scans key ranges"),
             Operation::Insert => {
                 self.sent_count += 1;
                 Step::Insert(self.id(self.sent_count - 1))
@@ -75,16 +77,14 @@ impl<'a> Lane<'a> {
 
 #[cfg(test)]
 mod tests {
-    use workload::{Draw, Preset, Trace};
+    use workload::{Profile, Trace};
 
     use super::*;
 
     #[test]
     fn latest_reads_never_pass_the_last_answered_insert() {
-        let preset = Preset::YcsbD;
-        let mix = preset.mix().unwrap();
-        let draw = Draw { mix, popularity: preset.popularity(), key_count: 100, seed: 1 };
-        let trace = Trace::draw(&draw, 10_000);
+        let profile: Profile = "ycsb-d".parse().unwrap();
+        let trace = Trace::draw(&profile.draw(100, 1), 10_000);
         let mut lane = Lane::new(trace.cursor(1, 3), 1, 3, 100);
         let (mut newest, mut waiting) = (97, std::collections::VecDeque::new());
         for round in 0..10_000 {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use workload::{
-    Arrivals, Draw, KeyFormat, KeyStyle, Mix, Popularity, Preset, Trace, ValueSizes, WorkloadError,
+    Arrivals, Draw, KeyFormat, KeyStyle, Mix, Profile, Trace, ValueSizes, WorkloadError,
 };
 
 use crate::args::Args;
@@ -81,6 +81,8 @@ impl Outputs {
     }
 }
 
+const WORKLOAD_DEFAULT: &str = "get";
+
 const BATCH_DEFAULT: usize = 32;
 
 const PIPELINE_MAX: usize = 65_536;
@@ -93,8 +95,9 @@ const INSERT_ID_MAX: u64 = 1 << 40;
 impl Plan {
     pub(crate) fn new(args: &Args) -> Result<Plan, BenchError> {
         let target = Target::parse(&args.target)?;
-        let (workload, mix, popularity) = mix(args)?;
-        let items = Items::new(args)?;
+        let (workload, profile) = profile(args)?;
+        let mix = profile.mix;
+        let items = Items::new(args, &profile)?;
         in_range("--keys", items.key_count as usize, 1, 1 << 40)?;
         in_range("--mget", args.mget, 1, MGET_MAX)?;
         let thread_count = in_range("--threads", args.threads, 1, THREADS_MAX)?;
@@ -117,8 +120,8 @@ impl Plan {
             target,
             workload,
             trace_len: Trace::len_for(items.key_count),
-            draw: Draw { mix, popularity, key_count: items.key_count, seed: args.seed },
-            value_sizes: items.value_size.parse().map_err(from_workload)?,
+            draw: profile.draw(items.key_count, args.seed),
+            value_sizes: items.value_sizes,
             mget: args.mget,
             populate: !args.no_populate,
             thread_count: thread_count.min(lane_count),
@@ -166,20 +169,25 @@ fn in_range(name: &str, found: usize, min: usize, max: usize) -> Result<usize, B
     Err(BenchError::usage(format!("{name} is {found}; it can be {min} to {max}")))
 }
 
-fn mix(args: &Args) -> Result<(String, Mix, Popularity), BenchError> {
-    let (name, mix, popularity) = match &args.ratio {
-        Some(ratio) => {
-            (ratio.clone(), ratio.parse().map_err(from_workload)?, Preset::Get.popularity())
-        }
-        None => {
-            let preset: Preset = args.workload.parse().map_err(from_workload)?;
-            (preset.to_string(), preset.mix().map_err(from_workload)?, preset.popularity())
-        }
-    };
-    match &args.distribution {
-        Some(text) => Ok((name, mix, text.parse().map_err(from_workload)?)),
-        None => Ok((name, mix, popularity)),
+/// The workload with what the command line changes of it, and what the report calls it.
+fn profile(args: &Args) -> Result<(String, Profile), BenchError> {
+    let name = args.workload.as_deref().unwrap_or(WORKLOAD_DEFAULT);
+    let mut profile: Profile = name.parse().map_err(from_workload)?;
+    let mut workload = profile.name.clone();
+    if let Some(ratio) = &args.ratio {
+        profile.mix = ratio.parse().map_err(from_workload)?;
+        workload = match &args.workload {
+            Some(name) => format!("{name} {ratio}"),
+            None => ratio.clone(),
+        };
     }
+    if profile.mix.scan > 0 {
+        return Err(from_workload(WorkloadError::NeedsOrderedIndex { workload }));
+    }
+    if let Some(text) = &args.distribution {
+        profile.popularity = text.parse().map_err(from_workload)?;
+    }
+    Ok((workload, profile))
 }
 
 fn key_format(items: &Items, target: &Target, mix: &Mix) -> Result<KeyFormat, BenchError> {
@@ -250,6 +258,7 @@ fn cpu_list(text: &str) -> Result<Vec<usize>, BenchError> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use workload::Popularity;
 
     use super::*;
 
@@ -289,6 +298,28 @@ mod tests {
         check_refused("embedded: --mode lru", "--mode");
         check_refused("http://h:1", "no target");
         check_refused("--ratio 1", "ratio");
+        check_refused("--workload nothing", "twitter-1 to twitter-54");
+        check_refused("--workload twitter-5", "no published");
+    }
+
+    #[test]
+    fn every_workload_without_scans_runs_against_every_target() {
+        for name in Profile::names().iter().filter(|name| *name != "ycsb-e") {
+            for target in ["resp://h:1", "memcached://h:1", "embedded:"] {
+                let found = plan(&format!("{target} --workload {name}"));
+                let found = found.unwrap_or_else(|error| panic!("{target} {name}: {error}"));
+                assert_eq!(&found.workload, name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_ratio_replaces_the_mix_and_nothing_else() {
+        let found = plan("--workload zippydb --ratio 0:1").unwrap();
+        assert_eq!(found.workload, "zippydb 0:1");
+        assert_eq!((found.draw.mix.read, found.draw.mix.update), (0, 1));
+        assert_eq!(found.value_sizes, plan("--workload zippydb").unwrap().value_sizes);
+        assert_eq!(plan("--ratio 9:1").unwrap().workload, "9:1");
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //!  Arrivals ───────────▶ intended send times                       ValueSizes: id ─▶ length
 //! ```
 //!
+//! A [`Profile`] names a whole workload: all of these, as a paper or a trace gives them.
+//!
 //! A trace is drawn before the clock starts, because drawing costs more than a store's GET.
 //! Keys and values follow from the id, so that whoever reads a value can tell whether it is right.
 //!
@@ -20,16 +22,21 @@ pub mod dataset;
 pub mod keys;
 pub mod mix;
 pub mod popularity;
+pub mod profile;
+pub mod request;
 pub mod scramble;
 pub mod sizes;
 pub mod trace;
+pub mod twitter;
 pub mod values;
 
 pub use arrivals::{ArrivalClock, Arrivals};
 pub use dataset::{DATASETS, Dataset};
 pub use keys::{KeyFormat, KeyStyle};
-pub use mix::{Mix, Preset};
-pub use popularity::{Popularity, RankSampler};
+pub use mix::Mix;
+pub use popularity::{Popularity, RankSampler, Rare};
+pub use profile::Profile;
+pub use request::{Request, Requests};
 pub use scramble::Scramble;
 pub use sizes::ValueSizes;
 pub use trace::{Cursor, Draw, Operation, Trace};
@@ -39,10 +46,18 @@ pub use trace::{Cursor, Draw, Operation, Trace};
 #[non_exhaustive]
 pub enum WorkloadError {
     /// A word that names no workload.
-    #[error("`{text}` is no workload: write get, set, ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f")]
-    UnknownPreset {
+    #[error("`{text}` is no workload: write one of {known}")]
+    UnknownWorkload {
         /// What was written.
         text: String,
+        /// All names.
+        known: String,
+    },
+    /// A cluster whose numbers are not public.
+    #[error("cluster {cluster} has no published sizes and operations: take another of 1 to 54")]
+    NotPublished {
+        /// Its number.
+        cluster: u32,
     },
     /// A word that names no item set.
     #[error("`{text}` is no dataset: write tiny, small, large or x-large")]
@@ -52,10 +67,13 @@ pub enum WorkloadError {
     },
     /// YCSB's E scans ranges.
     #[error(
-        "ycsb-e scans key ranges, which needs the ordered index (serve --index tree); \
+        "{workload} scans key ranges, which needs the ordered index (serve --index tree); \
          a hash index runs ycsb-a, b, c, d and f"
     )]
-    NeedsOrderedIndex,
+    NeedsOrderedIndex {
+        /// The workload's name.
+        workload: String,
+    },
     /// Not two numbers around a colon.
     #[error("`{text}` is no ratio: write READS:WRITES, e.g. 95:5")]
     BadRatio {
@@ -70,8 +88,8 @@ pub enum WorkloadError {
     },
     /// Not a set of sizes.
     #[error(
-        "`{text}` is no value size: write BYTES, LOW-HIGH or SIZE:WEIGHT,SIZE:WEIGHT, \
-         e.g. 64, 1-1024, 64:9,1KiB:1"
+        "`{text}` is no value size: write BYTES, LOW-HIGH, SIZE:WEIGHT,SIZE:WEIGHT or \
+         pareto:MEAN:SHAPE, e.g. 64, 1-1024, 64:9,1KiB:1, pareto:43:0.26"
     )]
     BadSizes {
         /// What was written.

@@ -22,6 +22,31 @@ pub enum Popularity {
         /// 0 is uniform; YCSB uses 0.99; production traces reach 2.5 (C-4 §1).
         exponent: f64,
     },
+    /// Zipf over most keys; the keys of the last ids are few, asked for rarely and alike
+    /// (Minos §5.3: "zipfian on the sets of tiny and small items", large ones uniform).
+    ZipfBesideRare {
+        /// Of the Zipf part.
+        exponent: f64,
+        /// Which keys are rare, and how rare.
+        rare: Rare,
+    },
+}
+
+/// Keys outside the skewed part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rare {
+    /// Of all keys, above 0 and below 1.
+    pub key_share: f64,
+    /// Of all requests, 0 to 1.
+    pub request_share: f64,
+}
+
+impl Rare {
+    /// How many of `key_count` keys are rare: at least one, unless there is only one key.
+    pub fn count_of(&self, key_count: u64) -> u64 {
+        let count = (self.key_share * key_count as f64).round() as u64;
+        count.max(1).min(key_count - 1)
+    }
 }
 
 impl FromStr for Popularity {
@@ -29,17 +54,31 @@ impl FromStr for Popularity {
 
     fn from_str(text: &str) -> Result<Popularity, WorkloadError> {
         let error = || WorkloadError::BadPopularity { text: text.to_owned() };
-        match text.split_once(':') {
-            None if text == "uniform" => Ok(Popularity::Uniform),
-            None if text == "zipf" => Ok(Popularity::Zipf { exponent: 0.99 }),
-            Some(("zipf", exponent)) => {
-                let exponent: f64 = exponent.parse().map_err(|_| error())?;
-                let usable = (0.0..=EXPONENT_MAX).contains(&exponent);
-                if usable { Ok(Popularity::Zipf { exponent }) } else { Err(error()) }
-            }
-            _ => Err(error()),
+        let (zipf, rare) = match text.split_once("+rare:") {
+            Some((zipf, rare)) => (zipf, Some(rare_of(rare).ok_or_else(error)?)),
+            None => (text, None),
+        };
+        let exponent = match zipf.split_once(':') {
+            None if text == "uniform" => return Ok(Popularity::Uniform),
+            None if zipf == "zipf" => 0.99,
+            Some(("zipf", exponent)) => exponent.parse::<f64>().map_err(|_| error())?,
+            _ => return Err(error()),
+        };
+        match rare {
+            _ if !(0.0..=EXPONENT_MAX).contains(&exponent) => Err(error()),
+            Some(rare) => Ok(Popularity::ZipfBesideRare { exponent, rare }),
+            None => Ok(Popularity::Zipf { exponent }),
         }
     }
+}
+
+/// `KEY_SHARE:REQUEST_SHARE`.
+fn rare_of(text: &str) -> Option<Rare> {
+    let (key_share, request_share) = text.split_once(':')?;
+    let (key_share, request_share): (f64, f64) =
+        (key_share.parse().ok()?, request_share.parse().ok()?);
+    let is_usable = key_share > 0.0 && key_share < 1.0 && (0.0..=1.0).contains(&request_share);
+    is_usable.then_some(Rare { key_share, request_share })
 }
 
 /// Beyond this, nearly every request goes to one key and the arithmetic underflows.
@@ -50,6 +89,9 @@ impl fmt::Display for Popularity {
         match self {
             Popularity::Uniform => formatter.write_str("uniform"),
             Popularity::Zipf { exponent } => write!(formatter, "zipf:{exponent}"),
+            Popularity::ZipfBesideRare { exponent, rare } => {
+                write!(formatter, "zipf:{exponent}+rare:{}:{}", rare.key_share, rare.request_share)
+            }
         }
     }
 }
@@ -57,8 +99,11 @@ impl fmt::Display for Popularity {
 /// Draws ranks, counted from 0 (the most popular), for a fixed number of keys.
 #[derive(Clone, Debug)]
 pub struct RankSampler {
-    key_count: u64,
+    /// Keys that are not rare.
+    regular_count: u64,
     zipf: Option<Zipf>,
+    /// How many keys are rare, and the share of requests for them.
+    rare: Option<(u64, f64)>,
 }
 
 impl RankSampler {
@@ -68,17 +113,36 @@ impl RankSampler {
     /// When there are no keys.
     pub fn new(popularity: Popularity, key_count: u64) -> RankSampler {
         assert!(key_count > 0, "a sampler needs at least one key");
+        let (regular_count, rare) = match popularity {
+            Popularity::ZipfBesideRare { rare, .. } if key_count > 1 => {
+                let rare_count = rare.count_of(key_count);
+                (key_count - rare_count, Some((rare_count, rare.request_share)))
+            }
+            _ => (key_count, None),
+        };
         let zipf = match popularity {
             Popularity::Uniform => None,
-            Popularity::Zipf { exponent } => Some(Zipf::new(exponent, key_count)),
+            Popularity::Zipf { exponent } | Popularity::ZipfBesideRare { exponent, .. } => {
+                Some(Zipf::new(exponent, regular_count))
+            }
         };
-        RankSampler { key_count, zipf }
+        RankSampler { regular_count, zipf, rare }
+    }
+
+    /// Ranks below this are ordered by popularity; those from here on are rare and alike.
+    pub fn regular_count(&self) -> u64 {
+        self.regular_count
     }
 
     /// The rank of the next request's key.
     pub fn draw(&self, random: &mut impl Rng) -> u64 {
+        if let Some((rare_count, request_share)) = self.rare
+            && random.random::<f64>() < request_share
+        {
+            return self.regular_count + random.random_range(0..rare_count);
+        }
         match &self.zipf {
-            None => random.random_range(0..self.key_count),
+            None => random.random_range(0..self.regular_count),
             Some(zipf) => zipf.draw(random) - 1,
         }
     }
@@ -211,6 +275,24 @@ mod tests {
     }
 
     #[test]
+    fn rare_keys_get_their_share_and_all_alike() {
+        let rare = Rare { key_share: 0.01, request_share: 0.2 };
+        let popularity = Popularity::ZipfBesideRare { exponent: 0.99, rare };
+        let sampler = RankSampler::new(popularity, 1000);
+        assert_eq!(sampler.regular_count(), 990);
+        let mut random = SmallRng::seed_from_u64(3);
+        const DRAWS: usize = 100_000;
+        let mut hits = vec![0_usize; 1000];
+        (0..DRAWS).for_each(|_| hits[sampler.draw(&mut random) as usize] += 1);
+        for count in &hits[990..] {
+            assert!((*count as f64 / DRAWS as f64 - 0.02).abs() < 0.002, "{count}");
+        }
+        let head = RankSampler::new(Popularity::Zipf { exponent: 0.99 }, 990);
+        let alone = (0..DRAWS).filter(|_| head.draw(&mut random) == 0).count();
+        assert!((hits[0] as f64 / (alone as f64 * 0.8) - 1.0).abs() < 0.05, "{} {alone}", hits[0]);
+    }
+
+    #[test]
     fn one_key_gets_everything() {
         let mut random = SmallRng::seed_from_u64(1);
         for popularity in [Popularity::Uniform, Popularity::Zipf { exponent: 0.99 }] {
@@ -247,12 +329,22 @@ mod tests {
 
     #[test]
     fn distributions_parse_as_they_print() {
-        for text in ["uniform", "zipf:0.99", "zipf:0", "zipf:1.4"] {
+        for text in ["uniform", "zipf:0.99", "zipf:0", "zipf:1.4", "zipf:1+rare:0.01:0.5"] {
             assert_eq!(text.parse::<Popularity>().map(|found| found.to_string()), Ok(text.into()));
         }
-        for text in
-            ["", "zipf:", "zipf:-1", "zipf:nan", "zipf:21", "zipf:inf", "normal", "Uniform "]
-        {
+        for text in [
+            "",
+            "zipf:",
+            "zipf:-1",
+            "zipf:nan",
+            "zipf:21",
+            "zipf:inf",
+            "normal",
+            "Uniform ",
+            "uniform+rare:0.1:0.1",
+            "zipf:1+rare:0:0.1",
+            "zipf:1+rare:0.1",
+        ] {
             assert!(text.parse::<Popularity>().is_err(), "{text}");
         }
     }

@@ -3,7 +3,8 @@
 //! ```text
 //!  63    61 60                                                     0
 //!  +-------+-------------------------------------------------------+
-//!  | kind  | key id; for reads of the latest: how far back         |
+//!  | kind  | key id; for reads of the latest: how far back;        |
+//!  |       | for scans: number of keys (8 bits), first id (53)     |
 //!  +-------+-------------------------------------------------------+
 //! ```
 //!
@@ -11,12 +12,9 @@
 //! evenly apart, and around its end. A lane inserts only ids that are congruent to its number,
 //! so that it knows which of its inserts have been answered without asking any other lane.
 
-use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
-
-use crate::mix::{Mix, Reads};
-use crate::popularity::{Popularity, RankSampler};
-use crate::scramble::Scramble;
+use crate::mix::{Mix, SCAN_KEYS_MAX};
+use crate::popularity::Popularity;
+use crate::request::Drawer;
 
 /// The fewest entries that a run is drawn with.
 pub const TRACE_LEN_MIN: usize = 4 << 20;
@@ -47,10 +45,20 @@ pub enum Operation {
     Insert,
     /// Read the key of this id and write it back changed.
     ReadModifyWrite(u64),
+    /// Read a range of keys; needs an ordered index.
+    Scan {
+        /// The first key.
+        id: u64,
+        /// How many keys, 1 to [`SCAN_KEYS_MAX`].
+        keys: u64,
+    },
 }
 
 const KIND_SHIFT: u32 = 61;
 const ARGUMENT_MASK: u64 = (1 << KIND_SHIFT) - 1;
+const SCAN_KEYS_SHIFT: u32 = 53;
+const SCAN_ID_MASK: u64 = (1 << SCAN_KEYS_SHIFT) - 1;
+const _: () = assert!(SCAN_KEYS_MAX < 1 << (KIND_SHIFT - SCAN_KEYS_SHIFT));
 
 #[derive(Clone, Copy, Debug)]
 struct Entry(u64);
@@ -63,6 +71,10 @@ impl Entry {
             Operation::Update(id) => (2, id),
             Operation::Insert => (3, 0),
             Operation::ReadModifyWrite(id) => (4, id),
+            Operation::Scan { id, keys } => {
+                debug_assert!(id <= SCAN_ID_MASK && keys <= SCAN_KEYS_MAX);
+                (5, keys << SCAN_KEYS_SHIFT | id)
+            }
         };
         debug_assert!(argument <= ARGUMENT_MASK);
         Entry(kind << KIND_SHIFT | argument)
@@ -79,7 +91,8 @@ impl Entry {
             1 => Operation::ReadLatest(argument),
             2 => Operation::Update(argument),
             3 => Operation::Insert,
-            _ => Operation::ReadModifyWrite(argument),
+            4 => Operation::ReadModifyWrite(argument),
+            _ => Operation::Scan { id: argument & SCAN_ID_MASK, keys: argument >> SCAN_KEYS_SHIFT },
         }
     }
 }
@@ -94,7 +107,7 @@ impl Trace {
     /// Draws `len` entries (at least one).
     pub fn draw(draw: &Draw, len: usize) -> Trace {
         let mut drawer = Drawer::new(draw);
-        let entries = (0..len.max(1)).map(|_| Entry::pack(drawer.next())).collect();
+        let entries = (0..len.max(1)).map(|_| Entry::pack(drawer.next().operation)).collect();
         Trace { entries }
     }
 
@@ -167,66 +180,19 @@ impl Cursor<'_> {
         match self.advance() {
             Operation::Read(id) | Operation::Update(id) | Operation::ReadModifyWrite(id) => id,
             Operation::ReadLatest(back) => back,
+            Operation::Scan { id, .. } => id,
             Operation::Insert => 0,
         }
-    }
-}
-
-struct Drawer {
-    random: SmallRng,
-    ranks: RankSampler,
-    scramble: Option<Scramble>,
-    mix: Mix,
-}
-
-impl Drawer {
-    fn new(draw: &Draw) -> Drawer {
-        // A uniform draw has no hot keys to spread.
-        let scramble = match draw.popularity {
-            Popularity::Uniform => None,
-            Popularity::Zipf { .. } => Some(Scramble::new(draw.key_count, draw.seed)),
-        };
-        Drawer {
-            random: SmallRng::seed_from_u64(draw.seed),
-            ranks: RankSampler::new(draw.popularity, draw.key_count),
-            scramble,
-            mix: draw.mix,
-        }
-    }
-
-    fn next(&mut self) -> Operation {
-        let mix = self.mix;
-        let mut point = self.random.random_range(0..mix.total());
-        let rank = self.ranks.draw(&mut self.random);
-        if point < mix.read {
-            return match mix.reads {
-                Reads::Popular => Operation::Read(self.id(rank)),
-                Reads::Latest => Operation::ReadLatest(rank),
-            };
-        }
-        point -= mix.read;
-        if point < mix.update {
-            return Operation::Update(self.id(rank));
-        }
-        if point - mix.update < mix.insert {
-            return Operation::Insert;
-        }
-        Operation::ReadModifyWrite(self.id(rank))
-    }
-
-    fn id(&self, rank: u64) -> u64 {
-        self.scramble.map_or(rank, |scramble| scramble.apply(rank))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mix::Preset;
+    use crate::profile::Profile;
 
-    fn draw(preset: Preset, seed: u64) -> Draw {
-        let mix = preset.mix().unwrap();
-        Draw { mix, popularity: preset.popularity(), key_count: 10_000, seed }
+    fn draw(name: &str, seed: u64) -> Draw {
+        name.parse::<Profile>().unwrap().draw(10_000, seed)
     }
 
     fn kind(operation: Operation) -> &'static str {
@@ -236,32 +202,36 @@ mod tests {
             Operation::Update(_) => "update",
             Operation::Insert => "insert",
             Operation::ReadModifyWrite(_) => "rmw",
+            Operation::Scan { .. } => "scan",
         }
     }
 
     #[track_caller]
-    fn check_shares(preset: Preset, want: &[(&str, f64)]) {
+    fn check_shares(name: &str, want: &[(&str, f64)]) {
         const LEN: usize = 200_000;
-        let trace = Trace::draw(&draw(preset, 5), LEN);
+        let trace = Trace::draw(&draw(name, 5), LEN);
         let mut cursor = trace.cursor(0, 1);
         let drawn: Vec<Operation> = (0..LEN).map(|_| cursor.advance()).collect();
-        for (name, share) in want {
-            let count = drawn.iter().filter(|operation| kind(**operation) == *name).count();
+        for (wanted, share) in want {
+            let count = drawn.iter().filter(|operation| kind(**operation) == *wanted).count();
             let found = count as f64 / LEN as f64;
-            assert!((found - share).abs() < 0.005, "{preset} {name}: {found}");
+            assert!((found - share).abs() < 0.005, "{name} {wanted}: {found}");
         }
         assert!((want.iter().map(|entry| entry.1).sum::<f64>() - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn presets_have_the_shares_of_ycsb() {
-        check_shares(Preset::Get, &[("read", 1.0)]);
-        check_shares(Preset::Set, &[("update", 1.0)]);
-        check_shares(Preset::YcsbA, &[("read", 0.5), ("update", 0.5)]);
-        check_shares(Preset::YcsbB, &[("read", 0.95), ("update", 0.05)]);
-        check_shares(Preset::YcsbC, &[("read", 1.0)]);
-        check_shares(Preset::YcsbD, &[("latest", 0.95), ("insert", 0.05)]);
-        check_shares(Preset::YcsbF, &[("read", 0.5), ("rmw", 0.5)]);
+        check_shares("get", &[("read", 1.0)]);
+        check_shares("set", &[("update", 1.0)]);
+        check_shares("ycsb-a", &[("read", 0.5), ("update", 0.5)]);
+        check_shares("ycsb-b", &[("read", 0.95), ("update", 0.05)]);
+        check_shares("ycsb-c", &[("read", 1.0)]);
+        check_shares("ycsb-d", &[("latest", 0.95), ("insert", 0.05)]);
+        check_shares("ycsb-e", &[("scan", 0.95), ("insert", 0.05)]);
+        check_shares("ycsb-load", &[("insert", 1.0)]);
+        check_shares("put", &[("update", 1.0)]);
+        check_shares("ycsb-f", &[("read", 0.5), ("rmw", 0.5)]);
     }
 
     #[test]
@@ -277,11 +247,15 @@ mod tests {
                 assert_eq!(Entry::pack(operation).unpack(), operation);
             }
         }
+        for (id, keys) in [(0, 1), (12_345, 50), (SCAN_ID_MASK, SCAN_KEYS_MAX)] {
+            let scan = Operation::Scan { id, keys };
+            assert_eq!(Entry::pack(scan).unpack(), scan);
+        }
     }
 
     #[test]
     fn one_seed_gives_one_trace_and_lanes_start_apart() {
-        let (one, same) = (draw(Preset::YcsbA, 5), draw(Preset::YcsbA, 6));
+        let (one, same) = (draw("ycsb-a", 5), draw("ycsb-a", 6));
         let traces = [one, one, same].map(|draw| Trace::draw(&draw, 1000));
         let take = |trace: &Trace, lane| {
             let mut cursor = trace.cursor(lane, 4);
