@@ -1,0 +1,212 @@
+//! What it costs that several cores use the same item: the law of moving cache lines.
+//!
+//! ```text
+//!            reader 1 ─┐  fetch: first line transfer_ns, each further one next_line_ns;
+//!  writer ─▶ [item] ◀──┤         fetches of one line follow each other serial_ns apart
+//!            reader n ─┘
+//!     └ take: the same for the lines, and sharer_ns for each copy beyond the first
+//! ```
+//!
+//! # Invariants
+//! I1: an access whose core holds a current copy costs nothing here.
+//! I2: a write leaves exactly one copy, the writer's; a read adds its reader's.
+//! I3: transfers of one item's first line begin in the order in which they are asked for.
+//!
+//! # Trade-offs
+//! The law knows capacity misses only as part of the service time: a hot item stays in every
+//! reader's cache until somebody writes it. It moves an item as one thing, because its readers ask
+//! for its lines in the same order. Hops within a socket are a mean, between sockets a factor.
+//!
+//! # References
+//! C-4 §4.3 (why the hot thread slows down), §7.2 and Fig. 11b; simulated machine: C-4 Table 1.
+
+/// Most cores that one item's copies can be followed on.
+pub const CORES_MAX: usize = 256;
+
+/// What moving an item's lines costs. All times are nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LineTransfer {
+    /// A line from another core's cache, from the request to its use.
+    pub transfer_ns: f64,
+    /// Each further line of the same item, as far as the core cannot overlap them.
+    pub next_line_ns: f64,
+    /// How long one line's home is busy with one transfer: the distance between two fetches of it.
+    pub serial_ns: f64,
+    /// Telling one more core that its copy is gone.
+    pub sharer_ns: f64,
+}
+
+/// How the cores are spread over sockets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Topology {
+    /// In all.
+    pub core_count: u32,
+    /// On each socket.
+    pub cores_per_socket: u32,
+    /// A transfer between sockets over one within: about 2 to 4 on two-socket servers.
+    pub remote_factor: f64,
+}
+
+impl LineTransfer {
+    /// Lines move for free: the papers' own queueing models.
+    pub const OFF: LineTransfer =
+        LineTransfer { transfer_ns: 0.0, next_line_ns: 0.0, serial_ns: 0.0, sharer_ns: 0.0 };
+
+    /// A read of an item that somebody wrote since this core last read it.
+    pub fn fetch_ns(&self, line_count: u32) -> f64 {
+        self.transfer_ns + self.next_line_ns * f64::from(line_count.saturating_sub(1))
+    }
+
+    /// A write of an item that `sharer_count` other cores hold; 0 costs nothing (I1).
+    pub fn take_ns(&self, line_count: u32, sharer_count: u32) -> f64 {
+        if sharer_count == 0 {
+            return 0.0;
+        }
+        let invalidate_ns = self.sharer_ns * f64::from(sharer_count - 1) * f64::from(line_count);
+        self.fetch_ns(line_count) + invalidate_ns
+    }
+
+    /// The law on a larger machine: a peer is on another socket as often as cores are spread evenly.
+    pub fn across(self, topology: Topology) -> LineTransfer {
+        let peers = f64::from(topology.core_count.max(2) - 1);
+        let near = f64::from(topology.cores_per_socket.clamp(1, topology.core_count) - 1);
+        let factor = (near + (peers - near) * topology.remote_factor) / peers;
+        LineTransfer {
+            transfer_ns: self.transfer_ns * factor,
+            next_line_ns: self.next_line_ns * factor,
+            serial_ns: self.serial_ns * factor,
+            sharer_ns: self.sharer_ns * factor,
+        }
+    }
+}
+
+/// Who holds a current copy of one item, and until when its first line is on the move.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SharedItem {
+    copies: [u64; CORES_MAX / 64],
+    free_at_ns: f64,
+}
+
+impl SharedItem {
+    /// The cores that hold a copy.
+    pub fn copy_count(&self) -> u32 {
+        self.copies.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Whether `core` holds a copy.
+    pub fn has_copy(&self, core: usize) -> bool {
+        self.copies[core / 64] >> (core % 64) & 1 == 1
+    }
+
+    /// `core` reads at `now_ns`: how much longer that takes than with the item in its cache.
+    pub fn read_ns(
+        &mut self,
+        law: &LineTransfer,
+        now_ns: f64,
+        core: usize,
+        line_count: u32,
+    ) -> f64 {
+        if self.has_copy(core) {
+            return 0.0;
+        }
+        self.copies[core / 64] |= 1 << (core % 64);
+        self.queue_ns(law, now_ns) + law.fetch_ns(line_count)
+    }
+
+    /// `core` writes at `now_ns`: how much longer that takes than with nobody else's copy.
+    pub fn write_ns(
+        &mut self,
+        law: &LineTransfer,
+        now_ns: f64,
+        core: usize,
+        line_count: u32,
+    ) -> f64 {
+        let sharer_count = self.copy_count() - u32::from(self.has_copy(core));
+        self.copies = [0; CORES_MAX / 64];
+        self.copies[core / 64] |= 1 << (core % 64);
+        if sharer_count == 0 {
+            return 0.0;
+        }
+        self.queue_ns(law, now_ns) + law.take_ns(line_count, sharer_count)
+    }
+
+    /// Waits for the transfers that were asked for before (I3).
+    fn queue_ns(&mut self, law: &LineTransfer, now_ns: f64) -> f64 {
+        let begin_ns = self.free_at_ns.max(now_ns);
+        self.free_at_ns = begin_ns + law.serial_ns;
+        begin_ns - now_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LineTransfer, SharedItem, Topology};
+
+    const LAW: LineTransfer =
+        LineTransfer { transfer_ns: 50.0, next_line_ns: 10.0, serial_ns: 20.0, sharer_ns: 1.0 };
+
+    enum Step {
+        Read(usize),
+        Write(usize),
+    }
+    use Step::{Read, Write};
+
+    #[track_caller]
+    fn check(line_count: u32, steps: &[(f64, Step, f64)]) {
+        let mut item = SharedItem::default();
+        for (index, (now_ns, step, want_ns)) in steps.iter().enumerate() {
+            let cost_ns = match *step {
+                Read(core) => item.read_ns(&LAW, *now_ns, core, line_count),
+                Write(core) => item.write_ns(&LAW, *now_ns, core, line_count),
+            };
+            assert_eq!(cost_ns, *want_ns, "step {index}");
+        }
+    }
+
+    #[test]
+    fn a_core_that_holds_the_item_pays_nothing() {
+        check(3, &[(0.0, Write(0), 0.0), (1.0, Write(0), 0.0), (2.0, Read(0), 0.0)]);
+        check(1, &[(0.0, Write(0), 0.0), (1.0, Read(5), 50.0), (2.0, Read(5), 0.0)]);
+    }
+
+    #[test]
+    fn further_lines_cost_less_than_the_first_and_more_sharers_more() {
+        check(1, &[(0.0, Write(0), 0.0), (1.0, Read(200), 50.0), (100.0, Write(0), 50.0)]);
+        check(10, &[(0.0, Write(0), 0.0), (1.0, Read(200), 140.0), (500.0, Write(0), 140.0)]);
+        let two_readers = [(0.0, Write(0), 0.0), (1.0, Read(1), 140.0), (100.0, Read(2), 140.0)];
+        check(10, &two_readers);
+        assert_eq!(LAW.take_ns(10, 2), LAW.take_ns(10, 1) + 10.0);
+    }
+
+    #[test]
+    fn fetches_of_one_line_follow_each_other() {
+        check(
+            1,
+            &[
+                (0.0, Write(0), 0.0),
+                (100.0, Read(1), 50.0),
+                (100.0, Read(2), 70.0),
+                (100.0, Read(3), 90.0),
+                (110.0, Write(0), 50.0 + 50.0 + 2.0),
+            ],
+        );
+    }
+
+    #[test]
+    fn off_is_free() {
+        let mut item = SharedItem::default();
+        for core in 0..64 {
+            assert_eq!(item.write_ns(&LineTransfer::OFF, 0.0, core, 10), 0.0);
+            assert_eq!(item.read_ns(&LineTransfer::OFF, 0.0, 63 - core, 10), 0.0);
+        }
+    }
+
+    #[test]
+    fn a_second_socket_costs_its_factor_for_its_share_of_the_peers() {
+        let one = Topology { core_count: 64, cores_per_socket: 64, remote_factor: 3.0 };
+        assert_eq!(LAW.across(one), LAW);
+        let two = Topology { core_count: 64, cores_per_socket: 32, remote_factor: 3.0 };
+        // 31 of 63 peers are near, 32 cost three times as much.
+        assert!((LAW.across(two).transfer_ns - 50.0 * (31.0 + 96.0) / 63.0).abs() < 1e-9);
+    }
+}
