@@ -14,6 +14,8 @@ pub mod hot_set;
 pub mod route;
 pub mod size_class;
 pub mod window;
+pub mod write_table;
 
 pub use depths::Depths;
 pub use route::{Access, AnyWorker, Busy, Route, RouteRequest, Router};
+pub use write_table::{Pin, Unpin, WriteTable};

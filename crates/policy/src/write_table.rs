@@ -1,0 +1,311 @@
+//! The Exclusive Writer Table: which worker writes which partition, while writes are outstanding.
+//!
+//! ```text
+//!  partition ──low bits──▶ set: one cache line of eight entries
+//!
+//!   0      1      2      3      4      5      6      7
+//!  +------+------+------+------+------+------+------+------+
+//!  | P held by 3, 2 out |      | Q claimed by dispatcher 1 |   (any order, any gaps)
+//!  +------+------+------+------+------+------+------+------+
+//!
+//!  empty ──claim──▶ claimed ──hold──▶ held, 1 ──▶ held, 2 ──▶ ... ──last unpin──▶ empty
+//!    ▲                 │
+//!    └──cancelled or withdrawn
+//! ```
+//!
+//! A write whose partition is held goes to the holder and adds one; any other may go to whichever
+//! worker the policy likes, and takes an entry. The last reply frees the entry (C-4 §4.2, Fig. 5).
+//!
+//! # Invariants
+//! I1: at most one entry *holds* a partition, and its count is that of the writes outstanding.
+//! I2: a claimed entry names the dispatcher that wrote it, and only that one makes it held.
+//!     A dispatcher has at most one claim, since it works on one request at a time.
+//! I3: a dispatcher holds a claim only if it searched the whole set *after* the claim stood there,
+//!     found its partition held nowhere, and cancelled whatever other claims on it it met.
+//! I4: the partition, and so the set, of a word never changes while it is not empty.
+//! I5: no refusal changes an entry.
+//!
+//! # Concurrency
+//! Any number of dispatchers, each with its own handle; no one ever waits for another. Every change
+//! is one compare-and-swap of one word. Two words can't be compared at once, so two dispatchers
+//! could fill two gaps of a set with one partition; I1 follows from I2 and I3:
+//!
+//!  1. Let X and Y claim one partition, X's claim being the earlier in the order of all
+//!     sequentially consistent operations. Y searches after its own claim, so after X's.
+//!  2. Y meets X's claim: it cancels it, X's hold fails (I2), and X begins again.
+//!  3. Y meets X's held entry: Y withdraws its claim and adds one to that entry.
+//!  4. Y meets neither: X's claim was cancelled or withdrawn, or what it held is free again.
+//!
+//! In no case do both hold. A dispatcher that stops in the middle leaves a claim that the next
+//! one cancels. Two that meet at one partition at one instant may cancel each other; they back off.
+//!
+//! A new holder sees what the holder before it wrote: freeing is a Release, and the search that
+//! found no entry is an Acquire of every word of the set, all of whose changes are
+//! read-modify-writes and so continue the release.
+//!
+//! # Limits
+//! 30-bit partitions, 65,536 workers and as many dispatchers, 131,071 writes outstanding per
+//! partition. A full set or a full count is back-pressure ([`Pin::Full`]), never a wrong owner.
+//!
+//! # Trade-offs
+//! A new entry costs two swaps and two searches of a line. One word that packed a set of two
+//! short entries would cost one, but be full far more often for its memory (decision 0015).
+//!
+//! # References
+//! C-4 §5.2 and Fig. 8; rules K5, K6; decision 0015.
+
+mod word;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::cell::Cell;
+
+use base::sync::{Arc, AtomicU64, AtomicUsize, Backoff, Ordering};
+use base::{PartitionId, WorkerId};
+
+use word::{State, Word};
+
+/// Entries of one set.
+#[cfg(not(loom))]
+const WAYS: usize = 8;
+/// A set fills up at once.
+#[cfg(loom)]
+const WAYS: usize = 2;
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// To the worker that already holds the partition.
+    Existing(WorkerId),
+    /// To the worker just chosen, which holds the partition from now on.
+    New(WorkerId),
+    /// Nowhere: the partition's set, or its entry's count, is full.
+    Full,
+    /// Nowhere: nobody holds the partition, and no worker was chosen.
+    NoWorker,
+}
+
+/// What an unpinned write leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unpin {
+    /// Other writes of the partition are outstanding.
+    Held,
+    /// It was the last: any worker may write the partition next.
+    Freed,
+}
+
+/// One cache line of entries.
+#[cfg_attr(not(loom), repr(align(64)))]
+struct Set([AtomicU64; WAYS]);
+
+struct Shared {
+    sets: Box<[Set]>,
+    dispatchers: AtomicUsize,
+}
+
+/// One dispatcher's handle on the table.
+pub struct WriteTable {
+    shared: Arc<Shared>,
+    /// Names this handle's claims (I2).
+    dispatcher: WorkerId,
+    /// Entries opened here less those freed here.
+    opened: Cell<i64>,
+}
+
+impl WriteTable {
+    /// An empty table of at least `entry_count` entries, and its first dispatcher's handle.
+    ///
+    /// Sets fill up before the table does: with four times as many entries as partitions that are
+    /// held, one new write in 900 finds its set full; with eight times, one in 100,000 (Poisson).
+    pub fn new(entry_count: usize) -> WriteTable {
+        let set_count = entry_count.div_ceil(WAYS).next_power_of_two();
+        let sets = (0..set_count).map(|_| Set(std::array::from_fn(|_| AtomicU64::new(0))));
+        let shared = Shared { sets: sets.collect(), dispatchers: AtomicUsize::new(1) };
+        WriteTable { shared: Arc::new(shared), dispatcher: WorkerId(0), opened: Cell::new(0) }
+    }
+
+    /// A further dispatcher's handle on the same table.
+    pub fn for_another_dispatcher(&self) -> WriteTable {
+        let id = self.shared.dispatchers.fetch_add(1, Ordering::Relaxed);
+        let id = u16::try_from(id).expect("at most 65,536 handles are ever made");
+        let shared = Arc::clone(&self.shared);
+        WriteTable { shared, dispatcher: WorkerId(id), opened: Cell::new(0) }
+    }
+
+    /// Sends one more write of `partition` to its holder, or to the worker that `choose` names,
+    /// which is asked at most once and only if nobody holds the partition.
+    #[inline]
+    pub fn pin(&self, partition: PartitionId, choose: impl FnOnce() -> Option<WorkerId>) -> Pin {
+        let set = self.set(partition);
+        let mut choose = Some(choose);
+        let mut chosen = None;
+        let mut backoff = Backoff::new();
+        loop {
+            let free = match self.search(set, partition, None) {
+                Search::Held { way, word } => match set.try_add(way, word) {
+                    Some(pin) => return pin,
+                    None => continue,
+                },
+                Search::Absent { free: None } => return Pin::Full,
+                Search::Absent { free: Some(way) } => way,
+            };
+            if let Some(choose) = choose.take() {
+                chosen = choose();
+            }
+            let Some(worker) = chosen else { return Pin::NoWorker };
+            if self.try_hold(set, free, partition, worker) {
+                self.opened.set(self.opened.get() + 1);
+                return Pin::New(worker);
+            }
+            backoff.snooze();
+        }
+    }
+
+    /// One write of `partition` has been answered.
+    ///
+    /// # Panics
+    /// If none is outstanding.
+    #[inline]
+    pub fn unpin(&self, partition: PartitionId) -> Unpin {
+        let set = self.set(partition);
+        loop {
+            let Search::Held { way, word } = self.search(set, partition, None) else {
+                panic!("I1: no write of {partition:?} is outstanding");
+            };
+            let less = word.less_one();
+            // Release: whoever pins the partition next sees what was written under this entry.
+            if set.try_swap(way, word, less) {
+                if less.state() == State::Empty {
+                    self.opened.set(self.opened.get() - 1);
+                    return Unpin::Freed;
+                }
+                return Unpin::Held;
+            }
+        }
+    }
+
+    /// Who holds `partition` at the moment.
+    pub fn holder(&self, partition: PartitionId) -> Option<WorkerId> {
+        match self.search(self.set(partition), partition, None) {
+            Search::Held { word, .. } => Some(word.id()),
+            Search::Absent { .. } => None,
+        }
+    }
+
+    /// How many partitions are held: counts every entry, so it is not for each request.
+    pub fn len(&self) -> usize {
+        let words = self.shared.sets.iter().flat_map(|set| &set.0);
+        words.filter(|word| Word::load(word).state() == State::Held).count()
+    }
+
+    /// Whether no partition is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries that this dispatcher opened less those that it freed: with one dispatcher the same
+    /// as [`WriteTable::len`], with several their sum is. Costs nothing.
+    #[inline]
+    pub fn opened(&self) -> i64 {
+        self.opened.get()
+    }
+
+    /// Recounts everything, while no dispatcher is at work.
+    ///
+    /// # Panics
+    /// If an invariant does not hold.
+    pub fn validate(&self) {
+        for (index, set) in self.shared.sets.iter().enumerate() {
+            let words: Vec<Word> = set.0.iter().map(Word::load).collect();
+            let taken = words.iter().filter(|word| word.state() != State::Empty);
+            let mut partitions: Vec<PartitionId> = taken.clone().map(|w| w.partition()).collect();
+            for word in taken {
+                assert_eq!(word.state(), State::Held, "I2: a claim outlived its dispatcher's pin");
+                assert_eq!(self.set_index(word.partition()), index, "I4");
+            }
+            partitions.sort_unstable();
+            assert!(partitions.windows(2).all(|two| two[0] != two[1]), "I1: held twice");
+        }
+    }
+
+    #[inline]
+    fn set_index(&self, partition: PartitionId) -> usize {
+        partition.index() & (self.shared.sets.len() - 1)
+    }
+
+    #[inline]
+    fn set(&self, partition: PartitionId) -> &Set {
+        debug_assert!(partition.0 <= Word::PARTITION_MAX, "a partition has 30 bits");
+        &self.shared.sets[self.set_index(partition)]
+    }
+
+    /// Looks at the whole set but `own`, cancelling the claims of others on `partition`.
+    #[inline]
+    fn search(&self, set: &Set, partition: PartitionId, own: Option<usize>) -> Search {
+        let mut free = None;
+        for way in 0..WAYS {
+            if own == Some(way) {
+                continue;
+            }
+            loop {
+                let word = Word::load(&set.0[way]);
+                match word.state() {
+                    State::Empty => free = free.or(Some(way)),
+                    _ if word.partition() != partition => {}
+                    State::Held => return Search::Held { way, word },
+                    State::Claimed if set.try_swap(way, word, Word::EMPTY) => {
+                        free = free.or(Some(way));
+                    }
+                    State::Claimed => continue,
+                }
+                break;
+            }
+        }
+        Search::Absent { free }
+    }
+
+    /// Claims an entry, looks whether another dispatcher was there first, and holds the entry.
+    #[inline]
+    fn try_hold(&self, set: &Set, way: usize, partition: PartitionId, worker: WorkerId) -> bool {
+        let claim = Word::claimed(partition, self.dispatcher);
+        if !set.try_swap(way, Word::EMPTY, claim) {
+            return false;
+        }
+        // Loom takes sequentially consistent swaps and loads for acquire and release only.
+        #[cfg(loom)]
+        base::sync::fence(Ordering::SeqCst);
+        match self.search(set, partition, Some(way)) {
+            Search::Absent { .. } => set.try_swap(way, claim, Word::held(partition, worker)),
+            Search::Held { .. } => {
+                // If this fails, the claim was cancelled; either way it is gone.
+                set.try_swap(way, claim, Word::EMPTY);
+                false
+            }
+        }
+    }
+}
+
+/// What a look at a set shows of a partition.
+enum Search {
+    Held { way: usize, word: Word },
+    Absent { free: Option<usize> },
+}
+
+impl Set {
+    /// One more outstanding; `None`: the entry has changed.
+    #[inline]
+    fn try_add(&self, way: usize, word: Word) -> Option<Pin> {
+        let Some(more) = word.plus_one() else { return Some(Pin::Full) };
+        self.try_swap(way, word, more).then(|| Pin::Existing(word.id()))
+    }
+
+    /// Sequentially consistent: the order of claims and of the searches after them is I3's ground.
+    #[inline]
+    fn try_swap(&self, way: usize, from: Word, to: Word) -> bool {
+        let (from, to) = (from.bits(), to.bits());
+        self.0[way].compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+}
