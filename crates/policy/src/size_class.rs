@@ -37,7 +37,7 @@ mod cost;
 mod histogram;
 
 pub use controller::{SizeController, SizeOptions, Threshold};
-pub use cost::Cost;
+pub use cost::{Cost, PACKET_PAYLOAD_MAX_BYTES};
 pub use histogram::WorkerSizes;
 
 use base::{PartitionId, WorkerId};
