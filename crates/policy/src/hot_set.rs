@@ -36,6 +36,8 @@ mod top;
 
 pub use sampler::Sampler;
 pub use sketch::CountMin;
+#[cfg(test)]
+pub(crate) use sketch::mix;
 pub use top::Top;
 
 /// What readers look at during one epoch.

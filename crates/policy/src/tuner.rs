@@ -1,0 +1,296 @@
+//! The auto-tuner: threads per layer, cached items and cache ways, by trying them (uTPS §3.5).
+//!
+//! ```text
+//!   window after window (10 ms)          ┌─────────────────── Search ───────────────────────┐
+//!  Measurement ─▶ Trigger ── changed? ──▶│ for each cache size: trisect the threads         │
+//!                    ▲      3 in a row   │ then the ways, apart; then best against incumbent│
+//!                    │                   └──────┬──────────────────────────────┬────────────┘
+//!                    └───── rest, new baseline ─┘ adopted or not               └▶ Configuration
+//! ```
+//!
+//! The tuner is fed with one measurement per window, taken under [`Tuner::configuration`], and says
+//! which configuration the next window is to run under. It knows neither threads nor clocks.
+//!
+//! # How many windows a search takes
+//! uTPS's server has 28 threads (27 splits), caches up to 10,000 items by steps of 1,000 (11 sizes)
+//! and 12 ways: 11 x 7 + 5, one for no memory-resident threads at all, and 2 to confirm = 85
+//! windows, 0.85 s. The paper says 0.9 s. Thirds would need two new measurements per step; points
+//! at Fibonacci distances cut the range in three as well, but one of the two is measured already.
+//!
+//! # Invariants
+//! I1: a search ends after a number of windows that the ranges decide ([`Ranges::windows_max`]).
+//! I2: each configuration that is emitted lies within the ranges.
+//! I3: a search leaves either a configuration that beat the old one in windows side by side, or the
+//!     old one.
+//!
+//! # Limits
+//! The throughput must be unimodal in the threads, for one cache size, and in the ways. A plateau
+//! is fine, unless it reaches from a measured point to the foot of the hill where the best known
+//! split stands. In the number of cached items it may be anything: all sizes are tried.
+//!
+//! # Trade-offs
+//! A search runs on live traffic, most of it in configurations that are worse than the best. So
+//! it is started only after a change that lasts, and a search that found nothing doubles the time to
+//! the next one: a server that is not saturated gains nothing from any configuration, and a load
+//! that swings by the hour must not keep it searching.
+//!
+//! # References
+//! uTPS §3.5, §5.5.2 (Fig. 14); K17.
+
+mod search;
+mod trigger;
+mod trisection;
+
+use std::ops::RangeInclusive;
+
+use search::{Outcome, Search};
+use trigger::Trigger;
+pub use trisection::Trisection;
+
+/// What the tuner turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// Threads of the memory-resident layer; the rest belong to the cache-resident one.
+    pub mr_thread_count: u32,
+    /// Items that the cache-resident layer keeps.
+    pub cached_item_count: u32,
+    /// Cache ways that the memory-resident layer may use.
+    pub mr_way_count: u32,
+}
+
+/// What one window showed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measurement {
+    /// Requests answered per second.
+    pub throughput_rps: f64,
+    /// The part of the accesses that went to the hot set (of a fixed size, so that it does not
+    /// change with the configuration).
+    pub hot_share_ratio: f64,
+}
+
+/// Whether a search tries to run without a memory-resident layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunToCompletion {
+    /// Once per search, apart from the trisection: the throughput jumps there.
+    Tried,
+    /// Never.
+    Excluded,
+}
+
+/// What may be turned, and how far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranges {
+    /// At least one thread in either layer.
+    pub mr_thread_count: RangeInclusive<u32>,
+    /// From none to this many, by steps.
+    pub cached_item_count_max: u32,
+    /// The step between two cache sizes.
+    pub cached_item_step: u32,
+    /// A range of one value where the machine has no such control.
+    pub mr_way_count: RangeInclusive<u32>,
+    /// Whether zero threads are an answer (K17).
+    pub run_to_completion: RunToCompletion,
+}
+
+/// When the tuner moves, and what convinces it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TunerRules {
+    /// Windows whose mean is the baseline.
+    pub baseline_window_count: u32,
+    /// A change of throughput against the baseline by this part counts.
+    pub change_ratio: f64,
+    /// A change of the hot share by this much counts.
+    pub hot_share_change_ratio: f64,
+    /// So many windows in a row must show a change.
+    pub change_window_count: u32,
+    /// Windows after a search in which no other starts.
+    pub rest_window_count: u32,
+    /// The longest rest, after searches that found nothing.
+    pub rest_window_count_max: u32,
+    /// A new configuration must beat the old one by this part.
+    pub gain_min_ratio: f64,
+    /// Throughputs that differ by no more than this part are equal.
+    pub tie_ratio: f64,
+    /// Windows after each change of configuration that are not counted.
+    pub ignored_window_count: u32,
+    /// How often a search starts anew because the workload changed meanwhile.
+    pub restart_max: u32,
+    /// Below this the server idles, and nothing is concluded.
+    pub idle_throughput_rps: f64,
+}
+
+impl Default for TunerRules {
+    /// For windows of 10 ms: reacts within 0.3 s, as uTPS's does, of a change and rests for a second.
+    fn default() -> Self {
+        TunerRules {
+            baseline_window_count: 8,
+            change_ratio: 0.10,
+            hot_share_change_ratio: 0.10,
+            change_window_count: 3,
+            rest_window_count: 100,
+            rest_window_count_max: 6_400,
+            gain_min_ratio: 0.02,
+            tie_ratio: 0.01,
+            ignored_window_count: 0,
+            restart_max: 1,
+            idle_throughput_rps: 1_000.0,
+        }
+    }
+}
+
+impl Ranges {
+    /// Windows that one search takes at most, without restarts and ignored windows.
+    pub fn windows_max(&self) -> u32 {
+        let threads = Trisection::steps_max(&self.mr_thread_count);
+        let size_count = self.cached_item_count_max / self.cached_item_step + 1;
+        let ways = Trisection::steps_max(&self.mr_way_count);
+        let apart = u32::from(self.run_to_completion == RunToCompletion::Tried);
+        size_count * threads + ways + apart + Search::CONFIRM_WINDOW_COUNT
+    }
+
+    /// Whether a configuration lies within them.
+    pub fn contain(&self, configuration: &Configuration) -> bool {
+        let no_layer =
+            self.run_to_completion == RunToCompletion::Tried && configuration.mr_thread_count == 0;
+        let cached_item_count = configuration.cached_item_count;
+        (no_layer || self.mr_thread_count.contains(&configuration.mr_thread_count))
+            && cached_item_count <= self.cached_item_count_max
+            && self.mr_way_count.contains(&configuration.mr_way_count)
+    }
+}
+
+/// What the tuner has done since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunerCounters {
+    /// Searches begun, restarts not counted.
+    pub search_count: u64,
+    /// Searches that started anew because the workload changed.
+    pub restart_count: u64,
+    /// Searches that ended with another configuration.
+    pub adopted_count: u64,
+    /// Windows spent searching.
+    pub search_window_count: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Watching,
+    Searching { search: Search, restart_count: u32, hot_share_ratio: f64 },
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Tuner {
+    ranges: Ranges,
+    rules: TunerRules,
+    state: State,
+    trigger: Trigger,
+    configuration: Configuration,
+    ignore_window_count: u32,
+    rest_window_count: u32,
+    counters: TunerCounters,
+}
+
+impl Tuner {
+    /// Starts with `configuration`; the first baseline starts the first search.
+    pub fn new(ranges: Ranges, rules: TunerRules, configuration: Configuration) -> Tuner {
+        assert!(ranges.contain(&configuration), "I2: the first configuration is out of range");
+        assert!(ranges.cached_item_step > 0 && *ranges.mr_thread_count.start() > 0);
+        Tuner {
+            trigger: Trigger::at_start(),
+            rest_window_count: rules.rest_window_count,
+            ranges,
+            rules,
+            state: State::Watching,
+            configuration,
+            ignore_window_count: 0,
+            counters: TunerCounters::default(),
+        }
+    }
+
+    /// What the next window runs under.
+    pub fn configuration(&self) -> Configuration {
+        self.configuration
+    }
+
+    /// Whether configurations are being tried.
+    pub fn is_searching(&self) -> bool {
+        matches!(self.state, State::Searching { .. })
+    }
+
+    /// What has happened since the start.
+    pub fn counters(&self) -> TunerCounters {
+        self.counters
+    }
+
+    /// Takes one window's measurement; returns the configuration to change to, if it changes.
+    pub fn feed(&mut self, measurement: Measurement) -> Option<Configuration> {
+        assert!(measurement.throughput_rps.is_finite() && measurement.hot_share_ratio.is_finite());
+        self.counters.search_window_count += u64::from(self.is_searching());
+        if self.ignore_window_count > 0 {
+            self.ignore_window_count -= 1;
+            return None;
+        }
+        let before = self.configuration;
+        match &mut self.state {
+            State::Watching => {
+                let is_idle = measurement.throughput_rps < self.rules.idle_throughput_rps;
+                if !is_idle && self.trigger.observe(&self.rules, measurement) {
+                    self.counters.search_count += 1;
+                    self.search(measurement, 0);
+                }
+            }
+            State::Searching { search, restart_count, hot_share_ratio } => {
+                let moved_ratio = (measurement.hot_share_ratio - *hot_share_ratio).abs();
+                let restart_count = *restart_count;
+                let outcome = search.record(&self.ranges, &self.rules, measurement.throughput_rps);
+                let has_changed = moved_ratio > self.rules.hot_share_change_ratio
+                    || outcome == Outcome::Contradicted;
+                if has_changed && restart_count < self.rules.restart_max {
+                    self.counters.restart_count += 1;
+                    self.configuration = search.incumbent();
+                    self.search(measurement, restart_count + 1);
+                } else {
+                    let incumbent = search.incumbent();
+                    self.follow(outcome, incumbent);
+                }
+            }
+        }
+        let changes = self.configuration != before;
+        if changes {
+            debug_assert!(self.ranges.contain(&self.configuration), "I2");
+            self.ignore_window_count = self.rules.ignored_window_count;
+        }
+        changes.then_some(self.configuration)
+    }
+
+    fn follow(&mut self, outcome: Outcome, incumbent: Configuration) {
+        match outcome {
+            Outcome::Try(configuration) => self.configuration = configuration,
+            Outcome::Contradicted | Outcome::Keep => self.settle(incumbent, incumbent),
+            Outcome::Adopt(configuration) => self.settle(configuration, incumbent),
+        }
+    }
+
+    /// Begins a search from the present configuration.
+    fn search(&mut self, measurement: Measurement, restart_count: u32) {
+        let search = Search::new(&self.ranges, &self.rules, self.configuration);
+        self.configuration = search.next();
+        let hot_share_ratio = measurement.hot_share_ratio;
+        self.state = State::Searching { search, restart_count, hot_share_ratio };
+    }
+
+    /// Ends a search; the next one is further away if this one changed nothing.
+    fn settle(&mut self, configuration: Configuration, incumbent: Configuration) {
+        let is_new = configuration != incumbent;
+        let rest = if is_new { self.rules.rest_window_count } else { self.rest_window_count };
+        self.trigger = Trigger::after_search(rest);
+        self.rest_window_count = rest.saturating_mul(2).min(self.rules.rest_window_count_max);
+        self.counters.adopted_count += u64::from(is_new);
+        self.configuration = configuration;
+        self.state = State::Watching;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! One search: for each cache size the threads are trisected, then the ways, then best meets old.
+//!
+//! ```text
+//!  no MR layer ─▶ size 0: threads ─▶ size 1: threads ─▶ ... ─▶ ways ─▶ best again ─▶ old again
+//!  (1 window)     └───── Trisection, hinted by the best split so far ──┘ (1 window)   (1 window)
+//! ```
+//!
+//! The best of dozens of noisy windows is a lucky one. So it is measured again, next to the old
+//! configuration, and has to win by a margin. If it is far from what it showed before, the workload
+//! has changed meanwhile, and all that was learnt is void.
+
+use super::{Configuration, Ranges, RunToCompletion, Trisection, TunerRules};
+
+#[derive(Clone, Debug)]
+enum Stage {
+    NoLayer,
+    Threads { cached_item_count: u32, trisection: Trisection },
+    Ways { trisection: Trisection },
+    ConfirmBest,
+    ConfirmIncumbent { best_rps: f64 },
+}
+
+/// What comes after a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Another window, under this configuration.
+    Try(Configuration),
+    /// Over: this one is better than the old one.
+    Adopt(Configuration),
+    /// Over: nothing is better than the old one.
+    Keep,
+    /// Over: the workload changed meanwhile.
+    Contradicted,
+}
+
+/// A search in progress.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    stage: Stage,
+    incumbent: Configuration,
+    best: Configuration,
+    best_rps: f64,
+}
+
+impl Search {
+    /// Windows at the end, in which the best meets the old one.
+    pub(super) const CONFIRM_WINDOW_COUNT: u32 = 2;
+
+    pub(super) fn new(ranges: &Ranges, rules: &TunerRules, incumbent: Configuration) -> Search {
+        let best_rps = f64::NEG_INFINITY;
+        let mut search = Search { stage: Stage::NoLayer, incumbent, best: incumbent, best_rps };
+        if ranges.run_to_completion == RunToCompletion::Excluded {
+            search.stage = search.threads(ranges, rules, 0);
+        }
+        search
+    }
+
+    /// The configuration that the search began with.
+    pub(super) fn incumbent(&self) -> Configuration {
+        self.incumbent
+    }
+
+    /// What the next window runs under.
+    pub(super) fn next(&self) -> Configuration {
+        let unfinished = "a stage that is over is left";
+        match &self.stage {
+            Stage::NoLayer => {
+                Configuration { mr_thread_count: 0, cached_item_count: 0, ..self.incumbent }
+            }
+            Stage::Threads { cached_item_count, trisection } => Configuration {
+                mr_thread_count: trisection.next().expect(unfinished),
+                cached_item_count: *cached_item_count,
+                ..self.incumbent
+            },
+            Stage::Ways { trisection } => {
+                Configuration { mr_way_count: trisection.next().expect(unfinished), ..self.best }
+            }
+            Stage::ConfirmBest => self.best,
+            Stage::ConfirmIncumbent { .. } => self.incumbent,
+        }
+    }
+
+    /// What the window under `next` showed.
+    pub(super) fn record(&mut self, ranges: &Ranges, rules: &TunerRules, rps: f64) -> Outcome {
+        let tried = self.next();
+        match &mut self.stage {
+            Stage::ConfirmBest => {
+                if (rps - self.best_rps).abs() > rules.change_ratio * self.best_rps {
+                    return Outcome::Contradicted;
+                }
+                self.stage = Stage::ConfirmIncumbent { best_rps: rps };
+            }
+            Stage::ConfirmIncumbent { best_rps } => {
+                let is_better = *best_rps > rps * (1.0 + rules.gain_min_ratio);
+                return if is_better { Outcome::Adopt(self.best) } else { Outcome::Keep };
+            }
+            Stage::Threads { trisection, .. } | Stage::Ways { trisection } => {
+                trisection.record(rps);
+                self.note(tried, rps);
+                self.leave_finished_stage(ranges, rules);
+            }
+            Stage::NoLayer => {
+                self.note(tried, rps);
+                self.stage = self.threads(ranges, rules, 0);
+            }
+        }
+        match self.stage {
+            Stage::ConfirmBest if self.best == self.incumbent => Outcome::Keep,
+            _ => Outcome::Try(self.next()),
+        }
+    }
+
+    fn note(&mut self, tried: Configuration, rps: f64) {
+        if rps > self.best_rps {
+            (self.best, self.best_rps) = (tried, rps);
+        }
+    }
+
+    fn leave_finished_stage(&mut self, ranges: &Ranges, rules: &TunerRules) {
+        self.stage = match &self.stage {
+            Stage::Threads { cached_item_count, trisection } if trisection.next().is_none() => {
+                let next_count = cached_item_count + ranges.cached_item_step;
+                if next_count <= ranges.cached_item_count_max {
+                    self.threads(ranges, rules, next_count)
+                } else if ranges.mr_way_count.start() == ranges.mr_way_count.end() {
+                    Stage::ConfirmBest
+                } else {
+                    let hint = self.best.mr_way_count;
+                    let ways = &ranges.mr_way_count;
+                    Stage::Ways { trisection: Trisection::new(ways, hint, rules.tie_ratio) }
+                }
+            }
+            Stage::Ways { trisection } if trisection.next().is_none() => Stage::ConfirmBest,
+            _ => return,
+        };
+    }
+
+    fn threads(&self, ranges: &Ranges, rules: &TunerRules, cached_item_count: u32) -> Stage {
+        let hint = self.best.mr_thread_count;
+        let trisection = Trisection::new(&ranges.mr_thread_count, hint, rules.tie_ratio);
+        Stage::Threads { cached_item_count, trisection }
+    }
+}

@@ -1,0 +1,319 @@
+//! The tuner on made-up servers whose best configuration is known.
+
+use super::*;
+
+const WATCHED_HOT_SHARE: f64 = 0.6;
+
+/// uTPS's server (§5.1): 28 cores, up to 10,000 cached items, 12 ways.
+fn utps_ranges() -> Ranges {
+    Ranges {
+        mr_thread_count: 1..=27,
+        cached_item_count_max: 10_000,
+        cached_item_step: 1_000,
+        mr_way_count: 1..=12,
+        run_to_completion: RunToCompletion::Tried,
+    }
+}
+
+/// A server: each parameter costs its distance from the best.
+#[derive(Clone, Copy)]
+struct Server {
+    best: Configuration,
+    /// What one item more in the cache takes off the threads that are needed behind it.
+    threads_per_1000_items: f64,
+    noise_ratio: f64,
+    hot_share_ratio: f64,
+    /// Requests that clients send, however fast the server could be.
+    offered_rps: f64,
+}
+
+impl Server {
+    fn with_best(mr_thread_count: u32, cached_item_count: u32, mr_way_count: u32) -> Server {
+        Server {
+            best: Configuration { mr_thread_count, cached_item_count, mr_way_count },
+            threads_per_1000_items: 0.0,
+            noise_ratio: 0.0,
+            hot_share_ratio: WATCHED_HOT_SHARE,
+            offered_rps: f64::INFINITY,
+        }
+    }
+
+    fn capacity_rps(&self, configuration: Configuration) -> f64 {
+        let Configuration { mr_thread_count, cached_item_count, mr_way_count } = self.best;
+        let items = f64::from(configuration.cached_item_count.abs_diff(cached_item_count));
+        let more_items =
+            (f64::from(configuration.cached_item_count) - f64::from(cached_item_count)) / 1_000.0;
+        let threads_wanted = f64::from(mr_thread_count) - self.threads_per_1000_items * more_items;
+        let threads = (f64::from(configuration.mr_thread_count) - threads_wanted).abs();
+        let ways = f64::from(configuration.mr_way_count.abs_diff(mr_way_count));
+        // Unimodal in threads and ways; in items too, but the tuner does not rely on it.
+        20e6 / (1.0 + 0.05 * threads + 0.00004 * items + 0.03 * ways)
+    }
+
+    fn measure(&self, configuration: Configuration, window_index: u64) -> Measurement {
+        let random = crate::hot_set::mix(window_index + 1) as f64 / u64::MAX as f64;
+        let noise = 1.0 + self.noise_ratio * (2.0 * random - 1.0);
+        let throughput_rps = self.capacity_rps(configuration).min(self.offered_rps) * noise;
+        Measurement { throughput_rps, hot_share_ratio: self.hot_share_ratio }
+    }
+}
+
+fn first() -> Configuration {
+    Configuration { mr_thread_count: 14, cached_item_count: 0, mr_way_count: 6 }
+}
+
+struct Run {
+    tuner: Tuner,
+    window_index: u64,
+}
+
+impl Run {
+    fn new(ranges: Ranges, rules: TunerRules) -> Run {
+        Run { tuner: Tuner::new(ranges, rules, first()), window_index: 0 }
+    }
+
+    /// Feeds one window.
+    fn step(&mut self, server: &Server) {
+        let before = self.tuner.configuration();
+        self.window_index += 1;
+        let emitted = self.tuner.feed(server.measure(before, self.window_index));
+        let now = self.tuner.configuration();
+        assert!(self.tuner.ranges.contain(&now), "I2: {now:?}");
+        assert_eq!(emitted, (now != before).then_some(now), "a change is emitted");
+    }
+
+    fn steps(&mut self, server: &Server, window_count: u32) {
+        for _ in 0..window_count {
+            self.step(server);
+        }
+    }
+
+    /// Feeds windows until a search has begun and ended; how many the search took.
+    fn search(&mut self, server: &Server) -> u64 {
+        let count_before = self.tuner.counters().search_window_count;
+        let mut waited = 0;
+        while !self.tuner.is_searching() {
+            self.step(server);
+            waited += 1;
+            assert!(waited < 20_000, "no search begins");
+        }
+        while self.tuner.is_searching() {
+            self.step(server);
+        }
+        self.tuner.counters().search_window_count - count_before
+    }
+}
+
+#[track_caller]
+fn check_finds(server: Server) {
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    let window_count = run.search(&server);
+    assert_eq!(run.tuner.configuration(), server.best);
+    assert!(window_count <= u64::from(utps_ranges().windows_max()), "I1: {window_count}");
+}
+
+/// uTPS §3.5: with windows of 10 ms the whole reconfiguration takes 0.9 s.
+#[test]
+fn a_search_of_the_papers_ranges_takes_less_than_90_windows() {
+    assert_eq!(utps_ranges().windows_max(), 11 * 7 + 5 + 1 + 2);
+    check_finds(Server::with_best(20, 3_000, 9));
+}
+
+#[test]
+fn the_best_may_stand_in_any_corner() {
+    for mr_thread_count in [1, 27] {
+        for cached_item_count in [0, 10_000] {
+            for mr_way_count in [1, 12] {
+                check_finds(Server::with_best(mr_thread_count, cached_item_count, mr_way_count));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_best_split_may_shift_with_the_cache_size() {
+    for threads_per_1000_items in [-1.0, 0.7, 2.0] {
+        check_finds(Server { threads_per_1000_items, ..Server::with_best(12, 6_000, 4) });
+    }
+}
+
+/// uTPS §3.5: the cache sizes show no strict unimodal trend.
+#[test]
+fn the_cache_sizes_may_have_several_peaks() {
+    let ranges = Ranges { run_to_completion: RunToCompletion::Excluded, ..utps_ranges() };
+    let mut tuner = Tuner::new(ranges, TunerRules::default(), first());
+    let capacity_rps = |now: Configuration| {
+        let peaks = [10.0, 4.0, 9.0, 3.0, 8.0, 2.0, 7.0, 2.0, 12.0, 1.0, 6.0];
+        let by_size = peaks[now.cached_item_count as usize / 1_000];
+        (by_size - 0.1 * f64::from(now.mr_thread_count.abs_diff(10))) * 1e6
+    };
+    for _ in 0..100 {
+        let throughput_rps = capacity_rps(tuner.configuration());
+        tuner.feed(Measurement { throughput_rps, hot_share_ratio: WATCHED_HOT_SHARE });
+    }
+    assert!(!tuner.is_searching());
+    assert_eq!(tuner.configuration().cached_item_count, 8_000);
+    assert_eq!(tuner.configuration().mr_thread_count, 10);
+}
+
+#[test]
+fn under_noise_the_result_is_near_the_best() {
+    for window_offset in 0..20 {
+        let server = Server { noise_ratio: 0.02, ..Server::with_best(22, 4_000, 10) };
+        let mut run = Run::new(utps_ranges(), TunerRules::default());
+        run.window_index = 1_000 * window_offset;
+        run.search(&server);
+        let found_rps = server.capacity_rps(run.tuner.configuration());
+        let best_rps = server.capacity_rps(server.best);
+        // Noise of 2 % either way can hide a loss of 4 % in each of the two trisections.
+        assert!(found_rps > 0.92 * best_rps, "{found_rps} of {best_rps}");
+    }
+}
+
+#[test]
+fn no_memory_resident_layer_is_chosen_where_it_is_best() {
+    let mut tuner = Tuner::new(utps_ranges(), TunerRules::default(), first());
+    for _ in 0..100 {
+        let is_one_layer = tuner.configuration().mr_thread_count == 0;
+        let throughput_rps = if is_one_layer { 3e6 } else { 2e6 };
+        tuner.feed(Measurement { throughput_rps, hot_share_ratio: WATCHED_HOT_SHARE });
+    }
+    assert!(!tuner.is_searching());
+    assert_eq!(tuner.configuration().mr_thread_count, 0);
+}
+
+/// uTPS §5.5.2, Fig. 14: items shrink from 512 to 8 bytes; found after 0.3 s, done 0.9 s later.
+#[test]
+fn a_change_of_the_load_is_noticed_within_30_windows_and_tuned_within_90() {
+    let large = Server::with_best(24, 2_000, 11);
+    let small = Server { best: Server::with_best(10, 7_000, 4).best, ..large };
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    run.search(&large);
+    run.steps(&large, 400);
+    assert!(!run.tuner.is_searching());
+    let changed_at = run.window_index;
+    while !run.tuner.is_searching() {
+        run.step(&small);
+    }
+    assert!(run.window_index - changed_at <= 30, "noticed after {}", run.window_index - changed_at);
+    let noticed_at = run.window_index;
+    while run.tuner.is_searching() {
+        run.step(&small);
+    }
+    assert!(run.window_index - noticed_at <= 90);
+    assert_eq!(run.tuner.configuration(), small.best);
+}
+
+#[test]
+fn a_change_of_the_hot_share_alone_starts_a_search() {
+    let server = Server::with_best(24, 2_000, 11);
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    run.search(&server);
+    run.steps(&server, 400);
+    run.steps(&Server { hot_share_ratio: 0.3, ..server }, 3);
+    assert!(run.tuner.is_searching());
+}
+
+#[test]
+fn one_odd_window_starts_no_search() {
+    let server = Server::with_best(24, 2_000, 11);
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    run.search(&server);
+    for _ in 0..50 {
+        run.steps(&server, 98);
+        run.steps(&Server { offered_rps: 1e6, ..server }, 2);
+    }
+    assert_eq!(run.tuner.counters().search_count, 1);
+}
+
+#[test]
+fn a_slow_drift_is_noticed_once_it_has_added_up() {
+    let server = Server::with_best(24, 2_000, 11);
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    run.search(&server);
+    run.steps(&server, 400);
+    let mut offered_rps = 20e6;
+    while !run.tuner.is_searching() {
+        offered_rps *= 0.9999;
+        run.step(&Server { offered_rps, ..server });
+        assert!(offered_rps > 17e6, "a fall by 15 % went unnoticed");
+    }
+}
+
+#[test]
+fn a_change_in_mid_search_starts_the_search_anew() {
+    let before = Server::with_best(24, 2_000, 11);
+    // Found by the measurements that confirm, or by the hot share while still on the way.
+    for hot_share_ratio in [WATCHED_HOT_SHARE, 0.2] {
+        let after = Server { hot_share_ratio, ..Server::with_best(6, 8_000, 3) };
+        let mut run = Run::new(utps_ranges(), TunerRules::default());
+        run.steps(&before, 8 + 60);
+        assert!(run.tuner.is_searching());
+        while run.tuner.is_searching() {
+            run.step(&after);
+        }
+        assert_eq!(run.tuner.counters().restart_count, 1);
+        assert_eq!(run.tuner.configuration(), after.best, "hot share {hot_share_ratio}");
+    }
+}
+
+#[test]
+fn a_load_that_never_rests_is_searched_twice_and_left_alone() {
+    let one = Server::with_best(24, 2_000, 11);
+    let other = Server { hot_share_ratio: 0.1, ..Server::with_best(6, 8_000, 3) };
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    run.steps(&one, 8);
+    for _ in 0..100 {
+        run.steps(&one, 3);
+        run.steps(&other, 3);
+        if !run.tuner.is_searching() {
+            break;
+        }
+    }
+    assert!(!run.tuner.is_searching(), "I1");
+    assert_eq!(run.tuner.counters().restart_count, 1);
+}
+
+#[test]
+fn where_nothing_helps_the_configuration_stays_and_searches_grow_rare() {
+    let light = Server { offered_rps: 1e6, noise_ratio: 0.005, ..Server::with_best(20, 0, 6) };
+    let other = Server { hot_share_ratio: 0.1, ..light };
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    run.search(&light);
+    for swing in 0..100 {
+        run.steps(if swing % 2 == 0 { &other } else { &light }, 200);
+    }
+    assert_eq!(run.tuner.configuration(), first(), "I3");
+    let counters = run.tuner.counters();
+    assert_eq!(counters.adopted_count, 0);
+    assert!(counters.search_count <= 9, "{} searches in 200 s", counters.search_count);
+}
+
+#[test]
+fn an_idle_server_is_not_tuned() {
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    run.steps(&Server { offered_rps: 10.0, ..Server::with_best(20, 0, 6) }, 1_000);
+    assert_eq!(run.tuner.counters().search_count, 0);
+}
+
+#[test]
+fn windows_behind_a_change_may_be_ignored() {
+    let rules = TunerRules { ignored_window_count: 1, ..TunerRules::default() };
+    let server = Server::with_best(20, 3_000, 9);
+    let mut run = Run::new(utps_ranges(), rules);
+    let window_count = run.search(&server);
+    assert_eq!(run.tuner.configuration(), server.best);
+    assert!(window_count <= 2 * u64::from(utps_ranges().windows_max()));
+}
+
+#[test]
+fn a_small_machine_without_cache_control_has_little_to_try() {
+    let ranges = Ranges {
+        mr_thread_count: 1..=1,
+        cached_item_count_max: 0,
+        cached_item_step: 1_000,
+        mr_way_count: 1..=1,
+        run_to_completion: RunToCompletion::Tried,
+    };
+    assert_eq!(ranges.windows_max(), 1 + 1 + 1 + 2);
+}
