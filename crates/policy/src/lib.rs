@@ -13,6 +13,7 @@ pub mod depths;
 pub mod hot_set;
 pub mod route;
 pub mod size_class;
+pub mod taxonomy;
 pub mod tuner;
 pub mod window;
 pub mod write_table;
