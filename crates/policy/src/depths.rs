@@ -137,6 +137,13 @@ impl Depths {
         self.scan(range).filter(|worker| self.of(*worker) < bound)
     }
 
+    /// The first worker behind `after`, in a ring, that holds anything; never `after` itself.
+    pub fn next_busy(&self, after: WorkerId) -> Option<WorkerId> {
+        let (start, end) = (after.index() + 1, self.counts.len());
+        let busy = self.first_busy(start..end).or_else(|| self.first_busy(0..after.index()))?;
+        Some(WorkerId(busy as u16))
+    }
+
     /// Whether no worker holds less than `bound`.
     #[inline]
     pub fn all_at_least(&self, bound: u32) -> bool {
@@ -185,6 +192,19 @@ impl Depths {
             if word != 0 {
                 let worker = start + word.trailing_zeros() as usize;
                 return (worker < range.end).then_some(WorkerId(worker as u16));
+            }
+        }
+        None
+    }
+
+    fn first_busy(&self, range: Range<usize>) -> Option<usize> {
+        for (index, idle) in self.level(0).iter().enumerate().skip(range.start / WORD_BITS) {
+            let start = index * WORD_BITS;
+            let before = range.start.saturating_sub(start);
+            let busy = !idle >> before << before;
+            if busy != 0 {
+                let worker = start + busy.trailing_zeros() as usize;
+                return (worker < range.end).then_some(worker);
             }
         }
         None

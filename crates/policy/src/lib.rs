@@ -12,6 +12,7 @@
 pub mod depths;
 pub mod hot_set;
 pub mod route;
+pub mod routers;
 pub mod size_class;
 pub mod taxonomy;
 pub mod tuner;
@@ -19,5 +20,6 @@ pub mod window;
 pub mod write_table;
 
 pub use depths::Depths;
-pub use route::{Access, AnyWorker, Busy, Route, RouteRequest, Router};
+pub use route::{Access, Busy, Route, RouteRequest, Router};
+pub use routers::AnyWorker;
 pub use write_table::{Pin, Unpin, WriteTable};

@@ -13,10 +13,14 @@
 //! I1: routing is for speed; the store is correct under any route (every bucket has its own lock).
 //! I2: a request that was answered `To` is finished exactly once, with the same fields.
 //! I3: a router never names a worker that the depths do not have.
+//! I4: a request that was answered `Busy` has left nothing behind.
 //!
 //! # Concurrency
-//! `route` and `finish` take `&self`: several dispatchers share one router. Depths are each
-//! dispatcher's own view.
+//! Each dispatcher has its own router and its own view of the depths. What dispatchers share (the
+//! write table) a router holds by a handle of its own, so that no request touches a shared counter.
+//!
+//! # References
+//! C-4 §4.2; rules K6, K10, K15.
 
 use base::{PartitionId, WorkerId};
 
@@ -60,6 +64,8 @@ pub enum Busy {
     QueuesFull,
     /// The write table has no room for the partition.
     WriteTableFull,
+    /// It must follow an earlier request to one worker, and another one writes its partition.
+    HeldElsewhere,
 }
 
 /// Decides which worker executes a request.
@@ -67,17 +73,12 @@ pub trait Router {
     /// The worker, or why there is none at the moment.
     fn route(&self, request: &RouteRequest, depths: &Depths) -> Route;
 
+    /// The same for a request whose connection has an earlier one on the same key with `holder`:
+    /// it goes there too, so that it sees that one's effect, or it waits (K10).
+    fn follow(&self, _request: &RouteRequest, holder: WorkerId, _depths: &Depths) -> Route {
+        Route::To(holder)
+    }
+
     /// The request's reply has left: whatever pinned its key may go.
     fn finish(&self, _request: &RouteRequest, _worker: WorkerId) {}
-}
-
-/// Any worker serves any key: a request stays with the worker that received it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AnyWorker;
-
-impl Router for AnyWorker {
-    #[inline]
-    fn route(&self, request: &RouteRequest, _depths: &Depths) -> Route {
-        Route::To(request.received_by)
-    }
 }

@@ -98,6 +98,9 @@ proptest! {
             prop_assert_eq!(Some(depths.shortest()), scan(all.clone(), u32::MAX));
             prop_assert_eq!(depths.shortest_below(bound), scan(all.clone(), bound));
             prop_assert_eq!(depths.shortest_of(start..end, bound), scan(start..end, bound));
+            let ring = (id.0 + 1..worker_count).chain(0..id.0);
+            let busy = ring.map(WorkerId).find(|worker| counts[worker.index()] > 0);
+            prop_assert_eq!(depths.next_busy(id), busy);
             prop_assert_eq!(depths.all_at_least(bound), scan(all, bound).is_none());
         }
     }

@@ -1,0 +1,78 @@
+//! The routers: who may write a partition, and how all other requests are balanced.
+//!
+//! ```text
+//!  write policy            may be balanced          balance
+//!  ─────────────────────   ──────────────────────   ─────────────────────────────────────────
+//!  Erew                    nothing                  KeyHash       the owner, whoever may
+//!  Crew<B>                 reads                ──▶ AnyWorker     stays where it was received
+//!  DCrew<B>                reads, and writes of     RoundRobin    the next one
+//!                          partitions that nobody   ShortestQueue without a bound
+//!                          writes               ──▶ Jbsq          with a bound
+//!  B alone (CRCW)          everything           ──▶ HandOff       an idle worker, late
+//!                                                   Steal         stays, until an idle one takes it
+//!                                                   SizeAware     by key, large ones apart
+//!                                                   SizeAwareJbsq shortest small one, large apart
+//!
+//!  the joint default: DCrew<SizeAwareJbsq>
+//! ```
+//!
+//! A request that is not balanced has one worker to go to and ignores the bound, since no other
+//! worker can take it (C-4 §3: the model's writes do so).
+//!
+//! # Invariants
+//! I1: under `Erew`, `Crew` and `DCrew` no partition has writes outstanding with two workers.
+//! I2: a balance keeps nothing per request, so a write policy may ask it or not.
+//! I3: of equal workers the lowest index is chosen.
+//!
+//! # References
+//! MICA §4.1 (EREW, CREW), C-4 §3.1 and §4.2 (d-CREW, JBSQ), Minos §3 and §5.2 (size-aware, SHO,
+//! HKH+WS), uTPS §3.3 (round robin).
+
+mod choice;
+mod crew;
+mod dcrew;
+mod hand_off;
+mod queues;
+mod settings;
+mod size_aware;
+mod steal;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use choice::{Choice, NotTogether, UseRouter};
+pub use crew::{Crew, Erew};
+pub use dcrew::DCrew;
+pub use hand_off::HandOff;
+pub use queues::{AnyWorker, Jbsq, KeyHash, RoundRobin, ShortestQueue};
+pub use settings::{BadSetting, Dispatch, WritePolicy};
+pub use size_aware::{SizeAware, SizeAwareJbsq};
+pub use steal::{Queue, Steal, Take};
+
+use base::{PartitionId, WorkerId};
+
+use crate::depths::Depths;
+use crate::route::{Busy, Route, RouteRequest, Router};
+
+/// Chooses a worker for a request that any worker may serve.
+pub trait Balance {
+    /// The worker; `None`: each that may serve it holds as much as the bound allows.
+    fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId>;
+}
+
+/// Concurrent reads, concurrent writes: everything is balanced.
+impl<B: Balance> Router for B {
+    #[inline]
+    fn route(&self, request: &RouteRequest, depths: &Depths) -> Route {
+        match self.pick(request, depths) {
+            Some(worker) => Route::To(worker),
+            None => Route::Busy(Busy::QueuesFull),
+        }
+    }
+}
+
+/// The worker that owns a partition (MICA §4.1).
+#[inline]
+pub fn owner_of(partition: PartitionId, depths: &Depths) -> WorkerId {
+    WorkerId((partition.0 % depths.worker_count() as u32) as u16)
+}

@@ -1,0 +1,152 @@
+//! From settings to a router: the one place where a policy's name turns into its type.
+//!
+//! ```text
+//!  Choice { write policy, dispatch, ... } ──open──▶ UseRouter::with(router: impl Router)
+//! ```
+
+use base::WorkerId;
+use base::sync::Arc;
+use thiserror::Error;
+
+use super::{
+    AnyWorker, Crew, DCrew, Dispatch, Erew, HandOff, Jbsq, KeyHash, RoundRobin, SizeAware,
+    SizeAwareJbsq, Steal, WritePolicy,
+};
+use crate::route::Router;
+use crate::size_class::SizePlan;
+use crate::write_table::WriteTable;
+
+/// JBSQ's bound where the dispatch is not JBSQ itself (C-4 §3).
+const BOUND_DEFAULT: u32 = 2;
+
+/// What one dispatcher's router is made of.
+pub struct Choice {
+    /// Who may write a partition.
+    pub write_policy: WritePolicy,
+    /// Where all else goes.
+    pub dispatch: Dispatch,
+    /// Who asks.
+    pub dispatcher: WorkerId,
+    /// How many workers the depths will have.
+    pub worker_count: usize,
+    /// Requests that a thief reads from a receive queue at once.
+    pub batch: u32,
+    /// This dispatcher's handle; used by d-CREW.
+    pub table: WriteTable,
+    /// Until the first epoch ends; used by the size-aware dispatch.
+    pub plan: Arc<SizePlan>,
+}
+
+/// A write policy and a dispatch that contradict each other.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotTogether {
+    /// Workers other than the writer would write.
+    #[error("write policy {write_policy} cannot go with dispatch {dispatch}; {instead}")]
+    Policies {
+        /// As chosen.
+        write_policy: WritePolicy,
+        /// As chosen.
+        dispatch: Dispatch,
+        /// What would do.
+        instead: &'static str,
+    },
+    /// Nobody is left to execute.
+    #[error(
+        "dispatch hand-off:{hand_off_workers} leaves none of {worker_count} workers to execute"
+    )]
+    NoWorkerLeft {
+        /// As chosen.
+        hand_off_workers: u16,
+        /// As configured.
+        worker_count: usize,
+    },
+}
+
+/// What is generic over the router.
+pub trait UseRouter {
+    /// What comes of it.
+    type Output;
+
+    /// Goes on with the router that was chosen.
+    fn with<R: Router + Send + 'static>(self, router: R) -> Self::Output;
+}
+
+impl Choice {
+    /// Makes the router and hands it to `user`.
+    pub fn open<U: UseRouter>(self, user: U) -> Result<U::Output, NotTogether> {
+        match self.write_policy {
+            WritePolicy::Erew => self.open_erew(user),
+            WritePolicy::Crew => self.open_crew(user),
+            WritePolicy::DCrew => self.open_dcrew(user),
+            WritePolicy::Crcw => self.open_crcw(user),
+        }
+    }
+
+    /// Nothing can be balanced, so how does not matter unless it takes requests from their owner.
+    fn open_erew<U: UseRouter>(self, user: U) -> Result<U::Output, NotTogether> {
+        match self.dispatch {
+            Dispatch::KeyHash | Dispatch::Any | Dispatch::Jbsq(_) | Dispatch::RoundRobin => {
+                Ok(user.with(Erew))
+            }
+            _ => Err(self.refused("try key-hash")),
+        }
+    }
+
+    fn open_crew<U: UseRouter>(self, user: U) -> Result<U::Output, NotTogether> {
+        match self.dispatch {
+            // MICA §4.1: any core reads, and clients choose one.
+            Dispatch::KeyHash | Dispatch::Any => Ok(user.with(Crew::over(AnyWorker))),
+            Dispatch::Jbsq(bound) => Ok(user.with(Crew::new(bound))),
+            Dispatch::RoundRobin => Ok(user.with(Crew::over(RoundRobin::new(self.dispatcher)))),
+            Dispatch::Steal => Ok(user.with(Crew::over(Steal::new(self.batch)))),
+            Dispatch::SizeAware => Ok(user.with(SizeAware::new(self.plan))),
+            Dispatch::HandOff(_) => Err(self.refused("try write policy d-crew or crcw")),
+        }
+    }
+
+    fn open_dcrew<U: UseRouter>(self, user: U) -> Result<U::Output, NotTogether> {
+        match self.dispatch {
+            Dispatch::KeyHash => Ok(user.with(DCrew::over(KeyHash, self.table))),
+            Dispatch::Any => Ok(user.with(DCrew::over(AnyWorker, self.table))),
+            Dispatch::Jbsq(bound) => Ok(user.with(DCrew::new(bound, self.table))),
+            Dispatch::RoundRobin => {
+                Ok(user.with(DCrew::over(RoundRobin::new(self.dispatcher), self.table)))
+            }
+            Dispatch::HandOff(workers) => {
+                let hand_off = self.hand_off(workers)?;
+                Ok(user.with(DCrew::over(hand_off, self.table)))
+            }
+            Dispatch::SizeAware => {
+                let balance = SizeAwareJbsq::new(BOUND_DEFAULT, self.plan);
+                Ok(user.with(DCrew::over(balance, self.table)))
+            }
+            Dispatch::Steal => Err(self.refused("a stolen write would leave its writer; try any")),
+        }
+    }
+
+    fn open_crcw<U: UseRouter>(self, user: U) -> Result<U::Output, NotTogether> {
+        match self.dispatch {
+            Dispatch::KeyHash => Ok(user.with(KeyHash)),
+            Dispatch::Any => Ok(user.with(AnyWorker)),
+            Dispatch::Jbsq(bound) => Ok(user.with(Jbsq::new(bound))),
+            Dispatch::RoundRobin => Ok(user.with(RoundRobin::new(self.dispatcher))),
+            Dispatch::HandOff(workers) => Ok(user.with(self.hand_off(workers)?)),
+            Dispatch::Steal => Ok(user.with(Steal::new(self.batch))),
+            Dispatch::SizeAware => Ok(user.with(SizeAwareJbsq::new(BOUND_DEFAULT, self.plan))),
+        }
+    }
+
+    fn hand_off(&self, hand_off_workers: u16) -> Result<HandOff, NotTogether> {
+        let worker_count = self.worker_count;
+        if usize::from(hand_off_workers) >= worker_count {
+            return Err(NotTogether::NoWorkerLeft { hand_off_workers, worker_count });
+        }
+        Ok(HandOff::new(hand_off_workers))
+    }
+
+    fn refused(&self, instead: &'static str) -> NotTogether {
+        let (write_policy, dispatch) = (self.write_policy, self.dispatch);
+        NotTogether::Policies { write_policy, dispatch, instead }
+    }
+}

@@ -1,0 +1,74 @@
+//! Dynamic partitioning: a partition has a writer only while writes of it are outstanding.
+
+use base::WorkerId;
+
+use super::{Balance, Jbsq};
+use crate::depths::Depths;
+use crate::route::{Access, Busy, Route, RouteRequest, Router};
+use crate::write_table::{Pin, WriteTable};
+
+/// d-CREW: reads are balanced, and so are writes of partitions that nobody writes at the moment; a
+/// write of any other goes to whoever does, ignoring the bound (C-4 §4.2).
+pub struct DCrew<B = Jbsq> {
+    balance: B,
+    table: WriteTable,
+}
+
+impl DCrew<Jbsq> {
+    /// What may be balanced goes to the shortest queue below `bound` (C-4 §3).
+    pub fn new(bound: u32, table: WriteTable) -> DCrew<Jbsq> {
+        DCrew { balance: Jbsq::new(bound), table }
+    }
+}
+
+impl<B: Balance> DCrew<B> {
+    /// What may be balanced goes where `balance` says.
+    pub fn over(balance: B, table: WriteTable) -> DCrew<B> {
+        DCrew { balance, table }
+    }
+
+    /// This dispatcher's handle on the table.
+    pub fn table(&self) -> &WriteTable {
+        &self.table
+    }
+
+    /// How the rest is balanced, for a driver that has news for it.
+    pub fn balance_mut(&mut self) -> &mut B {
+        &mut self.balance
+    }
+}
+
+impl<B: Balance> Router for DCrew<B> {
+    #[inline]
+    fn route(&self, request: &RouteRequest, depths: &Depths) -> Route {
+        if request.access == Access::Read {
+            return self.balance.route(request, depths);
+        }
+        match self.table.pin(request.partition, || self.balance.pick(request, depths)) {
+            Pin::Existing(worker) | Pin::New(worker) => Route::To(worker),
+            Pin::NoWorker => Route::Busy(Busy::QueuesFull),
+            Pin::Full => Route::Busy(Busy::WriteTableFull),
+        }
+    }
+
+    fn follow(&self, request: &RouteRequest, holder: WorkerId, _depths: &Depths) -> Route {
+        if request.access == Access::Read {
+            return Route::To(holder);
+        }
+        match self.table.pin(request.partition, || Some(holder)) {
+            Pin::Existing(worker) if worker != holder => {
+                self.table.unpin(request.partition);
+                Route::Busy(Busy::HeldElsewhere)
+            }
+            Pin::Existing(worker) | Pin::New(worker) => Route::To(worker),
+            Pin::NoWorker | Pin::Full => Route::Busy(Busy::WriteTableFull),
+        }
+    }
+
+    #[inline]
+    fn finish(&self, request: &RouteRequest, _worker: WorkerId) {
+        if request.access == Access::Write {
+            self.table.unpin(request.partition);
+        }
+    }
+}

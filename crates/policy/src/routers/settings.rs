@@ -1,0 +1,135 @@
+//! The settings `--write-policy` and `--dispatch`, as users spell them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Who may write a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WritePolicy {
+    /// Only the owner reads or writes it.
+    Erew,
+    /// Only the owner writes it.
+    Crew,
+    /// Whoever has writes of it outstanding.
+    DCrew,
+    /// Anyone.
+    Crcw,
+}
+
+/// Where a request goes that the write policy leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dispatch {
+    /// To its key's owner.
+    KeyHash,
+    /// Nowhere: it stays where it was received.
+    Any,
+    /// To the shortest queue below this bound.
+    Jbsq(u32),
+    /// To each worker in turn.
+    RoundRobin,
+    /// From this many receiving workers to an idle one of the others.
+    HandOff(u16),
+    /// Nowhere, until an idle worker takes it.
+    Steal,
+    /// By the size of its item.
+    SizeAware,
+}
+
+/// A setting that is none of those that there are.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadSetting {
+    /// Of the write policy.
+    #[error("unknown write policy {0:?}; it can be erew, crew, d-crew or crcw")]
+    WritePolicy(String),
+    /// Of the dispatch.
+    #[error(
+        "unknown dispatch {0:?}; it can be key-hash, any, jbsq:N, round-robin, hand-off:N, steal \
+         or size-aware"
+    )]
+    Dispatch(String),
+    /// The number behind a name.
+    #[error("the N of {name}:N can be 1 to {max}, not {found:?}")]
+    Count {
+        /// What takes the number.
+        name: &'static str,
+        /// Inclusive.
+        max: u32,
+        /// As written.
+        found: String,
+    },
+}
+
+impl WritePolicy {
+    /// All, from the strictest on.
+    pub const ALL: [WritePolicy; 4] =
+        [WritePolicy::Erew, WritePolicy::Crew, WritePolicy::DCrew, WritePolicy::Crcw];
+
+    /// As users spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            WritePolicy::Erew => "erew",
+            WritePolicy::Crew => "crew",
+            WritePolicy::DCrew => "d-crew",
+            WritePolicy::Crcw => "crcw",
+        }
+    }
+}
+
+impl fmt::Display for WritePolicy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl FromStr for WritePolicy {
+    type Err = BadSetting;
+
+    fn from_str(text: &str) -> Result<WritePolicy, BadSetting> {
+        let named = WritePolicy::ALL.into_iter().find(|policy| policy.name() == text);
+        named.ok_or_else(|| BadSetting::WritePolicy(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Dispatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Dispatch::KeyHash => formatter.pad("key-hash"),
+            Dispatch::Any => formatter.pad("any"),
+            Dispatch::Jbsq(bound) => formatter.pad(&format!("jbsq:{bound}")),
+            Dispatch::RoundRobin => formatter.pad("round-robin"),
+            Dispatch::HandOff(workers) => formatter.pad(&format!("hand-off:{workers}")),
+            Dispatch::Steal => formatter.pad("steal"),
+            Dispatch::SizeAware => formatter.pad("size-aware"),
+        }
+    }
+}
+
+impl FromStr for Dispatch {
+    type Err = BadSetting;
+
+    fn from_str(text: &str) -> Result<Dispatch, BadSetting> {
+        if let Some(count) = text.strip_prefix("jbsq:") {
+            return Ok(Dispatch::Jbsq(count_of("jbsq", u32::MAX, count)?));
+        }
+        if let Some(count) = text.strip_prefix("hand-off:") {
+            let max = u16::MAX;
+            return Ok(Dispatch::HandOff(count_of("hand-off", u32::from(max), count)? as u16));
+        }
+        match text {
+            "key-hash" => Ok(Dispatch::KeyHash),
+            "any" => Ok(Dispatch::Any),
+            "round-robin" => Ok(Dispatch::RoundRobin),
+            "steal" => Ok(Dispatch::Steal),
+            "size-aware" => Ok(Dispatch::SizeAware),
+            _ => Err(BadSetting::Dispatch(text.to_owned())),
+        }
+    }
+}
+
+fn count_of(name: &'static str, max: u32, text: &str) -> Result<u32, BadSetting> {
+    let count = text.parse().ok().filter(|count| (1..=max).contains(count));
+    count.ok_or_else(|| BadSetting::Count { name, max, found: text.to_owned() })
+}

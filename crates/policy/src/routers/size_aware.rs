@@ -1,0 +1,100 @@
+//! Size-aware sharding: large items have workers of their own, so that no small request waits
+//! behind one (Minos §3).
+//!
+//! ```text
+//!                       size known and large ──▶ the large worker of its range
+//!  request ──┤
+//!                       small, or not known yet ──▶ a small worker; if it finds a large item,
+//!                                                   it asks again with the size
+//! ```
+//!
+//! A request that goes to a large worker ignores the bound: no other worker may serve it, and
+//! whoever waited for it would hold up small requests.
+
+use base::WorkerId;
+use base::sync::Arc;
+
+use super::{Balance, owner_of};
+use crate::depths::Depths;
+use crate::route::{Access, RouteRequest};
+use crate::size_class::SizePlan;
+
+/// Minos's own rule: GETs are served where they were received, PUTs by their key's owner, unless
+/// that is a large worker; then any small one does, which is why Minos's PUTs take a lock.
+#[derive(Clone, Debug)]
+pub struct SizeAware {
+    plan: Arc<SizePlan>,
+}
+
+impl SizeAware {
+    /// Until the next epoch.
+    pub fn new(plan: Arc<SizePlan>) -> SizeAware {
+        SizeAware { plan }
+    }
+
+    /// A new epoch begins.
+    pub fn set_plan(&mut self, plan: Arc<SizePlan>) {
+        self.plan = plan;
+    }
+
+    /// Small requests in a large worker's receive queue are read by the small ones in turn.
+    #[inline]
+    fn small(&self, wanted: WorkerId, request: &RouteRequest) -> WorkerId {
+        if self.plan.is_small(wanted) {
+            return wanted;
+        }
+        if self.plan.is_small(request.received_by) {
+            return request.received_by;
+        }
+        WorkerId((request.partition.index() % self.plan.small_workers) as u16)
+    }
+}
+
+impl Balance for SizeAware {
+    #[inline]
+    fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
+        large_worker(&self.plan, request).or_else(|| {
+            let wanted = match request.access {
+                Access::Read => request.received_by,
+                Access::Write => owner_of(request.partition, depths),
+            };
+            Some(self.small(wanted, request))
+        })
+    }
+}
+
+/// Small requests go to the shortest queue of the small workers, below a bound.
+#[derive(Clone, Debug)]
+pub struct SizeAwareJbsq {
+    bound: u32,
+    plan: Arc<SizePlan>,
+}
+
+impl SizeAwareJbsq {
+    /// Until the next epoch.
+    ///
+    /// # Panics
+    /// With a bound of 0, under which nothing is ever served.
+    pub fn new(bound: u32, plan: Arc<SizePlan>) -> SizeAwareJbsq {
+        assert!(bound > 0, "a bound of 0 serves nothing");
+        SizeAwareJbsq { bound, plan }
+    }
+
+    /// A new epoch begins.
+    pub fn set_plan(&mut self, plan: Arc<SizePlan>) {
+        self.plan = plan;
+    }
+}
+
+impl Balance for SizeAwareJbsq {
+    #[inline]
+    fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
+        large_worker(&self.plan, request)
+            .or_else(|| depths.shortest_of(0..self.plan.small_workers as u16, self.bound))
+    }
+}
+
+#[inline]
+fn large_worker(plan: &SizePlan, request: &RouteRequest) -> Option<WorkerId> {
+    plan.core_for(request.size_bytes?, request.partition)
+}

@@ -1,0 +1,279 @@
+//! Routers by the papers' own examples; what holds for all of them is in the parts below.
+
+mod choice;
+mod events;
+
+use super::*;
+use crate::route::Access;
+use crate::size_class::{LargeRange, SizePlan};
+use crate::write_table::WriteTable;
+use base::sync::Arc;
+
+fn request(access: Access, partition: u32) -> RouteRequest {
+    let partition = PartitionId(partition);
+    RouteRequest { partition, access, size_bytes: None, received_by: WorkerId(0) }
+}
+
+fn read(partition: u32) -> RouteRequest {
+    request(Access::Read, partition)
+}
+
+fn write(partition: u32) -> RouteRequest {
+    request(Access::Write, partition)
+}
+
+fn received_by(worker: u16, request: RouteRequest) -> RouteRequest {
+    RouteRequest { received_by: WorkerId(worker), ..request }
+}
+
+fn of_size(size_bytes: u64, request: RouteRequest) -> RouteRequest {
+    RouteRequest { size_bytes: Some(size_bytes), ..request }
+}
+
+const FULL: Route = Route::Busy(Busy::QueuesFull);
+
+fn to(worker: u16) -> Route {
+    Route::To(WorkerId(worker))
+}
+
+/// Routes all, one after another, and nothing finishes.
+#[track_caller]
+fn check<R: Router>(router: &R, worker_count: usize, steps: &[(RouteRequest, Route)]) -> Depths {
+    let mut depths = Depths::new(worker_count);
+    for (step, (request, want)) in steps.iter().enumerate() {
+        let route = router.route(request, &depths);
+        assert_eq!(route, *want, "step {step}: {request:?}");
+        if let Route::To(worker) = route {
+            depths.add(worker);
+        }
+    }
+    depths
+}
+
+/// MICA Fig. 2, left.
+#[test]
+fn under_erew_the_owner_reads_and_writes() {
+    check(&Erew, 4, &[(read(6), to(2)), (write(6), to(2)), (read(6), to(2)), (read(9), to(1))]);
+}
+
+/// MICA Fig. 2, right.
+#[test]
+fn under_crew_anyone_reads_and_the_owner_writes() {
+    let crew = Crew::over(AnyWorker);
+    check(&crew, 4, &[(received_by(3, read(6)), to(3)), (received_by(3, write(6)), to(2))]);
+}
+
+/// C-4 §3: reads join the shortest queue, writes pass the bound.
+#[test]
+fn under_crew_writes_ignore_the_bound_and_reads_wait_for_it() {
+    let steps = [
+        (write(0), to(0)),
+        (write(0), to(0)),
+        (write(0), to(0)),
+        (read(0), to(1)),
+        (read(0), to(1)),
+        (read(1), FULL),
+        (write(1), to(1)),
+    ];
+    check(&Crew::new(2), 2, &steps);
+}
+
+#[test]
+fn a_bounded_balance_fills_worker_after_worker_and_stops() {
+    let steps = [(read(9), to(0)), (write(9), to(1)), (read(9), to(0)), (write(9), to(1))];
+    let full = [(read(9), FULL), (write(9), FULL)];
+    check(&Jbsq::new(2), 2, &[&steps[..], &full[..]].concat());
+    check(&ShortestQueue, 2, &[&steps[..], &[(read(9), to(0))]].concat());
+}
+
+/// C-4 Fig. 5: W1 and W2 target P1 and PN, which CREW gives to one thread. d-CREW gives them to T1
+/// and T2, keeps them there while they are outstanding, and frees both by their replies.
+#[test]
+fn independent_writes_are_balanced_and_stick_while_outstanding() {
+    let (p1, pn) = (2, 66);
+    check(&Crew::new(2), 64, &[(write(p1), to(2)), (write(pn), to(2))]);
+
+    let dcrew = DCrew::new(2, WriteTable::new(128));
+    let mut depths =
+        check(&dcrew, 64, &[(write(p1), to(0)), (write(pn), to(1)), (write(p1), to(0))]);
+    assert_eq!(dcrew.table().len(), 2);
+    for (worker, partition) in [(0, p1), (1, pn), (0, p1)] {
+        depths.remove(WorkerId(worker));
+        dcrew.finish(&write(partition), WorkerId(worker));
+    }
+    assert!(dcrew.table().is_empty());
+    depths.add(WorkerId(0));
+    assert_eq!(dcrew.route(&write(p1), &depths), to(1), "anyone may write it now");
+}
+
+/// C-4 Fig. 8: W2 hits the entry that W1 made, whatever the queues look like.
+#[test]
+fn dependent_writes_follow_the_first_past_the_bound() {
+    let dcrew = DCrew::new(2, WriteTable::new(128));
+    let steps = [
+        (write(7), to(0)),
+        (write(7), to(0)),
+        (write(7), to(0)),
+        (read(7), to(1)),
+        (write(8), to(1)),
+        (read(7), FULL),
+        (write(9), FULL),
+        (write(7), to(0)),
+    ];
+    check(&dcrew, 2, &steps);
+    assert_eq!(dcrew.table().len(), 2, "a write that waits holds nothing");
+}
+
+#[test]
+fn a_full_write_table_makes_new_partitions_wait() {
+    let dcrew = DCrew::new(100, WriteTable::new(8));
+    let held: Vec<_> = (0..8).map(|id| (write(id), to((id % 2) as u16))).collect();
+    let full = (write(8), Route::Busy(Busy::WriteTableFull));
+    check(&dcrew, 2, &[&held[..], &[full, (read(8), to(0)), (write(3), to(1))]].concat());
+}
+
+/// C-4 §4.2 estimates 90 writes outstanding at 200 MRPS, 75 % writes and 600 ns each, and §5.2
+/// provides 128 entries for 64 threads; here every worker of 64 is full of distinct writes.
+#[test]
+fn a_table_of_eight_entries_a_worker_takes_two_writes_of_each() {
+    let dcrew = DCrew::new(2, WriteTable::new(8 * 64));
+    let scattered = |id: u32| write(id.wrapping_mul(0x9e37_79b1) >> 2);
+    let steps: Vec<_> = (0..128).map(|id| (scattered(id), to((id % 64) as u16))).collect();
+    check(&dcrew, 64, &steps);
+    assert_eq!(dcrew.table().len(), 128);
+}
+
+#[test]
+fn round_robin_takes_every_worker_in_turn() {
+    let steps = [2, 0, 1, 2].map(|worker| (write(5), to(worker)));
+    check(&RoundRobin::new(WorkerId(2)), 3, &steps);
+}
+
+/// Minos §5.2: one request at a time, and none at the workers that hand over.
+#[test]
+fn hand_off_binds_a_request_to_an_idle_worker() {
+    let hand_off = HandOff::new(1);
+    let mut depths = check(&hand_off, 3, &[(read(1), to(1)), (write(1), to(2)), (read(1), FULL)]);
+    depths.remove(WorkerId(2));
+    assert_eq!(hand_off.route(&read(1), &depths), to(2));
+    assert_eq!(hand_off.receivers(), 0..1);
+}
+
+/// Minos §5.2, HKH+WS: own requests first, then one of another's software queue, and only when all
+/// of those are empty a batch of another's receive queue.
+#[test]
+fn a_thief_takes_one_begun_batch_before_it_reads_another_queue() {
+    let steal = Steal::new(32);
+    let mut software = Depths::new(4);
+    let mut receive = Depths::new(4);
+    let take = |worker: u16, software: &Depths, receive: &Depths| {
+        let take = steal.next(WorkerId(worker), software, receive)?;
+        Some((take.from.0, take.queue, take.count_max))
+    };
+    assert_eq!(take(2, &software, &receive), None);
+    receive.add(WorkerId(1));
+    assert_eq!(take(2, &software, &receive), Some((1, Queue::Receive, 32)));
+    software.add(WorkerId(0));
+    assert_eq!(take(2, &software, &receive), Some((0, Queue::Software, 1)));
+    software.add(WorkerId(3));
+    assert_eq!(take(2, &software, &receive), Some((3, Queue::Software, 1)));
+    receive.add(WorkerId(2));
+    assert_eq!(take(2, &software, &receive), Some((2, Queue::Receive, 32)));
+    software.add(WorkerId(2));
+    assert_eq!(take(2, &software, &receive), Some((2, Queue::Software, 1)));
+}
+
+/// Eight workers: six small ones, one for up to 100 KB and one for the rest.
+fn two_large() -> Arc<SizePlan> {
+    let range =
+        |size_max_bytes, worker| LargeRange { size_max_bytes, first: WorkerId(worker), workers: 1 };
+    let plan = SizePlan {
+        threshold_bytes: 1400,
+        worker_count: 8,
+        small_workers: 6,
+        large: vec![range(100_000, 6), range(u64::MAX, 7)],
+        standby: None,
+    };
+    plan.validate();
+    Arc::new(plan)
+}
+
+/// Minos §3: a GET stays until its size is known, a PUT carries its size.
+#[test]
+fn large_requests_go_to_the_worker_of_their_range() {
+    let router = SizeAware::new(two_large());
+    let steps = [
+        (received_by(3, read(5)), to(3)),
+        (received_by(3, of_size(1400, read(5))), to(3)),
+        (received_by(3, of_size(1401, read(5))), to(6)),
+        (received_by(3, of_size(100_001, read(5))), to(7)),
+        (of_size(500_000, write(5)), to(7)),
+        (of_size(13, write(5)), to(5)),
+    ];
+    check(&router, 8, &steps);
+}
+
+/// Minos §4.2: PUTs whose master is a large core are served by any small one.
+#[test]
+fn large_workers_serve_nothing_small() {
+    let router = SizeAware::new(two_large());
+    let steps = [
+        (received_by(3, write(7)), to(3)),
+        (received_by(6, write(7)), to(1)),
+        (received_by(7, read(8)), to(2)),
+    ];
+    check(&router, 8, &steps);
+}
+
+/// Minos §3: with all workers small, one stands by for a large request.
+#[test]
+fn on_standby_the_last_worker_serves_both() {
+    let router = SizeAware::new(Arc::new(SizePlan::all_small(4, 1400)));
+    let steps = [(write(3), to(3)), (of_size(9000, write(1)), to(3)), (write(1), to(1))];
+    check(&router, 4, &steps);
+}
+
+/// The joint: small writes are balanced among small workers, large ones go to theirs, and a
+/// partition keeps its writer whatever the size of the next write.
+#[test]
+fn size_aware_dcrew_has_one_writer_per_partition_and_no_small_request_at_a_large_worker() {
+    let router = DCrew::over(SizeAwareJbsq::new(1, two_large()), WriteTable::new(128));
+    let steps = [
+        (of_size(100, write(1)), to(0)),
+        (of_size(100, write(2)), to(1)),
+        (of_size(50_000, write(3)), to(6)),
+        (of_size(50_000, write(4)), to(6)),
+        (of_size(50_000, write(1)), to(0)),
+        (of_size(100, write(3)), to(6)),
+        (read(3), to(2)),
+        (read(3), to(3)),
+        (read(3), to(4)),
+        (read(3), to(5)),
+        (read(3), FULL),
+        (of_size(90_000, read(3)), to(6)),
+    ];
+    check(&router, 8, &steps);
+}
+
+/// `SET a 1; GET a` in one pipeline: the GET follows. A write follows only if it may (K6, K10).
+#[test]
+fn a_request_follows_its_connections_earlier_one_on_the_same_key() {
+    let depths = Depths::new(4);
+    let elsewhere = Route::Busy(Busy::HeldElsewhere);
+    let (mine, other) = (WorkerId(3), WorkerId(1));
+
+    assert_eq!(AnyWorker.follow(&write(6), mine, &depths), to(3));
+    let crew = Crew::new(2);
+    assert_eq!(crew.follow(&read(6), mine, &depths), to(3));
+    assert_eq!(crew.follow(&write(6), mine, &depths), elsewhere);
+    assert_eq!(crew.follow(&write(7), mine, &depths), to(3));
+
+    let dcrew = DCrew::new(2, WriteTable::new(8));
+    assert_eq!(dcrew.follow(&read(6), mine, &depths), to(3));
+    assert_eq!(dcrew.follow(&write(6), mine, &depths), to(3));
+    assert_eq!(dcrew.follow(&write(6), mine, &depths), to(3));
+    assert_eq!(dcrew.follow(&write(6), other, &depths), elsewhere);
+    dcrew.finish(&write(6), mine);
+    dcrew.finish(&write(6), mine);
+    assert!(dcrew.table().is_empty(), "a refusal holds nothing");
+}
