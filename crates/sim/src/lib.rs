@@ -20,5 +20,6 @@ pub mod latency;
 pub mod minos;
 pub mod measure;
 pub mod parallel;
+pub mod plan;
 
 pub use error::SimError;

@@ -1,0 +1,203 @@
+//! Capacity planning: what each preset would serve of a workload, on so many cores, under an SLO.
+//!
+//! ```text
+//!  Workload (name, trace, /stats) ─┐
+//!  CostTable (this machine's store)┼─▶ Jobs ─▶ for each preset: search the load ─▶ rows, best first
+//!  cores, SLO ─────────────────────┘            └─ server: policy's own routers and windows
+//! ```
+//!
+//! Every preset is offered the same requests, arrivals and service times, so that a difference is
+//! the preset's.
+//!
+//! # Invariants
+//! I1: one seed gives one plan, on any number of threads.
+//! I2: a load counts as served only if the 99th percentile of all requests is within the SLO and no
+//!     core has more work than time.
+//!
+//! # Limits
+//! Not in the model: the network card and its bandwidth, cores that share a cache or a memory
+//! channel, misses of a store that does not hold every key. Requests arrive one by one, at random.
+//! A measured time is that of a request in a full batch.
+
+mod jobs;
+mod presets;
+mod server;
+mod workload;
+
+pub use jobs::Item;
+pub use presets::{NOT_SIMULATED, PRESETS, Preset};
+pub use workload::{KEYS_MAX, Workload};
+
+use policy::routers::Dispatch;
+
+use crate::SimError;
+use crate::measure::{CORES_MAX, CostTable, LineTransfer};
+use crate::parallel;
+use jobs::Jobs;
+use presets::{SetUp, Setting};
+use server::Costs;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlanOptions {
+    /// Cores of the planned server: all of them workers or hand-off cores.
+    pub cores: usize,
+    /// On the 99th percentile of all requests; `None`: ten times the mean service time.
+    pub slo_ns: Option<f64>,
+    /// What a request costs a core besides the store: receive, parse, reply.
+    pub request_ns: f64,
+    /// Of everything that is drawn.
+    pub seed: u64,
+    /// How many presets run side by side.
+    pub threads: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Best first.
+    pub rows: Vec<Row>,
+    /// On the 99th percentile.
+    pub slo_ns: f64,
+    /// Of a request, all costs but waiting, hops and line transfers.
+    pub service_mean_ns: f64,
+    /// The load at which [`Row::p99_common_ns`] is taken: this share of what the best one serves.
+    pub common_rps: f64,
+}
+
+/// One preset.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Which.
+    pub preset: &'static str,
+    /// The best of what it may be.
+    pub dispatch: Dispatch,
+    /// The highest load within the SLO; 0 when there is none.
+    pub throughput_rps: f64,
+    /// At that load.
+    pub p99_ns: u64,
+    /// At a load that all presets are asked for; `None`: more work than its busiest core has time.
+    pub p99_common_ns: Option<u64>,
+}
+
+/// What a request costs a worker besides the store, with 32 requests in flight on a connection: a
+/// GET of this project's server takes 228 ns (docs/results/2026-11-21-peers.md), of which the store
+/// has the smallest part.
+pub const REQUEST_NS_DEFAULT: f64 = 200.0;
+
+/// Steps of the search: each halves what is not known, so that 0.4 % of capacity is left.
+const SEARCH_STEPS: u32 = 8;
+/// The share of the best throughput at which all are compared.
+const COMMON_SHARE: f64 = 0.7;
+/// C-4 §5.3: the time to add a write to a window.
+const JOIN_NS: f64 = 100.0;
+/// Requests of 16 bytes that travel in one line from core to core (μTPS §3.4).
+const REQUESTS_PER_LINE: f64 = 4.0;
+/// Of the SLO when none is given (C-4 §3.1).
+const SLO_RATIO: f64 = 10.0;
+
+/// Simulates every preset.
+///
+/// # Errors
+/// When an option is out of its range.
+pub fn plan(
+    workload: &Workload,
+    costs: &CostTable,
+    options: &PlanOptions,
+) -> Result<Plan, SimError> {
+    check(workload, options)?;
+    let jobs = Jobs::draw(&workload.items, costs, options.seed);
+    let service_mean_ns = options.request_ns + jobs.store_mean_ns();
+    let slo_ns = options.slo_ns.unwrap_or(SLO_RATIO * service_mean_ns);
+    // With one core measured nothing is known of moving lines; then it is left out.
+    let lines = costs.line_transfer().unwrap_or(LineTransfer::OFF);
+    let setting = Setting {
+        workers: options.cores,
+        costs: Costs {
+            request_ns: options.request_ns,
+            hop_ns: lines.transfer_ns / REQUESTS_PER_LINE,
+            join_ns: JOIN_NS,
+            lines,
+        },
+        slo_ns,
+    };
+    let capacity = options.cores as f64 / service_mean_ns;
+    let found = parallel::map("plan", options.threads, PRESETS, |preset| {
+        let set_ups = preset.set_ups(&jobs, &setting);
+        let found = set_ups.into_iter().map(|set_up| search(&jobs, set_up, slo_ns, capacity));
+        found.collect::<Result<Vec<Found>, SimError>>().map(best)
+    });
+    let found = found.into_iter().collect::<Result<Vec<Option<Found>>, SimError>>()?;
+    let found: Vec<(&Preset, Found)> =
+        PRESETS.iter().zip(found).filter_map(|(preset, found)| Some((preset, found?))).collect();
+    let best_rate = found.iter().map(|(_, found)| found.rate).fold(0.0, f64::max);
+    let common = if best_rate > 0.0 { best_rate * COMMON_SHARE } else { capacity / 2.0 };
+    let rows = parallel::map("plan", options.threads, &found, |(preset, found)| {
+        let outcome = found.set_up.run(&jobs, common).map_err(refused)?;
+        Ok(Row {
+            preset: preset.name,
+            dispatch: found.set_up.dispatch,
+            throughput_rps: found.rate * 1e9,
+            p99_ns: found.p99_ns,
+            p99_common_ns: outcome.is_sustained.then(|| outcome.latencies.quantile(0.99)),
+        })
+    });
+    let mut rows = rows.into_iter().collect::<Result<Vec<Row>, SimError>>()?;
+    // A stable sort: of equals the joint default, then the order of the presets.
+    rows.sort_by(|left, right| right.throughput_rps.total_cmp(&left.throughput_rps));
+    Ok(Plan { rows, slo_ns, service_mean_ns, common_rps: common * 1e9 })
+}
+
+fn check(workload: &Workload, options: &PlanOptions) -> Result<(), SimError> {
+    let bad = |what: String| Err(SimError::BadParameter { what });
+    if !(1..=CORES_MAX).contains(&options.cores) {
+        return bad(format!("{} cores: write 1 to {CORES_MAX}", options.cores));
+    }
+    if options.slo_ns.is_some_and(|slo_ns| !(slo_ns > 0.0)) {
+        return bad("an SLO of no time: write e.g. 100us".to_owned());
+    }
+    if !(options.request_ns.is_finite() && options.request_ns >= 0.0) {
+        return bad(format!("a request cannot cost {} ns", options.request_ns));
+    }
+    if workload.items.is_empty() {
+        return bad("a workload needs at least one request".to_owned());
+    }
+    Ok(())
+}
+
+/// The highest load that a preset serves.
+struct Found {
+    set_up: SetUp,
+    /// Requests a nanosecond.
+    rate: f64,
+    p99_ns: u64,
+}
+
+/// Of equals the first; `None` where the cores are too few for the preset.
+fn best(found: Vec<Found>) -> Option<Found> {
+    found.into_iter().reduce(|best, other| if other.rate > best.rate { other } else { best })
+}
+
+/// Halves the loads between none and all that the cores could do.
+fn search(jobs: &Jobs, set_up: SetUp, slo_ns: f64, capacity: f64) -> Result<Found, SimError> {
+    let (mut low, mut high) = (0.0, capacity);
+    let mut p99_ns = 0;
+    for _ in 0..SEARCH_STEPS {
+        let rate = (low + high) / 2.0;
+        let outcome = set_up.run(jobs, rate).map_err(refused)?;
+        let found_ns = outcome.latencies.quantile(0.99);
+        if found_ns as f64 <= slo_ns && outcome.is_sustained {
+            (low, p99_ns) = (rate, found_ns);
+        } else {
+            high = rate;
+        }
+    }
+    Ok(Found { set_up, rate: low, p99_ns })
+}
+
+fn refused(error: impl ToString) -> SimError {
+    SimError::BadParameter { what: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! The presets that are about one machine, as shapes of a simulated server.
+
+use base::WorkerId;
+use base::sync::Arc;
+use policy::routers::{Choice, Dispatch, NotTogether, UseRouter, WritePolicy};
+use policy::size_class::{SizeController, SizeOptions, SizePlan, WorkerSizes};
+use policy::window::WindowRules;
+use policy::{Router, WriteTable};
+
+use crate::plan::jobs::Jobs;
+use crate::plan::server::{self, Costs, Outcome, Shape};
+
+/// C-4's bound on balanced queues (C-4 §3).
+const JBSQ: Dispatch = Dispatch::Jbsq(2);
+/// Entries of the write table for each worker: C-4 §5.2 provides two, in a table without sets.
+const ENTRIES_PER_WORKER: usize = 4;
+/// Hand-off workers that are tried (Minos §5.2).
+const HAND_OFF_WORKERS_MAX: u16 = 3;
+/// Requests that a worker takes at once.
+const BATCH: u32 = 32;
+/// A window that is open longer gathers no more: it is full by then.
+const SLO_RATIO_MAX: f64 = 100.0;
+
+/// One preset.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// As in `--preset`.
+    pub name: &'static str,
+    /// Who may write.
+    pub write_policy: WritePolicy,
+    /// Who executes what the write policy leaves open.
+    pub dispatch: Dispatch,
+    /// Whether dependent writes become one.
+    pub is_compacting: bool,
+}
+
+const fn preset(
+    name: &'static str,
+    write_policy: WritePolicy,
+    dispatch: Dispatch,
+    is_compacting: bool,
+) -> Preset {
+    Preset { name, write_policy, dispatch, is_compacting }
+}
+
+/// The joint default first. The presets of two layers wait for the layers, those of several
+/// machines for the cluster.
+pub const PRESETS: &[Preset] = &[
+    preset("dovetail", WritePolicy::DCrew, Dispatch::SizeAware, true),
+    preset("mica-erew", WritePolicy::Erew, Dispatch::KeyHash, false),
+    preset("mica-crew", WritePolicy::Crew, Dispatch::KeyHash, false),
+    preset("hkh", WritePolicy::Crew, Dispatch::KeyHash, false),
+    preset("sho", WritePolicy::Crcw, Dispatch::HandOff(1), false),
+    preset("hkh-ws", WritePolicy::Crew, Dispatch::Steal, false),
+    preset("minos", WritePolicy::Crew, Dispatch::SizeAware, false),
+    preset("c4-erew", WritePolicy::Erew, Dispatch::KeyHash, false),
+    preset("c4-crew", WritePolicy::Crew, JBSQ, false),
+    preset("c4-dcrew", WritePolicy::DCrew, JBSQ, false),
+    preset("c4-comp", WritePolicy::Crew, JBSQ, true),
+    preset("c4", WritePolicy::DCrew, JBSQ, true),
+    preset("basekv", WritePolicy::Crcw, Dispatch::Any, false),
+    preset("erpckv", WritePolicy::Erew, Dispatch::KeyHash, false),
+];
+
+/// Presets of one machine that are not simulated, and why.
+pub const NOT_SIMULATED: &[(&str, &str)] = &[
+    ("mutps-h", "what a hit in the cache-resident layer costs has not been measured yet"),
+    ("mutps-t", "the ordered index is not built yet"),
+];
+
+/// What a preset is run with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub workers: usize,
+    pub costs: Costs,
+    pub slo_ns: f64,
+}
+
+impl Preset {
+    /// Every way in which the preset may be set up on this workload: the best of them counts.
+    pub(super) fn set_ups(&self, jobs: &Jobs, setting: &Setting) -> Vec<SetUp> {
+        let service_ns = setting.costs.request_ns + jobs.store_mean_ns();
+        let slo_ratio = (setting.slo_ns / service_ns).clamp(2.0, SLO_RATIO_MAX);
+        let rules = WindowRules::honest(service_ns.max(1.0) as u64, slo_ratio as u64);
+        let plan = Arc::new(size_plan(jobs, setting.workers));
+        let set_up = |dispatch: Dispatch| SetUp {
+            write_policy: self.write_policy,
+            dispatch,
+            plan: Arc::clone(&plan),
+            shape: Shape {
+                workers: setting.workers,
+                hand_off_workers: match dispatch {
+                    Dispatch::HandOff(workers) => usize::from(workers),
+                    _ => 0,
+                },
+                is_stealing: dispatch == Dispatch::Steal,
+                windows: self.is_compacting.then_some(rules),
+                costs: setting.costs,
+            },
+        };
+        match self.dispatch {
+            Dispatch::HandOff(_) => {
+                let most = HAND_OFF_WORKERS_MAX.min(setting.workers as u16 - 1);
+                (1..=most).map(|workers| set_up(Dispatch::HandOff(workers))).collect()
+            }
+            dispatch => vec![set_up(dispatch)],
+        }
+    }
+}
+
+/// A preset on a machine.
+#[derive(Clone, Debug)]
+pub(super) struct SetUp {
+    write_policy: WritePolicy,
+    pub dispatch: Dispatch,
+    plan: Arc<SizePlan>,
+    shape: Shape,
+}
+
+impl SetUp {
+    /// Offers all jobs at `rate` requests a nanosecond.
+    pub(super) fn run(&self, jobs: &Jobs, rate: f64) -> Result<Outcome, NotTogether> {
+        let workers = self.shape.workers;
+        let entry_count = (workers * ENTRIES_PER_WORKER).next_power_of_two().max(64);
+        let choice = Choice {
+            write_policy: self.write_policy,
+            dispatch: self.dispatch,
+            dispatcher: WorkerId(0),
+            worker_count: workers,
+            batch: BATCH,
+            table: WriteTable::new(entry_count),
+            plan: Arc::clone(&self.plan),
+        };
+        choice.open(Run { jobs, shape: &self.shape, rate })
+    }
+}
+
+struct Run<'a> {
+    jobs: &'a Jobs,
+    shape: &'a Shape,
+    rate: f64,
+}
+
+impl UseRouter for Run<'_> {
+    type Output = Outcome;
+
+    fn with<R: Router + Send + 'static>(self, router: R) -> Outcome {
+        server::run(self.jobs, self.shape, router, self.rate)
+    }
+}
+
+/// What Minos's controller makes of the workload's sizes.
+fn size_plan(jobs: &Jobs, workers: usize) -> SizePlan {
+    // Every request is counted.
+    let sizes = [WorkerSizes::new(1)];
+    jobs.all().iter().for_each(|job| sizes[0].record(job.size_bytes));
+    SizeController::new(SizeOptions::paper(workers)).end_epoch(&sizes).clone()
+}

@@ -1,0 +1,405 @@
+//! One simulated server under one load: workers, queues, windows, stealing, hand-off, line transfers.
+//!
+//! ```text
+//!  arrivals ─▶ (hand-off cores) ─▶ policy::Router, policy::Depths ─▶ queue ─▶ worker ─▶ latency
+//!                                    │ Busy: waits for a completion             │
+//!                                    └──────────────────◀───────────────────────┘
+//! ```
+//!
+//! A request costs its worker the network's share, the store's measured time, a hop when another
+//! worker received it, and the transfer of lines that others hold. Depths are seen exactly.
+//!
+//! # Invariants
+//! I1: every request that arrives is answered once and counted once.
+//! I2: a busy worker has exactly one event on its way, an idle one has an empty queue.
+
+use std::collections::VecDeque;
+
+use base::{Instant, WorkerId};
+use policy::window::{Dependent, InSight, OpenWindow, WindowRules, WriteStep};
+use policy::{Access, Depths, Route, RouteRequest, Router};
+
+use crate::engine::EventQueue;
+use crate::latency::Latencies;
+use crate::measure::{LineTransfer, SharedItem};
+use crate::plan::jobs::{Job, Jobs};
+
+/// Waiting requests that are passed by because the write table has no room for theirs.
+const LOOK_AHEAD_MAX: usize = 64;
+const LINE_BYTES: u64 = 64;
+
+/// What a request costs besides the store's own time. Nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    /// Receiving, parsing, replying.
+    pub request_ns: f64,
+    /// Being passed to another worker than the one that received it.
+    pub hop_ns: f64,
+    /// Being added to a compaction window.
+    pub join_ns: f64,
+    /// Lines that other cores hold.
+    pub lines: LineTransfer,
+}
+
+/// What a server is made of, besides its router.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub workers: usize,
+    /// The first of the workers only receive and hand off; 0: every worker receives.
+    pub hand_off_workers: usize,
+    pub is_stealing: bool,
+    pub windows: Option<WindowRules>,
+    pub costs: Costs,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub latencies: Latencies,
+    /// Whether no core had more work than time, so that a longer run would look the same.
+    pub is_sustained: bool,
+}
+
+/// Of a worker's time; more counts as overload, whatever a short run's latencies say.
+const BUSY_SHARE_MAX: f64 = 0.99;
+/// Of the run's length: what a compacting server may need to finish after the last arrival. Its
+/// owner of a hot key is always busy, because the next window waits, and yet keeps up.
+const DRAIN_SHARE_MAX: f64 = 0.02;
+
+enum Event {
+    HandedOff(u32),
+    Served(u16),
+    Joined(u16),
+    Closed(u16),
+    Timer(u16),
+}
+
+#[derive(Default)]
+struct Worker {
+    queue: VecDeque<u32>,
+    is_busy: bool,
+    current: u32,
+    busy_ns: f64,
+    windows: Vec<Window>,
+    closing: Vec<u32>,
+}
+
+struct Window {
+    key: u32,
+    state: OpenWindow,
+    batch: Vec<u32>,
+}
+
+struct Server<'a, R> {
+    jobs: &'a Jobs,
+    shape: &'a Shape,
+    router: R,
+    depths: Depths,
+    events: EventQueue<Event>,
+    workers: Vec<Worker>,
+    waiting: VecDeque<u32>,
+    hand_off_free_at: Vec<f64>,
+    shared: Vec<SharedItem>,
+    arrived_at: Vec<f64>,
+    /// Where the router sent each request, whoever executes it.
+    sent_to: Vec<WorkerId>,
+    latencies: Latencies,
+}
+
+/// Offers all jobs at `rate` requests a nanosecond.
+pub(super) fn run(jobs: &Jobs, shape: &Shape, router: impl Router, rate: f64) -> Outcome {
+    let server = Server {
+        jobs,
+        shape,
+        router,
+        depths: Depths::new(shape.workers),
+        events: EventQueue::default(),
+        workers: (0..shape.workers).map(|_| Worker::default()).collect(),
+        waiting: VecDeque::new(),
+        hand_off_free_at: vec![0.0; shape.hand_off_workers],
+        shared: vec![SharedItem::default(); jobs.hot_key_count()],
+        arrived_at: vec![0.0; jobs.all().len()],
+        sent_to: vec![WorkerId(0); jobs.all().len()],
+        latencies: Latencies::default(),
+    };
+    server.run(rate)
+}
+
+impl<R: Router> Server<'_, R> {
+    fn run(mut self, rate: f64) -> Outcome {
+        let mut now = 0.0;
+        for (index, job) in self.jobs.all().iter().enumerate() {
+            now += job.gap / rate;
+            while self.events.peek_at().is_some_and(|at| at <= now) {
+                self.step();
+            }
+            self.arrived_at[index] = now;
+            self.arrive(index as u32, now);
+        }
+        let mut ended = now;
+        while let Some(at) = self.events.peek_at() {
+            ended = at;
+            self.step();
+        }
+        debug_assert_eq!(self.latencies.count(), self.jobs.all().len() as u64, "I1");
+        let busy = self.workers.iter().map(|worker| worker.busy_ns / now).fold(0.0, f64::max);
+        let drain_max_ns = self.jobs.store_max_ns() + DRAIN_SHARE_MAX * now;
+        let keeps_up = self.shape.windows.is_some() && ended - now <= drain_max_ns;
+        let is_sustained = busy <= BUSY_SHARE_MAX || keeps_up;
+        Outcome { latencies: self.latencies, is_sustained }
+    }
+
+    fn step(&mut self) {
+        let Some((now, event)) = self.events.pop() else { return };
+        match event {
+            Event::HandedOff(index) => self.dispatch_or_wait(index, now),
+            Event::Served(worker) => {
+                let index = self.workers[usize::from(worker)].current;
+                self.answer(index, now);
+                self.take_next(worker, now);
+            }
+            Event::Joined(worker) => self.end_join(worker, now),
+            Event::Closed(worker) => {
+                let closing = std::mem::take(&mut self.workers[usize::from(worker)].closing);
+                closing.into_iter().for_each(|index| self.answer(index, now));
+                self.take_next(worker, now);
+            }
+            Event::Timer(worker) => {
+                if !self.workers[usize::from(worker)].is_busy {
+                    self.close_due(worker, now);
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, index: u32, now: f64) {
+        let hand_off_workers = self.hand_off_free_at.len();
+        if hand_off_workers == 0 {
+            return self.dispatch_or_wait(index, now);
+        }
+        let receive_ns = self.shape.costs.request_ns / 2.0;
+        let receiver = self.receiver(&self.jobs.all()[index as usize]).index();
+        let free_at = &mut self.hand_off_free_at[receiver];
+        *free_at = free_at.max(now) + receive_ns;
+        self.workers[receiver].busy_ns += receive_ns;
+        self.events.push(*free_at, Event::HandedOff(index));
+    }
+
+    fn dispatch_or_wait(&mut self, index: u32, now: f64) {
+        if !self.dispatch(index, now) {
+            self.waiting.push_back(index);
+        }
+    }
+
+    /// Whether there was room.
+    fn dispatch(&mut self, index: u32, now: f64) -> bool {
+        let job = self.jobs.all()[index as usize];
+        let Route::To(worker) = self.router.route(&self.request(&job), &self.depths) else {
+            return false;
+        };
+        self.depths.add(worker);
+        self.sent_to[index as usize] = worker;
+        self.enqueue(index, worker.0, now);
+        true
+    }
+
+    fn receiver(&self, job: &Job) -> WorkerId {
+        let receivers = match self.shape.hand_off_workers {
+            0 => self.shape.workers,
+            hand_off_workers => hand_off_workers,
+        };
+        WorkerId((job.receiver * receivers as f64) as u16)
+    }
+
+    fn request(&self, job: &Job) -> RouteRequest {
+        RouteRequest {
+            partition: job.partition,
+            access: job.access,
+            size_bytes: Some(job.size_bytes),
+            received_by: self.receiver(job),
+        }
+    }
+
+    fn enqueue(&mut self, index: u32, worker: u16, now: f64) {
+        if !self.workers[usize::from(worker)].is_busy {
+            return self.begin(index, worker, now);
+        }
+        let thief =
+            self.shape.is_stealing.then(|| self.workers.iter().position(|worker| !worker.is_busy));
+        match thief.flatten() {
+            Some(thief) => self.begin(index, thief as u16, now),
+            None => self.workers[usize::from(worker)].queue.push_back(index),
+        }
+    }
+
+    fn begin(&mut self, index: u32, worker: u16, now: f64) {
+        let job = self.jobs.all()[index as usize];
+        self.workers[usize::from(worker)].current = index;
+        if job.access == Access::Write
+            && let Some(rules) = self.shape.windows
+        {
+            let of = &self.workers[usize::from(worker)];
+            let place = of.windows.iter().position(|window| window.key == job.key);
+            let open = place.map(|place| &of.windows[place].state);
+            let step = rules.on_write(open, |counts| {
+                self.in_sight(of, job.key, &rules, counts) == InSight::SameKey
+            });
+            if step != WriteStep::RunNow {
+                return self.add_to_window(index, worker, now, place);
+            }
+        }
+        let duration_ns = self.overhead_ns(&job, worker) + self.store_ns(&job, worker, now);
+        self.work(worker, now, duration_ns, Event::Served(worker));
+    }
+
+    fn work(&mut self, worker: u16, now: f64, duration_ns: f64, then: Event) {
+        let of = &mut self.workers[usize::from(worker)];
+        of.is_busy = true;
+        of.busy_ns += duration_ns;
+        self.events.push(now + duration_ns, then);
+    }
+
+    /// The network's share, and the hop when another worker received the request.
+    fn overhead_ns(&self, job: &Job, worker: u16) -> f64 {
+        let costs = &self.shape.costs;
+        if self.shape.hand_off_workers > 0 {
+            return costs.request_ns / 2.0 + costs.hop_ns;
+        }
+        let hop_ns = if self.receiver(job).0 == worker { 0.0 } else { costs.hop_ns };
+        costs.request_ns + hop_ns
+    }
+
+    fn store_ns(&mut self, job: &Job, worker: u16, now: f64) -> f64 {
+        let Some(hot) = job.hot else { return job.store_ns };
+        let law = &self.shape.costs.lines;
+        // The index's line, and the item's.
+        let lines = 1 + job.size_bytes.div_ceil(LINE_BYTES) as u32;
+        let item = &mut self.shared[hot as usize];
+        let core = usize::from(worker);
+        let transfer_ns = match job.access {
+            Access::Read => item.read_ns(law, now, core, lines),
+            Access::Write => item.write_ns(law, now, core, lines),
+        };
+        job.store_ns + transfer_ns
+    }
+
+    fn answer(&mut self, index: u32, now: f64) {
+        let latency_ns = now - self.arrived_at[index as usize];
+        self.latencies.record(latency_ns as u64);
+        let worker = self.sent_to[index as usize];
+        self.depths.remove(worker);
+        self.router.finish(&self.request(&self.jobs.all()[index as usize]), worker);
+    }
+
+    /// A worker is free: a window that is due, its queue, someone else's queue, or nothing.
+    fn take_next(&mut self, worker: u16, now: f64) {
+        // While the worker still counts as busy, so that nobody overtakes its own queue.
+        self.dispatch_waiting(now);
+        self.workers[usize::from(worker)].is_busy = false;
+        if self.close_due(worker, now) {
+            return;
+        }
+        let own = self.workers[usize::from(worker)].queue.pop_front();
+        if let Some(index) = own.or_else(|| self.steal()) {
+            self.begin(index, worker, now);
+        }
+    }
+
+    fn steal(&mut self) -> Option<u32> {
+        if !self.shape.is_stealing {
+            return None;
+        }
+        let longest = self.workers.iter_mut().max_by_key(|worker| worker.queue.len())?;
+        longest.queue.pop_front()
+    }
+
+    /// Sends what now has room, in the order of arrival. A request whose set of the write table is
+    /// full lets others pass.
+    fn dispatch_waiting(&mut self, now: f64) {
+        let mut place = 0;
+        while place < LOOK_AHEAD_MAX.min(self.waiting.len()) {
+            let index = self.waiting[place];
+            if self.dispatch(index, now) {
+                self.waiting.remove(place);
+            } else {
+                place += 1;
+            }
+        }
+    }
+}
+
+/// Compaction windows (C-4 §4.3).
+impl<R: Router> Server<'_, R> {
+    fn in_sight(&self, of: &Worker, key: u32, rules: &WindowRules, counts: Dependent) -> InSight {
+        let depends = |index: &u32| {
+            let job = &self.jobs.all()[*index as usize];
+            job.key == key && (counts == Dependent::Any || job.access == Access::Write)
+        };
+        match of.queue.iter().take(rules.queue_scan_max).any(depends) {
+            true => InSight::SameKey,
+            false if of.queue.is_empty() => InSight::Nothing,
+            false => InSight::OtherKeys,
+        }
+    }
+
+    fn add_to_window(&mut self, index: u32, worker: u16, now: f64, place: Option<usize>) {
+        let Some(rules) = self.shape.windows else { return };
+        let job = self.jobs.all()[index as usize];
+        let of = &mut self.workers[usize::from(worker)];
+        match place {
+            Some(place) => {
+                rules.join(&mut of.windows[place].state);
+                of.windows[place].batch.push(index);
+            }
+            None => {
+                let state = rules.open(instant(now));
+                let closes_at = (rules.closes_at(&state).ns as f64).max(now);
+                of.windows.push(Window { key: job.key, state, batch: vec![index] });
+                self.events.push(closes_at, Event::Timer(worker));
+            }
+        }
+        let duration_ns = self.overhead_ns(&job, worker) + self.shape.costs.join_ns;
+        self.work(worker, now, duration_ns, Event::Joined(worker));
+    }
+
+    fn end_join(&mut self, worker: u16, now: f64) {
+        let Some(rules) = self.shape.windows else { return };
+        let of = &self.workers[usize::from(worker)];
+        let key = self.jobs.all()[of.current as usize].key;
+        if let Some(place) = of.windows.iter().position(|window| window.key == key) {
+            let in_sight = |counts| self.in_sight(of, key, &rules, counts);
+            if rules.after_join(instant(now), &of.windows[place].state, in_sight).is_some() {
+                return self.close(worker, place, now);
+            }
+        }
+        self.take_next(worker, now);
+    }
+
+    /// Closes a window whose time is up or that would gather nothing more; whether there was one.
+    fn close_due(&mut self, worker: u16, now: f64) -> bool {
+        let Some(rules) = self.shape.windows else { return false };
+        let of = &self.workers[usize::from(worker)];
+        let is_due = |window: &Window| {
+            let in_sight = |counts| self.in_sight(of, window.key, &rules, counts);
+            rules.on_time(instant(now), &window.state) || rules.on_drain(in_sight).is_some()
+        };
+        let Some(place) = of.windows.iter().position(is_due) else { return false };
+        self.close(worker, place, now);
+        true
+    }
+
+    /// One write for all of the window, and then all replies.
+    fn close(&mut self, worker: u16, place: usize, now: f64) {
+        let window = self.workers[usize::from(worker)].windows.swap_remove(place);
+        let last = window.batch[window.batch.len() - 1];
+        let job = self.jobs.all()[last as usize];
+        self.workers[usize::from(worker)].closing = window.batch;
+        let duration_ns = self.store_ns(&job, worker, now);
+        self.work(worker, now, duration_ns, Event::Closed(worker));
+    }
+}
+
+/// Times of the window rules are whole nanoseconds.
+fn instant(now: f64) -> Instant {
+    Instant { ns: now as u64 }
+}

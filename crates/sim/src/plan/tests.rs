@@ -1,0 +1,116 @@
+//! Plans whose answer is known beforehand.
+
+use super::{Item, Plan, PlanOptions, Workload, plan};
+use crate::measure::CostTable;
+use policy::Access;
+
+/// Small items cost 100 ns, items of 100,000 bytes 20 us, and lines between cores 50 ns.
+fn costs() -> CostTable {
+    let row = |access: &str, batch: u32, value_bytes: u32, low: f64, high: f64| {
+        format!(
+            r#"{{"access":"{access}","batch":{batch},"key_bytes":8,"value_bytes":{value_bytes},
+               "classes":[[{low},{high},1]]}}"#
+        )
+    };
+    let mut rows = Vec::new();
+    for access in ["get", "set"] {
+        for batch in [1, 32] {
+            rows.push(row(access, batch, 92, 90.0, 110.0));
+            rows.push(row(access, batch, 99_992, 19_000.0, 21_000.0));
+        }
+    }
+    let text = format!(
+        r#"{{"machine":"m","date":"2023-03-25","commit":null,"command":"c","unit":"ns",
+           "rows":[{}],"lines":{{"transfer_ns":50.0,"read_next_line_ns":5.0,
+           "write_next_line_ns":5.0,"transfer_spread_ns":[40.0,60.0]}}}}"#,
+        rows.join(",")
+    );
+    CostTable::from_json(&text).unwrap()
+}
+
+const OPTIONS: PlanOptions =
+    PlanOptions { cores: 8, slo_ns: Some(5000.0), request_ns: 100.0, seed: 1, threads: 2 };
+
+fn workload(item: impl Fn(u64) -> Item) -> Workload {
+    Workload { about: "sample".to_owned(), items: (0..30_000).map(item).collect() }
+}
+
+/// Reads of many keys, and one write in so many to one hot key.
+fn hot_writes(every: u64) -> Workload {
+    workload(|index| match index % every {
+        0 => Item { key: 0, access: Access::Write, size_bytes: 100 },
+        _ => Item { key: 1 + index * 7919 % 100_000, access: Access::Read, size_bytes: 100 },
+    })
+}
+
+#[track_caller]
+fn throughput(plan: &Plan, preset: &str) -> f64 {
+    plan.rows.iter().find(|row| row.preset == preset).unwrap().throughput_rps
+}
+
+#[test]
+fn uniform_reads_are_served_near_capacity_by_whatever_balances() {
+    let reads = workload(|index| Item { key: index, access: Access::Read, size_bytes: 100 });
+    let plan = plan(&reads, &costs(), &OPTIONS).unwrap();
+    assert!((plan.service_mean_ns - 200.0).abs() < 2.0, "{}", plan.service_mean_ns);
+    // 8 cores of 200 ns: 40 million a second, 37 with the hop of 12.5 ns.
+    for preset in ["dovetail", "c4", "c4-crew"] {
+        let found = throughput(&plan, preset);
+        assert!((33e6..40e6).contains(&found), "{preset}: {found}");
+    }
+    assert!(plan.rows.windows(2).all(|pair| pair[0].throughput_rps >= pair[1].throughput_rps));
+    assert!(plan.rows.iter().all(|row| row.p99_ns <= 5000), "I2");
+}
+
+#[test]
+fn one_hot_key_with_dear_writes_is_what_compaction_is_for() {
+    let hot = workload(|index| match index % 20 {
+        0 => Item { key: 0, access: Access::Write, size_bytes: 100_000 },
+        _ => Item { key: index, access: Access::Read, size_bytes: 100 },
+    });
+    let options = PlanOptions { slo_ns: Some(400_000.0), ..OPTIONS };
+    let plan = plan(&hot, &costs(), &options).unwrap();
+    // Its owner cannot write it more than 50,000 times a second, so a million requests in all.
+    let (crew, compacting) = (throughput(&plan, "c4-crew"), throughput(&plan, "c4-comp"));
+    assert!(crew < 1.05e6, "{crew}");
+    assert!(compacting > 3.0 * crew, "{compacting} {crew}");
+}
+
+#[test]
+fn large_items_are_what_size_awareness_is_for() {
+    // 0.5 % take a hundred times as long: a third of all work, and two of eight cores.
+    let mixed = workload(|index| Item {
+        key: index,
+        access: Access::Read,
+        size_bytes: if index % 200 == 0 { 100_000 } else { 100 },
+    });
+    let plan = plan(&mixed, &costs(), &OPTIONS).unwrap();
+    let (aware, unaware) = (throughput(&plan, "minos"), throughput(&plan, "hkh"));
+    assert!(aware > 3.0 * unaware, "{aware} {unaware}");
+}
+
+#[test]
+fn one_seed_gives_one_plan_on_any_number_of_threads() {
+    let workload = hot_writes(3);
+    let on = |threads| plan(&workload, &costs(), &PlanOptions { threads, ..OPTIONS }).unwrap();
+    assert_eq!(on(1), on(3));
+}
+
+#[test]
+fn an_slo_below_the_service_time_is_met_by_nobody() {
+    let options = PlanOptions { slo_ns: Some(50.0), ..OPTIONS };
+    let plan = plan(&hot_writes(3), &costs(), &options).unwrap();
+    assert!(plan.rows.iter().all(|row| row.throughput_rps == 0.0));
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    for options in [
+        PlanOptions { cores: 0, ..OPTIONS },
+        PlanOptions { cores: 257, ..OPTIONS },
+        PlanOptions { slo_ns: Some(0.0), ..OPTIONS },
+        PlanOptions { request_ns: f64::NAN, ..OPTIONS },
+    ] {
+        assert_eq!(plan(&hot_writes(3), &costs(), &options).unwrap_err().exit_code(), 2);
+    }
+}
