@@ -129,6 +129,12 @@ impl<Key: Ord + Clone> HotSet<Key> {
         self.sampled_count /= 2;
     }
 
+    /// The part of the sampled accesses that went to all tracked keys. Unlike a snapshot's it does
+    /// not change with the size of the cache: what the tuner is told.
+    pub fn tracked_share_ratio(&self) -> f64 {
+        ratio(self.top.counts().map(u64::from).sum(), self.sampled_count)
+    }
+
     /// Estimated counts of the tracked keys, most frequent first: what the popularity's exponent is
     /// fitted to.
     pub fn counts(&mut self) -> impl ExactSizeIterator<Item = u32> {

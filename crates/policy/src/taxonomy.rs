@@ -27,6 +27,8 @@
 
 use std::fmt;
 
+use crate::routers::WritePolicy;
+
 /// How much is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mix {
@@ -86,15 +88,6 @@ pub struct Recommendation {
     pub write_policy: WritePolicy,
     /// Whether dependent writes are gathered.
     pub compaction: Compaction,
-}
-
-/// Who may write a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WritePolicy {
-    /// Its owner, always.
-    Crew,
-    /// Any worker, one at a time.
-    DynamicCrew,
 }
 
 /// Whether dependent writes are gathered.
@@ -219,8 +212,8 @@ impl Region {
     pub fn recommendation(&self) -> Recommendation {
         let (write_policy, compaction) = match (self.mix, self.skew) {
             (Mix::ReadMostly, _) => (WritePolicy::Crew, Compaction::Off),
-            (_, Skew::Uniform) => (WritePolicy::DynamicCrew, Compaction::Off),
-            (_, Skew::Skewed) => (WritePolicy::DynamicCrew, Compaction::On),
+            (_, Skew::Uniform) => (WritePolicy::DCrew, Compaction::Off),
+            (_, Skew::Skewed) => (WritePolicy::DCrew, Compaction::On),
         };
         Recommendation { write_policy, compaction }
     }
@@ -244,10 +237,7 @@ impl fmt::Display for Region {
 impl fmt::Display for Recommendation {
     /// As the settings that say it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let write_policy = match self.write_policy {
-            WritePolicy::Crew => "crew",
-            WritePolicy::DynamicCrew => "d-crew",
-        };
+        let write_policy = self.write_policy;
         let compaction = match self.compaction {
             Compaction::On => "on",
             Compaction::Off => "off",

@@ -63,8 +63,8 @@ pub struct Configuration {
 pub struct Measurement {
     /// Requests answered per second.
     pub throughput_rps: f64,
-    /// The part of the accesses that went to the hot set (of a fixed size, so that it does not
-    /// change with the configuration).
+    /// The part of the accesses that went to the tracked hot keys; of all of them, so that it does
+    /// not change with the configuration ([`crate::hot_set::HotSet::tracked_share_ratio`]).
     pub hot_share_ratio: f64,
 }
 

@@ -28,7 +28,9 @@ fn the_most_frequent_keys_are_hot_and_sorted() {
     for (key, times) in [(50, 9), (10, 2), (40, 8), (20, 1), (30, 7), (60, 3)] {
         sample(&mut hot_set, key, times);
     }
+    let tracked_share_ratio = hot_set.tracked_share_ratio();
     let snapshot = snapshot_of(&mut hot_set, 3);
+    assert_eq!(tracked_share_ratio, (9 + 8 + 7 + 3) as f64 / 30.0);
     assert_eq!(snapshot.keys(), [30, 40, 50]);
     assert!(snapshot.contains(&40) && !snapshot.contains(&60));
     assert_eq!(snapshot.share_ratio(), (9 + 8 + 7) as f64 / 30.0);
