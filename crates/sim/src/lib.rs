@@ -17,6 +17,7 @@ pub mod error;
 pub mod figure;
 pub mod figures;
 pub mod latency;
+pub mod mica;
 pub mod minos;
 pub mod measure;
 pub mod parallel;

@@ -1,0 +1,95 @@
+//! MICA Fig. 14: how unevenly a skewed workload loads the cores.
+
+use std::fmt::Write as _;
+
+use super::loads::Population;
+use super::platform::Platform;
+use super::run::Outcome;
+use super::{System, setup, skew_of};
+use crate::SimError;
+use crate::figure::{Axis, Chart, Figure, Options, Report, Scale, Series, Style, Table};
+use crate::parallel;
+
+/// `mica-fig14`.
+pub const FIGURE: Figure = Figure {
+    name: "mica-fig14",
+    about: "load of each core under EREW and a skewed workload, on 120 and 240 cores",
+    run,
+};
+
+const REQUESTS: u64 = 2_000_000;
+
+/// One server's cores.
+struct Found {
+    platform: Platform,
+    hottest_over_mean: f64,
+    /// Requests of each core over the hottest's, in per cent, hottest first.
+    loads_pct: Vec<f64>,
+}
+
+fn run(options: &Options) -> Result<Report, SimError> {
+    let (skew, hash_seed) = skew_of(options.fidelity);
+    let population = Population::new(skew);
+    let requests = options.requests.unwrap_or(REQUESTS);
+    let platforms = [Platform::DUAL, Platform::QUAD];
+    let found = parallel::map("mica-fig14", options.threads, &platforms, |platform| {
+        let setup = setup(*platform, System::Erew, 0.95, &population, hash_seed);
+        // Half of what it carries: nothing is lost, so that what is served is the load.
+        let outcome = setup.offer(setup.estimate_saturation_mrps() / 2.0, requests, options.seed);
+        Found {
+            platform: *platform,
+            hottest_over_mean: setup.loads.hottest_over_mean(),
+            loads_pct: loads_pct(&outcome),
+        }
+    });
+    Ok(Report { table: table(&found), charts: vec![chart(&found)], text: text(&found) })
+}
+
+fn loads_pct(outcome: &Outcome) -> Vec<f64> {
+    let mut sorted = outcome.core_mrps.clone();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let hottest = sorted[0];
+    sorted.iter().map(|mrps| 100.0 * mrps / hottest).collect()
+}
+
+fn table(found: &[Found]) -> Table {
+    let columns = ["cores", "rank", "load_pct_of_hottest"].map(str::to_owned).to_vec();
+    let rows = found.iter().flat_map(|found| {
+        found.loads_pct.iter().enumerate().map(|(rank, load_pct)| {
+            vec![found.platform.cores.to_string(), (rank + 1).to_string(), format!("{load_pct:.2}")]
+        })
+    });
+    Table { columns, rows: rows.collect() }
+}
+
+fn chart(found: &[Found]) -> Chart {
+    let series = found.iter().map(|found| {
+        let cores = found.loads_pct.len() as f64;
+        let place = |(rank, load_pct): (usize, &f64)| (100.0 * rank as f64 / cores, *load_pct);
+        Series {
+            label: format!("{} cores", found.platform.cores),
+            style: Style::Line,
+            points: found.loads_pct.iter().enumerate().map(place).collect(),
+        }
+    });
+    let paper = Series {
+        label: "over 90 % of cores are below (paper)".to_owned(),
+        style: Style::Marks,
+        points: vec![(10.0, 20.0)],
+    };
+    Chart {
+        title: "load of the cores, hottest first".to_owned(),
+        x: Axis { label: "cores (%)".to_owned(), scale: Scale::Linear },
+        y: Axis { label: "load of the hottest core (%)".to_owned(), scale: Scale::Linear },
+        series: series.chain([paper]).collect(),
+    }
+}
+
+fn text(found: &[Found]) -> String {
+    let mut text = String::from("# MICA Fig. 14: the load of each core\n");
+    for found in found {
+        let (cores, over_mean) = (found.platform.cores, found.hottest_over_mean);
+        let _ = writeln!(text, "\n{cores} cores: the hottest has {over_mean:.2} times the mean.");
+    }
+    text
+}
