@@ -128,6 +128,15 @@ impl SizePlan {
         worker.index() < self.small_workers
     }
 
+    /// Whether `worker` takes requests from the network's queues now; who does not leaves its own to
+    /// the small workers. `holds_large`: it has large requests queued, in work, or not yet sent. A
+    /// standby worker that has them is a large one until the last of their packets is gone, since
+    /// small replies behind those would wait as long as small requests behind the work.
+    #[inline]
+    pub fn reads_network(&self, worker: WorkerId, holds_large: bool) -> bool {
+        self.is_small(worker) && !(holds_large && self.standby == Some(worker))
+    }
+
     /// How many workers serve only large requests.
     pub fn large_workers(&self) -> usize {
         self.worker_count - self.small_workers

@@ -72,6 +72,9 @@ fn with_all_small_the_last_worker_stands_by() {
     assert_eq!(plan.core_for(100, PartitionId(7)), None);
     assert_eq!(plan.core_for(3000, PartitionId(7)), Some(WorkerId(3)));
     assert!(plan.is_small(WorkerId(3)), "it serves small requests meanwhile");
+    assert!(plan.reads_network(WorkerId(3), false));
+    assert!(!plan.reads_network(WorkerId(3), true), "\"which then becomes a large core\"");
+    assert!(plan.reads_network(WorkerId(2), true), "nobody else does");
 }
 
 #[test]
@@ -109,6 +112,8 @@ fn small_workers_drain_large_workers_queues_at_their_own_rate() {
     // Minos §3: B from its own queue, B over the number of small cores from a large core's.
     let plan = half_and_half();
     assert_eq!((plan.small_workers, plan.large_queue_batch(32)), (4, 8));
+    let readers = (0..8).filter(|worker| plan.reads_network(WorkerId(*worker), false));
+    assert!(readers.eq(0..4), "large workers never read");
 }
 
 #[test]
