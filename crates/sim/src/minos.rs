@@ -10,8 +10,13 @@
 //! # References
 //! Minos §2.2 (the queueing model), §5 (platform, workload), §6 (figures).
 
+mod balance;
+mod draw;
 pub mod fig2;
+mod load;
 pub mod queues;
+mod sensitivity;
+pub mod server;
 
 use std::time::Instant;
 
@@ -25,7 +30,16 @@ use crate::latency::Latencies;
 use queues::{Job, Jobs};
 
 /// Every figure of Minos.
-pub const FIGURES: &[Figure] = &[fig2::FIGURE];
+pub const FIGURES: &[Figure] = &[
+    fig2::FIGURE,
+    load::FIG3,
+    load::FIG4,
+    load::FIG5,
+    sensitivity::FIG6,
+    sensitivity::FIG7,
+    balance::FIG9,
+    balance::FIG10,
+];
 
 /// Of all requests, how many are large (Minos §2.2).
 pub const LARGE_SHARE: f64 = 0.00125;

@@ -105,7 +105,7 @@ fn stealing_without_cost_has_the_mean_of_late_binding() {
 fn point_of(strategy: Strategy, k: f64, rho: f64, large_share: f64) -> PointResult {
     let requests = 400_000;
     let options = PointOptions { strategy, k, rho, large_share, requests, ..Default::default() };
-    let result = point(&options).unwrap();
+    let result = point(&options).expect("its parameters are in their ranges");
     assert_eq!(result.requests, requests);
     result
 }
