@@ -54,6 +54,14 @@ impl Latencies {
         0
     }
 
+    /// The quantile of these and `late_count` more that are later than all; `None`: it is among
+    /// those.
+    pub fn quantile_beside(&self, quantile: f64, late_count: u64) -> Option<u64> {
+        let all = (self.count + late_count) as f64;
+        let rank = (quantile * all + 0.5) as u64;
+        (rank <= self.count).then(|| self.quantile(rank as f64 / self.count.max(1) as f64))
+    }
+
     /// Adds another run's.
     pub fn merge(&mut self, other: &Latencies) {
         if other.counts.len() > self.counts.len() {
@@ -109,5 +117,8 @@ mod tests {
         }
         assert_eq!((latencies.count(), latencies.max(), latencies.mean()), (1000, 1000, 500.5));
         assert_eq!(Latencies::default().quantile(0.99), 0);
+        assert_eq!(latencies.quantile_beside(0.99, 0), Some(990));
+        assert_eq!(latencies.quantile_beside(0.9, 100), Some(990));
+        assert_eq!(latencies.quantile_beside(0.99, 100), None);
     }
 }

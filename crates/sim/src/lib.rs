@@ -12,6 +12,7 @@
 //! I2: every request is counted, an overloaded run shows as overloaded.
 #![forbid(unsafe_code)]
 
+pub mod c4;
 pub mod engine;
 pub mod error;
 pub mod figure;
