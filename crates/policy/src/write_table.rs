@@ -251,7 +251,10 @@ impl WriteTable {
                 continue;
             }
             loop {
-                let word = Word::load(&set.0[way]);
+                let word = match own {
+                    None => Word::load_first(&set.0[way]),
+                    Some(_) => Word::load(&set.0[way]),
+                };
                 match word.state() {
                     State::Empty => free = free.or(Some(way)),
                     _ if word.partition() != partition => {}

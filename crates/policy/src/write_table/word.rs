@@ -45,6 +45,18 @@ impl Word {
         Word(atomic.load(Ordering::SeqCst))
     }
 
+    /// The same before a swap of the same word. Loom's own load would hide another thread's earlier
+    /// one from it; an exchange that always fails does not (decision 0013).
+    #[inline]
+    pub(super) fn load_first(atomic: &AtomicU64) -> Word {
+        #[cfg(not(loom))]
+        return Word::load(atomic);
+        #[cfg(loom)]
+        match atomic.compare_exchange(u64::MAX, u64::MAX, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(bits) | Err(bits) => Word(bits),
+        }
+    }
+
     #[inline]
     pub(super) fn claimed(partition: PartitionId, dispatcher: WorkerId) -> Word {
         Word(Self::named(partition, dispatcher) | 1 << Self::CLAIM_SHIFT)
