@@ -30,8 +30,8 @@
 //!
 //! # Trade-offs
 //! A search runs on live traffic, most of it in configurations that are worse than the best. So
-//! it is started only after a change that lasts, and a search that found nothing doubles the time to
-//! the next one: a server that is not saturated gains nothing from any configuration, and a load
+//! it is started only after a change that lasts, and a search that found nothing doubles the time
+//! to the next one: a server that is not saturated gains nothing from any configuration, and a load
 //! that swings by the hour must not keep it searching.
 //!
 //! # References
@@ -43,7 +43,7 @@ mod trisection;
 
 use std::ops::RangeInclusive;
 
-use search::{Outcome, Search};
+use search::{Outcome, Restart, Search};
 use trigger::Trigger;
 pub use trisection::Trisection;
 
@@ -120,7 +120,7 @@ pub struct TunerRules {
 }
 
 impl Default for TunerRules {
-    /// For windows of 10 ms: reacts within 0.3 s, as uTPS's does, of a change and rests for a second.
+    /// For windows of 10 ms: notices a change within 0.3 s, as uTPS does, and rests for a second.
     fn default() -> Self {
         TunerRules {
             baseline_window_count: 8,
@@ -246,7 +246,7 @@ impl Tuner {
                 let outcome = search.record(&self.ranges, &self.rules, measurement.throughput_rps);
                 let has_changed = moved_ratio > self.rules.hot_share_change_ratio
                     || outcome == Outcome::Contradicted;
-                if has_changed && restart_count < self.rules.restart_max {
+                if has_changed && search.restart() == Restart::Allowed {
                     self.counters.restart_count += 1;
                     self.configuration = search.incumbent();
                     self.search(measurement, restart_count + 1);
@@ -267,14 +267,16 @@ impl Tuner {
     fn follow(&mut self, outcome: Outcome, incumbent: Configuration) {
         match outcome {
             Outcome::Try(configuration) => self.configuration = configuration,
-            Outcome::Contradicted | Outcome::Keep => self.settle(incumbent, incumbent),
+            Outcome::Keep | Outcome::Contradicted => self.settle(incumbent, incumbent),
             Outcome::Adopt(configuration) => self.settle(configuration, incumbent),
         }
     }
 
     /// Begins a search from the present configuration.
     fn search(&mut self, measurement: Measurement, restart_count: u32) {
-        let search = Search::new(&self.ranges, &self.rules, self.configuration);
+        let is_allowed = restart_count < self.rules.restart_max;
+        let restart = if is_allowed { Restart::Allowed } else { Restart::UsedUp };
+        let search = Search::new(&self.ranges, &self.rules, self.configuration, restart);
         self.configuration = search.next();
         let hot_share_ratio = measurement.hot_share_ratio;
         self.state = State::Searching { search, restart_count, hot_share_ratio };

@@ -1,10 +1,10 @@
-//! Write compaction: dependent writes are gathered in a window and reach the store as one (C-4 §4.3).
+//! Write compaction: dependent writes are gathered in a window and stored as one (C-4 §4.3).
 //!
 //! ```text
-//!              another write of this key is in sight          the rules say "close"
-//!  a write ──▶ no window ─────────── Open ──────▶ window open ─────────▶ Plan ─▶ one write, replies
-//!                  │                                 ▲    │
-//!                  └─ nothing in sight: RunNow       └────┘ Join: each further write of the key
+//!              another write of this key is in sight         the rules say "close"
+//!  a write ──▶ no window ────────── Open ──────▶ window open ────────▶ Plan ─▶ one write, replies
+//!                  │                                ▲    │
+//!                  └─ nothing in sight: RunNow      └────┘ Join: each further write of the key
 //! ```
 //!
 //! | file | owns |

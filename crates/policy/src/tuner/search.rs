@@ -7,7 +7,8 @@
 //!
 //! The best of dozens of noisy windows is a lucky one. So it is measured again, next to the old
 //! configuration, and has to win by a margin. If it is far from what it showed before, the workload
-//! has changed meanwhile, and all that was learnt is void.
+//! has changed meanwhile, and all that was learnt is void. (Or the windows are very noisy: so the
+//! search is not begun anew for ever, and the two last windows decide.)
 
 use super::{Configuration, Ranges, RunToCompletion, Trisection, TunerRules};
 
@@ -20,6 +21,15 @@ enum Stage {
     ConfirmIncumbent { best_rps: f64 },
 }
 
+/// What is done about a workload that changed during the search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Restart {
+    /// The search may begin anew.
+    Allowed,
+    /// It has, as often as it may.
+    UsedUp,
+}
+
 /// What comes after a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -29,7 +39,7 @@ pub(super) enum Outcome {
     Adopt(Configuration),
     /// Over: nothing is better than the old one.
     Keep,
-    /// Over: the workload changed meanwhile.
+    /// Over: the workload changed meanwhile, and a restart is allowed.
     Contradicted,
 }
 
@@ -40,19 +50,30 @@ pub(super) struct Search {
     incumbent: Configuration,
     best: Configuration,
     best_rps: f64,
+    restart: Restart,
 }
 
 impl Search {
     /// Windows at the end, in which the best meets the old one.
     pub(super) const CONFIRM_WINDOW_COUNT: u32 = 2;
 
-    pub(super) fn new(ranges: &Ranges, rules: &TunerRules, incumbent: Configuration) -> Search {
-        let best_rps = f64::NEG_INFINITY;
-        let mut search = Search { stage: Stage::NoLayer, incumbent, best: incumbent, best_rps };
+    pub(super) fn new(
+        ranges: &Ranges,
+        rules: &TunerRules,
+        incumbent: Configuration,
+        restart: Restart,
+    ) -> Search {
+        let (stage, best_rps) = (Stage::NoLayer, f64::NEG_INFINITY);
+        let mut search = Search { stage, incumbent, best: incumbent, best_rps, restart };
         if ranges.run_to_completion == RunToCompletion::Excluded {
             search.stage = search.threads(ranges, rules, 0);
         }
         search
+    }
+
+    /// What is to be done if the workload changes.
+    pub(super) fn restart(&self) -> Restart {
+        self.restart
     }
 
     /// The configuration that the search began with.
@@ -85,7 +106,8 @@ impl Search {
         let tried = self.next();
         match &mut self.stage {
             Stage::ConfirmBest => {
-                if (rps - self.best_rps).abs() > rules.change_ratio * self.best_rps {
+                let is_other = (rps - self.best_rps).abs() > rules.change_ratio * self.best_rps;
+                if is_other && self.restart == Restart::Allowed {
                     return Outcome::Contradicted;
                 }
                 self.stage = Stage::ConfirmIncumbent { best_rps: rps };

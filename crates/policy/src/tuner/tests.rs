@@ -170,6 +170,19 @@ fn under_noise_the_result_is_near_the_best() {
     }
 }
 
+/// The best of 85 such windows is a lucky one by more than the change that is believed in.
+#[test]
+fn under_heavy_noise_a_much_better_configuration_is_still_adopted() {
+    for window_offset in 0..20 {
+        let server = Server { noise_ratio: 0.12, ..Server::with_best(26, 9_000, 11) };
+        let mut run = Run::new(utps_ranges(), TunerRules::default());
+        run.window_index = 1_000 * window_offset;
+        run.search(&server);
+        let found_rps = server.capacity_rps(run.tuner.configuration());
+        assert!(found_rps > 1.2 * server.capacity_rps(first()), "{window_offset}: {found_rps}");
+    }
+}
+
 #[test]
 fn no_memory_resident_layer_is_chosen_where_it_is_best() {
     let mut tuner = Tuner::new(utps_ranges(), TunerRules::default(), first());

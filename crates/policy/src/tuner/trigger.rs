@@ -1,11 +1,11 @@
 //! Has the load changed, and for good? Only then is a search worth its price.
 //!
 //! ```text
-//!  rest (no verdict) ─▶ baseline: mean of the next windows ─▶ watch ─▶ changed in 3 windows in a row
+//!  rest (no verdict) ─▶ baseline: mean of the next windows ─▶ watch ─▶ changed 3 windows in a row
 //! ```
 //!
-//! The baseline does not follow the load. A moving one would swallow a slow drift for ever; this one
-//! notices it once it has added up.
+//! The baseline does not follow the load. A moving one would swallow a slow drift for ever; this
+//! one notices it once it has added up.
 
 use super::{Measurement, TunerRules};
 

@@ -12,8 +12,8 @@
 //! uTPS §3.5 cuts the range in thirds, which costs two measurements per step. Fibonacci distances
 //! cut it in three parts as well, and each step costs one: 27 points take 7 measurements.
 //!
-//! A tie tells nothing on a plateau, so a hint decides which side stays: a point that is known to be
-//! good. On a strictly unimodal curve the best lies between two equal points, and either side is
+//! A tie tells nothing on a plateau, so a hint decides which side stays: a point that is known to
+//! be good. On a strictly unimodal curve the best lies between two equal points, and either side is
 //! right.
 //!
 //! # Invariants

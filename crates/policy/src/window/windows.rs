@@ -19,7 +19,8 @@
 //! I2: each admitted operation comes out exactly once: in `Run`, or in exactly one plan.
 //! I3: a window that is open has an armed timer, and `elapse` at that time closes it.
 //! I4: a `Close` is carried out (`take`, execute) before anything else is admitted: otherwise a
-//!     later write of the key could overtake it.
+//!     later write of the key could overtake it. A driver that runs operations in batches runs what
+//!     it holds first.
 //! I5: while a window is open no write of its key is answered `Run`.
 //! I6: a read joins only if its own connection has an operation in the window (K10); any other read
 //!     runs at once, concurrent with writes that have no answers yet (C-4 §4.3.1).
@@ -28,8 +29,8 @@
 //! Owned by one worker.
 //!
 //! # Limits
-//! `windows_max` windows of `batch_max` operations, allocated once. A write that would need one more
-//! window runs at once: compaction is for speed only.
+//! `windows_max` windows of `batch_max` operations, allocated once. A write that would need one
+//! more window runs at once: compaction is for speed only.
 //!
 //! # References
 //! C-4 §4.3, §5.3; K6, K7, K8, K10.
@@ -121,6 +122,7 @@ impl<Op: Compactable> Windows<Op> {
     pub fn new(rules: WindowRules, windows_max: usize) -> Windows<Op> {
         assert!(rules.timer == WindowTimer::Armed, "I3: without a timer a window may stay open");
         assert!(rules.batch_max >= 2, "a window of one operation compacts nothing");
+        assert!(rules.batch_max <= 1 << 16, "all windows' memory is taken at the start");
         assert!(windows_max <= u32::MAX as usize);
         let slot = || Slot {
             state: State::Free,
