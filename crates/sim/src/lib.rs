@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod c4;
+pub mod c4_hot;
 pub mod engine;
 pub mod error;
 pub mod figure;

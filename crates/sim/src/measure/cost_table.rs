@@ -37,16 +37,6 @@ pub enum Batching {
     Full,
 }
 
-impl Batching {
-    /// Requests in a batch.
-    pub fn len(self) -> u32 {
-        match self {
-            Batching::One => 1,
-            Batching::Full => 32,
-        }
-    }
-}
-
 /// What was measured with two cores on one line. Nanoseconds, medians.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LineCosts {
@@ -63,14 +53,15 @@ pub struct LineCosts {
 impl LineCosts {
     /// The law that these two cores' numbers extrapolate to.
     ///
-    /// Two cores cannot tell how long a line's home is busy with one transfer from how long the
-    /// transfer takes, nor what a second sharer adds. The law takes the whole transfer for the
-    /// first (a contended line serialises) and nothing for the second.
+    /// Two cores cannot tell how long an item's supplier is busy with one line for one reader: the
+    /// law takes what a further line costs, because lines of one stream follow each other no
+    /// faster. Nor can they tell what a second sharer adds: the law takes nothing.
     pub fn law(&self) -> LineTransfer {
+        let next_line_ns = (self.read_next_line_ns + self.write_next_line_ns) / 2.0;
         LineTransfer {
             transfer_ns: self.transfer_ns,
-            next_line_ns: (self.read_next_line_ns + self.write_next_line_ns) / 2.0,
-            serial_ns: self.transfer_ns,
+            next_line_ns,
+            serial_ns: next_line_ns,
             sharer_ns: 0.0,
         }
     }

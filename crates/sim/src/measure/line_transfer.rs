@@ -2,20 +2,22 @@
 //!
 //! ```text
 //!            reader 1 ─┐  fetch: first line transfer_ns, each further one next_line_ns;
-//!  writer ─▶ [item] ◀──┤         fetches of one line follow each other serial_ns apart
+//!  writer ─▶ [item] ◀──┤         each keeps the item's supplier busy for serial_ns a line
 //!            reader n ─┘
-//!     └ take: the same for the lines, and sharer_ns for each copy beyond the first
+//!     └ take: as long as a fetch, and sharer_ns a line for each copy beyond the first; nobody
+//!       else gets the item meanwhile
 //! ```
 //!
 //! # Invariants
 //! I1: an access whose core holds a current copy costs nothing here.
 //! I2: a write leaves exactly one copy, the writer's; a read adds its reader's.
-//! I3: transfers of one item's first line begin in the order in which they are asked for.
+//! I3: transfers of one item begin in the order in which they are asked for.
 //!
 //! # Trade-offs
 //! The law knows capacity misses only as part of the service time: a hot item stays in every
 //! reader's cache until somebody writes it. It moves an item as one thing, because its readers ask
-//! for its lines in the same order. Hops within a socket are a mean, between sockets a factor.
+//! for its lines in the same order, and a written item has one supplier, its last writer's cache, so
+//! that a longer item keeps its readers waiting for each other longer. Hops within a socket are a mean, between sockets a factor.
 //!
 //! # References
 //! C-4 §4.3 (why the hot thread slows down), §7.2 and Fig. 11b; simulated machine: C-4 Table 1.
@@ -30,7 +32,7 @@ pub struct LineTransfer {
     pub transfer_ns: f64,
     /// Each further line of the same item, as far as the core cannot overlap them.
     pub next_line_ns: f64,
-    /// How long one line's home is busy with one transfer: the distance between two fetches of it.
+    /// How long an item's supplier is busy with one line for one reader.
     pub serial_ns: f64,
     /// Telling one more core that its copy is gone.
     pub sharer_ns: f64,
@@ -80,7 +82,7 @@ impl LineTransfer {
     }
 }
 
-/// Who holds a current copy of one item, and until when its first line is on the move.
+/// Who holds a current copy of one item, and until when its supplier is busy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedItem {
     copies: [u64; CORES_MAX / 64],
@@ -110,7 +112,8 @@ impl SharedItem {
             return 0.0;
         }
         self.copies[core / 64] |= 1 << (core % 64);
-        self.queue_ns(law, now_ns) + law.fetch_ns(line_count)
+        let busy_ns = law.serial_ns * f64::from(line_count);
+        self.queue_ns(now_ns, busy_ns) + law.fetch_ns(line_count)
     }
 
     /// `core` writes at `now_ns`: how much longer that takes than with nobody else's copy.
@@ -127,13 +130,14 @@ impl SharedItem {
         if sharer_count == 0 {
             return 0.0;
         }
-        self.queue_ns(law, now_ns) + law.take_ns(line_count, sharer_count)
+        let take_ns = law.take_ns(line_count, sharer_count);
+        self.queue_ns(now_ns, take_ns) + take_ns
     }
 
-    /// Waits for the transfers that were asked for before (I3).
-    fn queue_ns(&mut self, law: &LineTransfer, now_ns: f64) -> f64 {
+    /// Waits for the transfers that were asked for before (I3), then keeps the item for `busy_ns`.
+    fn queue_ns(&mut self, now_ns: f64, busy_ns: f64) -> f64 {
         let begin_ns = self.free_at_ns.max(now_ns);
-        self.free_at_ns = begin_ns + law.serial_ns;
+        self.free_at_ns = begin_ns + busy_ns;
         begin_ns - now_ns
     }
 }
@@ -179,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn fetches_of_one_line_follow_each_other() {
+    fn readers_of_one_line_follow_each_other() {
         check(
             1,
             &[
@@ -190,6 +194,11 @@ mod tests {
                 (110.0, Write(0), 50.0 + 50.0 + 2.0),
             ],
         );
+    }
+
+    #[test]
+    fn writers_of_one_line_follow_each_other_a_whole_transfer_apart() {
+        check(1, &[(0.0, Write(0), 0.0), (100.0, Write(1), 50.0), (100.0, Write(2), 100.0)]);
     }
 
     #[test]
