@@ -6,5 +6,5 @@ pub mod sync;
 pub mod units;
 
 pub use hash::KeyHasher;
-pub use ids::{KeyHash, PartitionId, WorkerId};
+pub use ids::{KeyHash, PartitionBits, PartitionId, WorkerId};
 pub use units::{ByteSize, Instant, UnixMillis};

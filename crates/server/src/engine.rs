@@ -2,7 +2,7 @@
 //!
 //! Commands are written once, against this trait; inside EXEC they run on locked keys.
 
-use base::{KeyHash, UnixMillis, WorkerId};
+use base::{KeyHash, PartitionBits, UnixMillis, WorkerId};
 use policy::{Access, Depths, Route, RouteRequest, Router};
 use store::request::{Request, Sink};
 use store::{LockedSession, Session};
@@ -32,6 +32,8 @@ pub struct RunToCompletion<R> {
     pub session: Session,
     /// Chosen at start-up.
     pub router: R,
+    /// The store's.
+    pub partition_bits: PartitionBits,
     /// Of the workers' queues; none where requests run to completion.
     pub depths: Depths,
     /// This worker.
@@ -43,7 +45,7 @@ impl<R: Router> Engine for RunToCompletion<R> {
     fn accepts(&self, hash: KeyHash) -> bool {
         // A worker that serves what it receives has no queues, and tells reads from writes later.
         let request = RouteRequest {
-            partition: hash.partition(),
+            partition: hash.partition(self.partition_bits),
             access: Access::Write,
             size_bytes: None,
             received_by: self.worker,

@@ -130,9 +130,11 @@ impl<R: Router, P: Poller> Worker<R, P> {
             poller.add(listener.socket.as_fd(), listener.token, Interest::READ)?;
         }
         let now = Instant::now();
+        let partition_bits = shared.store().partition_bits();
+        let depths = Depths::new(0);
         Ok(Worker {
             core: Core::new(shared, worker),
-            engine: RunToCompletion { session, router, depths: Depths::new(0), worker },
+            engine: RunToCompletion { session, router, partition_bits, depths, worker },
             poller,
             listeners,
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),

@@ -6,12 +6,14 @@
 //! ```
 //!
 //! Bucket ids below `head_count` are heads, the rest is the pool of overflow buckets. Heads are
-//! chosen by multiplication, so bucket order is hash order (K9).
+//! chosen by multiplication, so bucket order is hash order (K9), and their number is a multiple of
+//! the partitions', so that a chain lies in one partition (K5).
 //!
 //! # Invariants
 //! I1: under a chain's lock each key has at most one entry slot in it.
 //! I2: links form no cycle; an overflow bucket is in one chain, on the free list, or retired.
 //! I3: an overflow bucket that left its chain keeps its slots until no reader can be in it.
+//! I4: all keys of a chain have the same partition (K5, decision 0016).
 //!
 //! # Concurrency
 //! Readers take no lock: [`Index::find`] is wait-free on a hit, and a miss looks again when the
@@ -37,9 +39,11 @@ mod tags;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
-use base::KeyHash;
 use base::sync::{Backoff, Ordering, fence};
+use base::{KeyHash, PartitionBits};
 
 use bucket::View;
 pub(crate) use bucket::{LINK_SLOT, SLOTS, Word};
@@ -65,6 +69,7 @@ pub(crate) struct Position {
 pub(crate) struct Index {
     memory: BucketMemory,
     head_count: u32,
+    partition_bits: PartitionBits,
     pool: Pool,
 }
 
@@ -74,16 +79,25 @@ impl Index {
         // Bucket ids are 32 bits: 256 GiB of index.
         let bucket_count = u32::try_from((bytes / BUCKET_BYTES).max(8)).unwrap_or(u32::MAX);
         let pool_count = if lossy { 0 } else { bucket_count / POOL_SHARE as u32 };
-        let head_count = bucket_count - pool_count;
+        let partition_bits = PartitionBits::for_heads(bucket_count - pool_count);
+        // What is beyond the last whole partition joins the pool, if there is one (I4).
+        let head_count = partition_bits.whole(bucket_count - pool_count);
+        let bucket_count = if lossy { head_count } else { bucket_count };
         Ok(Index {
             memory: BucketMemory::new(bucket_count)?,
             head_count,
+            partition_bits,
             pool: Pool::new(head_count, bucket_count),
         })
     }
 
     pub(crate) fn head_count(&self) -> u32 {
         self.head_count
+    }
+
+    /// How many bits of a hash name its partition (I4).
+    pub(crate) fn partition_bits(&self) -> PartitionBits {
+        self.partition_bits
     }
 
     /// Bytes of heads, and of overflow buckets that are in chains or waiting to be reused.

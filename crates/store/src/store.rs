@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use base::KeyHasher;
 use base::sync::{AtomicU64, Ordering};
+use base::{KeyHasher, PartitionBits};
 use crossbeam_utils::CachePadded;
 
 use crate::KEY_LEN_MAX_BYTES;
@@ -99,6 +99,11 @@ impl Store {
     /// Hashes keys for [`crate::Request::hash`].
     pub fn key_hasher(&self) -> &KeyHasher {
         &self.inner.hasher
+    }
+
+    /// How many bits of a key's hash name its partition: the write table's id (K5).
+    pub fn partition_bits(&self) -> PartitionBits {
+        self.inner.index.partition_bits()
     }
 
     /// What this store can hold.
