@@ -55,12 +55,19 @@ pub enum Strategy {
     Steal,
     /// Minos: small and large requests on disjoint cores, small ones bound on arrival.
     SizeAware,
+    /// Ours: small requests to the shortest queue of the small cores, writes by d-CREW.
+    SizeAwareDCrew,
 }
 
 impl Strategy {
-    /// All, in the paper's order.
-    pub const ALL: [Strategy; 4] =
-        [Strategy::Hash, Strategy::Late, Strategy::Steal, Strategy::SizeAware];
+    /// The paper's, in its order, then ours.
+    pub const ALL: [Strategy; 5] = [
+        Strategy::Hash,
+        Strategy::Late,
+        Strategy::Steal,
+        Strategy::SizeAware,
+        Strategy::SizeAwareDCrew,
+    ];
 
     /// As the user writes it.
     pub fn name(self) -> &'static str {
@@ -69,6 +76,7 @@ impl Strategy {
             Strategy::Late => "late",
             Strategy::Steal => "steal",
             Strategy::SizeAware => "size-aware",
+            Strategy::SizeAwareDCrew => "size-aware-d-crew",
         }
     }
 }
@@ -97,6 +105,8 @@ pub struct PointOptions {
     pub k: f64,
     /// Of all requests, how many are large; 0: small ones only.
     pub large_share: f64,
+    /// Of all requests, how many write: only d-CREW minds (Minos §5.3: 5 or 50 %).
+    pub write_share: f64,
     /// Offered load per core, large requests included; below 1 to be stable.
     pub rho: f64,
     /// How many arrive.
@@ -112,6 +122,7 @@ impl Default for PointOptions {
             cores: 8,
             k: 100.0,
             large_share: LARGE_SHARE,
+            write_share: 0.05,
             rho: 0.5,
             requests: 1_000_000,
             seed: 1,
@@ -165,9 +176,12 @@ pub fn point(options: &PointOptions) -> Result<PointResult, SimError> {
         Strategy::Late => queues::late(options.cores, jobs, served),
         Strategy::Steal => queues::steal(options.cores, jobs, served),
         Strategy::SizeAware => queues::size_aware(&plan, jobs, served),
+        Strategy::SizeAwareDCrew => {
+            queues::size_aware_d_crew(&plan, options.write_share, jobs, served);
+        }
     }
     let quantile = |of: &Latencies, quantile| of.quantile(quantile) as f64 / STEPS;
-    let is_size_aware = options.strategy == Strategy::SizeAware;
+    let is_size_aware = matches!(options.strategy, Strategy::SizeAware | Strategy::SizeAwareDCrew);
     Ok(PointResult {
         p50: quantile(&all, 0.5),
         p99: quantile(&all, 0.99),
@@ -191,6 +205,9 @@ fn check(options: &PointOptions) -> Result<(), SimError> {
     }
     if !(0.0..=1.0).contains(&large_share) {
         return bad(format!("large share {large_share}: write 0 to 1"));
+    }
+    if !(0.0..=1.0).contains(&options.write_share) {
+        return bad(format!("write share {}: write 0 to 1", options.write_share));
     }
     if !(rho.is_finite() && rho > 0.0 && rho <= 10.0) {
         return bad(format!("rho = {rho}: write a load per core above 0, at most 10"));

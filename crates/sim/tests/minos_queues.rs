@@ -145,6 +145,15 @@ fn size_aware_sharding_keeps_the_tail_of_small_requests_only() {
 }
 
 #[test]
+fn with_d_crew_small_requests_have_the_tail_of_late_binding_alone() {
+    for k in [10.0, 100.0, 1000.0] {
+        let mixed = point_of(Strategy::SizeAwareDCrew, k, 0.7, LARGE).p99;
+        let small_only = point_of(Strategy::Late, 1.0, 0.7, 0.0).p99;
+        assert!(mixed < 1.5 * small_only, "K {k}: {mixed} beside {small_only}");
+    }
+}
+
+#[test]
 fn the_controller_shares_the_cores_as_the_cost_says() {
     // ceil(8 x 0.99875 / (0.99875 + 0.00125 K)): 8 with the standby core, 8, and 4.
     for (k, want) in [(10.0, 8), (100.0, 8), (1000.0, 4)] {
@@ -173,6 +182,7 @@ fn what_cannot_be_simulated_is_refused() {
         PointOptions { k: f64::NAN, ..good },
         PointOptions { rho: 0.0, ..good },
         PointOptions { large_share: 1.5, ..good },
+        PointOptions { write_share: -0.1, ..good },
         PointOptions { requests: 0, ..good },
     ] {
         assert!(matches!(point(&bad), Err(SimError::BadParameter { .. })), "{bad:?}");
@@ -189,5 +199,5 @@ fn fig_2_says_the_same_on_any_number_of_threads() {
     };
     let (one, three) = (run(1), run(3));
     assert_eq!(one.table.rows, three.table.rows);
-    assert_eq!((one.table.rows.len(), one.charts.len()), (19 * (4 * 3 + 3), 3));
+    assert_eq!((one.table.rows.len(), one.charts.len()), (19 * (5 * 3 + 3), 3));
 }

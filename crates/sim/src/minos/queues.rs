@@ -4,11 +4,13 @@
 //!  early       start = max(arrival, core's last finish): a recursion per core
 //!  late        start = max(arrival, earliest finish of all cores): Kiefer and Wolfowitz
 //!  steal       completions in time order; a core that runs dry takes the head of another's queue
-//!  size-aware  early, with the size plan choosing the core
+//!  size-aware  early, with the size plan choosing the core; or under d-CREW, see `routed`
 //! ```
 //!
 //! Nothing but waiting and service is modelled: no cost of dispatch, of stealing, of cold caches
 //! (Minos §2.2: "an idealized scenario").
+
+mod routed;
 
 use std::collections::VecDeque;
 
@@ -16,6 +18,8 @@ use base::PartitionId;
 use policy::size_class::SizePlan;
 use rand::RngExt;
 use rand::rngs::SmallRng;
+
+pub use routed::size_aware_d_crew;
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
