@@ -1,8 +1,8 @@
-//! What things cost: service times and moving cache lines, as measured here or as a paper states them.
+//! What things cost: service times and moving cache lines, measured here or stated by a paper.
 //!
 //! ```text
-//!  the real store ──▶ store_costs ──▶ CostTable (JSON) ──▶ ServiceModel::Measured ─┐
-//!  two pinned cores ─▶ line_costs ──▶ LineCosts (in it) ─▶ LineTransfer ───────────┴▶ queueing models
+//!  the real store ──▶ store_costs ──▶ CostTable (JSON) ─▶ ServiceModel::Measured ─┐
+//!  two pinned cores ─▶ line_costs ──▶ LineCosts (in it) ─▶ LineTransfer ──────────┴▶ models
 //! ```
 //!
 //! # Invariants

@@ -35,6 +35,11 @@ fn contention_slows_the_hot_thread_and_compaction_turns_the_trend() {
     let compacted_ns = hot_ns("compaction, to the deadline", "125.0");
     assert!(compacted_ns < 0.85 * unloaded_ns, "{compacted_ns}");
     assert!(hot_ns("compaction, to the deadline", "142.0") < unloaded_ns);
+    // A store that swaps entries has no readers in the writer's way: nobody reads twice.
+    let swapped = [("machine", "measured"), ("policy", "baseline")];
+    assert!(numbers(&report, &swapped, "retries_pct").iter().all(|pct| *pct == 0.0));
+    let hot_ns = numbers(&report, &swapped, "hot_service_ns_mean");
+    assert!(hot_ns.iter().all(|ns| (ns / hot_ns[0] - 1.0).abs() < 0.25), "{hot_ns:?}");
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn text(runs: &[Run], machine: &Machine) -> String {
         of_one.find(|run| run.point.load_mrps == load_mrps).map_or(f64::NAN, Run::p99_ns)
     };
     let mut text = String::from(
-        "C-4 Fig. 13: gamma 0.99, 50 % writes, 16/512 items, the paper's machine, line transfers on.\n\n\
+        "C-4 Fig. 13: gamma 0.99, 50 % writes, 16/512 items, the paper's machine, line transfers \
+         on.\n\n\
          | throughput under the objective | paper | here |\n|---|---|---|\n",
     );
     for (name, compaction, slo_ratio, want) in [
@@ -68,9 +69,9 @@ fn text(runs: &[Run], machine: &Machine) -> String {
     let _ = writeln!(
         text,
         "\nWindows to the deadline make the 99th percentile jump, because they become it: from \
-         {:.0} ns at 10 MRPS to {:.0} at 40 and {:.0} at 80. The paper has the same jump, at 10 MRPS \
-         already, and then 300 ns from 20 to 80. Closing a window once its key is drained removes it, \
-         as the paper expects (§7.2): {:.0} ns at 40 MRPS, {:.0} at 80.\n\n\
+         {:.0} ns at 10 MRPS to {:.0} at 40 and {:.0} at 80. The paper has the same jump, at \
+         10 MRPS already, and then 300 ns from 20 to 80. Closing a window once its key is drained \
+         removes it, as the paper expects (§7.2): {:.0} ns at 40 MRPS, {:.0} at 80.\n\n\
          With compaction our 10 x reaches further than the paper's 58 MRPS: the plateau lies a \
          service time below 10 x by the rule's own guard, and whatever the paper's server does \
          between its guard and the reply's last packet is not in the model.",

@@ -4,8 +4,8 @@
 //!
 //! | number | value | from |
 //! |---|---|---|
-//! | `transfer_ns` | 35 | C-4 Table 1: three legs of 5.25 hops at 3 cycles, LLC 11 cycles, L1 4 twice, at 2 GHz |
-//! | `serial_ns` | 2 | Table 1: the L1 that supplies a line is busy for its 4 cycles |
+//! | `transfer_ns` | 35 | Table 1, 2 GHz: 3 legs of 5.25 hops at 3 cycles, LLC 11, L1 4 twice |
+//! | `serial_ns` | 2 | Table 1: the supplying L1's 4 cycles (a 16-byte link's 5 flits: 2.5) |
 //! | `sharer_ns` | 0.5 | one cycle for each invalidation that the directory sends |
 //! | `next_line_ns` | 5 | assumed: 32 misses in flight hide most of each further line |
 //! | uncached 16/512 | 650 | 64 cores over Fig. 9's 91 MRPS, at 93 % of them busy |
@@ -13,8 +13,9 @@
 //! | `join_ns` | 100 | T_comp, §3.2 |
 //! | cached 16/512 | 173 | calibrated: the hottest thread unloaded, 908 / 2.4 = 378 ns (Fig. 11b) |
 //!
-//! By size, the cached and the uncached part grow with the number of lines; the constant of 45 ns
-//! is what Table 2's 363 MRPS for 8/8 items leaves.
+//! The contention is not calibrated: it follows from the first four. By size, the cached and the
+//! uncached part grow with the number of lines; the constant of 45 ns is what Table 2's 363 MRPS
+//! for 8/8 items leaves.
 
 use policy::Access;
 use policy::window::{CloseWhen, WindowRules};
@@ -69,6 +70,18 @@ pub(crate) struct Machine {
     pub(crate) join_ns: f64,
     pub(crate) line_count: u32,
     pub(crate) law: LineTransfer,
+    pub(crate) update: Update,
+}
+
+/// How a store replaces an item that others are reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Update {
+    /// In place, under a version: readers wait while it is odd and read again if it has moved, and
+    /// the writer takes all lines of the item (MICA, and so C-4).
+    InPlace,
+    /// A new entry, then one slot of the bucket: readers wait for nothing, and the writer takes the
+    /// bucket's line. Readers fetch that line, and behind it the new entry's.
+    Swap,
 }
 
 const CORE_COUNT: usize = 64;
@@ -100,10 +113,12 @@ impl Machine {
             join_ns: JOIN_NS,
             line_count: size.line_count,
             law: PAPER_LAW,
+            update: Update::InPlace,
         }
     }
 
-    /// 64 cores like those that were measured: the real store's times and the real lines'.
+    /// 64 cores like those that were measured: the real store's times and the real lines', and
+    /// updates as that store does them.
     ///
     /// A full batch hides the misses, so it stands for a cached item; one request alone shows them.
     /// Half of the smallest item's time is taken for the look-up. Answering and joining a window
@@ -128,6 +143,7 @@ impl Machine {
             join_ns: JOIN_NS,
             line_count: size.line_count,
             law: table.line_transfer().unwrap_or(PAPER_LAW),
+            update: Update::Swap,
         })
     }
 

@@ -3,10 +3,12 @@
 //! ```text
 //!  arrivals ─▶ balancer ── reads: shortest queue below 2, writes: owner ─▶ core's FIFO
 //!                                                                            │
-//!   read:  spin while a write is under way ▶ T_kvs + fetch ▶ version moved? again : T_fixed
-//!   write: T_kvs + take ─────────────────────────────────────────────────────▶ T_fixed
+//!   read:  look-up ▶ spin while a write is under way ▶ fetch ▶ version moved? again : T_fixed
+//!   write: look-up ▶ take ───────────────────────────────────────────────────▶ T_fixed
 //!   compacted write: T_comp ... window closes: one write, then T_fixed for each reply
 //! ```
+//!
+//! A store that swaps instead of writing in place has neither the spin nor the second read.
 //!
 //! # Invariants
 //! I1: every request that arrives before the end is completed and counted once.
@@ -25,7 +27,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use workload::{Popularity, RankSampler};
 
-use crate::c4_hot::machine::Machine;
+use crate::c4_hot::machine::{Machine, Update};
 use crate::engine::EventQueue;
 use crate::latency::Latencies;
 use crate::measure::SharedItem;
@@ -156,11 +158,41 @@ struct Core {
     result: CoreResult,
 }
 
+/// A hot item on the move; `bucket` is apart from `entry` only where updates swap ([`Update`]).
 #[derive(Clone, Copy, Default)]
 struct Item {
-    lines: SharedItem,
+    bucket: SharedItem,
+    entry: SharedItem,
     version: u64,
     write_ends_ns: f64,
+}
+
+impl Item {
+    /// What a read that begins now takes longer than in its own cache.
+    fn read_ns(&mut self, machine: &Machine, now_ns: f64, core: usize) -> f64 {
+        let (law, lines) = (&machine.law, machine.line_count);
+        match machine.update {
+            Update::InPlace => self.entry.read_ns(law, now_ns, core, lines),
+            Update::Swap => {
+                let found_ns = self.bucket.read_ns(law, now_ns, core, 1);
+                found_ns + self.entry.read_ns(law, now_ns + found_ns, core, lines - 1)
+            }
+        }
+    }
+
+    /// The same of a write, which nobody sees before it ends.
+    fn write_ns(&mut self, machine: &Machine, now_ns: f64, core: usize) -> f64 {
+        let (law, lines) = (&machine.law, machine.line_count);
+        match machine.update {
+            Update::InPlace => self.entry.write_ns(law, now_ns, core, lines),
+            Update::Swap => {
+                // The new entry's lines are in the writer's cache and nobody else's.
+                self.entry = SharedItem::default();
+                self.entry.write_ns(law, now_ns, core, lines - 1)
+                    + self.bucket.write_ns(law, now_ns, core, 1)
+            }
+        }
+    }
 }
 
 struct Model<'a> {
@@ -329,10 +361,11 @@ impl Model<'_> {
         let machine = &self.options.machine;
         let (mut time_ns, mut version) = (machine.access_ns, 0);
         if let Some(item) = self.items.get_mut(request.rank as usize) {
-            let spun_ns = (item.write_ends_ns - now_ns).max(0.0);
-            let begin_ns = now_ns + spun_ns;
-            time_ns +=
-                spun_ns + item.lines.read_ns(&machine.law, begin_ns, core, machine.line_count);
+            let spun_ns = match machine.update {
+                Update::InPlace => (item.write_ends_ns - now_ns).max(0.0),
+                Update::Swap => 0.0,
+            };
+            time_ns += spun_ns + item.read_ns(machine, now_ns + spun_ns, core);
             version = item.version;
         }
         self.do_for(core, Work::Read { request, version }, now_ns, time_ns);
@@ -360,7 +393,7 @@ impl Model<'_> {
     fn write_ns(&mut self, core: usize, rank: u64, now_ns: f64) -> f64 {
         let machine = &self.options.machine;
         let Some(item) = self.items.get_mut(rank as usize) else { return machine.access_ns };
-        let moved_ns = item.lines.write_ns(&machine.law, now_ns, core, machine.line_count);
+        let moved_ns = item.write_ns(machine, now_ns, core);
         let time_ns = machine.access_ns + moved_ns;
         item.version += 1;
         item.write_ends_ns = now_ns + time_ns;
@@ -411,7 +444,8 @@ impl Model<'_> {
             Work::Lookup { request } => self.read(core, request, now_ns),
             Work::Read { request, version } => {
                 let item = self.items.get(request.rank as usize);
-                if item.is_some_and(|item| item.version != version) {
+                let has_moved = item.is_some_and(|item| item.version != version);
+                if has_moved && self.options.machine.update == Update::InPlace {
                     self.retry_count += 1;
                     return self.read(core, request, now_ns);
                 }

@@ -1,4 +1,4 @@
-//! A table of measured costs: histograms of service times by item size, and what lines cost to move.
+//! A table of measured costs: histograms of service times by item size, and the moving of lines.
 //!
 //! ```text
 //!  { "machine": "...", "date": "...", "commit": "...", "command": "...", "unit": "ns",

@@ -16,8 +16,9 @@
 //! # Trade-offs
 //! The law knows capacity misses only as part of the service time: a hot item stays in every
 //! reader's cache until somebody writes it. It moves an item as one thing, because its readers ask
-//! for its lines in the same order, and a written item has one supplier, its last writer's cache, so
-//! that a longer item keeps its readers waiting for each other longer. Hops within a socket are a mean, between sockets a factor.
+//! for its lines in the same order, and a written item has one supplier, its last writer's cache,
+//! so that a longer item keeps its readers waiting for each other longer. Hops within a socket are
+//! a mean, between sockets a factor.
 //!
 //! # References
 //! C-4 §4.3 (why the hot thread slows down), §7.2 and Fig. 11b; simulated machine: C-4 Table 1.
@@ -68,7 +69,7 @@ impl LineTransfer {
         self.fetch_ns(line_count) + invalidate_ns
     }
 
-    /// The law on a larger machine: a peer is on another socket as often as cores are spread evenly.
+    /// The law on a larger machine: a peer is as often on another socket as there are cores.
     pub fn across(self, topology: Topology) -> LineTransfer {
         let peers = f64::from(topology.core_count.max(2) - 1);
         let near = f64::from(topology.cores_per_socket.clamp(1, topology.core_count) - 1);
@@ -177,8 +178,10 @@ mod tests {
     fn further_lines_cost_less_than_the_first_and_more_sharers_more() {
         check(1, &[(0.0, Write(0), 0.0), (1.0, Read(200), 50.0), (100.0, Write(0), 50.0)]);
         check(10, &[(0.0, Write(0), 0.0), (1.0, Read(200), 140.0), (500.0, Write(0), 140.0)]);
-        let two_readers = [(0.0, Write(0), 0.0), (1.0, Read(1), 140.0), (100.0, Read(2), 140.0)];
-        check(10, &two_readers);
+        // Three lines keep the supplier busy for 60 ns.
+        let two_readers =
+            [(0.0, Write(0), 0.0), (100.0, Read(1), 70.0), (110.0, Read(2), 50.0 + 70.0)];
+        check(3, &two_readers);
         assert_eq!(LAW.take_ns(10, 2), LAW.take_ns(10, 1) + 10.0);
     }
 

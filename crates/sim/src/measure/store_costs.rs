@@ -7,9 +7,10 @@
 //!
 //! A GET copies its value into a buffer, as a server's reply does; a SET's value comes from one.
 //! Keys are drawn uniformly from a data set that exceeds the first and second cache, so a small
-//! item's row holds the misses on its bucket and its entry. Keys and their order are drawn before
-//! the clock runs. All memory is written once before anything is timed, because the first touch of a
-//! page costs far more than any SET.
+//! item's row holds the misses on its bucket and its entry. The set has the same bytes at every
+//! size: large items are few, and their buckets stay in the second cache. Keys are drawn before the
+//! clock runs, and all memory is written once before anything is timed, because the first touch of
+//! a page costs far more than any SET.
 //!
 //! # Invariants
 //! I1: a chunk of calls during which the kernel gave the core to another thread is not counted:
@@ -49,8 +50,8 @@ const ALL_VALUE_BYTES: &[usize] =
 const FEW_VALUE_BYTES: &[usize] = &[8, 4 << 10, 64 << 10];
 
 /// Key and value bytes in the store while one size is measured.
-const DATA_BYTES: usize = 64 << 20;
-const MEMORY_BYTES: u64 = 320 << 20;
+const DATA_BYTES: usize = 192 << 20;
+const MEMORY_BYTES: u64 = 640 << 20;
 const INDEX_BYTES: u64 = 64 << 20;
 const ITEM_COUNT_MAX: usize = 1 << 20;
 /// How long each operation of each size and batch is timed, with the core to itself.
