@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
 use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, serve};
-use crate::{config_command, doctor, serve as serving, sim_command};
+use crate::{config_command, doctor, plan_command, serve as serving, sim_command};
 
 /// Parses the command line and runs what it names.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
@@ -24,6 +24,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
         Some(("serve", matches)) => serving::run(matches),
         Some(("bench", matches)) => run_bench(matches),
         Some(("sim", matches)) => sim_command::run(matches),
+        Some(("plan", matches)) => plan_command::run(matches),
         Some(("config", matches)) => config_command::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),
         _ => {
@@ -35,9 +36,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
 }
 
 fn run_bench(matches: &ArgMatches) -> Result<(), Failure> {
-    let args =
-        bench::Args::from_arg_matches(matches)
-            .map_err(|error| Failure::Usage(one_line(&error, None)))?;
+    let args = bench::Args::from_arg_matches(matches)
+        .map_err(|error| Failure::Usage(one_line(&error, None)))?;
     bench::run(args).map_err(|error| match error.exit_code() {
         2 => Failure::Usage(error.to_string()),
         _ => Failure::Runtime(error.to_string()),
@@ -62,6 +62,7 @@ fn command() -> Command {
                 .about("Measure a server, or the store in this process"),
         )
         .subcommand(sim_command::command())
+        .subcommand(plan_command::command())
         .subcommand(config_command::command())
         .subcommand(doctor::command())
 }
@@ -133,7 +134,7 @@ pub fn gather(matches: &ArgMatches, machine: &Machine) -> Result<Gathered, Failu
 /// The flags of the command that was meant, where they are few enough for one line.
 fn flags_to_list(command: &Command, arguments: &[OsString]) -> Option<String> {
     let mut words = arguments.iter().skip(1).map_while(|word| word.to_str());
-    let first = words.next().filter(|word| *word == "sim")?;
+    let first = words.next().filter(|word| matches!(*word, "sim" | "plan"))?;
     let mut meant = command.find_subcommand(first)?;
     if let Some(inner) = words.next().and_then(|word| meant.find_subcommand(word)) {
         meant = inner;

@@ -8,6 +8,7 @@ mod failure;
 mod logs;
 mod machine;
 mod notify;
+mod plan_command;
 mod serve;
 mod settings;
 mod sim_command;

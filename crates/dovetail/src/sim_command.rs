@@ -1,12 +1,15 @@
-//! `dovetail sim`: a paper's figure into files.
+//! `dovetail sim`: a paper's figure into files, or one point as JSON.
 //!
 //! ```text
 //!  sim c4-fig3 --out DIR      DIR/c4-fig3.csv, .svg, .md
 //!  sim all --out DIR          every figure, one after the other
 //!  sim list                   names and what they show
+//!  sim point, minos-point     one JSON object on the last line of standard output
 //! ```
 //!
 //! Ctrl-C ends the process at once; a figure's files appear only when they are whole.
+
+mod point;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -60,14 +63,19 @@ struct FigureArgs {
 pub fn command() -> Command {
     let list = format!("Figures:\n{}", list());
     FigureArgs::augment_args(Command::new("sim"))
-        .about("Simulate many cores: a paper's figure")
+        .about("Simulate many cores: a paper's figure, or one point")
         .after_help(list)
         .args_conflicts_with_subcommands(true)
         .disable_help_subcommand(true)
+        .subcommand(point::c4_command())
+        .subcommand(point::minos_command())
 }
 
 /// Runs what the command line names.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    if let Some((name, matches)) = matches.subcommand() {
+        return point::run(name, matches);
+    }
     let args = FigureArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
     let options = Options {
@@ -81,7 +89,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some("all") => figures::all().try_for_each(|figure| draw(figure, &options, &args.out)),
         Some(name) => draw(figures::find(name).map_err(failure)?, &options, &args.out),
         None => Err(Failure::Usage(format!(
-            "sim: write a figure, `all` or `list`; the figures are {}",
+            "sim: write a figure, `all`, `list`, `point` or `minos-point`; the figures are {}",
             names()
         ))),
     }
@@ -125,7 +133,7 @@ fn choice<T: Copy + Send + Sync + 'static>(
 }
 
 /// Digits with `k`, `M` or `G` (decimal), between the bounds.
-fn parse_count(text: &str, low: u64, high: u64) -> Result<u64, String> {
+pub fn parse_count(text: &str, low: u64, high: u64) -> Result<u64, String> {
     let (number, factor) = match text.char_indices().last() {
         Some((end, 'k' | 'K')) => (&text[..end], 1e3),
         Some((end, 'm' | 'M')) => (&text[..end], 1e6),
@@ -146,7 +154,8 @@ fn parse_requests(text: &str) -> Result<u64, String> {
     parse_count(text, 1, REQUESTS_MAX)
 }
 
-fn parse_threads(text: &str) -> Result<usize, String> {
+/// How many threads to use.
+pub fn parse_threads(text: &str) -> Result<usize, String> {
     parse_count(text, 1, THREADS_MAX).map(|count| count as usize)
 }
 

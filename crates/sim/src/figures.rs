@@ -2,9 +2,10 @@
 
 use crate::SimError;
 use crate::figure::Figure;
+use crate::{c4, c4_hot, mica, minos};
 
 /// What each model offers, in the order in which the list is printed.
-const GROUPS: &[&[Figure]] = &[];
+const GROUPS: &[&[Figure]] = &[c4::FIGURES, c4_hot::FIGURES, minos::FIGURES, mica::FIGURES];
 
 /// All figures.
 pub fn all() -> impl Iterator<Item = &'static Figure> {

@@ -62,6 +62,11 @@ pub const PRESETS: &[Preset] = &[
     preset("erpckv", WritePolicy::Erew, Dispatch::KeyHash, false),
 ];
 
+/// The preset of that name.
+pub fn find(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
 /// Presets of one machine that are not simulated, and why.
 pub const NOT_SIMULATED: &[(&str, &str)] = &[
     ("mutps-h", "what a hit in the cache-resident layer costs has not been measured yet"),

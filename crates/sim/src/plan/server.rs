@@ -56,14 +56,13 @@ pub(super) struct Shape {
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub latencies: Latencies,
-    /// Whether no core had more work than time, so that a longer run would look the same.
+    /// Whether the work was done soon after the last arrival, so that a longer run would look alike.
     pub is_sustained: bool,
 }
 
-/// Of a worker's time; more counts as overload, whatever a short run's latencies say.
-const BUSY_SHARE_MAX: f64 = 0.99;
-/// Of the run's length: what a compacting server may need to finish after the last arrival. Its
-/// owner of a hot key is always busy, because the next window waits, and yet keeps up.
+/// Of the run's length: what a server that keeps up may need to finish after the last arrival. How
+/// busy its busiest worker is does not tell: the shortest queue's lowest index, and the owner of
+/// a hot key whose next window waits, are always busy and yet keep up.
 const DRAIN_SHARE_MAX: f64 = 0.02;
 
 enum Event {
@@ -79,7 +78,6 @@ struct Worker {
     queue: VecDeque<u32>,
     is_busy: bool,
     current: u32,
-    busy_ns: f64,
     windows: Vec<Window>,
     closing: Vec<u32>,
 }
@@ -142,10 +140,8 @@ impl<R: Router> Server<'_, R> {
             self.step();
         }
         debug_assert_eq!(self.latencies.count(), self.jobs.all().len() as u64, "I1");
-        let busy = self.workers.iter().map(|worker| worker.busy_ns / now).fold(0.0, f64::max);
         let drain_max_ns = self.jobs.store_max_ns() + DRAIN_SHARE_MAX * now;
-        let keeps_up = self.shape.windows.is_some() && ended - now <= drain_max_ns;
-        let is_sustained = busy <= BUSY_SHARE_MAX || keeps_up;
+        let is_sustained = ended - now <= drain_max_ns;
         Outcome { latencies: self.latencies, is_sustained }
     }
 
@@ -181,7 +177,6 @@ impl<R: Router> Server<'_, R> {
         let receiver = self.receiver(&self.jobs.all()[index as usize]).index();
         let free_at = &mut self.hand_off_free_at[receiver];
         *free_at = free_at.max(now) + receive_ns;
-        self.workers[receiver].busy_ns += receive_ns;
         self.events.push(*free_at, Event::HandedOff(index));
     }
 
@@ -255,7 +250,6 @@ impl<R: Router> Server<'_, R> {
     fn work(&mut self, worker: u16, now: f64, duration_ns: f64, then: Event) {
         let of = &mut self.workers[usize::from(worker)];
         of.is_busy = true;
-        of.busy_ns += duration_ns;
         self.events.push(now + duration_ns, then);
     }
 
