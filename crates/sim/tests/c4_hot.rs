@@ -1,4 +1,5 @@
 //! The hot thread's figures: what must hold of them whatever the seed.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 

@@ -113,22 +113,22 @@ fn text(runs: &[Run], paper: &Machine, measured: &Machine) -> String {
 /// Where the curves part from the paper's, and why.
 const EXPLANATION: &str = "\
 The unloaded 378 ns, the reply (Eq. 1) and uncached items (Fig. 9) are calibrated; the \
-transfers are computed from Table 1, and the growth follows. The baseline's growth comes \
-from readers: those that wait for a write all fetch the item when it ends, and the next \
-write waits for them. In this model that tips over at once (the longer a write, the more \
-readers wait), so the baseline leaves its objective earlier than the paper's, and beyond \
-that its service time is below 908 ns and the same at every load. The paper's grows over a \
-wider range of loads: its readers come out of step, its network refuses requests when a \
-queue is long, and its writes overlap lines of different banks. Loads near the tipping point \
-depend on the seed.\n\n\
-With compaction our 125 MRPS stay above 243 ns: the deadline of ten services holds fewer \
+transfers are computed from Table 1, and the growth follows. It comes from readers: those \
+that wait for a write all fetch the item when it ends, and the next write waits for them; \
+the longer a write, the more readers wait. So the service time rises slowly and then tips \
+over within a few MRPS, at a load that depends on the seed. Beyond it the baseline's stays \
+below 908 ns, because readers too are then short of time and ask less often. The paper's \
+hottest thread serves writes alone by then, whose service time is the longest; ours still \
+gets reads.\n\n\
+With compaction the 125 MRPS stay above 243 ns: the deadline of ten services holds fewer \
 writes than the ten that Eq. 1 needs, and part of the hot thread's requests are reads. It \
 reaches further than 125 MRPS, because nothing but the cores' time ends it here. Closing \
-early opens more and shorter windows: its readers fetch the item more often, which costs \
+early opens more and shorter windows: readers fetch the item more often, which costs \
 throughput, and in exchange no window waits for nothing (see c4-fig13).\n\n\
 The last panel is 64 cores with the store's and the lines' costs as measured \
 (crates/sim/data), loads scaled to the same share of capacity, and updates as this store \
 does them: a new entry, then one slot. Readers wait for nothing and read nothing twice, and \
 a write takes one line, so the hot thread's service time does not grow and compaction has \
-little left to save. RLU and MV-RLU are not modelled: what C-4 reports of them are costs of \
-those libraries (commits of 10-20 us, collections of 70 us), which no policy here has.";
+little left to save; all three end where the cores' time ends. RLU and MV-RLU are not \
+modelled: what C-4 reports of them are costs of those libraries (commits of 10-20 us, \
+collections of 70 us), which no policy here has.";

@@ -4,7 +4,7 @@
 //!  arrivals ─▶ balancer ── reads: shortest queue below 2, writes: owner ─▶ core's FIFO
 //!                                                                            │
 //!   read:  look-up ▶ spin while a write is under way ▶ fetch ▶ version moved? again : T_fixed
-//!   write: look-up ▶ take ───────────────────────────────────────────────────▶ T_fixed
+//!   write: look-up ▶ wait for earlier fetches ▶ take, version odd ────────────▶ T_fixed
 //!   compacted write: T_comp ... window closes: one write, then T_fixed for each reply
 //! ```
 //!
@@ -128,9 +128,7 @@ enum Work {
         request: Request,
         version: u64,
     },
-    Write {
-        request: Request,
-    },
+    /// Answers a read.
     Reply {
         request: Request,
     },
@@ -139,8 +137,14 @@ enum Work {
         rank: u64,
         opens: bool,
     },
-    /// The one write of a window, then its replies.
-    Compacted {
+    /// Waits for its turn at the item's lines.
+    Ask {
+        rank: u64,
+        batch: VecDeque<Request>,
+        take_ns: f64,
+    },
+    /// The one write of all that are in `batch`, then their replies.
+    Write {
         batch: VecDeque<Request>,
     },
 }
@@ -180,18 +184,25 @@ impl Item {
         }
     }
 
-    /// The same of a write, which nobody sees before it ends.
-    fn write_ns(&mut self, machine: &Machine, now_ns: f64, core: usize) -> f64 {
+    /// The same of a write: the wait, during which readers' copies are good, and the transfer.
+    fn ask_ns(&mut self, machine: &Machine, now_ns: f64, core: usize) -> (f64, f64) {
         let (law, lines) = (&machine.law, machine.line_count);
         match machine.update {
-            Update::InPlace => self.entry.write_ns(law, now_ns, core, lines),
-            Update::Swap => {
-                // The new entry's lines are in the writer's cache and nobody else's.
-                self.entry = SharedItem::default();
-                self.entry.write_ns(law, now_ns, core, lines - 1)
-                    + self.bucket.write_ns(law, now_ns, core, 1)
-            }
+            Update::InPlace => self.entry.ask_ns(law, now_ns, core, lines),
+            Update::Swap => self.bucket.ask_ns(law, now_ns, core, 1),
         }
+    }
+
+    /// The writer has the lines it asked for, and needs `time_ns` to write.
+    fn own(&mut self, update: Update, now_ns: f64, core: usize, time_ns: f64) {
+        if update == Update::Swap {
+            self.bucket.own(core);
+            // Other lines than before: nobody else has ever asked for them.
+            self.entry = SharedItem::default();
+        }
+        self.entry.own(core);
+        self.version += 1;
+        self.write_ends_ns = now_ns + time_ns;
     }
 }
 
@@ -389,15 +400,28 @@ impl Model<'_> {
         }
     }
 
-    /// How long writing the item takes; marks it as being written.
-    fn write_ns(&mut self, core: usize, rank: u64, now_ns: f64) -> f64 {
+    /// Asks for the item's lines, to write it once for all of `batch`.
+    fn ask(&mut self, core: usize, rank: u64, batch: VecDeque<Request>, now_ns: f64) {
         let machine = &self.options.machine;
-        let Some(item) = self.items.get_mut(rank as usize) else { return machine.access_ns };
-        let moved_ns = item.write_ns(machine, now_ns, core);
-        let time_ns = machine.access_ns + moved_ns;
-        item.version += 1;
-        item.write_ends_ns = now_ns + time_ns;
-        time_ns
+        let item = self.items.get_mut(rank as usize);
+        let (wait_ns, take_ns) = item.map_or((0.0, 0.0), |item| item.ask_ns(machine, now_ns, core));
+        self.do_for(core, Work::Ask { rank, batch, take_ns }, now_ns, wait_ns);
+    }
+
+    /// The lines come, and the version is odd until the item is written.
+    fn write(
+        &mut self,
+        core: usize,
+        rank: u64,
+        batch: VecDeque<Request>,
+        now_ns: f64,
+        take_ns: f64,
+    ) {
+        let time_ns = take_ns + self.options.machine.access_ns;
+        if let Some(item) = self.items.get_mut(rank as usize) {
+            item.own(self.options.machine.update, now_ns, core, time_ns);
+        }
+        self.do_for(core, Work::Write { batch }, now_ns, time_ns);
     }
 
     fn open(&mut self, core: usize, request: Request, now_ns: f64) {
@@ -429,8 +453,7 @@ impl Model<'_> {
     fn close(&mut self, core: usize, index: usize, now_ns: f64) {
         let window = self.cores[core].windows.swap_remove(index);
         // The window keeps the item's place: no second look-up.
-        let time_ns = self.write_ns(core, window.rank, now_ns);
-        self.do_for(core, Work::Compacted { batch: window.batch }, now_ns, time_ns);
+        self.ask(core, window.rank, window.batch, now_ns);
     }
 
     fn step(&mut self, core: usize, now_ns: f64) {
@@ -438,9 +461,9 @@ impl Model<'_> {
         match std::mem::replace(&mut self.cores[core].work, Work::Idle) {
             Work::Idle => {}
             Work::Lookup { request } if request.is_write => {
-                let time_ns = self.write_ns(core, request.rank, now_ns);
-                self.do_for(core, Work::Write { request }, now_ns, time_ns);
+                self.ask(core, request.rank, VecDeque::from([request]), now_ns);
             }
+            Work::Ask { rank, batch, take_ns } => self.write(core, rank, batch, now_ns, take_ns),
             Work::Lookup { request } => self.read(core, request, now_ns),
             Work::Read { request, version } => {
                 let item = self.items.get(request.rank as usize);
@@ -451,21 +474,18 @@ impl Model<'_> {
                 }
                 self.do_for(core, Work::Reply { request }, now_ns, reply_ns);
             }
-            Work::Write { request } => {
-                self.do_for(core, Work::Reply { request }, now_ns, reply_ns);
-            }
             Work::Reply { request } => {
                 self.complete(core, request, now_ns);
                 self.begin(core, now_ns);
                 self.dispatch(now_ns);
             }
             Work::Join { rank, opens } => self.joined(core, rank, opens, now_ns),
-            Work::Compacted { mut batch } => {
+            Work::Write { mut batch } => {
                 let Some(request) = batch.pop_front() else {
                     self.begin(core, now_ns);
                     return self.dispatch(now_ns);
                 };
-                self.do_for(core, Work::Compacted { batch }, now_ns, reply_ns);
+                self.do_for(core, Work::Write { batch }, now_ns, reply_ns);
                 self.complete(core, request, now_ns + reply_ns);
             }
         }

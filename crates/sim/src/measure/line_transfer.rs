@@ -125,14 +125,32 @@ impl SharedItem {
         core: usize,
         line_count: u32,
     ) -> f64 {
+        let (wait_ns, take_ns) = self.ask_ns(law, now_ns, core, line_count);
+        self.own(core);
+        wait_ns + take_ns
+    }
+
+    /// `core` asks for the item to write it: the wait for earlier transfers, and the transfer. Until
+    /// [`SharedItem::own`], copies stay what they are.
+    pub fn ask_ns(
+        &mut self,
+        law: &LineTransfer,
+        now_ns: f64,
+        core: usize,
+        line_count: u32,
+    ) -> (f64, f64) {
         let sharer_count = self.copy_count() - u32::from(self.has_copy(core));
-        self.copies = [0; CORES_MAX / 64];
-        self.copies[core / 64] |= 1 << (core % 64);
         if sharer_count == 0 {
-            return 0.0;
+            return (0.0, 0.0);
         }
         let take_ns = law.take_ns(line_count, sharer_count);
-        self.queue_ns(now_ns, take_ns) + take_ns
+        (self.queue_ns(now_ns, take_ns), take_ns)
+    }
+
+    /// All copies but `core`'s are gone (I2).
+    pub fn own(&mut self, core: usize) {
+        self.copies = [0; CORES_MAX / 64];
+        self.copies[core / 64] |= 1 << (core % 64);
     }
 
     /// Waits for the transfers that were asked for before (I3), then keeps the item for `busy_ns`.
