@@ -2,10 +2,11 @@
 
 use crate::SimError;
 use crate::figure::Figure;
-use crate::{c4, c4_hot, mica, minos};
+use crate::{c4, c4_hot, joint, mica, minos};
 
 /// What each model offers, in the order in which the list is printed.
-const GROUPS: &[&[Figure]] = &[c4::FIGURES, c4_hot::FIGURES, minos::FIGURES, mica::FIGURES];
+const GROUPS: &[&[Figure]] =
+    &[c4::FIGURES, c4_hot::FIGURES, minos::FIGURES, mica::FIGURES, joint::FIGURES];
 
 /// All figures.
 pub fn all() -> impl Iterator<Item = &'static Figure> {

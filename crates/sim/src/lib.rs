@@ -18,10 +18,11 @@ pub mod engine;
 pub mod error;
 pub mod figure;
 pub mod figures;
+pub mod joint;
 pub mod latency;
+pub mod measure;
 pub mod mica;
 pub mod minos;
-pub mod measure;
 pub mod parallel;
 pub mod plan;
 

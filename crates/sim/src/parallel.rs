@@ -1,9 +1,16 @@
 //! Runs the points of a figure side by side, with a progress bar on a terminal.
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+thread_local! {
+    /// This thread runs points, so that whatever it starts is a part of one: only the whole has a
+    /// bar.
+    static RUNS_POINTS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// `run` of each point, in the points' order, on `threads` threads.
 ///
@@ -22,14 +29,16 @@ pub fn map<P: Sync, R: Send>(
     let next = AtomicUsize::new(0);
     let results = Mutex::new(points.iter().map(|_| None).collect::<Vec<Option<R>>>());
     let work = || {
+        let was_running = RUNS_POINTS.replace(true);
         loop {
             // Relaxed: a counter; the mutex publishes the results.
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(point) = points.get(index) else { return };
+            let Some(point) = points.get(index) else { break };
             let result = run(point);
             bar.inc(1);
             results.lock().expect("no thread panics with the lock")[index] = Some(result);
         }
+        RUNS_POINTS.set(was_running);
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.clamp(1, points.len().max(1)) {

@@ -266,13 +266,17 @@ impl<R: Router> Server<'_, R> {
     fn store_ns(&mut self, job: &Job, worker: u16, now: f64) -> f64 {
         let Some(hot) = job.hot else { return job.store_ns };
         let law = &self.shape.costs.lines;
-        // The index's line, and the item's.
-        let lines = 1 + job.size_bytes.div_ceil(LINE_BYTES) as u32;
         let item = &mut self.shared[hot as usize];
         let core = usize::from(worker);
         let transfer_ns = match job.access {
-            Access::Read => item.read_ns(law, now, core, lines),
-            Access::Write => item.write_ns(law, now, core, lines),
+            // The index's line, and the new item's from the cache of who wrote it.
+            Access::Read => {
+                let lines = 1 + job.size_bytes.div_ceil(LINE_BYTES) as u32;
+                item.read_ns(law, now, core, lines)
+            }
+            // A write appends to its worker's own log and swaps one slot: only the index's line is
+            // taken from others.
+            Access::Write => item.write_ns(law, now, core, 1),
         };
         job.store_ns + transfer_ns
     }
