@@ -49,13 +49,37 @@ const ALL_VALUE_BYTES: &[usize] =
     &[8, 64, 128, 512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 const FEW_VALUE_BYTES: &[usize] = &[8, 4 << 10, 64 << 10];
 
-/// Key and value bytes in the store while one size is measured.
-const DATA_BYTES: usize = 192 << 20;
-const MEMORY_BYTES: u64 = 640 << 20;
-const INDEX_BYTES: u64 = 64 << 20;
+/// How much is stored, and how long each row is timed.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// Key and value bytes in the store while one size is measured.
+    data_bytes: usize,
+    memory_bytes: u64,
+    index_bytes: u64,
+    /// With the core to itself.
+    row_time: Duration,
+}
+
+impl Sizes {
+    fn effort(self) -> Effort {
+        match self {
+            Sizes::All => Effort {
+                data_bytes: 192 << 20,
+                memory_bytes: 640 << 20,
+                index_bytes: 64 << 20,
+                row_time: Duration::from_millis(150),
+            },
+            Sizes::Few => Effort {
+                data_bytes: 16 << 20,
+                memory_bytes: 96 << 20,
+                index_bytes: 16 << 20,
+                row_time: Duration::from_millis(20),
+            },
+        }
+    }
+}
+
 const ITEM_COUNT_MAX: usize = 1 << 20;
-/// How long each operation of each size and batch is timed, with the core to itself.
-const ROW_TIME: Duration = Duration::from_millis(150);
 /// When to stop although the core was shared most of the time.
 const ROW_TIME_MAX: Duration = Duration::from_millis(400);
 /// How long calls are made between two looks at the kernel's accounts.
@@ -71,7 +95,7 @@ pub fn measure(sizes: Sizes, bar: &ProgressBar) -> Result<Vec<CostRow>, SimError
     bar.set_length(value_lengths.len() as u64 * 4);
     let mut rows = Vec::new();
     bar.set_message("memory");
-    let mut bench = Bench::open()?;
+    let mut bench = Bench::open(sizes.effort())?;
     bench.touch_memory();
     for &value_bytes in value_lengths {
         bar.set_message(format!("items of {KEY_BYTES}/{value_bytes} bytes"));
@@ -95,6 +119,7 @@ pub fn measure(sizes: Sizes, bar: &ProgressBar) -> Result<Vec<CostRow>, SimError
 
 /// A store with items of one size, and the requests that are made of it.
 struct Bench {
+    effort: Effort,
     store: Arc<Store>,
     session: Session,
     item_count: usize,
@@ -123,13 +148,13 @@ impl Sink<NoUpdate> for Reply {
 const NOW: UnixMillis = UnixMillis(1_000_000);
 
 impl Bench {
-    fn open() -> Result<Bench, SimError> {
+    fn open(effort: Effort) -> Result<Bench, SimError> {
         let failed = |reason: String| SimError::BadParameter {
             what: format!("the store to be measured cannot be opened: {reason}"),
         };
         let store = Store::open(StoreConfig {
-            memory_bytes: MEMORY_BYTES,
-            index_bytes: INDEX_BYTES,
+            memory_bytes: effort.memory_bytes,
+            index_bytes: effort.index_bytes,
             mode: Mode::Evict,
             eviction: Eviction::Fifo,
             lossy_index: false,
@@ -141,6 +166,7 @@ impl Bench {
         .map_err(|error| failed(error.to_string()))?;
         let session = store.session().map_err(|error| failed(error.to_string()))?;
         Ok(Bench {
+            effort,
             store,
             session,
             item_count: 0,
@@ -153,7 +179,8 @@ impl Bench {
     /// Writes as many bytes as there are, and a little more.
     fn touch_memory(&mut self) {
         self.value = vec![0x5a; 64 << 10];
-        let ids: Vec<u64> = (0..MEMORY_BYTES * 5 / 4 / self.value.len() as u64).collect();
+        let ids: Vec<u64> =
+            (0..self.effort.memory_bytes * 5 / 4 / self.value.len() as u64).collect();
         for chunk in ids.chunks(32) {
             self.call(Operation::Set, &self.hashed(chunk));
         }
@@ -161,7 +188,7 @@ impl Bench {
 
     fn populate(&mut self, value_bytes: usize) {
         self.session.flush();
-        self.item_count = (DATA_BYTES / (KEY_BYTES + value_bytes)).min(ITEM_COUNT_MAX);
+        self.item_count = (self.effort.data_bytes / (KEY_BYTES + value_bytes)).min(ITEM_COUNT_MAX);
         self.value = vec![0x5a; value_bytes];
         self.reply = Reply { buffer: vec![0x5a; value_bytes * 32], used_bytes: 0 };
         let ids: Vec<u64> = (0..self.item_count as u64).collect();
@@ -203,7 +230,7 @@ impl Bench {
         let mut all = Histogram::default();
         let mut kept_time = Duration::ZERO;
         let started = Instant::now();
-        while kept_time < ROW_TIME && started.elapsed() < ROW_TIME_MAX {
+        while kept_time < self.effort.row_time && started.elapsed() < ROW_TIME_MAX {
             let chunk = self.time_chunk(access, batch, clock_ns);
             if chunk.is_whole {
                 kept.merge(&chunk.histogram);
