@@ -106,20 +106,21 @@ impl Depths {
     /// The worker that holds least; of several the lowest id. There must be one.
     #[inline]
     pub fn shortest(&self) -> WorkerId {
-        if self.lowest >= DEEP {
-            return self.scan(0..self.counts.len()).expect("there is a worker");
-        }
-        self.first_at(self.lowest, 0..self.counts.len()).expect("I2: the level has a bit set")
+        self.shortest_below(u32::MAX).expect("there is a worker")
     }
 
     /// The same, if it holds less than `bound`.
     #[inline]
     pub fn shortest_below(&self, bound: u32) -> Option<WorkerId> {
-        if self.all_at_least(bound) {
+        if self.lowest >= DEEP {
+            return self.scan(0..self.counts.len()).filter(|worker| self.of(*worker) < bound);
+        }
+        if self.lowest >= bound {
             return None;
         }
-        let worker = self.shortest();
-        (self.of(worker) < bound).then_some(worker)
+        let level = self.level(self.lowest);
+        let index = level.iter().position(|word| *word != 0)?;
+        Some(WorkerId((index * WORD_BITS) as u16 + level[index].trailing_zeros() as u16))
     }
 
     /// The shortest among the workers of `range` that holds less than `bound`.

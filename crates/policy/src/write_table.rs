@@ -149,8 +149,8 @@ impl WriteTable {
                     Some(pin) => return pin,
                     None => continue,
                 },
-                Search::Absent { free: None } => return Pin::Full,
-                Search::Absent { free: Some(way) } => way,
+                Search::Absent { free: 0 } => return Pin::Full,
+                Search::Absent { free } => free.trailing_zeros() as usize,
             };
             if let Some(choose) = choose.take() {
                 chosen = choose();
@@ -245,7 +245,7 @@ impl WriteTable {
     /// Looks at the whole set but `own`, cancelling the claims of others on `partition`.
     #[inline]
     fn search(&self, set: &Set, partition: PartitionId, own: Option<usize>) -> Search {
-        let mut free = None;
+        let mut free = 0;
         for way in 0..WAYS {
             if own == Some(way) {
                 continue;
@@ -255,16 +255,18 @@ impl WriteTable {
                     None => Word::load_first(&set.0[way]),
                     Some(_) => Word::load(&set.0[way]),
                 };
-                match word.state() {
-                    State::Empty => free = free.or(Some(way)),
-                    _ if word.partition() != partition => {}
-                    State::Held => return Search::Held { way, word },
-                    State::Claimed if set.try_swap(way, word, Word::EMPTY) => {
-                        free = free.or(Some(way));
-                    }
-                    State::Claimed => continue,
+                if word == Word::EMPTY {
+                    free |= 1 << way;
+                    break;
                 }
-                break;
+                if word.partition() != partition {
+                    break;
+                }
+                if word.state() == State::Held {
+                    return Search::Held { way, word };
+                }
+                // Another's claim: it is cancelled now, or has become something else.
+                set.try_swap(way, word, Word::EMPTY);
             }
         }
         Search::Absent { free }
@@ -293,8 +295,14 @@ impl WriteTable {
 
 /// What a look at a set shows of a partition.
 enum Search {
-    Held { way: usize, word: Word },
-    Absent { free: Option<usize> },
+    Held {
+        way: usize,
+        word: Word,
+    },
+    /// Bit w of `free` set: way w is empty.
+    Absent {
+        free: u32,
+    },
 }
 
 impl Set {
