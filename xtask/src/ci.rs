@@ -47,11 +47,17 @@ fn workspace_steps(root: &Path) -> Vec<Step> {
     // Another configuration in the same directory would rebuild everything twice.
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let loom_target = target.join("loom").display().to_string();
+    // Every figure at a few hundred requests a point: seconds, with the binary that the tests built.
+    let figures = target.join("figures-smoke").display().to_string();
+    let every_figure = format!(
+        "cargo run --quiet --locked --package dovetail -- sim all --requests 500 --out {figures}"
+    );
     vec![
         Step::new("format", "cargo fmt --all --check"),
         Step::new("tidy", "cargo run --quiet --locked --package xtask -- tidy"),
         Step::new("test", "cargo test --locked --workspace --exclude fuzz"),
         Step::new("fuzz smoke", "cargo test --locked --package fuzz"),
+        Step::new("simulator smoke", &every_figure),
         Step::new("clippy", "cargo clippy --locked --workspace --all-targets -- -D warnings"),
         // Loom breaks tokio, so only the crates that build on `base::sync` see the flag.
         Step::new("loom", "cargo test --locked --release -p base -p store -p policy --lib")

@@ -23,7 +23,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Format, tidy, tests, fuzz smoke, clippy, loom and documentation; stops at the first failure
+    /// Format, tidy, tests, smokes, clippy, loom and documentation; stops at the first failure
     Ci,
     /// `ci`, then real clients against the real binary; installs what they need
     Test,
