@@ -280,3 +280,10 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
         bytes.truncate(1 + rng.below(bytes.len()));
     }
 }
+
+/// Policy events; more is routed than finishes, so that queues and sets fill up.
+pub fn policy_events(rng: &mut Rng) -> Vec<u8> {
+    let partitions = 1 + rng.below(64);
+    let event = |rng: &mut Rng| [rng.next_u64() as u8, rng.below(partitions) as u8];
+    (0..rng.below(60)).flat_map(|_| event(rng)).collect()
+}

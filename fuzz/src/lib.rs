@@ -20,10 +20,12 @@ mod globs;
 pub mod inputs;
 mod memcached_text;
 mod numbers;
+mod policy_events;
 mod resp_commands;
 pub mod rng;
 
 pub use globs::globs;
 pub use memcached_text::memcached_text;
 pub use numbers::numbers;
+pub use policy_events::policy_events;
 pub use resp_commands::resp_commands;

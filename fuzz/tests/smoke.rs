@@ -47,3 +47,8 @@ fn globs() {
 fn numbers() {
     check("numbers", fuzz::numbers, inputs::numbers);
 }
+
+#[test]
+fn policy_events() {
+    check("policy_events", fuzz::policy_events, inputs::policy_events);
+}

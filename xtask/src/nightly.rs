@@ -9,7 +9,8 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 4] = ["globs", "memcached_text", "numbers", "resp_commands"];
+const FUZZ_TARGETS: [&str; 5] =
+    ["globs", "memcached_text", "numbers", "policy_events", "resp_commands"];
 /// Cases of each property test.
 const PROPTEST_CASES: &str = "5000";
 
