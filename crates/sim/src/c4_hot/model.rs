@@ -18,11 +18,14 @@
 //! Flight times and a bound on the owner's queue are left out: an overloaded run shows as such.
 //! Lines are followed for the items that fit a core's own cache; the others' misses are in T_kvs.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
-use base::{Instant, WorkerId};
-use policy::Depths;
+use base::ids::PartitionBits;
+use base::{Instant, KeyHash, PartitionId, WorkerId};
+use policy::routers::{Balance, Crew, owner_of};
 use policy::window::{InSight, OpenWindow, WindowRules, WriteStep};
+use policy::{Access, Depths, Route, RouteRequest, Router};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use workload::{Popularity, RankSampler};
@@ -108,6 +111,36 @@ struct Request {
     arrived_ns: f64,
     rank: u64,
     is_write: bool,
+}
+
+impl Request {
+    fn to_route(self) -> RouteRequest {
+        RouteRequest {
+            partition: partition(self.rank),
+            access: if self.is_write { Access::Write } else { Access::Read },
+            size_bytes: None,
+            received_by: WorkerId(0),
+        }
+    }
+}
+
+/// JBSQ whose ties go to the first core behind the last one chosen, so that reads spread evenly
+/// over the cores as in C-4's Fig. 12.
+#[derive(Debug, Default)]
+struct TurningJbsq {
+    next_core: Cell<u16>,
+}
+
+impl Balance for TurningJbsq {
+    fn pick(&self, _request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
+        let (start, end) = (self.next_core.get(), depths.worker_count() as u16);
+        let behind = depths.shortest_of(start..end, READ_DEPTH_MAX);
+        let before = depths.shortest_of(0..start, READ_DEPTH_MAX);
+        let depth = |worker: Option<WorkerId>| worker.map_or(u32::MAX, |it| depths.of(it));
+        let worker = if depth(before) < depth(behind) { before } else { behind }?;
+        self.next_core.set((worker.0 + 1) % end);
+        Some(worker)
+    }
 }
 
 enum Event {
@@ -210,8 +243,7 @@ struct Model<'a> {
     options: &'a RunOptions,
     events: EventQueue<Event>,
     depths: Depths,
-    /// Where the search for the shortest queue begins.
-    next_core: u16,
+    router: Crew<TurningJbsq>,
     /// Reads that found all cores full, and whatever came behind them.
     waiting: VecDeque<Request>,
     cores: Vec<Core>,
@@ -240,7 +272,7 @@ pub(crate) fn run(options: &RunOptions) -> RunResult {
         options,
         events: EventQueue::default(),
         depths: Depths::new(core_count),
-        next_core: 0,
+        router: Crew::over(TurningJbsq::default()),
         waiting: VecDeque::new(),
         cores: (0..core_count).map(|_| core()).collect(),
         items: vec![Item::default(); options.machine.cached_ranks as usize],
@@ -291,12 +323,9 @@ impl Model<'_> {
     /// Sends what can be sent, in order.
     fn dispatch(&mut self, now_ns: f64) {
         while let Some(request) = self.waiting.front().copied() {
-            let worker = if request.is_write {
-                Some(WorkerId(owner(request.rank, self.cores.len()) as u16))
-            } else {
-                self.shortest_from_next()
+            let Route::To(worker) = self.router.route(&request.to_route(), &self.depths) else {
+                return;
             };
-            let Some(worker) = worker else { return };
             self.waiting.pop_front();
             self.depths.add(worker);
             let core = worker.index();
@@ -305,18 +334,6 @@ impl Model<'_> {
                 self.begin(core, now_ns);
             }
         }
-    }
-
-    /// The shortest queue below the bound; of several the first after the one chosen before, so
-    /// that reads spread evenly over the cores as in C-4's Fig. 12.
-    fn shortest_from_next(&mut self) -> Option<WorkerId> {
-        let end = self.cores.len() as u16;
-        let behind = self.depths.shortest_of(self.next_core..end, READ_DEPTH_MAX);
-        let before = self.depths.shortest_of(0..self.next_core, READ_DEPTH_MAX);
-        let depth = |worker: Option<WorkerId>| worker.map_or(u32::MAX, |it| self.depths.of(it));
-        let worker = if depth(before) < depth(behind) { before } else { behind }?;
-        self.next_core = (worker.0 + 1) % end;
-        Some(worker)
     }
 
     /// Does `work` for `time_ns`.
@@ -520,7 +537,7 @@ impl Model<'_> {
         let elapsed_ns = self.last_ns - self.counting_since_ns.unwrap_or(0.0);
         let cores = self.cores.iter().map(|core| CoreResult { elapsed_ns, ..core.result });
         RunResult {
-            hot_core: owner(0, self.cores.len()),
+            hot_core: owner_of(partition(0), &self.depths).index(),
             cores: cores.collect(),
             latencies: self.latencies,
             window_length_mean: self.compacted_count as f64 / self.window_count.max(1) as f64,
@@ -529,9 +546,9 @@ impl Model<'_> {
     }
 }
 
-/// The core that executes an item's writes (CREW): hash and modulo, as MICA partitions.
-fn owner(rank: u64, core_count: usize) -> usize {
-    (workload::scramble::mix(rank) % core_count as u64) as usize
+/// The bucket that an item lies in, of C-4's 2^20 (§6).
+fn partition(rank: u64) -> PartitionId {
+    KeyHash(workload::scramble::mix(rank)).partition(PartitionBits::MAX)
 }
 
 /// Whether a write of the same item is among the first queued ones.

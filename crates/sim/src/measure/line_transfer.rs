@@ -130,8 +130,8 @@ impl SharedItem {
         wait_ns + take_ns
     }
 
-    /// `core` asks for the item to write it: the wait for earlier transfers, and the transfer. Until
-    /// [`SharedItem::own`], copies stay what they are.
+    /// `core` asks for the item to write it: the wait for earlier transfers, and the transfer.
+    /// Until [`SharedItem::own`], copies stay what they are.
     pub fn ask_ns(
         &mut self,
         law: &LineTransfer,
