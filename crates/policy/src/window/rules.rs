@@ -10,8 +10,8 @@
 //!
 //! 1. [`WindowRules::on_write`] when a write is taken from the queue: run, open or join;
 //! 2. [`WindowRules::after_join`] once the write has been added: close now?
-//! 3. [`WindowRules::on_time`] when the timer rings, and [`WindowRules::on_drain`] when a round of
-//!    the queue is over: close now?
+//! 3. [`WindowRules::on_time`] when the timer rings, and [`WindowRules::on_round`] when a round of
+//!    the queue is over ([`WindowRules::on_drain`] where nothing is held): close now?
 //!
 //! The first two are apart because adding a write takes time (C-4's T_comp, 100 ns): a simulated
 //! server asks the second question that much later, and the queue may have grown meanwhile.
@@ -31,8 +31,12 @@
 //! percentile (C-4 §7.2). Closing early costs more, smaller batches at middling load; at high load
 //! the hot key always has a write in sight, and the deadline decides as before.
 //!
+//! A window that closes at the first moment without a follower gathers two or three writes, and
+//! under extreme skew its readers still meet a write at every turn. `hold_ns` keeps it open for a
+//! while before it may close early: decision 0017 has the numbers.
+//!
 //! # References
-//! C-4 §3.2 (timer), §4.3 (scan a few slots), §5.3 (deadline), §7.2 (closing early); K8.
+//! Decision 0017; C-4 §3.2 (timer), §4.3 (scan a few slots), §5.3 (deadline), §7.2 (closing early); K8.
 
 use base::Instant;
 
@@ -118,6 +122,8 @@ pub struct WindowRules {
     pub guard_ns: u64,
     /// What else closes it.
     pub close: CloseWhen,
+    /// From opening until it may close early; 0: at once.
+    pub hold_ns: u64,
     /// What opens it.
     pub opens_on: Dependent,
     /// Whether an untouched window is looked at.
@@ -142,6 +148,7 @@ impl WindowRules {
             deadline_ns: service_mean_ns * (slo_ratio - 1),
             guard_ns: service_mean_ns,
             close: CloseWhen::KeyDrained,
+            hold_ns: 0,
             opens_on: Dependent::Writes,
             timer: WindowTimer::Armed,
             batch_max: WindowRules::BATCH_MAX,
@@ -156,11 +163,18 @@ impl WindowRules {
             deadline_ns: 6000,
             guard_ns: 900,
             close: CloseWhen::KeyDrained,
+            hold_ns: 0,
             opens_on: Dependent::Any,
             timer: WindowTimer::Absent,
             batch_max: usize::MAX,
             queue_scan_max: usize::MAX,
         }
+    }
+
+    /// The same rules, but a window stays open for at least `hold_ns`, deadline and room permitting.
+    /// The driver has to ask `on_round`, and to look at a window at `looks_at`.
+    pub fn held_for(self, hold_ns: u64) -> WindowRules {
+        WindowRules { hold_ns, ..self }
     }
 
     /// What a write does that is served now. `has_dependent` is asked at most once, and only while
@@ -207,7 +221,20 @@ impl WindowRules {
         if self.is_due(now, window) {
             return Some(CloseReason::Deadline);
         }
-        self.on_drain(in_sight)
+        self.on_round(now, window, in_sight)
+    }
+
+    /// Whether a window closes at the end of a round of the queue: it was held for long enough, and
+    /// waiting would gather nothing.
+    #[inline]
+    pub fn on_round(
+        &self,
+        now: Instant,
+        window: &OpenWindow,
+        in_sight: impl FnOnce(Dependent) -> InSight,
+    ) -> Option<CloseReason> {
+        let is_held = now.ns < self.held_until(window).ns;
+        if is_held { None } else { self.on_drain(in_sight) }
     }
 
     /// Whether a window closes because waiting would gather nothing.
@@ -231,6 +258,20 @@ impl WindowRules {
     #[inline]
     pub fn closes_at(&self, window: &OpenWindow) -> Instant {
         Instant { ns: window.deadline.ns.saturating_sub(self.guard_ns) }
+    }
+
+    /// The first moment at which an untouched window may close: what a timer is set to first. If
+    /// the window is still open then, the timer is set anew to `closes_at`.
+    #[inline]
+    pub fn looks_at(&self, window: &OpenWindow) -> Instant {
+        let closes_at = self.closes_at(window);
+        let may_close_early = self.close != CloseWhen::Deadline && self.hold_ns > 0;
+        if may_close_early { closes_at.min(self.held_until(window)) } else { closes_at }
+    }
+
+    #[inline]
+    fn held_until(&self, window: &OpenWindow) -> Instant {
+        Instant { ns: window.deadline.ns - self.deadline_ns + self.hold_ns }
     }
 
     #[inline]

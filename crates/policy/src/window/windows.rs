@@ -8,7 +8,7 @@
 //!     └── window open ───────────────▶ joins it; full, due or drained? ─▶ Close { window, reason }
 //!                                                                             │
 //!   elapse(now) ── due? ─────────────────────────────────────────────────────▶│
-//!   drain(ahead) ── waiting would gather nothing? ───────────────────────────▶│
+//!   drain(now, ahead) ── waiting would gather nothing? ───────────────────────────▶│
 //!   close_where(..) ── somebody has to see the effect ───────────────────────▶│
 //!                                                                             ▼
 //!                                 take(window, plan) ─▶ Plan::execute ─▶ slot Free
@@ -17,7 +17,8 @@
 //! # Invariants
 //! I1: at most one window is open per key; keys are compared in full (K8).
 //! I2: each admitted operation comes out exactly once: in `Run`, or in exactly one plan.
-//! I3: a window that is open has an armed timer, and `elapse` at that time closes it.
+//! I3: a window that is open has an armed timer. At that time `drain` and `elapse` close it or arm
+//!     the next one, which is the last: `elapse` closes it then.
 //! I4: a `Close` is carried out (`take`, execute) before anything else is admitted: otherwise a
 //!     later write of the key could overtake it. A driver that runs operations in batches runs what
 //!     it holds first.
@@ -100,6 +101,8 @@ enum State {
 struct Slot<Op> {
     state: State,
     generation: u32,
+    /// What the timer is set to, while open.
+    armed_at: Instant,
     /// Empty exactly when the slot is free.
     operations: Vec<Op>,
 }
@@ -127,6 +130,7 @@ impl<Op: Compactable> Windows<Op> {
         let slot = || Slot {
             state: State::Free,
             generation: 0,
+            armed_at: Instant { ns: 0 },
             operations: Vec::with_capacity(rules.batch_max),
         };
         let slots = (0..windows_max).map(|_| slot()).collect();
@@ -176,17 +180,19 @@ impl<Op: Compactable> Windows<Op> {
         }
     }
 
-    /// Closes each window whose time has come. Call it between batches, and when a timer rings;
-    /// costs one comparison while no window is open.
+    /// Closes each window whose time has come. Call it between batches, and when a timer rings,
+    /// after `drain`; costs one comparison while no window is open.
     pub fn elapse(&mut self, now: Instant, actions: &mut Vec<Action<Op>>) {
         let rules = self.rules;
         self.close_if(CloseReason::Deadline, actions, |_, window| rules.on_time(now, window));
+        self.arm_again(now, actions);
     }
 
-    /// Closes each window for which waiting would gather nothing. Call it when a batch is done;
-    /// `ahead` is what waits now.
+    /// Closes each window for which waiting would gather nothing. Call it when a batch is done and
+    /// when a timer rings; `ahead` is what waits now.
     pub fn drain<Batch, Queued, Seen>(
         &mut self,
+        now: Instant,
         ahead: Ahead<Batch, Queued>,
         actions: &mut Vec<Action<Op>>,
     ) where
@@ -195,10 +201,10 @@ impl<Op: Compactable> Windows<Op> {
         Seen: Compactable,
     {
         let rules = self.rules;
-        self.close_if(CloseReason::Early, actions, |operations, _| {
+        self.close_if(CloseReason::Early, actions, |operations, window| {
             let look =
                 |dependent| ahead.clone().look(&operations[0], dependent, rules.queue_scan_max);
-            rules.on_drain(look).is_some()
+            rules.on_round(now, window, look).is_some()
         });
     }
 
@@ -228,10 +234,10 @@ impl<Op: Compactable> Windows<Op> {
         self.open_count
     }
 
-    /// The first time at which `elapse` has something to close: how long a worker may sleep.
-    pub fn closes_next_at(&self) -> Option<Instant> {
-        let open = self.slots.iter().filter_map(Slot::open_window);
-        open.map(|window| self.rules.closes_at(&window)).min()
+    /// The first time at which a timer rings: how long a worker may sleep.
+    pub fn rings_next_at(&self) -> Option<Instant> {
+        let open = self.slots.iter().filter(|slot| slot.open_window().is_some());
+        open.map(|slot| slot.armed_at).min()
     }
 
     /// What has happened since the start.
@@ -263,10 +269,26 @@ impl<Op: Compactable> Windows<Op> {
         let window = self.rules.open(now);
         slot.operations.push(operation);
         slot.state = State::Open(window);
+        slot.armed_at = self.rules.looks_at(&window);
         let id = WindowId { slot_index: index as u32, generation: slot.generation };
-        actions.push(Action::ArmTimer { window: id, at: self.rules.closes_at(&window) });
+        actions.push(Action::ArmTimer { window: id, at: slot.armed_at });
         self.open_count += 1;
         self.counters.opened_count += 1;
+    }
+
+    /// Sets the timers that have rung to their windows' last moments (I3).
+    fn arm_again(&mut self, now: Instant, actions: &mut Vec<Action<Op>>) {
+        if self.open_count == 0 {
+            return;
+        }
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let Some(window) = slot.open_window() else { continue };
+            if slot.armed_at <= now {
+                slot.armed_at = self.rules.closes_at(&window);
+                let id = WindowId { slot_index: index as u32, generation: slot.generation };
+                actions.push(Action::ArmTimer { window: id, at: slot.armed_at });
+            }
+        }
     }
 
     fn join(&mut self, index: usize, operation: Op) -> OpenWindow {

@@ -107,6 +107,25 @@ fn each_early_rule_closes_on_its_own_sight() {
 }
 
 #[test]
+fn a_held_window_closes_early_only_after_its_hold() {
+    let rules = WindowRules::honest(700, 10).held_for(2_100);
+    check_join(rules, 2_099, InSight::Nothing, None);
+    check_join(rules, 2_100, InSight::Nothing, Some(CloseReason::Early));
+    check_join(rules, 2_100, InSight::SameKey, None);
+    let window = rules.open(NOW);
+    assert_eq!(rules.looks_at(&window), Instant { ns: NOW.ns + 2_100 });
+    assert_eq!(rules.closes_at(&window), Instant { ns: NOW.ns + 5_600 });
+}
+
+#[test]
+fn a_hold_beyond_the_deadline_is_the_deadline() {
+    let rules = WindowRules::honest(700, 10).held_for(1_000_000);
+    check_join(rules, 5_600, InSight::Nothing, Some(CloseReason::Deadline));
+    let window = rules.open(NOW);
+    assert_eq!(rules.looks_at(&window), rules.closes_at(&window));
+}
+
+#[test]
 fn a_full_window_closes_whatever_is_queued() {
     let rules = WindowRules { batch_max: 2, ..WindowRules::honest(700, 10) };
     check_join(rules, 0, InSight::SameKey, Some(CloseReason::Full));

@@ -72,7 +72,7 @@ impl Worker {
     fn drain(&mut self) {
         let mut actions = Vec::new();
         let ahead = Ahead { batch: [].iter(), queued: self.queue.iter() };
-        self.windows.drain(ahead, &mut actions);
+        self.windows.drain(self.now, ahead, &mut actions);
         self.carry_out(actions);
     }
 
@@ -164,12 +164,12 @@ fn a_timer_is_armed_at_opening_and_closes_the_window_when_it_rings() {
     worker.serve(2);
     let [(_, rings_at)] = worker.timers[..] else { panic!("one timer") };
     assert_eq!(rings_at.ns - worker.now.ns, 5_400 - 600);
-    assert_eq!(worker.windows.closes_next_at(), Some(rings_at));
+    assert_eq!(worker.windows.rings_next_at(), Some(rings_at));
     worker.elapse(4_799);
     assert_eq!(worker.answered(), []);
     worker.elapse(1);
     assert_eq!(worker.answered(), [0, 1]);
-    assert_eq!(worker.windows.closes_next_at(), None);
+    assert_eq!(worker.windows.rings_next_at(), None);
 }
 
 #[test]
@@ -192,6 +192,25 @@ fn a_window_whose_key_went_elsewhere_closes_when_the_round_is_over() {
     assert_eq!(worker.windows.open_count(), 1);
     worker.drain();
     assert_eq!(worker.closed, [(1, CloseReason::Early)]);
+}
+
+/// Decision 0017: what comes within the hold is gathered, and then the queue decides.
+#[test]
+fn a_held_window_gathers_what_comes_within_its_hold() {
+    let mut worker = Worker::new(rules().held_for(1_800), 4);
+    worker.receive("K", 0, Command::Incr);
+    worker.receive("K", 1, Command::Incr);
+    worker.serve(2);
+    worker.elapse(1_000);
+    worker.drain();
+    worker.receive("K", 2, Command::Incr);
+    worker.serve(1);
+    assert_eq!(worker.answered(), []);
+    assert_eq!(worker.timers[0].1.ns, 1_000_000 + 1_800);
+    worker.elapse(800);
+    assert_eq!(worker.timers[1].1.ns, 1_000_000 + 4_800, "the timer rang, and is set to the end");
+    worker.drain();
+    assert_eq!(worker.closed, [(3, CloseReason::Early)]);
 }
 
 #[test]
@@ -330,8 +349,8 @@ fn run_stream(rules: WindowRules, events: Vec<Event>) -> Result<(), TestCaseErro
             Event::Serve { batch_max } => worker.serve(batch_max),
             Event::Elapse { ns } => {
                 worker.elapse(ns);
-                let closes_next_at = worker.windows.closes_next_at();
-                prop_assert!(closes_next_at.is_none_or(|at| at > worker.now), "I3");
+                let rings_next_at = worker.windows.rings_next_at();
+                prop_assert!(rings_next_at.is_none_or(|at| at > worker.now), "I3");
             }
             Event::Drain => worker.drain(),
         }
