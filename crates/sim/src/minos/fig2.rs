@@ -192,7 +192,7 @@ fn text(results: &[(Run, PointResult)], requests: u64) -> String {
          requests, of which they are an eighth of a percent, does not show it: a factor below 1 means \
          that the small cores have less to do than the load says. `size-aware-d-crew` sends small \
          requests to the shortest queue of the small cores (bound 2) and writes, 5 % of requests, by \
-         the server's write table; it has the tail of late binding without its head-of-line blocking.\n",
+         the server's write table; it stays close to late binding of small requests only.\n",
     );
     text
 }

@@ -277,8 +277,8 @@ fn run_fig4(options: &Options) -> Result<Report, SimError> {
          keep up, Minos's large requests have {:.2} times the p99 of HKH+WS's (paper: up to 2, the \
          mark, at high load); with one more large core that steals single small requests (§6.1's \
          alternative) {:.2} times. In our model the wire, which all systems share, is most of a \
-         large reply's time under load, so the second large core gains less than one would think: its \
-         cores' packets wait for the same 40 Gb/s.\n",
+         large reply's time under load, so the second large core gains little: its packets \
+         wait for the same 40 Gb/s.\n",
         worst(MINOS.0),
         worst(LARGE_STEAL.0),
     );

@@ -195,10 +195,16 @@ impl Cores {
         }
     }
 
+    /// Wakes one idle core that finds something to do; readers of the network first, in turn.
     fn wake_anyone(&mut self, now: f64) {
+        let readers = match self.system {
+            System::Minos(_) => self.controller.plan().small_workers,
+            _ => CORES,
+        };
         self.turn += 1;
-        for step in 0..CORES {
-            let core = (self.turn + step) % CORES;
+        let first = self.turn;
+        let in_turn = (0..readers).map(|step| (first + step) % readers);
+        for core in in_turn.chain(readers..CORES) {
             if self.finish_at[core] == f64::INFINITY {
                 self.wake(core, now);
                 if self.finish_at[core] != f64::INFINITY {

@@ -115,3 +115,47 @@ impl Link {
         self.free_at = now + bytes / self.bytes_per_ns;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Link, Request, Send};
+
+    const LARGE_PACKETS: u64 = 100;
+
+    fn send(packets: u64) -> Send {
+        let request = Request { at: 0.0, size_bytes: 1, key: 0, is_get: true };
+        Send { request, packets, last_bytes: 1472, ends: true }
+    }
+
+    /// Packets on the wire until the one-packet reply of `core` has left, with a large reply before
+    /// it at core 0.
+    fn packets_until_answered(core: usize) -> u64 {
+        let mut link = Link::new(2, 1538.0);
+        link.push(0.0, 0, send(LARGE_PACKETS));
+        link.push(0.0, core, Send { request: Request { key: 7, ..send(1).request }, ..send(1) });
+        let mut packets = 0;
+        loop {
+            packets += 1;
+            assert!((link.free_at - packets as f64).abs() < 1e-9, "a packet a nanosecond");
+            if link.finish().is_some_and(|request| request.key == 7) {
+                return packets;
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_reply_waits_behind_its_own_cores_large_one_and_no_other() {
+        assert_eq!(packets_until_answered(0), LARGE_PACKETS + 1);
+        assert_eq!(packets_until_answered(1), 2);
+    }
+
+    #[test]
+    fn a_wire_with_nothing_to_send_is_free() {
+        let mut link = Link::new(2, 1.0);
+        link.push(5.0, 1, send(1));
+        assert_eq!((link.free_at, link.is_sending(1)), (5.0 + 1538.0, true));
+        assert!(link.finish().is_some());
+        assert_eq!((link.free_at, link.is_sending(1)), (f64::INFINITY, false));
+        assert_eq!(link.sent_bytes, 1538.0);
+    }
+}
