@@ -49,7 +49,7 @@ fn the_stated_loads_come_out_of_a_hottest_key_of_four_per_cent() {
 fn other_hashes_spread_the_load_about_as_well() {
     let population = Population::new(Skew::Zipf);
     for (cores, low, high) in [(24, 1.8, 2.4), (120, 6.1, 7.0), (240, 11.6, 12.7)] {
-        for hash_seed in 0..8 {
+        for hash_seed in 0..4 {
             let found = population.loads(cores, 1000, hash_seed).hottest_over_mean();
             assert!((low..high).contains(&found), "{cores}, seed {hash_seed}: {found}");
         }
@@ -61,7 +61,7 @@ fn server(platform: Platform, system: System, skew: Skew, get_share: f64) -> Set
 }
 
 fn saturate(setup: &Setup) -> Outcome {
-    let outcome = setup.saturate(200_000, 1);
+    let outcome = setup.saturate(150_000, 1);
     assert!(outcome.is_carried && outcome.latency_p95_ns <= 100_000);
     outcome
 }
@@ -84,20 +84,15 @@ fn uniform_keys_scale_with_the_cores() {
 }
 
 #[test]
-fn erew_loses_most_of_a_large_server_to_skew() {
-    for (platform, want) in Platform::ALL.into_iter().zip([84.0, 130.0, 140.0]) {
-        let outcome = saturate(&server(platform, System::Erew, Skew::Zipf, 0.95));
-        // Off by +5, +9 and +9 %.
-        check_near("skewed", outcome.mrps, want, 0.14);
-    }
-}
-
-#[test]
-fn hot_cores_gain_and_cold_cores_starve() {
-    // §5.3: +43 % on 24 cores; §6.2: about +50 % on 120 and 240.
-    for (platform, hot_gain) in Platform::ALL.into_iter().zip([1.43, 1.5, 1.5]) {
+fn under_erew_hot_cores_gain_and_cold_cores_starve() {
+    // Rates of §5.3 and §6.2: ours are off by +5, +9 and +9 %. Gains of the hottest core: +43 % on
+    // 24 cores, about +50 % on 120 and 240.
+    let paper = [(84.0, 1.43), (130.0, 1.5), (140.0, 1.5)];
+    for (platform, (want_mrps, hot_gain)) in Platform::ALL.into_iter().zip(paper) {
         let server = server(platform, System::Erew, Skew::Zipf, 0.95);
         let outcome = saturate(&server);
+        check_near("skewed", outcome.mrps, want_mrps, 0.14);
+        check_near("arithmetic", outcome.mrps, server.estimate_saturation_mrps(), 0.05);
         let (hot_mrps, cold_mrps) = hot_and_cold_mrps(&server, &outcome);
         check_near("hot core", hot_mrps, hot_gain * UNIFORM_CORE_MRPS, 0.06);
         // Starvation and not cost: a cold core could serve more than under the uniform load.
@@ -113,38 +108,29 @@ fn hot_cores_gain_and_cold_cores_starve() {
 }
 
 #[test]
-fn crew_shares_reads_and_is_held_back_by_writes() {
+fn crew_shares_reads() {
     // Fitted, see `CREW_READ_FACTOR`.
     let measured = saturate(&server(Platform::MEASURED, System::Crew, Skew::Zipf, 0.95));
     check_near("24 cores, 95 % GET", measured.mrps, 108.0, 0.04);
-    // From CREW-T's rates and gains; off by +3 and -16 %.
-    for (platform, want) in [(Platform::DUAL, 280.0 / 1.27), (Platform::QUAD, 420.0 / 1.32)] {
-        let outcome = saturate(&server(platform, System::Crew, Skew::Zipf, 0.5));
-        check_near("50 % GET", outcome.mrps, want, 0.2);
-    }
 }
 
 #[test]
 fn faster_hot_cores_help_writes() {
-    for (platform, want) in [(Platform::DUAL, 280.0), (Platform::QUAD, 420.0)] {
-        let crew = saturate(&server(platform, System::Crew, Skew::Zipf, 0.5));
-        let crew_t = saturate(&server(platform, System::CrewT, Skew::Zipf, 0.5));
-        // Off by +11 and -12 %.
-        check_near("CREW-T", crew_t.mrps, want, 0.16);
-        // The paper: 1.27 and 1.32. The clock alone, 3.5 over 2.5 GHz, would be 1.4.
+    // The rates of CREW-T and its gains (§6.2); CREW's follow from both. Ours are off by +3 and
+    // -16 % for CREW, +11 and -12 % for CREW-T.
+    for (platform, want_mrps, want_gain) in
+        [(Platform::DUAL, 280.0, 1.27), (Platform::QUAD, 420.0, 1.32)]
+    {
+        let server_of = |system| server(platform, system, Skew::Zipf, 0.5);
+        let crew = saturate(&server_of(System::Crew));
+        let arithmetic_mrps = server_of(System::Crew).estimate_saturation_mrps();
+        check_near("arithmetic", crew.mrps, arithmetic_mrps, 0.05);
+        check_near("CREW", crew.mrps, want_mrps / want_gain, 0.2);
+        let crew_t = saturate(&server_of(System::CrewT));
+        check_near("CREW-T", crew_t.mrps, want_mrps, 0.16);
+        // The clock alone, 3.5 over 2.5 GHz, would be 1.4.
         let gain = crew_t.mrps / crew.mrps;
         assert!((1.25..1.42).contains(&gain), "{gain}");
-    }
-}
-
-#[test]
-fn the_simulation_agrees_with_arithmetic_where_one_core_is_the_limit() {
-    for platform in [Platform::DUAL, Platform::QUAD] {
-        for system in [System::Erew, System::Crew] {
-            let server = server(platform, system, Skew::Zipf, 0.5);
-            let found = saturate(&server).mrps;
-            check_near("against arithmetic", found, server.estimate_saturation_mrps(), 0.05);
-        }
     }
 }
 
@@ -152,25 +138,25 @@ fn the_simulation_agrees_with_arithmetic_where_one_core_is_the_limit() {
 fn an_overloaded_server_shows_as_overloaded() {
     let server = server(Platform::DUAL, System::Erew, Skew::Zipf, 0.95);
     let limit_mrps = server.estimate_saturation_mrps();
-    let overloaded = server.offer(1.5 * limit_mrps, 300_000, 1);
+    let overloaded = server.offer(1.5 * limit_mrps, 150_000, 1);
     assert!(!overloaded.is_carried);
     let (hot_mrps, _) = hot_and_cold_mrps(&server, &overloaded);
     let (peak_mrps, _) = hot_and_cold_mrps(&server, &saturate(&server));
     check_near("the hot core serves no more", hot_mrps, peak_mrps, 0.03);
-    assert!(server.offer(0.5 * limit_mrps, 300_000, 1).is_carried);
+    assert!(server.offer(0.5 * limit_mrps, 150_000, 1).is_carried);
 }
 
-fn report(name: &str, threads: usize) -> Report {
+fn report(name: &str, requests: u64, threads: usize) -> Report {
     let figure = FIGURES.iter().find(|figure| figure.name == name).expect("a figure of MICA");
-    let requests = Some(20_000);
+    let requests = Some(requests);
     let options = Options { requests, seed: 3, fidelity: Fidelity::Honest, threads };
-    (figure.run)(&options).unwrap()
+    (figure.run)(&options).expect("the figure takes these options")
 }
 
 #[test]
 fn one_seed_gives_one_figure_on_any_number_of_threads() {
     for figure in FIGURES {
-        let (one, two) = (report(figure.name, 1), report(figure.name, 2));
+        let (one, two) = (report(figure.name, 5000, 1), report(figure.name, 5000, 2));
         assert_eq!(one.table.rows, two.table.rows, "{}", figure.name);
         assert_eq!(one.text, two.text);
         assert!(one.table.rows.iter().all(|row| row.len() == one.table.columns.len()));
@@ -179,12 +165,7 @@ fn one_seed_gives_one_figure_on_any_number_of_threads() {
 
 #[test]
 fn few_cores_are_hot() {
-    let report = {
-        let options =
-            Options { requests: Some(400_000), seed: 1, fidelity: Fidelity::Honest, threads: 2 };
-        let figure = FIGURES.iter().find(|figure| figure.name == "mica-fig14").unwrap();
-        (figure.run)(&options).unwrap()
-    };
+    let report = report("mica-fig14", 400_000, 2);
     // Fig. 14: more than 90 % of the cores below 20 % of the hottest (ours: 90 and 97 %).
     for (cores, below_share_min) in [("120", 0.88), ("240", 0.95)] {
         let loads_pct: Vec<f64> = report
