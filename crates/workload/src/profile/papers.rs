@@ -167,7 +167,7 @@ fn facebook(name: &str, key_len_bytes: usize, object_mean_bytes: f64, what: &str
     Profile {
         name: name.to_owned(),
         about: format!(
-            "objects of {object_mean_bytes} B on average ({what}), half PUT; key and value means of \
+            "objects of {object_mean_bytes} B on average ({what}), half PUT; means of \
              Cao et al. (FAST 2020), values generalized Pareto"
         ),
         source: "Rowan-KV §6.1",
