@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<Report, SimError> {
     let service = "hottest thread's service time, ns";
     let charts = vec![
         sweep::chart(
-            "11a: latency, the paper's machine (marks: its throughput under 10 x and 20 x)",
+            "11a: latency, the paper's machine",
             sweep::log("99th percentile, ns"),
             &runs,
             paper.name,

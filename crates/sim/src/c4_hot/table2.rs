@@ -151,8 +151,8 @@ fn charts(gains: &[Gain]) -> Vec<Chart> {
     ];
     let speedup = vec![
         line("hot thread, same load", "paper", |gain| gain.hot_at_same),
-        marks("hot thread, same load", |paper| paper.hot_speedup),
         line("hot thread, own highest load", "paper", |gain| gain.hot_at_max),
+        marks("hot thread, own highest load", |paper| paper.hot_speedup),
         line("hot thread, measured costs, same load", "measured", |gain| gain.hot_at_same),
     ];
     vec![
