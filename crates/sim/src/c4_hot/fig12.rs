@@ -122,11 +122,11 @@ fn text(runs: &[Run]) -> String {
 
 const EXPLANATION: &str = "\
 With compaction the picture is the paper's: the hottest thread needs about half of its time, \
-the others most of theirs (82 %; the paper has nearly all). Without it, the paper's hottest \
-thread has no time left and the least throughput; ours is short of time too, but is still \
-sent reads when its queue is short, so its throughput is higher, and 76 MRPS is where this \
-model tips over in some runs (see c4-fig11). The paper's own numbers do not add up to its \
-loads: 63 threads at 1.28 MRPS and one at 0.92 are 81.6, not 76; 63 at 2.3 are 145, not 125. \
-Ours add up to what was answered. Reads go to the shortest queue and, of equal ones, to the \
-next in turn: with the lowest index first, as in the published queueing model, the threads \
-would not be even.";
+the others most of theirs (the paper: nearly all). Without it, the paper's hottest thread \
+has no time left and the least throughput; ours is short of time too, but is still sent \
+reads when its queue is short, so its throughput is higher, and 76 MRPS is where this model \
+tips over in some runs (see c4-fig11). The paper's own numbers do not add up to its loads: \
+63 threads at 1.28 MRPS and one at 0.92 are 81.6, not 76; 63 at 2.3 are 145, not 125. Ours \
+add up to what was answered. Reads go to the shortest queue and, of equal ones, to the next \
+in turn: with the lowest index first, as in the published queueing model, the threads would \
+not be even.";
