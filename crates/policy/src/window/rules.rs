@@ -26,14 +26,14 @@
 //! the batch that was already taken (K8).
 //!
 //! # Trade-offs
-//! `honest` closes a window as soon as no more writes to its key are in sight. C-4's own server
+//! `honest` closes a window when no more writes to its key are in sight. C-4's own server
 //! waited for the deadline, so that windows at low load gathered little and became the 99th
 //! percentile (C-4 §7.2). Closing early costs more, smaller batches at middling load; at high load
 //! the hot key always has a write in sight, and the deadline decides as before.
 //!
 //! A window that closes at the first moment without a follower gathers two or three writes, and
 //! under extreme skew its readers still meet a write at every turn. `hold_ns` keeps it open for a
-//! while before it may close early: decision 0017 has the numbers.
+//! while, three services, before it may close early: decision 0017 has the numbers.
 //!
 //! # References
 //! Decision 0017; C-4 §3.2 (timer), §4.3 (scan a few slots), §5.3 (deadline), §7.2 (closing early); K8.
@@ -137,18 +137,21 @@ pub struct WindowRules {
 impl WindowRules {
     /// Queued slots that are searched beyond the taken batch (K8).
     pub const QUEUE_SCAN_MAX: usize = 32;
+    /// Mean services that a window stays open before it may close early (decision 0017).
+    pub const HELD_SERVICES: u64 = 3;
     /// Operations in one window; a partition has at most 64 outstanding writes (C-4 §5.2).
     pub const BATCH_MAX: usize = 64;
 
     /// What the server runs: deadline S(SLO - 1), and a guard of one S, because a request that is
-    /// being served when the guard begins ends S later on average.
+    /// being served when the guard begins ends S later on average. It closes early, but not within
+    /// the first three S.
     pub fn honest(service_mean_ns: u64, slo_ratio: u64) -> WindowRules {
         assert!(slo_ratio >= 2, "an SLO of one service time leaves no room for a window");
         WindowRules {
             deadline_ns: service_mean_ns * (slo_ratio - 1),
             guard_ns: service_mean_ns,
             close: CloseWhen::KeyDrained,
-            hold_ns: 0,
+            hold_ns: WindowRules::HELD_SERVICES * service_mean_ns,
             opens_on: Dependent::Writes,
             timer: WindowTimer::Armed,
             batch_max: WindowRules::BATCH_MAX,

@@ -19,27 +19,27 @@ fn check_write(rules: WindowRules, open: bool, dependent: Option<Dependent>, wan
 
 #[test]
 fn a_write_alone_runs_at_once() {
-    check_write(WindowRules::honest(700, 10), false, None, WriteStep::RunNow);
+    check_write(WindowRules::honest(700, 10).held_for(0), false, None, WriteStep::RunNow);
     check_write(WindowRules::artifact(), false, None, WriteStep::RunNow);
 }
 
 #[test]
 fn a_queued_write_of_the_key_opens_a_window() {
     let queued = Some(Dependent::Writes);
-    check_write(WindowRules::honest(700, 10), false, queued, WriteStep::Open);
+    check_write(WindowRules::honest(700, 10).held_for(0), false, queued, WriteStep::Open);
     check_write(WindowRules::artifact(), false, queued, WriteStep::Open);
 }
 
 #[test]
 fn a_queued_read_opens_a_window_only_in_the_published_model() {
     let queued = Some(Dependent::Any);
-    check_write(WindowRules::honest(700, 10), false, queued, WriteStep::RunNow);
+    check_write(WindowRules::honest(700, 10).held_for(0), false, queued, WriteStep::RunNow);
     check_write(WindowRules::artifact(), false, queued, WriteStep::Open);
 }
 
 #[test]
 fn a_write_joins_the_open_window_without_a_look_at_the_queue() {
-    let rules = WindowRules::honest(700, 10);
+    let rules = WindowRules::honest(700, 10).held_for(0);
     let window = rules.open(NOW);
     let step = rules.on_write(Some(&window), |_| panic!("the queue was searched"));
     assert_eq!(step, WriteStep::Join);
@@ -75,7 +75,7 @@ fn the_published_model_never_looks_at_a_window_by_itself() {
 
 #[test]
 fn the_deadline_is_the_mean_service_time_times_one_less_than_the_slo() {
-    let rules = WindowRules::honest(700, 10);
+    let rules = WindowRules::honest(700, 10).held_for(0);
     let window = rules.open(NOW);
     assert_eq!(window.deadline, Instant { ns: NOW.ns + 6_300 });
     assert_eq!(rules.closes_at(&window), Instant { ns: NOW.ns + 5_600 });
@@ -83,7 +83,8 @@ fn the_deadline_is_the_mean_service_time_times_one_less_than_the_slo() {
 
 #[test]
 fn the_timer_rings_exactly_at_closes_at() {
-    for rules in [WindowRules::honest(700, 10), WindowRules::honest(50, 2)] {
+    for rules in [WindowRules::honest(700, 10).held_for(0), WindowRules::honest(50, 2).held_for(0)]
+    {
         let window = rules.open(NOW);
         let at = rules.closes_at(&window);
         assert!(rules.on_time(at, &window));
@@ -93,7 +94,7 @@ fn the_timer_rings_exactly_at_closes_at() {
 
 #[test]
 fn each_early_rule_closes_on_its_own_sight() {
-    let rules = |close| WindowRules { close, ..WindowRules::honest(700, 10) };
+    let rules = |close| WindowRules { close, ..WindowRules::honest(700, 10).held_for(0) };
     let early = Some(CloseReason::Early);
     for (close, same_key, other_keys, nothing) in [
         (CloseWhen::Deadline, None, None, None),
@@ -127,6 +128,6 @@ fn a_hold_beyond_the_deadline_is_the_deadline() {
 
 #[test]
 fn a_full_window_closes_whatever_is_queued() {
-    let rules = WindowRules { batch_max: 2, ..WindowRules::honest(700, 10) };
+    let rules = WindowRules { batch_max: 2, ..WindowRules::honest(700, 10).held_for(0) };
     check_join(rules, 0, InSight::SameKey, Some(CloseReason::Full));
 }

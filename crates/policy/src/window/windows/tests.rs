@@ -10,7 +10,7 @@ use crate::window::sample::{Answer, Command, Operation, Store};
 
 /// S = 600 ns and an SLO of 10 S, as C-4 §3 has it; closes 4,800 ns after it opened.
 fn rules() -> WindowRules {
-    WindowRules::honest(600, 10)
+    WindowRules::honest(600, 10).held_for(0)
 }
 
 /// A worker with a queue, a store and the windows between them.

@@ -255,8 +255,9 @@ impl<S: Streams, R: Router> Model<S, R> {
                 let state = rules.open(instant(now));
                 self.cores.window_count += 1;
                 if rules.timer == WindowTimer::Armed {
-                    let closes_at = rules.closes_at(&state).ns as f64;
-                    self.engine.push(closes_at.max(now), Event::Timer(index));
+                    for at in [rules.looks_at(&state), rules.closes_at(&state)] {
+                        self.engine.push((at.ns as f64).max(now), Event::Timer(index));
+                    }
                 }
                 core.windows.push(Window { rank: request.rank, state, batch: vec![request] });
             }
@@ -289,7 +290,8 @@ impl<S: Streams, R: Router> Model<S, R> {
         let is_due = |window: &Window| {
             let in_sight = |counts| core.in_sight(window.rank, &rules, counts);
             rules.on_time(instant(now), &window.state)
-                || (rules.timer == WindowTimer::Armed && rules.on_drain(in_sight).is_some())
+                || (rules.timer == WindowTimer::Armed
+                    && rules.on_round(instant(now), &window.state, in_sight).is_some())
         };
         let Some(place) = core.windows.iter().position(is_due) else { return false };
         self.close(now, index, place);
