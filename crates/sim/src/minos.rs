@@ -1,10 +1,10 @@
-//! Minos: what large requests do to the tail, in a queueing model (Fig. 2) and a server (Figs 3-10).
+//! Minos: what large requests do to the tail, in queues (Fig. 2) and in a server (Figs 3-10).
 //!
 //! ```text
 //!  point: Poisson, services 1 and K ─▶ queues: hash | late | steal | size-aware ─▶ p99 in services
-//!  server: keys and sizes of §5.3 ─▶ receive queues ─▶ cores ─▶ send queues ─▶ 40 Gb/s ─▶ p99 in µs
-//!                                          ▲  SizePlan, each epoch
-//!                                          └─ policy::size_class
+//!  server: items of §5.3 ─▶ receive queues ─▶ cores ─▶ send queues ─▶ 40 Gb/s ─▶ p99 in µs
+//!                                            ▲  SizePlan, each epoch
+//!                                            └─ policy::size_class
 //! ```
 //!
 //! # References

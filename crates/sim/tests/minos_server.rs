@@ -126,7 +126,8 @@ fn large_cores_follow_a_changing_workload() {
     };
     let windows = run(&setup).windows;
     let large: Vec<usize> = windows.iter().map(|window| window.large_cores).collect();
-    // Each phase is seen one epoch late; the tenth that the old epoch weighs may keep one core more.
+    // Each phase is seen one epoch late; the tenth that the old epoch weighs may keep one core
+    // more.
     assert_eq!(large[..5], [1, 1, 1, 1, 1], "{large:?}");
     assert_eq!(large[5..9], [4, 4, 4, 4], "{large:?}");
     assert!(large[9] <= 2 && large[10] == 1, "{large:?}");

@@ -78,9 +78,9 @@ const EQUAL_PERCENT: f64 = 100.0 / CORES as f64;
 
 fn text_fig9(outcomes: &[Outcome], requests: u64) -> String {
     let mut text = format!(
-        "{MODEL}\n\n{requests} requests a workload, at about 80 % of the wire. The paper: \"all cores process \
-         roughly the same number of packets\" (marks: an equal share), while small cores process more \
-         requests and large ones fewer the larger their sizes.\n\n\
+        "{MODEL}\n\n{requests} requests a workload, at about 80 % of the wire. The paper: \"all \
+         cores process roughly the same number of packets\" (marks: an equal share), while small \
+         cores process more requests and large ones fewer the larger their sizes.\n\n\
          | large, % | large cores | most packets of a core over fewest |\n| --- | --- | --- |\n"
     );
     for ((percent, _), outcome) in LOADS_FIG9.iter().zip(outcomes) {
@@ -90,9 +90,9 @@ fn text_fig9(outcomes: &[Outcome], requests: u64) -> String {
         let _ = writeln!(text, "| {percent} | {large} | {factor:.2} |");
     }
     text.push_str(
-        "\nThe shares are as equal as whole cores allow: the number of small cores is rounded up, so \
-         large cores carry about a third more packets than small ones. With all cores small (0.0625 %) \
-         the standby core serves every large request, and small ones between them.\n",
+        "\nThe shares are as equal as whole cores allow: the number of small cores is rounded up, \
+         so large cores carry about a third more packets than small ones. With all cores small \
+         (0.0625 %) the standby core serves every large request, and small ones between them.\n",
     );
     text
 }
@@ -157,10 +157,11 @@ fn run_fig10(options: &Options) -> Result<Report, SimError> {
 
 fn text_fig10(minos: &Outcome, stealing: &Outcome, requests_per_epoch: u64) -> String {
     let mut text = format!(
-        "{MODEL}\n\n{MOPS_FIG10} Mops; an epoch stands for the paper's second and has {requests_per_epoch} \
-         requests here, so that a backlog has less time to grow than it would in a whole second; the \
-         controller looks once an epoch, as it does once a second.\n\n\
-         | phase | large, % | median p99 of Minos, µs | of HKH+WS, µs | times lower | large cores |\n\
+        "{MODEL}\n\n{MOPS_FIG10} Mops; an epoch stands for the paper's second and has \
+         {requests_per_epoch} requests here, so that a backlog has less time to grow than it would \
+         in a whole second; the controller looks once an epoch, as it does once a second.\n\n\
+         | phase | large, % | median p99 of Minos, µs | of HKH+WS, µs | times lower | large cores \
+         |\n\
          | --- | --- | --- | --- | --- | --- |\n"
     );
     let windows =
@@ -180,9 +181,10 @@ fn text_fig10(minos: &Outcome, stealing: &Outcome, requests_per_epoch: u64) -> S
         );
     }
     text.push_str(
-        "\nThe paper: latencies up to two orders of magnitude lower than HKH+WS, large cores following \
-         the load from 1 to 4 and back. It runs at 2.25 Mops; by the sizes of its Table 1 that is 42 Gb/s \
-         in the heaviest phase, more than its card has, so we run at 1.85 Mops, 87 % of the wire there.\n",
+        "\nThe paper: latencies up to two orders of magnitude lower than HKH+WS, large cores \
+         following the load from 1 to 4 and back. It runs at 2.25 Mops; by the sizes of its Table \
+         1 that is 42 Gb/s in the heaviest phase, more than its card has, so we run at 1.85 Mops, \
+         87 % of the wire there.\n",
     );
     text
 }

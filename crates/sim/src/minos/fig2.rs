@@ -161,12 +161,13 @@ fn text(results: &[(Run, PointResult)], requests: u64) -> String {
     let mut text = format!(
         "Minos §2.2: {CORES} cores, Poisson arrivals, 99.875 % of requests with service time 1 and \
          0.125 % with K; load counts both; {requests} requests a point. `hash` is nxM/G/1, `late` \
-         M/G/n, `steal` nxM/G/1 with idle cores stealing; `size-aware` is Minos with the server's own \
-         size plan, which the paper's figure does not have. `--fidelity` makes no difference here: \
-         there is one model.\n\n\
+         M/G/n, `steal` nxM/G/1 with idle cores stealing; `size-aware` is Minos with the server's \
+         own size plan, which the paper's figure does not have. `--fidelity` makes no difference \
+         here: there is one model.\n\n\
          p99 over that of small requests only, under the same strategy (size-aware: over hash; \
          with d-CREW: over late):\n\n\
-         | K | load | hash | late | steal | size-aware | with d-CREW |\n| --- | --- | --- | --- | --- | --- | --- |\n"
+         | K | load | hash | late | steal | size-aware | with d-CREW |\n| --- | --- | --- | --- | \
+         --- | --- | --- |\n"
     );
     for k in SERVICES {
         for rho in [0.1, 0.5, 0.8, 0.95] {
@@ -181,18 +182,19 @@ fn text(results: &[(Run, PointResult)], requests: u64) -> String {
         }
     }
     text.push_str(
-        "\nThe paper prints no table for this figure; its text says that at 10 % load and K of 100 or \
-         1000 hash is one to two orders of magnitude above small requests only (our marks), and that \
-         late and steal degrade as much when the load grows. Ours is one order there for K = 100 and \
-         two and a half for K = 1000, as it must be: of a core's time 5.6 % goes to large requests, so \
-         one request in a hundred waits for 0.82 K.\n\n\
+        "\nThe paper prints no table for this figure; its text says that at 10 % load and K of 100 \
+         or 1000 hash is one to two orders of magnitude above small requests only (our marks), and \
+         that late and steal degrade as much when the load grows. Ours is one order there for K = \
+         100 and two and a half for K = 1000, as it must be: of a core's time 5.6 % goes to large \
+         requests, so one request in a hundred waits for 0.82 K.\n\n\
          Size-aware sharding keeps the p99 of small requests only; the price is in the column \
-         `p99_large_services`. With K = 1000 the controller's rounding up leaves the large requests 4 of \
-         8 cores for 56 % of the work, so that they overload from load 0.9 on, and the p99 of all \
-         requests, of which they are an eighth of a percent, does not show it: a factor below 1 means \
-         that the small cores have less to do than the load says. `size-aware-d-crew` sends small \
-         requests to the shortest queue of the small cores (bound 2) and writes, 5 % of requests, by \
-         the server's write table; it stays close to late binding of small requests only.\n",
+         `p99_large_services`. With K = 1000 the controller's rounding up leaves the large \
+         requests 4 of 8 cores for 56 % of the work, so that they overload from load 0.9 on, and \
+         the p99 of all requests, of which they are an eighth of a percent, does not show it: a \
+         factor below 1 means that the small cores have less to do than the load says. \
+         `size-aware-d-crew` sends small requests to the shortest queue of the small cores (bound \
+         2) and writes, 5 % of requests, by the server's write table; it stays close to late \
+         binding of small requests only.\n",
     );
     text
 }

@@ -64,8 +64,8 @@ type PaperPoints = [(&'static str, f64, f64)];
 /// Where charts put a peak whose latency the paper does not print.
 const PEAK_US: f64 = 1000.0;
 
-/// §6.1: Minos does 5.6 Mops under 50 µs, 2.4 times HKH+WS, and 1.75 times under 100 µs (taken at its
-/// peak); peaks 6.2 Mops, SHO's 10 % less.
+/// §6.1: Minos does 5.6 Mops under 50 µs, 2.4 times HKH+WS, and 1.75 times under 100 µs (taken at
+/// its peak); peaks 6.2 Mops, SHO's 10 % less.
 const PAPER_FIG3: [(&str, f64, f64); 7] = [
     ("Minos", 5.6, 50.0),
     ("HKH+WS", 5.6 / 2.4, 50.0),
@@ -187,11 +187,12 @@ fn throughput_under(points: &[Point], name: &str, slo_us: f64) -> f64 {
 }
 
 /// What every figure of the server model has to say first.
-pub(super) const MODEL: &str = "The server model of `minos/server.rs`: 8 cores, 40 Gb/s towards the \
-clients with a send queue per core, the workload of Minos §5.3, open loop. Costs are calibrated on the \
-paper's peaks (see the module), latencies under load are not fitted; `--fidelity` makes no difference. \
-Minos's threshold, core counts and size ranges come from the policy that the server runs. The paper \
-publishes its curves as pictures only: marks are the numbers that its text prints.";
+pub(super) const MODEL: &str = "The server model of `minos/server.rs`: 8 cores, 40 Gb/s towards \
+the clients with a send queue per core, the workload of Minos §5.3, open loop. Costs are \
+calibrated on the paper's peaks (see the module), latencies under load are not fitted; \
+`--fidelity` makes no difference. Minos's threshold, core counts and size ranges come from the \
+policy that the server runs. The paper publishes its curves as pictures only: marks are the \
+numbers that its text prints.";
 
 fn load_text(
     points: &[Point],
@@ -224,13 +225,14 @@ fn load_text(
         text.push_str(" |\n");
     }
     text.push_str(
-        "\nWhat makes the tails of HKH+WS and SHO is not the cores but the send queues: a small reply \
-         that its core makes after a large one stands behind up to 343 packets on the wire, and no \
-         stealing takes it out of there. The grid of loads is coarse (0.3 to 0.5 Mops). The wire is full \
-         at 6.6 Mops of 95 % GET where the paper peaks at 6.2 with the card 93 % utilised; without \
-         lost packets our peaks come out that much higher. A large core that steals small requests \
-         (§6.1's alternative) takes one only while its send queue is empty: otherwise the small \
-         reply waits behind the large one's packets, and the p99 is that of HKH+WS.\n",
+        "\nWhat makes the tails of HKH+WS and SHO is not the cores but the send queues: a small \
+         reply that its core makes after a large one stands behind up to 340 packets on the wire, \
+         and no stealing takes it out of there. The grid of loads is coarse (0.3 to 0.5 Mops). The \
+         wire is full at 6.6 Mops of 95 % GET where the paper peaks at 6.2 with the card 93 % \
+         utilised; without lost packets our peaks come out that much higher. A large core that \
+         steals small requests (§6.1's alternative) takes one only while its send queue is empty: \
+         otherwise the small reply waits behind the large one's packets, and the p99 is that of \
+         HKH+WS.\n",
     );
     text
 }
@@ -272,13 +274,13 @@ fn run_fig4(options: &Options) -> Result<Report, SimError> {
     };
     let worst = |name: &str| ratio(name).iter().map(|point| point.1).fold(0.0, f64::max);
     let text = format!(
-        "{MODEL}\n\nThe price of the small requests' tail: one core for what is 17.6 % of the packets. \
-         {requests} requests a point, an eighth of a percent of them large. At its worst, while both \
-         keep up, Minos's large requests have {:.2} times the p99 of HKH+WS's (paper: up to 2, the \
-         mark, at high load); with one more large core that steals single small requests (§6.1's \
-         alternative) {:.2} times. In our model the wire, which all systems share, is most of a \
-         large reply's time under load, so the second large core gains little: its packets \
-         wait for the same 40 Gb/s.\n",
+        "{MODEL}\n\nThe price of the small requests' tail: one core for what is 17.6 % of the \
+         packets. {requests} requests a point, an eighth of a percent of them large. At its worst, \
+         while both keep up, Minos's large requests have {:.2} times the p99 of HKH+WS's (paper: \
+         up to 2, the mark, at high load); with one more large core that steals single small \
+         requests (§6.1's alternative) {:.2} times. In our model a second large \
+         core does not help: two cut the sizes between them, so the largest wait for each other, \
+         and the wire, which all systems share, is most of a large reply's time under load.\n",
         worst(MINOS.0),
         worst(LARGE_STEAL.0),
     );
