@@ -128,9 +128,9 @@ impl SizePlan {
         worker.index() < self.small_workers
     }
 
-    /// Whether `worker` takes requests from the network's queues now; who does not leaves its own to
-    /// the small workers. `holds_large`: it has large requests queued, in work, or not yet sent. A
-    /// standby worker that has them is a large one until the last of their packets is gone, since
+    /// Whether `worker` takes requests from the network's queues now; who does not leaves its own
+    /// to the small workers. `holds_large`: it has large requests queued, in work, or not yet sent.
+    /// A standby worker that has them is a large one until the last of their packets is gone, since
     /// small replies behind those would wait as long as small requests behind the work.
     #[inline]
     pub fn reads_network(&self, worker: WorkerId, holds_large: bool) -> bool {

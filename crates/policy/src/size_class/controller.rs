@@ -67,7 +67,8 @@ pub struct SizeController {
 }
 
 impl SizeController {
-    /// All workers small, all sizes small (or up to the static threshold), until an epoch has ended.
+    /// All workers small, all sizes small (or up to the static threshold), until an epoch has
+    /// ended.
     ///
     /// # Panics
     /// Without workers, and with a weight out of its range.
