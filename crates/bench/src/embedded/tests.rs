@@ -36,6 +36,13 @@ fn every_workload_reads_back_what_it_wrote() {
 }
 
 #[test]
+fn named_workloads_bring_items_of_their_own() {
+    for workload in ["put", "ycsb-load", "minos", "zippydb", "etc", "twitter-12"] {
+        check(&format!("--workload {workload}"));
+    }
+}
+
+#[test]
 fn short_keys_and_any_batch_work() {
     for key_size in [8, 16] {
         for batch in [1, 7, 64] {
