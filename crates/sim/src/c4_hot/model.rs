@@ -367,11 +367,11 @@ impl Model<'_> {
     /// Nothing is queued: a window may close because nothing more will come.
     fn drained(&mut self, core: usize, now_ns: f64) {
         let Some(rules) = self.options.windows else { return };
-        if self.cores[core].windows.is_empty() {
-            return;
-        }
-        if rules.on_drain(|_| InSight::Nothing).is_some() {
-            self.close(core, 0, now_ns);
+        let closes = |window: &Window| {
+            rules.on_round(at(now_ns), &window.open, |_| InSight::Nothing).is_some()
+        };
+        if let Some(index) = self.cores[core].windows.iter().position(closes) {
+            self.close(core, index, now_ns);
         }
     }
 
@@ -444,8 +444,9 @@ impl Model<'_> {
     fn open(&mut self, core: usize, request: Request, now_ns: f64) {
         let Some(rules) = self.options.windows else { return };
         let open = rules.open(at(now_ns));
-        let due_ns = rules.closes_at(&open).ns as f64;
-        self.events.push(due_ns.max(now_ns), Event::WindowDue { core });
+        for look_at in [rules.looks_at(&open), rules.closes_at(&open)] {
+            self.events.push((look_at.ns as f64).max(now_ns), Event::WindowDue { core });
+        }
         let batch = VecDeque::from([request]);
         self.cores[core].windows.push(Window { rank: request.rank, open, batch });
         self.window_count += 1;

@@ -1,4 +1,4 @@
-//! One simulated server under one load: workers, queues, windows, stealing, hand-off, line transfers.
+//! One simulated server under one load: workers, queues, windows, stealing, hand-off, moving lines.
 //!
 //! ```text
 //!  arrivals ─▶ (hand-off cores) ─▶ policy::Router, policy::Depths ─▶ queue ─▶ worker ─▶ latency
@@ -56,7 +56,7 @@ pub(super) struct Shape {
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub latencies: Latencies,
-    /// Whether the work was done soon after the last arrival, so that a longer run would look alike.
+    /// Whether the work was done soon after the last arrival: a longer run would look alike.
     pub is_sustained: bool,
 }
 
@@ -351,9 +351,10 @@ impl<R: Router> Server<'_, R> {
             }
             None => {
                 let state = rules.open(instant(now));
-                let closes_at = (rules.closes_at(&state).ns as f64).max(now);
+                for look_at in [rules.looks_at(&state), rules.closes_at(&state)] {
+                    self.events.push((look_at.ns as f64).max(now), Event::Timer(worker));
+                }
                 of.windows.push(Window { key: job.key, state, batch: vec![index] });
-                self.events.push(closes_at, Event::Timer(worker));
             }
         }
         let duration_ns = self.overhead_ns(&job, worker) + self.shape.costs.join_ns;
@@ -379,7 +380,8 @@ impl<R: Router> Server<'_, R> {
         let of = &self.workers[usize::from(worker)];
         let is_due = |window: &Window| {
             let in_sight = |counts| self.in_sight(of, window.key, &rules, counts);
-            rules.on_time(instant(now), &window.state) || rules.on_drain(in_sight).is_some()
+            rules.on_time(instant(now), &window.state)
+                || rules.on_round(instant(now), &window.state, in_sight).is_some()
         };
         let Some(place) = of.windows.iter().position(is_due) else { return false };
         self.close(worker, place, now);
