@@ -1,4 +1,4 @@
-//! Pure decisions: which worker, which window, which size class. No clock, thread, socket or global.
+//! Pure decisions: which worker, which window, which size class. No clock, thread or global.
 //!
 //! ```text
 //!  RouteRequest, Depths ──▶ Router::route ──▶ worker, or wait

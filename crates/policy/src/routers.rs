@@ -9,7 +9,7 @@
 //!                          partitions that nobody   ShortestQueue without a bound
 //!                          writes               ──▶ Jbsq          with a bound
 //!  B alone (CRCW)          everything           ──▶ HandOff       an idle worker, late
-//!                                                   Steal         stays, until an idle one takes it
+//!                                                   Steal         stays, or an idle one takes it
 //!                                                   SizeAware     by key, large ones apart
 //!                                                   SizeAwareJbsq shortest small one, large apart
 //!

@@ -6,7 +6,10 @@
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
 
-use super::*;
+use base::sync::Arc;
+use base::{PartitionId, WorkerId};
+
+use super::{Pin, Unpin, WAYS, WriteTable};
 
 const P: PartitionId = PartitionId(7);
 

@@ -97,7 +97,10 @@ const PARTITIONS: u32 = 20;
 proptest! {
     #[test]
     fn the_table_is_a_map_that_may_be_full(
-        steps in prop::collection::vec((0..3_usize, 0..PARTITIONS, 0..4_u16, any::<bool>()), 1..200),
+        steps in prop::collection::vec(
+            (0..3_usize, 0..PARTITIONS, 0..4_u16, any::<bool>()),
+            1..200,
+        ),
     ) {
         let first = WriteTable::new(2 * WAYS);
         let tables = [first.for_another_dispatcher(), first.for_another_dispatcher(), first];
