@@ -47,7 +47,7 @@ fn workspace_steps(root: &Path) -> Vec<Step> {
     // Another configuration in the same directory would rebuild everything twice.
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let loom_target = target.join("loom").display().to_string();
-    // Every figure at a few hundred requests a point: seconds, with the binary that the tests built.
+    // Every figure at a few hundred requests a point: seconds, and the tests built the binary.
     let figures = target.join("figures-smoke").display().to_string();
     let every_figure = format!(
         "cargo run --quiet --locked --package dovetail -- sim all --requests 500 --out {figures}"

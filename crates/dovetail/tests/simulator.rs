@@ -66,6 +66,17 @@ fn help_and_list_name_every_figure() {
 }
 
 #[test]
+fn the_list_of_figures_in_the_documentation_is_complete() {
+    let page = include_str!("../../../docs/figures.md");
+    let list = text(&run(&["sim", "list"]).stdout);
+    for line in list.lines() {
+        let name = line.split_whitespace().next().unwrap();
+        assert!(page.contains(&format!("\n| `{name}` |")), "docs/figures.md has no row for {name}");
+    }
+    assert_eq!(page.matches("\n| `").count(), list.lines().count(), "a row without a figure");
+}
+
+#[test]
 fn a_wrong_figure_is_told_all_figures() {
     let list = text(&run(&["sim", "list"]).stdout);
     let names: Vec<&str> =

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Workload (name, trace, /stats) ─┐
-//!  CostTable (this machine's store)┼─▶ Jobs ─▶ for each preset: search the load ─▶ rows, best first
+//!  CostTable (the store, measured) ┼─▶ Jobs ─▶ each preset: search the load ─▶ rows, best first
 //!  cores, SLO ─────────────────────┘            └─ server: policy's own routers and windows
 //! ```
 //!
@@ -11,9 +11,9 @@
 //!
 //! # Invariants
 //! I1: one seed gives one plan, on any number of threads.
-//! I2: a load counts as served only if the 99th percentile of all requests is within the SLO and all
-//!     work is done within 2 % of the run's length after the last arrival: a run of milliseconds
-//!     does not show a slow overload in its latencies.
+//! I2: a load counts as served only if the 99th percentile of all requests is within the SLO and
+//!     all work is done within 2 % of the run's length after the last arrival: a run of
+//!     milliseconds does not show a slow overload in its latencies.
 //!
 //! # Limits
 //! Not in the model: the network card and its bandwidth, cores that share a cache or a memory

@@ -76,7 +76,8 @@ struct C4Args {
 #[derive(Debug, Args)]
 struct MinosArgs {
     /// How requests find a core
-    #[arg(long, value_name = "NAME", default_value = "size-aware", value_parser = choice(STRATEGIES))]
+    #[arg(long, value_name = "NAME", default_value = "size-aware")]
+    #[arg(value_parser = choice(STRATEGIES))]
     strategy: Strategy,
 
     /// Cores

@@ -21,15 +21,15 @@ use crate::figure::svg::palette::Palette;
 use crate::figure::svg::panel::Area;
 use crate::figure::{Chart, Style};
 
-const PANEL_PIXELS: (u32, u32) = (460, 350);
+const PANEL_PIXELS: (u32, u32) = (460, 366);
 /// A lone panel may be wider.
-const PANEL_ALONE_PIXELS: (u32, u32) = (760, 440);
+const PANEL_ALONE_PIXELS: (u32, u32) = (760, 456);
 const TITLE_HEIGHT: u32 = 44;
 const LEGEND_ROW_HEIGHT: u32 = 24;
 const LEGEND_MARGIN: u32 = 16;
 const SWATCH_WIDTH: i32 = 30;
 /// Of the legend's letters, a little more than the widest usual font needs.
-const LETTER_WIDTH: f64 = 7.6;
+const LETTER_WIDTH: f64 = 8.2;
 const RINGS_ARE: &str = "the paper's numbers";
 const RINGS_COLOUR: RGBColor = RGBColor(90, 90, 90);
 

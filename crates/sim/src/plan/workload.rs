@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A trace is the public Twitter format, one request a line:
-//! `timestamp,key,key size,value size,client,operation,TTL`. Only key, sizes and operation are used.
+//! `timestamp,key,key size,value size,client,operation,TTL`. Key, sizes and operation are used.
 
 use std::io::BufRead;
 
@@ -106,8 +106,8 @@ impl Workload {
         Ok(Workload { about: format!("{name}: {found} requests of the trace"), items })
     }
 
-    /// What a server's `/stats` tells: shares of operations, mean sizes, number of keys. It does not
-    /// tell popularity, so `zipf` says it; all items get the mean size.
+    /// What a server's `/stats` tells: shares of operations, mean sizes, number of keys. It does
+    /// not tell popularity, so `zipf` says it; all items get the mean size.
     ///
     /// # Errors
     /// When it is not the statistics of a server that has items and has served requests.

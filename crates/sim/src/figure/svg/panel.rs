@@ -2,9 +2,10 @@
 
 use plotters::coord::Shift;
 use plotters::prelude::{
-    BLACK, Cartesian2d, ChartBuilder, ChartContext, Circle, Color, DrawingArea, LineSeries,
-    RGBColor, Rectangle, SVGBackend,
+    BLACK, Cartesian2d, ChartBuilder, ChartContext, Circle, Color, DrawingArea, IntoFont,
+    IntoTextStyle, LineSeries, RGBColor, Rectangle, SVGBackend,
 };
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::figure::svg::axis::{Span, written};
 use crate::figure::svg::palette::Palette;
@@ -12,6 +13,12 @@ use crate::figure::{Axis, Chart, Scale, Series, Style};
 
 /// Share of the room between two groups of bars that they fill together.
 const BARS_SHARE: f64 = 0.8;
+const TITLE_HEIGHT: u32 = 28;
+const MARGIN: u32 = 8;
+/// The last number of the horizontal axis stands half outside.
+const MARGIN_RIGHT: u32 = 22;
+/// For the numbers of the vertical axis and what they are.
+const LABELS_WIDTH: u32 = 68;
 const GRID: RGBColor = RGBColor(225, 225, 225);
 const GRID_LIGHT: RGBColor = RGBColor(243, 243, 243);
 
@@ -26,12 +33,20 @@ pub(super) fn draw(area: &Area<'_>, chart: &Chart, palette: &Palette<'_>) -> Res
     // Bars on a linear axis stand on 0, so it must be there.
     let base = (!bars.labels.is_empty() && chart.y.scale == Scale::Linear).then_some(0.0);
     let y = Span::around(chart.y.scale, points().map(|point| point.1).chain(base), 0.0);
-    let mut context = ChartBuilder::on(area)
-        .caption(&chart.title, ("sans-serif", 19))
-        .margin(8)
-        .margin_right(22)
+    let (head, body) = area.split_vertically(TITLE_HEIGHT);
+    let middle = (LABELS_WIDTH + MARGIN + head.dim_in_pixel().0 - MARGIN_RIGHT) as i32 / 2;
+    let centred = Pos::new(HPos::Center, VPos::Top);
+    head.draw_text(
+        &chart.title,
+        &("sans-serif", 19).into_font().into_text_style(&head).pos(centred),
+        (middle, 8),
+    )
+    .map_err(|error| error.to_string())?;
+    let mut context = ChartBuilder::on(&body)
+        .margin(MARGIN)
+        .margin_right(MARGIN_RIGHT)
         .x_label_area_size(48)
-        .y_label_area_size(68)
+        .y_label_area_size(LABELS_WIDTH)
         .build_cartesian_2d(x.clone(), y.clone())
         .map_err(|error| error.to_string())?;
     mesh(&mut context, &chart.x, &chart.y)?;
