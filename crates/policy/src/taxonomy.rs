@@ -16,8 +16,8 @@
 //! - 50 % writes: "WI_uni, e.g. those with at least 50 % writes" (C-4 §2.1).
 //! - RW_sk: the write load on the hottest partition is about 1/N of all requests, N workers
 //!   (C-4 §3.2). Its own examples (exponent 1.25 or 1.4, 5 % writes, 64 workers) lie at 0.71 and
-//!   1.04 of 1/N, so that "about" begins at half of 1/N here. A skewed workload below that line, and
-//!   below 50 % writes, is R_sk: no writer is overloaded.
+//!   1.04 of 1/N, so that "about" begins at half of 1/N here. A skewed workload below that line,
+//!   and below 50 % writes, is R_sk: no writer is overloaded.
 //! - Exponent 0.9: the least that C-4 §3.2 studies as RW_sk. Popularity that is no Zipf at all
 //!   counts as skewed when one key alone draws a worker's share.
 //! - 5 % writes: C-4 gives no number for "read-mostly". Ours is the usual 95 % GET (MICA §4.2).

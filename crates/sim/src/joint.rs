@@ -211,8 +211,8 @@ fn text(results: &[(usize, usize, Plan)], request_count: usize) -> String {
          things of this model weigh against the joint default. Stealing is free but for that hop, \
          and finds every idle core at once. And all cores run requests to completion, so that \
          whoever holds a hot key pays for receiving and answering each of its writes; with writes \
-         of one key that is the limit, compacted or not, while presets without an owner spread that \
-         part over all cores and only contend for the index's line.",
+         of one key that is the limit, compacted or not, while presets without an owner spread \
+         that part over all cores and only contend for the index's line.",
         results.len(),
     )
 }

@@ -4,7 +4,7 @@
 //! ```text
 //!  "minos", "zippydb", "twitter-12" ──▶ Profile ─┬─ draw(key_count, seed) ──────▶ Draw ──▶ Trace
 //!                                                ├─ value_sizes(key_count) ─────▶ ValueSizes
-//!                                                └─ requests(key_count, seed) ──▶ Request, Request, ...
+//!                                                └─ requests(key_count, seed) ──▶ Request, ...
 //! ```
 //!
 //! What a source leaves open is filled in here, and said so in [`Profile::about`]:

@@ -107,6 +107,8 @@ const XTASK: &str = "xtask/src/main.rs";
 const CLI: &str = "crates/dovetail/src/cli.rs";
 const SETTINGS: &str = "crates/dovetail/src/settings.rs";
 const BENCH: &str = "crates/bench/src/args.rs";
+const SIM: &str = "crates/dovetail/src/sim_command.rs";
+const PLAN: &str = "crates/dovetail/src/plan_command.rs";
 
 /// Commands in code blocks of the front pages: their subcommands and flags exist.
 fn commands(repository: &Repository) -> Vec<Problem> {
@@ -142,14 +144,17 @@ fn unknown_word(repository: &Repository, line: &str) -> Option<String> {
         .or_else(|| line.strip_prefix("dovetail "))?;
     let mut words = rest.split([' ', '=']);
     let subcommand = words.next().unwrap_or_default();
-    let is_known = has(CLI, &format!("Command::new(\"{subcommand}\")"))
-        || ["config", "doctor"].contains(&subcommand);
+    let is_known =
+        [CLI, SIM, PLAN].iter().any(|path| has(path, &format!("Command::new(\"{subcommand}\")")))
+            || ["config", "doctor"].contains(&subcommand);
     if !is_known {
         return Some(format!("dovetail {subcommand}"));
     }
     let is_flag_known = |flag: &str| match subcommand {
         "serve" => has(SETTINGS, &format!("key: \"{flag}\"")) || has(CLI, &format!("\"{flag}\"")),
         "bench" => has(BENCH, &format!("pub {}:", flag.replace('-', "_"))),
+        "sim" => has(SIM, &format!("    {}:", flag.replace('-', "_"))),
+        "plan" => has(PLAN, &format!("    {}:", flag.replace('-', "_"))),
         _ => true,
     };
     words
@@ -214,6 +219,7 @@ mod tests {
             (CLI, "Command::new(\"serve\") Command::new(\"bench\") .long(\"print-config\")"),
             (SETTINGS, "key: \"memory\","),
             (BENCH, "    pub key_size: u64,"),
+            (SIM, "Command::new(\"sim\")\n    out: PathBuf,"),
         ];
         let check = |line: &str, want: &[&str]| {
             let readme = format!("dovetail nonsense outside of a block\n```sh\n{line}\n```\n");
@@ -228,6 +234,8 @@ mod tests {
         check("cargo run --release -- serve --memroy 1g", &["dovetail serve --memroy"]);
         check("$ dovetail bench --key-size=8", &[]);
         check("dovetail bench --speed 9", &["dovetail bench --speed"]);
+        check("dovetail sim c4-fig3 --out out", &[]);
+        check("dovetail sim c4-fig3 --into out", &["dovetail sim --into"]);
         check("dovetail fly", &["dovetail fly"]);
     }
 }

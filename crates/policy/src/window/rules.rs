@@ -36,7 +36,8 @@
 //! while, three services, before it may close early: decision 0017 has the numbers.
 //!
 //! # References
-//! Decision 0017; C-4 §3.2 (timer), §4.3 (scan a few slots), §5.3 (deadline), §7.2 (closing early); K8.
+//! Decision 0017; C-4 §3.2 (timer), §4.3 (scan a few slots), §5.3 (deadline), §7.2 (closing early);
+//! K8.
 
 use base::Instant;
 
@@ -174,8 +175,8 @@ impl WindowRules {
         }
     }
 
-    /// The same rules, but a window stays open for at least `hold_ns`, deadline and room permitting.
-    /// The driver has to ask `on_round`, and to look at a window at `looks_at`.
+    /// The same rules, but a window stays open for at least `hold_ns`, deadline and room
+    /// permitting. The driver has to ask `on_round`, and to look at a window at `looks_at`.
     pub fn held_for(self, hold_ns: u64) -> WindowRules {
         WindowRules { hold_ns, ..self }
     }

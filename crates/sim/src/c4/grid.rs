@@ -10,22 +10,22 @@ use crate::figure::Figure;
 pub const FIGURES: &[Figure] = &[
     Figure {
         name: "c4-fig3",
-        about: "C-4 Fig. 3: throughput under SLO and p99 of EREW, CREW and d-CREW by share of writes",
+        about: "throughput under SLO and p99 of EREW, CREW and d-CREW by share of writes",
         run: fig3::run,
     },
     Figure {
         name: "c4-fig4",
-        about: "C-4 Fig. 4: throughput under SLO by skew and share of writes, without and with compaction",
+        about: "throughput under SLO by skew and share of writes, with and without compaction",
         run: fig4::run,
     },
     Figure {
         name: "c4-fig9",
-        about: "C-4 Fig. 9: p99 by load at 50 % writes, uniform keys",
+        about: "p99 by load at 50 % writes, uniform keys",
         run: load_latency::fig9,
     },
     Figure {
         name: "c4-fig10",
-        about: "C-4 Fig. 10: p99 by load at 50 % and 85 % writes, uniform keys",
+        about: "p99 by load at 50 % and 85 % writes, uniform keys",
         run: load_latency::fig10,
     },
 ];

@@ -148,11 +148,12 @@ fn held<B: policy::routers::Balance>(router: &DCrew<B>) -> u64 {
     router.table().opened().max(0) as u64
 }
 
-/// C-4 §5.2 provides two entries a worker. The artifact's table is searched as a whole and never
-/// overflows, so its model gets sets that never fill.
+/// C-4 §5.2 provides two entries a worker, in a table that is searched as a whole. Ours is
+/// searched a set at a time: with sixteen a full set is one in a million (decision 0015). The
+/// artifact's never overflows, so its model gets sets that never fill.
 fn entry_count(options: &PointOptions) -> usize {
     let per_worker = match options.fidelity {
-        Fidelity::Honest => 8,
+        Fidelity::Honest => 16,
         Fidelity::Artifact => 64,
     };
     options.workers * per_worker

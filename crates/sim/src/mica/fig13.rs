@@ -210,11 +210,12 @@ fn text(found: &[Found], population: &Population, requests: u64) -> String {
 
 const MODEL: &str = "\
 Open-loop clients, ports, receive queues of 512, batches of up to 32, cores; the routers are the \
-server's (`policy`: EREW, CREW over any worker). Shown is the highest load at which no core drops more \
-than 1 % or keeps a growing queue and the 95th percentile of latency is within 100 us. \
+server's (`policy`: EREW, CREW over any worker). Shown is the highest load at which no core drops \
+more than 1 % or keeps a growing queue and the 95th percentile of latency is within 100 us. \
 A core's costs follow from the 24-core measurements (uniform rate and batch size, 14 % fewer \
-instructions in full batches, 7.1 million a second on the hot core). One more number is fitted, what a \
-GET costs under CREW, so the 24-core CREW bar with 95 % GET is no prediction. All else comes out. \n\n";
+instructions in full batches, 7.1 million a second on the hot core). One more number is fitted, \
+what a GET costs under CREW, so the 24-core CREW bar with 95 % GET is no prediction. All else \
+comes out.\n\n";
 
 /// What the hash makes of the skew.
 fn loads_text(text: &mut String, found: &[Found], population: &Population) {
@@ -241,11 +242,11 @@ fn loads_text(text: &mut String, found: &[Found], population: &Population) {
     let _ = writeln!(
         text,
         "\nThe paper's three factors do not fit together: it says that the hottest key has 9.3 \
-         million times the average, which is {:.2} % of all requests, and so alone {one_key:.1}x the \
-         mean of 240 partitions. Its 5.8x and 10.6x are about what 1.97x gives when 0.97 is taken times 5 \
-         and times 10; with Zipf 0.99 no hash reaches them. Here the hash is one that meets the \
-         measured 1.97x. `--fidelity artifact` lowers the hottest key to 4.02 %, where all three come \
-         out; its EREW throughputs are then further from the paper's.\n",
+         million times the average, which is {:.2} % of all requests, and so alone {one_key:.1}x \
+         the mean of 240 partitions. Its 5.8x and 10.6x are about what 1.97x gives when 0.97 is \
+         taken times 5 and times 10; with Zipf 0.99 no hash reaches them. Here the hash is one \
+         that meets the measured 1.97x. `--fidelity artifact` lowers the hottest key to 4.02 %, \
+         where all three come out; its EREW throughputs are then further from the paper's.\n",
         100.0 / harmonic(KEYS),
     );
 }
@@ -277,20 +278,21 @@ fn against_paper(text: &mut String, found: &[Found]) {
         let paper_pct = if platform == Platform::DUAL { 27 } else { 32 };
         let _ = writeln!(
             text,
-            "- {} cores: CREW-T changes CREW by {:+.0} % with 50 % GET (paper +{paper_pct} %) and by \
-             {:+.0} % with 95 % GET.",
+            "- {} cores: CREW-T changes CREW by {:+.0} % with 50 % GET (paper +{paper_pct} %) and \
+             by {:+.0} % with 95 % GET.",
             platform.cores,
             gain_pct(0.5),
             gain_pct(0.95),
         );
     }
     text.push_str(
-        "\nWith 50 % GET one core limits CREW, the hottest key's writer, and its clock is worth nearly \
-         its full 40 % here: what it waits for is cached. The paper's gains are smaller, so part \
-         of its hot core's time does not follow the clock (the mesh, the shared cache), which this model \
-         leaves out. With 95 % GET clients spread GETs evenly, and the 20 slowed cores fill up first: \
-         CREW-T is for writes, as the paper says, or needs clients that know. Coherence \
-         traffic between a hot key's writer and its many readers is not modelled either.\n\n",
+        "\nWith 50 % GET one core limits CREW, the hottest key's writer, and its clock is worth \
+         nearly its full 40 % here: what it waits for is cached. The paper's gains are smaller, so \
+         part of its hot core's time does not follow the clock (the mesh, the shared cache), which \
+         this model leaves out. With 95 % GET clients spread GETs evenly, and the 20 slowed cores \
+         fill up first: CREW-T is for writes, as the paper says, or needs clients that know. \
+         Coherence traffic between a hot key's writer and its many readers is not modelled \
+         either.\n\n",
     );
 }
 
@@ -309,8 +311,8 @@ fn cores_text(text: &mut String, found: &[Found]) {
         let change_pct = |mrps: f64| 100.0 * (mrps / uniform_mrps - 1.0);
         let _ = writeln!(
             text,
-            "- {} cores: the hottest serves {:.1} million a second ({:+.0} %, batches of {:.0}), the \
-             others {:.2} on average ({:+.0} %).",
+            "- {} cores: the hottest serves {:.1} million a second ({:+.0} %, batches of {:.0}), \
+             the others {:.2} on average ({:+.0} %).",
             platform.cores,
             skewed.hot_mrps(),
             change_pct(skewed.hot_mrps()),
@@ -320,9 +322,10 @@ fn cores_text(text: &mut String, found: &[Found]) {
         );
     }
     text.push_str(
-        "\nThe paper has +43 % and -28 % on 24 cores, and about +50 % for the hottest of 120 and 240. \
-         The cold cores could do more than under the uniform load: they starve because the hottest \
-         holds back every client. Its own numbers (7.1 on the hot core, 3.58 on each other) add up to 89 \
-         million a second, not to the 84 that it states; 84 leaves 3.34 to each.\n",
+        "\nThe paper has +43 % and -28 % on 24 cores, and about +50 % for the hottest of 120 and \
+         240. The cold cores could do more than under the uniform load: they starve because the \
+         hottest holds back every client. Its own numbers (7.1 on the hot core, 3.58 on each \
+         other) add up to 89 million a second, not to the 84 that it states; 84 leaves 3.34 to \
+         each.\n",
     );
 }

@@ -93,8 +93,9 @@ fn text(found: &[Found]) -> String {
         let lightest = &found.loads_pct[cores - 20..];
         let _ = writeln!(
             text,
-            "- {cores} cores: the hottest has {:.2} times the mean, the next {:.0}, {:.0} and {:.0} % of \
-             it; {:.0} % of the cores are below 20 % of it; the 20 lightest have at most {:.1} % of it.",
+            "- {cores} cores: the hottest has {:.2} times the mean, the next {:.0}, {:.0} and \
+             {:.0} % of it; {:.0} % of the cores are below 20 % of it; the 20 lightest have at \
+             most {:.1} % of it.",
             found.hottest_over_mean,
             found.loads_pct[1],
             found.loads_pct[2],
@@ -104,11 +105,11 @@ fn text(found: &[Found]) -> String {
         );
     }
     text.push_str(
-        "\nThe paper: only two very hot cores, more than 90 % of the cores below 20 % of the hottest, the \
-         20 lightest below 12 % of it. The shape is that of Zipf 0.99 itself: a core that owns the \
-         key of rank r has about 1/r of the hottest core's load plus an even rest. Which core is \
-         second depends on the hash when two of the first keys meet. EREW with 95 % GET, at half the \
-         load that saturates it, so that what is served is what is asked for; the \
+        "\nThe paper: only two very hot cores, more than 90 % of the cores below 20 % of the \
+         hottest, the 20 lightest below 12 % of it. The shape is that of Zipf 0.99 itself: a core \
+         that owns the key of rank r has about 1/r of the hottest core's load plus an even rest. \
+         Which core is second depends on the hash when two of the first keys meet. EREW with 95 % \
+         GET, at half the load that saturates it, so that what is served is what is asked for; the \
          server's router places each request.\n",
     );
     text

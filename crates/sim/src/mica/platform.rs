@@ -13,9 +13,9 @@
 //! - A poll costs as much as `P` requests: `(1 + P/32) / (1 + P/12.5) = 0.86`, so `P` = 3.7.
 //! - A core that takes 12.5 at a time is busy with requests 77 % of its time: 153 ns each.
 //! - Batches give the hot core 116 %; the rest of the 143 % is what it no longer waits for memory.
-//!   Its cache holds the keys of about four fifths of its requests, so that stalls are about a quarter
-//!   of a request. On 120 and 240 cores nothing is set: what the hottest cores gain comes out.
-//! - A uniform load is carried by the ports, two cores each: 24 cores could do 16 % more.
+//!   Its cache holds the keys of about four fifths of its requests, so that stalls are about a
+//!   quarter of a request. On 120 and 240 cores nothing is set: what the hottest cores gain comes
+//!   out. A uniform load is carried by the ports, two cores each: 24 cores could do 16 % more.
 
 /// The largest receive batch (Fig. 8).
 pub const BATCH_MAX: usize = 32;

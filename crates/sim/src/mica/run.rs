@@ -2,7 +2,7 @@
 //! that it carries.
 //!
 //! ```text
-//!  Poisson requests ─▶ key's partition, GET or PUT ─▶ policy::Router ─▶ core's port ─▶ its queue ─▶ core
+//!  Poisson requests ─▶ partition, GET or PUT ─▶ policy::Router ─▶ core's port ─▶ queue ─▶ core
 //! ```
 //!
 //! A core depends on nothing but its own queue, so it is moved on only when a request reaches it:

@@ -12,8 +12,9 @@ use crate::plan::server::{self, Costs, Outcome, Shape};
 
 /// C-4's bound on balanced queues (C-4 §3).
 const JBSQ: Dispatch = Dispatch::Jbsq(2);
-/// Entries of the write table for each worker: C-4 §5.2 provides two, in a table without sets.
-const ENTRIES_PER_WORKER: usize = 4;
+/// Entries of the write table for each worker: C-4 §5.2 provides two, in a table without sets; in
+/// sets of eight it takes sixteen for a full one to be rare (decision 0015).
+const ENTRIES_PER_WORKER: usize = 16;
 /// Hand-off workers that are tried (Minos §5.2).
 const HAND_OFF_WORKERS_MAX: u16 = 3;
 /// Requests that a worker takes at once.

@@ -180,8 +180,8 @@ fn text(point: &PointOptions, cells: &[Cell], ideal: &Found) -> String {
     };
     format!(
         "CREW on 64 cores, 1.6 million keys, {} requests a point. Ideal (shortest queue, reads \
-         only) holds the SLO up to load {:.4}. Marks are the results of C-4's artifact; ten of them \
-         hide an overload and are replaced by their corrected loads. {model}\n{lines}",
+         only) holds the SLO up to load {:.4}. Marks are the results of C-4's artifact; ten of \
+         them hide an overload and are replaced by their corrected loads. {model}\n{lines}",
         point.requests,
         ideal.load(),
     )

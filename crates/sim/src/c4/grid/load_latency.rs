@@ -127,7 +127,7 @@ fn text(points: &[Point], shares: &[f64], requests: u64) -> String {
         for (label, mrps) in paper(*share) {
             let ours = under_slo_mrps(points, *share, label);
             lines.push_str(&format!(
-                "\n- {share} % writes, {label}: {ours:.1} MRPS under SLO here, {mrps:.0} in the paper."
+                "\n- {share} % writes, {label}: {ours:.1} MRPS under SLO, {mrps:.0} in the paper."
             ));
         }
         let is_below = |point: &&Point| point.load * FULL_LOAD_RPS / 1e6 <= 90.0;

@@ -1,11 +1,11 @@
 //! The cores' side of a run: queues, service, versions and retries, windows.
 //!
 //! ```text
-//!  begin ─▶ bucket odd? spin ─▶ write, compaction on? ─ Open, Join ─▶ +100 ns ─▶ after_join: close?
-//!                                  │ RunNow                                        │ yes
-//!                                  ▼                                               ▼
-//!                        T_kvs ─▶ read: version moved? again      replies, 100 ns each; last: a write
-//!                                  ▼
+//!  begin ─▶ bucket odd? spin ─▶ a write? ─ Open, Join ─▶ +100 ns ─▶ after_join: close?
+//!                                  │ RunNow                              │ yes
+//!                                  ▼                                     ▼
+//!                        T_kvs ─▶ read: version moved?       replies, 100 ns each,
+//!                                  ▼       then again        and the last is a write
 //!                               T_fixed ─▶ answer ─▶ next
 //! ```
 //!
