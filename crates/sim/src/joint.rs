@@ -68,6 +68,9 @@ const TRAFFIC: [Traffic; 7] = [
     sizes("1000KB", "Minos's sizes, large items of up to 1000 KB", 1_000_000),
 ];
 
+/// In the order of [`TRAFFIC`].
+const NAMES: &[&str] = &["RW_uni", "RW_sk", "WI_uni", "WI_sk", "250KB", "500KB", "1000KB"];
+
 fn run(options: &Options) -> Result<Report, SimError> {
     let request_count = options.requests.unwrap_or(REQUESTS_DEFAULT) as usize;
     let costs = CostTable::committed()?;
@@ -164,15 +167,13 @@ fn chart(results: &[(usize, usize, Plan)], cores: usize) -> Chart {
     let series = DRAWN.iter().map(|preset| {
         let points = results.iter().filter(|result| result.0 == cores).map(|(_, index, plan)| {
             let share = throughput_rps(plan, preset) / best_rps(plan).max(1.0);
-            ((index + 1) as f64, share)
+            (*index as f64, share)
         });
         Series { label: (*preset).to_owned(), style: Style::Bars, points: points.collect() }
     });
-    let names: Vec<String> =
-        TRAFFIC.iter().enumerate().map(|(index, t)| format!("{} {}", index + 1, t.name)).collect();
     Chart {
         title: format!("{cores} cores"),
-        x: Axis { label: names.join(", "), scale: Scale::Linear },
+        x: Axis { label: "traffic".into(), scale: Scale::Names(NAMES) },
         y: Axis { label: "throughput under SLO, of the best's".into(), scale: Scale::Linear },
         series: series.collect(),
     }
@@ -181,8 +182,8 @@ fn chart(results: &[(usize, usize, Plan)], cores: usize) -> Chart {
 /// Where the joint default loses, by how much and to whom.
 fn text(results: &[(usize, usize, Plan)], request_count: usize) -> String {
     let mut kinds = String::new();
-    for (index, traffic) in TRAFFIC.iter().enumerate() {
-        kinds.push_str(&format!("\n{}. {}: {}", index + 1, traffic.name, traffic.about));
+    for traffic in &TRAFFIC {
+        kinds.push_str(&format!("\n- {}: {}", traffic.name, traffic.about));
     }
     let mut losses = String::new();
     let mut wins = 0;
@@ -219,7 +220,7 @@ fn text(results: &[(usize, usize, Plan)], request_count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{TRAFFIC, draw, small_bytes};
+    use super::{NAMES, TRAFFIC, draw, small_bytes};
 
     #[test]
     fn traffic_has_the_shares_that_it_names() {
@@ -232,6 +233,11 @@ mod tests {
             let want = if traffic.large_bytes == 0 { 0.0 } else { 0.00125 };
             assert!((large / count - want).abs() < 0.0005, "{traffic:?}: {large}");
         }
+    }
+
+    #[test]
+    fn the_axis_names_the_traffic() {
+        assert_eq!(TRAFFIC.map(|traffic| traffic.name)[..], *NAMES);
     }
 
     #[test]
