@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The turn is one line that both write: half its round trip is one transfer. The item has 1 to
-//! [`LINE_COUNT_MAX`] lines beside it: each side times its own pass, and the slope over the number
+//! `LINE_COUNT_MAX` lines beside it: each side times its own pass, and the slope over the number
 //! of lines is what a further line costs when the core may overlap it with the one before.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};

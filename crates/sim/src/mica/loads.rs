@@ -1,6 +1,6 @@
 //! How much of a skewed workload falls on each partition, and how much of that stays in a cache.
 //!
-//! Keys go to partitions by a seeded hash. The hottest [`HEAD_KEYS`] are placed one by one; the
+//! Keys go to partitions by a seeded hash. The hottest `HEAD_KEYS` are placed one by one; the
 //! rest, each below a millionth of the load, are spread evenly (their own spread would move a
 //! partition's load by less than 0.1 %).
 //!
