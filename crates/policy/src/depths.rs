@@ -22,7 +22,7 @@
 //! One dispatcher's own view: nothing is shared.
 //!
 //! # Limits
-//! At most 65,536 workers. With every worker at [`DEEP`] or above the shortest is found by a scan;
+//! At most 65,536 workers. With every worker at `DEEP` or above the shortest is found by a scan;
 //! so much is waiting then that the scan is the least of it.
 
 use std::ops::Range;
