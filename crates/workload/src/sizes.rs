@@ -4,7 +4,7 @@
 //! never changes an item's size, and a reader knows what length to expect.
 //!
 //! All but the simplest shapes are steps: ranges of lengths with cumulated weights. A continuous
-//! distribution becomes [`QUANTILES`] steps of equal weight, each as long as the distribution's
+//! distribution becomes `QUANTILES` steps of equal weight, each as long as the distribution's
 //! mean within it, so that the mean of all is kept and the last step stands for the whole tail.
 //!
 //! ```text
