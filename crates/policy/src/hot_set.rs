@@ -21,6 +21,8 @@
 //! Tracks `key_max` keys (uTPS: 10,000). Two keys with one 64-bit hash count as one: a key that is
 //! wrongly called hot is served by another worker than it might be, and no worse (K7).
 //!
+//! Nothing runs it but tests until the server has its two layers.
+//!
 //! # Trade-offs
 //! Halving forgets: after a shift of the workload a newly hot key overtakes an old one after about
 //! two epochs. A key that is hot for less than an epoch may never be noticed.

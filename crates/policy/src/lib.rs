@@ -6,6 +6,17 @@
 //!
 //! A policy is chosen once, at start-up, and the worker's loop is generic over it, so that it
 //! costs a request nothing but its own arithmetic. The server and the simulator run this code.
+//!
+//! | module | decides | run by |
+//! |---|---|---|
+//! | `route`, `routers`, `depths` | who serves a request | simulator; server: `AnyWorker` |
+//! | `write_table` | who may write a partition while writes are outstanding | simulator |
+//! | `size_class` | which sizes are large, and whose they are | simulator |
+//! | `window::rules` | when dependent writes are gathered, and how long | simulator |
+//! | the rest of `window` | what a closed window does, and its replies | waits for the server |
+//! | `hot_set` | which keys are hot in this epoch | waits for the server |
+//! | `tuner` | threads, cached items and cache ways | waits for the server |
+//! | `taxonomy` | which policy suits what is observed | waits for the server |
 
 #![forbid(unsafe_code)]
 

@@ -28,6 +28,8 @@
 //! is fine, unless it reaches from a measured point to the foot of the hill where the best known
 //! split stands. In the number of cached items it may be anything: all sizes are tried.
 //!
+//! Nothing runs it but tests until the server has its two layers.
+//!
 //! # Trade-offs
 //! A search runs on live traffic, most of it in configurations that are worse than the best. So
 //! it is started only after a change that lasts, and a search that found nothing doubles the time

@@ -14,6 +14,9 @@
 //! | `ahead` | the bounded search for a dependent request |
 //! | `windows` | a worker's open windows |
 //! | `plan`, `execute` | what a closed window does to the store, and each operation's reply |
+//!
+//! The simulator runs the `rules` alone, on numbers. The rest waits for the server: so far only
+//! tests run it.
 
 pub mod ahead;
 pub mod execute;

@@ -6,7 +6,7 @@
 //!  │      └ after_join: full? due? drained? └ on_time: the timer     └ replies must be out by now
 //! ```
 //!
-//! A driver asks at three moments:
+//! A driver asks at three kinds of moments:
 //!
 //! 1. [`WindowRules::on_write`] when a write is taken from the queue: run, open or join;
 //! 2. [`WindowRules::after_join`] once the write has been added: close now?
@@ -86,7 +86,7 @@ pub enum WriteStep {
 pub enum CloseReason {
     /// The deadline is less than a guard away.
     Deadline,
-    /// Waiting longer would gather nothing (C4*).
+    /// Waiting longer would gather nothing (C-4 §7.2).
     Early,
     /// It holds as many operations as it may.
     Full,

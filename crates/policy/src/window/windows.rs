@@ -8,7 +8,7 @@
 //!     └── window open ───────────────▶ joins it; full, due or drained? ─▶ Close { window, reason }
 //!                                                                             │
 //!   elapse(now) ── due? ─────────────────────────────────────────────────────▶│
-//!   drain(now, ahead) ── waiting would gather nothing? ───────────────────────────▶│
+//!   drain(now, ahead) ── waiting would gather nothing? ──────────────────────▶│
 //!   close_where(..) ── somebody has to see the effect ───────────────────────▶│
 //!                                                                             ▼
 //!                                 take(window, plan) ─▶ Plan::execute ─▶ slot Free
@@ -55,7 +55,7 @@ pub struct WindowId {
 pub enum Action<Op> {
     /// Execute it now and answer it.
     Run(Op),
-    /// Call `elapse` at this time, if not earlier.
+    /// Call `drain` and then `elapse` at this time, if not earlier.
     ArmTimer {
         /// The window that has opened.
         window: WindowId,
