@@ -20,7 +20,14 @@ mod calendar;
 
 use std::collections::VecDeque;
 
+use base::Instant;
+
 pub use calendar::EventQueue;
+
+/// The engine's time as the policies' own, which is in whole nanoseconds.
+pub(crate) fn instant(now_ns: f64) -> Instant {
+    Instant { ns: now_ns as u64 }
+}
 
 /// Lanes of constant delay beside a queue for all others.
 #[derive(Debug)]

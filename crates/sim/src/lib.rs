@@ -1,11 +1,18 @@
 //! Discrete-event simulation: what the policies do on 64 or 240 cores that we do not have.
 //!
 //! ```text
-//!  workload (arrivals, keys, sizes) ─▶ model (c4, minos, mica) ─▶ latencies ─▶ CSV, SVG, text
-//!                                        │    ▲
-//!                                        ▼    │ the crate `policy`, which the server runs too
-//!                                      engine: the next event in time order
+//!  workload (arrivals, keys, sizes) ─▶ model ─▶ latencies ─▶ figure (CSV, SVG, text) or plan
+//!                                      │    ▲
+//!                                      ▼    │ the crate `policy`, which the server runs too
+//!                                    engine: the next event in time order
 //! ```
+//!
+//! | model | of |
+//! |---|---|
+//! | `c4`, `c4_hot` | C-4: 64 cores behind a balancer; the thread that owns the hottest key |
+//! | `minos` | Minos: large requests in queues and in a server |
+//! | `mica` | MICA: 24 to 240 cores |
+//! | `plan`, `joint` | one server, any workload, every preset of one machine |
 //!
 //! # Invariants
 //! I1: one seed gives one result, on any number of threads.

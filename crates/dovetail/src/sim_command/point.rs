@@ -24,6 +24,7 @@ const STRATEGIES: &[(&str, Strategy)] = &[
     ("steal", Strategy::Steal),
     ("size-aware", Strategy::SizeAware),
 ];
+
 /// A flag's value, because clap takes a bare `bool` for one without.
 #[derive(Clone, Copy, Debug)]
 enum Switch {

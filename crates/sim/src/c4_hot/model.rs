@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 use base::ids::PartitionBits;
-use base::{Instant, KeyHash, PartitionId, WorkerId};
+use base::{KeyHash, PartitionId, WorkerId};
 use policy::routers::{Balance, Crew, owner_of};
 use policy::window::{InSight, OpenWindow, WindowRules, WriteStep};
 use policy::{Access, Depths, Route, RouteRequest, Router};
@@ -31,7 +31,7 @@ use rand::{RngExt, SeedableRng};
 use workload::{Popularity, RankSampler};
 
 use crate::c4_hot::machine::{Machine, Update};
-use crate::engine::EventQueue;
+use crate::engine::{EventQueue, instant};
 use crate::latency::Latencies;
 use crate::measure::SharedItem;
 
@@ -352,7 +352,7 @@ impl Model<'_> {
     fn begin(&mut self, core: usize, now_ns: f64) {
         self.cores[core].work = Work::Idle;
         if let Some(rules) = self.options.windows {
-            let due = |window: &Window| rules.on_time(at(now_ns), &window.open);
+            let due = |window: &Window| rules.on_time(instant(now_ns), &window.open);
             if let Some(index) = self.cores[core].windows.iter().position(due) {
                 return self.close(core, index, now_ns);
             }
@@ -368,7 +368,7 @@ impl Model<'_> {
     fn drained(&mut self, core: usize, now_ns: f64) {
         let Some(rules) = self.options.windows else { return };
         let closes = |window: &Window| {
-            rules.on_round(at(now_ns), &window.open, |_| InSight::Nothing).is_some()
+            rules.on_round(instant(now_ns), &window.open, |_| InSight::Nothing).is_some()
         };
         if let Some(index) = self.cores[core].windows.iter().position(closes) {
             self.close(core, index, now_ns);
@@ -443,7 +443,7 @@ impl Model<'_> {
 
     fn open(&mut self, core: usize, request: Request, now_ns: f64) {
         let Some(rules) = self.options.windows else { return };
-        let open = rules.open(at(now_ns));
+        let open = rules.open(instant(now_ns));
         for look_at in [rules.looks_at(&open), rules.closes_at(&open)] {
             self.events.push((look_at.ns as f64).max(now_ns), Event::WindowDue { core });
         }
@@ -519,7 +519,7 @@ impl Model<'_> {
             false if is_queued(&of.queue, rank, rules.queue_scan_max) => InSight::SameKey,
             false => InSight::OtherKeys,
         };
-        match rules.after_join(at(now_ns), &of.windows[index].open, in_sight) {
+        match rules.after_join(instant(now_ns), &of.windows[index].open, in_sight) {
             Some(_) => self.close(core, index, now_ns),
             None => self.begin(core, now_ns),
         }
@@ -555,8 +555,4 @@ fn partition(rank: u64) -> PartitionId {
 /// Whether a write of the same item is among the first queued ones.
 fn is_queued(queue: &VecDeque<Request>, rank: u64, scan_max: usize) -> bool {
     queue.iter().take(scan_max).any(|queued| queued.is_write && queued.rank == rank)
-}
-
-fn at(now_ns: f64) -> Instant {
-    Instant { ns: now_ns as u64 }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use base::PartitionId;
+use base::ids::PartitionBits;
+use base::{KeyHash, PartitionId};
 use policy::Access;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use workload::scramble::mix;
 
 use crate::measure::{Batching, CostTable};
 
@@ -14,8 +16,8 @@ use crate::measure::{Batching, CostTable};
 /// that is in the measured times.
 const HOT_SHARE: f64 = 1e-4;
 const HOT_COUNT_MIN: u32 = 8;
-/// 2^20 partitions: as many as C-4 §6 has buckets.
-const PARTITION_BITS: u32 = 20;
+/// Some workloads draw a key's size from the mix of its number: its owner is drawn from another.
+const PARTITION_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// One request, before anything is drawn: what a workload is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +88,7 @@ impl Jobs {
                 gap: -(1.0 - random.random::<f64>()).ln(),
                 key,
                 hot: hot[key as usize],
-                partition: PartitionId((mixed(item.key) >> (64 - PARTITION_BITS)) as u32),
+                partition: partition(item.key),
                 access: item.access,
                 size_bytes: item.size_bytes,
                 store_ns: costs.service_ns(
@@ -122,10 +124,7 @@ impl Jobs {
     }
 }
 
-/// A hash of the key's number (splitmix64's last steps): neighbours do not share an owner.
-fn mixed(key: u64) -> u64 {
-    let key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    key ^ (key >> 31)
+/// One of 2^20: as many as C-4 §6 has buckets.
+fn partition(key: u64) -> PartitionId {
+    KeyHash(mix(key.wrapping_add(PARTITION_SALT))).partition(PartitionBits::MAX)
 }

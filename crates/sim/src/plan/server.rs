@@ -15,11 +15,11 @@
 
 use std::collections::VecDeque;
 
-use base::{Instant, WorkerId};
+use base::WorkerId;
 use policy::window::{Dependent, InSight, OpenWindow, WindowRules, WriteStep};
 use policy::{Access, Depths, Route, RouteRequest, Router};
 
-use crate::engine::EventQueue;
+use crate::engine::{EventQueue, instant};
 use crate::latency::Latencies;
 use crate::measure::{LineTransfer, SharedItem};
 use crate::plan::jobs::{Job, Jobs};
@@ -397,9 +397,4 @@ impl<R: Router> Server<'_, R> {
         let duration_ns = self.store_ns(&job, worker, now);
         self.work(worker, now, duration_ns, Event::Closed(worker));
     }
-}
-
-/// Times of the window rules are whole nanoseconds.
-fn instant(now: f64) -> Instant {
-    Instant { ns: now as u64 }
 }

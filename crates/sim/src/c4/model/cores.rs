@@ -15,13 +15,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use base::Instant;
 use policy::window::{Dependent, InSight, OpenWindow, WindowRules, WindowTimer, WriteStep};
 use policy::{Access, Router};
 
 use super::super::streams::Streams;
 use super::super::versions::Versions;
 use super::{DONE, Event, FIXED_NS, Model, Request, Setup};
+use crate::engine::instant;
 use crate::figure::Fidelity;
 
 /// Latencies that tell the artifact that it is overloaded, and how many in a row.
@@ -130,11 +130,6 @@ impl Core {
             (false, true) => InSight::Nothing,
         }
     }
-}
-
-/// Times of the window rules are whole nanoseconds.
-fn instant(now: f64) -> Instant {
-    Instant { ns: now as u64 }
 }
 
 impl<S: Streams, R: Router> Model<S, R> {
