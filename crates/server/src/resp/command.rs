@@ -1,7 +1,8 @@
 //! COMMAND: what the server can do, for clients that ask.
 
 use wire::resp::{
-    ArgIter, Command, CommandList, Encoder, Flags, Keys, Spec, glob_matches_any_case,
+    ArgIter, Command, CommandId, CommandList, Encoder, Flags, Group, Keys, Spec,
+    glob_matches_any_case,
 };
 
 use super::Caller;
@@ -93,7 +94,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             CommandList::Pattern(pattern) => glob_matches_any_case(pattern, spec.name.as_bytes()),
         };
-        let names: Vec<&str> = Spec::top_level().filter(is_listed).map(|spec| spec.name).collect();
+        // Subcommands too, unlike COMMAND COUNT: Redis lists every full name.
+        let names: Vec<&str> = Spec::all().iter().filter(is_listed).map(|spec| spec.name).collect();
         self.say(caller, |encoder| {
             encoder.array_header(names.len());
             for name in names {
@@ -103,19 +105,67 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-/// The categories that follow from a command's flags and group.
+/// The ACL categories, in the order in which Redis lists them.
 fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone {
+    use CommandId::{DbSize, FlushAll, FlushDb, Info, Keys, LastSave, Role, Wait};
     let has = |flag| spec.flags.contains(flag);
+    let is = |ids: &[CommandId]| ids.contains(&spec.id);
+    let in_group = |group| spec.group == group && !spec.id.is_container();
+    let is_admin = has(Flags::ADMIN) || is(&[Role, LastSave]);
+    let is_about_commands = spec.name.starts_with("command");
     [
-        has(Flags::WRITE).then_some("write"),
+        (in_group(Group::Generic) && !is(&[Wait]) || is(&[DbSize, FlushDb, FlushAll]))
+            .then_some("keyspace"),
         has(Flags::READONLY).then_some("read"),
-        has(Flags::ADMIN).then_some("admin"),
+        has(Flags::WRITE).then_some("write"),
+        in_group(Group::String).then_some("string"),
+        is_admin.then_some("admin"),
         Some(if has(Flags::FAST) { "fast" } else { "slow" }),
-        (spec.keys.first > 0).then_some("keyspace"),
-        Some(spec.group.name()),
+        (is_admin || is(&[Keys, FlushDb, FlushAll, Info])).then_some("dangerous"),
+        (in_group(Group::Connection) || is_about_commands || is(&[Wait])).then_some("connection"),
+        in_group(Group::Transactions).then_some("transaction"),
     ]
     .into_iter()
     .flatten()
+}
+
+/// What a proxy or a cluster client should know: the command tips of Redis.
+fn tips(id: CommandId) -> &'static [&'static str] {
+    use CommandId as Id;
+    match id {
+        Id::Ping | Id::FlushDb | Id::FlushAll => {
+            &["request_policy:all_shards", "response_policy:all_succeeded"]
+        }
+        Id::ConfigSet => &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        Id::MSet => &["request_policy:multi_shard", "response_policy:all_succeeded"],
+        Id::MGet => &["request_policy:multi_shard"],
+        Id::MSetNx => &["request_policy:multi_shard", "response_policy:agg_min"],
+        Id::Del | Id::Unlink | Id::Exists | Id::Touch => {
+            &["request_policy:multi_shard", "response_policy:agg_sum"]
+        }
+        Id::DbSize => &["request_policy:all_shards", "response_policy:agg_sum"],
+        Id::Wait => &["request_policy:all_shards", "response_policy:agg_min"],
+        Id::RandomKey => &["request_policy:all_shards", "nondeterministic_output"],
+        Id::Keys => &["request_policy:all_shards", "nondeterministic_output_order"],
+        Id::Scan => &["nondeterministic_output", "request_policy:special"],
+        Id::Info => {
+            &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]
+        }
+        Id::Command | Id::CommandList | Id::CommandInfo | Id::CommandDocs => {
+            &["nondeterministic_output_order"]
+        }
+        Id::ClientList
+        | Id::ClientInfo
+        | Id::Ttl
+        | Id::PTtl
+        | Id::Time
+        | Id::LastSave
+        | Id::ObjectIdleTime
+        | Id::ObjectFreq
+        | Id::ObjectEncoding
+        | Id::ObjectRefCount => &["nondeterministic_output"],
+        _ => &[],
+    }
 }
 
 /// One entry of COMMAND and COMMAND INFO: ten fields.
@@ -134,7 +184,10 @@ fn describe(encoder: &mut Encoder<'_>, spec: &'static Spec) {
     for category in categories(spec) {
         encoder.simple(&format!("@{category}"));
     }
-    encoder.array_header(0); // Tips.
+    encoder.array_header(tips(spec.id).len());
+    for tip in tips(spec.id) {
+        encoder.bulk(tip.as_bytes());
+    }
     encoder.array_header(0); // Key specifications: the three numbers above say it all.
     encoder.array_header(spec.subcommands().count());
     for subcommand in spec.subcommands() {
@@ -164,15 +217,34 @@ fn document(encoder: &mut Encoder<'_>, spec: &'static Spec) {
 
 #[cfg(test)]
 mod tests {
-    use wire::resp::{CommandId, Protocol};
+    use wire::resp::Protocol;
 
     use super::*;
 
+    #[track_caller]
+    fn check_categories(id: CommandId, want: &str) {
+        assert_eq!(categories(id.spec()).collect::<Vec<_>>().join(" "), want, "{}", id.name());
+    }
+
     #[test]
-    fn categories_follow_from_flags() {
-        let of = |id: CommandId| categories(id.spec()).collect::<Vec<_>>();
-        assert_eq!(of(CommandId::Get), ["read", "fast", "keyspace", "string"]);
-        assert!(of(CommandId::Ping).contains(&"connection"));
+    fn categories_are_those_of_redis() {
+        check_categories(CommandId::Get, "read string fast");
+        check_categories(CommandId::Set, "write string slow");
+        check_categories(CommandId::Ping, "fast connection");
+        check_categories(CommandId::Client, "slow");
+        check_categories(CommandId::ClientKill, "admin slow dangerous connection");
+        check_categories(CommandId::CommandCount, "slow connection");
+        check_categories(CommandId::Copy, "keyspace write slow");
+        check_categories(CommandId::Keys, "keyspace read slow dangerous");
+        check_categories(CommandId::DbSize, "keyspace read fast");
+        check_categories(CommandId::FlushAll, "keyspace write slow dangerous");
+        check_categories(CommandId::Info, "slow dangerous");
+        check_categories(CommandId::Time, "fast");
+        check_categories(CommandId::Role, "admin fast dangerous");
+        check_categories(CommandId::Exec, "slow transaction");
+        check_categories(CommandId::ObjectHelp, "keyspace slow");
+        check_categories(CommandId::MemoryUsage, "read slow");
+        check_categories(CommandId::Wait, "slow connection");
     }
 
     #[test]
