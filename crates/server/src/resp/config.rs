@@ -45,16 +45,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn config_get(&mut self, caller: Caller, patterns: ArgIter<'a>) {
-        let is_wanted = |name: &str| {
-            let mut patterns = patterns;
-            patterns.any(|pattern| glob_matches_any_case(pattern, name.as_bytes()))
-        };
         let settings = settings(&self.core.shared);
-        let wanted: Vec<_> = settings.iter().filter(|(name, _)| is_wanted(name)).collect();
+        let found = find_settings(&settings, patterns);
         self.say(caller, |encoder| {
-            encoder.map_header(wanted.len());
-            for (name, value) in wanted {
-                encoder.bulk(name.as_bytes());
+            encoder.map_header(found.len());
+            for (name, value) in found {
+                encoder.bulk(name);
                 encoder.bulk(value.as_bytes());
             }
         });
@@ -64,18 +60,22 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// client libraries do that.
     fn config_set(&mut self, caller: Caller, pairs: ConfigPairs<'a>) {
         let settings = settings(&self.core.shared);
+        let mut seen: Vec<&str> = Vec::new();
         for (name, value) in pairs {
             let is_name =
                 |setting: &&(String, String)| setting.0.as_bytes().eq_ignore_ascii_case(name);
-            match settings.iter().find(is_name) {
-                None => return self.fail(caller, &ErrorReply::ConfigUnknown(name)),
-                Some((_, current)) if current.as_bytes() == value => {}
-                Some(_) => {
-                    let error =
-                        ErrorReply::ConfigSetFailed { name, reason: "can't set immutable config" };
-                    return self.fail(caller, &error);
-                }
-            }
+            let Some((known, current)) = settings.iter().find(is_name) else {
+                return self.fail(caller, &ErrorReply::ConfigUnknown(name));
+            };
+            let reason = if current.as_bytes() != value {
+                "can't set immutable config"
+            } else if seen.contains(&known.as_str()) {
+                "duplicate parameter"
+            } else {
+                seen.push(known);
+                continue;
+            };
+            return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
         }
         self.say(caller, |encoder| encoder.ok());
     }
@@ -111,6 +111,31 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         tracing::info!("a client asked for SHUTDOWN");
         self.core.shared.request_shutdown();
     }
+}
+
+/// The settings that CONFIG GET answers, each once. A name without wildcards is echoed as the
+/// client spelt it, as Redis does.
+fn find_settings<'f>(
+    settings: &'f [(String, String)],
+    patterns: impl Iterator<Item = &'f [u8]>,
+) -> Vec<(&'f [u8], &'f str)> {
+    let mut found: Vec<(&[u8], &str)> = Vec::new();
+    for pattern in patterns {
+        let is_glob = pattern.iter().any(|byte| matches!(byte, b'[' | b'*' | b'?'));
+        for (name, value) in settings {
+            let is_match = if is_glob {
+                glob_matches_any_case(pattern, name.as_bytes())
+            } else {
+                name.as_bytes().eq_ignore_ascii_case(pattern)
+            };
+            let is_new =
+                || !found.iter().any(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
+            if is_match && is_new() {
+                found.push((if is_glob { name.as_bytes() } else { pattern }, value));
+            }
+        }
+    }
+    found
 }
 
 /// Everything that CONFIG GET shows: the names that Redis tools ask for, then our own.
@@ -153,5 +178,38 @@ pub(super) fn memory_policy(config: &Config) -> &'static str {
     match (config.mode, config.eviction) {
         (Mode::Clean, _) => "noeviction",
         (Mode::Evict, Eviction::Fifo | Eviction::LruApprox) => "allkeys-lru",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_settings;
+
+    #[track_caller]
+    fn check(patterns: &[&str], want: &[(&str, &str)]) {
+        let settings = [("maxmemory", "1"), ("maxmemory-policy", "fifo"), ("timeout", "0")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let patterns = patterns.iter().map(|pattern| pattern.as_bytes());
+        let found: Vec<_> = find_settings(&settings, patterns)
+            .into_iter()
+            .map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), value.to_owned()))
+            .collect();
+        let want: Vec<_> =
+            want.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        assert_eq!(found, want);
+    }
+
+    #[test]
+    fn a_plain_name_is_echoed_as_it_was_spelt() {
+        check(&["TimeOut"], &[("TimeOut", "0")]);
+        check(&["Timeout", "timeout"], &[("Timeout", "0")]);
+        check(&["nosuch"], &[]);
+    }
+
+    #[test]
+    fn a_pattern_answers_the_names_that_it_matches_once() {
+        check(&["MAXMEMORY*"], &[("maxmemory", "1"), ("maxmemory-policy", "fifo")]);
+        check(&["TIMEOUT", "*imeout", "t?meout"], &[("TIMEOUT", "0")]);
+        check(&["[t]imeout", "maxmemory"], &[("timeout", "0"), ("maxmemory", "1")]);
     }
 }
