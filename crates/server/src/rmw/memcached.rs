@@ -4,9 +4,6 @@ use store::request::{Item, Verdict};
 
 use super::{Bounded, Refusal, Side, write_keeping};
 
-/// The digits of 2^64 - 1.
-const DIGITS_MAX: usize = 20;
-
 /// Adds bytes on one side of the value; flags and expiry stay.
 pub(super) fn join(
     old: Option<&Item<'_>>,
@@ -45,14 +42,24 @@ pub(super) fn arithmetic(
     write_keeping(old)
 }
 
-/// Reads digits, with spaces behind them allowed.
+/// Reads a number as C's `strtoull` does: blanks and a sign before it, and after a blank or a NUL
+/// whatever there is. A minus is good before zero only.
 fn parse_decimal(text: &[u8]) -> Option<u64> {
-    let digits = text.trim_ascii_end();
-    if digits.is_empty() || digits.len() > DIGITS_MAX {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let start = text.iter().position(|byte| !is_blank(byte))?;
+    let rest = &text[start..];
+    let end = rest.iter().position(|byte| is_blank(byte) || *byte == 0).unwrap_or(rest.len());
+    let (is_negative, digits) = match &rest[..end] {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
         return None;
     }
-    digits.iter().try_fold(0_u64, |number, byte| {
+    let number = digits.iter().try_fold(0_u64, |number, byte| {
         let digit = byte.checked_sub(b'0').filter(|digit| *digit <= 9)?;
         number.checked_mul(10)?.checked_add(u64::from(digit))
-    })
+    })?;
+    (!is_negative || number == 0).then_some(number)
 }

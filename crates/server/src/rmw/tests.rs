@@ -108,7 +108,19 @@ fn memcached_arithmetic_wraps_up_stops_at_zero_and_keeps_the_length() {
     check(Rmw::Increase(1), Some(b"9 "), KEPT, b"10");
     check(Rmw::Increase(1), Some(b"99"), KEPT, b"100");
     check(Rmw::Increase(1), None, refuse(Refusal::Absent), b"");
-    for text in [&b"x"[..], b"", b"-1", b"1x", b"18446744073709551616"] {
+    // As strtoull reads: blanks before it, a sign, and anything after a blank.
+    for (text, want) in [
+        (&b" 10"[..], &b"11 "[..]),
+        (b"10 20", b"11   "),
+        (b"+5", b"6 "),
+        (b"-0", b"1 "),
+        (b"1\0x", b"2  "),
+        (b"12\r", b"13 "),
+        (b"000000000000000000000005", b"6                       "),
+    ] {
+        check(Rmw::Increase(1), Some(text), KEPT, want);
+    }
+    for text in [&b"x"[..], b"", b" ", b"-1", b"+", b"1x", b"1+", b"18446744073709551616"] {
         check(Rmw::Increase(1), Some(text), refuse(Refusal::NotNumeric), b"");
     }
 }
