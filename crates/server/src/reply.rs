@@ -6,7 +6,7 @@ mod resp;
 use base::UnixMillis;
 use store::pin::Pins;
 use store::request::{Item, Outcome, Sink};
-use wire::resp::Unit;
+use wire::resp::{InvalidTime, Unit};
 
 use crate::connection::{Connection, Ending};
 use crate::core::{Core, Tally};
@@ -22,6 +22,8 @@ pub enum Shape {
     Value,
     /// SET GET, GETSET, GETDEL, GETEX: the old value or null.
     OldValue,
+    /// GETEX with a bad time: null, or an error if the key exists.
+    RefusedTime(InvalidTime),
     /// SET: OK, or null if its condition did not hold.
     Stored,
     /// SETNX, EXPIRE, PERSIST: 1 if something was done, 0 if not.
@@ -57,6 +59,8 @@ pub enum Shape {
     ExpiresIn(Unit),
     /// OBJECT ENCODING.
     Encoding,
+    /// OBJECT FREQ: an error for a key that exists, for no use is counted.
+    AccessFrequency,
     /// OBJECT REFCOUNT: 1 for a key that exists.
     ReferenceCount,
     /// OBJECT IDLETIME: 0 for a key that exists.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use support::{PATIENCE, TestServer, bulk, command, config, pattern};
 
+const GETEX_TIME: &str = "-ERR invalid expire time in 'getex' command\r\n";
+
 #[test]
 fn strings_answer_as_redis_does() {
     let server = TestServer::start();
@@ -44,6 +46,11 @@ fn strings_answer_as_redis_does() {
         ("MSETNX y 3 w 4\r\n", ":0\r\n"),
         ("EXISTS w\r\n", ":0\r\n"),
         ("MSETNX v 3 w 4\r\n", ":1\r\n"),
+        ("OBJECT FREQ nil\r\n", "$-1\r\n"),
+        ("GETEX nil EX 0\r\n", "$-1\r\n"),
+        ("GETEX nil PX 9223372036854775807\r\n", "$-1\r\n"),
+        ("GETEX w EX x\r\n", "-ERR value is not an integer or out of range\r\n"),
+        ("GETEX w PX 9223372036854775807\r\n", GETEX_TIME),
         ("GET w\r\n", "$1\r\n4\r\n"),
     ] {
         client.ask(ask, want);

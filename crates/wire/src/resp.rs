@@ -21,8 +21,8 @@ mod table;
 pub use args::{ArgIter, Args, Keys, Pairs, QuotedLine};
 pub use command::{
     AuthRequest, ClientFilter, ClientQuery, Command, CommandList, ConfigPairs, Copy,
-    ExpireCondition, ExpireTime, ExpireTtl, Expiry, FlushMode, HelloRequest, KillSkipMe, PauseMode,
-    ReplyMode, ScanRequest, SetCommand, SetCondition, ShutdownRequest, Unit,
+    ExpireCondition, ExpireTime, ExpireTtl, Expiry, FlushMode, HelloRequest, InvalidTime,
+    KillSkipMe, PauseMode, ReplyMode, ScanRequest, SetCommand, SetCondition, ShutdownRequest, Unit,
 };
 pub use error::{CommandError, ErrorReply};
 pub use glob::{glob_matches, glob_matches_any_case};

@@ -52,10 +52,10 @@ class Resp:
     """Random RESP commands on few keys, so that they meet each other's results."""
 
     KEYS = ["a", "b", "c", "d", "e{t}", ""]
-    # Valid times only: of an absent key and a bad time, Redis looks at the key first.
     GETEX_OPTIONS = [
         [], ["PERSIST"], ["EXAT", str(FAR)], ["PXAT", str(FAR * 1000)], ["KEEPTTL"], ["BAD"],
-        ["EX"], ["PERSIST", "EXAT", str(FAR)],
+        ["EX"], ["PERSIST", "EXAT", str(FAR)], ["EX", "0"], ["PX", "-1"], ["EXAT", "x"],
+        ["PX", "9223372036854775807"],
     ]
 
     def __init__(self, seed):

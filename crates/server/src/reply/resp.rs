@@ -2,7 +2,7 @@
 
 use store::request::{Item, Outcome};
 use wire::resp::number::parse_i64;
-use wire::resp::{Encoder, ErrorReply, Unit};
+use wire::resp::{CommandId, Encoder, ErrorReply, Unit};
 
 use super::{Reply, Shape};
 use crate::rmw::Refusal;
@@ -171,8 +171,12 @@ impl Reply<'_> {
             (Shape::Encoding, Some(_)) => {
                 self.encode(|encoder| encoder.bulk(encoding(value).as_bytes()));
             }
+            (Shape::AccessFrequency, Some(_)) => self.error(&ErrorReply::NoAccessFrequency),
             (Shape::ReferenceCount, Some(_)) => self.encode(|encoder| encoder.integer(1)),
             (Shape::IdleTime, Some(_)) => self.encode(|encoder| encoder.integer(0)),
+            (Shape::RefusedTime(reason), Some(_)) => {
+                self.error(&reason.error_reply(CommandId::GetEx));
+            }
             (Shape::MemoryUsage, Some(item)) => {
                 let bytes = item.key.len() + value.len() + ITEM_OVERHEAD_BYTES;
                 self.encode(|encoder| encoder.integer(bytes as i64));

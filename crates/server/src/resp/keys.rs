@@ -90,7 +90,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let shape = match id {
             CommandId::ObjectEncoding => Shape::Encoding,
             CommandId::ObjectRefCount => Shape::ReferenceCount,
-            CommandId::ObjectFreq => return self.fail(caller, &ErrorReply::NoAccessFrequency),
+            CommandId::ObjectFreq => Shape::AccessFrequency,
             _ => Shape::IdleTime,
         };
         self.single(caller, key, Op::Get, shape);

@@ -1,7 +1,9 @@
 //! Commands on one string.
 
 use store::request::{Condition, Expiry, Op, Set};
-use wire::resp::{Command, ErrorReply, ExpireTime, ExpireTtl, SetCommand, SetCondition};
+use wire::resp::{
+    Command, ErrorReply, ExpireTime, ExpireTtl, InvalidTime, SetCommand, SetCondition,
+};
 
 use super::Caller;
 use crate::engine::Engine;
@@ -88,12 +90,18 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let expires_at = match ttl {
             None => return self.single(caller, key, Op::Get, Shape::Value),
             Some(ExpireTtl::Persist) => None,
-            Some(ExpireTtl::At(expire)) => match self.expiry(caller, expire) {
-                Some(Expiry::At(at)) => Some(at),
-                _ => return,
+            Some(ExpireTtl::At(expire)) => match expire.absolute(self.core.now) {
+                Some(at) => Some(at),
+                None => return self.refuse_get_ex(caller, key, InvalidTime::OutOfRange),
             },
+            Some(ExpireTtl::Invalid(reason)) => return self.refuse_get_ex(caller, key, reason),
         };
         self.single(caller, key, Op::Update(Rmw::SetExpiry(expires_at)), Shape::OldValue);
+    }
+
+    /// A bad time is an error only for a key that exists.
+    fn refuse_get_ex(&mut self, caller: Caller, key: &'a [u8], reason: InvalidTime) {
+        self.single(caller, key, Op::Get, Shape::RefusedTime(reason));
     }
 
     /// The absolute time; answers the error itself.

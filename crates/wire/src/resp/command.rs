@@ -219,6 +219,27 @@ pub enum ExpireTtl {
     Persist,
     /// EX, PX, EXAT or PXAT.
     At(ExpireTime),
+    /// One of these with a bad time: null for an absent key, the error for one that exists.
+    Invalid(InvalidTime),
+}
+
+/// What is wrong with a time of expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidTime {
+    /// It is not a 64-bit integer.
+    NotAnInteger,
+    /// It is not positive, or beyond what milliseconds can count.
+    OutOfRange,
+}
+
+impl InvalidTime {
+    /// What `id` answers.
+    pub fn error_reply(self, id: CommandId) -> super::ErrorReply<'static> {
+        match self {
+            InvalidTime::NotAnInteger => super::ErrorReply::NotAnInteger,
+            InvalidTime::OutOfRange => super::ErrorReply::InvalidExpireTime(id),
+        }
+    }
 }
 
 /// A time of expiry as the client gave it, in milliseconds.

@@ -2,7 +2,9 @@
 
 use super::{Read, is_word, next, next_i64};
 use crate::resp::args::{ArgIter, Keys, Pairs};
-use crate::resp::command::{Command, ExpireTime, ExpireTtl, Expiry, SetCommand, SetCondition};
+use crate::resp::command::{
+    Command, ExpireTime, ExpireTtl, Expiry, InvalidTime, SetCommand, SetCondition,
+};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::{is_float, parse_i64};
 use crate::resp::table::CommandId;
@@ -83,7 +85,11 @@ fn get_ex(mut rest: ArgIter<'_>) -> Read<'_> {
     let ttl = match ttl.kind {
         TtlKind::Unset | TtlKind::Keep => None,
         TtlKind::Persist => Some(ExpireTtl::Persist),
-        kind => Some(ExpireTtl::At(positive_time(CommandId::GetEx, kind, ttl.number)?)),
+        // Redis looks at the key before it looks at the time.
+        kind => Some(match checked_time(CommandId::GetEx, kind, ttl.number) {
+            Ok(expire) => ExpireTtl::At(expire),
+            Err(reason) => ExpireTtl::Invalid(reason),
+        }),
     };
     Ok(Command::GetEx { key, ttl })
 }
@@ -154,16 +160,21 @@ impl<'a> TtlOption<'a> {
     }
 }
 
-/// A time that must be positive; the sum with the clock is checked when the clock is known.
+/// The same as [`checked_time`], with the error's text.
 fn positive_time<'a>(
     id: CommandId,
     kind: TtlKind,
     number: &'a [u8],
 ) -> Result<ExpireTime, ErrorReply<'a>> {
-    let number = parse_i64(number).ok_or(ErrorReply::NotAnInteger)?;
+    checked_time(id, kind, number).map_err(|reason| reason.error_reply(id))
+}
+
+/// A time that must be positive; the sum with the clock is checked when the clock is known.
+fn checked_time(id: CommandId, kind: TtlKind, number: &[u8]) -> Result<ExpireTime, InvalidTime> {
+    let number = parse_i64(number).ok_or(InvalidTime::NotAnInteger)?;
     let in_seconds = matches!(kind, TtlKind::Seconds | TtlKind::SecondsAt);
     let ms = if in_seconds { number.checked_mul(1000) } else { Some(number) };
-    let ms = ms.filter(|ms| *ms > 0).ok_or(ErrorReply::InvalidExpireTime(id))?;
+    let ms = ms.filter(|ms| *ms > 0).ok_or(InvalidTime::OutOfRange)?;
     let relative = matches!(kind, TtlKind::Seconds | TtlKind::Milliseconds);
     Ok(ExpireTime { ms, relative, id })
 }

@@ -4,7 +4,8 @@ use super::next_command;
 use crate::Parsed;
 use crate::resp::{
     AuthRequest, ClientFilter, Command, CommandId, ExpireCondition, ExpireTime, ExpireTtl, Expiry,
-    HelloRequest, KillSkipMe, Limits, Parser, ScanRequest, SetCommand, SetCondition, Spec,
+    HelloRequest, InvalidTime, KillSkipMe, Limits, Parser, ScanRequest, SetCommand, SetCondition,
+    Spec,
 };
 
 /// The line, split at spaces, as a multibulk.
@@ -86,6 +87,10 @@ fn set_refuses_options_that_contradict() {
 #[test]
 fn getex_takes_a_time_or_persist() {
     check("getex k", Command::GetEx { key: b"k", ttl: None });
+    let invalid = |reason| Command::GetEx { key: b"k", ttl: Some(ExpireTtl::Invalid(reason)) };
+    check("getex k ex x", invalid(InvalidTime::NotAnInteger));
+    check("getex k px 0", invalid(InvalidTime::OutOfRange));
+    check("getex k exat 9223372036854775807", invalid(InvalidTime::OutOfRange));
     check("getex k persist", Command::GetEx { key: b"k", ttl: Some(ExpireTtl::Persist) });
     let ttl = Some(ExpireTtl::At(at(5, false, CommandId::GetEx)));
     check("getex k pxat 5", Command::GetEx { key: b"k", ttl });
