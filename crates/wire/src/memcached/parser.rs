@@ -339,7 +339,8 @@ fn store_header<'a>(verb: StoreVerb, words: &Words<'a>) -> Option<(Store<'a>, u6
     if key.len() > Limits::KEY_MAX_BYTES {
         return None;
     }
-    let flags = u32::try_from(parse_unsigned(words.get(2))?).ok()?;
+    // memcached reads 64 bits and keeps the low half.
+    let flags = parse_unsigned(words.get(2))? as u32;
     let exptime = parse_signed(words.get(3))?;
     let len_bytes = parse_unsigned(words.get(4)).filter(|len| *len <= DATA_MAX_BYTES)?;
     let verb = match verb {

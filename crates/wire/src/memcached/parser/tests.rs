@@ -115,6 +115,12 @@ fn storage_commands_carry_their_block() {
         "set k 7 -1 0\r\n\r\n",
         Command::Store(Store { flags: 7, exptime: -1, value: b"", ..store }),
     );
+    for (flags, kept) in
+        [("4294967295", u32::MAX), ("4294967297", 1), ("18446744073709551615", u32::MAX)]
+    {
+        let want = Store { flags: kept, ..store };
+        check(&format!("set k {flags} 0 3\r\nabc\r\n"), Command::Store(want));
+    }
     check("set k 0 0 3\r\n\r\n\n\r\n", Command::Store(Store { value: b"\r\n\n", ..store }));
     let verbs = [
         ("add", StoreVerb::Add),
