@@ -1,8 +1,8 @@
-//! What things cost: service times and moving cache lines, measured here or stated by a paper.
+//! What things cost: the store's service times and moving cache lines, measured on this machine.
 //!
 //! ```text
-//!  the real store ──▶ store_costs ──▶ CostTable (JSON) ─▶ ServiceModel::Measured ─┐
-//!  two pinned cores ─▶ line_costs ──▶ LineCosts (in it) ─▶ LineTransfer ──────────┴▶ models
+//!  the real store ──▶ store_costs ──▶ CostTable (JSON) ─▶ service times ─┐
+//!  two pinned cores ─▶ line_costs ──▶ LineCosts (in it) ─▶ LineTransfer ─┴▶ models
 //! ```
 //!
 //! # Invariants
@@ -17,12 +17,10 @@
 pub mod cost_table;
 pub mod line_costs;
 pub mod line_transfer;
-pub mod service;
 pub mod store_costs;
 
 pub use cost_table::{Batching, CostRow, CostTable, LineCosts};
-pub use line_transfer::{CORES_MAX, LineTransfer, SharedItem, Topology};
-pub use service::ServiceModel;
+pub use line_transfer::{CORES_MAX, LineTransfer, SharedItem};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 

@@ -287,7 +287,7 @@ impl Sampler {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use policy::Access;
     use rand::SeedableRng;
     use rand::rngs::SmallRng;
@@ -295,7 +295,7 @@ pub(crate) mod tests {
     use super::{Batching, CostTable};
 
     /// Two sizes: 16 bytes cost 50 to 200 ns, 100 bytes ten times as much and more.
-    pub(crate) fn two_sizes() -> String {
+    fn two_sizes() -> String {
         let row = |access: &str, batch: u32, value_bytes: u32, classes: &str| {
             format!(
                 r#"{{"access":"{access}","batch":{batch},"key_bytes":8,

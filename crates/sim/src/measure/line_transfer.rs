@@ -17,8 +17,8 @@
 //! The law knows capacity misses only as part of the service time: a hot item stays in every
 //! reader's cache until somebody writes it. It moves an item as one thing, because its readers ask
 //! for its lines in the same order, and a written item has one supplier, its last writer's cache,
-//! so that a longer item keeps its readers waiting for each other longer. Hops within a socket are
-//! a mean, between sockets a factor.
+//! so that a longer item keeps its readers waiting for each other longer. Hops are a mean within
+//! one socket; several sockets are left out.
 //!
 //! # References
 //! C-4 §4.3 (why the hot thread slows down), §7.2 and Fig. 11b; simulated machine: C-4 Table 1.
@@ -39,17 +39,6 @@ pub struct LineTransfer {
     pub sharer_ns: f64,
 }
 
-/// How the cores are spread over sockets.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Topology {
-    /// In all.
-    pub core_count: u32,
-    /// On each socket.
-    pub cores_per_socket: u32,
-    /// A transfer between sockets over one within: about 2 to 4 on two-socket servers.
-    pub remote_factor: f64,
-}
-
 impl LineTransfer {
     /// Lines move for free: the papers' own queueing models.
     pub const OFF: LineTransfer =
@@ -67,19 +56,6 @@ impl LineTransfer {
         }
         let invalidate_ns = self.sharer_ns * f64::from(sharer_count - 1) * f64::from(line_count);
         self.fetch_ns(line_count) + invalidate_ns
-    }
-
-    /// The law on a larger machine: a peer is as often on another socket as there are cores.
-    pub fn across(self, topology: Topology) -> LineTransfer {
-        let peers = f64::from(topology.core_count.max(2) - 1);
-        let near = f64::from(topology.cores_per_socket.clamp(1, topology.core_count) - 1);
-        let factor = (near + (peers - near) * topology.remote_factor) / peers;
-        LineTransfer {
-            transfer_ns: self.transfer_ns * factor,
-            next_line_ns: self.next_line_ns * factor,
-            serial_ns: self.serial_ns * factor,
-            sharer_ns: self.sharer_ns * factor,
-        }
     }
 }
 
@@ -163,7 +139,7 @@ impl SharedItem {
 
 #[cfg(test)]
 mod tests {
-    use super::{LineTransfer, SharedItem, Topology};
+    use super::{LineTransfer, SharedItem};
 
     const LAW: LineTransfer =
         LineTransfer { transfer_ns: 50.0, next_line_ns: 10.0, serial_ns: 20.0, sharer_ns: 1.0 };
@@ -229,14 +205,5 @@ mod tests {
             assert_eq!(item.write_ns(&LineTransfer::OFF, 0.0, core, 10), 0.0);
             assert_eq!(item.read_ns(&LineTransfer::OFF, 0.0, 63 - core, 10), 0.0);
         }
-    }
-
-    #[test]
-    fn a_second_socket_costs_its_factor_for_its_share_of_the_peers() {
-        let one = Topology { core_count: 64, cores_per_socket: 64, remote_factor: 3.0 };
-        assert_eq!(LAW.across(one), LAW);
-        let two = Topology { core_count: 64, cores_per_socket: 32, remote_factor: 3.0 };
-        // 31 of 63 peers are near, 32 cost three times as much.
-        assert!((LAW.across(two).transfer_ns - 50.0 * (31.0 + 96.0) / 63.0).abs() < 1e-9);
     }
 }
