@@ -25,11 +25,6 @@ impl Effect {
     pub fn is_write(self) -> bool {
         self != Effect::Read
     }
-
-    /// What it leaves does not depend on what it found.
-    pub fn is_blind(self) -> bool {
-        matches!(self, Effect::Set | Effect::Delete)
-    }
 }
 
 /// An operation on one key that may be executed in a window.

@@ -35,13 +35,6 @@ pub enum ReplyKind {
     Replayed,
 }
 
-impl ReplyKind {
-    /// Not replayed: it costs neither a look at the value nor a write.
-    pub fn is_collapsed(self) -> bool {
-        self != ReplyKind::Replayed
-    }
-}
-
 /// Operations of one key in their order, with how each is answered. Reused from window to window.
 #[derive(Debug)]
 pub struct Plan<Op> {
@@ -91,11 +84,6 @@ impl<Op: Compactable> Plan<Op> {
     /// The operations alone.
     pub fn operations(&self) -> &[Op] {
         &self.operations
-    }
-
-    /// The last operation that changes the key, if any does: what is stored is what it leaves.
-    pub fn last_write(&self) -> Option<usize> {
-        self.operations.iter().rposition(|operation| operation.effect().is_write())
     }
 
     /// How many of its writes the store never sees.
