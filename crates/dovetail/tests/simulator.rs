@@ -105,6 +105,7 @@ fn values_out_of_range_are_told_the_range() {
         ["--load", "0", "above 0"],
         ["--load", "-1", "above 0"],
         ["--load", "NaN", "above 0"],
+        ["--load", "1e-300", "1e-6 to 10"],
         ["--write-percent", "101", "0 to 100"],
         ["--zipf", "-0.5", "0 to"],
         ["--keys", "0", "from 1"],
@@ -116,8 +117,10 @@ fn values_out_of_range_are_told_the_range() {
     let wrong = [
         ["--strategy", "best", "hash, late, steal, size-aware"],
         ["--cores", "0", "1 to"],
+        ["--cores", "65535", "1 to 4096"],
         ["--k", "0.5", "1 to"],
         ["--rho", "-1", "above 0"],
+        ["--rho", "1e-300", "1e-6 to 10"],
         ["--requests", "0", "from 1"],
     ];
     for [flag, value, want] in wrong {

@@ -151,6 +151,12 @@ pub struct PointResult {
     pub simulated_requests_per_second: f64,
 }
 
+/// Cores of a point; C-4's model takes as many.
+const CORES_MAX: usize = 4096;
+
+/// Below it times grow until a service is lost in their rounding.
+const LOAD_MIN: f64 = 1e-6;
+
 /// Latencies are counted in thousandths of a small service.
 const STEPS: f64 = 1000.0;
 
@@ -197,11 +203,11 @@ pub fn point(options: &PointOptions) -> Result<PointResult, SimError> {
 fn check(options: &PointOptions) -> Result<(), SimError> {
     let bad = |what: String| Err(SimError::BadParameter { what });
     let PointOptions { cores, k, large_share, rho, requests, .. } = *options;
-    if !(1..=usize::from(u16::MAX)).contains(&cores) {
-        return bad(format!("{cores} cores cannot be simulated: write 1 to {}", u16::MAX));
+    if !(1..=CORES_MAX).contains(&cores) {
+        return bad(format!("{cores} cores cannot be simulated: write 1 to {CORES_MAX}"));
     }
     if !(k.is_finite() && (1.0..=1e9).contains(&k)) {
-        return bad(format!("k = {k}: a large request takes 1 to 1e9 small services"));
+        return bad(format!("k = {k:?}: a large request takes 1 to 1e9 small services"));
     }
     if !(0.0..=1.0).contains(&large_share) {
         return bad(format!("large share {large_share}: write 0 to 1"));
@@ -209,8 +215,8 @@ fn check(options: &PointOptions) -> Result<(), SimError> {
     if !(0.0..=1.0).contains(&options.write_share) {
         return bad(format!("write share {}: write 0 to 1", options.write_share));
     }
-    if !(rho.is_finite() && rho > 0.0 && rho <= 10.0) {
-        return bad(format!("rho = {rho}: write a load per core above 0, at most 10"));
+    if !(LOAD_MIN..=10.0).contains(&rho) {
+        return bad(format!("rho = {rho:?}: write a load per core above 0, {LOAD_MIN:?} to 10"));
     }
     if requests == 0 {
         return bad("a point needs at least one request".to_owned());
