@@ -32,7 +32,8 @@ const KEY_COUNT: u64 = 1_600_000;
 /// Items of the regions: C-4's largest, 16-byte keys and 512-byte values.
 const ITEM_BYTES: u64 = 528;
 /// Drawn in the picture; the table has all.
-const DRAWN: [&str; 7] = ["dovetail", "c4", "c4-crew", "c4-comp", "minos", "basekv", "mica-erew"];
+const DRAWN: [&str; 8] =
+    ["dovetail", "c4", "c4-crew", "c4-comp", "hkh-ws", "minos", "basekv", "mica-erew"];
 
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug)]

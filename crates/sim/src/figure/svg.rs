@@ -30,6 +30,8 @@ const LEGEND_MARGIN: u32 = 16;
 const SWATCH_WIDTH: i32 = 30;
 /// Of the legend's letters, a little more than the widest usual font needs.
 const LETTER_WIDTH: f64 = 8.2;
+/// Of its capitals and signs.
+const WIDE_LETTER_WIDTH: f64 = 12.0;
 const RINGS_ARE: &str = "the paper's numbers";
 const RINGS_COLOUR: RGBColor = RGBColor(90, 90, 90);
 
@@ -63,6 +65,16 @@ fn draw_into(svg: &mut String, title: &str, charts: &[Chart]) -> Result<(), Stri
     }
     legend.draw(&foot)?;
     area.present().map_err(|error| text(&error))
+}
+
+/// About how wide a label of the legend is drawn.
+fn text_width(label: &str) -> i32 {
+    let is_wide = |letter: char| letter.is_uppercase() || "+%".contains(letter);
+    let widths = label.chars().map(|letter| match is_wide(letter) {
+        true => WIDE_LETTER_WIDTH,
+        false => LETTER_WIDTH,
+    });
+    widths.sum::<f64>() as i32
 }
 
 /// Columns and rows for so many panels.
@@ -121,8 +133,7 @@ impl<'a> Legend<'a> {
         let (mut row, mut left) = (0, margin);
         let mut places = Vec::new();
         for entry in entries {
-            let letters = entry.label.chars().count() as f64;
-            let entry_width = SWATCH_WIDTH + 8 + (letters * LETTER_WIDTH) as i32 + 20;
+            let entry_width = SWATCH_WIDTH + 8 + text_width(entry.label) + 20;
             if left > margin && left + entry_width > width - margin {
                 (row, left) = (row + 1, margin);
             }
