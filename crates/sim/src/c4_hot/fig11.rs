@@ -130,6 +130,6 @@ The last panel is 64 cores with the store's and the lines' costs as measured \
 (crates/sim/data), loads scaled to the same share of capacity, and updates as this store \
 does them: a new entry, then one slot. Readers wait for nothing and read nothing twice, and \
 a write takes one line, so the hot thread's service time does not grow and compaction has \
-little left to save; all three end where the cores' time ends. RLU and MV-RLU are not \
-modelled: what C-4 reports of them are costs of those libraries (commits of 10-20 us, \
-collections of 70 us), which no policy here has.";
+little left to save; all three end within a step of the sweep of where the cores' time \
+ends. RLU and MV-RLU are not modelled: what C-4 reports of them are costs of those libraries \
+(commits of 10-20 us, collections of 70 us), which no policy here has.";

@@ -7,6 +7,11 @@ use crate::figure::{Fidelity, Figure, Options, Report, Table};
 /// Longer tables are only in the CSV.
 const TABLE_ROWS_MAX: usize = 40;
 
+/// What the words say was seen in runs of the figure's own length.
+const OTHER_LENGTH: &str = "The words below were written for the figure's own number of requests. \
+                            With fewer, a 99th percentile rests on a handful of them: believe the \
+                            numbers where the words say something else.";
+
 /// Title, command, picture, text, table.
 pub(super) fn compose(figure: &Figure, options: &Options, report: &Report) -> String {
     let name = figure.name;
@@ -24,6 +29,9 @@ pub(super) fn compose(figure: &Figure, options: &Options, report: &Report) -> St
         options.seed,
         options.fidelity.name(),
     );
+    if options.requests.is_some() {
+        let _ = writeln!(page, "{OTHER_LENGTH}\n");
+    }
     let _ = writeln!(page, "![{}]({name}.svg)\n", figure.about);
     let _ = writeln!(page, "{}\n", report.text.trim());
     let rows = report.table.rows.len();
@@ -89,7 +97,9 @@ mod tests {
         let command = "cargo run --release -- sim sample --out DIRECTORY --seed 7 --requests 2000 \
                        --fidelity artifact\n";
         assert!(text.starts_with("# sample: a sample\n\n```sh\n"), "{text}");
-        for part in [command, "As in the paper.", "(sample.svg)", "| 0.5 | a\\|b |\n"] {
+        let parts =
+            [command, "As in the paper.", "(sample.svg)", "| 0.5 | a\\|b |\n", OTHER_LENGTH];
+        for part in parts {
             assert!(text.contains(part), "{text}");
         }
         let other = Options { threads: 1, ..options };
@@ -102,5 +112,6 @@ mod tests {
         let text = page(TABLE_ROWS_MAX + 1, &options);
         assert!(!text.contains("| 0.5 |") && text.contains("All 41 rows"), "{text}");
         assert!(text.contains("--seed 1\n"), "{text}");
+        assert!(!text.contains(OTHER_LENGTH), "{text}");
     }
 }
