@@ -1,5 +1,7 @@
 //! COMMAND: what the server can do, for clients that ask.
 
+mod key_specs;
+
 use wire::resp::{
     ArgIter, Command, CommandId, CommandList, Encoder, Flags, Group, Keys, Spec,
     glob_matches_any_case,
@@ -184,12 +186,15 @@ fn describe(encoder: &mut Encoder<'_>, spec: &'static Spec) {
     for category in categories(spec) {
         encoder.simple(&format!("@{category}"));
     }
-    encoder.array_header(tips(spec.id).len());
+    encoder.set_header(tips(spec.id).len());
     for tip in tips(spec.id) {
         encoder.bulk(tip.as_bytes());
     }
-    encoder.array_header(0); // Key specifications: the three numbers above say it all.
-    encoder.array_header(spec.subcommands().count());
+    key_specs::encode(encoder, spec);
+    match spec.subcommands().count() {
+        0 => encoder.set_header(0), // An array where there are some: so does Redis.
+        count => encoder.array_header(count),
+    }
     for subcommand in spec.subcommands() {
         describe(encoder, subcommand);
     }

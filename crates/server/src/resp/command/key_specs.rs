@@ -1,0 +1,147 @@
+//! The key specifications of COMMAND INFO: which arguments are keys, and what becomes of each.
+//!
+//! ```text
+//!  RENAME source target ─▶ [RW access delete, from 1] [OW update, from 2]
+//!  MSET key value ...   ─▶ [OW update, from 1 to the last, every 2nd]
+//! ```
+
+use wire::resp::{CommandId as Id, Encoder, Spec};
+
+/// One specification, without the place of its keys.
+struct KeyUse {
+    notes: Option<&'static str>,
+    flags: &'static [&'static str],
+}
+
+const fn with(flags: &'static [&'static str]) -> KeyUse {
+    KeyUse { notes: None, flags }
+}
+
+const READ: KeyUse = with(&["RO", "access"]);
+const LOOK: KeyUse = with(&["RO"]);
+const CHANGE: KeyUse = with(&["RW", "access", "update"]);
+const TAKE: KeyUse = with(&["RW", "access", "delete"]);
+const INSERT: KeyUse = with(&["OW", "insert"]);
+const REPLACE: KeyUse = with(&["OW", "update"]);
+const REMOVE: KeyUse = with(&["RM", "delete"]);
+const ALTER: KeyUse = with(&["RW", "update"]);
+const EXTEND: KeyUse = with(&["RW", "insert"]);
+const SET: KeyUse = KeyUse {
+    notes: Some("RW and ACCESS due to the optional `GET` argument"),
+    flags: &["RW", "access", "update", "variable_flags"],
+};
+const GETEX: KeyUse =
+    KeyUse { notes: Some("RW and UPDATE because it changes the TTL"), flags: CHANGE.flags };
+
+/// What a command does with its keys; two of them: one for each of its two keys.
+fn uses(id: Id) -> &'static [KeyUse] {
+    match id {
+        Id::Set => &[SET],
+        Id::GetEx => &[GETEX],
+        Id::GetDel => &[TAKE],
+        Id::GetSet | Id::Incr | Id::Decr | Id::IncrBy | Id::DecrBy | Id::IncrByFloat => &[CHANGE],
+        Id::SetNx | Id::MSetNx => &[INSERT],
+        Id::SetEx | Id::PSetEx | Id::MSet => &[REPLACE],
+        Id::Append => &[EXTEND],
+        Id::SetRange | Id::Expire | Id::PExpire | Id::ExpireAt | Id::PExpireAt | Id::Persist => {
+            &[ALTER]
+        }
+        Id::Del | Id::Unlink => &[REMOVE],
+        Id::Get
+        | Id::MGet
+        | Id::GetRange
+        | Id::Substr
+        | Id::Ttl
+        | Id::PTtl
+        | Id::ExpireTime
+        | Id::PExpireTime => &[READ],
+        Id::Rename => &[TAKE, REPLACE],
+        Id::RenameNx => &[TAKE, INSERT],
+        Id::Copy => &[READ, REPLACE],
+        _ => &[LOOK],
+    }
+}
+
+/// Appends the field of a command's entry.
+pub(super) fn encode(encoder: &mut Encoder<'_>, spec: &'static Spec) {
+    if spec.keys.first == 0 {
+        return encoder.set_header(0);
+    }
+    let uses = uses(spec.id);
+    encoder.set_header(uses.len());
+    let first = i64::from(spec.keys.first);
+    let last = i64::from(spec.keys.last);
+    // The last key counts from the first one, or from the end.
+    let last_from_first = if uses.len() > 1 {
+        0
+    } else if last < 0 {
+        last
+    } else {
+        last - first
+    };
+    for (key_use, index) in uses.iter().zip(first..) {
+        encoder.map_header(3 + usize::from(key_use.notes.is_some()));
+        if let Some(notes) = key_use.notes {
+            encoder.bulk(b"notes");
+            encoder.bulk(notes.as_bytes());
+        }
+        encoder.bulk(b"flags");
+        encoder.set_header(key_use.flags.len());
+        for flag in key_use.flags {
+            encoder.simple(flag);
+        }
+        let step = i64::from(spec.keys.step);
+        place(encoder, "begin_search", "index", &[("index", index)]);
+        let range = [("lastkey", last_from_first), ("keystep", step), ("limit", 0)];
+        place(encoder, "find_keys", "range", &range);
+    }
+}
+
+fn place(encoder: &mut Encoder<'_>, name: &str, kind: &str, numbers: &[(&str, i64)]) {
+    encoder.bulk(name.as_bytes());
+    encoder.map_header(2);
+    encoder.bulk(b"type");
+    encoder.bulk(kind.as_bytes());
+    encoder.bulk(b"spec");
+    encoder.map_header(numbers.len());
+    for (name, number) in numbers {
+        encoder.bulk(name.as_bytes());
+        encoder.integer(*number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::resp::Protocol;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(id: Id, want: &str) {
+        let mut out = Vec::new();
+        encode(&mut Encoder::new(&mut out, Protocol::Resp2), id.spec());
+        let text = String::from_utf8(out).unwrap();
+        let is_header = |line: &&str| !line.starts_with(['$', '*']);
+        assert_eq!(text.split("\r\n").filter(is_header).collect::<Vec<_>>().join(" ").trim(), want);
+    }
+
+    #[test]
+    fn keys_stand_where_the_table_says() {
+        let one = "find_keys type range spec lastkey :0 keystep :1 limit :0";
+        check(Id::Ping, "");
+        check(Id::Get, &format!("flags +RO +access begin_search type index spec index :1 {one}"));
+        check(
+            Id::MSet,
+            "flags +OW +update begin_search type index spec index :1 \
+             find_keys type range spec lastkey :-1 keystep :2 limit :0",
+        );
+        check(
+            Id::RenameNx,
+            &format!(
+                "flags +RW +access +delete begin_search type index spec index :1 {one} \
+                 flags +OW +insert begin_search type index spec index :2 {one}"
+            ),
+        );
+        check(Id::ObjectFreq, &format!("flags +RO begin_search type index spec index :2 {one}"));
+    }
+}
