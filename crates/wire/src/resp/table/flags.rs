@@ -25,12 +25,12 @@ impl Flags {
     pub const FAST: Flags = Flags(1 << 7);
     /// Allowed before AUTH.
     pub const NO_AUTH: Flags = Flags(1 << 8);
-    /// Allowed while a script runs too long.
-    pub const ALLOW_BUSY: Flags = Flags(1 << 9);
     /// Not in the slow log.
-    pub const SKIP_SLOWLOG: Flags = Flags(1 << 10);
+    pub const SKIP_SLOWLOG: Flags = Flags(1 << 9);
     /// Not inside MULTI.
-    pub const NO_MULTI: Flags = Flags(1 << 11);
+    pub const NO_MULTI: Flags = Flags(1 << 10);
+    /// Allowed while a script runs too long.
+    pub const ALLOW_BUSY: Flags = Flags(1 << 11);
 
     const NAMES: [&'static str; 12] = [
         "write",
@@ -42,9 +42,9 @@ impl Flags {
         "stale",
         "fast",
         "no_auth",
-        "allow_busy",
         "skip_slowlog",
         "no_multi",
+        "allow_busy",
     ];
 
     /// Both sets.

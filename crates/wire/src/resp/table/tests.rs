@@ -28,6 +28,9 @@ fn containers_are_the_rows_that_have_subcommands() {
 fn flags_have_names_in_order() {
     let flags = CommandId::Set.spec().flags;
     assert_eq!(flags.names().collect::<Vec<_>>(), ["write", "denyoom"]);
+    let flags = CommandId::Shutdown.spec().flags;
+    let names = ["admin", "noscript", "loading", "stale", "no_multi", "allow_busy"];
+    assert_eq!(flags.names().collect::<Vec<_>>(), names);
     assert!(CommandId::Auth.spec().flags.contains(Flags::NO_AUTH));
     assert!(!CommandId::Get.spec().flags.contains(Flags::WRITE));
 }
