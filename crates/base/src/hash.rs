@@ -1,4 +1,4 @@
-//! The key hash: rapidhash v3, seeded per server or data set (K26).
+//! The key hash: rapidhash v3, seeded per server or data set (K26); and a mix of 64 bits.
 //!
 //! The `v3` functions promise the same output across versions and platforms, so hashes may be
 //! persisted and shared with clients. They resist collision attacks only minimally, and only
@@ -38,6 +38,15 @@ impl std::fmt::Debug for KeyHasher {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("KeyHasher")
     }
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection on 64 bits.
+/// Every bit of the value moves every other.
+#[inline]
+pub fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
 #[cfg(test)]

@@ -38,8 +38,6 @@ mod top;
 
 pub use sampler::Sampler;
 pub use sketch::CountMin;
-#[cfg(test)]
-pub(crate) use sketch::mix;
 pub use top::Top;
 
 /// What readers look at during one epoch.

@@ -4,6 +4,8 @@
 //! Here every step is a bijection on the next power of two, and values outside 0..n are walked
 //! on until they fall inside (at most two steps on average), so the shuffle loses nothing.
 
+pub use base::hash::mix;
+
 /// A bijection on `0..count`.
 #[derive(Clone, Copy, Debug)]
 pub struct Scramble {
@@ -44,14 +46,6 @@ impl Scramble {
         let moved = value.wrapping_add(self.offset).wrapping_mul(odd) & self.mask;
         moved ^ (moved >> self.shift)
     }
-}
-
-/// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection on 64 bits.
-#[inline]
-pub fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

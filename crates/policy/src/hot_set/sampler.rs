@@ -3,7 +3,7 @@
 //! A fixed distance would see only some keys of a workload that repeats itself in step with it. The
 //! cost of an access that is not sampled is one subtraction.
 
-use super::sketch::mix;
+use base::hash::mix;
 
 /// One worker's choice of accesses.
 #[derive(Clone, Debug)]

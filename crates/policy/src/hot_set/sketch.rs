@@ -17,6 +17,7 @@
 //! I2: halving keeps I1 for counts that are halved too: rounding down keeps order.
 
 use base::KeyHash;
+use base::hash::mix;
 
 const ROW_COUNT: usize = 4;
 
@@ -26,14 +27,6 @@ pub struct CountMin {
     counters: Vec<u32>,
     column_mask: usize,
     row_seeds: [u64; ROW_COUNT],
-}
-
-/// Spreads every bit over all others (the finaliser of SplitMix64).
-#[inline]
-pub(crate) fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 impl CountMin {

@@ -13,7 +13,7 @@ fn sample(hot_set: &mut HotSet<u64>, key: u64, times: u32) {
 }
 
 fn hash_of(key: u64) -> KeyHash {
-    KeyHash(sketch::mix(key.wrapping_add(1)))
+    KeyHash(base::hash::mix(key.wrapping_add(1)))
 }
 
 fn snapshot_of(hot_set: &mut HotSet<u64>, size: usize) -> Snapshot<u64> {
@@ -97,7 +97,7 @@ fn a_skewed_stream_much_longer_than_the_sketch_keeps_its_hottest_keys() {
         .collect();
     let mut state = 1;
     for index in (1..order.len()).rev() {
-        state = sketch::mix(state + 1);
+        state = base::hash::mix(state + 1);
         order.swap(index, state as usize % (index + 1));
     }
     for key in order {

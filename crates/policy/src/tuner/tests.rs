@@ -51,7 +51,7 @@ impl Server {
     }
 
     fn measure(&self, configuration: Configuration, window_index: u64) -> Measurement {
-        let random = crate::hot_set::mix(window_index + 1) as f64 / u64::MAX as f64;
+        let random = base::hash::mix(window_index + 1) as f64 / u64::MAX as f64;
         let noise = 1.0 + self.noise_ratio * (2.0 * random - 1.0);
         let throughput_rps = self.capacity_rps(configuration).min(self.offered_rps) * noise;
         Measurement { throughput_rps, hot_share_ratio: self.hot_share_ratio }
