@@ -9,7 +9,8 @@
 //!
 //! # Limits
 //! The range of an 80-bit float, which is what the command is specified with: magnitudes from
-//! 1e-4950 to below 1e4932. Texts to 5119 bytes. So a sum has at most some 15,000 digits.
+//! 1e-4950 to below 1e4932; hexadecimal numbers only those of a 64-bit float, for they take work
+//! that grows with the square of the exponent. Texts to 5119 bytes. So a sum has at most some 15,000 digits.
 //!
 //! # Trade-offs
 //! Digits are bytes in vectors: INCRBYFLOAT is rare, and this is short enough to be read.
@@ -20,6 +21,10 @@ const TEXT_MAX_BYTES: usize = 5119;
 const POINT_MAX: i64 = 4932;
 /// A number whose first digit stands right of this place underflows.
 const POINT_MIN: i64 = -4949;
+/// Hexadecimal digits before and after the point.
+const HEX_MAX_DIGITS: usize = 64;
+/// Of the exponent of two, once the point stands behind the last hexadecimal digit.
+const HEX_EXPONENT_MAX: i64 = 1100;
 /// Digits after the point in the answer.
 const FRACTION_MAX_DIGITS: usize = 17;
 
@@ -42,7 +47,8 @@ pub(super) struct Decimal {
 }
 
 impl Decimal {
-    /// Reads `[+-]digits[.digits][e[+-]digits]` or a spelling of infinity.
+    /// Reads `[+-]digits[.digits][e[+-]digits]`, `[+-]0xdigits[.digits][p[+-]digits]` or a
+    /// spelling of infinity.
     pub(super) fn read(text: &[u8]) -> Reading {
         if text.len() > TEXT_MAX_BYTES {
             return Reading::Invalid;
@@ -51,7 +57,11 @@ impl Decimal {
         if rest.eq_ignore_ascii_case(b"inf") || rest.eq_ignore_ascii_case(b"infinity") {
             return Reading::Infinite;
         }
-        let Some(mut number) = Decimal::read_unsigned(rest) else {
+        let unsigned = match rest {
+            [b'0', b'x' | b'X', hex @ ..] => Decimal::read_hex(hex),
+            decimal => Decimal::read_unsigned(decimal),
+        };
+        let Some(mut number) = unsigned else {
             return Reading::Invalid;
         };
         number.negative = negative;
@@ -78,6 +88,36 @@ impl Decimal {
             return None;
         }
         let point = exponent.saturating_add(whole.len() as i64);
+        Some(Decimal { negative: false, digits, point }.normalized())
+    }
+
+    /// Reads what stands behind `0x`, as C's `strtold` does. The exponent is one of two.
+    fn read_hex(text: &[u8]) -> Option<Decimal> {
+        let exponent_at = text.iter().position(|byte| matches!(byte, b'p' | b'P'));
+        let (mantissa, exponent) = match exponent_at {
+            Some(at) => (&text[..at], read_exponent(&text[at + 1..])?),
+            None => (text, 0),
+        };
+        let point_at = mantissa.iter().position(|byte| *byte == b'.');
+        let (whole, fraction) = match point_at {
+            Some(at) => (&mantissa[..at], &mantissa[at + 1..]),
+            None => (mantissa, &[][..]),
+        };
+        let digit_count = whole.len() + fraction.len();
+        let exponent = exponent - 4 * fraction.len() as i64;
+        if !(1..=HEX_MAX_DIGITS).contains(&digit_count) || exponent.abs() > HEX_EXPONENT_MAX {
+            return None;
+        }
+        let mut digits = Vec::new();
+        for byte in whole.iter().chain(fraction) {
+            multiply_add(&mut digits, 16, char::from(*byte).to_digit(16)?);
+        }
+        // A half is five tenths.
+        let factor = if exponent < 0 { 5 } else { 2 };
+        for _ in 0..exponent.abs() {
+            multiply_add(&mut digits, factor, 0);
+        }
+        let point = digits.len() as i64 + exponent.min(0);
         Some(Decimal { negative: false, digits, point }.normalized())
     }
 
@@ -195,6 +235,20 @@ fn read_exponent(text: &[u8]) -> Option<i64> {
         exponent = (exponent * 10 + i64::from(digit)).min(SATURATED);
     }
     Some(if negative { -exponent } else { exponent })
+}
+
+/// Multiplies digit by digit and adds a number.
+fn multiply_add(digits: &mut Vec<u8>, factor: u32, number: u32) {
+    let mut carry = number;
+    for digit in digits.iter_mut().rev() {
+        let product = u32::from(*digit) * factor + carry;
+        *digit = (product % 10) as u8;
+        carry = product / 10;
+    }
+    while carry > 0 {
+        digits.insert(0, (carry % 10) as u8);
+        carry /= 10;
+    }
 }
 
 /// Adds digit by digit. Both are equally long and the sum fits.

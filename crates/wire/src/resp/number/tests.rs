@@ -66,6 +66,22 @@ fn sums_are_exact_and_trimmed() {
 }
 
 #[test]
+fn hexadecimal_numbers_are_read_as_c_does() {
+    check_sum("0x10", "1", "17");
+    check_sum("1", "0x1p4", "17");
+    check_sum("1", "0x1.8p1", "4");
+    check_sum("1", "0X1F", "32");
+    check_sum("1", "-0x1", "0");
+    check_sum("1", "0x.8", "1.5");
+    check_sum("0", "0x1p-4", "0.0625");
+    check_sum("0", "0x0p9", "0");
+    check_sum("1", "0xffffffffffffffff", "18446744073709551616");
+    for text in ["0x", "0x.", "0xg", "0x1p", "0xp1", "x1", "0x1p5000", "0x1.2.3", "0x-1"] {
+        assert!(!is_float(text.as_bytes()), "{text}");
+    }
+}
+
+#[test]
 fn sums_are_rounded_to_seventeen_places() {
     check_sum("0", "1e-17", "0.00000000000000001");
     check_sum("0", "1e-18", "0");
