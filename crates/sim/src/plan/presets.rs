@@ -2,7 +2,7 @@
 
 use base::WorkerId;
 use base::sync::Arc;
-use policy::routers::{Choice, Dispatch, NotTogether, UseRouter, WritePolicy};
+use policy::routers::{Choice, Dispatch, NotTogether, Steal, UseRouter, WritePolicy};
 use policy::size_class::{SizeController, SizeOptions, SizePlan, WorkerSizes};
 use policy::window::WindowRules;
 use policy::{Router, WriteTable};
@@ -99,7 +99,7 @@ impl Preset {
                     Dispatch::HandOff(workers) => usize::from(workers),
                     _ => 0,
                 },
-                is_stealing: dispatch == Dispatch::Steal,
+                stealing: (dispatch == Dispatch::Steal).then(|| Steal::new(BATCH)),
                 windows: self.is_compacting.then_some(rules),
                 costs: setting.costs,
             },

@@ -16,6 +16,7 @@
 use std::collections::VecDeque;
 
 use base::WorkerId;
+use policy::routers::{Queue, Steal};
 use policy::window::{Dependent, InSight, OpenWindow, WindowRules, WriteStep};
 use policy::{Access, Depths, Route, RouteRequest, Router};
 
@@ -47,7 +48,8 @@ pub(super) struct Shape {
     pub workers: usize,
     /// The first of the workers only receive and hand off; 0: every worker receives.
     pub hand_off_workers: usize,
-    pub is_stealing: bool,
+    /// How idle workers help themselves; `None`: they do not.
+    pub stealing: Option<Steal>,
     pub windows: Option<WindowRules>,
     pub costs: Costs,
 }
@@ -75,7 +77,10 @@ enum Event {
 
 #[derive(Default)]
 struct Worker {
+    /// What was sent to it.
     queue: VecDeque<u32>,
+    /// What it has read and not begun, where idle workers steal.
+    software: VecDeque<u32>,
     is_busy: bool,
     current: u32,
     windows: Vec<Window>,
@@ -95,6 +100,9 @@ struct Server<'a, R> {
     depths: Depths,
     events: EventQueue<Event>,
     workers: Vec<Worker>,
+    /// What the workers' two queues hold, where idle workers steal.
+    received: Depths,
+    read: Depths,
     waiting: VecDeque<u32>,
     hand_off_free_at: Vec<f64>,
     shared: Vec<SharedItem>,
@@ -111,6 +119,8 @@ pub(super) fn run(jobs: &Jobs, shape: &Shape, router: impl Router, rate: f64) ->
         shape,
         router,
         depths: Depths::new(shape.workers),
+        received: Depths::new(shape.workers),
+        read: Depths::new(shape.workers),
         events: EventQueue::default(),
         workers: (0..shape.workers).map(|_| Worker::default()).collect(),
         waiting: VecDeque::new(),
@@ -219,11 +229,12 @@ impl<R: Router> Server<'_, R> {
         if !self.workers[usize::from(worker)].is_busy {
             return self.begin(index, worker, now);
         }
-        let thief =
-            self.shape.is_stealing.then(|| self.workers.iter().position(|worker| !worker.is_busy));
-        match thief.flatten() {
-            Some(thief) => self.begin(index, thief as u16, now),
-            None => self.workers[usize::from(worker)].queue.push_back(index),
+        self.workers[usize::from(worker)].queue.push_back(index);
+        if self.shape.stealing.is_some() {
+            self.received.add(WorkerId(worker));
+            if let Some(thief) = self.workers.iter().position(|worker| !worker.is_busy) {
+                self.take_next(thief as u16, now);
+            }
         }
     }
 
@@ -297,18 +308,32 @@ impl<R: Router> Server<'_, R> {
         if self.close_due(worker, now) {
             return;
         }
-        let own = self.workers[usize::from(worker)].queue.pop_front();
-        if let Some(index) = own.or_else(|| self.steal()) {
+        let next = match self.shape.stealing {
+            Some(steal) => self.steal(steal, WorkerId(worker)),
+            None => self.workers[usize::from(worker)].queue.pop_front(),
+        };
+        if let Some(index) = next {
             self.begin(index, worker, now);
         }
     }
 
-    fn steal(&mut self) -> Option<u32> {
-        if !self.shape.is_stealing {
-            return None;
+    /// A worker's next request under stealing: its own queues first, then those of others.
+    fn steal(&mut self, steal: Steal, worker: WorkerId) -> Option<u32> {
+        loop {
+            let take = steal.next(worker, &self.read, &self.received)?;
+            let from = &mut self.workers[take.from.index()];
+            if take.queue == Queue::Software {
+                self.read.remove(take.from);
+                return from.software.pop_front();
+            }
+            let count = from.queue.len().min(take.count_max as usize);
+            let batch: Vec<u32> = from.queue.drain(..count).collect();
+            for index in batch {
+                self.received.remove(take.from);
+                self.read.add(worker);
+                self.workers[worker.index()].software.push_back(index);
+            }
         }
-        let longest = self.workers.iter_mut().max_by_key(|worker| worker.queue.len())?;
-        longest.queue.pop_front()
     }
 
     /// Sends what now has room, in the order of arrival. A request whose set of the write table is

@@ -193,10 +193,13 @@ fn text(point: &PointOptions, ideal: &Ideal, rows: &[Row], reference: &str) -> S
          {} requests a point, 24 loads. Ideal (JBSQ(2), reads only) holds the SLO up to load \
          {:.4} with a p99 of {} ns there. Marks are the published results of C-4's artifact for \
          runs of about this length.\n\n{model}\n\nOf {count} published points, {same_step} have \
-         the same highest load here; among those p99 differs by at most {:.1} %.",
+         the same highest load here{}.",
         point.requests,
         ideal.load(),
         ideal.p99_ns[ideal.index()],
-        worst * 100.0,
+        match same_step {
+            0 => String::new(),
+            _ => format!("; among those p99 differs by at most {:.1} %", worst * 100.0),
+        },
     )
 }
