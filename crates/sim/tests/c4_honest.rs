@@ -138,3 +138,28 @@ fn options_out_of_range_are_named() {
         assert_eq!(error.exit_code(), 2);
     }
 }
+
+/// No reply leaves before its window's write (C-4 §5.3): of three writes of one key on one core the
+/// first runs at once, and the two that wait behind it make a window.
+#[test]
+fn no_reply_of_a_window_leaves_before_its_write() {
+    let options = PointOptions {
+        policy: Policy::Erew,
+        workers: 1,
+        keys: 1,
+        load: 3.0,
+        write_percent: 100.0,
+        compaction: true,
+        requests: 3,
+        ..PointOptions::default()
+    };
+    let runs = (0..200).map(|seed| run(PointOptions { seed, ..options }));
+    let of_two: Vec<u64> = runs
+        .filter(|result| result.writes_compacted == 1)
+        .map(|result| result.latencies.quantile(0.5))
+        .collect();
+    assert!(of_two.len() > 20, "{} windows", of_two.len());
+    // To the core; held for three services, by a clock of whole ns; the write; a reply.
+    let least_ns = 31 + 3 * 700 - 1 + 400 + 100;
+    assert!(of_two.iter().all(|latency_ns| *latency_ns >= least_ns), "{of_two:?}");
+}

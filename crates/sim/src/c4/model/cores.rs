@@ -4,8 +4,8 @@
 //!  begin ─▶ bucket odd? spin ─▶ a write? ─ Open, Join ─▶ +100 ns ─▶ after_join: close?
 //!                                  │ RunNow                              │ yes
 //!                                  ▼                                     ▼
-//!                        T_kvs ─▶ read: version moved?       replies, 100 ns each,
-//!                                  ▼       then again        and the last is a write
+//!                        T_kvs ─▶ read: version moved?       the last one's write,
+//!                                  ▼       then again        then replies, 100 ns each
 //!                               T_fixed ─▶ answer ─▶ next
 //! ```
 //!
@@ -52,7 +52,7 @@ struct Core {
     read_from: f64,
     has_retried: bool,
     windows: Vec<Window>,
-    /// The replies of a window that closes.
+    /// What is still to be answered of a window that closes.
     closing: VecDeque<Request>,
     /// The current request has opened its window.
     has_opened: bool,
@@ -230,6 +230,9 @@ impl<S: Streams, R: Router> Model<S, R> {
     }
 
     pub(super) fn end_service(&mut self, now: f64, index: u16) {
+        if !self.cores.cores[usize::from(index)].closing.is_empty() {
+            return self.reply_next(now, index);
+        }
         if let Some(request) = self.cores.cores[usize::from(index)].current {
             self.answer(now, index, request);
         }
@@ -299,16 +302,20 @@ impl<S: Streams, R: Router> Model<S, R> {
         }
     }
 
-    /// Writes the last operation, after a reply for each of the others.
+    /// Writes the last operation and then replies to all, as a server must (C-4 §5.3). The artifact
+    /// replies to the others before it writes.
     fn close(&mut self, now: f64, index: u16, place: usize) {
+        let is_artifact = self.is_artifact();
         let core = &mut self.cores.cores[usize::from(index)];
         let window = core.windows.swap_remove(place);
         self.cores.compacted_count += window.batch.len() as u64 - 1;
         core.closing = window.batch.into();
         // The core is busy with the window, whichever request it took up last.
         core.current = core.closing.back().copied();
-        if core.closing.len() == 1 {
-            core.closing.clear();
+        if is_artifact {
+            core.closing.pop_back();
+        }
+        if !is_artifact || core.closing.is_empty() {
             self.begin_last(now, index);
         } else {
             self.engine.push_lane(DONE, now + FIXED_NS, Event::Replied(index));
@@ -318,13 +325,14 @@ impl<S: Streams, R: Router> Model<S, R> {
     pub(super) fn reply_next(&mut self, now: f64, index: u16) {
         let core = &mut self.cores.cores[usize::from(index)];
         let Some(request) = core.closing.pop_front() else { return };
-        let is_last_reply = core.closing.len() == 1;
+        let is_last_reply = core.closing.is_empty();
         self.answer(now, index, request);
-        if is_last_reply {
-            self.cores.cores[usize::from(index)].closing.clear();
+        if !is_last_reply {
+            self.engine.push_lane(DONE, now + FIXED_NS, Event::Replied(index));
+        } else if self.is_artifact() {
             self.begin_last(now, index);
         } else {
-            self.engine.push_lane(DONE, now + FIXED_NS, Event::Replied(index));
+            self.next(now, index);
         }
     }
 
