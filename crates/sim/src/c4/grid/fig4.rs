@@ -174,8 +174,9 @@ fn text(point: &PointOptions, cells: &[Cell], ideal: &Found) -> String {
         Fidelity::Artifact => "The artifact's model: windows without a timer, one retry.",
         Fidelity::Honest => {
             "The honest model: windows have a timer and close at S(SLO - 1) less one S, reads open \
-             none, readers retry until one version held throughout, and every latency counts, so \
-             that steps differ from the published ones where those rules matter."
+             none, a window's replies leave after its write, readers retry until one version held \
+             throughout, and every latency counts, so that steps differ from the published ones \
+             where those rules matter."
         }
     };
     format!(
