@@ -183,6 +183,6 @@ pub fn one_line(error: &clap::Error, flags: Option<&str>) -> String {
     });
     match suggestion {
         Some(text) => format!("{line}; did you mean `{text}`?"),
-        None => format!("{line}; `dovetail --help` and `dovetail serve --help` list what there is"),
+        None => format!("{line}; `--help` behind the command lists what there is"),
     }
 }
