@@ -176,7 +176,8 @@ fn text(point: &PointOptions, cells: &[Cell], ideal: &Found) -> String {
             "The honest model: windows have a timer and close at S(SLO - 1) less one S, reads open \
              none, a window's replies leave after its write, readers retry until one version held \
              throughout, and every latency counts, so that steps differ from the published ones \
-             where those rules matter."
+             where those rules matter. The seed decides which hot keys share a core: another one \
+             moves cells by several steps."
         }
     };
     format!(

@@ -10,7 +10,8 @@
 //! # Limits
 //! The range of an 80-bit float, which is what the command is specified with: magnitudes from
 //! 1e-4950 to below 1e4932; hexadecimal numbers only those of a 64-bit float, for they take work
-//! that grows with the square of the exponent. Texts to 5119 bytes. So a sum has at most some 15,000 digits.
+//! that grows with the square of the exponent. Texts to 5119 bytes. So a sum has at most some
+//! 15,000 digits.
 //!
 //! # Trade-offs
 //! Digits are bytes in vectors: INCRBYFLOAT is rare, and this is short enough to be read.
