@@ -11,7 +11,7 @@
 //! 1. [`WindowRules::on_write`] when a write is taken from the queue: run, open or join;
 //! 2. [`WindowRules::after_join`] once the write has been added: close now?
 //! 3. [`WindowRules::on_time`] when the timer rings, and [`WindowRules::on_round`] when a round of
-//!    the queue is over ([`WindowRules::on_drain`] where nothing is held): close now?
+//!    the queue is over: close now?
 //!
 //! The first two are apart because adding a write takes time (C-4's T_comp, 100 ns): a simulated
 //! server asks the second question that much later, and the queue may have grown meanwhile.
@@ -243,7 +243,7 @@ impl WindowRules {
 
     /// Whether a window closes because waiting would gather nothing.
     #[inline]
-    pub fn on_drain(&self, in_sight: impl FnOnce(Dependent) -> InSight) -> Option<CloseReason> {
+    fn on_drain(&self, in_sight: impl FnOnce(Dependent) -> InSight) -> Option<CloseReason> {
         let closes = match self.close {
             CloseWhen::Deadline => false,
             CloseWhen::KeyDrained => in_sight(self.opens_on) != InSight::SameKey,
