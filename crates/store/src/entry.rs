@@ -1,66 +1,113 @@
-//! One entry of the log: a 32-byte header, the key, the value, padding to 8 bytes.
+//! One entry of the log: a header of 16 to 32 bytes, the key, the value, padding to 8 bytes.
 //!
 //! ```text
-//!  byte 0       4           8             16        20       22     23  24       32
-//!  +----------+-----------+-------------+---------+--------+------+---+--------+-----+-------+
-//!  | checksum | value len | version 48, | flags   | key    | kind | 0 | expiry | key | value |
-//!  | CRC-32C  |    32     | shard 16    | 32      | len 16 |  8   |   | ms, 64 |     |       |
-//!  +----------+-----------+-------------+---------+--------+------+---+--------+-----+-------+
-//!               the version is in the low bits    the flags are the client's
+//!  byte 0          4      5         6           8              16
+//!  +-------------+------+---------+-----------+--------------+- - - - - -+- - - - -+-----+-------+
+//!  | checksum    | kind | key len | value len | version 48,  | wide word | expiry  | key | value |
+//!  | CRC-32C, 32 |  8   | low 8   |  low 16   | shard 16     |    64     | ms, 64  |     |       |
+//!  +-------------+------+---------+-----------+--------------+- - - - - -+- - - - -+-----+-------+
+//!                                 the version is in the low bits
+//!  wide word: | client flags 32 | value len, high 16 | key len, high 8 | 0 |
 //! ```
 //!
-//! The checksum covers key and value first, then header bytes 4 to 31: a body is checksummed while
-//! it is copied, before the key's lock is taken, and the version is added under the lock.
+//! The last two words are there only when `kind` says so: most items have neither client flags nor
+//! an expiry, a short key and a value below 64 KiB, and then take 16 bytes of header.
+//!
+//! The checksum covers key and value first, then the header from byte 4 on: a body is checksummed
+//! while it is copied, before the key's lock is taken, and the version is added under the lock.
 //! docs/formats/log-entry.md has a worked example.
 //!
 //! # Invariants
 //! I1: an entry never changes after its slot is published (K12).
 //! I2: entries start at multiples of 8 bytes; `len_bytes` is such a multiple.
-//! I3: expiry 0 means never.
+//! I3: expiry 0 means never, as does no expiry word.
 //!
 //! # References
 //! Rowan-KV §4.2.2 (checksum, version, shard); MICA §4.1 (one log for all sizes).
+
+use std::marker::PhantomData;
 
 use base::UnixMillis;
 
 use crate::request::Item;
 
-/// Bytes of header before the key.
-pub const HEADER_BYTES: usize = 32;
+/// Bytes of header before the key when there is neither a wide word nor an expiry.
+pub const HEADER_BYTES: usize = 16;
+/// Bytes of the longest header.
+pub const HEADER_MAX_BYTES: usize = 32;
 /// Entries start at multiples of this.
 pub const ALIGN_BYTES: usize = 8;
 /// Versions count in 48 bits (K1).
 pub const VERSION_MASK: u64 = (1 << 48) - 1;
 
-/// Bit in `kind`: a value is present.
-const KIND_PUT: u8 = 1;
+/// Bits of `kind`: a value is present, ...
+const KIND_PUT: u64 = 1;
+/// ... a wide word follows the version, ...
+const KIND_WIDE: u64 = 1 << 1;
+/// ... an expiry stands before the key.
+const KIND_EXPIRES: u64 = 1 << 2;
 
-/// The header as it lies in memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub checksum: u32,
-    pub value_len_bytes: u32,
-    pub version_and_shard: u64,
-    pub client_flags: u32,
-    pub key_len_bytes: u16,
-    pub kind: u8,
-    pub reserved: u8,
-    pub expires_at_ms: u64,
-}
+/// Where the fields of the first word start.
+const KIND_SHIFT: u32 = 32;
+const KEY_LEN_SHIFT: u32 = 40;
+const VALUE_LEN_SHIFT: u32 = 48;
+/// Where the fields of the wide word start; the client flags are its low half.
+const VALUE_HIGH_SHIFT: u32 = 32;
+const KEY_HIGH_SHIFT: u32 = 48;
+
+/// Longest key and value whose lengths fit into the first word.
+const KEY_NARROW_MAX: usize = u8::MAX as usize;
+const VALUE_NARROW_MAX: usize = u16::MAX as usize;
 
 const _: () = {
-    assert!(size_of::<Header>() == HEADER_BYTES);
-    assert!(align_of::<Header>() == ALIGN_BYTES);
-    assert!(std::mem::offset_of!(Header, version_and_shard) == 8);
-    assert!(std::mem::offset_of!(Header, key_len_bytes) == 20);
-    assert!(std::mem::offset_of!(Header, expires_at_ms) == 24);
+    assert!(HEADER_BYTES.is_multiple_of(ALIGN_BYTES));
+    assert!(HEADER_MAX_BYTES == HEADER_BYTES + 2 * ALIGN_BYTES);
+    assert!(crate::KEY_LEN_MAX_BYTES == KEY_NARROW_MAX << 8 | KEY_NARROW_MAX);
 };
 
-/// Bytes that an entry takes in the log, header and padding included.
+/// Which words an entry's header has, and how long key and value are: what its space depends on,
+/// known before the key's lock is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub key_len_bytes: usize,
+    pub value_len_bytes: usize,
+    is_wide: bool,
+    expires: bool,
+}
+
+impl Shape {
+    /// The shape of an item; `may_expire` asks for room for an expiry, whether it is used or not.
+    #[inline]
+    pub(crate) fn new(key_len: usize, value_len: usize, flags: u32, may_expire: bool) -> Shape {
+        let is_wide = flags != 0 || key_len > KEY_NARROW_MAX || value_len > VALUE_NARROW_MAX;
+        Shape { key_len_bytes: key_len, value_len_bytes: value_len, is_wide, expires: may_expire }
+    }
+
+    /// Bytes before the key.
+    #[inline]
+    pub(crate) fn header_bytes(self) -> usize {
+        HEADER_BYTES + ALIGN_BYTES * (usize::from(self.is_wide) + usize::from(self.expires))
+    }
+
+    /// Bytes of the entry in the log (I2).
+    #[inline]
+    pub(crate) fn len_bytes(self) -> usize {
+        (self.header_bytes() + self.key_len_bytes + self.value_len_bytes)
+            .next_multiple_of(ALIGN_BYTES)
+    }
+}
+
+/// Bytes that an item without client flags and expiry takes in the log, header and padding
+/// included; flags and an expiry take eight bytes more each.
 #[inline]
 pub fn entry_len_bytes(key_len_bytes: usize, value_len_bytes: usize) -> usize {
-    (HEADER_BYTES + key_len_bytes + value_len_bytes).next_multiple_of(ALIGN_BYTES)
+    Shape::new(key_len_bytes, value_len_bytes, 0, false).len_bytes()
+}
+
+/// The most bytes that an item can take in the log.
+#[inline]
+pub fn entry_len_max_bytes(key_len_bytes: usize, value_len_bytes: usize) -> usize {
+    Shape::new(key_len_bytes, value_len_bytes, 1, true).len_bytes()
 }
 
 /// What the header of a new entry says beyond its lengths.
@@ -71,34 +118,62 @@ pub(crate) struct Meta {
     pub expires_at: Option<UnixMillis>,
 }
 
+/// A header as it lies in memory: two to four words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    words: [u64; HEADER_MAX_BYTES / ALIGN_BYTES],
+    word_count: usize,
+}
+
 impl Header {
     /// A complete header; `body_crc` is [`body_checksum`] of key and value.
-    pub(crate) fn new(key_len: usize, value_len: usize, meta: Meta, body_crc: BodyCrc) -> Header {
+    #[inline]
+    pub(crate) fn new(shape: Shape, meta: Meta, body_crc: BodyCrc) -> Header {
         debug_assert!(meta.version != 0 && meta.version <= VERSION_MASK);
-        let mut header = Header {
-            checksum: 0,
-            value_len_bytes: u32::try_from(value_len).expect("values are at most 512 MiB"),
-            version_and_shard: meta.version,
-            client_flags: meta.client_flags,
-            key_len_bytes: u16::try_from(key_len).expect("keys are at most 65,535 bytes"),
-            kind: KIND_PUT,
-            reserved: 0,
-            expires_at_ms: meta.expires_at.map_or(0, |at| at.0),
-        };
-        header.checksum = header.checksum_with(body_crc);
+        debug_assert!(shape.is_wide || meta.client_flags == 0, "flags have a word");
+        debug_assert!(shape.expires || meta.expires_at.is_none(), "an expiry has a word");
+        let (key_len, value_len) = (shape.key_len_bytes as u64, shape.value_len_bytes as u64);
+        let mut kind = KIND_PUT;
+        let mut header = Header { words: [0; 4], word_count: 2 };
+        if shape.is_wide {
+            kind |= KIND_WIDE;
+            header.push(
+                u64::from(meta.client_flags)
+                    | (value_len >> 16) << VALUE_HIGH_SHIFT
+                    | (key_len >> 8) << KEY_HIGH_SHIFT,
+            );
+        }
+        if shape.expires {
+            kind |= KIND_EXPIRES;
+            header.push(meta.expires_at.map_or(0, |at| at.0));
+        }
+        header.words[0] = kind << KIND_SHIFT
+            | (key_len & 0xff) << KEY_LEN_SHIFT
+            | (value_len & 0xffff) << VALUE_LEN_SHIFT;
+        header.words[1] = meta.version;
+        header.words[0] |= u64::from(header.checksum_with(body_crc));
         header
     }
 
+    #[inline]
+    fn push(&mut self, word: u64) {
+        self.words[self.word_count] = word;
+        self.word_count += 1;
+    }
+
+    /// The words that are there.
+    #[inline]
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words[..self.word_count]
+    }
+
+    #[inline]
     fn checksum_with(&self, body_crc: BodyCrc) -> u32 {
-        let mut bytes = [0; HEADER_BYTES - 4];
-        bytes[0..4].copy_from_slice(&self.value_len_bytes.to_le_bytes());
-        bytes[4..12].copy_from_slice(&self.version_and_shard.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.client_flags.to_le_bytes());
-        bytes[16..18].copy_from_slice(&self.key_len_bytes.to_le_bytes());
-        bytes[18] = self.kind;
-        bytes[19] = self.reserved;
-        bytes[20..28].copy_from_slice(&self.expires_at_ms.to_le_bytes());
-        crate::crc::extend(body_crc.0, &bytes)
+        let mut bytes = [0; HEADER_MAX_BYTES];
+        for (bytes, word) in bytes.as_chunks_mut::<ALIGN_BYTES>().0.iter_mut().zip(self.words) {
+            *bytes = word.to_le_bytes();
+        }
+        crate::crc::extend(body_crc.0, &bytes[4..self.word_count * ALIGN_BYTES])
     }
 }
 
@@ -107,6 +182,7 @@ impl Header {
 pub(crate) struct BodyCrc(u32);
 
 /// Checksums key and value.
+#[inline]
 pub(crate) fn body_checksum(key: &[u8], value: &[u8]) -> BodyCrc {
     BodyCrc(crate::crc::extend(crate::crc::extend(crate::crc::START, key), value))
 }
@@ -114,7 +190,8 @@ pub(crate) fn body_checksum(key: &[u8], value: &[u8]) -> BodyCrc {
 /// A published entry, borrowed from the log.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
-    header: &'a Header,
+    start: *const u64,
+    lives: PhantomData<&'a u64>,
 }
 
 impl<'a> Entry<'a> {
@@ -126,68 +203,135 @@ impl<'a> Entry<'a> {
     #[inline]
     pub(crate) unsafe fn at(start: *const u8) -> Entry<'a> {
         debug_assert!(start.addr().is_multiple_of(ALIGN_BYTES), "I2");
-        // SAFETY: the caller promises an aligned, initialised, immutable header.
-        Entry { header: unsafe { &*start.cast::<Header>() } }
+        Entry { start: start.cast(), lives: PhantomData }
+    }
+
+    /// Word `index` of the header.
+    #[inline]
+    fn word(self, index: usize) -> u64 {
+        debug_assert!(index < 2 || index < 2 + self.extra_word_count());
+        // SAFETY: inside the header (callers look at `kind` first), so inside the entry.
+        let word = unsafe { self.start.add(index) };
+        // SAFETY: initialised, aligned and immutable for 'a (promise of `at`).
+        unsafe { word.read() }
+    }
+
+    #[inline]
+    fn kind(self) -> u64 {
+        (self.word(0) >> KIND_SHIFT) & 0xff
+    }
+
+    #[inline]
+    fn is_wide(self) -> bool {
+        self.kind() & KIND_WIDE != 0
+    }
+
+    #[inline]
+    fn extra_word_count(self) -> usize {
+        // Each of the two bits stands for one word; without branches.
+        (((self.kind() / KIND_WIDE) & 1) + ((self.kind() / KIND_EXPIRES) & 1)) as usize
+    }
+
+    #[inline]
+    fn header_bytes(self) -> usize {
+        HEADER_BYTES + ALIGN_BYTES * self.extra_word_count()
     }
 
     /// The header, for a copy that keeps version and checksum.
     pub(crate) fn header(self) -> Header {
-        *self.header
+        let mut header = Header { words: [0; 4], word_count: 0 };
+        for index in 0..2 + self.extra_word_count() {
+            header.push(self.word(index));
+        }
+        header
+    }
+
+    /// The shape, for a copy.
+    #[inline]
+    pub(crate) fn shape(self) -> Shape {
+        Shape {
+            key_len_bytes: self.key_len_bytes(),
+            value_len_bytes: self.value_len_bytes(),
+            is_wide: self.is_wide(),
+            expires: self.kind() & KIND_EXPIRES != 0,
+        }
+    }
+
+    #[inline]
+    fn key_len_bytes(self) -> usize {
+        let low = (self.word(0) >> KEY_LEN_SHIFT) & 0xff;
+        let high = if self.is_wide() { (self.word(2) >> KEY_HIGH_SHIFT) & 0xff } else { 0 };
+        (high << 8 | low) as usize
+    }
+
+    #[inline]
+    fn value_len_bytes(self) -> usize {
+        let low = self.word(0) >> VALUE_LEN_SHIFT;
+        let high = if self.is_wide() { (self.word(2) >> VALUE_HIGH_SHIFT) & 0xffff } else { 0 };
+        (high << 16 | low) as usize
     }
 
     #[inline]
     fn body(self) -> *const u8 {
         // SAFETY: key and value follow the header in the same mapping (promise of `at`).
-        unsafe { std::ptr::from_ref(self.header).cast::<u8>().add(HEADER_BYTES) }
+        unsafe { self.start.cast::<u8>().add(self.header_bytes()) }
     }
 
     #[inline]
     pub(crate) fn key(self) -> &'a [u8] {
-        // SAFETY: `key_len_bytes` initialised bytes follow the header, immutable for 'a.
-        unsafe { std::slice::from_raw_parts(self.body(), usize::from(self.header.key_len_bytes)) }
+        // SAFETY: that many initialised bytes follow the header, immutable for 'a.
+        unsafe { std::slice::from_raw_parts(self.body(), self.key_len_bytes()) }
     }
 
     #[inline]
     pub(crate) fn value(self) -> &'a [u8] {
-        let skip_bytes = usize::from(self.header.key_len_bytes);
         // SAFETY: the value follows the key inside the entry.
-        let start = unsafe { self.body().add(skip_bytes) };
-        // SAFETY: `value_len_bytes` initialised bytes are there, immutable for 'a.
-        unsafe { std::slice::from_raw_parts(start, self.header.value_len_bytes as usize) }
+        let start = unsafe { self.body().add(self.key_len_bytes()) };
+        // SAFETY: that many initialised bytes are there, immutable for 'a.
+        unsafe { std::slice::from_raw_parts(start, self.value_len_bytes()) }
     }
 
     #[inline]
     pub(crate) fn version(self) -> u64 {
-        self.header.version_and_shard & VERSION_MASK
+        self.word(1) & VERSION_MASK
+    }
+
+    /// When the item ends, in milliseconds since 1970; 0: never (I3).
+    #[inline]
+    fn expires_at_ms(self) -> u64 {
+        match self.kind() & (KIND_WIDE | KIND_EXPIRES) {
+            0 | KIND_WIDE => 0,
+            KIND_EXPIRES => self.word(2),
+            _ => self.word(3),
+        }
     }
 
     #[inline]
     pub(crate) fn has_expiry(self) -> bool {
-        self.header.expires_at_ms != 0
+        self.expires_at_ms() != 0
     }
 
     #[inline]
     pub(crate) fn is_expired(self, now: UnixMillis) -> bool {
-        self.header.expires_at_ms != 0 && self.header.expires_at_ms <= now.0
+        let at_ms = self.expires_at_ms();
+        at_ms != 0 && at_ms <= now.0
     }
 
     #[inline]
     pub(crate) fn expires_at(self) -> Option<UnixMillis> {
-        self.has_expiry().then_some(UnixMillis(self.header.expires_at_ms))
+        let at_ms = self.expires_at_ms();
+        (at_ms != 0).then_some(UnixMillis(at_ms))
     }
 
     #[inline]
     pub(crate) fn client_flags(self) -> u32 {
-        self.header.client_flags
+        if self.is_wide() { self.word(2) as u32 } else { 0 }
     }
 
     /// Bytes in the log (I2).
     #[inline]
     pub(crate) fn len_bytes(self) -> usize {
-        entry_len_bytes(
-            usize::from(self.header.key_len_bytes),
-            self.header.value_len_bytes as usize,
-        )
+        self.shape().len_bytes()
     }
 
     #[inline]
@@ -203,8 +347,8 @@ impl<'a> Entry<'a> {
 
     /// Whether the bytes are those that were appended.
     pub(crate) fn checksum_holds(self) -> bool {
-        let header = *self.header;
-        header.checksum == header.checksum_with(body_checksum(self.key(), self.value()))
+        let checksum = self.word(0) as u32;
+        checksum == self.header().checksum_with(body_checksum(self.key(), self.value()))
     }
 }
 
@@ -253,42 +397,76 @@ mod tests {
     #[repr(C, align(8))]
     struct Block([u8; 64]);
 
-    fn write_sample(block: &mut Block) {
-        let meta = Meta { version: 9, client_flags: 5, expires_at: Some(UnixMillis(77)) };
-        let header = Header::new(3, 5, meta, body_checksum(b"key", b"value"));
-        let start = block.0.as_mut_ptr();
-        // SAFETY: the block is 8-aligned and longer than a header.
-        unsafe { start.cast::<Header>().write(header) };
-        block.0[32..40].copy_from_slice(b"keyvalue");
+    fn write_sample(meta: Meta) -> Block {
+        let mut block = Block([0; 64]);
+        let shape = Shape::new(3, 5, meta.client_flags, meta.expires_at.is_some());
+        let header = Header::new(shape, meta, body_checksum(b"key", b"value"));
+        let mut bytes: Vec<u8> =
+            header.words().iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(bytes.len(), shape.header_bytes());
+        bytes.extend_from_slice(b"keyvalue");
+        block.0[..bytes.len()].copy_from_slice(&bytes);
+        block
+    }
+
+    fn entry_of(block: &Block) -> Entry<'_> {
+        // SAFETY: `write_sample` laid out a whole entry at an 8-aligned address.
+        unsafe { Entry::at(block.0.as_ptr()) }
+    }
+
+    #[track_caller]
+    fn check(client_flags: u32, expires_at_ms: Option<u64>, len_bytes: usize, checksum: u32) {
+        let expires_at = expires_at_ms.map(UnixMillis);
+        let block = write_sample(Meta { version: 9, client_flags, expires_at });
+        let entry = entry_of(&block);
+        assert_eq!((entry.key(), entry.value()), (&b"key"[..], &b"value"[..]));
+        assert_eq!((entry.version(), entry.client_flags()), (9, client_flags));
+        assert_eq!((entry.len_bytes(), entry.expires_at()), (len_bytes, expires_at));
+        assert!(entry.checksum_holds());
+        assert_eq!(entry.word(0) as u32, checksum, "the examples of docs/formats");
+        if let Some(at) = expires_at_ms {
+            assert!(!entry.is_expired(UnixMillis(at - 1)) && entry.is_expired(UnixMillis(at)));
+        }
     }
 
     #[test]
     fn an_entry_reads_back_what_its_header_says() {
-        let mut block = Block([0; 64]);
-        write_sample(&mut block);
-        // SAFETY: `write_sample` laid out a whole entry at an 8-aligned address.
-        let entry = unsafe { Entry::at(block.0.as_ptr()) };
-        assert_eq!((entry.key(), entry.value()), (&b"key"[..], &b"value"[..]));
-        assert_eq!((entry.version(), entry.client_flags(), entry.len_bytes()), (9, 5, 40));
-        assert!(entry.checksum_holds());
-        assert_eq!(entry.header().checksum, 0x3ae9_b7ae, "the example of docs/formats");
-        assert!(!entry.is_expired(UnixMillis(76)) && entry.is_expired(UnixMillis(77)));
+        check(0, None, 24, 0xe210_ca9b);
+        check(5, None, 32, 0xcc29_44dd);
+        check(0, Some(77), 32, 0x279a_babb);
+        check(5, Some(77), 40, 0x9abd_f311);
+    }
+
+    #[test]
+    fn lengths_beyond_the_first_word_are_kept() {
+        for (key_len, value_len) in
+            [(0, 0), (255, 65_535), (256, 0), (0, 65_536), (65_535, (512 << 20) - 65_535)]
+        {
+            let shape = Shape::new(key_len, value_len, 0, false);
+            let meta = Meta { version: 1, client_flags: 0, expires_at: None };
+            let header = Header::new(shape, meta, body_checksum(b"", b""));
+            let mut block = Block([0; 64]);
+            for (place, word) in block.0.as_chunks_mut::<8>().0.iter_mut().zip(header.words()) {
+                *place = word.to_le_bytes();
+            }
+            assert_eq!(entry_of(&block).shape(), shape);
+            let is_wide = key_len > 255 || value_len > 65_535;
+            assert_eq!(shape.header_bytes(), if is_wide { 24 } else { 16 });
+        }
     }
 
     #[test]
     fn any_flipped_bit_breaks_the_checksum() {
         for bit in 0..40 * 8 {
-            let mut block = Block([0; 64]);
-            write_sample(&mut block);
+            let expires_at = Some(UnixMillis(77));
+            let mut block = write_sample(Meta { version: 9, client_flags: 5, expires_at });
             block.0[bit / 8] ^= 1 << (bit % 8);
-            // Flips of the lengths may reach past the sample but not past the block's 64 bytes
-            // in these low bits; skip the others.
-            if (32 + 4..8 * 8).contains(&bit) || (160..176).contains(&bit) {
+            // Flips of kind and lengths may reach past the block; few of them stay inside.
+            let is_length = (40..64).contains(&bit) || (160..184).contains(&bit);
+            if is_length && !(40..44).contains(&bit) && !(48..52).contains(&bit) {
                 continue;
             }
-            // SAFETY: as above; the lengths still name bytes inside the block.
-            let entry = unsafe { Entry::at(block.0.as_ptr()) };
-            assert!(!entry.checksum_holds(), "bit {bit}");
+            assert!(!entry_of(&block).checksum_holds(), "bit {bit}");
         }
     }
 

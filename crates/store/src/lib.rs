@@ -31,7 +31,7 @@ mod validate;
 
 pub use config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};
 pub use counters::StoreStats;
-pub use entry::{HEADER_BYTES, entry_len_bytes};
+pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};
 pub use mapping::huge_pages_available;
 pub use pin::{PinnedValue, Pins};
 pub use request::{

@@ -3,7 +3,6 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::entry::{HEADER_BYTES, entry_len_bytes};
 use crate::request::Item;
 use crate::store::Inner;
 
@@ -40,10 +39,11 @@ impl Pins<'_> {
     /// Keeps `item.value` in place, without a limit.
     pub fn pin(self, item: &Item<'_>) -> PinnedValue {
         let log = &self.0.log;
-        // The key lies in the segment where the entry starts, even if the value is long.
-        let offset_bytes = item.key.as_ptr().addr() - log.address(0).addr();
-        let offset_bytes = (offset_bytes - HEADER_BYTES) as u64;
-        let run_len = log.run_len(entry_len_bytes(item.key.len(), item.value.len()) as u64);
+        // Key and header lie in the segment where the entry starts, even if the value is long.
+        let offset_bytes = (item.key.as_ptr().addr() - log.address(0).addr()) as u64;
+        let end = item.value.as_ptr().addr() + item.value.len() - log.address(0).addr();
+        let start_bytes = log.segment_start(log.segment_of(offset_bytes));
+        let run_len = log.run_len(end as u64 - start_bytes);
         PinnedValue {
             store: Arc::clone(self.0),
             segment: log.pin(offset_bytes, run_len),

@@ -11,7 +11,7 @@ use crossbeam_utils::CachePadded;
 use crate::KEY_LEN_MAX_BYTES;
 use crate::config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};
 use crate::counters::{Counts, SharedCounts, StoreStats, fold};
-use crate::entry::HEADER_BYTES;
+use crate::entry::HEADER_MAX_BYTES;
 use crate::epoch::Epochs;
 use crate::index::Index;
 use crate::log::{Log, log_min_bytes, segment_bytes_for};
@@ -65,7 +65,7 @@ impl Store {
         let log = Log::new(log_bytes, config.session_max).map_err(map_error("log", log_bytes))?;
         // Survivors of short and of long entries, for each session that makes room.
         log.allocator().set_reserve(2 * config.session_max as u32 + 1);
-        let entry_max_bytes = log.entry_max_bytes() - (HEADER_BYTES + 8) as u64;
+        let entry_max_bytes = log.entry_max_bytes() - (HEADER_MAX_BYTES + 8) as u64;
         let limits = Limits {
             item_max_bytes: config.item_max_bytes.min(entry_max_bytes),
             segment_bytes: segment_bytes_for(log_bytes, config.session_max),

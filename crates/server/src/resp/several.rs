@@ -3,7 +3,7 @@
 //! Outside of EXEC they take a snapshot or the keys' locks; inside EXEC the locks are held already.
 
 use base::{KeyHash, UnixMillis};
-use store::{Condition, Expiry, Item, Op, Outcome, Pins, Request, Set, Sink, entry_len_bytes};
+use store::{Condition, Expiry, Item, Op, Outcome, Pins, Request, Set, Sink, entry_len_max_bytes};
 use wire::resp::{Copy, ErrorReply, Keys, Pairs};
 
 use super::{Caller, strings};
@@ -160,7 +160,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         self.settle(caller.slot);
         let hashes: Vec<KeyHash> = pairs.keys().map(|key| self.core.hash(key)).collect();
-        let room_bytes = pairs.map(|(key, value)| entry_len_bytes(key.len(), value.len()) as u64);
+        let room_bytes =
+            pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
         let (now, room_bytes) = (self.core.now, room_bytes.sum());
         if let Some(session) = self.engine.session() {
             let mut keys = session.lock_keys(now, &hashes, room_bytes);
@@ -263,7 +264,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         // write may find no room and say so.
         let mut seen = Observed::default();
         session.execute(now, &[get(source.0, source.1)], &mut seen);
-        let room_bytes = entry_len_bytes(target.0.len(), seen.value_len_bytes) as u64;
+        let room_bytes = entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64;
         let mut locked = session.lock_keys(now, &[source.1, target.1], room_bytes);
         transfer(&mut locked, now, source, target, policy, after)
     }

@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use base::KeyHash;
-use store::{Op, Outcome, Pins, Request, Sink, entry_len_bytes};
+use store::{Op, Outcome, Pins, Request, Sink, entry_len_max_bytes};
 use wire::Parsed;
 use wire::resp::{
     Command, CommandError, ErrorReply, Flags, KeySpec, Keys, Limits, Parser, next_command,
@@ -313,7 +313,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.engine.execute(self.core.now, &[request], &mut sink);
             }
         }
-        sink.len_bytes + entry_len_bytes(queued.raw.len(), 0) as u64
+        sink.len_bytes + entry_len_max_bytes(queued.raw.len(), 0) as u64
     }
 
     /// QUIT, RESET and the end of a connection forget everything.
@@ -418,7 +418,7 @@ struct LengthSink {
 impl Sink<Refusal> for LengthSink {
     fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         if let Outcome::Hit(item) = outcome {
-            self.len_bytes += entry_len_bytes(item.key.len(), item.value.len()) as u64;
+            self.len_bytes += entry_len_max_bytes(item.key.len(), item.value.len()) as u64;
         }
     }
 }

@@ -152,8 +152,8 @@ impl Workload {
     }
 }
 
-/// What an entry of the log holds besides key and value (docs/formats/log-entry.md).
-const ENTRY_HEADER_BYTES: f64 = 32.0;
+/// What most entries of the log hold besides key and value (docs/formats/log-entry.md).
+const ENTRY_HEADER_BYTES: f64 = store::HEADER_BYTES as f64;
 
 /// Commands that change a key; all others on keys read.
 const WRITES: [&str; 27] = [

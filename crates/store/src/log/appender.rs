@@ -9,7 +9,7 @@
 //! I1: at most one reservation is outstanding, and it is the last thing in its open segment, so
 //!     cancelling it moves `next_bytes` back.
 
-use crate::entry::{HEADER_BYTES, Header};
+use crate::entry::{Header, Shape};
 
 use super::{Log, Purpose};
 use crate::prefetch::{self, LINE_BYTES};
@@ -109,24 +109,34 @@ impl Appender {
 
     /// Copies key and value behind the header's place.
     #[inline]
-    pub(crate) fn fill(log: &Log, reservation: &Reservation, key: &[u8], value: &[u8]) {
-        assert!(HEADER_BYTES + key.len() + value.len() <= reservation.len_bytes);
+    pub(crate) fn fill(
+        log: &Log,
+        reservation: &Reservation,
+        shape: Shape,
+        key: &[u8],
+        value: &[u8],
+    ) {
+        assert!(key.len() == shape.key_len_bytes && value.len() == shape.value_len_bytes);
+        assert!(shape.len_bytes() <= reservation.len_bytes);
         // SAFETY: the reservation is this session's alone until it is published, and its length
         // covers header, key and value (asserted).
-        let body = unsafe { log.address(reservation.offset_bytes).add(HEADER_BYTES) };
+        let body = unsafe { log.address(reservation.offset_bytes).add(shape.header_bytes()) };
         // SAFETY: as above; a client's bytes never lie in unpublished log memory.
-        unsafe { std::ptr::copy_nonoverlapping(key.as_ptr(), body, key.len()) };
+        unsafe { copy_short(key, body) };
         // SAFETY: the key's bytes lie inside the reservation.
         let after_key = unsafe { body.add(key.len()) };
         // SAFETY: as for the key.
-        unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), after_key, value.len()) };
+        unsafe { copy_short(value, after_key) };
     }
 
     /// Writes the header; after this the entry is complete and may be published.
     #[inline]
-    pub(crate) fn write_header(log: &Log, reservation: &Reservation, header: Header) {
-        // SAFETY: the reservation is this session's alone, 8-aligned, and longer than a header.
-        unsafe { log.address(reservation.offset_bytes).cast::<Header>().write(header) };
+    pub(crate) fn write_header(log: &Log, reservation: &Reservation, header: &Header) {
+        let start = log.address(reservation.offset_bytes).cast::<u64>();
+        let words = header.words();
+        // SAFETY: the reservation is this session's alone, 8-aligned, and longer than the header
+        // that its shape says; the words lie on the stack.
+        unsafe { std::ptr::copy_nonoverlapping(words.as_ptr(), start, words.len()) };
     }
 
     /// The reservation became an entry that a slot names.
@@ -177,6 +187,21 @@ impl Open {
 fn close(log: &Log, open: Option<Open>) {
     if let Some(open) = open {
         log.close(open.segment, open.next_bytes - log.segment_start(open.segment));
+    }
+}
+
+/// Copies `from` to `to`; eight bytes, the usual length of ids, as one word.
+///
+/// # Safety
+/// `to` is valid for writes of `from.len()` bytes and does not overlap `from`.
+#[inline]
+unsafe fn copy_short(from: &[u8], to: *mut u8) {
+    if let Ok(word) = <&[u8; 8]>::try_from(from) {
+        // SAFETY: eight bytes, as the caller promises.
+        unsafe { to.cast::<[u8; 8]>().write(*word) };
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
     }
 }
 

@@ -167,8 +167,8 @@ impl Local {
     fn copy_entry(&mut self, inner: &Inner, tag: Tag, entry: Entry<'_>) -> Option<Slot> {
         let log = &inner.log;
         let reservation = self.survivors.reserve(log, entry.len_bytes(), Purpose::Reserve)?;
-        Appender::fill(log, &reservation, entry.key(), entry.value());
-        Appender::write_header(log, &reservation, entry.header());
+        Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value());
+        Appender::write_header(log, &reservation, &entry.header());
         match inner.config.mode {
             Mode::Clean => self.counts.cleaned_bytes += entry.len_bytes() as u64,
             Mode::Evict => self.counts.reinserted += 1,

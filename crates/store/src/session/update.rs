@@ -7,7 +7,7 @@ use base::{KeyHash, UnixMillis};
 use super::execute::Call;
 use super::write::Found;
 use super::{Local, SCRATCH_KEPT_BYTES};
-use crate::entry::{Header, Meta, body_checksum, entry_len_bytes};
+use crate::entry::{Header, Meta, Shape, body_checksum};
 use crate::index::Chain;
 use crate::index::slot::Tag;
 use crate::log::{Appender, Purpose};
@@ -110,15 +110,17 @@ impl Local {
         if !inner.fits(key.len(), value.len()) {
             return Attempt::Done(Local::too_large(inner, key, value.len() as u64));
         }
-        let len_bytes = entry_len_bytes(key.len(), value.len());
+        let shape =
+            Shape::new(key.len(), value.len(), meta.client_flags, meta.expires_at.is_some());
+        let len_bytes = shape.len_bytes();
         // Under locks of several keys nobody is waited for (I2), so the reserve is used up first.
         let purpose = if self.held.is_empty() { Purpose::Write } else { Purpose::Reserve };
         let Some(reservation) = self.appender.reserve(&inner.log, len_bytes, purpose) else {
             return Attempt::NeedsRoom { len_bytes };
         };
-        Appender::fill(&inner.log, &reservation, key, value);
-        let header = Header::new(key.len(), value.len(), meta, body_checksum(key, value));
-        Appender::write_header(&inner.log, &reservation, header);
+        Appender::fill(&inner.log, &reservation, shape, key, value);
+        let header = Header::new(shape, meta, body_checksum(key, value));
+        Appender::write_header(&inner.log, &reservation, &header);
         match self.publish(inner, &mut chain, tag, found, reservation, meta) {
             Ok(entry) => {
                 chain.finish();

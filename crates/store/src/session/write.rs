@@ -12,7 +12,7 @@ use base::{KeyHash, UnixMillis};
 
 use super::Local;
 use super::execute::Call;
-use crate::entry::{Entry, Header, Meta, body_checksum, entry_len_bytes};
+use crate::entry::{Entry, Header, Meta, Shape, body_checksum};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Chain, IndexFull, Position};
 use crate::log::{Appender, Reservation};
@@ -49,13 +49,15 @@ impl Local {
             return Local::too_large(inner, key, set.value.len() as u64);
         }
         let is_dead = matches!(set.expiry, Expiry::At(at) if at <= now);
-        let len_bytes = entry_len_bytes(key.len(), set.value.len());
-        let reservation = if is_dead { None } else { self.reserve(inner, now, len_bytes) };
+        // Whether there is an expiry to keep is known only under the lock: room for one is made.
+        let may_expire = set.expiry != Expiry::Never;
+        let shape = Shape::new(key.len(), set.value.len(), set.client_flags, may_expire);
+        let reservation = if is_dead { None } else { self.reserve(inner, now, shape.len_bytes()) };
         if reservation.is_none() && !is_dead {
             return Outcome::OutOfMemory;
         }
         if let Some(reservation) = &reservation {
-            Appender::fill(&inner.log, reservation, key, set.value);
+            Appender::fill(&inner.log, reservation, shape, key, set.value);
         }
         let body_crc = body_checksum(key, if is_dead { &[] } else { set.value });
         let (head, tag) = (inner.index.head_of(hash), Tag::of(hash));
@@ -81,8 +83,7 @@ impl Local {
                 Expiry::At(at) => Some(at),
             },
         };
-        let header = Header::new(key.len(), set.value.len(), meta, body_crc);
-        Appender::write_header(&inner.log, &reservation, header);
+        Appender::write_header(&inner.log, &reservation, &Header::new(shape, meta, body_crc));
         match self.publish(inner, &mut chain, tag, found, reservation, meta) {
             Ok(_) => {
                 chain.finish();
