@@ -24,6 +24,7 @@ mod log;
 mod mapping;
 pub mod pin;
 mod prefetch;
+pub mod range;
 pub mod request;
 mod session;
 mod store;
@@ -34,6 +35,7 @@ pub use counters::StoreStats;
 pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};
 pub use mapping::huge_pages_available;
 pub use pin::{PinnedValue, Pins};
+pub use range::{Direction, NoOrder, Range, RangeEnd, prefix_end};
 pub use request::{
     Condition, Expiry, Item, NoUpdate, Op, Outcome, Request, Set, Sink, Update, Verdict,
 };

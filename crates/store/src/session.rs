@@ -15,6 +15,7 @@
 
 mod execute;
 mod expire;
+mod range;
 mod reclaim;
 mod room;
 mod scan;
