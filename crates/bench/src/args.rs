@@ -9,7 +9,8 @@ use base::units::parse_duration;
 /// What `dovetail bench` takes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What to load: resp://HOST:PORT, memcached://HOST:PORT, HOST:PORT (RESP) or embedded:
+    /// What to load: resp://HOST:PORT, memcached://HOST:PORT, HOST:PORT (RESP), embedded: or null:
+    /// (the embedded store's harness without a store)
     #[arg(default_value = "resp://127.0.0.1:6379", value_name = "TARGET")]
     pub target: String,
 
@@ -39,6 +40,11 @@ pub struct Args {
     /// Size of every key in bytes [default: the dataset's or the workload's, 16]
     #[arg(long, value_name = "BYTES", help_heading = "Workload")]
     pub key_size: Option<ByteSize>,
+
+    /// What keys look like: binary, text or decimal (1 to 10 digits, of random-looking numbers)
+    /// [default: text, or binary for embedded:]
+    #[arg(long, value_name = "NAME", help_heading = "Workload")]
+    pub key_style: Option<String>,
 
     /// Size of values: BYTES, LOW-HIGH (uniform), SIZE:WEIGHT,SIZE:WEIGHT,... or pareto:MEAN:SHAPE
     /// [default: the dataset's or the workload's, 64]
@@ -119,6 +125,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", help_heading = "Embedded store")]
     pub memory: Option<ByteSize>,
 
+    /// embedded: memory of the store's index [default: what the keys need]
+    #[arg(long, value_name = "SIZE", help_heading = "Embedded store")]
+    pub index_memory: Option<ByteSize>,
+
     /// embedded: requests in flight in one batch, 1 to 64; 1 turns batching off [default: 32]
     #[arg(long, value_name = "N", help_heading = "Embedded store")]
     pub batch: Option<usize>,
@@ -126,6 +136,16 @@ pub struct Args {
     /// embedded: cache (evicts when full) or store (refuses when full)
     #[arg(long, default_value = "cache", value_name = "NAME", help_heading = "Embedded store")]
     pub mode: String,
+
+    /// embedded: which items a full cache gives up: fifo or lru-approx
+    #[arg(long, default_value = "lru-approx", value_name = "NAME")]
+    #[arg(help_heading = "Embedded store")]
+    pub eviction: String,
+
+    /// embedded: time one call in some (sampled), or each call into the store by itself (every),
+    /// also while the keys are stored; that costs half a microsecond a call
+    #[arg(long, default_value = "sampled", value_name = "NAME", help_heading = "Embedded store")]
+    pub latency: String,
 
     /// Write the report as one JSON object; - is stdout, and nothing else goes there
     #[arg(long, value_name = "FILE|-", help_heading = "Report")]

@@ -229,8 +229,9 @@ impl<'a> Connection<'a> {
     }
 
     fn form_key<C>(&mut self, shape: &Shape<'_, C>, id: u64) {
-        self.key.resize(shape.key_format.len_bytes(), 0);
-        shape.key_format.write(id, &mut self.key);
+        self.key.resize(shape.key_format.len_max_bytes(), 0);
+        let len = shape.key_format.write(id, &mut self.key);
+        self.key.truncate(len);
     }
 
     fn expect(&mut self, kind: Kind, id: u64, start_ns: u64) {

@@ -1,6 +1,6 @@
 //! Where a connection (or a thread of the embedded store) takes its next operation from.
 
-use workload::{Cursor, Operation};
+use workload::{Cursor, Entry, Operation};
 
 /// One walker of the trace, with the keys that it inserts.
 ///
@@ -23,6 +23,16 @@ pub(crate) enum Step {
     Update(u64),
     Insert(u64),
     ReadModifyWrite(u64),
+}
+
+impl Step {
+    /// The key's id.
+    #[inline]
+    pub(crate) fn id(self) -> u64 {
+        let (Step::Read(id) | Step::Update(id) | Step::Insert(id) | Step::ReadModifyWrite(id)) =
+            self;
+        id
+    }
 }
 
 impl<'a> Lane<'a> {
@@ -57,6 +67,13 @@ impl<'a> Lane<'a> {
                 Step::Insert(self.id(self.sent_count - 1))
             }
         }
+    }
+
+    /// The next trace entries as they are, at most `max`: for mixes of reads and updates, whose
+    /// keys are the trace's.
+    #[inline]
+    pub(crate) fn entries(&mut self, max: usize) -> &[Entry] {
+        self.cursor.advance_many(max)
     }
 
     /// A further key of a multi-get.

@@ -46,7 +46,7 @@ pub fn run(args: Args) -> Result<(), BenchError> {
     let control = Control::new(control::interrupt_flag()?);
     let progress = Progress::new();
     let mut summary = match &plan.target {
-        Target::Embedded => embedded::run(&plan, &control, &progress)?,
+        Target::Embedded | Target::Null => embedded::run(&plan, &control, &progress)?,
         Target::Server { protocol, address } => {
             network::run(&plan, *protocol, address, &control, &progress)?
         }

@@ -33,7 +33,7 @@ pub(crate) fn run(
 ) -> Result<Summary, BenchError> {
     let run = NetworkRun { plan, protocol, address, control, progress };
     match protocol {
-        Protocol::Resp => run.drive(&RespCodec::new(plan.key_format.len_bytes())),
+        Protocol::Resp => run.drive(&RespCodec::new(plan.key_format.len_max_bytes())),
         Protocol::Memcached => run.drive(&MemcachedCodec),
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use store::Eviction;
 use workload::{
     Arrivals, Draw, KeyFormat, KeyStyle, Mix, Profile, Trace, ValueSizes, WorkloadError,
 };
@@ -62,8 +63,13 @@ pub(crate) enum Poll {
 pub(crate) struct EmbeddedPlan {
     /// `None`: as much as the keys need.
     pub(crate) memory_bytes: Option<u64>,
+    /// `None`: what the keys need.
+    pub(crate) index_bytes: Option<u64>,
     pub(crate) batch: usize,
     pub(crate) is_cache: bool,
+    pub(crate) eviction: Eviction,
+    /// Whether each call into the store is timed.
+    pub(crate) times_calls: bool,
 }
 
 /// Where the report goes besides the table.
@@ -106,7 +112,7 @@ impl Plan {
         if mix.insert > 0 && args.mget > 1 {
             return Err(BenchError::usage("--mget reads popular keys; ycsb-d reads the latest"));
         }
-        let lane_count = if target == Target::Embedded { thread_count } else { connection_count };
+        let lane_count = if target.is_in_process() { thread_count } else { connection_count };
         if mix.insert > 0 && items.key_count < lane_count as u64 {
             return Err(BenchError::usage(format!(
                 "{workload} needs at least one key for each of {lane_count} connections"
@@ -115,8 +121,9 @@ impl Plan {
         if args.duration.is_zero() {
             return Err(BenchError::usage("--duration is 0: measure for some time, e.g. 10s"));
         }
+        let embedded = embedded(args, &target)?;
         Ok(Plan {
-            key_format: key_format(&items, &target, &mix)?,
+            key_format: key_format(args, &items, &target, &mix)?,
             target,
             workload,
             trace_len: Trace::len_for(items.key_count),
@@ -134,7 +141,7 @@ impl Plan {
             pin_cpus: cpu_list(args.pin.as_deref().unwrap_or(""))?,
             password: args.password.clone(),
             server_pid: args.server_pid,
-            embedded: embedded(args)?,
+            embedded,
             outputs: Outputs {
                 json: args.json.clone(),
                 svg: args.svg.clone(),
@@ -146,7 +153,7 @@ impl Plan {
     /// Threads or connections: whoever walks the trace on its own.
     pub(crate) fn lane_count(&self) -> usize {
         match self.target {
-            Target::Embedded => self.thread_count,
+            Target::Embedded | Target::Null => self.thread_count,
             Target::Server { .. } => self.connection_count,
         }
     }
@@ -190,16 +197,38 @@ fn profile(args: &Args) -> Result<(String, Profile), BenchError> {
     Ok((workload, profile))
 }
 
-fn key_format(items: &Items, target: &Target, mix: &Mix) -> Result<KeyFormat, BenchError> {
+fn key_format(
+    args: &Args,
+    items: &Items,
+    target: &Target,
+    mix: &Mix,
+) -> Result<KeyFormat, BenchError> {
     let (style, len_max) = match target {
-        Target::Embedded => (KeyStyle::Binary, store::KEY_LEN_MAX_BYTES),
+        Target::Embedded | Target::Null => (KeyStyle::Binary, store::KEY_LEN_MAX_BYTES),
         Target::Server { protocol: Protocol::Memcached, .. } => (KeyStyle::Text, 250),
         Target::Server { protocol: Protocol::Resp, .. } => {
             (KeyStyle::Text, store::KEY_LEN_MAX_BYTES)
         }
     };
+    let style = match &args.key_style {
+        None => style,
+        Some(text) => text.parse().map_err(from_workload)?,
+    };
+    let is_memcached = matches!(target, Target::Server { protocol: Protocol::Memcached, .. });
+    if style == KeyStyle::Binary && is_memcached {
+        return Err(BenchError::usage("memcached's text protocol takes no --key-style binary"));
+    }
+    if style == KeyStyle::Decimal && args.key_size.is_some() {
+        return Err(BenchError::usage(
+            "--key-style decimal has keys of 1 to 10 digits: leave --key-size out",
+        ));
+    }
     let len = in_range("--key-size", items.key_len_bytes, 1, len_max)?;
-    let id_count = if mix.insert > 0 { INSERT_ID_MAX } else { items.key_count };
+    // Inserts go on as long as there are keys.
+    let id_count = match style {
+        KeyStyle::Binary | KeyStyle::Text if mix.insert > 0 => INSERT_ID_MAX,
+        _ => items.key_count,
+    };
     KeyFormat::new(style, len, id_count).map_err(from_workload)
 }
 
@@ -221,22 +250,33 @@ fn poll(text: &str) -> Result<Poll, BenchError> {
     }
 }
 
-fn embedded(args: &Args) -> Result<EmbeddedPlan, BenchError> {
+fn embedded(args: &Args, target: &Target) -> Result<EmbeddedPlan, BenchError> {
     let batch = args.batch.or(args.pipeline).unwrap_or(BATCH_DEFAULT);
-    let is_cache = match args.mode.as_str() {
-        "cache" => true,
-        "store" => false,
-        other => {
-            let message = format!("--mode is `{other}`; it can be cache or store");
-            return Err(BenchError::usage(message));
-        }
-    };
-    let batch = if args.target.starts_with("embedded") {
+    let batch = if target.is_in_process() {
         in_range("--batch", batch, 1, store::BATCH_MAX)?
     } else {
         BATCH_DEFAULT
     };
-    Ok(EmbeddedPlan { memory_bytes: args.memory.map(|size| size.bytes), batch, is_cache })
+    Ok(EmbeddedPlan {
+        memory_bytes: args.memory.map(|size| size.bytes),
+        index_bytes: args.index_memory.map(|size| size.bytes),
+        batch,
+        is_cache: one_of("--mode", &args.mode, &[("cache", true), ("store", false)])?,
+        eviction: one_of("--eviction", &args.eviction, &EVICTIONS)?,
+        times_calls: one_of("--latency", &args.latency, &[("sampled", false), ("every", true)])?,
+    })
+}
+
+const EVICTIONS: [(&str, Eviction); 2] =
+    [("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox)];
+
+/// The value that goes with the word which `name` was given.
+fn one_of<T: Copy>(name: &str, found: &str, words: &[(&str, T)]) -> Result<T, BenchError> {
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == found) {
+        return Ok(*value);
+    }
+    let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    Err(BenchError::usage(format!("{name} is `{found}`; it can be {}", known.join(" or "))))
 }
 
 /// Reads `1`, `0,2`, `4-7`; an empty list pins nothing.
@@ -296,6 +336,13 @@ mod tests {
         check_refused("memcached://h --key-size 251", "--key-size is 251");
         check_refused("embedded: --batch 65", "--batch is 65");
         check_refused("embedded: --mode lru", "--mode");
+        check_refused("embedded: --eviction lru", "fifo or lru-approx");
+        check_refused("embedded: --latency all", "--latency");
+        check_refused("null: --batch 0", "--batch is 0");
+        check_refused("--key-style hex", "key style");
+        check_refused("--key-style decimal --key-size 8", "--key-size");
+        check_refused("--key-style decimal --keys 3G", "2147483648 keys");
+        check_refused("memcached://h --key-style binary", "memcached");
         check_refused("http://h:1", "no target");
         check_refused("--ratio 1", "ratio");
         check_refused("--workload nothing", "twitter-1 to twitter-54");

@@ -1,6 +1,7 @@
 //! What a run measured, as the reports need it.
 
 use hdrhistogram::Histogram;
+use store::StoreStats;
 
 use crate::tally::Tally;
 
@@ -21,6 +22,8 @@ pub(crate) struct Summary {
     pub(crate) server_cpu: Option<ServerCpu>,
     /// Operations per second of CPU time: the embedded store only.
     pub(crate) ops_per_cpu_second: Option<f64>,
+    /// What the embedded store held at the end.
+    pub(crate) store: Option<StoreStats>,
     pub(crate) was_interrupted: bool,
 }
 
@@ -40,6 +43,7 @@ impl Summary {
             thread_count: tallies.len(),
             server_cpu,
             ops_per_cpu_second: None,
+            store: None,
             was_interrupted: false,
         }
     }
@@ -78,7 +82,7 @@ impl Summary {
     }
 }
 
-fn quantile_us(histogram: &Histogram<u64>, quantile: f64) -> f64 {
+pub(crate) fn quantile_us(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     let found = histogram.value_at_quantile(quantile);
     // A bucket's upper edge may lie above the largest value in it.
     found.min(histogram.max()) as f64 / 1e3

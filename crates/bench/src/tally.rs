@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
+use store::Outcome;
 
 /// Counts of one thread, or of all.
 #[derive(Clone, Debug)]
@@ -30,7 +31,57 @@ pub(crate) struct Tally {
     pub(crate) cpu_ns: u64,
     /// Operations a second, each thread by its own window; filled when the window closes.
     pub(crate) ops_per_second: f64,
+    /// The embedded store's calls, when each one is timed.
+    pub(crate) calls: Option<CallTimes>,
+    /// The same, of the time in which the keys were stored.
+    pub(crate) populate_calls: Option<CallTimes>,
     cpu_start_ns: u64,
+}
+
+/// How long each call into the store took: on the wall, and of the thread's CPU time, which leaves
+/// out what other processes took.
+#[derive(Clone, Debug)]
+pub(crate) struct CallTimes {
+    pub(crate) execute_wall_ns: Histogram<u64>,
+    pub(crate) execute_cpu_ns: Histogram<u64>,
+    pub(crate) maintain_wall_ns: Histogram<u64>,
+    pub(crate) maintain_cpu_ns: Histogram<u64>,
+}
+
+impl CallTimes {
+    pub(crate) fn new() -> CallTimes {
+        CallTimes {
+            execute_wall_ns: new_histogram(),
+            execute_cpu_ns: new_histogram(),
+            maintain_wall_ns: new_histogram(),
+            maintain_cpu_ns: new_histogram(),
+        }
+    }
+
+    fn merge(&mut self, other: &CallTimes) {
+        for (histogram, other) in [
+            (&mut self.execute_wall_ns, &other.execute_wall_ns),
+            (&mut self.execute_cpu_ns, &other.execute_cpu_ns),
+            (&mut self.maintain_wall_ns, &other.maintain_wall_ns),
+            (&mut self.maintain_cpu_ns, &other.maintain_cpu_ns),
+        ] {
+            histogram.add(other).expect("all histograms have the same bounds");
+        }
+    }
+
+    /// Adds another thread's times to these, if there are any.
+    fn merge_into(all: &mut Option<CallTimes>, other: Option<&CallTimes>) {
+        match (all.as_mut(), other) {
+            (Some(all), Some(other)) => all.merge(other),
+            (None, Some(other)) => *all = Some(other.clone()),
+            (_, None) => {}
+        }
+    }
+}
+
+fn new_histogram() -> Histogram<u64> {
+    Histogram::new_with_max(LATENCY_MAX_NS, LATENCY_DIGITS)
+        .expect("the bounds are constants that the histogram takes")
 }
 
 /// Longest latency told apart: a longer one counts as this.
@@ -49,12 +100,13 @@ impl Tally {
             error_count: 0,
             error_first: None,
             unanswered_count: 0,
-            latency_ns: Histogram::new_with_max(LATENCY_MAX_NS, LATENCY_DIGITS)
-                .expect("the bounds are constants that the histogram takes"),
+            latency_ns: new_histogram(),
             start_ns: 0,
             end_ns: 0,
             cpu_ns: 0,
             ops_per_second: 0.0,
+            calls: None,
+            populate_calls: None,
             cpu_start_ns: 0,
         }
     }
@@ -97,6 +149,18 @@ impl Tally {
         self.error_first.get_or_insert_with(words);
     }
 
+    /// Counts one request that the embedded store refused.
+    #[cold]
+    pub(crate) fn refuse_outcome<R>(&mut self, outcome: &Outcome<'_, R>) {
+        self.refuse(|| match outcome {
+            Outcome::OutOfMemory => "out of memory".to_owned(),
+            Outcome::TooLarge { len_bytes, max_bytes } => {
+                format!("a value of {len_bytes} bytes is above {max_bytes}")
+            }
+            _ => "an outcome that no request here can have".to_owned(),
+        });
+    }
+
     /// Adds another thread's counts. Throughputs add; windows span.
     pub(crate) fn merge(&mut self, other: &Tally) {
         self.operation_count += other.operation_count;
@@ -115,6 +179,8 @@ impl Tally {
         self.end_ns = self.end_ns.max(other.end_ns);
         self.cpu_ns += other.cpu_ns;
         self.ops_per_second += other.ops_per_second;
+        CallTimes::merge_into(&mut self.calls, other.calls.as_ref());
+        CallTimes::merge_into(&mut self.populate_calls, other.populate_calls.as_ref());
     }
 
     /// Length of the window; never 0, so that rates are finite.

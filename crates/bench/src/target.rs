@@ -34,18 +34,28 @@ pub(crate) enum Target {
         address: String,
     },
     Embedded,
+    /// Nothing: what the harness of the embedded store costs by itself.
+    Null,
 }
 
 impl Target {
+    /// Whether no server is loaded: requests are served on the threads that form them.
+    pub(crate) fn is_in_process(&self) -> bool {
+        matches!(self, Target::Embedded | Target::Null)
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Target, BenchError> {
         let bad = || {
             BenchError::usage(format!(
-                "`{text}` is no target: write resp://HOST:PORT, memcached://HOST:PORT, HOST:PORT \
-                 or embedded:"
+                "`{text}` is no target: write resp://HOST:PORT, memcached://HOST:PORT, HOST:PORT, \
+                 embedded: or null:"
             ))
         };
         if matches!(text, "embedded:" | "embedded" | "embedded://") {
             return Ok(Target::Embedded);
+        }
+        if text == "null:" {
+            return Ok(Target::Null);
         }
         let (protocol, rest) = match text.split_once("://") {
             None => (Protocol::Resp, text),
@@ -107,5 +117,6 @@ mod tests {
             check(text, None);
         }
         assert_eq!(Target::parse("embedded:").ok(), Some(Target::Embedded));
+        assert_eq!(Target::parse("null:").ok(), Some(Target::Null));
     }
 }

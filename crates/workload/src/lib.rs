@@ -39,7 +39,7 @@ pub use profile::Profile;
 pub use request::{Request, Requests};
 pub use scramble::Scramble;
 pub use sizes::ValueSizes;
-pub use trace::{Cursor, Draw, Operation, Trace};
+pub use trace::{Cursor, Draw, Entry, Operation, Trace};
 
 /// Why a workload cannot be built from what the user wrote.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +73,12 @@ pub enum WorkloadError {
     NeedsOrderedIndex {
         /// The workload's name.
         workload: String,
+    },
+    /// A word that names no kind of keys.
+    #[error("`{text}` is no key style: write binary, text or decimal")]
+    UnknownKeyStyle {
+        /// What was written.
+        text: String,
     },
     /// Not two numbers around a colon.
     #[error("`{text}` is no ratio: write READS:WRITES, e.g. 95:5")]

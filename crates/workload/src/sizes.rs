@@ -134,6 +134,14 @@ impl ValueSizes {
         }
     }
 
+    /// The length of every value, if all have the same.
+    pub fn len_fixed_bytes(&self) -> Option<usize> {
+        match self.shape {
+            Shape::Fixed(len) => Some(len),
+            _ => None,
+        }
+    }
+
     /// The longest value.
     pub fn len_max_bytes(&self) -> usize {
         self.len_max_bytes

@@ -60,10 +60,23 @@ const SCAN_KEYS_SHIFT: u32 = 53;
 const SCAN_ID_MASK: u64 = (1 << SCAN_KEYS_SHIFT) - 1;
 const _: () = assert!(SCAN_KEYS_MAX < 1 << (KIND_SHIFT - SCAN_KEYS_SHIFT));
 
+/// One operation, packed.
 #[derive(Clone, Copy, Debug)]
-struct Entry(u64);
+pub struct Entry(u64);
 
 impl Entry {
+    /// Whether it reads the key of one id, and nothing else.
+    #[inline(always)]
+    pub fn is_read(self) -> bool {
+        self.0 <= ARGUMENT_MASK
+    }
+
+    /// The key of a [`Operation::Read`], `Update` or `ReadModifyWrite`.
+    #[inline(always)]
+    pub fn id(self) -> u64 {
+        self.0 & ARGUMENT_MASK
+    }
+
     fn pack(operation: Operation) -> Entry {
         let (kind, argument) = match operation {
             Operation::Read(id) => (0, id),
@@ -80,10 +93,11 @@ impl Entry {
         Entry(kind << KIND_SHIFT | argument)
     }
 
+    /// What it says.
     #[inline]
-    fn unpack(self) -> Operation {
+    pub fn unpack(self) -> Operation {
         // A read is its key and no more: the commonest operation is told apart by one compare.
-        if self.0 <= ARGUMENT_MASK {
+        if self.is_read() {
             return Operation::Read(self.0);
         }
         let argument = self.0 & ARGUMENT_MASK;
@@ -163,6 +177,17 @@ impl Cursor<'_> {
         let entry = self.window[self.at];
         self.at += 1;
         entry.unpack()
+    }
+
+    /// The next operations, at most `max` and at least one: fewer where the window ends.
+    #[inline]
+    pub fn advance_many(&mut self, max: usize) -> &[Entry] {
+        if self.at == self.window.len() {
+            self.refill();
+        }
+        let start = self.at;
+        self.at = self.window.len().min(start + max.max(1));
+        &self.window[start..self.at]
     }
 
     #[cold]
@@ -250,6 +275,26 @@ mod tests {
         for (id, keys) in [(0, 1), (12_345, 50), (SCAN_ID_MASK, SCAN_KEYS_MAX)] {
             let scan = Operation::Scan { id, keys };
             assert_eq!(Entry::pack(scan).unpack(), scan);
+        }
+    }
+
+    #[test]
+    fn many_at_once_are_the_same_operations() {
+        let trace = Trace::draw(&draw("ycsb-a", 5), 1000);
+        let (mut one, mut many) = (trace.cursor(1, 3), trace.cursor(1, 3));
+        for count in [1, 7, 32, 64].into_iter().cycle().take(200) {
+            let taken = many.advance_many(count).to_vec();
+            assert!((1..=count).contains(&taken.len()));
+            for entry in taken {
+                let operation = one.advance();
+                assert_eq!(entry.unpack(), operation);
+                let is_read = matches!(operation, Operation::Read(_));
+                assert_eq!(entry.is_read(), is_read);
+                let (Operation::Read(id) | Operation::Update(id)) = operation else {
+                    panic!("{operation:?} is not in the mix");
+                };
+                assert_eq!(entry.id(), id);
+            }
         }
     }
 

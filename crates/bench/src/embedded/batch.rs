@@ -1,102 +1,51 @@
-//! One batch of requests on the embedded store: formed, executed, checked.
+//! One batch of requests of any kind and any sizes: formed, executed, checked.
+//!
+//! Forms in two passes, since values of different lengths lie one after another in one buffer. The
+//! commonest loads have a faster way (`fixed.rs`).
 
 use arrayvec::ArrayVec;
 use base::{KeyHasher, UnixMillis};
 use store::{
-    BATCH_MAX, Condition, Expiry, Item, Op, Outcome, Pins, Request, Session, Set, Sink, Update,
-    Verdict,
+    BATCH_MAX, Condition, Expiry, Item, Op, Outcome, Pins, Request, Set, Sink, Update, Verdict,
 };
 use workload::{KeyFormat, ValueSizes, values};
 
+use super::Work;
+use super::engine::{Answers, Engine};
 use crate::lane::{Lane, Step};
 use crate::tally::Tally;
 
-/// The keys of a batch; fixed lengths keep short keys in registers and on the stack.
-pub(super) trait KeyBuffer {
-    fn write(&mut self, place: usize, format: &KeyFormat, id: u64);
-    fn key(&self, place: usize) -> &[u8];
-}
-
-pub(super) struct FixedKeys<const LEN: usize>([[u8; LEN]; BATCH_MAX]);
-
-impl<const LEN: usize> FixedKeys<LEN> {
-    pub(super) fn new() -> FixedKeys<LEN> {
-        FixedKeys([[0; LEN]; BATCH_MAX])
-    }
-}
-
-impl<const LEN: usize> KeyBuffer for FixedKeys<LEN> {
-    #[inline]
-    fn write(&mut self, place: usize, format: &KeyFormat, id: u64) {
-        format.write(id, &mut self.0[place]);
-    }
-
-    #[inline]
-    fn key(&self, place: usize) -> &[u8] {
-        &self.0[place]
-    }
-}
-
-pub(super) struct DynamicKeys {
-    bytes: Vec<u8>,
-    len_bytes: usize,
-}
-
-impl DynamicKeys {
-    pub(super) fn new(len_bytes: usize) -> DynamicKeys {
-        DynamicKeys { bytes: vec![0; len_bytes * BATCH_MAX], len_bytes }
-    }
-}
-
-impl KeyBuffer for DynamicKeys {
-    fn write(&mut self, place: usize, format: &KeyFormat, id: u64) {
-        let start = place * self.len_bytes;
-        format.write(id, &mut self.bytes[start..start + self.len_bytes]);
-    }
-
-    fn key(&self, place: usize) -> &[u8] {
-        &self.bytes[place * self.len_bytes..][..self.len_bytes]
-    }
-}
-
 /// Steps, their keys and the values that they write.
-pub(super) struct Batch<'a, K> {
-    hasher: &'a KeyHasher,
+pub(super) struct Batch<'a> {
+    hasher: KeyHasher,
     key_format: KeyFormat,
     value_sizes: &'a ValueSizes,
     steps: ArrayVec<Step, BATCH_MAX>,
-    keys: K,
+    /// Room for the longest key at each place.
+    keys: Vec<u8>,
+    key_lens: [usize; BATCH_MAX],
     /// The values of all writes, one after another in the order of the steps.
     values: Vec<u8>,
     insert_count: usize,
     version: u32,
 }
 
-impl<'a, K: KeyBuffer> Batch<'a, K> {
+impl<'a> Batch<'a> {
     pub(super) fn new(
-        hasher: &'a KeyHasher,
+        hasher: &KeyHasher,
         key_format: KeyFormat,
         value_sizes: &'a ValueSizes,
-        keys: K,
-    ) -> Batch<'a, K> {
+    ) -> Batch<'a> {
         Batch {
-            hasher,
+            hasher: hasher.clone(),
             key_format,
             value_sizes,
             steps: ArrayVec::new(),
-            keys,
+            keys: vec![0; key_format.len_max_bytes() * BATCH_MAX],
+            key_lens: [0; BATCH_MAX],
             values: Vec::new(),
             insert_count: 0,
             version: 0,
-        }
-    }
-
-    /// Takes the next `count` steps of the lane.
-    #[inline]
-    pub(super) fn draw(&mut self, lane: &mut Lane<'_>, count: usize) {
-        self.clear();
-        for _ in 0..count {
-            self.push(lane.advance());
         }
     }
 
@@ -119,36 +68,33 @@ impl<'a, K: KeyBuffer> Batch<'a, K> {
         self.insert_count = 0;
     }
 
-    #[inline(always)]
     fn push(&mut self, step: Step) {
-        let id = match step {
-            Step::Read(id) | Step::ReadModifyWrite(id) => id,
-            Step::Update(id) | Step::Insert(id) => {
-                self.insert_count += usize::from(matches!(step, Step::Insert(_)));
-                self.push_value(id);
-                id
-            }
-        };
-        self.keys.write(self.steps.len(), &self.key_format, id);
+        let id = step.id();
+        if matches!(step, Step::Update(_) | Step::Insert(_)) {
+            self.insert_count += usize::from(matches!(step, Step::Insert(_)));
+            let start = self.values.len();
+            self.values.resize(start + self.value_sizes.len_of(id), 0);
+            values::fill(id, self.version, &mut self.values[start..]);
+            self.version = self.version.wrapping_add(1);
+        }
+        let (place, room) = (self.steps.len(), self.key_format.len_max_bytes());
+        let key = &mut self.keys[place * room..][..room];
+        self.key_lens[place] = self.key_format.write(id, key);
         self.steps.push(step);
     }
 
-    /// Out of line, so that the loop over reads stays small.
-    #[inline(never)]
-    fn push_value(&mut self, id: u64) {
-        let start = self.values.len();
-        self.values.resize(start + self.value_sizes.len_of(id), 0);
-        values::fill(id, self.version, &mut self.values[start..]);
-        self.version = self.version.wrapping_add(1);
-    }
-
-    /// Hands the batch to the store and counts what came of it.
-    #[inline]
-    pub(super) fn execute(&mut self, session: &mut Session, now: UnixMillis, tally: &mut Tally) {
+    /// Hands the batch to the engine and counts what came of it.
+    pub(super) fn execute<E: Engine>(
+        &mut self,
+        engine: &mut E,
+        now: UnixMillis,
+        tally: &mut Tally,
+    ) {
         let mut requests = ArrayVec::<Request<'_, Rewrite>, BATCH_MAX>::new();
         let mut rest = self.values.as_slice();
-        for (place, step) in self.steps.iter().enumerate() {
-            let key = self.keys.key(place);
+        let keys = self.keys.chunks_exact(self.key_format.len_max_bytes());
+        for ((step, key), len) in self.steps.iter().zip(keys).zip(self.key_lens) {
+            let key = &key[..len];
             let op = match *step {
                 Step::Read(_) => Op::Get,
                 Step::ReadModifyWrite(id) => Op::Update(Rewrite { id }),
@@ -166,13 +112,25 @@ impl<'a, K: KeyBuffer> Batch<'a, K> {
             requests.push(Request { key, hash: self.hasher.hash(key), op });
         }
         let mut check = Check { steps: &self.steps, sizes: self.value_sizes, tally };
-        session.execute(now, &requests, &mut check);
+        engine.execute(now, &requests, &mut check);
         tally.operation_count += self.steps.len() as u64;
     }
+}
 
-    /// Tells the lane that its inserts exist.
-    #[inline]
-    pub(super) fn settle_inserts(&mut self, lane: &mut Lane<'_>) {
+impl Work for Batch<'_> {
+    fn serve<E: Engine>(
+        &mut self,
+        engine: &mut E,
+        lane: &mut Lane<'_>,
+        count: usize,
+        now: UnixMillis,
+        tally: &mut Tally,
+    ) {
+        self.clear();
+        for _ in 0..count {
+            self.push(lane.advance());
+        }
+        self.execute(engine, now, tally);
         for _ in 0..self.insert_count {
             lane.inserted();
         }
@@ -204,39 +162,38 @@ struct Check<'a> {
     tally: &'a mut Tally,
 }
 
-impl Check<'_> {
-    #[inline(always)]
-    fn found(&mut self, place: usize, item: &Item<'_>) {
+impl Answers for Check<'_> {
+    #[inline]
+    fn read(&mut self, place: usize, value: &[u8]) {
         self.tally.hit_count += 1;
-        let (Step::Read(id) | Step::Update(id) | Step::Insert(id) | Step::ReadModifyWrite(id)) =
-            self.steps[place];
-        let is_right = values::check(id, item.value).is_some();
-        if !is_right || item.value.len() != self.sizes.len_of(id) {
+        let id = self.steps[place].id();
+        let is_right = values::check(id, value).is_some();
+        if !is_right || value.len() != self.sizes.len_of(id) {
             self.tally.mismatch_count += 1;
         }
+    }
+
+    #[inline]
+    fn wrote(&mut self) {
+        self.tally.write_count += 1;
     }
 }
 
 impl<R> Sink<R> for Check<'_> {
-    #[inline(always)]
+    #[inline]
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, R>, _pins: Pins<'_>) {
         match outcome {
-            Outcome::Hit(item) => self.found(request_index, &item),
+            Outcome::Hit(item) => self.read(request_index, item.value),
             Outcome::Miss => self.tally.miss_count += 1,
-            Outcome::Stored { .. } => self.tally.write_count += 1,
+            Outcome::Stored { .. } => self.wrote(),
             Outcome::Updated { old, new } => {
                 self.tally.write_count += u64::from(new.is_some());
                 match old {
-                    Some(item) => self.found(request_index, &item),
+                    Some(item) => self.read(request_index, item.value),
                     None => self.tally.miss_count += 1,
                 }
             }
-            Outcome::OutOfMemory => self.tally.refuse(|| "out of memory".to_owned()),
-            Outcome::TooLarge { len_bytes, max_bytes } => {
-                let words = || format!("a value of {len_bytes} bytes is above {max_bytes}");
-                self.tally.refuse(words);
-            }
-            _ => self.tally.refuse(|| "an outcome that no request here can have".to_owned()),
+            refused => self.tally.refuse_outcome(&refused),
         }
     }
 }

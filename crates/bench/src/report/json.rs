@@ -111,9 +111,10 @@ fn latency(summary: &Summary) -> Latency {
 }
 
 fn config(plan: &Plan) -> Config<'_> {
-    let is_embedded = plan.target == Target::Embedded;
+    let is_embedded = plan.target.is_in_process();
     let (target, protocol) = match &plan.target {
         Target::Embedded => ("embedded:".to_owned(), "embedded"),
+        Target::Null => ("null:".to_owned(), "none"),
         Target::Server { protocol, address } => (address.clone(), protocol.name()),
     };
     Config {
@@ -122,7 +123,7 @@ fn config(plan: &Plan) -> Config<'_> {
         workload: &plan.workload,
         distribution: plan.draw.popularity.to_string(),
         keys: plan.draw.key_count,
-        key_size_bytes: plan.key_format.len_bytes(),
+        key_size_bytes: plan.key_format.len_max_bytes(),
         value_size: plan.value_sizes.to_string(),
         mget: plan.mget,
         threads: plan.thread_count,

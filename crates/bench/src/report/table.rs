@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use workload::KeyStyle;
+
 use crate::plan::Plan;
 use crate::summary::Summary;
 use crate::target::Target;
@@ -9,12 +11,17 @@ use crate::target::Target;
 /// The conditions of a run in one line.
 pub(crate) fn title(plan: &Plan) -> String {
     let draw = &plan.draw;
-    let (keys, key_len) = (grouped(draw.key_count), plan.key_format.len_bytes());
-    let items = format!("{keys} keys of {key_len} B, values of {} B", plan.value_sizes);
+    let (keys, key_len) = (grouped(draw.key_count), plan.key_format.len_max_bytes());
+    let key_len = match plan.key_format.style() {
+        KeyStyle::Decimal => format!("1 to {key_len} digits"),
+        KeyStyle::Binary | KeyStyle::Text => format!("{key_len} B"),
+    };
+    let items = format!("{keys} keys of {key_len}, values of {} B", plan.value_sizes);
     let work = format!("{} {}", plan.workload, draw.popularity);
     let load = match &plan.target {
-        Target::Embedded => {
-            format!("embedded, {} threads, batch {}", plan.thread_count, plan.embedded.batch)
+        Target::Embedded | Target::Null => {
+            let what = if plan.target == Target::Null { "no store" } else { "embedded" };
+            format!("{what}, {} threads, batch {}", plan.thread_count, plan.embedded.batch)
         }
         Target::Server { protocol, address } => format!(
             "{} {address}, {} connections x {} deep",
@@ -72,7 +79,7 @@ fn cpu_rows(plan: &Plan, summary: &Summary, rows: &mut Vec<(&str, String)>) {
         rows.push(("server CPU", format!("{ns:.0} ns per operation, {:.0} % busy", share * 100.0)));
     }
     let share = summary.client_cpu_share() * 100.0;
-    let who = if plan.target == Target::Embedded { "thread CPU" } else { "client CPU" };
+    let who = if plan.target.is_in_process() { "thread CPU" } else { "client CPU" };
     rows.push((who, format!("{share:.0} % of {} threads' time", summary.thread_count)));
 }
 

@@ -1,0 +1,149 @@
+//! What serves batches: a session of the store, or nothing at all.
+//!
+//! Nothing at all ([`Nothing`], target `null:`) is how the harness knows its own cost: requests are
+//! drawn, formed and hashed as ever, and a value that lies in the cache is checked for each read.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use base::UnixMillis;
+use store::{Op, Request, Session, Sink, Update};
+
+use crate::tally::{CallTimes, thread_cpu_ns};
+
+/// Takes what [`Nothing`] answers, which has no log to borrow an outcome from.
+pub(super) trait Answers {
+    /// The read at `place` found `value`.
+    fn read(&mut self, place: usize, value: &[u8]);
+    /// The write at some place happened.
+    fn wrote(&mut self);
+}
+
+/// Serves requests.
+pub(super) trait Engine {
+    /// Serves them in order.
+    fn execute<U: Update, S: Sink<U::Refusal> + Answers>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, U>],
+        sink: &mut S,
+    );
+    /// Housekeeping between batches.
+    fn maintain(&mut self, now: UnixMillis);
+    /// Before a wait.
+    fn park(&mut self);
+    /// After a wait.
+    fn unpark(&mut self);
+    /// How long calls took since this was asked last, if somebody wants to know.
+    fn take_calls(&mut self) -> Option<CallTimes>;
+}
+
+/// The store.
+pub(super) struct StoreEngine {
+    session: Session,
+    calls: Option<CallTimes>,
+}
+
+impl StoreEngine {
+    /// `times_calls`: whether each call is timed, which costs about half a microsecond a call.
+    pub(super) fn new(session: Session, times_calls: bool) -> StoreEngine {
+        StoreEngine { session, calls: times_calls.then(CallTimes::new) }
+    }
+}
+
+/// What the clocks said before a call.
+struct Started {
+    wall: Instant,
+    cpu_ns: u64,
+}
+
+impl Started {
+    fn now() -> Started {
+        Started { wall: Instant::now(), cpu_ns: thread_cpu_ns() }
+    }
+
+    fn wall_and_cpu_ns(&self) -> (u64, u64) {
+        let cpu_ns = thread_cpu_ns() - self.cpu_ns;
+        (self.wall.elapsed().as_nanos() as u64, cpu_ns)
+    }
+}
+
+impl Engine for StoreEngine {
+    #[inline(always)]
+    fn execute<U: Update, S: Sink<U::Refusal> + Answers>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, U>],
+        sink: &mut S,
+    ) {
+        let started = self.calls.is_some().then(Started::now);
+        self.session.execute(now, requests, sink);
+        if let (Some(started), Some(calls)) = (started, &mut self.calls) {
+            let (wall_ns, cpu_ns) = started.wall_and_cpu_ns();
+            calls.execute_wall_ns.saturating_record(wall_ns);
+            calls.execute_cpu_ns.saturating_record(cpu_ns);
+        }
+    }
+
+    fn maintain(&mut self, now: UnixMillis) {
+        let Some(calls) = &mut self.calls else {
+            self.session.maintain(now);
+            return;
+        };
+        let started = Started::now();
+        self.session.maintain(now);
+        let (wall_ns, cpu_ns) = started.wall_and_cpu_ns();
+        calls.maintain_wall_ns.saturating_record(wall_ns);
+        calls.maintain_cpu_ns.saturating_record(cpu_ns);
+    }
+
+    fn park(&mut self) {
+        self.session.park();
+    }
+
+    fn unpark(&mut self) {
+        self.session.unpark();
+    }
+
+    fn take_calls(&mut self) -> Option<CallTimes> {
+        self.calls.as_mut().map(|calls| std::mem::replace(calls, CallTimes::new()))
+    }
+}
+
+/// Answers without looking: every read finds the same value, whose check runs and is ignored.
+pub(super) struct Nothing {
+    value: Vec<u8>,
+}
+
+impl Nothing {
+    pub(super) fn new(value_len_bytes: usize) -> Nothing {
+        Nothing { value: vec![0; value_len_bytes] }
+    }
+}
+
+impl Engine for Nothing {
+    #[inline(always)]
+    fn execute<U: Update, S: Sink<U::Refusal> + Answers>(
+        &mut self,
+        _now: UnixMillis,
+        requests: &[Request<'_, U>],
+        sink: &mut S,
+    ) {
+        for (place, request) in black_box(requests).iter().enumerate() {
+            match &request.op {
+                Op::Get | Op::Update(_) => sink.read(place, black_box(&self.value)),
+                Op::Set(_) | Op::Delete => sink.wrote(),
+            }
+        }
+    }
+
+    fn maintain(&mut self, _now: UnixMillis) {}
+
+    fn park(&mut self) {}
+
+    fn unpark(&mut self) {}
+
+    fn take_calls(&mut self) -> Option<CallTimes> {
+        None
+    }
+}
