@@ -174,8 +174,8 @@ impl Answers for Check<'_> {
     }
 
     #[inline]
-    fn wrote(&mut self) {
-        self.tally.write_count += 1;
+    fn wrote(&mut self, count: u64) {
+        self.tally.write_count += count;
     }
 }
 
@@ -185,7 +185,7 @@ impl<R> Sink<R> for Check<'_> {
         match outcome {
             Outcome::Hit(item) => self.read(request_index, item.value),
             Outcome::Miss => self.tally.miss_count += 1,
-            Outcome::Stored { .. } => self.wrote(),
+            Outcome::Stored { .. } => self.wrote(1),
             Outcome::Updated { old, new } => {
                 self.tally.write_count += u64::from(new.is_some());
                 match old {

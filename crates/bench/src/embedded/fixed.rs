@@ -76,14 +76,13 @@ impl<const KEY: usize, const VALUE: usize, const WRITES: bool> Work for Fixed<KE
         let (hasher, version) = (&self.hasher, self.version);
         let entries = lane.entries(count.min(BATCH_MAX));
         let places = self.keys.iter_mut().zip(&mut self.values);
-        let requests: ArrayVec<_, BATCH_MAX> = places
-            .zip(&mut self.ids)
-            .zip(entries)
-            .map(|((place, id), entry)| {
-                *id = entry.id();
-                form::<KEY, VALUE, WRITES>(hasher, version, place, *entry)
-            })
-            .collect();
+        // Filled in place: what `collect` returns is moved, all 64 places of it.
+        let mut requests = ArrayVec::<_, BATCH_MAX>::new();
+        let places = places.zip(&mut self.ids).zip(entries);
+        requests.extend(places.map(|((place, id), entry)| {
+            *id = entry.id();
+            form::<KEY, VALUE, WRITES>(hasher, version, place, *entry)
+        }));
         let mut check = Check::<VALUE> { ids: &self.ids, counts: Counts::default(), tally };
         engine.execute(now, &requests, &mut check);
         let counts = check.counts;
@@ -120,8 +119,8 @@ impl<const VALUE: usize> Answers for Check<'_, VALUE> {
     }
 
     #[inline(always)]
-    fn wrote(&mut self) {
-        self.counts.writes += 1;
+    fn wrote(&mut self, count: u64) {
+        self.counts.writes += count;
     }
 }
 
@@ -130,7 +129,7 @@ impl<const VALUE: usize, R> Sink<R> for Check<'_, VALUE> {
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, R>, _pins: Pins<'_>) {
         match outcome {
             Outcome::Hit(item) => self.read(request_index, item.value),
-            Outcome::Stored { .. } => self.wrote(),
+            Outcome::Stored { .. } => self.wrote(1),
             Outcome::Miss => self.counts.misses += 1,
             refused => {
                 self.counts.refused += 1;
