@@ -28,6 +28,7 @@ pub mod range;
 pub mod request;
 mod session;
 mod store;
+mod tree;
 mod validate;
 
 pub use config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};

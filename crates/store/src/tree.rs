@@ -1,0 +1,135 @@
+//! The ordered index: a trie of B+-trees over the log's entries.
+//!
+//! ```text
+//!  layer 0, keys' bytes 0-7          layer 1 of "user:123", bytes 8-15
+//!        interior                          border
+//!       ╱    │    ╲                  "4"  "4567"  ...
+//!  border ⇄ border ⇄ border            │     │
+//!    │  "user:123" longer ──link──▶    entry entry
+//!    │  "user" ── entry
+//! ```
+//!
+//! Each layer is a B+-tree over one eight-byte slice of the keys (slice.rs). Two keys that agree on
+//! a whole slice and both go on share a layer below; a key that is alone in its slice has its entry
+//! right there, however long it is, because the entry holds the whole key.
+//! docs/design/tree.md explains the protocols, docs/formats/tree-node.md the bytes.
+//!
+//! # Invariants
+//! T1: in a layer, places (slice and kind) grow from left to right, each at most once; all keys of
+//!     one slice are in one border.
+//! T2: the child before separator `k` has slices below `k`, the one behind it the others.
+//! T3: keys move only to a new node on the right (split). A range moves to a neighbour only when
+//!     its node is empty.
+//! T4: the first border of a layer stays until the layer goes; so does all that is above it. An old
+//!     root is therefore never a dangling one: its parents lead to the present root.
+//! T5: locks are taken from a border to its left neighbour, and from a node to its parent;
+//!     everything else only tries.
+//! T6: a node that left the tree is pushed to the caller's list and keeps its contents until the
+//!     caller gives it back after a grace period.
+//!
+//! # Concurrency
+//! Readers take no lock. A hit is believed at once: the key is compared in full with its entry. A
+//! miss is believed if the border did not change while it was searched; a step down, if the node
+//! above did not change until the version of the node below was read.
+//! Writers lock one border, and its ancestors from below where it splits or goes.
+//!
+//! # Limits
+//! 2^32 - 1 nodes of 256 bytes. Keys that share a long prefix cost one node for each eight bytes of
+//! it. Nodes that lose keys are not merged: only empty ones go.
+//!
+//! # References
+//! Mao, Kohler, Morris: Cache Craftiness for Fast Multicore Key-Value Storage (EuroSys 2012): the
+//! trie of B+-trees, permutation, versions. uTPS §3.3 (batched indexing by state machines).
+
+#![allow(dead_code, unused_imports)] // Until the store opens with it.
+
+mod batch;
+mod descend;
+mod insert;
+mod memory;
+mod node;
+mod permutation;
+mod remove;
+mod scan;
+mod slice;
+mod snapshot;
+mod split;
+mod validate;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+#[cfg(test)]
+mod tests_support;
+
+use base::sync::{AtomicU32, Ordering};
+
+use crate::index::Position;
+use crate::index::slot::Slot;
+pub(crate) use batch::Hint;
+pub(crate) use insert::{Inserted, Shortage};
+pub(crate) use memory::{NodeMemory, Spare};
+use node::{Node, Role};
+pub(crate) use scan::{Origin, Walk};
+
+/// Nodes that a session has at hand for any insert but one that opens many layers.
+pub(crate) const SPARE_NODES: usize = insert::SPLIT_NODES_MAX;
+
+/// How the tree gets at the keys of its entries.
+pub(crate) trait Keys {
+    /// The key of the entry that `slot` names.
+    ///
+    /// # Safety
+    /// The caller's session read the slot since its last quiescent point, and uses the key no
+    /// longer than until the next.
+    unsafe fn key<'a>(&self, slot: Slot) -> &'a [u8];
+
+    /// Asks for the lines that reading the entry will touch.
+    fn prefetch(&self, slot: Slot);
+}
+
+/// The tree's nodes and its root.
+pub(crate) struct Tree {
+    memory: NodeMemory,
+    /// The root of layer 0, or what was the root a moment ago (T4).
+    root: AtomicU32,
+}
+
+impl Tree {
+    /// An empty tree; `None`: the memory has not even one node.
+    pub(crate) fn new(memory: NodeMemory) -> Option<Tree> {
+        let root = memory.take()?;
+        memory.node(root).reset(Role::Border);
+        memory.node(root).unlock();
+        Some(Tree { memory, root: AtomicU32::new(root) })
+    }
+
+    pub(crate) fn memory(&self) -> &NodeMemory {
+        &self.memory
+    }
+
+    #[inline]
+    fn node(&self, node: u32) -> &Node {
+        self.memory.node(node)
+    }
+
+    /// Acquire pairs with `set_root`: the node is complete.
+    #[inline]
+    fn root(&self) -> u32 {
+        self.root.load(Ordering::Acquire)
+    }
+
+    fn set_root(&self, root: u32) {
+        self.root.store(root, Ordering::Release);
+    }
+
+    /// Adds an access mark to the slot if it has fewer than `limit` (K13).
+    #[inline]
+    pub(crate) fn mark(&self, position: Position, limit: u64) {
+        let marks = position.slot.marks();
+        if marks < limit {
+            self.node(position.bucket).try_mark(position.index, position.slot, marks + 1);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Going down: from a layer's root to the border that has a place, and from layer to layer.
+
+use base::sync::Backoff;
+
+use super::node::{NO_NODE, Version};
+use super::slice::{Place, SLICE_BYTES};
+use super::{Keys, Tree};
+use crate::entry::keys_equal;
+use crate::index::Position;
+use crate::index::slot::Slot;
+
+/// The layer has been removed: begin again at the first one.
+#[derive(Debug)]
+pub(super) struct LayerGone;
+
+/// A border and the version with which it was reached.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Border {
+    pub node: u32,
+    pub version: Version,
+}
+
+/// What a border has at a key's place.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found {
+    /// The key's entry.
+    Entry(usize, Slot),
+    /// The root of the layer below.
+    Layer(u32),
+    /// Neither, or another key's entry.
+    Nothing,
+}
+
+impl Tree {
+    /// The present root of a layer whose root was once `root` (T4), and its version.
+    #[inline]
+    pub(super) fn climb(&self, root: u32) -> Border {
+        let mut at = root;
+        loop {
+            let version = self.node(at).stable();
+            match self.node(at).parent() {
+                NO_NODE => return Border { node: at, version },
+                parent => at = parent,
+            }
+        }
+    }
+
+    /// The border that has `slice` in the layer of `root`. It may split or go right after; the
+    /// version tells.
+    #[inline]
+    pub(super) fn descend(&self, root: u32, slice: u64) -> Result<Border, LayerGone> {
+        let mut backoff = Backoff::new();
+        loop {
+            let top = self.climb(root);
+            if top.version.is_dead() {
+                return Err(LayerGone);
+            }
+            if let Some(border) = self.descend_once(top, slice) {
+                return Ok(border);
+            }
+            backoff.snooze();
+        }
+    }
+
+    #[inline]
+    fn descend_once(&self, top: Border, slice: u64) -> Option<Border> {
+        let mut at = top;
+        while !at.version.is_border() {
+            let node = self.node(at.node);
+            let child = node.child_for(slice);
+            // Before the child is touched: a torn view may name any number.
+            if !node.is_same(at.version) {
+                return None;
+            }
+            let version = self.node(child).stable();
+            // And after its version is known: had the child split before, its parent would have
+            // changed (T2).
+            if !node.is_same(at.version) || version.is_dead() {
+                return None;
+            }
+            at = Border { node: child, version };
+        }
+        Some(at)
+    }
+
+    /// What the border has for `key`, whose layer begins at byte `depth_bytes`.
+    #[inline]
+    pub(super) fn look(
+        &self,
+        border: u32,
+        key: &[u8],
+        depth_bytes: usize,
+        keys: &impl Keys,
+    ) -> Found {
+        let accepts = |slot: Slot| {
+            // SAFETY: the slot was read just now, and the caller does not quiesce meanwhile.
+            slot.linked_bucket().is_some() || keys_equal(unsafe { keys.key(slot) }, key)
+        };
+        match self.node(border).search(Place::of(key, depth_bytes), accepts) {
+            None => Found::Nothing,
+            Some((index, slot)) => match slot.linked_bucket() {
+                Some(layer) => Found::Layer(layer),
+                None => Found::Entry(index, slot),
+            },
+        }
+    }
+
+    /// Finds a key's slot. A hit is believed at once; a miss only if its border did not change.
+    pub(crate) fn find(&self, key: &[u8], keys: &impl Keys) -> Option<Position> {
+        'again: loop {
+            let (mut root, mut depth_bytes) = (self.root(), 0);
+            loop {
+                let Ok(border) = self.descend(root, Place::of(key, depth_bytes).slice) else {
+                    continue 'again;
+                };
+                match self.look(border.node, key, depth_bytes, keys) {
+                    Found::Entry(index, slot) => {
+                        return Some(Position { bucket: border.node, index, slot });
+                    }
+                    Found::Layer(next) => {
+                        root = next;
+                        depth_bytes += SLICE_BYTES;
+                    }
+                    Found::Nothing if self.node(border.node).is_same(border.version) => {
+                        return None;
+                    }
+                    Found::Nothing => {}
+                }
+            }
+        }
+    }
+}

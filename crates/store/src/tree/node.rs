@@ -1,0 +1,404 @@
+//! One node of the tree: four cache lines, all of them atomics.
+//!
+//! ```text
+//!  byte 0         4        8              16      24     28     32                144         256
+//!  +------------+--------+--------------+-------+------+------+------------------+-----------+
+//!  | version 32 | parent | order 64     | kinds | next | prev | slices, 14 x 64  | slots, 14 |  border
+//!  +------------+--------+--------------+-------+------+------+------------------+-----------+
+//!  | version 32 | parent | count        |   -   |  -   |  -   | separators, 18   | children  |  interior
+//!  +------------+--------+--------------+-------+------+------+--------------176-+-----------+
+//!  version: 31..4 changes | 3 border | 2 dead | 1 changing | 0 locked
+//! ```
+//!
+//! A border's slot is a `Slot` of the index: an entry of the log, or a link to the root of the
+//! next layer. Children are node numbers of 32 bits. docs/formats/tree-node.md has an example.
+//!
+//! # Invariants
+//! I1: only the holder of the lock stores to a node, except that a child's `parent` is stored
+//!     under the lock of the old parent, and `prev` under the lock of the left neighbour.
+//! I2: while keys or children leave a node it is *changing*; when that is over, and whenever a
+//!     slot was emptied, the count of changes has grown before the lock is free.
+//! I3: a free slot of a border holds `Slot::EMPTY`. A slot is filled in the order slice, kind,
+//!     slot, and the order word last.
+//! I4: a node's kind (border or interior) never changes while a reader can be in it.
+//!
+//! # Concurrency
+//! Every store to a node's contents is a Release store and follows the store that marks it as
+//! changing, or the unlocking that ended an earlier change. A reader loads contents (Relaxed or
+//! stronger), then fences with Acquire, then loads the version again ([`Node::is_same`]): had it
+//! seen such a store, it would now see that version.
+
+use base::sync::{AtomicU32, AtomicU64, Backoff, Ordering, fence};
+
+use super::permutation::Permutation;
+use super::slice::{Kind, Place};
+use crate::index::slot::Slot;
+
+/// Keys in a border node.
+#[cfg(not(loom))]
+pub(super) const WIDTH: usize = 14;
+/// Separators in an interior node; one child more.
+#[cfg(not(loom))]
+pub(super) const SEPARATORS: usize = 18;
+/// Few, so that the model checker comes to an end.
+#[cfg(loom)]
+pub(super) const WIDTH: usize = 3;
+#[cfg(loom)]
+pub(super) const SEPARATORS: usize = 3;
+
+/// Words of a node behind its first 32 bytes.
+const WORDS: usize = 2 * WIDTH;
+/// Where an interior's children begin, two to a word.
+const CHILD_WORD: usize = SEPARATORS;
+/// Bytes of a node.
+pub(crate) const NODE_BYTES: usize = 256;
+/// No node.
+pub(super) const NO_NODE: u32 = u32::MAX;
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<Node>() == NODE_BYTES);
+    assert!(std::mem::offset_of!(Node, order) == 8);
+    assert!(std::mem::offset_of!(Node, words) == 32);
+    assert!(CHILD_WORD + (SEPARATORS + 2) / 2 == WORDS);
+};
+
+const LOCKED: u32 = 1;
+const CHANGING: u32 = 2;
+const DEAD: u32 = 4;
+const BORDER: u32 = 8;
+const CHANGE: u32 = 16;
+
+/// A node's version as a reader saw it, without the lock bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version(u32);
+
+impl Version {
+    /// No node's version: neither border nor interior has it, the dead bit alone.
+    pub(super) const NONE: Version = Version(DEAD | CHANGING);
+
+    #[inline]
+    pub(super) fn is_border(self) -> bool {
+        self.0 & BORDER != 0
+    }
+
+    #[inline]
+    pub(super) fn is_dead(self) -> bool {
+        self.0 & DEAD != 0
+    }
+
+    #[inline]
+    pub(super) fn is_changing(self) -> bool {
+        self.0 & CHANGING != 0
+    }
+}
+
+/// What a node is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Border,
+    Interior,
+}
+
+/// One node; see the module's picture.
+#[repr(C, align(64))]
+pub(crate) struct Node {
+    version: AtomicU32,
+    parent: AtomicU32,
+    order: AtomicU64,
+    kinds: AtomicU64,
+    next: AtomicU32,
+    prev: AtomicU32,
+    words: [AtomicU64; WORDS],
+}
+
+impl Node {
+    #[cfg(loom)]
+    pub(super) fn zeroed() -> Node {
+        Node {
+            version: AtomicU32::new(0),
+            parent: AtomicU32::new(0),
+            order: AtomicU64::new(0),
+            kinds: AtomicU64::new(0),
+            next: AtomicU32::new(0),
+            prev: AtomicU32::new(0),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// Makes an unused node an empty one that the caller has locked. Its count of changes goes on.
+    pub(super) fn reset(&self, role: Role) {
+        let changes = (self.version.load(Ordering::Relaxed) & !(CHANGE - 1)).wrapping_add(CHANGE);
+        let (kind, order) = match role {
+            Role::Border => (BORDER, Permutation::empty().0),
+            Role::Interior => (0, 0),
+        };
+        self.version.store(changes | kind | LOCKED, Ordering::Release);
+        self.parent.store(NO_NODE, Ordering::Release);
+        self.order.store(order, Ordering::Release);
+        self.kinds.store(0, Ordering::Release);
+        self.next.store(NO_NODE, Ordering::Release);
+        self.prev.store(NO_NODE, Ordering::Release);
+        for word in &self.words {
+            word.store(0, Ordering::Release);
+        }
+    }
+
+    /// The version now. Acquire pairs with the stores of `begin_change` and `unlock`.
+    #[inline]
+    pub(super) fn version(&self) -> Version {
+        Version(self.version.load(Ordering::Acquire) & !LOCKED)
+    }
+
+    /// The version once no change is under way.
+    #[inline]
+    pub(super) fn stable(&self) -> Version {
+        let version = self.version();
+        if !version.is_changing() {
+            return version;
+        }
+        let mut backoff = Backoff::new();
+        loop {
+            backoff.snooze();
+            let version = self.version();
+            if !version.is_changing() {
+                return version;
+            }
+        }
+    }
+
+    /// Whether what was read since `version` was of one moment.
+    #[inline]
+    pub(super) fn is_same(&self, version: Version) -> bool {
+        fence(Ordering::Acquire); // The loads before stay before the next one; see the module doc.
+        Version(self.version.load(Ordering::Relaxed) & !LOCKED) == version
+    }
+
+    /// Takes the lock; the version as it is.
+    pub(super) fn lock(&self) -> Version {
+        let mut backoff = Backoff::new();
+        loop {
+            if let Some(version) = self.try_lock() {
+                return version;
+            }
+            backoff.snooze();
+        }
+    }
+
+    pub(super) fn try_lock(&self) -> Option<Version> {
+        let seen = self.version.load(Ordering::Relaxed);
+        if seen & LOCKED != 0 {
+            return None;
+        }
+        // Acquire pairs with the unlocking of the last holder.
+        self.version
+            .compare_exchange(seen, seen | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(Version)
+    }
+
+    /// Keys or children are about to leave; the caller holds the lock.
+    pub(super) fn begin_change(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        debug_assert!(version & LOCKED != 0, "I1");
+        // The Release stores that follow pair with the fence of `is_same`.
+        self.version.store(version | CHANGING, Ordering::Release);
+    }
+
+    /// From now on nobody trusts what the node says; the caller holds the lock.
+    pub(super) fn mark_dead(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        debug_assert!(version & LOCKED != 0, "I1");
+        self.version.store(version | DEAD, Ordering::Release);
+    }
+
+    /// Frees the lock; nothing was changed that a reader must notice.
+    pub(super) fn unlock(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        debug_assert!(version & (LOCKED | CHANGING) == LOCKED, "I2");
+        self.version.store(version & !LOCKED, Ordering::Release);
+    }
+
+    /// Frees the lock and lets readers know that something left (I2).
+    pub(super) fn unlock_changed(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        debug_assert!(version & LOCKED != 0, "I1");
+        let version = (version & !(LOCKED | CHANGING)).wrapping_add(CHANGE);
+        self.version.store(version, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn parent(&self) -> u32 {
+        self.parent.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_parent(&self, parent: u32) {
+        self.parent.store(parent, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn next(&self) -> u32 {
+        self.next.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_next(&self, next: u32) {
+        self.next.store(next, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn prev(&self) -> u32 {
+        self.prev.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_prev(&self, prev: u32) {
+        self.prev.store(prev, Ordering::Release);
+    }
+}
+
+/// A border node's contents.
+impl Node {
+    /// Acquire pairs with `set_order`: the slots that it names are filled.
+    #[inline]
+    pub(super) fn order(&self) -> Permutation {
+        Permutation(self.order.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_order(&self, order: Permutation) {
+        debug_assert!(order.is_whole(), "I1 of the permutation");
+        self.order.store(order.0, Ordering::Release);
+    }
+
+    #[inline]
+    fn slice(&self, index: usize) -> u64 {
+        self.words[index].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn kind(&self, index: usize) -> Kind {
+        Kind(((self.kinds.load(Ordering::Relaxed) >> (4 * index)) & 0xf) as u8)
+    }
+
+    #[inline]
+    pub(super) fn place(&self, index: usize) -> Place {
+        Place { slice: self.slice(index), kind: self.kind(index) }
+    }
+
+    /// Acquire pairs with `set_slot`: the entry or the layer behind it is complete.
+    #[inline]
+    pub(super) fn slot(&self, index: usize) -> Slot {
+        Slot(self.words[WIDTH + index].load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(super) fn set_slot(&self, index: usize, slot: Slot) {
+        self.words[WIDTH + index].store(slot.0, Ordering::Release);
+    }
+
+    /// Changes only the marks, unless the slot has changed meanwhile (K13). Needs no lock.
+    #[inline]
+    pub(super) fn try_mark(&self, index: usize, seen: Slot, marks: u64) {
+        let marked = seen.with_marks(marks);
+        // Relaxed: marks publish nothing. A lost race loses one access.
+        let _ = self.words[WIDTH + index].compare_exchange(
+            seen.0,
+            marked.0,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Fills a free slot; `set_order` shows it to walkers, the slot itself to searches (I3).
+    pub(super) fn fill(&self, index: usize, place: Place, slot: Slot) {
+        debug_assert!(self.slot(index).is_empty(), "I3");
+        self.words[index].store(place.slice, Ordering::Release);
+        let shift = 4 * index;
+        let kinds = self.kinds.load(Ordering::Relaxed) & !(0xf << shift);
+        self.kinds.store(kinds | (u64::from(place.kind.0) << shift), Ordering::Release);
+        self.set_slot(index, slot);
+    }
+
+    /// A bit for each slot whose slice is `slice`: a hint, the slot is looked at again.
+    #[inline]
+    fn match_slice(&self, slice: u64) -> u32 {
+        let mut found = 0;
+        for index in 0..WIDTH {
+            found |= u32::from(self.slice(index) == slice) << index;
+        }
+        found
+    }
+
+    /// The slot at `place` that `accepts`: what was in the node at some moment of the call.
+    ///
+    /// A slot may be emptied and filled anew at any time. It is loaded before slice and kind are
+    /// looked at again, so that what is seen behind it belongs to `place` (I3).
+    #[inline]
+    pub(super) fn search(
+        &self,
+        place: Place,
+        mut accepts: impl FnMut(Slot) -> bool,
+    ) -> Option<(usize, Slot)> {
+        let mut found = self.match_slice(place.slice);
+        while found != 0 {
+            let index = found.trailing_zeros() as usize;
+            found &= found - 1;
+            let slot = self.slot(index);
+            if !slot.is_empty() && self.place(index) == place && accepts(slot) {
+                return Some((index, slot));
+            }
+        }
+        None
+    }
+
+    /// How many places of the node are below `place`; the caller holds the lock.
+    pub(super) fn rank(&self, place: Place) -> usize {
+        let order = self.order();
+        (0..order.count()).take_while(|rank| self.place(order.slot_at(*rank)) < place).count()
+    }
+}
+
+/// An interior node's contents.
+impl Node {
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        // A torn view is found by `is_same`; the bound keeps indexes inside.
+        (self.order.load(Ordering::Acquire) as usize).min(SEPARATORS)
+    }
+
+    pub(super) fn set_count(&self, count: usize) {
+        self.order.store(count as u64, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn separator(&self, index: usize) -> u64 {
+        self.words[index].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_separator(&self, index: usize, slice: u64) {
+        self.words[index].store(slice, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn child(&self, index: usize) -> u32 {
+        let word = self.words[CHILD_WORD + index / 2].load(Ordering::Relaxed);
+        (word >> (32 * (index % 2))) as u32
+    }
+
+    pub(super) fn set_child(&self, index: usize, child: u32) {
+        let word = &self.words[CHILD_WORD + index / 2];
+        let shift = 32 * (index % 2);
+        let other = word.load(Ordering::Relaxed) & !(u64::from(u32::MAX) << shift);
+        word.store(other | (u64::from(child) << shift), Ordering::Release);
+    }
+
+    /// The child that has `slice`. Without a branch on the separators: all are compared, and those
+    /// beyond the count are masked out.
+    #[inline]
+    pub(super) fn child_for(&self, slice: u64) -> u32 {
+        let mut below = 0_u32;
+        for index in 0..SEPARATORS {
+            below |= u32::from(self.separator(index) <= slice) << index;
+        }
+        let known = (1 << self.count()) - 1;
+        self.child((below & known).trailing_ones() as usize)
+    }
+}

@@ -1,0 +1,295 @@
+//! Walking the keys in order, up or down, while others change the tree.
+//!
+//! ```text
+//!  frames   layer 0: behind "user:123" ─▶ layer 1: behind " ..." ─▶ ...     where to go on above
+//!  ahead    the border after this one: copied, its entries asked for, its neighbour asked for
+//!  now      a copy of one border, worked off row by row
+//! ```
+//!
+//! # Invariants
+//! I1: `edge` is the place of the last row that was worked off in this layer; only rows beyond it
+//!     are. Places of a layer are worked off in order, each once.
+//! I2: a key that is there throughout is never passed by: it can leave a copied border only to the
+//!     right, to a new node that the copy's `next` does not name; walking up, the copy has the key
+//!     itself. Walking down, the neighbour's `next` must name the border that was left.
+//! I3: whatever does not fit together ends in a new descent to the last key that was yielded.
+
+use super::descend::{Border, LayerGone};
+use super::node::NO_NODE;
+use super::slice::{Kind, Place, SLICE_BYTES};
+use super::snapshot::{Row, Snapshot};
+use super::{Keys, Tree};
+use crate::index::slot::Slot;
+use crate::range::Direction;
+use base::sync::Backoff;
+
+/// A layer above the present one: the border with the link that was followed.
+#[derive(Clone, Copy)]
+struct Frame {
+    border: Border,
+    slice: u64,
+}
+
+/// A walk; holds slots, so it ends before its session quiesces.
+pub(crate) struct Walk<'t, K> {
+    tree: &'t Tree,
+    keys: &'t K,
+    direction: Direction,
+    frames: Vec<Frame>,
+    now: Snapshot,
+    /// Rows of `now` that are worked off.
+    worked: usize,
+    /// The border behind `now`, if it was copied already.
+    ahead: Option<Snapshot>,
+    edge: Place,
+    is_over: bool,
+}
+
+/// Where a descent begins: at a key or beside it, or at an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin<'k> {
+    /// The first key in the direction of the walk.
+    End,
+    /// This key or, if it is not there, the next one.
+    At(&'k [u8]),
+    /// The key behind this one.
+    Behind(&'k [u8]),
+}
+
+impl<'t, K: Keys> Walk<'t, K> {
+    /// A walk that yields nothing before `Walk::seek`.
+    pub(crate) fn new(tree: &'t Tree, keys: &'t K, direction: Direction) -> Walk<'t, K> {
+        Walk {
+            tree,
+            keys,
+            direction,
+            frames: Vec::new(),
+            now: Snapshot::NONE,
+            worked: 0,
+            ahead: None,
+            edge: Place::FIRST,
+            is_over: true,
+        }
+    }
+
+    /// Goes to the place from which `next` yields.
+    pub(crate) fn seek(&mut self, from: Origin<'_>) {
+        let mut backoff = Backoff::new();
+        while self.try_seek(from).is_err() {
+            backoff.snooze();
+        }
+    }
+
+    fn try_seek(&mut self, from: Origin<'_>) -> Result<(), LayerGone> {
+        self.frames.clear();
+        self.is_over = false;
+        let mut root = self.tree.root();
+        let (key, with_key) = match from {
+            Origin::End => return self.enter(root),
+            Origin::At(key) => (key, true),
+            Origin::Behind(key) => (key, false),
+        };
+        let mut depth_bytes = 0;
+        loop {
+            let place = Place::of(key, depth_bytes);
+            self.enter_at(root, place)?;
+            // Rows before the place are worked off; the one at it needs a look.
+            self.edge = place;
+            self.worked = self.beyond(place);
+            let at_place = self.now.rows().iter().position(|row| row.place == place);
+            let Some(row) = at_place.map(|rank| self.now.rows()[rank]) else { break };
+            if let Some(layer) = row.slot.linked_bucket() {
+                self.push_frame(place.slice);
+                root = layer;
+                depth_bytes += SLICE_BYTES;
+                continue;
+            }
+            if !row.slot.is_empty() && self.is_wanted(row.slot, key, with_key) {
+                // The walk yields this row first: nothing at the place is worked off yet.
+                self.worked -= 1;
+            }
+            break;
+        }
+        self.look_ahead();
+        Ok(())
+    }
+
+    /// Whether the entry at the seek's place is on the wanted side of its key.
+    fn is_wanted(&self, slot: Slot, key: &[u8], with_key: bool) -> bool {
+        // SAFETY: the slot was read since the last quiescent point; a walk ends before the next.
+        let found = unsafe { self.keys.key(slot) };
+        match self.direction {
+            Direction::Forward => found > key || (with_key && found == key),
+            Direction::Reverse => found < key || (with_key && found == key),
+        }
+    }
+
+    /// The first layer's or a link's layer, from its beginning in the direction of the walk.
+    fn enter(&mut self, root: u32) -> Result<(), LayerGone> {
+        let place = match self.direction {
+            Direction::Forward => Place::FIRST,
+            Direction::Reverse => Place::END,
+        };
+        self.enter_at(root, place)?;
+        self.edge = place;
+        self.worked = 0;
+        self.look_ahead();
+        Ok(())
+    }
+
+    fn enter_at(&mut self, root: u32, place: Place) -> Result<(), LayerGone> {
+        self.ahead = None;
+        loop {
+            let border = self.tree.descend(root, place.slice)?;
+            // The copy may be of a later moment than the descent: keys may have left for the right.
+            if self.tree.snapshot(border.node, &mut self.now) && self.now.version == border.version
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    fn push_frame(&mut self, slice: u64) {
+        let border = Border { node: self.now.node, version: self.now.version };
+        self.frames.push(Frame { border, slice });
+    }
+
+    /// How many rows, in the direction of the walk, are not beyond `edge`.
+    fn beyond(&self, edge: Place) -> usize {
+        let rows = self.now.rows();
+        match self.direction {
+            Direction::Forward => rows.iter().take_while(|row| row.place <= edge).count(),
+            Direction::Reverse => rows.iter().rev().take_while(|row| row.place >= edge).count(),
+        }
+    }
+
+    fn row(&self, worked: usize) -> Option<Row> {
+        let rows = self.now.rows();
+        match self.direction {
+            Direction::Forward => rows.get(worked).copied(),
+            Direction::Reverse => rows.len().checked_sub(worked + 1).map(|rank| rows[rank]),
+        }
+    }
+
+    /// The next entry's slot. `last` is the key that was yielded last, or where the walk began.
+    pub(crate) fn next(&mut self, last: Origin<'_>) -> Option<Slot> {
+        while !self.is_over {
+            let Some(row) = self.row(self.worked) else {
+                if self.leave_border().is_err() {
+                    self.seek_again(last);
+                }
+                continue;
+            };
+            self.worked += 1;
+            self.edge = row.place;
+            if self.worked == self.now.rows().len() / 2 {
+                self.copy_ahead();
+            }
+            if let Some(layer) = row.slot.linked_bucket() {
+                self.push_frame(row.place.slice);
+                if self.enter(layer).is_err() {
+                    self.seek_again(last);
+                }
+            } else if !row.slot.is_empty() {
+                return Some(row.slot);
+            }
+        }
+        None
+    }
+
+    /// What the walk stood on has changed: on from the last key, once others had a chance.
+    #[cold]
+    fn seek_again(&mut self, last: Origin<'_>) {
+        Backoff::new().snooze();
+        self.seek(last);
+    }
+
+    /// Copies the neighbour, which has arrived by now, and asks for its entries and for the one
+    /// behind it.
+    fn copy_ahead(&mut self) {
+        let neighbour = self.neighbour();
+        let mut ahead = Snapshot::NONE;
+        if neighbour == NO_NODE || !self.tree.snapshot(neighbour, &mut ahead) {
+            return;
+        }
+        for row in ahead.rows() {
+            self.prefetch_row(row);
+        }
+        let behind = match self.direction {
+            Direction::Forward => ahead.next,
+            Direction::Reverse => ahead.prev,
+        };
+        if behind != NO_NODE {
+            self.tree.memory.prefetch(behind);
+        }
+        self.ahead = Some(ahead);
+    }
+
+    /// To the neighbour, or back to the layer above, or over. `Err`: things have moved (I3).
+    fn leave_border(&mut self) -> Result<(), LayerGone> {
+        let neighbour = self.neighbour();
+        if neighbour == NO_NODE {
+            return self.leave_layer();
+        }
+        let left = self.now.node;
+        let is_copied = self.ahead.is_some();
+        match self.ahead.take() {
+            Some(ahead) => self.now = ahead,
+            None if self.tree.snapshot(neighbour, &mut self.now) => {}
+            None => return Err(LayerGone),
+        }
+        if self.direction == Direction::Reverse && self.now.next != left {
+            return Err(LayerGone); // I2: it has split, or the one that was left is gone.
+        }
+        // Keys that were deleted and came back may lie behind the edge (T3 of the tree).
+        self.worked = self.beyond(self.edge);
+        if !is_copied {
+            self.look_ahead();
+        }
+        Ok(())
+    }
+
+    fn leave_layer(&mut self) -> Result<(), LayerGone> {
+        let Some(frame) = self.frames.pop() else {
+            self.is_over = true;
+            return Ok(());
+        };
+        self.ahead = None;
+        let is_there = self.tree.snapshot(frame.border.node, &mut self.now);
+        if !is_there || self.now.version != frame.border.version {
+            return Err(LayerGone);
+        }
+        self.edge = Place { slice: frame.slice, kind: Kind::LONGER };
+        self.worked = self.beyond(self.edge);
+        self.look_ahead();
+        Ok(())
+    }
+
+    fn neighbour(&self) -> u32 {
+        match self.direction {
+            Direction::Forward => self.now.next,
+            Direction::Reverse => self.now.prev,
+        }
+    }
+
+    /// Asks for the entries of the rows that are left, and for the neighbour.
+    fn look_ahead(&self) {
+        let mut worked = self.worked;
+        while let Some(row) = self.row(worked) {
+            self.prefetch_row(&row);
+            worked += 1;
+        }
+        if self.neighbour() != NO_NODE {
+            self.tree.memory.prefetch(self.neighbour());
+        }
+    }
+
+    #[inline]
+    fn prefetch_row(&self, row: &Row) {
+        match row.slot.linked_bucket() {
+            Some(layer) => self.tree.memory.prefetch(layer),
+            None if row.slot.is_empty() => {}
+            None => self.keys.prefetch(row.slot),
+        }
+    }
+}
