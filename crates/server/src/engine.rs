@@ -14,6 +14,9 @@ pub trait Engine {
     /// Whether this worker executes requests on that key itself.
     fn accepts(&self, hash: KeyHash) -> bool;
 
+    /// The key is in the batch that is gathered: its bucket may be fetched from memory.
+    fn prefetch(&mut self, hash: KeyHash);
+
     /// Executes a batch, in order.
     fn execute<S: Sink<Refusal>>(
         &mut self,
@@ -54,6 +57,11 @@ impl<R: Router> Engine for RunToCompletion<R> {
     }
 
     #[inline]
+    fn prefetch(&mut self, hash: KeyHash) {
+        self.session.prefetch(hash);
+    }
+
+    #[inline]
     fn execute<S: Sink<Refusal>>(
         &mut self,
         now: UnixMillis,
@@ -72,6 +80,9 @@ impl Engine for LockedSession<'_> {
     fn accepts(&self, _hash: KeyHash) -> bool {
         true
     }
+
+    /// Taking the locks has brought the buckets.
+    fn prefetch(&mut self, _hash: KeyHash) {}
 
     fn execute<S: Sink<Refusal>>(
         &mut self,

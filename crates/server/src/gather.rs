@@ -65,6 +65,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             self.flush();
         }
         assert!(self.engine.accepts(hash), "requests are not handed to other workers yet");
+        self.engine.prefetch(hash);
         let connection = &mut self.core.connections[answer.slot];
         connection.batch_id = self.core.batch_id;
         let is_large_reader = connection.is_large_reader;

@@ -283,6 +283,20 @@ impl<'a> Entry<'a> {
         unsafe { std::slice::from_raw_parts(self.body(), self.key_len_bytes()) }
     }
 
+    /// Whether this is the entry of `key`: [`keys_equal`], with one compare for kind and length
+    /// where the header is the short one.
+    #[inline]
+    pub(crate) fn has_key(self, key: &[u8]) -> bool {
+        let kind_and_len = (self.word(0) >> KIND_SHIFT) & 0xffff;
+        if key.len() == 8 && kind_and_len == KIND_PUT | 8 << (KEY_LEN_SHIFT - KIND_SHIFT) {
+            // SAFETY: behind the header's two words lies a key of eight bytes (just compared).
+            let found = unsafe { self.start.add(2) };
+            // SAFETY: aligned and initialised, as the whole entry is.
+            return unsafe { found.read() }.to_ne_bytes() == *key;
+        }
+        keys_equal(self.key(), key)
+    }
+
     #[inline]
     pub(crate) fn value(self) -> &'a [u8] {
         // SAFETY: the value follows the key inside the entry.
@@ -299,11 +313,10 @@ impl<'a> Entry<'a> {
     /// When the item ends, in milliseconds since 1970; 0: never (I3).
     #[inline]
     fn expires_at_ms(self) -> u64 {
-        match self.kind() & (KIND_WIDE | KIND_EXPIRES) {
-            0 | KIND_WIDE => 0,
-            KIND_EXPIRES => self.word(2),
-            _ => self.word(3),
+        if self.kind() & KIND_EXPIRES == 0 {
+            return 0;
         }
+        self.word(2 + usize::from(self.is_wide()))
     }
 
     #[inline]

@@ -131,16 +131,32 @@ impl Index {
         self.memory[head].word()
     }
 
-    /// A first guess at a key's slot, from one bucket: what stage 2 prefetches.
+    /// A bit for each slot of one bucket whose tag is `tag`: a hint, as for every reader.
+    #[inline]
+    pub(crate) fn match_tag(&self, at: u32, tag: Tag) -> u32 {
+        self.memory[at].match_tag(tag, View::Shared)
+    }
+
+    /// [`Index::match_tag`] for callers that are compiled for AVX2.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1")]
+    pub(crate) unsafe fn match_tag_avx2(&self, at: u32, tag: Tag) -> u32 {
+        self.memory[at].match_tag_avx2(tag)
+    }
+
+    /// A first guess at a key's slot, from one bucket: what is worth prefetching.
     #[inline]
     pub(crate) fn guess(&self, at: u32, tag: Tag) -> Option<Position> {
-        let bucket = &self.memory[at];
-        let found = bucket.match_tag(tag, View::Shared);
+        let found = self.match_tag(at, tag);
         if found == 0 {
             return None;
         }
         let index = found.trailing_zeros() as usize;
-        let slot = bucket.slot(index);
+        let slot = self.memory[at].slot(index);
         slot.has_tag(tag).then_some(Position { bucket: at, index, slot })
     }
 

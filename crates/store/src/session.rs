@@ -29,7 +29,7 @@ use std::sync::Arc;
 use base::UnixMillis;
 
 use crate::counters::Counts;
-use crate::entry::{Entry, keys_equal};
+use crate::entry::Entry;
 use crate::index::slot::Tag;
 use crate::index::{Chain, Position};
 use crate::log::Appender;
@@ -67,6 +67,10 @@ struct Local {
     held: Vec<u32>,
     /// Length of the value last read: how far ahead stage 2 prefetches.
     value_len_hint: usize,
+    /// What stages 1 and 2 find out about the requests of a batch.
+    guesses: Vec<execute::Guess>,
+    /// Requests whose buckets the caller has asked for ahead of executing them.
+    prefetched_count: usize,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
 }
@@ -84,6 +88,8 @@ impl Session {
             scratch: Vec::new(),
             held: Vec::new(),
             value_len_hint: 0,
+            guesses: Vec::new(),
+            prefetched_count: 0,
             expiry_step_at: UnixMillis(0),
         };
         Session { inner, local }
@@ -176,7 +182,7 @@ impl Local {
         let position = chain.find(tag, |slot| {
             // SAFETY: the chain's lock keeps its entries in place.
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
-            keys_equal(entry.key(), key)
+            entry.has_key(key)
         })?;
         Some((position, Local::entry_of(inner, position)))
     }

@@ -109,7 +109,9 @@ impl<'a> Batch<'a> {
                     })
                 }
             };
-            requests.push(Request { key, hash: self.hasher.hash(key), op });
+            let hash = self.hasher.hash(key);
+            engine.prefetch(hash);
+            requests.push(Request { key, hash, op });
         }
         let mut check = Check { steps: &self.steps, sizes: self.value_sizes, tally };
         engine.execute(now, &requests, &mut check);

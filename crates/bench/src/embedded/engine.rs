@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use base::UnixMillis;
+use base::{KeyHash, UnixMillis};
 use store::{Op, Request, Session, Sink, Update};
 
 use crate::tally::{CallTimes, thread_cpu_ns};
@@ -21,6 +21,8 @@ pub(super) trait Answers {
 
 /// Serves requests.
 pub(super) trait Engine {
+    /// A request of the batch that is being formed has this hash.
+    fn prefetch(&mut self, hash: KeyHash);
     /// Serves them in order.
     fn execute<U: Update, S: Sink<U::Refusal> + Answers>(
         &mut self,
@@ -69,6 +71,11 @@ impl Started {
 }
 
 impl Engine for StoreEngine {
+    #[inline(always)]
+    fn prefetch(&mut self, hash: KeyHash) {
+        self.session.prefetch(hash);
+    }
+
     #[inline(always)]
     fn execute<U: Update, S: Sink<U::Refusal> + Answers>(
         &mut self,
@@ -122,6 +129,9 @@ impl Nothing {
 }
 
 impl Engine for Nothing {
+    #[inline(always)]
+    fn prefetch(&mut self, _hash: KeyHash) {}
+
     #[inline(always)]
     fn execute<U: Update, S: Sink<U::Refusal> + Answers>(
         &mut self,

@@ -81,7 +81,9 @@ impl<const KEY: usize, const VALUE: usize, const WRITES: bool> Work for Fixed<KE
         let places = places.zip(&mut self.ids).zip(entries);
         requests.extend(places.map(|((place, id), entry)| {
             *id = entry.id();
-            form::<KEY, VALUE, WRITES>(hasher, version, place, *entry)
+            let request = form::<KEY, VALUE, WRITES>(hasher, version, place, *entry);
+            engine.prefetch(request.hash);
+            request
         }));
         let mut check = Check::<VALUE> { ids: &self.ids, counts: Counts::default(), tally };
         engine.execute(now, &requests, &mut check);

@@ -126,6 +126,14 @@ impl Bucket {
         self.match_tag_by_slot(tag, view)
     }
 
+    /// [`Bucket::match_tag`] for callers that are compiled for AVX2.
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1")]
+    pub(super) fn match_tag_avx2(&self, tag: Tag) -> u32 {
+        super::tags::match_line_avx2(self, tag)
+    }
+
     /// [`Bucket::match_tag`] one slot at a time: everywhere, and what the other is tested against.
     #[cfg(any(test, not(all(target_arch = "x86_64", not(any(miri, loom))))))]
     fn match_tag_by_slot(&self, tag: Tag, view: View) -> u32 {
@@ -234,6 +242,13 @@ mod tests {
                 let tag = Tag::of(KeyHash(*tag));
                 let one_by_one = bucket.match_tag_by_slot(tag, View::Shared);
                 assert_eq!(bucket.match_tag(tag, View::Shared), one_by_one);
+                #[cfg(all(target_arch = "x86_64", not(miri)))]
+                if std::arch::is_x86_feature_detected!("avx2")
+                    && std::arch::is_x86_feature_detected!("bmi1")
+                {
+                    // SAFETY: the processor has the instructions (just asked).
+                    assert_eq!(unsafe { bucket.match_tag_avx2(tag) }, one_by_one);
+                }
             }
         }
     }

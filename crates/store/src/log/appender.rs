@@ -133,10 +133,12 @@ impl Appender {
     #[inline]
     pub(crate) fn write_header(log: &Log, reservation: &Reservation, header: &Header) {
         let start = log.address(reservation.offset_bytes).cast::<u64>();
-        let words = header.words();
-        // SAFETY: the reservation is this session's alone, 8-aligned, and longer than the header
-        // that its shape says; the words lie on the stack.
-        unsafe { std::ptr::copy_nonoverlapping(words.as_ptr(), start, words.len()) };
+        for (index, word) in header.words().iter().enumerate() {
+            // SAFETY: inside the reservation, which is longer than the header its shape says.
+            let place = unsafe { start.add(index) };
+            // SAFETY: the reservation is this session's alone and 8-aligned.
+            unsafe { place.write(*word) };
+        }
     }
 
     /// The reservation became an entry that a slot names.

@@ -12,11 +12,11 @@
 
 use std::sync::Arc;
 
-use base::UnixMillis;
+use base::{KeyHash, UnixMillis};
 
 use super::{Local, Session};
 use crate::config::BATCH_MAX;
-use crate::entry::{Entry, HEADER_BYTES, keys_equal};
+use crate::entry::{Entry, HEADER_BYTES};
 use crate::index::Position;
 use crate::index::slot::{Slot, Tag};
 use crate::pin::Pins;
@@ -28,18 +28,27 @@ use crate::store::Inner;
 const ENTRY_LINES_MAX: usize = 4;
 
 /// What stages 1 and 2 found out about one request.
-#[derive(Clone, Copy)]
-struct Guess {
-    head: u32,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guess {
+    slot: Slot,
     /// The head, or the chain's second bucket.
     bucket: u32,
-    index: u32,
-    slot: Slot,
+    index: u8,
+    is_overflow: bool,
 }
 
-const NO_GUESS: Guess = Guess { head: 0, bucket: 0, index: 0, slot: Slot::EMPTY };
+const NO_GUESS: Guess = Guess { slot: Slot::EMPTY, bucket: 0, index: 0, is_overflow: false };
 
 impl Session {
+    /// Stage 1 for a request that the next [`Session::execute`] will get, ahead of it: whoever
+    /// gathers requests calls this once for each, so that the bucket arrives while the next
+    /// requests are read and parsed. A hint: forgetting it costs time only.
+    #[inline]
+    pub fn prefetch(&mut self, hash: KeyHash) {
+        self.inner.index.prefetch(self.inner.index.head_of(hash));
+        self.local.prefetched_count += 1;
+    }
+
     /// Executes the requests in order; each outcome goes to the sink. Quiesces between chunks and
     /// at the end, so that no item may be kept without a pin.
     pub fn execute<U: Update, S: Sink<U::Refusal>>(
@@ -56,6 +65,7 @@ impl Session {
             inner.epochs.quiesce(local.place);
             first += chunk.len();
         }
+        local.prefetched_count = 0;
         local.publish_counts(inner);
     }
 }
@@ -69,69 +79,39 @@ impl Local {
         first: usize,
         sink: &mut S,
     ) {
-        let mut guesses = [NO_GUESS; BATCH_MAX];
-        let guesses = &mut guesses[..chunk.len()];
-        if chunk.len() > 1 {
+        if self.prefetched_count < chunk.len() && chunk.len() > 1 {
             prefetch_heads(inner, chunk);
-            self.guess_entries(inner, chunk, guesses);
-        } else {
-            for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
-                guess.head = inner.index.head_of(request.hash);
-            }
         }
-        for (offset, (request, guess)) in chunk.iter().zip(guesses.iter()).enumerate() {
+        self.prefetched_count = self.prefetched_count.saturating_sub(chunk.len());
+        // Kept between batches, so that none of them clears it.
+        let mut guesses = std::mem::take(&mut self.guesses);
+        guesses.resize(BATCH_MAX, NO_GUESS);
+        match chunk.len() {
+            1 => guesses[0] = NO_GUESS,
+            count => guess_all(inner, chunk, &mut guesses[..count], self.value_len_hint),
+        }
+        for (offset, (request, guess)) in chunk.iter().zip(&guesses).enumerate() {
             let call = Call { inner, now, request_index: first + offset };
-            match &request.op {
-                Op::Get => self.get(call, request, *guess, sink),
-                Op::Set(set) => self.set(call, request.key, request.hash, set, sink),
-                Op::Delete => self.delete(call, request.key, request.hash, sink),
-                Op::Update(update) => self.update(call, request.key, request.hash, update, sink),
-            }
+            self.execute_one(call, request, *guess, sink);
         }
+        self.guesses = guesses;
     }
 
-    /// Stage 2. Keys that are in no head are looked for in the second bucket of their chain, once
-    /// that has arrived as well.
+    /// Stage 3 of one request.
     #[inline]
-    fn guess_entries<U>(&self, inner: &Inner, chunk: &[Request<'_, U>], guesses: &mut [Guess]) {
-        let mut overflow_count = 0;
-        for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
-            guess.head = inner.index.head_of(request.hash);
-            guess.bucket = guess.head;
-            if !self.guess_in_bucket(inner, request, guess)
-                && let Some(next) = inner.index.overflow_of(guess.head)
-            {
-                inner.index.prefetch(next);
-                guess.bucket = next;
-                overflow_count += 1;
-            }
-        }
-        if overflow_count == 0 {
-            return;
-        }
-        for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
-            if guess.bucket != guess.head {
-                self.guess_in_bucket(inner, request, guess);
-            }
-        }
-    }
-
-    /// Notes and prefetches the likely entry, if the bucket has one.
-    #[inline]
-    fn guess_in_bucket<U>(
-        &self,
-        inner: &Inner,
+    fn execute_one<U: Update, S: Sink<U::Refusal>>(
+        &mut self,
+        call: Call<'_>,
         request: &Request<'_, U>,
-        guess: &mut Guess,
-    ) -> bool {
-        let found = inner.index.guess(guess.bucket, Tag::of(request.hash));
-        if let Some(position) = found {
-            guess.index = position.index as u32;
-            guess.slot = position.slot;
-            let expected_bytes = HEADER_BYTES + request.key.len() + self.value_len_hint;
-            prefetch_entry(inner, position.slot, expected_bytes);
+        guess: Guess,
+        sink: &mut S,
+    ) {
+        match &request.op {
+            Op::Get => self.get(call, request, guess, sink),
+            Op::Set(set) => self.set(call, request.key, request.hash, set, sink),
+            Op::Delete => self.delete(call, request.key, request.hash, sink),
+            Op::Update(update) => self.update(call, request.key, request.hash, update, sink),
         }
-        found.is_some()
     }
 
     #[inline]
@@ -173,6 +153,82 @@ fn prefetch_heads<U>(inner: &Inner, chunk: &[Request<'_, U>]) {
     }
 }
 
+/// Stage 2 of all requests, with the widest instructions that the processor has.
+fn guess_all<U>(inner: &Inner, chunk: &[Request<'_, U>], guesses: &mut [Guess], value_len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi1") {
+        // SAFETY: the processor has the instructions (just asked).
+        return unsafe { guess_all_avx2(inner, chunk, guesses, value_len) };
+    }
+    guess_all_by(inner, chunk, guesses, value_len, |at, tag| inner.index.match_tag(at, tag));
+}
+
+/// [`guess_all`] for processors with AVX2: a line in two loads.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+#[target_feature(enable = "avx2,bmi1")]
+fn guess_all_avx2<U>(
+    inner: &Inner,
+    chunk: &[Request<'_, U>],
+    guesses: &mut [Guess],
+    value_len: usize,
+) {
+    // SAFETY: this function's own features.
+    let matches = |at, tag| unsafe { inner.index.match_tag_avx2(at, tag) };
+    guess_all_by(inner, chunk, guesses, value_len, matches);
+}
+
+/// Stage 2: `matches` says which slots of a bucket have a tag. Keys that are in no head are looked
+/// for in the second bucket of their chain, once that has arrived as well.
+#[inline(always)]
+fn guess_all_by<U>(
+    inner: &Inner,
+    chunk: &[Request<'_, U>],
+    guesses: &mut [Guess],
+    value_len: usize,
+    matches: impl Fn(u32, Tag) -> u32,
+) {
+    let mut overflow_count = 0;
+    for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
+        let head = inner.index.head_of(request.hash);
+        let found = matches(head, Tag::of(request.hash));
+        *guess = Guess { bucket: head, ..NO_GUESS };
+        if found != 0 {
+            take_guess(inner, request, guess, found, value_len);
+        } else if let Some(next) = inner.index.overflow_of(head) {
+            inner.index.prefetch(next);
+            *guess = Guess { bucket: next, is_overflow: true, ..NO_GUESS };
+            overflow_count += 1;
+        }
+    }
+    if overflow_count == 0 {
+        return;
+    }
+    for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
+        if guess.is_overflow {
+            let found = matches(guess.bucket, Tag::of(request.hash));
+            if found != 0 {
+                take_guess(inner, request, guess, found, value_len);
+            }
+        }
+    }
+}
+
+/// Notes the first of the matching slots and asks for its entry.
+#[inline(always)]
+fn take_guess<U>(
+    inner: &Inner,
+    request: &Request<'_, U>,
+    guess: &mut Guess,
+    found: u32,
+    value_len: usize,
+) {
+    guess.index = found.trailing_zeros() as u8;
+    guess.slot = inner.index.slot_at(guess.bucket, usize::from(guess.index));
+    // A write reads header and key only.
+    let value_len = if matches!(request.op, Op::Set(_)) { 0 } else { value_len };
+    prefetch_entry(inner, guess.slot, HEADER_BYTES + request.key.len() + value_len);
+}
+
 /// Asks for the lines of an entry of about `expected_bytes`.
 #[inline]
 pub(super) fn prefetch_entry(inner: &Inner, slot: Slot, expected_bytes: usize) {
@@ -194,23 +250,24 @@ fn find_guessed<'a, U>(
     guess: Guess,
     request: &Request<'_, U>,
 ) -> Option<(Position, Entry<'a>)> {
-    let tag = Tag::of(request.hash);
-    // A bucket that left the chain keeps its slots as they were: what an earlier request of this
-    // batch changed would not show there (K8).
-    let is_linked =
-        guess.bucket == guess.head || inner.index.overflow_of(guess.head) == Some(guess.bucket);
-    if is_linked && !guess.slot.is_empty() {
-        let index = guess.index as usize;
-        let slot = inner.index.slot_at(guess.bucket, index);
-        if slot.has_tag(tag) {
-            let position = Position { bucket: guess.bucket, index, slot };
+    if !guess.slot.is_empty() {
+        // Loaded again: an earlier request of this batch may have changed it (K8).
+        let slot = inner.index.slot_at(guess.bucket, usize::from(guess.index));
+        let position = Position { bucket: guess.bucket, index: usize::from(guess.index), slot };
+        if slot.same_entry(guess.slot) && (!guess.is_overflow || is_linked(inner, guess, request)) {
             let entry = Local::entry_of(inner, position);
-            if keys_equal(entry.key(), request.key) {
+            if entry.has_key(request.key) {
                 return Some((position, entry));
             }
         }
     }
-    find(inner, guess.head, tag, request.key)
+    find(inner, inner.index.head_of(request.hash), Tag::of(request.hash), request.key)
+}
+
+/// Whether the overflow bucket of the guess is still in its chain: one that left keeps its slots as
+/// they were, and what an earlier request of this batch changed would not show there (K8).
+fn is_linked<U>(inner: &Inner, guess: Guess, request: &Request<'_, U>) -> bool {
+    inner.index.overflow_of(inner.index.head_of(request.hash)) == Some(guess.bucket)
 }
 
 /// Looks a key up without a lock (K9).
@@ -223,7 +280,7 @@ pub(super) fn find<'a>(
     let position = inner.index.find(head, tag, |slot| {
         // SAFETY: the slot was read since this session's last quiescent point.
         let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
-        keys_equal(entry.key(), key)
+        entry.has_key(key)
     })?;
     Some((position, Local::entry_of(inner, position)))
 }
