@@ -146,7 +146,8 @@ fn mode_name(config: &Config) -> &'static str {
     match (config.mode, config.eviction) {
         (Mode::Clean, _) => "store",
         (_, Eviction::Fifo) => "cache, fifo",
-        _ => "cache, lru-approx",
+        (_, Eviction::LruApprox) => "cache, lru-approx",
+        (_, Eviction::S3Fifo) => "cache, s3-fifo",
     }
 }
 

@@ -110,8 +110,8 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         key: "eviction",
-        value_name: "fifo|lru-approx",
-        kind: Kind::Choice(&["fifo", "lru-approx"]),
+        value_name: "fifo|lru-approx|s3-fifo",
+        kind: Kind::Choice(&["fifo", "lru-approx", "s3-fifo"]),
         default: "lru-approx",
         help: "Which items a full cache gives up",
     },

@@ -17,9 +17,13 @@ pub(crate) struct Counts {
     pub reinserted: u64,
     pub cleaned_bytes: u64,
     pub out_of_memory: u64,
+    pub evicted_small: u64,
+    pub promoted: u64,
+    pub ghost_hits: u64,
+    pub dead_space_copied_bytes: u64,
 }
 
-const FIELDS: usize = 10;
+const FIELDS: usize = 14;
 
 impl Counts {
     fn fields(&self) -> [u64; FIELDS] {
@@ -34,6 +38,10 @@ impl Counts {
             self.reinserted,
             self.cleaned_bytes,
             self.out_of_memory,
+            self.evicted_small,
+            self.promoted,
+            self.ghost_hits,
+            self.dead_space_copied_bytes,
         ]
     }
 
@@ -49,6 +57,10 @@ impl Counts {
             reinserted,
             cleaned_bytes,
             out_of_memory,
+            evicted_small,
+            promoted,
+            ghost_hits,
+            dead_space_copied_bytes,
         ] = fields;
         Counts {
             items,
@@ -61,6 +73,10 @@ impl Counts {
             reinserted,
             cleaned_bytes,
             out_of_memory,
+            evicted_small,
+            promoted,
+            ghost_hits,
+            dead_space_copied_bytes,
         }
     }
 }
@@ -126,4 +142,42 @@ pub struct StoreStats {
     pub cleaned_bytes: u64,
     /// Writes refused for want of space.
     pub out_of_memory: u64,
+    /// Of `evicted_by_log`, those that the small queue gave up (S3-FIFO); the rest was in main, or
+    /// in the only queue there is.
+    pub evicted_small: u64,
+    /// Of `reinserted`, those that moved from the small queue to main.
+    pub promoted: u64,
+    /// Writes that went straight to main because the small queue had given the key up lately.
+    pub ghost_hits: u64,
+    /// Bytes of live entries copied out of mostly dead segments (evict mode).
+    pub dead_space_copied_bytes: u64,
+    /// Where the log's bytes are.
+    pub space: LogSpace,
+    /// Bytes of the ghost table.
+    pub ghost_bytes: u64,
+}
+
+/// Where the log's bytes are; the sum is the log.
+///
+/// ```text
+///  log = free + open + waiting + full segments (live + dead + tails)
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSpace {
+    /// Segments that hold nothing.
+    pub free_bytes: u64,
+    /// Segments that sessions append to, whole.
+    pub open_bytes: u64,
+    /// Segments without a live entry that a grace period or a slow reader still keeps.
+    pub waiting_bytes: u64,
+    /// Live entries of full segments.
+    pub live_bytes: u64,
+    /// Entries of full segments that were overwritten, deleted or have expired and been noticed.
+    pub dead_bytes: u64,
+    /// Ends of full segments into which no further entry fitted ...
+    pub tail_bytes: u64,
+    /// ... and those of them that long entries left, of more than a quarter of a segment.
+    pub long_tail_bytes: u64,
+    /// Live entries of segments of the small queue, open ones too (S3-FIFO).
+    pub small_live_bytes: u64,
 }

@@ -19,6 +19,7 @@ mod counters;
 mod crc;
 mod entry;
 mod epoch;
+mod ghost;
 mod index;
 mod log;
 mod mapping;
@@ -32,7 +33,7 @@ mod tree;
 mod validate;
 
 pub use config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};
-pub use counters::StoreStats;
+pub use counters::{LogSpace, StoreStats};
 pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};
 pub use mapping::huge_pages_available;
 pub use pin::{PinnedValue, Pins};

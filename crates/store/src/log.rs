@@ -27,13 +27,15 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use base::sync::{AtomicU32, AtomicU64, Ordering};
 
+use crate::counters::LogSpace;
 use crate::entry::Entry;
 use crate::epoch::Epochs;
 use crate::mapping::Mapping;
 
-pub(crate) use allocator::{Allocator, Purpose, Victim};
+pub(crate) use allocator::{Allocator, Purpose, Reason, Victim};
 pub(crate) use appender::{Appender, Reservation};
-pub(crate) use table::SegmentState;
+use table::Contents;
+pub(crate) use table::{Queue, SegmentState};
 
 /// The largest segment (K14).
 const SEGMENT_MAX_BYTES: u64 = 4 << 20;
@@ -64,6 +66,8 @@ struct SegmentCounters {
     live_bytes: AtomicU64,
     /// Replies on their way that borrow the segment's bytes (K12).
     pins: AtomicU32,
+    /// 1: the segment is in the small queue. Written before its first entry is published.
+    is_small: AtomicU32,
 }
 
 /// The size of a segment for a log of `log_bytes` (K14), a power of two.
@@ -187,6 +191,23 @@ impl Log {
         self.counters[segment as usize].live_bytes.load(Ordering::Acquire)
     }
 
+    /// The queue of a published entry, without the table's lock.
+    #[inline]
+    pub(crate) fn queue_of(&self, offset_bytes: u64) -> Queue {
+        let segment = self.segment_of(offset_bytes) as usize;
+        // Relaxed: a slot's reader sees what was stored before the slot was published.
+        match self.counters[segment].is_small.load(Ordering::Relaxed) {
+            0 => Queue::Main,
+            _ => Queue::Small,
+        }
+    }
+
+    fn set_queue(&self, allocator: &mut Allocator, segment: u32, queue: Queue) {
+        allocator.set_queue(segment, queue);
+        let is_small = u32::from(queue == Queue::Small);
+        self.counters[segment as usize].is_small.store(is_small, Ordering::Relaxed);
+    }
+
     /// Keeps the segment of `offset_bytes` from reuse; the caller can read it now. `segments` is
     /// what the entry takes as a run, the same for each pin of a segment.
     pub(crate) fn pin(&self, offset_bytes: u64, segments: u32) -> u32 {
@@ -215,9 +236,10 @@ impl Log {
     }
 
     /// Takes a segment, or a run of `run_len`, for one session to write.
-    pub(crate) fn take(&self, run_len: u32, purpose: Purpose) -> Option<u32> {
+    pub(crate) fn take(&self, run_len: u32, purpose: Purpose, queue: Queue) -> Option<u32> {
         let mut allocator = self.allocator();
         let segment = allocator.take(run_len.max(1), purpose)?;
+        self.set_queue(&mut allocator, segment, queue);
         self.update_hint(&allocator);
         drop(allocator);
         debug_assert!(self.live_bytes(segment) == 0, "I2: a free segment has no live entry");
@@ -226,8 +248,15 @@ impl Log {
     }
 
     /// The segment is full; it may be reclaimed from now on.
-    pub(crate) fn close(&self, segment: u32, used_bytes: u64) {
-        self.allocator().close(segment, used_bytes);
+    fn close(&self, segment: u32, contents: Contents) {
+        self.allocator().close(segment, contents);
+    }
+
+    /// A claimed segment gets a second life where it lies: it counts as the youngest of `queue`.
+    pub(crate) fn requeue(&self, segment: u32, queue: Queue) {
+        let mut allocator = self.allocator();
+        allocator.requeue(segment);
+        self.set_queue(&mut allocator, segment, queue);
     }
 
     /// A taken run in which nothing was published goes back at once.
@@ -250,6 +279,11 @@ impl Log {
             allocator.free_waiting(|tag| epochs.is_safe(tag), |segment| self.is_pinned(segment));
         self.update_hint(&allocator);
         grace_runs
+    }
+
+    /// Where the log's bytes are, as of about now.
+    pub(crate) fn space(&self) -> LogSpace {
+        self.allocator().space(self.segment_bytes(), |segment| self.live_bytes(segment))
     }
 
     /// Waits until a segment is taken or the time is over.

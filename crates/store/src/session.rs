@@ -15,6 +15,7 @@
 
 mod execute;
 mod expire;
+mod place;
 mod range;
 mod reclaim;
 mod room;
@@ -32,7 +33,7 @@ use crate::counters::Counts;
 use crate::entry::Entry;
 use crate::index::slot::Tag;
 use crate::index::{Chain, Position};
-use crate::log::Appender;
+use crate::log::{Appender, Queue};
 use crate::request::Item;
 use crate::store::Inner;
 
@@ -51,9 +52,10 @@ pub struct Session {
 /// stand in the way of changing it.
 struct Local {
     place: usize,
-    /// Where clients' writes go.
+    /// Where clients' writes go; the small queue, where there are two.
     appender: Appender,
-    /// Where reclaiming moves what survives: old entries stay away from new ones.
+    /// Where reclaiming moves what survives: old entries stay away from new ones. With two queues,
+    /// where everything goes that belongs into main.
     survivors: Appender,
     counts: Counts,
     job: Option<reclaim::Job>,
@@ -79,8 +81,11 @@ impl Session {
     pub(crate) fn new(inner: Arc<Inner>, place: usize) -> Session {
         let local = Local {
             place,
-            appender: Appender::default(),
-            survivors: Appender::default(),
+            appender: Appender::new(match inner.ghosts {
+                Some(_) => Queue::Small,
+                None => Queue::Main,
+            }),
+            survivors: Appender::new(Queue::Main),
             counts: Counts::default(),
             job: None,
             unlinked: Vec::new(),

@@ -13,6 +13,7 @@ use crate::config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, Sto
 use crate::counters::{Counts, SharedCounts, StoreStats, fold};
 use crate::entry::HEADER_MAX_BYTES;
 use crate::epoch::Epochs;
+use crate::ghost::{self, GhostTable};
 use crate::index::Index;
 use crate::log::{Log, log_min_bytes, segment_bytes_for};
 use crate::session::Session;
@@ -29,6 +30,8 @@ pub(crate) struct Inner {
     pub hasher: KeyHasher,
     pub index: Index,
     pub log: Log,
+    /// What the small queue gave up; only for S3-FIFO.
+    pub ghosts: Option<GhostTable>,
     pub epochs: Epochs,
     pub counts: Box<[CachePadded<SharedCounts>]>,
     /// The next head bucket that the expiry pass looks at; sessions share the pass.
@@ -53,7 +56,10 @@ impl Store {
     pub fn open(config: StoreConfig) -> Result<Arc<Store>, OpenError> {
         check_range("batch", config.batch as u64, 1..BATCH_MAX as u64 + 1)?;
         check_range("session_max", config.session_max as u64, 1..4097)?;
-        let log_bytes = config.memory_bytes.saturating_sub(config.index_bytes);
+        let is_s3_fifo = config.mode == Mode::Evict && config.eviction == Eviction::S3Fifo;
+        let ghosts = is_s3_fifo.then(|| GhostTable::new(config.memory_bytes / ghost::MEMORY_SHARE));
+        let ghost_bytes = ghosts.as_ref().map_or(0, GhostTable::bytes);
+        let log_bytes = config.memory_bytes.saturating_sub(config.index_bytes + ghost_bytes);
         let min_bytes = log_min_bytes(config.session_max);
         if log_bytes < min_bytes {
             let (memory_bytes, session_max) = (config.memory_bytes, config.session_max);
@@ -72,18 +78,23 @@ impl Store {
             segment_count: log.segment_count(),
             index_bytes: index.memory().len() as u64 * crate::index::BUCKET_BYTES,
         };
-        let marks = config.mode == Mode::Evict && config.eviction == Eviction::LruApprox;
+        let mark_limit = match (config.mode, config.eviction) {
+            (Mode::Clean, _) | (Mode::Evict, Eviction::Fifo) => 0,
+            (Mode::Evict, Eviction::LruApprox) => 1,
+            (Mode::Evict, Eviction::S3Fifo) => 3,
+        };
         let inner = Inner {
             limits,
             hasher: KeyHasher::new(config.hash_seed),
             index,
             log,
+            ghosts,
             epochs: Epochs::new(config.session_max),
             counts: (0..config.session_max).map(|_| CachePadded::default()).collect(),
             expiry_cursor: CachePadded::new(AtomicU64::new(0)),
             swept_at_ms: AtomicU64::new(0),
             orphans: Mutex::new(Vec::new()),
-            mark_limit: u64::from(marks),
+            mark_limit,
             config,
         };
         Ok(Arc::new(Store { inner: Arc::new(inner) }))
@@ -120,14 +131,14 @@ impl Store {
     pub fn stats(&self) -> StoreStats {
         let inner = &self.inner;
         let counts = fold(inner.counts.iter().map(|counts| &**counts));
-        let free = u64::from(inner.log.allocator().free_count());
-        let segments = u64::from(inner.log.segment_count());
+        let space = inner.log.space();
+        let log_bytes = u64::from(inner.log.segment_count()) * inner.log.segment_bytes();
         StoreStats {
             items: counts.items,
             items_with_expiry: counts.items_with_expiry,
             entry_bytes: counts.entry_bytes,
-            log_used_bytes: (segments - free) * inner.log.segment_bytes(),
-            log_bytes: segments * inner.log.segment_bytes(),
+            log_used_bytes: log_bytes - space.free_bytes,
+            log_bytes,
             index_used_bytes: inner.index.used_bytes(),
             index_bytes: inner.limits.index_bytes,
             evicted_by_log: counts.evicted_by_log,
@@ -137,6 +148,12 @@ impl Store {
             reinserted: counts.reinserted,
             cleaned_bytes: counts.cleaned_bytes,
             out_of_memory: counts.out_of_memory,
+            evicted_small: counts.evicted_small,
+            promoted: counts.promoted,
+            ghost_hits: counts.ghost_hits,
+            dead_space_copied_bytes: counts.dead_space_copied_bytes,
+            space,
+            ghost_bytes: inner.ghosts.as_ref().map_or(0, GhostTable::bytes),
         }
     }
 

@@ -32,7 +32,8 @@ pub(crate) fn validate(inner: &Inner) {
     assert_eq!(live_bytes.iter().sum::<u64>(), counts.entry_bytes, "bytes of live entries");
     let allocator = inner.log.allocator();
     allocator.validate();
-    for (segment, state) in allocator.rows() {
+    for (segment, row) in allocator.rows() {
+        let state = row.state;
         let found = live_bytes[segment as usize];
         assert_eq!(found, inner.log.live_bytes(segment), "live bytes of segment {segment}");
         let may_live =

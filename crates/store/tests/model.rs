@@ -53,6 +53,11 @@ fn check(mode: Mode, eviction: Eviction, lossy_index: bool, actions: &[Action]) 
 
 proptest! {
     #[test]
+    fn a_cache_of_two_queues_forgets_only_by_evicting(actions in vec(action(), 1..400)) {
+        check(Mode::Evict, Eviction::S3Fifo, false, &actions);
+    }
+
+    #[test]
     fn a_store_never_forgets(actions in vec(action(), 1..400)) {
         check(Mode::Clean, Eviction::Fifo, false, &actions);
     }

@@ -15,18 +15,21 @@ use store::{
 const KEYS: u64 = 400;
 
 fn open(mode: Mode, lossy_index: bool, sessions: usize, memory_bytes: u64) -> Arc<Store> {
-    Store::open(StoreConfig {
+    Store::open(config(mode, lossy_index, sessions, memory_bytes)).unwrap()
+}
+
+fn config(mode: Mode, lossy_index: bool, session_max: usize, memory_bytes: u64) -> StoreConfig {
+    StoreConfig {
         memory_bytes,
         index_bytes: 8192,
         mode,
         eviction: Eviction::LruApprox,
         lossy_index,
-        session_max: sessions,
+        session_max,
         item_max_bytes: 1 << 20,
         hash_seed: 7,
         batch: 16,
-    })
-    .unwrap()
+    }
 }
 
 /// A value that tells its key and writer, and whose every word must agree.
@@ -126,8 +129,9 @@ fn churn(store: &Store, seed: u64, rounds: u64) {
     }
 }
 
-fn check_churn(mode: Mode, lossy_index: bool, memory_bytes: u64) {
-    let store = open(mode, lossy_index, 4, memory_bytes);
+fn check_churn(config: StoreConfig) {
+    let mode = config.mode;
+    let store = Store::open(config).unwrap();
     std::thread::scope(|scope| {
         for seed in 1..=4 {
             let store = &store;
@@ -142,17 +146,23 @@ fn check_churn(mode: Mode, lossy_index: bool, memory_bytes: u64) {
 
 #[test]
 fn a_cache_under_churn_shows_only_whole_values() {
-    check_churn(Mode::Evict, false, 4 << 20);
+    check_churn(config(Mode::Evict, false, 4, 4 << 20));
+}
+
+#[test]
+fn a_cache_of_two_queues_under_churn_shows_only_whole_values() {
+    let eviction = Eviction::S3Fifo;
+    check_churn(StoreConfig { eviction, ..config(Mode::Evict, false, 4, 4 << 20) });
 }
 
 #[test]
 fn a_lossy_cache_under_churn_shows_only_whole_values() {
-    check_churn(Mode::Evict, true, 4 << 20);
+    check_churn(config(Mode::Evict, true, 4, 4 << 20));
 }
 
 #[test]
 fn a_store_under_churn_shows_only_whole_values() {
-    check_churn(Mode::Clean, false, 8 << 20);
+    check_churn(config(Mode::Clean, false, 4, 8 << 20));
 }
 
 /// Adds one to a decimal number.

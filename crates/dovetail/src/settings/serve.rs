@@ -49,6 +49,7 @@ impl ServeSettings {
             },
             eviction: match lookup.word("eviction") {
                 "fifo" => Eviction::Fifo,
+                "s3-fifo" => Eviction::S3Fifo,
                 _ => Eviction::LruApprox,
             },
             lossy_index: lookup.is_on("lossy-index"),

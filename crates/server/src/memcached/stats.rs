@@ -141,6 +141,7 @@ fn settings(encoder: &mut Encoder<'_>, shared: &Shared) {
     let policy = match config.eviction {
         Eviction::Fifo => "fifo",
         Eviction::LruApprox => "lru-approx",
+        Eviction::S3Fifo => "s3-fifo",
     };
     encoder.stat("dovetail_eviction", policy);
 }

@@ -177,7 +177,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
 pub(super) fn memory_policy(config: &Config) -> &'static str {
     match (config.mode, config.eviction) {
         (Mode::Clean, _) => "noeviction",
-        (Mode::Evict, Eviction::Fifo | Eviction::LruApprox) => "allkeys-lru",
+        (Mode::Evict, Eviction::Fifo | Eviction::LruApprox | Eviction::S3Fifo) => "allkeys-lru",
     }
 }
 

@@ -6,12 +6,13 @@
 //! I2: appends for users leave `reserve` segments to those who make room, so that reclaiming
 //!     always has somewhere to copy to.
 //!
-//! # Limits
-//! Choosing scans the table: thousands of rows once a segment's worth of writes.
+mod choose;
 
 use std::collections::VecDeque;
 
-use super::table::{SegmentRow, SegmentState};
+use crate::counters::LogSpace;
+
+use super::table::{Contents, Queue, SegmentRow, SegmentState};
 
 /// Who takes a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,17 @@ pub(crate) struct Victim {
     pub used_bytes: u64,
     /// One large entry in a run of segments.
     pub is_run: bool,
+    pub queue: Queue,
+    pub reason: Reason,
+}
+
+/// Why a segment is emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Its turn has come: the policy says what survives.
+    Turn,
+    /// Most of it is dead or expired: what is alive is copied, whatever the policy.
+    DeadSpace,
 }
 
 pub(crate) struct Allocator {
@@ -63,7 +75,8 @@ impl Allocator {
         self.reserve = segments.min(self.rows.len() as u32 / 4);
     }
 
-    pub(crate) fn free_count(&self) -> u32 {
+    #[cfg(test)]
+    fn free_count(&self) -> u32 {
         self.free_count
     }
 
@@ -102,7 +115,7 @@ impl Allocator {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.rows[first] =
-            SegmentRow { state: SegmentState::Using, run_len, sequence, used_bytes: 0 };
+            SegmentRow { state: SegmentState::Using, run_len, sequence, ..SegmentRow::FREE };
         self.free_count -= run_len;
         if run_len == 1 {
             self.free_hint = first + 1;
@@ -123,11 +136,18 @@ impl Allocator {
         None
     }
 
-    pub(super) fn close(&mut self, segment: u32, used_bytes: u64) {
+    pub(super) fn close(&mut self, segment: u32, contents: Contents) {
         let row = &mut self.rows[segment as usize];
         assert!(row.state == SegmentState::Using, "only its writer closes a segment");
         row.state = SegmentState::Used;
-        row.used_bytes = used_bytes;
+        row.used_bytes = contents.used_bytes;
+        row.latest_expiry_ms = contents.latest_expiry_ms;
+        row.is_long = contents.is_long;
+    }
+
+    /// The queue of a segment that was taken or is claimed.
+    pub(super) fn set_queue(&mut self, segment: u32, queue: Queue) {
+        self.rows[segment as usize].queue = queue;
     }
 
     pub(super) fn give_back(&mut self, segment: u32) {
@@ -172,11 +192,12 @@ impl Allocator {
         self.free_hint = self.free_hint.min(first);
     }
 
-    fn claim(&mut self, segment: u32) -> Victim {
+    fn claim(&mut self, segment: u32, reason: Reason) -> Victim {
         let row = &mut self.rows[segment as usize];
         row.state = SegmentState::Reclaiming;
         self.reclaiming_count += 1;
-        Victim { segment, used_bytes: row.used_bytes, is_run: row.run_len > 1 }
+        let SegmentRow { used_bytes, run_len, queue, .. } = *row;
+        Victim { segment, used_bytes, is_run: run_len > 1, queue, reason }
     }
 
     /// A claimed segment that could not be emptied is used again.
@@ -188,100 +209,10 @@ impl Allocator {
     }
 
     /// A claimed segment gets a second life: it counts as the youngest.
-    pub(crate) fn requeue(&mut self, segment: u32) {
+    pub(super) fn requeue(&mut self, segment: u32) {
         self.unclaim(segment);
         self.rows[segment as usize].sequence = self.next_sequence;
         self.next_sequence += 1;
-    }
-
-    fn used(&self) -> impl Iterator<Item = (u32, &SegmentRow)> {
-        let rows = self.rows.iter().enumerate();
-        rows.filter(|(_, row)| row.state == SegmentState::Used).map(|(i, row)| (i as u32, row))
-    }
-
-    /// Claims the oldest used segment (evict mode).
-    pub(crate) fn claim_oldest(&mut self) -> Option<Victim> {
-        let (segment, _) = self.used().min_by_key(|(_, row)| row.sequence)?;
-        Some(self.claim(segment))
-    }
-
-    /// Claims the used segment with the smallest live share of those whose used bytes are live to
-    /// less than `max_share_pct` (clean mode). Runs count once they are dead.
-    pub(crate) fn claim_sparsest(
-        &mut self,
-        max_share_pct: u64,
-        segment_bytes: u64,
-        live_bytes: impl Fn(u32) -> u64,
-    ) -> Option<Victim> {
-        let share = |segment: u32, row: &SegmentRow| {
-            live_bytes(segment) * 10_000 / (segment_bytes * u64::from(row.run_len))
-        };
-        // A run is one entry: it is live or dead, and moving it makes no room. Nor does moving what
-        // is all alive, unless two such segments fit into one: the tail of a segment of long
-        // entries stays empty wherever they lie.
-        let is_worth_it = |(segment, row): &(u32, &SegmentRow)| match (live_bytes(*segment), row) {
-            (0, _) => true,
-            (live, SegmentRow { run_len: 1, used_bytes, .. }) => {
-                live * 100 < max_share_pct * used_bytes || 2 * used_bytes < segment_bytes
-            }
-            _ => false,
-        };
-        let (segment, _) =
-            self.used().filter(is_worth_it).min_by_key(|(segment, row)| share(*segment, row))?;
-        Some(self.claim(segment))
-    }
-
-    /// Claims one used segment of the window of `run_len` that costs least to empty, so that a
-    /// run becomes free there. `cost` of a used or waiting segment: age or live bytes; `None`: it
-    /// cannot be had.
-    pub(crate) fn claim_in_window(
-        &mut self,
-        run_len: u32,
-        cost: impl Fn(u32, u64) -> Option<u64>,
-    ) -> Option<Victim> {
-        let run_len = run_len as usize;
-        let best = (0..=self.rows.len().checked_sub(run_len)?)
-            .filter_map(|first| Some((self.window_cost(first, run_len, &cost)?, first)))
-            .min()?
-            .1;
-        // Runs that stick out of the window on the left are headed outside it.
-        let heads = (0..best + run_len).filter(|first| {
-            let row = &self.rows[*first];
-            row.state == SegmentState::Used && first + row.run_len as usize > best
-        });
-        let segment = heads.min_by_key(|first| self.rows[*first].sequence)?;
-        Some(self.claim(segment as u32))
-    }
-
-    /// The cost of emptying a window; `None` when something in it cannot be reclaimed now or
-    /// is already on its way.
-    fn window_cost(
-        &self,
-        first: usize,
-        run_len: usize,
-        cost: &impl Fn(u32, u64) -> Option<u64>,
-    ) -> Option<u64> {
-        let mut total = 0_u64;
-        let mut index = first;
-        let mut head = first;
-        while self.rows[head].state == SegmentState::RunTail {
-            head -= 1;
-        }
-        if head < first {
-            index = head;
-        }
-        while index < first + run_len {
-            let row = &self.rows[index];
-            match row.state {
-                SegmentState::Free => {}
-                SegmentState::Used | SegmentState::Waiting => {
-                    total = total.checked_add(cost(index as u32, row.sequence)?)?;
-                }
-                _ => return None,
-            }
-            index += row.run_len as usize;
-        }
-        Some(total)
     }
 
     /// The age of a segment, for choosing a victim inside a bucket.
@@ -289,9 +220,35 @@ impl Allocator {
         self.rows[segment as usize].sequence
     }
 
-    /// Every segment with its state, for validation.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, SegmentState)> {
-        self.rows.iter().enumerate().map(|(index, row)| (index as u32, row.state))
+    /// Every segment with its row; the tails of runs among them.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, &SegmentRow)> {
+        self.rows.iter().enumerate().map(|(index, row)| (index as u32, row))
+    }
+
+    /// Where the log's bytes are.
+    pub(super) fn space(&self, segment_bytes: u64, live_bytes: impl Fn(u32) -> u64) -> LogSpace {
+        let mut space = LogSpace::default();
+        for (segment, row) in self.rows() {
+            let bytes = segment_bytes * u64::from(row.run_len);
+            let live_bytes = live_bytes(segment);
+            let is_small = row.queue == Queue::Small;
+            space.small_live_bytes += if is_small { live_bytes } else { 0 };
+            match row.state {
+                SegmentState::Free => space.free_bytes += bytes,
+                SegmentState::Using => space.open_bytes += bytes,
+                SegmentState::Waiting => space.waiting_bytes += bytes,
+                SegmentState::Used | SegmentState::Reclaiming => {
+                    let tail_bytes = bytes - row.used_bytes;
+                    space.live_bytes += live_bytes;
+                    // Deaths may be counted while this looks.
+                    space.dead_bytes += row.used_bytes.saturating_sub(live_bytes);
+                    space.tail_bytes += tail_bytes;
+                    space.long_tail_bytes += if row.is_long { tail_bytes } else { 0 };
+                }
+                SegmentState::RunTail => {}
+            }
+        }
+        space
     }
 
     /// Recounts I1.

@@ -9,9 +9,12 @@
 //! I1: at most one reservation is outstanding, and it is the last thing in its open segment, so
 //!     cancelling it moves `next_bytes` back.
 
+use base::UnixMillis;
+
 use crate::entry::{Header, Shape};
 
-use super::{Log, Purpose};
+use super::table::{Contents, NEVER_MS};
+use super::{Log, Purpose, Queue};
 use crate::prefetch::{self, LINE_BYTES};
 
 /// How far ahead of the append position lines are asked for.
@@ -25,12 +28,16 @@ struct Open {
     segment: u32,
     next_bytes: u64,
     end_bytes: u64,
+    /// When the last of its entries expires.
+    latest_expiry_ms: u64,
 }
 
-/// Where one session appends: entries up to a quarter of a segment in one open segment, longer
-/// ones in another, so that a long entry does not close a segment that short ones still fill.
-#[derive(Debug, Default)]
+/// Where one session appends what is to be in one queue: entries up to a quarter of a segment in
+/// one open segment, longer ones in another, so that a long entry does not close a segment that
+/// short ones still fill.
+#[derive(Debug)]
 pub(crate) struct Appender {
+    queue: Queue,
     short: Option<Open>,
     long: Option<Open>,
 }
@@ -41,6 +48,8 @@ pub(crate) struct Appender {
 pub(crate) struct Reservation {
     pub offset_bytes: u64,
     pub len_bytes: usize,
+    /// The queue of the appender that it belongs to.
+    pub queue: Queue,
     home: Home,
 }
 
@@ -54,6 +63,11 @@ enum Home {
 }
 
 impl Appender {
+    /// Appends to segments of `queue`; none is open yet.
+    pub(crate) fn new(queue: Queue) -> Appender {
+        Appender { queue, short: None, long: None }
+    }
+
     /// Reserves `len_bytes`; `None` when the log has no segment for it.
     #[inline]
     pub(crate) fn reserve(
@@ -68,7 +82,12 @@ impl Appender {
         {
             let offset_bytes = open.take(len_bytes);
             prefetch_ahead(log, offset_bytes, len_bytes);
-            return Some(Reservation { offset_bytes, len_bytes, home: Home::Short });
+            return Some(Reservation {
+                offset_bytes,
+                len_bytes,
+                queue: self.queue,
+                home: Home::Short,
+            });
         }
         self.reserve_beyond(log, len_bytes, purpose)
     }
@@ -81,11 +100,11 @@ impl Appender {
         len_bytes: usize,
         purpose: Purpose,
     ) -> Option<Reservation> {
-        let run_len = log.run_len(len_bytes as u64);
+        let (run_len, queue) = (log.run_len(len_bytes as u64), self.queue);
         if run_len > 1 {
-            let segment = log.take(run_len, purpose)?;
+            let segment = log.take(run_len, purpose, queue)?;
             let offset_bytes = log.segment_start(segment);
-            return Some(Reservation { offset_bytes, len_bytes, home: Home::Run(segment) });
+            return Some(Reservation { offset_bytes, len_bytes, queue, home: Home::Run(segment) });
         }
         let is_short = len_bytes as u64 <= log.short_max_bytes();
         let (place, home) = match is_short {
@@ -95,11 +114,11 @@ impl Appender {
         let has_room =
             place.is_some_and(|open| open.end_bytes - open.next_bytes >= len_bytes as u64);
         if !has_room {
-            let segment = log.take(1, purpose)?;
-            close(log, place.replace(Open::new(log, segment)));
+            let segment = log.take(1, purpose, queue)?;
+            close(log, place.replace(Open::new(log, segment)), home == Home::Long);
         }
         let offset_bytes = place.as_mut()?.take(len_bytes);
-        Some(Reservation { offset_bytes, len_bytes, home })
+        Some(Reservation { offset_bytes, len_bytes, queue, home })
     }
 
     /// Bytes of short entries that the open segment still takes.
@@ -141,12 +160,28 @@ impl Appender {
         }
     }
 
-    /// The reservation became an entry that a slot names.
+    /// The reservation became an entry that a slot names, until `expires_at`.
     #[inline]
-    pub(crate) fn published(log: &Log, reservation: Reservation) {
+    pub(crate) fn published(
+        &mut self,
+        log: &Log,
+        reservation: Reservation,
+        expires_at: Option<UnixMillis>,
+    ) {
         log.add_live(reservation.offset_bytes, reservation.len_bytes);
-        if let Home::Run(segment) = reservation.home {
-            log.close(segment, reservation.len_bytes as u64);
+        let expires_at_ms = expires_at.map_or(NEVER_MS, |at| at.0);
+        let open = match reservation.home {
+            Home::Short => &mut self.short,
+            Home::Long => &mut self.long,
+            Home::Run(segment) => {
+                let used_bytes = reservation.len_bytes as u64;
+                let latest_expiry_ms = expires_at_ms;
+                log.close(segment, Contents { used_bytes, latest_expiry_ms, is_long: true });
+                return;
+            }
+        };
+        if let Some(open) = open {
+            open.latest_expiry_ms = open.latest_expiry_ms.max(expires_at_ms);
         }
     }
 
@@ -166,15 +201,16 @@ impl Appender {
 
     /// Hands the open segments over to reclaiming.
     pub(crate) fn close(&mut self, log: &Log) {
-        close(log, self.short.take());
-        close(log, self.long.take());
+        close(log, self.short.take(), false);
+        close(log, self.long.take(), true);
     }
 }
 
 impl Open {
     fn new(log: &Log, segment: u32) -> Open {
         let next_bytes = log.segment_start(segment);
-        Open { segment, next_bytes, end_bytes: next_bytes + log.segment_bytes() }
+        let end_bytes = next_bytes + log.segment_bytes();
+        Open { segment, next_bytes, end_bytes, latest_expiry_ms: 0 }
     }
 
     /// Moves the position past an entry; where that starts.
@@ -186,9 +222,10 @@ impl Open {
     }
 }
 
-fn close(log: &Log, open: Option<Open>) {
-    if let Some(open) = open {
-        log.close(open.segment, open.next_bytes - log.segment_start(open.segment));
+fn close(log: &Log, open: Option<Open>, is_long: bool) {
+    if let Some(Open { segment, next_bytes, latest_expiry_ms, .. }) = open {
+        let used_bytes = next_bytes - log.segment_start(segment);
+        log.close(segment, Contents { used_bytes, latest_expiry_ms, is_long });
     }
 }
 

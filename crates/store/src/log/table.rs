@@ -17,6 +17,29 @@ pub(crate) enum SegmentState {
     RunTail,
 }
 
+/// The queue that a segment's entries are in (S3-FIFO); policies with one queue have Main only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// What is on trial.
+    Small,
+    /// What has proved itself.
+    Main,
+}
+
+/// What a segment holds when it is closed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contents {
+    /// Bytes of entries.
+    pub used_bytes: u64,
+    /// When the last of its entries expires; [`NEVER_MS`] if one does not.
+    pub latest_expiry_ms: u64,
+    /// Entries of more than a quarter of a segment, whose tails stay empty.
+    pub is_long: bool,
+}
+
+/// The expiry bound of what holds an entry without expiry.
+pub(crate) const NEVER_MS: u64 = u64::MAX;
+
 /// One segment's row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentRow {
@@ -27,9 +50,21 @@ pub(crate) struct SegmentRow {
     pub sequence: u64,
     /// Bytes of entries, known once it is closed.
     pub used_bytes: u64,
+    /// Every entry in it has expired by then; known once it is closed.
+    pub latest_expiry_ms: u64,
+    /// Holds entries of more than a quarter of a segment; known once it is closed.
+    pub is_long: bool,
+    pub queue: Queue,
 }
 
 impl SegmentRow {
-    pub(crate) const FREE: SegmentRow =
-        SegmentRow { state: SegmentState::Free, run_len: 1, sequence: 0, used_bytes: 0 };
+    pub(crate) const FREE: SegmentRow = SegmentRow {
+        state: SegmentState::Free,
+        run_len: 1,
+        sequence: 0,
+        used_bytes: 0,
+        latest_expiry_ms: NEVER_MS,
+        is_long: false,
+        queue: Queue::Main,
+    };
 }

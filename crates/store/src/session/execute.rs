@@ -198,6 +198,8 @@ fn guess_all_by<U>(
             inner.index.prefetch(next);
             *guess = Guess { bucket: next, is_overflow: true, ..NO_GUESS };
             overflow_count += 1;
+        } else if let (Some(ghosts), Op::Set(_)) = (&inner.ghosts, &request.op) {
+            ghosts.prefetch(request.hash);
         }
     }
     if overflow_count == 0 {

@@ -2,29 +2,40 @@
 //!
 //! ```text
 //!  segment: | dead | live, read | live, unread | dead | live |
-//!  evict:            re-insert     drop                 drop or re-insert
-//!  clean:            copy          copy                 copy            (expired: drop)
+//!  evict, its turn:  re-insert     drop                 drop or re-insert
+//!  evict, mostly dead, and clean:
+//!                    copy          copy                 copy            (expired: drop)
 //! ```
+//!
+//! S3-FIFO (two queues): what was read twice or more in a small segment moves to main, the rest is
+//! dropped and remembered as ghosts; in a main segment what was read moves to main again, one mark
+//! poorer. A copy out of dead space stays in its queue and keeps its marks.
 //!
 //! # Invariants
 //! I1: an entry is live exactly when a slot of its chain names its offset.
-//! I2: eviction keeps at most half of a segment, so that every victim frees something.
+//! I2: eviction keeps at most a part of a segment (half, for S3-FIFO fifteen sixteenths), so that
+//!     every victim frees something.
 //!
 //! # References
-//! MICA §4.1 (approximate LRU by re-insertion), Rowan-KV §4.4 (cleaning).
+//! MICA §4.1 (approximate LRU by re-insertion), Rowan-KV §4.4 (cleaning), Yang et al., SOSP 2023,
+//! §4.1 (S3-FIFO).
 
-use base::UnixMillis;
+use base::{KeyHash, UnixMillis};
 
 use super::Local;
 use crate::config::{Eviction, Mode};
 use crate::entry::Entry;
 use crate::index::Position;
 use crate::index::slot::{Slot, Tag};
-use crate::log::{Appender, Purpose, Victim};
+use crate::log::{Appender, Purpose, Queue, Reason, Victim};
 use crate::store::Inner;
 
 /// Entries whose buckets are prefetched together.
 const GROUP: usize = 16;
+/// Dropped keys that are remembered, in percent of the cache's items: main's share.
+const GHOSTS_PER_ITEM_PCT: u64 = 90;
+/// Reads in the small queue that an entry needs to move to main.
+const PROMOTING_MARKS: u64 = 2;
 
 /// A segment that this session is emptying.
 pub(super) struct Job {
@@ -32,6 +43,10 @@ pub(super) struct Job {
     next_bytes: u64,
     end_bytes: u64,
     kept_bytes: u64,
+    /// Ghosts that the table does not count yet.
+    ghosts_inserted: u64,
+    /// Of the victim's bytes, what the policy may keep (I2).
+    keep_max_bytes: u64,
     /// The space itself is wanted, not just any: nothing gets a second life in place.
     must_empty: bool,
 }
@@ -52,8 +67,8 @@ pub(super) enum Step {
 struct Candidate<'a> {
     entry: Entry<'a>,
     offset_bytes: u64,
+    hash: KeyHash,
     head: u32,
-    tag: Tag,
 }
 
 /// What to do with a live entry.
@@ -61,14 +76,30 @@ struct Candidate<'a> {
 enum Fate {
     Drop,
     Expire,
-    Move,
+    /// To the youngest of `queue`, with `marks`.
+    Move {
+        queue: Queue,
+        marks: u64,
+    },
 }
 
 impl Job {
     pub(super) fn new(inner: &Inner, victim: Victim, must_empty: bool) -> Job {
         let start = inner.log.segment_start(victim.segment);
         let end_bytes = start + victim.used_bytes;
-        Job { victim, next_bytes: start, end_bytes, kept_bytes: 0, must_empty }
+        let keep_max_bytes = match inner.ghosts {
+            Some(_) => victim.used_bytes / 16 * 15,
+            None => victim.used_bytes / 2,
+        };
+        Job {
+            victim,
+            next_bytes: start,
+            end_bytes,
+            kept_bytes: 0,
+            ghosts_inserted: 0,
+            keep_max_bytes,
+            must_empty,
+        }
     }
 }
 
@@ -88,32 +119,60 @@ impl Local {
         entries_max: usize,
     ) -> Step {
         let Some(mut job) = self.job.take() else { return Step::Finished };
-        let segment = job.victim.segment;
         let mut seen = 0;
-        while inner.log.live_bytes(segment) > 0 && job.next_bytes < job.end_bytes {
+        let step = loop {
+            if inner.log.live_bytes(job.victim.segment) == 0 || job.next_bytes >= job.end_bytes {
+                inner.log.retire(job.victim.segment, &inner.epochs);
+                break Step::Finished;
+            }
             if seen >= entries_max {
-                self.job = Some(job);
-                return Step::More;
+                break Step::More;
             }
             let mut group = [None; GROUP];
             seen += next_group(inner, &mut job, &mut group);
-            for candidate in group.into_iter().flatten() {
-                match self.reclaim_entry(inner, now, &mut job, candidate) {
-                    Step::Finished => {}
-                    Step::Stuck => {
-                        inner.log.allocator().unclaim(segment);
-                        return Step::Stuck;
-                    }
-                    // A large entry that was read gets a second life where it lies.
-                    Step::More => {
-                        inner.log.allocator().requeue(segment);
-                        return Step::Finished;
-                    }
+            match self.reclaim_group(inner, now, &mut job, group) {
+                Step::Finished => {}
+                Step::Stuck => {
+                    inner.log.allocator().unclaim(job.victim.segment);
+                    break Step::Stuck;
                 }
+                // A large entry got a second life where it lies.
+                Step::More => break Step::Finished,
+            }
+        };
+        self.age_ghosts(inner, &mut job);
+        if step == Step::More {
+            self.job = Some(job);
+        }
+        step
+    }
+
+    /// As [`Local::reclaim_entry`], for each entry up to the first that is not dead then.
+    fn reclaim_group(
+        &mut self,
+        inner: &Inner,
+        now: UnixMillis,
+        job: &mut Job,
+        group: [Option<Candidate<'_>>; GROUP],
+    ) -> Step {
+        for candidate in group.into_iter().flatten() {
+            let step = self.reclaim_entry(inner, now, job, candidate);
+            if step != Step::Finished {
+                return step;
             }
         }
-        inner.log.retire(segment, &inner.epochs);
         Step::Finished
+    }
+
+    /// Ghosts of earlier steps are older by those of this one; as many of them count as main has
+    /// room for items.
+    fn age_ghosts(&self, inner: &Inner, job: &mut Job) {
+        if let Some(ghosts) = &inner.ghosts
+            && job.ghosts_inserted > 0
+        {
+            ghosts.advance(std::mem::take(&mut job.ghosts_inserted));
+            ghosts.set_window(inner.item_count(&self.counts) * GHOSTS_PER_ITEM_PCT / 100);
+        }
     }
 
     /// `Finished`: the entry is dead now; `More`: it stays where it is; `Stuck`: no space.
@@ -124,7 +183,8 @@ impl Local {
         job: &mut Job,
         candidate: Candidate<'_>,
     ) -> Step {
-        let Candidate { entry, offset_bytes, head, tag } = candidate;
+        let Candidate { entry, offset_bytes, hash, head } = candidate;
+        let tag = Tag::of(hash);
         let named = |slot: Slot| slot.offset_bytes() == offset_bytes;
         if inner.index.find(head, tag, named).is_none() {
             return Step::Finished; // I1: dead, seen without a lock.
@@ -132,49 +192,86 @@ impl Local {
         let mut chain = inner.index.lock(head);
         let Some(position) = chain.find_entry(tag, offset_bytes) else { return Step::Finished };
         let fate = fate_of(inner, now, job, position, entry);
-        if fate == Fate::Move && job.victim.is_run {
-            if job.must_empty && inner.config.mode == Mode::Clean {
-                return Step::Stuck;
-            }
-            if !job.must_empty {
-                chain.replace(position, position.slot.with_marks(0));
-                return Step::More;
-            }
-        } else if fate == Fate::Move {
-            if let Some(slot) = self.copy_entry(inner, tag, entry) {
-                chain.replace(position, slot);
-                chain.finish();
-                job.kept_bytes += entry.len_bytes() as u64;
-                inner.log.sub_live(offset_bytes, entry.len_bytes());
-                return Step::Finished;
-            }
-            if inner.config.mode == Mode::Clean {
-                return Step::Stuck;
+        if let Fate::Move { queue, marks } = fate {
+            match job.victim.is_run {
+                true if job.must_empty && inner.config.mode == Mode::Clean => return Step::Stuck,
+                true if job.must_empty => {}
+                true => {
+                    chain.replace(position, position.slot.with_marks(marks));
+                    inner.log.requeue(job.victim.segment, queue);
+                    return Step::More;
+                }
+                false => {
+                    if let Some(slot) = self.copy_entry(inner, tag, entry, queue) {
+                        chain.replace(position, slot.with_marks(marks));
+                        chain.finish();
+                        inner.log.sub_live(offset_bytes, entry.len_bytes());
+                        self.count_moved(inner, job, queue, entry.len_bytes() as u64);
+                        return Step::Finished;
+                    }
+                    if inner.config.mode == Mode::Clean {
+                        return Step::Stuck;
+                    }
+                }
             }
         }
         if fate == Fate::Expire {
             self.counts.expired += 1;
         } else {
-            self.counts.evicted_by_log += 1;
-            self.counts.evicted_unread += u64::from(position.slot.marks() == 0);
+            self.count_evicted(job.victim.queue, position.slot);
+            self.remember_ghost(inner, job, hash);
         }
         self.unlink(inner, &mut chain, position, entry);
         chain.finish();
         Step::Finished
     }
 
-    /// Copies an entry as it is, version and all, to where survivors go; its new slot.
-    fn copy_entry(&mut self, inner: &Inner, tag: Tag, entry: Entry<'_>) -> Option<Slot> {
+    /// What the small queue gives up is known again when it comes back.
+    fn remember_ghost(&mut self, inner: &Inner, job: &mut Job, hash: KeyHash) {
+        if let Some(ghosts) = &inner.ghosts
+            && job.victim.queue == Queue::Small
+        {
+            ghosts.insert(hash);
+            job.ghosts_inserted += 1;
+        }
+    }
+
+    fn count_evicted(&mut self, queue: Queue, slot: Slot) {
+        self.counts.evicted_by_log += 1;
+        self.counts.evicted_small += u64::from(queue == Queue::Small);
+        self.counts.evicted_unread += u64::from(slot.marks() == 0);
+    }
+
+    fn count_moved(&mut self, inner: &Inner, job: &mut Job, queue: Queue, len_bytes: u64) {
+        match (inner.config.mode, job.victim.reason) {
+            (Mode::Clean, _) => self.counts.cleaned_bytes += len_bytes,
+            (Mode::Evict, Reason::DeadSpace) => self.counts.dead_space_copied_bytes += len_bytes,
+            (Mode::Evict, Reason::Turn) => {
+                job.kept_bytes += len_bytes;
+                self.counts.reinserted += 1;
+                self.counts.promoted += u64::from(queue != job.victim.queue);
+            }
+        }
+    }
+
+    /// Copies an entry as it is, version and all, to the youngest of `queue`; its new slot.
+    fn copy_entry(
+        &mut self,
+        inner: &Inner,
+        tag: Tag,
+        entry: Entry<'_>,
+        queue: Queue,
+    ) -> Option<Slot> {
         let log = &inner.log;
-        let reservation = self.survivors.reserve(log, entry.len_bytes(), Purpose::Reserve)?;
+        let appender = match queue {
+            Queue::Small => &mut self.appender,
+            Queue::Main => &mut self.survivors,
+        };
+        let reservation = appender.reserve(log, entry.len_bytes(), Purpose::Reserve)?;
         Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value());
         Appender::write_header(log, &reservation, &entry.header());
-        match inner.config.mode {
-            Mode::Clean => self.counts.cleaned_bytes += entry.len_bytes() as u64,
-            Mode::Evict => self.counts.reinserted += 1,
-        }
         let slot = Slot::entry(tag, reservation.offset_bytes);
-        Appender::published(log, reservation);
+        appender.published(log, reservation, entry.expires_at());
         Some(slot)
     }
 }
@@ -189,11 +286,20 @@ fn fate_of(
     if entry.is_expired(now) {
         return Fate::Expire;
     }
-    let keeps_half = job.kept_bytes < job.victim.used_bytes / 2; // I2
-    match (inner.config.mode, inner.config.eviction) {
-        (Mode::Clean, _) => Fate::Move,
-        (Mode::Evict, Eviction::LruApprox) if position.slot.marks() > 0 && keeps_half => Fate::Move,
-        (Mode::Evict, _) => Fate::Drop,
+    let (queue, marks) = (job.victim.queue, position.slot.marks());
+    if inner.config.mode == Mode::Clean || job.victim.reason == Reason::DeadSpace {
+        return Fate::Move { queue, marks };
+    }
+    let survives = match (inner.config.eviction, queue) {
+        (Eviction::Fifo, _) => false,
+        (Eviction::LruApprox, _) | (Eviction::S3Fifo, Queue::Main) => marks > 0,
+        (Eviction::S3Fifo, Queue::Small) => marks >= PROMOTING_MARKS,
+    };
+    // A promoted entry starts anew and one of main has used up a mark.
+    let marks_left = if queue == Queue::Small { 0 } else { marks.saturating_sub(1) };
+    match survives && job.kept_bytes < job.keep_max_bytes {
+        true => Fate::Move { queue: Queue::Main, marks: marks_left },
+        false => Fate::Drop,
     }
 }
 
@@ -214,8 +320,8 @@ fn next_group<'a>(
         let hash = inner.hasher.hash(entry.key());
         let head = inner.index.head_of(hash);
         inner.index.prefetch(head);
-        let (offset_bytes, tag) = (job.next_bytes, Tag::of(hash));
-        *place = Some(Candidate { entry, offset_bytes, head, tag });
+        let offset_bytes = job.next_bytes;
+        *place = Some(Candidate { entry, offset_bytes, hash, head });
         job.next_bytes += entry.len_bytes() as u64;
         count += 1;
     }

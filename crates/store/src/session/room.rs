@@ -17,13 +17,16 @@ use base::sync::Backoff;
 use super::Local;
 use super::reclaim::{Job, Step};
 use crate::config::Mode;
-use crate::log::{Purpose, Reservation, Victim};
+use crate::log::{Purpose, Queue, Reservation, Victim};
 use crate::store::Inner;
 
 /// Cleaning takes segments below this live share (Rowan-KV §4.4) ...
 const CLEAN_BELOW_PCT: u64 = 75;
 /// ... and, when a write would fail otherwise, below this one.
 const CLEAN_BELOW_PCT_DESPERATE: u64 = 97;
+/// A cache copies the live entries of segments below this live share before it drops anything
+/// alive: at most one byte copied for each byte won.
+const COPY_BELOW_PCT: u64 = 50;
 /// Free segments that each session wants beyond the reserve before it reclaims ahead of need.
 const LOW_WATER_PER_SESSION: u32 = 2;
 /// Entries that one step of reclaiming looks at.
@@ -38,11 +41,13 @@ impl Local {
         inner: &Inner,
         now: UnixMillis,
         len_bytes: usize,
+        queue: Queue,
     ) -> Option<Reservation> {
-        if let Some(reservation) = self.appender.reserve(&inner.log, len_bytes, Purpose::Write) {
+        let appender = self.appender_for(inner, queue);
+        if let Some(reservation) = appender.reserve(&inner.log, len_bytes, Purpose::Write) {
             return Some(reservation);
         }
-        self.reserve_with_room(inner, now, len_bytes)
+        self.reserve_with_room(inner, now, len_bytes, queue)
     }
 
     #[cold]
@@ -51,13 +56,16 @@ impl Local {
         inner: &Inner,
         now: UnixMillis,
         len_bytes: usize,
+        queue: Queue,
     ) -> Option<Reservation> {
         if !self.held.is_empty() {
-            return self.appender.reserve(&inner.log, len_bytes, Purpose::Reserve);
+            let appender = self.appender_for(inner, queue);
+            return appender.reserve(&inner.log, len_bytes, Purpose::Reserve);
         }
         // Others may take what was freed, but only by finishing writes of their own.
         while self.make_room_for(inner, now, len_bytes) {
-            let reservation = self.appender.reserve(&inner.log, len_bytes, Purpose::Write);
+            let appender = self.appender_for(inner, queue);
+            let reservation = appender.reserve(&inner.log, len_bytes, Purpose::Write);
             if reservation.is_some() {
                 return reservation;
             }
@@ -120,7 +128,7 @@ impl Local {
     /// Empties the next victim; false: there is none, or it could not be emptied.
     fn empty_one_segment(&mut self, inner: &Inner, now: UnixMillis, run_len: u32) -> bool {
         if self.job.is_none() {
-            let Some(victim) = choose_victim(inner, run_len, CLEAN_BELOW_PCT_DESPERATE) else {
+            let Some(victim) = choose_victim(inner, now, run_len, CLEAN_BELOW_PCT_DESPERATE) else {
                 return false;
             };
             // Wanting a run, nothing may get a second life where it lies.
@@ -153,7 +161,7 @@ impl Local {
             if !self.wants_room(inner) {
                 return false;
             }
-            let Some(victim) = choose_victim(inner, 1, CLEAN_BELOW_PCT) else { return false };
+            let Some(victim) = choose_victim(inner, now, 1, CLEAN_BELOW_PCT) else { return false };
             self.job = Some(Job::new(inner, victim, false));
         }
         match self.reclaim_step(inner, now, STEP_ENTRIES) {
@@ -163,20 +171,27 @@ impl Local {
     }
 }
 
-fn choose_victim(inner: &Inner, run_len: u32, clean_below_pct: u64) -> Option<Victim> {
+fn choose_victim(
+    inner: &Inner,
+    now: UnixMillis,
+    run_len: u32,
+    clean_below_pct: u64,
+) -> Option<Victim> {
     let log = &inner.log;
+    let live_bytes = |segment| log.live_bytes(segment);
     let mut allocator = log.allocator();
     // A run that exists but would eat the reserve: any segments will do.
     let wants_window = run_len > 1 && !allocator.can_take(run_len, Purpose::Reserve);
     match (inner.config.mode, wants_window) {
-        (Mode::Evict, false) => allocator.claim_oldest(),
+        (Mode::Evict, false) => allocator
+            .claim_dead_space(now, COPY_BELOW_PCT, live_bytes)
+            .or_else(|| allocator.claim_turn(live_bytes)),
         (Mode::Evict, true) => allocator.claim_in_window(run_len, |segment, sequence| {
             (!log.is_pinned(segment)).then_some(sequence)
         }),
-        (Mode::Clean, false) => {
-            let live_bytes = |segment| log.live_bytes(segment);
-            allocator.claim_sparsest(clean_below_pct, log.segment_bytes(), live_bytes)
-        }
+        (Mode::Clean, false) => allocator
+            .claim_dead_space(now, 0, live_bytes)
+            .or_else(|| allocator.claim_sparsest(clean_below_pct, log.segment_bytes(), live_bytes)),
         (Mode::Clean, true) => allocator.claim_in_window(run_len, |segment, _| {
             // More than a segment is a large entry in a run: it cannot be moved aside.
             let live_bytes = log.live_bytes(segment);

@@ -59,7 +59,7 @@ impl Session {
         room_bytes: u64,
     ) -> LockedSession<'_> {
         let Session { inner, local } = self;
-        if room_bytes > local.appender.room_bytes() {
+        if room_bytes > local.room_bytes(inner) {
             let segments = room_bytes.div_ceil(inner.log.segment_bytes()) + 1;
             // For more than a quarter of the log nothing is reclaimed ahead: a cache would be
             // emptied for writes that may not come. The write that finds no room says so.

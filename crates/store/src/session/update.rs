@@ -2,7 +2,7 @@
 //! atomic for their key. When the log has no room the lock is given back, room is made, and the
 //! decision is taken again.
 
-use base::{KeyHash, UnixMillis};
+use base::KeyHash;
 
 use super::execute::Call;
 use super::write::Found;
@@ -10,7 +10,7 @@ use super::{Local, SCRATCH_KEPT_BYTES};
 use crate::entry::{Header, Meta, Shape, body_checksum};
 use crate::index::Chain;
 use crate::index::slot::Tag;
-use crate::log::{Appender, Purpose};
+use crate::log::{Appender, Purpose, Queue};
 use crate::pin::Pins;
 use crate::request::{Item, Outcome, Sink, Update, Verdict};
 use crate::store::Inner;
@@ -34,8 +34,9 @@ impl Local {
         sink: &mut S,
     ) {
         let Call { inner, now, request_index } = call;
+        let queue = self.queue_for(inner, inner.index.head_of(hash), hash);
         let outcome = loop {
-            match self.try_update(inner, now, key, hash, update) {
+            match self.try_update(call, key, hash, update, queue) {
                 Attempt::Done(outcome) => break outcome,
                 Attempt::NeedsRoom { len_bytes } => {
                     if !self.make_room_for(inner, now, len_bytes) {
@@ -53,12 +54,13 @@ impl Local {
 
     fn try_update<'a, U: Update>(
         &mut self,
-        inner: &'a Inner,
-        now: UnixMillis,
+        call: Call<'a>,
         key: &[u8],
         hash: KeyHash,
         update: &U,
+        queue: Queue,
     ) -> Attempt<'a, U::Refusal> {
+        let Call { inner, now, .. } = call;
         let tag = Tag::of(hash);
         let chain = self.lock_chain(inner, inner.index.head_of(hash));
         let found = Local::find_locked(inner, &chain, tag, key);
@@ -93,7 +95,7 @@ impl Local {
             _ => &value[..],
         };
         let meta = Meta { version: chain.next_version(), client_flags, expires_at };
-        let write = Write { key, tag, value: new_value, meta, old };
+        let write = Write { key, tag, value: new_value, meta, old, queue };
         let attempt = self.write_locked(inner, chain, found, write);
         self.scratch = value;
         attempt
@@ -106,7 +108,7 @@ impl Local {
         found: Found<'a>,
         write: Write<'_, 'a>,
     ) -> Attempt<'a, R> {
-        let Write { key, tag, value, meta, old } = write;
+        let Write { key, tag, value, meta, old, queue } = write;
         if !inner.fits(key.len(), value.len()) {
             return Attempt::Done(Local::too_large(inner, key, value.len() as u64));
         }
@@ -115,7 +117,8 @@ impl Local {
         let len_bytes = shape.len_bytes();
         // Under locks of several keys nobody is waited for (I2), so the reserve is used up first.
         let purpose = if self.held.is_empty() { Purpose::Write } else { Purpose::Reserve };
-        let Some(reservation) = self.appender.reserve(&inner.log, len_bytes, purpose) else {
+        let appender = self.appender_for(inner, queue);
+        let Some(reservation) = appender.reserve(&inner.log, len_bytes, purpose) else {
             return Attempt::NeedsRoom { len_bytes };
         };
         Appender::fill(&inner.log, &reservation, shape, key, value);
@@ -128,7 +131,7 @@ impl Local {
             }
             Err(reservation) => {
                 drop(chain);
-                self.appender.cancel(&inner.log, reservation);
+                self.cancel(inner, Some(reservation));
                 self.counts.out_of_memory += 1;
                 Attempt::Done(Outcome::OutOfMemory)
             }
@@ -143,4 +146,5 @@ struct Write<'w, 'a> {
     value: &'w [u8],
     meta: Meta,
     old: Option<Item<'a>>,
+    queue: Queue,
 }

@@ -52,7 +52,14 @@ impl Local {
         // Whether there is an expiry to keep is known only under the lock: room for one is made.
         let may_expire = set.expiry != Expiry::Never;
         let shape = Shape::new(key.len(), set.value.len(), set.client_flags, may_expire);
-        let reservation = if is_dead { None } else { self.reserve(inner, now, shape.len_bytes()) };
+        let (head, tag) = (inner.index.head_of(hash), Tag::of(hash));
+        let reservation = match is_dead {
+            true => None,
+            false => {
+                let queue = self.queue_for(inner, head, hash);
+                self.reserve(inner, now, shape.len_bytes(), queue)
+            }
+        };
         if reservation.is_none() && !is_dead {
             return Outcome::OutOfMemory;
         }
@@ -60,7 +67,6 @@ impl Local {
             Appender::fill(&inner.log, reservation, shape, key, set.value);
         }
         let body_crc = body_checksum(key, if is_dead { &[] } else { set.value });
-        let (head, tag) = (inner.index.head_of(hash), Tag::of(hash));
         let mut chain = self.lock_chain(inner, head);
         let found = Local::find_locked(inner, &chain, tag, key);
         let old = Local::live_item(found.map(|(_, entry)| entry), now);
@@ -102,9 +108,9 @@ impl Local {
         Outcome::TooLarge { len_bytes, max_bytes: inner.value_max_bytes(key.len()) }
     }
 
-    fn cancel(&mut self, inner: &Inner, reservation: Option<Reservation>) {
+    pub(super) fn cancel(&mut self, inner: &Inner, reservation: Option<Reservation>) {
         if let Some(reservation) = reservation {
-            self.appender.cancel(&inner.log, reservation);
+            self.appender_for(inner, reservation.queue).cancel(&inner.log, reservation);
         }
     }
 
@@ -128,7 +134,8 @@ impl Local {
         } else if self.insert(inner, chain, slot).is_err() {
             return Err(reservation);
         }
-        Appender::published(&inner.log, reservation);
+        let appender = self.appender_for(inner, reservation.queue);
+        appender.published(&inner.log, reservation, meta.expires_at);
         self.count_added(len_bytes, meta.expires_at.is_some());
         // SAFETY: just published by this session, which does not quiesce inside a request.
         Ok(unsafe { inner.log.entry(slot.offset_bytes()) })

@@ -1,10 +1,13 @@
 //! The table of segments by itself.
 
 use super::*;
+use base::UnixMillis;
 
 fn take_used(allocator: &mut Allocator, run_len: u32) -> u32 {
     let segment = allocator.take(run_len, Purpose::Write).expect("the test leaves room");
-    allocator.close(segment, 100 * u64::from(run_len));
+    let used_bytes = 100 * u64::from(run_len);
+    let latest_expiry_ms = crate::log::table::NEVER_MS;
+    allocator.close(segment, Contents { used_bytes, latest_expiry_ms, is_long: false });
     segment
 }
 
@@ -18,11 +21,15 @@ fn free_now(allocator: &mut Allocator, victim: Victim) {
 fn segments_are_taken_from_the_bottom_and_reused_there() {
     let mut allocator = Allocator::new(8);
     assert_eq!([0, 1, 2].map(|_| take_used(&mut allocator, 1)), [0, 1, 2]);
-    let oldest = allocator.claim_oldest().unwrap();
+    let oldest = allocator.claim_turn(|_| 1).unwrap();
     assert_eq!(oldest.segment, 0);
     free_now(&mut allocator, oldest);
     assert_eq!(take_used(&mut allocator, 1), 0);
-    assert_eq!(allocator.claim_oldest().unwrap().segment, 1, "age, not position, is what counts");
+    assert_eq!(
+        allocator.claim_turn(|_| 1).unwrap().segment,
+        1,
+        "age, not position, is what counts"
+    );
     assert_eq!(allocator.high_water(), 3);
 }
 
@@ -91,4 +98,50 @@ fn a_run_that_sticks_into_the_window_is_reclaimed_whole() {
     assert_eq!(victim.segment, run);
     free_now(&mut allocator, victim);
     assert!(allocator.take(2, Purpose::Write).is_some());
+}
+
+const NEVER: u64 = crate::log::table::NEVER_MS;
+
+fn take_queued(allocator: &mut Allocator, queue: Queue, latest_expiry_ms: u64) -> u32 {
+    let segment = allocator.take(1, Purpose::Write).expect("the test leaves room");
+    allocator.set_queue(segment, queue);
+    allocator.close(segment, Contents { used_bytes: 100, latest_expiry_ms, is_long: false });
+    segment
+}
+
+#[test]
+fn dead_space_is_claimed_where_least_is_alive() {
+    let mut allocator = Allocator::new(8);
+    for expiry in [NEVER, NEVER, NEVER, 50, 10] {
+        take_queued(&mut allocator, Queue::Main, expiry);
+    }
+    let live = |segment: u32| [60, 49, 0, 90, 100][segment as usize];
+    let mut claimed = Vec::new();
+    while let Some(victim) = allocator.claim_dead_space(UnixMillis(10), 50, live) {
+        assert_eq!(victim.reason, Reason::DeadSpace);
+        claimed.push(victim.segment);
+    }
+    assert_eq!(claimed, [2, 4, 1], "dead, then expired, then sparse; others have too much alive");
+}
+
+#[test]
+fn the_small_queue_gives_up_segments_while_it_has_more_than_its_share() {
+    let mut allocator = Allocator::new(32);
+    let small = [0, 1].map(|_| take_queued(&mut allocator, Queue::Small, NEVER));
+    let main: Vec<u32> = (0..12).map(|_| take_queued(&mut allocator, Queue::Main, NEVER)).collect();
+    let mut live = [100_u64; 32];
+    let mut claim = |live: &[u64; 32]| {
+        let victim = allocator.claim_turn(|segment| live[segment as usize]).unwrap();
+        (victim.segment, victim.queue)
+    };
+    assert_eq!(claim(&live), (small[0], Queue::Small), "2 of 14");
+    live[small[0] as usize] = 0;
+    assert_eq!(claim(&live), (main[0], Queue::Main), "1 of 13");
+    live[main[0] as usize] = 0;
+    live[main[1] as usize] = 0;
+    live[main[2] as usize] = 0;
+    assert_eq!(claim(&live), (main[1], Queue::Main), "1 of 10 is the share");
+    live[main[3] as usize] = 0;
+    assert_eq!(claim(&live), (small[1], Queue::Small), "1 of 9");
+    assert_eq!(claim(&live), (main[2], Queue::Main), "none is left");
 }

@@ -1,0 +1,61 @@
+//! Which queue a client's write goes to (S3-FIFO), decided before the copy and without a lock.
+//!
+//! ```text
+//!  a slot with the key's tag is there  ──▶ the queue that its entry is in
+//!  none, and the ghost table knows it  ──▶ main
+//!  none                                ──▶ small
+//! ```
+//!
+//! Both looks are guesses: another session may insert or move the key meanwhile, and a tag is that
+//! of another key once in some thousand times. A wrong guess costs an item its proper queue once.
+//! Policies with one queue write all to the session's first appender.
+
+use base::KeyHash;
+
+use super::Local;
+use crate::index::slot::Tag;
+use crate::log::{Appender, Queue};
+use crate::store::Inner;
+
+impl Local {
+    /// The queue that the key's new entry belongs to. A ghost is forgotten by that, even if the
+    /// request then writes nothing.
+    #[inline]
+    pub(super) fn queue_for(&mut self, inner: &Inner, head: u32, hash: KeyHash) -> Queue {
+        match inner.ghosts.is_some() {
+            true => self.queue_of_two(inner, head, hash),
+            false => Queue::Main,
+        }
+    }
+
+    fn queue_of_two(&mut self, inner: &Inner, head: u32, hash: KeyHash) -> Queue {
+        let tag = Tag::of(hash);
+        let seen = inner.index.guess(head, tag).or_else(|| {
+            let second = inner.index.overflow_of(head)?;
+            inner.index.guess(second, tag)
+        });
+        if let Some(position) = seen {
+            return inner.log.queue_of(position.slot.offset_bytes());
+        }
+        let is_ghost = inner.ghosts.as_ref().is_some_and(|ghosts| ghosts.take(hash));
+        self.counts.ghost_hits += u64::from(is_ghost);
+        if is_ghost { Queue::Main } else { Queue::Small }
+    }
+
+    /// Where a client's write for `queue` is appended.
+    #[inline]
+    pub(super) fn appender_for(&mut self, inner: &Inner, queue: Queue) -> &mut Appender {
+        match queue {
+            Queue::Main if inner.ghosts.is_some() => &mut self.survivors,
+            _ => &mut self.appender,
+        }
+    }
+
+    /// Bytes that writes of any queue find in open segments.
+    pub(super) fn room_bytes(&self, inner: &Inner) -> u64 {
+        match inner.ghosts.is_some() {
+            true => self.appender.room_bytes().min(self.survivors.room_bytes()),
+            false => self.appender.room_bytes(),
+        }
+    }
+}
