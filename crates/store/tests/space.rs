@@ -114,6 +114,27 @@ fn a_store_refuses_only_when_nothing_can_be_cleaned() {
 }
 
 #[test]
+fn a_full_store_answers_conditions_that_fail_without_room() {
+    let mut driver = Driver::new(Mode::Clean, Eviction::Fifo);
+    let mut count = 0;
+    while driver.seen.refused == 0 {
+        driver.set(count, 1000, Expiry::Never);
+        count += 1;
+    }
+    driver.seen.refused = 0;
+    let mut conditional = |id, condition| {
+        let set = Set { value: &[0; 1000], client_flags: 0, expiry: Expiry::Never, condition };
+        driver.run(id, Op::Set(set));
+        std::mem::take(&mut driver.seen.refused)
+    };
+    assert_eq!(conditional(1, Condition::IfAbsent), 0, "the key is there");
+    assert_eq!(conditional(count + 1, Condition::IfPresent), 0, "the key is not there");
+    assert_eq!(conditional(count + 1, Condition::IfVersion(7)), 0, "the key is not there");
+    assert_eq!(conditional(count + 1, Condition::IfAbsent), 1);
+    assert_eq!(conditional(1, Condition::IfPresent), 1);
+}
+
+#[test]
 fn a_full_store_drops_what_has_expired_before_it_refuses() {
     let mut driver = Driver::new(Mode::Clean, Eviction::Fifo);
     let mut id = 0;

@@ -75,7 +75,7 @@ impl Allocator {
         self.reserve = segments.min(self.rows.len() as u32 / 4);
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     fn free_count(&self) -> u32 {
         self.free_count
     }

@@ -32,6 +32,8 @@ use crate::store::Inner;
 
 /// Entries whose buckets are prefetched together.
 const GROUP: usize = 16;
+/// A group ends with the entry that goes beyond this.
+const GROUP_BYTES: u64 = 64 << 10;
 /// Dropped keys that are remembered, in percent of the cache's items: main's share.
 const GHOSTS_PER_ITEM_PCT: u64 = 90;
 /// Reads in the small queue that an entry needs to move to main.
@@ -42,13 +44,20 @@ pub(super) struct Job {
     victim: Victim,
     next_bytes: u64,
     end_bytes: u64,
-    kept_bytes: u64,
+    moved_bytes: u64,
     /// Ghosts that the table does not count yet.
     ghosts_inserted: u64,
     /// Of the victim's bytes, what the policy may keep (I2).
     keep_max_bytes: u64,
     /// The space itself is wanted, not just any: nothing gets a second life in place.
     must_empty: bool,
+}
+
+/// How much one step may do; it may go over by one group of entries, of [`GROUP_BYTES`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepMax {
+    pub entries: usize,
+    pub moved_bytes: u64,
 }
 
 /// How a step of a job ended.
@@ -95,7 +104,7 @@ impl Job {
             victim,
             next_bytes: start,
             end_bytes,
-            kept_bytes: 0,
+            moved_bytes: 0,
             ghosts_inserted: 0,
             keep_max_bytes,
             must_empty,
@@ -111,21 +120,16 @@ impl Local {
         }
     }
 
-    /// Looks at up to `entries_max` entries of the job's segment.
-    pub(super) fn reclaim_step(
-        &mut self,
-        inner: &Inner,
-        now: UnixMillis,
-        entries_max: usize,
-    ) -> Step {
+    /// Looks at entries of the job's segment, as far as `max` allows.
+    pub(super) fn reclaim_step(&mut self, inner: &Inner, now: UnixMillis, max: StepMax) -> Step {
         let Some(mut job) = self.job.take() else { return Step::Finished };
-        let mut seen = 0;
+        let (mut seen, moved_before) = (0, job.moved_bytes);
         let step = loop {
             if inner.log.live_bytes(job.victim.segment) == 0 || job.next_bytes >= job.end_bytes {
                 inner.log.retire(job.victim.segment, &inner.epochs);
                 break Step::Finished;
             }
-            if seen >= entries_max {
+            if seen >= max.entries || job.moved_bytes - moved_before >= max.moved_bytes {
                 break Step::More;
             }
             let mut group = [None; GROUP];
@@ -243,11 +247,11 @@ impl Local {
     }
 
     fn count_moved(&mut self, inner: &Inner, job: &mut Job, queue: Queue, len_bytes: u64) {
+        job.moved_bytes += len_bytes;
         match (inner.config.mode, job.victim.reason) {
             (Mode::Clean, _) => self.counts.cleaned_bytes += len_bytes,
             (Mode::Evict, Reason::DeadSpace) => self.counts.dead_space_copied_bytes += len_bytes,
             (Mode::Evict, Reason::Turn) => {
-                job.kept_bytes += len_bytes;
                 self.counts.reinserted += 1;
                 self.counts.promoted += u64::from(queue != job.victim.queue);
             }
@@ -297,7 +301,7 @@ fn fate_of(
     };
     // A promoted entry starts anew and one of main has used up a mark.
     let marks_left = if queue == Queue::Small { 0 } else { marks.saturating_sub(1) };
-    match survives && job.kept_bytes < job.keep_max_bytes {
+    match survives && job.moved_bytes < job.keep_max_bytes {
         true => Fate::Move { queue: Queue::Main, marks: marks_left },
         false => Fate::Drop,
     }
@@ -310,8 +314,9 @@ fn next_group<'a>(
     group: &mut [Option<Candidate<'a>>; GROUP],
 ) -> usize {
     let mut count = 0;
+    let group_end_bytes = job.end_bytes.min(job.next_bytes + GROUP_BYTES);
     for place in group.iter_mut() {
-        if job.next_bytes >= job.end_bytes {
+        if job.next_bytes >= group_end_bytes {
             break;
         }
         // SAFETY: the segment was claimed by this session: its entries are complete, and it is

@@ -15,7 +15,7 @@ use base::UnixMillis;
 use base::sync::Backoff;
 
 use super::Local;
-use super::reclaim::{Job, Step};
+use super::reclaim::{Job, Step, StepMax};
 use crate::config::Mode;
 use crate::log::{Purpose, Queue, Reservation, Victim};
 use crate::store::Inner;
@@ -29,29 +29,24 @@ const CLEAN_BELOW_PCT_DESPERATE: u64 = 97;
 const COPY_BELOW_PCT: u64 = 50;
 /// Free segments that each session wants beyond the reserve before it reclaims ahead of need.
 const LOW_WATER_PER_SESSION: u32 = 2;
-/// Entries that one step of reclaiming looks at.
-const STEP_ENTRIES: usize = 128;
+/// One step of reclaiming: some tens of microseconds.
+const STEP: StepMax = StepMax { entries: 128, moved_bytes: 256 << 10 };
 
 impl Local {
-    /// Space for one entry of a client's write, making room if there is none; `None`: out of
-    /// memory.
+    /// Space for one entry of a client's write, if there is some without making room.
     #[inline]
-    pub(super) fn reserve(
+    pub(super) fn reserve_open(
         &mut self,
         inner: &Inner,
-        now: UnixMillis,
         len_bytes: usize,
         queue: Queue,
     ) -> Option<Reservation> {
-        let appender = self.appender_for(inner, queue);
-        if let Some(reservation) = appender.reserve(&inner.log, len_bytes, Purpose::Write) {
-            return Some(reservation);
-        }
-        self.reserve_with_room(inner, now, len_bytes, queue)
+        self.appender_for(inner, queue).reserve(&inner.log, len_bytes, Purpose::Write)
     }
 
+    /// Space for one entry of a client's write, by making room; `None`: out of memory.
     #[cold]
-    fn reserve_with_room(
+    pub(super) fn reserve_with_room(
         &mut self,
         inner: &Inner,
         now: UnixMillis,
@@ -135,7 +130,7 @@ impl Local {
             self.job = Some(Job::new(inner, victim, run_len > 1));
         }
         loop {
-            match self.reclaim_step(inner, now, STEP_ENTRIES) {
+            match self.reclaim_step(inner, now, STEP) {
                 Step::More => {}
                 Step::Finished => return true,
                 Step::Stuck => return false,
@@ -164,7 +159,7 @@ impl Local {
             let Some(victim) = choose_victim(inner, now, 1, CLEAN_BELOW_PCT) else { return false };
             self.job = Some(Job::new(inner, victim, false));
         }
-        match self.reclaim_step(inner, now, STEP_ENTRIES) {
+        match self.reclaim_step(inner, now, STEP) {
             Step::More | Step::Finished => true,
             Step::Stuck => false,
         }

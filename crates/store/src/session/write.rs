@@ -11,7 +11,7 @@
 use base::{KeyHash, UnixMillis};
 
 use super::Local;
-use super::execute::Call;
+use super::execute::{Call, find};
 use crate::entry::{Entry, Header, Meta, Shape, body_checksum};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Chain, IndexFull, Position};
@@ -53,15 +53,19 @@ impl Local {
         let may_expire = set.expiry != Expiry::Never;
         let shape = Shape::new(key.len(), set.value.len(), set.client_flags, may_expire);
         let (head, tag) = (inner.index.head_of(hash), Tag::of(hash));
-        let reservation = match is_dead {
-            true => None,
-            false => {
-                let queue = self.queue_for(inner, head, hash);
-                self.reserve(inner, now, shape.len_bytes(), queue)
+        let mut reservation = None;
+        if !is_dead {
+            let queue = self.queue_for(inner, head, hash);
+            reservation = self.reserve_open(inner, shape.len_bytes(), queue);
+            if reservation.is_none() {
+                if let Some(outcome) = self.refused_before_room(inner, now, key, hash, set) {
+                    return outcome;
+                }
+                reservation = self.reserve_with_room(inner, now, shape.len_bytes(), queue);
             }
-        };
-        if reservation.is_none() && !is_dead {
-            return Outcome::OutOfMemory;
+            if reservation.is_none() {
+                return Outcome::OutOfMemory;
+            }
         }
         if let Some(reservation) = &reservation {
             Appender::fill(&inner.log, reservation, shape, key, set.value);
@@ -102,6 +106,25 @@ impl Local {
                 Outcome::OutOfMemory
             }
         }
+    }
+
+    /// The answer if the condition does not hold as of now: then no room has to be made, and a full
+    /// store answers a SET NX of a key that it has.
+    #[cold]
+    fn refused_before_room<'a, R>(
+        &self,
+        inner: &'a Inner,
+        now: UnixMillis,
+        key: &[u8],
+        hash: KeyHash,
+        set: &Set<'_>,
+    ) -> Option<Outcome<'a, R>> {
+        // A look without the lock would wait for ever for a chain that this session has locked.
+        if set.condition == Condition::Always || !self.held.is_empty() {
+            return None;
+        }
+        let found = find(inner, inner.index.head_of(hash), Tag::of(hash), key);
+        refusal(set.condition, Local::live_item(found.map(|(_, entry)| entry), now))
     }
 
     pub(super) fn too_large<'a, R>(inner: &Inner, key: &[u8], len_bytes: u64) -> Outcome<'a, R> {
