@@ -17,8 +17,13 @@
 //! while it is copied, before the key's lock is taken, and the version is added under the lock.
 //! docs/formats/log-entry.md has a worked example.
 //!
+//! An item with a value of one to eight bytes, a key that fills whole words and neither flags nor
+//! expiry is *in place*: its value is one aligned word, which a write of the same length replaces
+//! under the key's lock (decision 0019). Its checksum leaves version and value out.
+//!
 //! # Invariants
-//! I1: an entry never changes after its slot is published (K12).
+//! I1: an entry never changes after its slot is published, except the version and the value of one
+//!     that is in place, by whoever holds the key's lock: value first, then version (K12).
 //! I2: entries start at multiples of 8 bytes; `len_bytes` is such a multiple.
 //! I3: expiry 0 means never, as does no expiry word.
 //!
@@ -26,6 +31,8 @@
 //! Rowan-KV §4.2.2 (checksum, version, shard); MICA §4.1 (one log for all sizes).
 
 use std::marker::PhantomData;
+// Not the model checker's: the log's memory is plain bytes that it does not know.
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::UnixMillis;
 
@@ -46,6 +53,8 @@ const KIND_PUT: u64 = 1;
 const KIND_WIDE: u64 = 1 << 1;
 /// ... an expiry stands before the key.
 const KIND_EXPIRES: u64 = 1 << 2;
+/// ... the value is one aligned word that may be replaced.
+const KIND_IN_PLACE: u64 = 1 << 3;
 
 /// Where the fields of the first word start.
 const KIND_SHIFT: u32 = 32;
@@ -73,6 +82,7 @@ pub(crate) struct Shape {
     pub value_len_bytes: usize,
     is_wide: bool,
     expires: bool,
+    is_in_place: bool,
 }
 
 impl Shape {
@@ -80,7 +90,20 @@ impl Shape {
     #[inline]
     pub(crate) fn new(key_len: usize, value_len: usize, flags: u32, may_expire: bool) -> Shape {
         let is_wide = flags != 0 || key_len > KEY_NARROW_MAX || value_len > VALUE_NARROW_MAX;
-        Shape { key_len_bytes: key_len, value_len_bytes: value_len, is_wide, expires: may_expire }
+        let is_word = (1..=ALIGN_BYTES).contains(&value_len) && key_len.is_multiple_of(ALIGN_BYTES);
+        Shape {
+            key_len_bytes: key_len,
+            value_len_bytes: value_len,
+            is_wide,
+            expires: may_expire,
+            is_in_place: is_word && !is_wide && !may_expire,
+        }
+    }
+
+    /// Whether the value is one word that may be replaced where it lies (K12).
+    #[inline]
+    pub(crate) fn is_in_place(self) -> bool {
+        self.is_in_place
     }
 
     /// Bytes before the key.
@@ -147,6 +170,9 @@ impl Header {
             kind |= KIND_EXPIRES;
             header.push(meta.expires_at.map_or(0, |at| at.0));
         }
+        if shape.is_in_place {
+            kind |= KIND_IN_PLACE;
+        }
         header.words[0] = kind << KIND_SHIFT
             | (key_len & 0xff) << KEY_LEN_SHIFT
             | (value_len & 0xffff) << VALUE_LEN_SHIFT;
@@ -173,7 +199,9 @@ impl Header {
         for (bytes, word) in bytes.as_chunks_mut::<ALIGN_BYTES>().0.iter_mut().zip(self.words) {
             *bytes = word.to_le_bytes();
         }
-        crate::crc::extend(body_crc.0, &bytes[4..self.word_count * ALIGN_BYTES])
+        let is_in_place = (self.words[0] >> KIND_SHIFT) & KIND_IN_PLACE != 0;
+        let end = if is_in_place { ALIGN_BYTES } else { self.word_count * ALIGN_BYTES };
+        crate::crc::extend(body_crc.0, &bytes[4..end])
     }
 }
 
@@ -181,10 +209,14 @@ impl Header {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyCrc(u32);
 
-/// Checksums key and value.
+/// Checksums key and value; of an entry that is in place the key only.
 #[inline]
-pub(crate) fn body_checksum(key: &[u8], value: &[u8]) -> BodyCrc {
-    BodyCrc(crate::crc::extend(crate::crc::extend(crate::crc::START, key), value))
+pub(crate) fn body_checksum(shape: Shape, key: &[u8], value: &[u8]) -> BodyCrc {
+    let key_crc = crate::crc::extend(crate::crc::START, key);
+    if shape.is_in_place {
+        return BodyCrc(key_crc);
+    }
+    BodyCrc(crate::crc::extend(key_crc, value))
 }
 
 /// A published entry, borrowed from the log.
@@ -206,10 +238,10 @@ impl<'a> Entry<'a> {
         Entry { start: start.cast(), lives: PhantomData }
     }
 
-    /// Word `index` of the header.
+    /// Word `index` of the header, but not the version's.
     #[inline]
     fn word(self, index: usize) -> u64 {
-        debug_assert!(index < 2 || index < 2 + self.extra_word_count());
+        debug_assert!(index == 0 || (index > 1 && index < 2 + self.extra_word_count()));
         // SAFETY: inside the header (callers look at `kind` first), so inside the entry.
         let word = unsafe { self.start.add(index) };
         // SAFETY: initialised, aligned and immutable for 'a (promise of `at`).
@@ -239,8 +271,10 @@ impl<'a> Entry<'a> {
 
     /// The header, for a copy that keeps version and checksum.
     pub(crate) fn header(self) -> Header {
-        let mut header = Header { words: [0; 4], word_count: 0 };
-        for index in 0..2 + self.extra_word_count() {
+        let mut header = Header { words: [0; 4], word_count: 2 };
+        header.words[0] = self.word(0);
+        header.words[1] = self.version_and_shard();
+        for index in 2..2 + self.extra_word_count() {
             header.push(self.word(index));
         }
         header
@@ -254,7 +288,13 @@ impl<'a> Entry<'a> {
             value_len_bytes: self.value_len_bytes(),
             is_wide: self.is_wide(),
             expires: self.kind() & KIND_EXPIRES != 0,
+            is_in_place: self.is_in_place(),
         }
+    }
+
+    #[inline]
+    fn is_in_place(self) -> bool {
+        self.kind() & KIND_IN_PLACE != 0
     }
 
     #[inline]
@@ -287,7 +327,7 @@ impl<'a> Entry<'a> {
     /// where the header is the short one.
     #[inline]
     pub(crate) fn has_key(self, key: &[u8]) -> bool {
-        let kind_and_len = (self.word(0) >> KIND_SHIFT) & 0xffff;
+        let kind_and_len = (self.word(0) >> KIND_SHIFT) & 0xffff & !KIND_IN_PLACE;
         if key.len() == 8 && kind_and_len == KIND_PUT | 8 << (KEY_LEN_SHIFT - KIND_SHIFT) {
             // SAFETY: behind the header's two words lies a key of eight bytes (just compared).
             let found = unsafe { self.start.add(2) };
@@ -297,17 +337,77 @@ impl<'a> Entry<'a> {
         keys_equal(self.key(), key)
     }
 
+    /// Where the value starts.
     #[inline]
-    pub(crate) fn value(self) -> &'a [u8] {
+    fn value_start(self) -> *const u8 {
         // SAFETY: the value follows the key inside the entry.
-        let start = unsafe { self.body().add(self.key_len_bytes()) };
-        // SAFETY: that many initialised bytes are there, immutable for 'a.
-        unsafe { std::slice::from_raw_parts(start, self.value_len_bytes()) }
+        unsafe { self.body().add(self.key_len_bytes()) }
+    }
+
+    /// The value of an entry that is not in place, or whose lock the caller holds: nothing may
+    /// replace it during `'a`.
+    #[inline]
+    pub(crate) fn value_at_rest(self) -> &'a [u8] {
+        // SAFETY: that many initialised bytes are there; the caller says that they rest.
+        unsafe { std::slice::from_raw_parts(self.value_start(), self.value_len_bytes()) }
+    }
+
+    /// A word that may be replaced while it is read: the version's, or an in-place value.
+    #[inline]
+    fn shared_word(self, start: *const u8) -> &'a AtomicU64 {
+        debug_assert!(start.addr().is_multiple_of(ALIGN_BYTES));
+        // SAFETY: an aligned word inside the entry, which lives for 'a; while others may replace it,
+        // everybody uses it as this atomic.
+        unsafe { AtomicU64::from_ptr(start.cast_mut().cast()) }
+    }
+
+    #[inline]
+    fn version_word(self) -> &'a AtomicU64 {
+        // SAFETY: the header's second word.
+        self.shared_word(unsafe { self.start.add(1) }.cast())
+    }
+
+    #[inline]
+    fn version_and_shard(self) -> u64 {
+        // Acquire pairs with `replace_value`: whoever sees its version sees its value.
+        self.version_word().load(Ordering::Acquire)
     }
 
     #[inline]
     pub(crate) fn version(self) -> u64 {
-        self.word(1) & VERSION_MASK
+        self.version_and_shard() & VERSION_MASK
+    }
+
+    /// Whether an item of this shape can be written where this entry lies.
+    #[inline]
+    pub(crate) fn takes_in_place(self, shape: Shape) -> bool {
+        shape.is_in_place && self.is_in_place() && self.value_len_bytes() == shape.value_len_bytes
+    }
+
+    /// Replaces the value of an entry that [takes](Entry::takes_in_place) it; the caller holds the
+    /// key's lock. A reader may see the new value with the old version, whose CAS then fails; never
+    /// the new version with the old value.
+    #[inline]
+    pub(crate) fn replace_value(self, value: &[u8], version: u64) {
+        debug_assert!(self.is_in_place() && value.len() == self.value_len_bytes());
+        let mut word = [0; ALIGN_BYTES];
+        word[..value.len()].copy_from_slice(value);
+        // Relaxed: the version's Release follows, and a reader of the value alone needs no order.
+        self.shared_word(self.value_start()).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        let shard = self.version_word().load(Ordering::Relaxed) & !VERSION_MASK;
+        self.version_word().store(shard | version, Ordering::Release);
+    }
+
+    /// The entry as of now: version and value are read, in this order, if they could change.
+    #[inline]
+    pub(crate) fn see(self) -> Seen<'a> {
+        let version = self.version();
+        let is_in_place = self.is_in_place();
+        let word = match is_in_place {
+            true => self.shared_word(self.value_start()).load(Ordering::Relaxed).to_ne_bytes(),
+            false => [0; ALIGN_BYTES],
+        };
+        Seen { entry: self, version, word, is_in_place }
     }
 
     /// When the item ends, in milliseconds since 1970; 0: never (I3).
@@ -347,21 +447,43 @@ impl<'a> Entry<'a> {
         self.shape().len_bytes()
     }
 
+    /// Whether the bytes are those that were appended; no one may be writing.
+    pub(crate) fn checksum_holds(self) -> bool {
+        let checksum = self.word(0) as u32;
+        let body_crc = body_checksum(self.shape(), self.key(), self.value_at_rest());
+        checksum == self.header().checksum_with(body_crc)
+    }
+}
+
+/// An entry as it was at one moment: what may be replaced is copied.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    entry: Entry<'a>,
+    version: u64,
+    /// The value, if it is in place.
+    word: [u8; ALIGN_BYTES],
+    is_in_place: bool,
+}
+
+impl Seen<'_> {
     #[inline]
-    pub(crate) fn item(self) -> Item<'a> {
+    pub(crate) fn item(&self) -> Item<'_> {
+        let entry = self.entry;
         Item {
-            key: self.key(),
-            value: self.value(),
-            client_flags: self.client_flags(),
-            version: self.version(),
-            expires_at: self.expires_at(),
+            key: entry.key(),
+            value: match self.is_in_place {
+                true => &self.word[..entry.value_len_bytes().min(ALIGN_BYTES)],
+                false => entry.value_at_rest(),
+            },
+            client_flags: entry.client_flags(),
+            version: self.version,
+            expires_at: entry.expires_at(),
         }
     }
 
-    /// Whether the bytes are those that were appended.
-    pub(crate) fn checksum_holds(self) -> bool {
-        let checksum = self.word(0) as u32;
-        checksum == self.header().checksum_with(body_checksum(self.key(), self.value()))
+    #[inline]
+    pub(crate) fn is_expired(&self, now: UnixMillis) -> bool {
+        self.entry.is_expired(now)
     }
 }
 
@@ -413,7 +535,7 @@ mod tests {
     fn write_sample(meta: Meta) -> Block {
         let mut block = Block([0; 64]);
         let shape = Shape::new(3, 5, meta.client_flags, meta.expires_at.is_some());
-        let header = Header::new(shape, meta, body_checksum(b"key", b"value"));
+        let header = Header::new(shape, meta, body_checksum(shape, b"key", b"value"));
         let mut bytes: Vec<u8> =
             header.words().iter().flat_map(|word| word.to_le_bytes()).collect();
         assert_eq!(bytes.len(), shape.header_bytes());
@@ -432,8 +554,10 @@ mod tests {
         let expires_at = expires_at_ms.map(UnixMillis);
         let block = write_sample(Meta { version: 9, client_flags, expires_at });
         let entry = entry_of(&block);
-        assert_eq!((entry.key(), entry.value()), (&b"key"[..], &b"value"[..]));
-        assert_eq!((entry.version(), entry.client_flags()), (9, client_flags));
+        let seen = entry.see();
+        let item = seen.item();
+        assert_eq!((item.key, item.value), (&b"key"[..], &b"value"[..]));
+        assert_eq!((item.version, item.client_flags), (9, client_flags));
         assert_eq!((entry.len_bytes(), entry.expires_at()), (len_bytes, expires_at));
         assert!(entry.checksum_holds());
         assert_eq!(entry.word(0) as u32, checksum, "the examples of docs/formats");
@@ -457,7 +581,7 @@ mod tests {
         {
             let shape = Shape::new(key_len, value_len, 0, false);
             let meta = Meta { version: 1, client_flags: 0, expires_at: None };
-            let header = Header::new(shape, meta, body_checksum(b"", b""));
+            let header = Header::new(shape, meta, body_checksum(shape, b"", b""));
             let mut block = Block([0; 64]);
             for (place, word) in block.0.as_chunks_mut::<8>().0.iter_mut().zip(header.words()) {
                 *place = word.to_le_bytes();
@@ -466,6 +590,32 @@ mod tests {
             let is_wide = key_len > 255 || value_len > 65_535;
             assert_eq!(shape.header_bytes(), if is_wide { 24 } else { 16 });
         }
+    }
+
+    #[test]
+    fn a_short_value_behind_a_whole_word_is_replaced_where_it_lies() {
+        let shape = Shape::new(8, 3, 0, false);
+        assert!(shape.is_in_place() && !Shape::new(7, 3, 0, false).is_in_place());
+        assert!(!Shape::new(8, 9, 0, false).is_in_place());
+        assert!(!Shape::new(8, 0, 0, false).is_in_place());
+        assert!(!Shape::new(8, 3, 1, false).is_in_place());
+        assert!(!Shape::new(8, 3, 0, true).is_in_place());
+        let meta = Meta { version: 9, client_flags: 0, expires_at: None };
+        let header = Header::new(shape, meta, body_checksum(shape, b"counters", b"123"));
+        let mut block = Block([0; 64]);
+        for (place, word) in block.0.as_chunks_mut::<8>().0.iter_mut().zip(header.words()) {
+            *place = word.to_le_bytes();
+        }
+        block.0[16..27].copy_from_slice(b"counters123");
+        // SAFETY: a whole entry was laid out at an 8-aligned address, which this test owns.
+        let entry = unsafe { Entry::at(block.0.as_mut_ptr()) };
+        let before = entry.see();
+        assert!(entry.takes_in_place(shape) && !entry.takes_in_place(Shape::new(8, 4, 0, false)));
+        entry.replace_value(b"124", 10);
+        let after = entry.see();
+        assert_eq!((before.item().value, before.item().version), (&b"123"[..], 9));
+        assert_eq!((after.item().value, after.item().version), (&b"124"[..], 10));
+        assert!(entry.checksum_holds() && entry.has_key(b"counters"));
     }
 
     #[test]

@@ -169,26 +169,26 @@ impl Log {
         self.allocator.lock().expect("no code that holds this lock panics")
     }
 
-    /// An entry in `segment` of this length became reachable (I2).
+    /// Entries of so many bytes in `segment` became reachable (I2).
     #[inline]
-    pub(crate) fn add_live(&self, offset_bytes: u64, len_bytes: usize) {
-        let segment = self.segment_of(offset_bytes) as usize;
-        self.counters[segment].live_bytes.fetch_add(len_bytes as u64, Ordering::Relaxed);
+    pub(crate) fn add_live(&self, segment: u32, len_bytes: u64) {
+        self.counters[segment as usize].live_bytes.fetch_add(len_bytes, Ordering::Relaxed);
     }
 
-    /// An entry of this length is no longer reachable (I2); called after its slot was changed.
+    /// An entry of this length is no longer reachable (I2); called after its slot was changed. The
+    /// counter wraps while the segment is open and its writer has not added the entry yet.
     #[inline]
     pub(crate) fn sub_live(&self, offset_bytes: u64, len_bytes: usize) {
         let segment = self.segment_of(offset_bytes) as usize;
         // Release pairs with the Acquire of `live_bytes`: whoever sees zero and retires the segment
         // also sees that the slot names it no more.
-        let before =
-            self.counters[segment].live_bytes.fetch_sub(len_bytes as u64, Ordering::Release);
-        debug_assert!(before >= len_bytes as u64, "I2: live bytes never go below zero");
+        self.counters[segment].live_bytes.fetch_sub(len_bytes as u64, Ordering::Release);
     }
 
     pub(crate) fn live_bytes(&self, segment: u32) -> u64 {
-        self.counters[segment as usize].live_bytes.load(Ordering::Acquire)
+        let live_bytes = self.counters[segment as usize].live_bytes.load(Ordering::Acquire);
+        // Signed: of an open segment more may have been subtracted than was added.
+        live_bytes.cast_signed().max(0).cast_unsigned()
     }
 
     /// The queue of a published entry, without the table's lock.

@@ -13,13 +13,19 @@ pub struct Pins<'a>(pub(crate) &'a Arc<Inner>);
 /// A value's bytes, kept in place until this is dropped.
 ///
 /// While it lives, its segment is not reused: holders bound how many bytes they pin.
-pub struct PinnedValue {
-    store: Arc<Inner>,
-    segment: u32,
-    /// Segments of the run that the entry has, 1 if it shares one.
-    run_len: u32,
-    start: *const u8,
-    len_bytes: usize,
+pub struct PinnedValue(Held);
+
+enum Held {
+    /// Up to eight bytes may be replaced in place (K12) and are cheaper to copy anyway.
+    Copied { bytes: [u8; 8], len_bytes: usize },
+    InLog {
+        store: Arc<Inner>,
+        segment: u32,
+        /// Segments of the run that the entry has, 1 if it shares one.
+        run_len: u32,
+        start: *const u8,
+        len_bytes: usize,
+    },
 }
 
 // SAFETY: the bytes are immutable and the segment's pin count is atomic, so that the value may be
@@ -38,19 +44,25 @@ impl Pins<'_> {
 
     /// Keeps `item.value` in place, without a limit.
     pub fn pin(self, item: &Item<'_>) -> PinnedValue {
+        let len_bytes = item.value.len();
+        let mut bytes = [0; 8];
+        if let Some(copy) = bytes.get_mut(..len_bytes) {
+            copy.copy_from_slice(item.value);
+            return PinnedValue(Held::Copied { bytes, len_bytes });
+        }
         let log = &self.0.log;
         // Key and header lie in the segment where the entry starts, even if the value is long.
         let offset_bytes = (item.key.as_ptr().addr() - log.address(0).addr()) as u64;
-        let end = item.value.as_ptr().addr() + item.value.len() - log.address(0).addr();
+        let end = item.value.as_ptr().addr() + len_bytes - log.address(0).addr();
         let start_bytes = log.segment_start(log.segment_of(offset_bytes));
         let run_len = log.run_len(end as u64 - start_bytes);
-        PinnedValue {
+        PinnedValue(Held::InLog {
             store: Arc::clone(self.0),
             segment: log.pin(offset_bytes, run_len),
             run_len,
             start: item.value.as_ptr(),
-            len_bytes: item.value.len(),
-        }
+            len_bytes,
+        })
     }
 }
 
@@ -58,14 +70,21 @@ impl Deref for PinnedValue {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes were a published value when the pin was taken, inside a batch; the
-        // pin keeps the segment from reuse and the mapping lives as long as `store`.
-        unsafe { std::slice::from_raw_parts(self.start, self.len_bytes) }
+        match &self.0 {
+            Held::Copied { bytes, len_bytes } => &bytes[..*len_bytes],
+            Held::InLog { start, len_bytes, .. } => {
+                // SAFETY: the bytes were a published value when the pin was taken, inside a batch;
+                // the pin keeps the segment from reuse and the mapping lives as long as `store`.
+                unsafe { std::slice::from_raw_parts(*start, *len_bytes) }
+            }
+        }
     }
 }
 
 impl Drop for PinnedValue {
     fn drop(&mut self) {
-        self.store.log.unpin(self.segment, self.run_len);
+        if let Held::InLog { store, segment, run_len, .. } = &self.0 {
+            store.log.unpin(*segment, *run_len);
+        }
     }
 }

@@ -30,12 +30,13 @@ use std::sync::Arc;
 use base::UnixMillis;
 
 use crate::counters::Counts;
-use crate::entry::Entry;
-use crate::index::slot::Tag;
+use crate::entry::{Entry, Seen};
+use crate::index::slot::{Slot, Tag};
 use crate::index::{Chain, Position};
 use crate::log::{Appender, Queue};
-use crate::request::Item;
 use crate::store::Inner;
+
+use execute::Guess;
 
 pub use several::LockedSession;
 
@@ -141,6 +142,8 @@ impl Session {
 impl Local {
     #[inline]
     fn publish_counts(&mut self, inner: &Inner) {
+        self.appender.publish_live(&inner.log);
+        self.survivors.publish_live(&inner.log);
         inner.counts[self.place].publish(&mut self.counts);
     }
 
@@ -176,19 +179,25 @@ impl Local {
         inner.index.lock(head)
     }
 
-    /// The key's entry, under its chain's lock.
+    /// The key's entry, under its chain's lock; first where stage 2 saw it.
     #[inline]
     fn find_locked<'a>(
         inner: &'a Inner,
         chain: &Chain<'_>,
+        guess: Guess,
         tag: Tag,
         key: &[u8],
     ) -> Option<(Position, Entry<'a>)> {
-        let position = chain.find(tag, |slot| {
+        let is_key = |slot: Slot| {
             // SAFETY: the chain's lock keeps its entries in place.
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
             entry.has_key(key)
-        })?;
+        };
+        let guessed = guess.in_head().and_then(|seen| chain.still_there(seen));
+        let position = match guessed.filter(|position| is_key(position.slot)) {
+            Some(position) => position,
+            None => chain.find(tag, is_key)?,
+        };
         Some((position, Local::entry_of(inner, position)))
     }
 
@@ -226,8 +235,8 @@ impl Local {
 
     /// The entry as a client sees it: nothing once it has expired.
     #[inline]
-    fn live_item(entry: Option<Entry<'_>>, now: UnixMillis) -> Option<Item<'_>> {
-        entry.filter(|entry| !entry.is_expired(now)).map(Entry::item)
+    fn see_live(entry: Option<Entry<'_>>, now: UnixMillis) -> Option<Seen<'_>> {
+        entry.filter(|entry| !entry.is_expired(now)).map(Entry::see)
     }
 }
 

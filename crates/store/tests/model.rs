@@ -13,14 +13,16 @@ use store::{Eviction, Mode, Store};
 fn key() -> impl Strategy<Value = Vec<u8>> {
     // Few keys, so that requests meet; some long, some empty.
     prop_oneof![
-        8 => (0_u32..60).prop_map(|id| format!("key:{id}").into_bytes()),
+        5 => (0_u32..60).prop_map(|id| format!("key:{id}").into_bytes()),
+        // Eight bytes, so that short values are replaced in place (K12).
+        3 => (0_u32..30).prop_map(|id| format!("key:{id:04}").into_bytes()),
         2 => (0_u32..2000).prop_map(|id| id.to_le_bytes().to_vec()),
         1 => (0_usize..3).prop_map(|id| vec![id as u8; [0, 251, 65_535][id]]),
     ]
 }
 
 fn value_len() -> impl Strategy<Value = usize> {
-    prop_oneof![6 => 0_usize..40, 3 => 100_usize..3000, 1 => 10_000_usize..150_000]
+    prop_oneof![4 => 0_usize..40, 2 => 7_usize..9, 3 => 100_usize..3000, 1 => 10_000_usize..150_000]
 }
 
 fn action() -> impl Strategy<Value = Action> {

@@ -280,3 +280,62 @@ fn keys_written_together_are_read_together() {
     });
     assert_eq!(torn.load(Ordering::Relaxed), 0);
 }
+
+/// Reads one key's item: its version, and its value as a number.
+#[derive(Default)]
+struct Pair(Option<(u64, u64)>);
+
+impl Sink<NoUpdate> for Pair {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            self.0 = Some((item.version, u64::from_le_bytes(item.value.try_into().unwrap())));
+        }
+    }
+}
+
+/// K12: eight bytes are replaced in place. A version that a reader sees never goes with a value
+/// older than it: a CAS with it would overwrite a write that its client has not seen.
+#[test]
+fn a_version_never_goes_with_an_older_value() {
+    const WRITES: u64 = 20_000;
+    let store = open(Mode::Clean, false, 2, 4 << 20);
+    let (key, hash) = (b"8 bytes!", store.key_hasher().hash(b"8 bytes!"));
+    let set = |session: &mut store::Session, value: u64| {
+        let bytes = value.to_le_bytes();
+        let set = Set {
+            value: &bytes,
+            client_flags: 0,
+            expiry: Expiry::Never,
+            condition: Condition::Always,
+        };
+        let request = Request { key, hash, op: Op::<NoUpdate>::Set(set) };
+        session.execute(UnixMillis(1), &[request], &mut Pair::default());
+    };
+    let read = |session: &mut store::Session| {
+        let mut pair = Pair::default();
+        session.execute(
+            UnixMillis(1),
+            &[Request { key, hash, op: Op::<NoUpdate>::Get }],
+            &mut pair,
+        );
+        pair.0.unwrap()
+    };
+    let mut reader = store.session().unwrap();
+    let mut writer = store.session().unwrap();
+    set(&mut writer, 0);
+    let (version_first, _) = read(&mut reader);
+    let used_before = store.stats().log_used_bytes;
+    std::thread::scope(|scope| {
+        scope.spawn(|| (1..=WRITES).for_each(|value| set(&mut writer, value)));
+        let mut last = (0, 0);
+        while last.1 < WRITES {
+            let (version, value) = read(&mut reader);
+            assert!(value >= version - version_first, "version {version} with value {value}");
+            assert!((version, value) >= last && value >= last.1, "nothing goes back in time");
+            last = (version, value);
+        }
+    });
+    assert_eq!(read(&mut reader), (version_first + WRITES, WRITES));
+    assert_eq!(store.stats().log_used_bytes, used_before, "nothing was appended");
+    store.validate();
+}

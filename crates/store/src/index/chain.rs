@@ -48,6 +48,16 @@ impl<'a> Chain<'a> {
         self.index.find_once(self.head, tag, View::Held, &mut is_key)
     }
 
+    /// A slot of the head that was seen without the lock, as it is now, if it names the same entry.
+    #[inline]
+    pub(crate) fn still_there(&self, seen: Position) -> Option<Position> {
+        if seen.bucket != self.head {
+            return None;
+        }
+        let slot = self.index.memory[self.head].slot_held(seen.index);
+        slot.same_entry(seen.slot).then_some(Position { slot, ..seen })
+    }
+
     /// The entry slot that names `offset_bytes`.
     pub(crate) fn find_entry(&self, tag: Tag, offset_bytes: u64) -> Option<Position> {
         self.find(tag, |slot| slot.offset_bytes() == offset_bytes)

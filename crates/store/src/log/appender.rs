@@ -8,6 +8,9 @@
 //! # Invariants
 //! I1: at most one reservation is outstanding, and it is the last thing in its open segment, so
 //!     cancelling it moves `next_bytes` back.
+//! I2: what was published is added to the segment's live bytes once a batch, and before the segment
+//!     is closed: nobody asks how much is alive in an open segment. Others may have subtracted
+//!     their part before; the counter wraps.
 
 use base::UnixMillis;
 
@@ -30,6 +33,8 @@ struct Open {
     end_bytes: u64,
     /// When the last of its entries expires.
     latest_expiry_ms: u64,
+    /// Bytes published here that the segment's counter does not know yet (I2).
+    unpublished_live_bytes: u64,
 }
 
 /// Where one session appends what is to be in one queue: entries up to a quarter of a segment in
@@ -168,7 +173,6 @@ impl Appender {
         reservation: Reservation,
         expires_at: Option<UnixMillis>,
     ) {
-        log.add_live(reservation.offset_bytes, reservation.len_bytes);
         let expires_at_ms = expires_at.map_or(NEVER_MS, |at| at.0);
         let open = match reservation.home {
             Home::Short => &mut self.short,
@@ -176,12 +180,22 @@ impl Appender {
             Home::Run(segment) => {
                 let used_bytes = reservation.len_bytes as u64;
                 let latest_expiry_ms = expires_at_ms;
+                log.add_live(segment, used_bytes);
                 log.close(segment, Contents { used_bytes, latest_expiry_ms, is_long: true });
                 return;
             }
         };
         if let Some(open) = open {
             open.latest_expiry_ms = open.latest_expiry_ms.max(expires_at_ms);
+            open.unpublished_live_bytes += reservation.len_bytes as u64;
+        }
+    }
+
+    /// Tells the log what is alive in the open segments (I2).
+    #[inline]
+    pub(crate) fn publish_live(&mut self, log: &Log) {
+        for open in [&mut self.short, &mut self.long].into_iter().flatten() {
+            open.publish_live(log);
         }
     }
 
@@ -210,7 +224,14 @@ impl Open {
     fn new(log: &Log, segment: u32) -> Open {
         let next_bytes = log.segment_start(segment);
         let end_bytes = next_bytes + log.segment_bytes();
-        Open { segment, next_bytes, end_bytes, latest_expiry_ms: 0 }
+        Open { segment, next_bytes, end_bytes, latest_expiry_ms: 0, unpublished_live_bytes: 0 }
+    }
+
+    #[inline]
+    fn publish_live(&mut self, log: &Log) {
+        if self.unpublished_live_bytes != 0 {
+            log.add_live(self.segment, std::mem::take(&mut self.unpublished_live_bytes));
+        }
     }
 
     /// Moves the position past an entry; where that starts.
@@ -223,7 +244,9 @@ impl Open {
 }
 
 fn close(log: &Log, open: Option<Open>, is_long: bool) {
-    if let Some(Open { segment, next_bytes, latest_expiry_ms, .. }) = open {
+    if let Some(mut open) = open {
+        open.publish_live(log);
+        let Open { segment, next_bytes, latest_expiry_ms, .. } = open;
         let used_bytes = next_bytes - log.segment_start(segment);
         log.close(segment, Contents { used_bytes, latest_expiry_ms, is_long });
     }

@@ -37,7 +37,19 @@ pub(super) struct Guess {
     is_overflow: bool,
 }
 
-const NO_GUESS: Guess = Guess { slot: Slot::EMPTY, bucket: 0, index: 0, is_overflow: false };
+pub(super) const NO_GUESS: Guess =
+    Guess { slot: Slot::EMPTY, bucket: 0, index: 0, is_overflow: false };
+
+impl Guess {
+    /// Where a writer may look first: a head's slot. In an overflow bucket, which may have left the
+    /// chain, it would have to make sure (K8).
+    #[inline]
+    pub(super) fn in_head(self) -> Option<Position> {
+        let Guess { slot, bucket, index, is_overflow } = self;
+        let is_known = !slot.is_empty() && !is_overflow;
+        is_known.then_some(Position { bucket, index: usize::from(index), slot })
+    }
+}
 
 impl Session {
     /// Stage 1 for a request that the next [`Session::execute`] will get, ahead of it: whoever
@@ -91,8 +103,8 @@ impl Local {
             count => guess_all(inner, chunk, &mut guesses[..count], self.value_len_hint),
         }
         for (offset, (request, guess)) in chunk.iter().zip(&guesses).enumerate() {
-            let call = Call { inner, now, request_index: first + offset };
-            self.execute_one(call, request, *guess, sink);
+            let call = Call { inner, now, request_index: first + offset, guess: *guess };
+            self.execute_one(call, request, sink);
         }
         self.guesses = guesses;
     }
@@ -103,11 +115,10 @@ impl Local {
         &mut self,
         call: Call<'_>,
         request: &Request<'_, U>,
-        guess: Guess,
         sink: &mut S,
     ) {
         match &request.op {
-            Op::Get => self.get(call, request, guess, sink),
+            Op::Get => self.get(call, request, sink),
             Op::Set(set) => self.set(call, request.key, request.hash, set, sink),
             Op::Delete => self.delete(call, request.key, request.hash, sink),
             Op::Update(update) => self.update(call, request.key, request.hash, update, sink),
@@ -115,14 +126,8 @@ impl Local {
     }
 
     #[inline]
-    fn get<U, R, S: Sink<R>>(
-        &mut self,
-        call: Call<'_>,
-        request: &Request<'_, U>,
-        guess: Guess,
-        sink: &mut S,
-    ) {
-        let Call { inner, now, request_index } = call;
+    fn get<U, R, S: Sink<R>>(&mut self, call: Call<'_>, request: &Request<'_, U>, sink: &mut S) {
+        let Call { inner, now, request_index, guess } = call;
         let found = find_guessed(inner, guess, request);
         let Some((position, entry)) = found.filter(|(_, entry)| !entry.is_expired(now)) else {
             sink.outcome(request_index, Outcome::Miss, Pins(inner));
@@ -131,7 +136,8 @@ impl Local {
         if position.slot.marks() < inner.mark_limit {
             inner.index.mark(position, inner.mark_limit);
         }
-        let item = entry.item();
+        let seen = entry.see();
+        let item = seen.item();
         self.value_len_hint = item.value.len();
         sink.outcome(request_index, Outcome::Hit(item), Pins(inner));
     }
@@ -143,6 +149,7 @@ pub(super) struct Call<'a> {
     pub inner: &'a Arc<Inner>,
     pub now: UnixMillis,
     pub request_index: usize,
+    pub guess: Guess,
 }
 
 /// Stage 1.

@@ -272,7 +272,7 @@ impl Local {
             Queue::Main => &mut self.survivors,
         };
         let reservation = appender.reserve(log, entry.len_bytes(), Purpose::Reserve)?;
-        Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value());
+        Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value_at_rest());
         Appender::write_header(log, &reservation, &entry.header());
         let slot = Slot::entry(tag, reservation.offset_bytes);
         appender.published(log, reservation, entry.expires_at());

@@ -54,7 +54,7 @@ impl Session {
             // SAFETY: the slot was read since this session's last quiescent point.
             let entry = unsafe { self.inner.log.entry(slot.offset_bytes()) };
             if !entry.is_expired(now) {
-                visit(&entry.item());
+                visit(&entry.see().item());
                 visited += 1;
             }
         }
@@ -86,7 +86,7 @@ impl Session {
             });
             let live: Vec<_> = live.collect();
             if !live.is_empty() {
-                visit(&live[random as usize % live.len()].item());
+                visit(&live[random as usize % live.len()].see().item());
                 self.quiesce();
                 return true;
             }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
 
-use super::execute::{Call, find, prefetch_entry};
+use super::execute::{Call, NO_GUESS, find, prefetch_entry};
 use super::{Local, Session};
-use crate::entry::{Entry, HEADER_BYTES};
+use crate::entry::{HEADER_BYTES, Seen};
 use crate::index::slot::Tag;
 use crate::log::Purpose;
 use crate::pin::Pins;
@@ -44,8 +44,9 @@ impl Session {
         if !is_snapshot {
             read_locked(inner, keys, &mut found);
         }
-        for (request_index, entry) in found.iter().enumerate() {
-            let outcome = Local::live_item(*entry, now).map_or(Outcome::Miss, Outcome::Hit);
+        for (request_index, seen) in found.iter().enumerate() {
+            let live = seen.as_ref().filter(|seen| !seen.is_expired(now));
+            let outcome = live.map_or(Outcome::Miss, |seen| Outcome::Hit(seen.item()));
             sink.outcome(request_index, outcome, Pins(inner));
         }
         inner.epochs.quiesce(local.place);
@@ -82,7 +83,7 @@ impl Session {
 fn read_optimistically<'a>(
     inner: &'a Inner,
     keys: &[(KeyHash, &[u8])],
-    found: &mut Vec<Option<Entry<'a>>>,
+    found: &mut Vec<Option<Seen<'a>>>,
 ) -> bool {
     found.clear();
     let word_of = |hash: KeyHash| inner.index.word(inner.index.head_of(hash));
@@ -97,7 +98,8 @@ fn read_optimistically<'a>(
         }
         for (hash, key) in chunk {
             let entry = find(inner, inner.index.head_of(*hash), Tag::of(*hash), key);
-            found.push(entry.map(|(_, entry)| entry));
+            // Seen before the words are looked at again: a value in place may change later.
+            found.push(entry.map(|(_, entry)| entry.see()));
         }
     }
     if words.iter().any(|word| word.is_locked()) {
@@ -117,11 +119,7 @@ fn prefetch_likely_entry(inner: &Inner, hash: KeyHash, key: &[u8]) {
 
 /// All keys under their locks: what ends a race against steady writers.
 #[cold]
-fn read_locked<'a>(
-    inner: &'a Inner,
-    keys: &[(KeyHash, &[u8])],
-    found: &mut Vec<Option<Entry<'a>>>,
-) {
+fn read_locked<'a>(inner: &'a Inner, keys: &[(KeyHash, &[u8])], found: &mut Vec<Option<Seen<'a>>>) {
     let mut heads: Vec<u32> = keys.iter().map(|(hash, _)| inner.index.head_of(*hash)).collect();
     heads.sort_unstable();
     heads.dedup();
@@ -131,8 +129,8 @@ fn read_locked<'a>(
     found.clear();
     for (hash, key) in keys {
         let chain = inner.index.locked(inner.index.head_of(*hash));
-        let entry = Local::find_locked(inner, &chain, Tag::of(*hash), key);
-        found.push(entry.map(|(_, entry)| entry));
+        let entry = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(*hash), key);
+        found.push(entry.map(|(_, entry)| entry.see()));
     }
     for head in heads {
         inner.index.unlock_raw(head);
@@ -159,13 +157,14 @@ impl LockedSession<'_> {
         for (request_index, request) in requests.iter().enumerate() {
             let head = inner.index.head_of(request.hash);
             assert!(local.held.binary_search(&head).is_ok(), "K11: the key was not locked");
-            let call = Call { inner, now, request_index };
+            let call = Call { inner, now, request_index, guess: NO_GUESS };
             match &request.op {
                 Op::Get => {
                     let chain = inner.index.locked(head);
                     let tag = Tag::of(request.hash);
-                    let found = Local::find_locked(inner, &chain, tag, request.key);
-                    let item = Local::live_item(found.map(|(_, entry)| entry), now);
+                    let found = Local::find_locked(inner, &chain, NO_GUESS, tag, request.key);
+                    let seen = Local::see_live(found.map(|(_, entry)| entry), now);
+                    let item = seen.as_ref().map(Seen::item);
                     let outcome = item.map_or(Outcome::Miss, Outcome::Hit);
                     sink.outcome(request_index, outcome, Pins(inner));
                 }

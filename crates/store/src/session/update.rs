@@ -7,12 +7,12 @@ use base::KeyHash;
 use super::execute::Call;
 use super::write::Found;
 use super::{Local, SCRATCH_KEPT_BYTES};
-use crate::entry::{Header, Meta, Shape, body_checksum};
+use crate::entry::{Header, Meta, Seen, Shape, body_checksum};
 use crate::index::Chain;
 use crate::index::slot::Tag;
 use crate::log::{Appender, Purpose, Queue};
 use crate::pin::Pins;
-use crate::request::{Item, Outcome, Sink, Update, Verdict};
+use crate::request::{Outcome, Sink, Update, Verdict};
 use crate::store::Inner;
 
 /// How one attempt at a write under the lock ended.
@@ -33,38 +33,45 @@ impl Local {
         update: &U,
         sink: &mut S,
     ) {
-        let Call { inner, now, request_index } = call;
+        let Call { inner, now, request_index, .. } = call;
         let queue = self.queue_for(inner, inner.index.head_of(hash), hash);
-        let outcome = loop {
-            match self.try_update(call, key, hash, update, queue) {
-                Attempt::Done(outcome) => break outcome,
+        loop {
+            let mut seen = Seens::default();
+            match self.try_update(call, key, hash, update, queue, &mut seen) {
+                Attempt::Done(outcome) => {
+                    sink.outcome(request_index, outcome, Pins(inner));
+                    break;
+                }
                 Attempt::NeedsRoom { len_bytes } => {
                     if !self.make_room_for(inner, now, len_bytes) {
                         self.counts.out_of_memory += 1;
-                        break Outcome::OutOfMemory;
+                        sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
+                        break;
                     }
                 }
             }
-        };
-        sink.outcome(request_index, outcome, Pins(inner));
+        }
         if self.scratch.capacity() > SCRATCH_KEPT_BYTES {
             self.scratch = Vec::new();
         }
     }
 
-    fn try_update<'a, U: Update>(
+    fn try_update<'a, 's, U: Update>(
         &mut self,
         call: Call<'a>,
         key: &[u8],
         hash: KeyHash,
         update: &U,
         queue: Queue,
-    ) -> Attempt<'a, U::Refusal> {
-        let Call { inner, now, .. } = call;
+        seen: &'s mut Seens<'a>,
+    ) -> Attempt<'s, U::Refusal> {
+        let Call { inner, now, guess, .. } = call;
         let tag = Tag::of(hash);
         let chain = self.lock_chain(inner, inner.index.head_of(hash));
-        let found = Local::find_locked(inner, &chain, tag, key);
-        let old = Local::live_item(found.map(|(_, entry)| entry), now);
+        let found = Local::find_locked(inner, &chain, guess, tag, key);
+        let Seens { old, new } = seen;
+        *old = Local::see_live(found.map(|(_, entry)| entry), now);
+        let old = old.as_ref().map(Seen::item);
         let mut value = std::mem::take(&mut self.scratch);
         value.clear();
         let verdict = update.apply(old.as_ref(), &mut value);
@@ -95,56 +102,94 @@ impl Local {
             _ => &value[..],
         };
         let meta = Meta { version: chain.next_version(), client_flags, expires_at };
-        let write = Write { key, tag, value: new_value, meta, old, queue };
-        let attempt = self.write_locked(inner, chain, found, write);
+        let write = Write { key, tag, value: new_value, meta, queue };
+        let written = self.write_locked(inner, chain, found, write);
         self.scratch = value;
-        attempt
+        match written {
+            Written::Entry(entry) => {
+                let new = Some(new.insert(entry).item());
+                Attempt::Done(Outcome::Updated { old, new })
+            }
+            Written::NoRoom { len_bytes } => Attempt::NeedsRoom { len_bytes },
+            Written::IndexFull => Attempt::Done(Outcome::OutOfMemory),
+            Written::TooLarge { len_bytes } => {
+                Attempt::Done(Local::too_large(inner, key, len_bytes))
+            }
+        }
     }
 
-    fn write_locked<'a, R>(
+    fn write_locked<'a>(
         &mut self,
         inner: &'a Inner,
         mut chain: Chain<'_>,
         found: Found<'a>,
-        write: Write<'_, 'a>,
-    ) -> Attempt<'a, R> {
-        let Write { key, tag, value, meta, old, queue } = write;
+        write: Write<'_>,
+    ) -> Written<'a> {
+        let Write { key, tag, value, meta, queue } = write;
         if !inner.fits(key.len(), value.len()) {
-            return Attempt::Done(Local::too_large(inner, key, value.len() as u64));
+            return Written::TooLarge { len_bytes: value.len() as u64 };
         }
         let shape =
             Shape::new(key.len(), value.len(), meta.client_flags, meta.expires_at.is_some());
+        if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape)) {
+            entry.replace_value(value, meta.version);
+            let seen = entry.see();
+            inner.index.mark(position, inner.mark_limit);
+            chain.finish();
+            return Written::Entry(seen);
+        }
         let len_bytes = shape.len_bytes();
         // Under locks of several keys nobody is waited for (I2), so the reserve is used up first.
         let purpose = if self.held.is_empty() { Purpose::Write } else { Purpose::Reserve };
         let appender = self.appender_for(inner, queue);
         let Some(reservation) = appender.reserve(&inner.log, len_bytes, purpose) else {
-            return Attempt::NeedsRoom { len_bytes };
+            return Written::NoRoom { len_bytes };
         };
         Appender::fill(&inner.log, &reservation, shape, key, value);
-        let header = Header::new(shape, meta, body_checksum(key, value));
+        let header = Header::new(shape, meta, body_checksum(shape, key, value));
         Appender::write_header(&inner.log, &reservation, &header);
         match self.publish(inner, &mut chain, tag, found, reservation, meta) {
             Ok(entry) => {
+                let seen = entry.see();
                 chain.finish();
-                Attempt::Done(Outcome::Updated { old, new: Some(entry.item()) })
+                Written::Entry(seen)
             }
             Err(reservation) => {
                 drop(chain);
                 self.cancel(inner, Some(reservation));
                 self.counts.out_of_memory += 1;
-                Attempt::Done(Outcome::OutOfMemory)
+                Written::IndexFull
             }
         }
     }
 }
 
+/// What a read-modify-write found and what it left, as of the moment it held the lock.
+#[derive(Default)]
+struct Seens<'a> {
+    old: Option<Seen<'a>>,
+    new: Option<Seen<'a>>,
+}
+
+/// How a write under the lock ended.
+enum Written<'a> {
+    /// The key has this entry now.
+    Entry(Seen<'a>),
+    NoRoom {
+        len_bytes: usize,
+    },
+    IndexFull,
+    TooLarge {
+        /// Of the value.
+        len_bytes: u64,
+    },
+}
+
 /// The entry that a read-modify-write decided on.
-struct Write<'w, 'a> {
+struct Write<'w> {
     key: &'w [u8],
     tag: Tag,
     value: &'w [u8],
     meta: Meta,
-    old: Option<Item<'a>>,
     queue: Queue,
 }

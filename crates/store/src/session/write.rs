@@ -6,13 +6,14 @@
 //!     yes: header with the new version ─▶ slot ─▶ unlock with that version
 //! ```
 //!
-//! The copy happens before the lock is taken, so that a large value keeps nobody waiting.
+//! The copy happens before the lock is taken, so that a large value keeps nobody waiting. A value of
+//! at most eight bytes that replaces one of the same length is stored where that lies (K12).
 
-use base::{KeyHash, UnixMillis};
+use base::KeyHash;
 
 use super::Local;
 use super::execute::{Call, find};
-use crate::entry::{Entry, Header, Meta, Shape, body_checksum};
+use crate::entry::{Entry, Header, Meta, Seen, Shape, body_checksum};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Chain, IndexFull, Position};
 use crate::log::{Appender, Reservation};
@@ -32,34 +33,45 @@ impl Local {
         set: &Set<'_>,
         sink: &mut S,
     ) {
-        let Call { inner, now, request_index } = call;
-        let outcome = self.set_outcome(inner, now, key, hash, set);
-        sink.outcome(request_index, outcome, Pins(inner));
+        let mut old = None;
+        let outcome = self.set_outcome(call, key, hash, set, &mut old);
+        sink.outcome(call.request_index, outcome, Pins(call.inner));
     }
 
-    fn set_outcome<'a, R>(
+    /// `seen` keeps what the key had before.
+    fn set_outcome<'a, 's, R>(
         &mut self,
-        inner: &'a Inner,
-        now: UnixMillis,
+        call: Call<'a>,
         key: &[u8],
         hash: KeyHash,
         set: &Set<'_>,
-    ) -> Outcome<'a, R> {
+        seen: &'s mut Option<Seen<'a>>,
+    ) -> Outcome<'s, R> {
+        let Call { inner, now, guess, .. } = call;
         if !inner.fits(key.len(), set.value.len()) {
             return Local::too_large(inner, key, set.value.len() as u64);
         }
-        let is_dead = matches!(set.expiry, Expiry::At(at) if at <= now);
         // Whether there is an expiry to keep is known only under the lock: room for one is made.
         let may_expire = set.expiry != Expiry::Never;
         let shape = Shape::new(key.len(), set.value.len(), set.client_flags, may_expire);
         let (head, tag) = (inner.index.head_of(hash), Tag::of(hash));
+        if shape.is_in_place() {
+            let chain = self.lock_chain(inner, head);
+            let found = Local::find_locked(inner, &chain, guess, tag, key);
+            if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape))
+            {
+                return set_in_place(inner, chain, (position, entry), set, seen);
+            }
+        }
+        let is_dead = matches!(set.expiry, Expiry::At(at) if at <= now);
         let mut reservation = None;
         if !is_dead {
             let queue = self.queue_for(inner, head, hash);
             reservation = self.reserve_open(inner, shape.len_bytes(), queue);
             if reservation.is_none() {
-                if let Some(outcome) = self.refused_before_room(inner, now, key, hash, set) {
-                    return outcome;
+                if self.is_refused_before_room(call, key, hash, set, seen) {
+                    let old = seen.as_ref().map(Seen::item);
+                    return refusal(set.condition, old).expect("just asked, of the same item");
                 }
                 reservation = self.reserve_with_room(inner, now, shape.len_bytes(), queue);
             }
@@ -67,19 +79,21 @@ impl Local {
                 return Outcome::OutOfMemory;
             }
         }
+        let mut body_crc = None;
         if let Some(reservation) = &reservation {
             Appender::fill(&inner.log, reservation, shape, key, set.value);
+            body_crc = Some(body_checksum(shape, key, set.value));
         }
-        let body_crc = body_checksum(key, if is_dead { &[] } else { set.value });
         let mut chain = self.lock_chain(inner, head);
-        let found = Local::find_locked(inner, &chain, tag, key);
-        let old = Local::live_item(found.map(|(_, entry)| entry), now);
+        let found = Local::find_locked(inner, &chain, guess, tag, key);
+        *seen = Local::see_live(found.map(|(_, entry)| entry), now);
+        let old = seen.as_ref().map(Seen::item);
         if let Some(outcome) = refusal(set.condition, old) {
             drop(chain);
             self.cancel(inner, reservation);
             return outcome;
         }
-        let Some(reservation) = reservation else {
+        let (Some(reservation), Some(body_crc)) = (reservation, body_crc) else {
             let version = chain.next_version();
             self.delete_locked(inner, chain, found);
             return Outcome::Stored { version, old };
@@ -108,23 +122,25 @@ impl Local {
         }
     }
 
-    /// The answer if the condition does not hold as of now: then no room has to be made, and a full
+    /// Whether the condition does not hold as of now: then no room has to be made, and a full
     /// store answers a SET NX of a key that it has.
     #[cold]
-    fn refused_before_room<'a, R>(
+    fn is_refused_before_room<'a>(
         &self,
-        inner: &'a Inner,
-        now: UnixMillis,
+        call: Call<'a>,
         key: &[u8],
         hash: KeyHash,
         set: &Set<'_>,
-    ) -> Option<Outcome<'a, R>> {
+        seen: &mut Option<Seen<'a>>,
+    ) -> bool {
+        let Call { inner, now, .. } = call;
         // A look without the lock would wait for ever for a chain that this session has locked.
         if set.condition == Condition::Always || !self.held.is_empty() {
-            return None;
+            return false;
         }
         let found = find(inner, inner.index.head_of(hash), Tag::of(hash), key);
-        refusal(set.condition, Local::live_item(found.map(|(_, entry)| entry), now))
+        *seen = Local::see_live(found.map(|(_, entry)| entry), now);
+        refusal::<()>(set.condition, seen.as_ref().map(Seen::item)).is_some()
     }
 
     pub(super) fn too_large<'a, R>(inner: &Inner, key: &[u8], len_bytes: u64) -> Outcome<'a, R> {
@@ -218,13 +234,13 @@ impl Local {
         hash: KeyHash,
         sink: &mut S,
     ) {
-        let Call { inner, now, request_index } = call;
+        let Call { inner, now, request_index, guess } = call;
         let chain = self.lock_chain(inner, inner.index.head_of(hash));
-        let found = Local::find_locked(inner, &chain, Tag::of(hash), key);
-        let old = Local::live_item(found.map(|(_, entry)| entry), now);
+        let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
+        let seen = Local::see_live(found.map(|(_, entry)| entry), now);
         self.delete_locked(inner, chain, found);
-        let outcome = match old {
-            Some(_) => Outcome::Deleted { old },
+        let outcome = match &seen {
+            Some(seen) => Outcome::Deleted { old: Some(seen.item()) },
             None => Outcome::Miss,
         };
         sink.outcome(request_index, outcome, Pins(inner));
@@ -237,6 +253,29 @@ impl Local {
             chain.finish();
         }
     }
+}
+
+/// A Set whose key has an entry that takes the new value where it lies (K12): no space, no
+/// checksum, no slot.
+#[inline]
+fn set_in_place<'a, 's, R>(
+    inner: &Inner,
+    chain: Chain<'_>,
+    (position, entry): (Position, Entry<'a>),
+    set: &Set<'_>,
+    seen: &'s mut Option<Seen<'a>>,
+) -> Outcome<'s, R> {
+    // An entry in place has no expiry, so it is alive.
+    let old = Some(seen.insert(entry.see()).item());
+    if let Some(outcome) = refusal(set.condition, old) {
+        return outcome;
+    }
+    let version = chain.next_version();
+    entry.replace_value(set.value, version);
+    // It stays among its elders in the log: that it was used is what keeps it.
+    inner.index.mark(position, inner.mark_limit);
+    chain.finish();
+    Outcome::Stored { version, old }
 }
 
 /// The answer of a Set whose condition does not hold.
