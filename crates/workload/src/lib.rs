@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
+pub mod cache_trace;
 pub mod dataset;
 pub mod keys;
 pub mod mix;

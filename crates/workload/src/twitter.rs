@@ -29,6 +29,10 @@ pub struct Cluster {
     pub operations: Vec<(&'static str, f64)>,
     /// The commonest lifetimes.
     pub ttls: Vec<Ttl>,
+    /// Of all keys: those that were asked for once; `None`: not published.
+    pub once_key_share: Option<f64>,
+    /// Of all requests: those that were the first for their key; `None`: not published.
+    pub first_request_share: Option<f64>,
 }
 
 impl Cluster {
@@ -55,10 +59,13 @@ impl Cluster {
 }
 
 fn parse(number: u32, fields: &[&'static str]) -> Option<Cluster> {
-    let [_, key_len, value_len, kilo_requests, miss_ratio, exponent, operations, ttls] = fields
+    let [_, key_len, value_len, kilo_requests, miss_ratio, exponent, operations, ttls, rest @ ..] =
+        fields
     else {
         return None;
     };
+    let [once_key_pct, first_request_pct] = rest else { return None };
+    let share_of = |pct: &str| pct.parse::<f64>().ok().map(|pct| pct / 100.0);
     let operations = operations.split(' ').map(|entry| {
         let (name, share) = entry.split_once(':')?;
         Some((name, share.parse().ok()?))
@@ -76,6 +83,8 @@ fn parse(number: u32, fields: &[&'static str]) -> Option<Cluster> {
         zipf_exponent: exponent.parse().ok(),
         operations: operations.collect::<Option<_>>()?,
         ttls: ttls.collect::<Option<_>>()?,
+        once_key_share: share_of(once_key_pct),
+        first_request_share: share_of(first_request_pct),
     })
 }
 
@@ -109,6 +118,9 @@ mod tests {
             assert!(cluster.ttls.iter().all(|ttl| ttl.seconds >= 1.0));
             assert!((10..=122).contains(&cluster.key_len_bytes), "{number}");
             assert!((0.0..3.0).contains(&cluster.zipf_exponent.unwrap_or(0.0)), "{number}");
+            for share in [cluster.once_key_share, cluster.first_request_share] {
+                assert!(share.is_some_and(|share| (0.0..=1.0).contains(&share)), "{number}");
+            }
         }
         assert!(Cluster::of(0).is_err() && Cluster::of(CLUSTERS + 1).is_err());
     }
