@@ -138,6 +138,16 @@ impl Figure {
     }
 }
 
+/// Writes a table alone, as CSV (I1).
+pub fn write_table(path: &Path, table: &Table) -> Result<PathBuf, SimError> {
+    file::write_one(path, &csv::encode(table))
+}
+
+/// Writes charts alone, as SVG (I1).
+pub fn write_picture(path: &Path, title: &str, charts: &[Chart]) -> Result<PathBuf, SimError> {
+    file::write_one(path, &svg::draw(title, charts)?)
+}
+
 /// Points that belong together.
 #[derive(Clone, Debug)]
 pub struct Series {

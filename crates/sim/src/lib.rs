@@ -12,6 +12,7 @@
 //! | `c4`, `c4_hot` | C-4: 64 cores behind a balancer; the thread that owns the hottest key |
 //! | `minos` | Minos: large requests in queues and in a server |
 //! | `mica` | MICA: 24 to 240 cores |
+//! | `cache` | a cache by trace: exact policies and the real store |
 //! | `plan`, `joint` | one server, any workload, every preset of one machine |
 //!
 //! # Invariants
@@ -21,6 +22,7 @@
 
 pub mod c4;
 pub mod c4_hot;
+pub mod cache;
 pub mod engine;
 pub mod error;
 pub mod figure;

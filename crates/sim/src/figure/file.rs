@@ -31,6 +31,20 @@ pub(super) fn write_all(
     written
 }
 
+/// Writes one file under the name that the user gave.
+pub(super) fn write_one(path: &Path, text: &str) -> Result<PathBuf, SimError> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.partial", std::process::id()));
+    let partial = path.with_file_name(name);
+    let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, path));
+    if let Err(source) = written {
+        // The failure is what matters; the partial file may not even be there.
+        let _ = fs::remove_file(&partial);
+        return Err(error(path, source));
+    }
+    Ok(path.to_owned())
+}
+
 fn write_and_rename(
     directory: &Path,
     name: &str,

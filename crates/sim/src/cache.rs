@@ -1,0 +1,354 @@
+//! Caches by trace: the real store beside exact policies and Belady's bound, on the same requests.
+//!
+//! ```text
+//!  trace or cluster ─▶ Requests ─┬─▶ Store::open(memory): GET, on a miss SET  ─┐
+//!                                ├─▶ LRU, FIFO, CLOCK, S3-FIFO, exact         ─┼─▶ Row, Row, ...
+//!                                └─▶ Belady, by the next access               ─┘
+//! ```
+//!
+//! A client looks a key up and, when it is not there, stores it (look-aside). Writes of the trace
+//! store, deletes remove; only look-ups count as hits and misses. Times are the trace's: what has
+//! outlived its TTL is a miss.
+//!
+//! # Invariants
+//! I1: at no time does an exact cache hold more than its capacity.
+//! I2: one trace gives one result, on any number of threads.
+//!
+//! # Limits
+//! The requests are held in memory, 36 bytes each: every policy and size passes over them, and
+//! Belady needs the future.
+//!
+//! # References
+//! L. Belady, IBM Systems Journal 5(2), 1966; J. Yang et al., SOSP 2023 (S3-FIFO); MICA §4.1.
+
+mod belady;
+mod by_use;
+mod queues;
+mod real;
+pub mod report;
+mod s3_fifo;
+mod sizing;
+mod trace;
+
+use workload::cache_trace::{Access, CacheRequest};
+
+use crate::SimError;
+
+pub use sizing::CacheSize;
+pub use trace::Trace;
+pub use workload::cache_trace;
+
+use belady::Belady;
+use by_use::ByUse;
+use s3_fifo::S3Fifo;
+
+/// What keeps the items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// The store of this project, opened with the size as its memory.
+    Store(store::Eviction),
+    /// A plain model of a policy, without any overhead.
+    Exact(Exact),
+}
+
+/// Policies as their papers have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exact {
+    /// The least recently used goes.
+    Lru,
+    /// The oldest goes.
+    Fifo,
+    /// The oldest goes, unless it was used since it was last looked at.
+    Clock,
+    /// A small and a main queue, and a list of ghosts; more than one access leads to the main one.
+    S3Fifo,
+    /// The same; one access is enough.
+    S3FifoEager,
+    /// Whoever is wanted again last goes: nothing has fewer misses, if all items are alike.
+    Belady,
+}
+
+/// A policy as the user writes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// Of the policy.
+    pub name: &'static str,
+    /// Whose.
+    pub engine: Engine,
+}
+
+/// Everything that can be asked for, in the order of the table.
+pub const POLICIES: &[Named] = &[
+    Named { name: "fifo", engine: Engine::Store(store::Eviction::Fifo) },
+    Named { name: "lru-approx", engine: Engine::Store(store::Eviction::LruApprox) },
+    Named { name: "fifo", engine: Engine::Exact(Exact::Fifo) },
+    Named { name: "lru", engine: Engine::Exact(Exact::Lru) },
+    Named { name: "clock", engine: Engine::Exact(Exact::Clock) },
+    Named { name: "s3-fifo", engine: Engine::Exact(Exact::S3Fifo) },
+    Named { name: "s3-fifo-eager", engine: Engine::Exact(Exact::S3FifoEager) },
+    Named { name: "belady", engine: Engine::Exact(Exact::Belady) },
+];
+
+impl Engine {
+    /// In tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Store(_) => "store",
+            Engine::Exact(_) => "exact",
+        }
+    }
+}
+
+/// The policies that `text` names: `all`, or names after commas, each with `store:` or `exact:`
+/// before it where only one of the two is wanted.
+pub fn policies(text: &str) -> Result<Vec<Named>, SimError> {
+    if text == "all" {
+        return Ok(POLICIES.to_vec());
+    }
+    let mut found: Vec<Named> = Vec::new();
+    for word in text.split(',').map(str::trim) {
+        let (engine, name) = word.split_once(':').map_or((None, word), |(e, name)| (Some(e), name));
+        let name = if name == "s3fifo" { "s3-fifo" } else { name };
+        let is_meant = |named: &&Named| {
+            named.name == name && engine.is_none_or(|engine| engine == named.engine.name())
+        };
+        let meant: Vec<&Named> = POLICIES.iter().filter(is_meant).collect();
+        if meant.is_empty() {
+            return Err(SimError::BadParameter {
+                what: format!("`{word}` is no policy: write all or some of {}", policy_names()),
+            });
+        }
+        found.extend(meant);
+    }
+    Ok(found)
+}
+
+/// Every name once.
+pub fn policy_names() -> String {
+    let mut names: Vec<&str> = POLICIES.iter().map(|named| named.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ")
+}
+
+/// What counts against a capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weigh {
+    /// Every item is one.
+    Objects,
+    /// Bytes of key and value.
+    Bytes,
+}
+
+impl Weigh {
+    fn of(self, request: &CacheRequest) -> u64 {
+        match self {
+            Weigh::Objects => 1,
+            Weigh::Bytes => request.item_bytes(),
+        }
+    }
+}
+
+/// An item as a policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item {
+    pub key: u64,
+    pub weight: u64,
+    /// [`NEVER`]: it does not.
+    pub expires_at_ms: u64,
+    /// Index of this request.
+    pub at: u64,
+    /// The look-up that a copy kept from now on would serve next.
+    pub next_use: Option<NextUse>,
+}
+
+/// A request of the future.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextUse {
+    /// Its index.
+    pub at: u64,
+    /// When it comes.
+    pub time_ms: u64,
+}
+
+/// In the place of a time.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// An exact cache. Items larger than the whole of it are not kept.
+pub(crate) trait Cache {
+    /// Whether the key is there at this time; counts as a use of it.
+    fn look(&mut self, item: &Item, now_ms: u64) -> bool;
+    /// Keeps the item, in the place of an older one of its key.
+    fn store(&mut self, item: &Item, now_ms: u64);
+    /// Forgets the key.
+    fn remove(&mut self, key: u64);
+    /// What is there now.
+    fn held(&self) -> Held;
+    /// Items that had to go for others.
+    fn evictions(&self) -> u64;
+}
+
+/// Contents of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Held {
+    /// Items.
+    pub objects: u64,
+    /// What they weigh, in the cache's own terms.
+    pub weight: u64,
+}
+
+/// What a replay gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Look-ups.
+    pub looks: u64,
+    /// Look-ups that found nothing.
+    pub misses: u64,
+    /// Bytes of key and value that were looked up.
+    pub look_bytes: u64,
+    /// Of those, what was not found.
+    pub miss_bytes: u64,
+    /// Items that had to go for others.
+    pub evictions: u64,
+    /// On average since the first eviction; at the end if there was none.
+    pub objects: f64,
+    /// Bytes of keys and values held, the same way.
+    pub bytes: f64,
+}
+
+impl Tally {
+    /// Misses of look-ups, 0 to 1.
+    pub fn miss_ratio(&self) -> f64 {
+        self.misses as f64 / self.looks.max(1) as f64
+    }
+
+    /// The same by bytes.
+    pub fn byte_miss_ratio(&self) -> f64 {
+        self.miss_bytes as f64 / self.look_bytes.max(1) as f64
+    }
+
+    fn count_look(&mut self, request: &CacheRequest, is_hit: bool) {
+        let bytes = request.item_bytes();
+        self.looks += 1;
+        self.look_bytes += bytes;
+        if !is_hit {
+            self.misses += 1;
+            self.miss_bytes += bytes;
+        }
+    }
+}
+
+/// The mean of what is held while a cache is full.
+#[derive(Debug, Default)]
+struct Means {
+    samples: u64,
+    objects: u64,
+    bytes: u64,
+}
+
+/// How often contents are sampled, in requests.
+const SAMPLE_EVERY: usize = 64;
+
+impl Means {
+    fn sample(&mut self, objects: u64, bytes: u64) {
+        self.samples += 1;
+        self.objects += objects;
+        self.bytes += bytes;
+    }
+
+    /// Objects and bytes; `now` where nothing was sampled.
+    fn of(&self, now: (u64, u64)) -> (f64, f64) {
+        if self.samples == 0 {
+            return (now.0 as f64, now.1 as f64);
+        }
+        let mean = |sum: u64| sum as f64 / self.samples as f64;
+        (mean(self.objects), mean(self.bytes))
+    }
+}
+
+/// One point: a policy at a size.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Who.
+    pub named: Named,
+    /// As the user wrote it.
+    pub size: CacheSize,
+    /// Bytes or objects that the size comes to.
+    pub capacity: u64,
+    /// What happened.
+    pub tally: Tally,
+}
+
+/// Replays the trace for every policy and size, several at once.
+pub fn run(
+    trace: &Trace,
+    policies: &[Named],
+    sizes: &[CacheSize],
+    threads: usize,
+) -> Result<Vec<Row>, SimError> {
+    let pairs = sizes.iter().flat_map(|size| policies.iter().map(move |named| (named, size)));
+    let points: Vec<(&Named, &CacheSize)> = pairs.collect();
+    let rows = crate::parallel::map("replaying", threads, &points, |(named, size)| {
+        let capacity = size.capacity(trace);
+        let tally = match named.engine {
+            Engine::Store(eviction) => real::replay(trace, eviction, size, capacity)?,
+            Engine::Exact(exact) => replay_exact(trace, exact, size.weigh(), capacity),
+        };
+        Ok(Row { named: **named, size: (*size).clone(), capacity, tally })
+    });
+    rows.into_iter().collect()
+}
+
+/// Replays the trace through an exact policy.
+pub(crate) fn replay_exact(trace: &Trace, exact: Exact, weigh: Weigh, capacity: u64) -> Tally {
+    match exact {
+        Exact::Lru | Exact::Fifo | Exact::Clock => {
+            replay(trace, weigh, ByUse::new(exact, capacity))
+        }
+        Exact::S3Fifo => replay(trace, weigh, S3Fifo::new(capacity, 2)),
+        Exact::S3FifoEager => replay(trace, weigh, S3Fifo::new(capacity, 1)),
+        Exact::Belady => replay(trace, weigh, Belady::new(capacity)),
+    }
+}
+
+fn replay(trace: &Trace, weigh: Weigh, mut cache: impl Cache) -> Tally {
+    let mut tally = Tally::default();
+    let mut means = Means::default();
+    for (index, request) in trace.requests().iter().enumerate() {
+        let item = Item {
+            key: request.key,
+            weight: weigh.of(request),
+            expires_at_ms: expires_at_ms(request).unwrap_or(NEVER),
+            at: index as u64,
+            next_use: trace.next_use(index),
+        };
+        match request.access {
+            Access::Look => {
+                let is_hit = cache.look(&item, request.time_ms);
+                tally.count_look(request, is_hit);
+                if !is_hit {
+                    cache.store(&item, request.time_ms);
+                }
+            }
+            Access::Write => cache.store(&item, request.time_ms),
+            Access::Delete => cache.remove(item.key),
+        }
+        if index % SAMPLE_EVERY == 0 && cache.evictions() > 0 {
+            means.sample(cache.held().objects, cache.held().weight);
+        }
+    }
+    tally.evictions = cache.evictions();
+    (tally.objects, tally.bytes) = means.of((cache.held().objects, cache.held().weight));
+    if weigh == Weigh::Objects {
+        tally.bytes = f64::NAN; // Nobody weighed them.
+    }
+    tally
+}
+
+/// When what this request stores is gone; `None`: never.
+pub(crate) fn expires_at_ms(request: &CacheRequest) -> Option<u64> {
+    (request.ttl_s > 0).then(|| request.time_ms + u64::from(request.ttl_s) * 1000)
+}
+
+#[cfg(test)]
+mod tests;

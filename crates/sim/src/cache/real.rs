@@ -1,0 +1,239 @@
+//! The store of this project under the trace: one session, one request at a time, kept as a server
+//! keeps it, on the trace's clock.
+//!
+//! A size in bytes is the store's memory: log and index. A size in objects is harder: the log takes
+//! whole segments and the cleaner wants a few of them free. So the log is cut into a few hundred
+//! segments that hold a whole number of equal items each, the trace is replayed, and the number of
+//! segments is corrected until the store holds as many items as were asked for.
+
+use std::sync::Arc;
+
+use base::UnixMillis;
+use store::pin::Pins;
+use store::{
+    Condition, Eviction, Expiry, Mode, NoUpdate, Op, Outcome, Request, Session, Set, Sink, Store,
+    StoreConfig,
+};
+use workload::cache_trace::{Access, CacheRequest};
+
+use crate::SimError;
+use crate::cache::{CacheSize, Means, SAMPLE_EVERY, Tally, Trace, expires_at_ms};
+
+/// The server's share of the index: docs of `server::memory`.
+const INDEX_PART: u64 = 8;
+/// The least segment of the log, and so that of the smallest stores.
+const SEGMENT_MIN_BYTES: u64 = 64 << 10;
+/// Segments of a log that is made for a number of objects: many, so that a segment is a small part.
+const SEGMENTS_WANTED: u64 = 384;
+/// The store cuts its log into 64 to 128 segments for each session that it is opened for.
+const SESSIONS: u64 = 4;
+/// Below this many objects, segments that hold one each are few enough for a store of one session.
+const OBJECTS_FEW: u64 = 100;
+/// Segments that are open or kept free, to begin with.
+const SEGMENTS_SPARE: u64 = 12;
+/// Replays of a trace for one number of objects.
+const ATTEMPTS_MAX: usize = 5;
+/// Items held may differ from what was asked by this part of it, or by half a segment.
+const TOLERANCE_PART: f64 = 0.002;
+/// The trace's clock starts here: a moment of 2023, since 0 means "never" to nobody's expiry.
+const START_MS: u64 = 1_700_000_000_000;
+/// Requests between two steps of housekeeping, when the store does not ask for one.
+const MAINTAIN_EVERY: usize = 32;
+
+/// Replays the trace through a store of this size.
+pub(super) fn replay(
+    trace: &Trace,
+    eviction: Eviction,
+    size: &CacheSize,
+    capacity: u64,
+) -> Result<Tally, SimError> {
+    if size.is_objects() {
+        return replay_objects(trace, eviction, capacity);
+    }
+    let store = open(eviction, capacity, capacity / INDEX_PART, 1)?;
+    Replay::new(trace, &store, None).run()
+}
+
+fn open(
+    eviction: Eviction,
+    memory_bytes: u64,
+    index_bytes: u64,
+    session_max: u64,
+) -> Result<Arc<Store>, SimError> {
+    let opened = Store::open(StoreConfig {
+        memory_bytes,
+        index_bytes,
+        mode: Mode::Evict,
+        eviction,
+        lossy_index: false,
+        session_max: session_max as usize,
+        item_max_bytes: store::ITEM_MAX_BYTES,
+        hash_seed: 1,
+        batch: 32,
+    });
+    opened.map_err(|error| SimError::BadParameter { what: format!("the store: {error}") })
+}
+
+/// How a log holds a number of equal items.
+struct Plan {
+    session_max: u64,
+    segment_bytes: u64,
+    per_segment: u64,
+    value_len_bytes: usize,
+}
+
+impl Plan {
+    fn new(objects: u64, key_len_bytes: usize) -> Plan {
+        let session_max = if objects < OBJECTS_FEW { 1 } else { SESSIONS };
+        let wanted = if objects < OBJECTS_FEW { OBJECTS_FEW } else { SEGMENTS_WANTED };
+        let per_segment = objects.div_ceil(wanted);
+        // Room for the longest header, and a value of at least one byte.
+        let entry_min_bytes = store::entry_len_bytes(key_len_bytes, 1) as u64 + HEADER_EXTRA_BYTES;
+        let segment_bytes =
+            (per_segment * entry_min_bytes).next_power_of_two().max(SEGMENT_MIN_BYTES);
+        let entry_bytes = (segment_bytes / per_segment) & !7;
+        let empty_bytes = store::entry_len_bytes(key_len_bytes, 0) as u64 + HEADER_EXTRA_BYTES;
+        let value_len_bytes = (entry_bytes - empty_bytes) as usize;
+        Plan { session_max, segment_bytes, per_segment, value_len_bytes }
+    }
+}
+
+/// What a header may take beyond that of a plain entry.
+const HEADER_EXTRA_BYTES: u64 = 16;
+
+fn replay_objects(trace: &Trace, eviction: Eviction, objects: u64) -> Result<Tally, SimError> {
+    let key_len_bytes = trace.requests().iter().map(CacheRequest::key_text_len_bytes).max();
+    let plan = Plan::new(objects, key_len_bytes.unwrap_or(1) as usize);
+    let index_bytes = (objects * 32).next_power_of_two().max(1 << 16);
+    let mut segments = objects.div_ceil(plan.per_segment) + SEGMENTS_SPARE;
+    let mut best: Option<(f64, Tally)> = None;
+    for _ in 0..ATTEMPTS_MAX {
+        let memory_bytes = segments * plan.segment_bytes + index_bytes;
+        let store = open(eviction, memory_bytes, index_bytes, plan.session_max)?;
+        let mut tally = Replay::new(trace, &store, Some(plan.value_len_bytes)).run()?;
+        tally.bytes = f64::NAN; // Made up.
+        let missing = objects as f64 - tally.objects;
+        if best.is_none_or(|(least, _)| missing.abs() < least) {
+            best = Some((missing.abs(), tally));
+        }
+        let step = (missing / plan.per_segment as f64).round();
+        let is_close = missing.abs() <= objects as f64 * TOLERANCE_PART;
+        if tally.evictions == 0 || is_close || step == 0.0 {
+            break;
+        }
+        segments = segments.saturating_add_signed(step as i64);
+    }
+    best.map(|(_, tally)| tally)
+        .ok_or_else(|| SimError::BadParameter { what: "no replay was made".to_owned() })
+}
+
+/// One pass over the trace.
+struct Replay<'a> {
+    trace: &'a Trace,
+    store: &'a Arc<Store>,
+    /// In the place of the trace's sizes.
+    value_len_bytes: Option<usize>,
+    start_ms: u64,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(trace: &'a Trace, store: &'a Arc<Store>, value_len_bytes: Option<usize>) -> Replay<'a> {
+        let start_ms = trace.requests().first().map_or(0, |request| request.time_ms);
+        Replay { trace, store, value_len_bytes, start_ms, key: Vec::new(), value: Vec::new() }
+    }
+
+    fn run(mut self) -> Result<Tally, SimError> {
+        let opened = self.store.session();
+        let mut session =
+            opened.map_err(|error| SimError::BadParameter { what: error.to_string() })?;
+        let mut tally = Tally::default();
+        let mut means = Means::default();
+        let mut now = UnixMillis(START_MS);
+        for (index, request) in self.trace.requests().iter().enumerate() {
+            // A trace's clock may step back, a server's does not.
+            now = now.max(self.unix_time(request.time_ms));
+            let is_look = request.access == Access::Look;
+            if is_look {
+                let is_hit = self.ask(&mut session, now, request, Op::Get);
+                tally.count_look(request, is_hit);
+                if !is_hit {
+                    self.store_item(&mut session, now, request);
+                }
+            } else if request.access == Access::Write {
+                self.store_item(&mut session, now, request);
+            } else {
+                self.ask(&mut session, now, request, Op::Delete);
+            }
+            if index % MAINTAIN_EVERY == 0 || session.wants_room() {
+                session.maintain(now);
+            }
+            if index % SAMPLE_EVERY == 0 {
+                let stats = self.store.stats();
+                if stats.evicted_by_log > 0 {
+                    means.sample(stats.items, self.item_bytes(&stats));
+                }
+            }
+        }
+        let stats = self.store.stats();
+        tally.evictions = stats.evicted_by_log + stats.evicted_by_index;
+        (tally.objects, tally.bytes) = means.of((stats.items, self.item_bytes(&stats)));
+        Ok(tally)
+    }
+
+    /// Keys and values, without what the store adds to them.
+    fn item_bytes(&self, stats: &store::StoreStats) -> u64 {
+        let overhead_bytes = store::entry_len_bytes(0, 0) as u64;
+        stats.entry_bytes.saturating_sub(stats.items * overhead_bytes)
+    }
+
+    fn unix_time(&self, time_ms: u64) -> UnixMillis {
+        UnixMillis(START_MS + time_ms.saturating_sub(self.start_ms))
+    }
+
+    fn store_item(&mut self, session: &mut Session, now: UnixMillis, request: &CacheRequest) {
+        let len_bytes = self.value_len_bytes.unwrap_or(request.value_len_bytes as usize);
+        if self.value.len() < len_bytes {
+            self.value.resize(len_bytes, b'v');
+        }
+        let value = std::mem::take(&mut self.value);
+        let expires_at = expires_at_ms(request).map(|time_ms| self.unix_time(time_ms));
+        let op = Op::Set(Set {
+            value: &value[..len_bytes],
+            client_flags: 0,
+            expiry: expires_at.map_or(Expiry::Never, Expiry::At),
+            condition: Condition::Always,
+        });
+        self.ask(session, now, request, op);
+        self.value = value;
+    }
+
+    /// Whether it was a hit.
+    fn ask(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        request: &CacheRequest,
+        op: Op<'_, NoUpdate>,
+    ) -> bool {
+        self.key.clear();
+        request.write_key_text(&mut self.key);
+        let hash = self.store.key_hasher().hash(&self.key);
+        let mut answer = Answer::default();
+        session.execute(now, &[Request { key: &self.key, hash, op }], &mut answer);
+        answer.is_hit
+    }
+}
+
+/// Whether the one request was a hit.
+#[derive(Default)]
+struct Answer {
+    is_hit: bool,
+}
+
+impl Sink<NoUpdate> for Answer {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        self.is_hit = matches!(outcome, Outcome::Hit(_));
+    }
+}
