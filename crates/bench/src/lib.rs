@@ -19,6 +19,7 @@ mod embedded;
 mod error;
 mod items;
 mod lane;
+pub mod look_aside;
 mod network;
 mod pin;
 mod plan;

@@ -5,10 +5,12 @@
 //!  sim all --out DIR          every figure, one after the other
 //!  sim list                   names and what they show
 //!  sim point, minos-point     one JSON object on the last line of standard output
+//!  sim cache --trace FILE     miss ratios of a cache trace, as a table or JSON
 //! ```
 //!
 //! Ctrl-C ends the process at once; a figure's files appear only when they are whole.
 
+mod cache;
 mod point;
 
 use std::path::PathBuf;
@@ -63,18 +65,21 @@ struct FigureArgs {
 pub fn command() -> Command {
     let list = format!("Figures:\n{}", list());
     FigureArgs::augment_args(Command::new("sim"))
-        .about("Simulate many cores: a paper's figure, or one point")
+        .about("Simulate: a paper's figure on many cores, one point, or a cache by trace")
         .after_help(list)
         .args_conflicts_with_subcommands(true)
         .disable_help_subcommand(true)
         .subcommand(point::c4_command())
         .subcommand(point::minos_command())
+        .subcommand(cache::command())
 }
 
 /// Runs what the command line names.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    if let Some((name, matches)) = matches.subcommand() {
-        return point::run(name, matches);
+    match matches.subcommand() {
+        Some(("cache", matches)) => return cache::run(matches),
+        Some((name, matches)) => return point::run(name, matches),
+        None => {}
     }
     let args = FigureArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
@@ -89,7 +94,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some("all") => figures::all().try_for_each(|figure| draw(figure, &options, &args.out)),
         Some(name) => draw(figures::find(name).map_err(failure)?, &options, &args.out),
         None => Err(Failure::Usage(format!(
-            "sim: write a figure, `all`, `list`, `point` or `minos-point`; the figures are {}",
+            "sim: write a figure, `all`, `list`, `point`, `minos-point` or `cache`; the figures are {}",
             names()
         ))),
     }

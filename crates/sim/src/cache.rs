@@ -99,11 +99,13 @@ impl Engine {
     }
 }
 
-/// The policies that `text` names: `all`, or names after commas, each with `store:` or `exact:`
+/// The policies that `text` names: `all`, `none`, or names after commas, each with `store:` or `exact:`
 /// before it where only one of the two is wanted.
 pub fn policies(text: &str) -> Result<Vec<Named>, SimError> {
-    if text == "all" {
-        return Ok(POLICIES.to_vec());
+    match text {
+        "all" => return Ok(POLICIES.to_vec()),
+        "none" => return Ok(Vec::new()),
+        _ => {}
     }
     let mut found: Vec<Named> = Vec::new();
     for word in text.split(',').map(str::trim) {
@@ -269,11 +271,15 @@ impl Means {
 /// One point: a policy at a size.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Who.
-    pub named: Named,
+    /// `store`, `exact` or `server`.
+    pub engine: &'static str,
+    /// The policy's name, or the server's address.
+    pub policy: String,
     /// As the user wrote it.
-    pub size: CacheSize,
-    /// Bytes or objects that the size comes to.
+    pub size: String,
+    /// Whether the capacity counts objects; bytes otherwise.
+    pub is_objects: bool,
+    /// What the size comes to.
     pub capacity: u64,
     /// What happened.
     pub tally: Tally,
@@ -294,7 +300,14 @@ pub fn run(
             Engine::Store(eviction) => real::replay(trace, eviction, size, capacity)?,
             Engine::Exact(exact) => replay_exact(trace, exact, size.weigh(), capacity),
         };
-        Ok(Row { named: **named, size: (*size).clone(), capacity, tally })
+        Ok(Row {
+            engine: named.engine.name(),
+            policy: named.name.to_owned(),
+            size: size.to_string(),
+            is_objects: size.is_objects(),
+            capacity,
+            tally,
+        })
     });
     rows.into_iter().collect()
 }

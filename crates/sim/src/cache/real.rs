@@ -29,6 +29,8 @@ const SEGMENTS_WANTED: u64 = 384;
 const SESSIONS: u64 = 4;
 /// Below this many objects, segments that hold one each are few enough for a store of one session.
 const OBJECTS_FEW: u64 = 100;
+/// The store takes no log with fewer: a few objects are then more than were asked for.
+const SEGMENTS_PER_SESSION_MIN: u64 = 8;
 /// Segments that are open or kept free, to begin with.
 const SEGMENTS_SPARE: u64 = 12;
 /// Replays of a trace for one number of objects.
@@ -105,7 +107,8 @@ fn replay_objects(trace: &Trace, eviction: Eviction, objects: u64) -> Result<Tal
     let key_len_bytes = trace.requests().iter().map(CacheRequest::key_text_len_bytes).max();
     let plan = Plan::new(objects, key_len_bytes.unwrap_or(1) as usize);
     let index_bytes = (objects * 32).next_power_of_two().max(1 << 16);
-    let mut segments = objects.div_ceil(plan.per_segment) + SEGMENTS_SPARE;
+    let segments_min = SEGMENTS_PER_SESSION_MIN * (plan.session_max + 1);
+    let mut segments = (objects.div_ceil(plan.per_segment) + SEGMENTS_SPARE).max(segments_min);
     let mut best: Option<(f64, Tally)> = None;
     for _ in 0..ATTEMPTS_MAX {
         let memory_bytes = segments * plan.segment_bytes + index_bytes;
@@ -118,10 +121,11 @@ fn replay_objects(trace: &Trace, eviction: Eviction, objects: u64) -> Result<Tal
         }
         let step = (missing / plan.per_segment as f64).round();
         let is_close = missing.abs() <= objects as f64 * TOLERANCE_PART;
-        if tally.evictions == 0 || is_close || step == 0.0 {
+        let next = segments.saturating_add_signed(step as i64).max(segments_min);
+        if tally.evictions == 0 || is_close || next == segments {
             break;
         }
-        segments = segments.saturating_add_signed(step as i64);
+        segments = next;
     }
     best.map(|(_, tally)| tally)
         .ok_or_else(|| SimError::BadParameter { what: "no replay was made".to_owned() })

@@ -23,7 +23,7 @@ struct Json<'a> {
 struct JsonRow<'a> {
     engine: &'a str,
     policy: &'a str,
-    size: String,
+    size: &'a str,
     capacity: u64,
     capacity_unit: &'static str,
     miss_ratio: f64,
@@ -37,11 +37,11 @@ struct JsonRow<'a> {
 /// One JSON object on one line.
 pub fn json(name: &str, trace: &Trace, rows: &[Row]) -> Result<String, SimError> {
     let rows = rows.iter().map(|row| JsonRow {
-        engine: row.named.engine.name(),
-        policy: row.named.name,
-        size: row.size.to_string(),
+        engine: row.engine,
+        policy: &row.policy,
+        size: &row.size,
         capacity: row.capacity,
-        capacity_unit: if row.size.is_objects() { "objects" } else { "bytes" },
+        capacity_unit: if row.is_objects { "objects" } else { "bytes" },
         miss_ratio: row.tally.miss_ratio(),
         byte_miss_ratio: row.tally.byte_miss_ratio(),
         objects: row.tally.objects,
@@ -75,9 +75,9 @@ fn cells(row: &Row) -> [String; COLUMNS.len()] {
     let tally = &row.tally;
     let bytes = if tally.bytes.is_finite() { format!("{:.0}", tally.bytes) } else { String::new() };
     [
-        row.named.engine.name().to_owned(),
-        row.named.name.to_owned(),
-        row.size.to_string(),
+        row.engine.to_owned(),
+        row.policy.clone(),
+        row.size.clone(),
         format!("{:.4}", tally.miss_ratio()),
         format!("{:.4}", tally.byte_miss_ratio()),
         format!("{:.0}", tally.objects),
@@ -121,8 +121,7 @@ pub fn write_csv(path: &Path, rows: &[Row]) -> Result<PathBuf, SimError> {
 pub fn write_svg(path: &Path, name: &str, rows: &[Row]) -> Result<PathBuf, SimError> {
     let mut charts = Vec::new();
     for (is_objects, label) in [(false, "bytes"), (true, "objects")] {
-        let rows: Vec<&Row> =
-            rows.iter().filter(|row| row.size.is_objects() == is_objects).collect();
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.is_objects == is_objects).collect();
         if rows.is_empty() {
             continue;
         }
@@ -139,7 +138,7 @@ pub fn write_svg(path: &Path, name: &str, rows: &[Row]) -> Result<PathBuf, SimEr
 fn series(rows: &[&Row]) -> Vec<Series> {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
-        let label = format!("{} {}", row.named.engine.name(), row.named.name);
+        let label = format!("{} {}", row.engine, row.policy);
         let point = (row.capacity as f64, row.tally.miss_ratio());
         match series.iter_mut().find(|series| series.label == label) {
             Some(series) => series.points.push(point),

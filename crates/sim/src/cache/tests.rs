@@ -151,7 +151,7 @@ fn what_has_expired_or_was_deleted_is_a_miss_and_what_was_written_a_hit() {
     ]);
     let sizes = ["8MiB".parse::<CacheSize>().unwrap(), "50obj".parse::<CacheSize>().unwrap()];
     for row in run(&trace, POLICIES, &sizes, 1).unwrap() {
-        let (name, tally) = (row.named.name, row.tally);
+        let (name, tally) = (row.policy, row.tally);
         assert_eq!((tally.looks, tally.misses), (5, 3), "{name} {}", row.size);
     }
 }
