@@ -1,7 +1,8 @@
-//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `nightly`, `tidy`, `bench-peers`.
+//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `nightly`, `tidy`, `bench-peers`, `bench-cache`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
+mod cache_peers;
 mod ci;
 mod nightly;
 mod peers;
@@ -37,6 +38,8 @@ enum Command {
     Tidy,
     /// Dovetail, Redis and memcached side by side on one core; writes docs/results
     BenchPeers(peers::Args),
+    /// Miss ratios of Dovetail and memcached at equal memory; writes docs/results
+    BenchCache(cache_peers::Args),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Nightly { fuzz_seconds } => Ok(nightly::run(&root, fuzz_seconds)),
         Command::Tidy => tidy::run(&root),
         Command::BenchPeers(args) => peers::run(&root, &args).map(|()| true),
+        Command::BenchCache(args) => cache_peers::run(&root, &args).map(|()| true),
     }
 }
 

@@ -212,7 +212,7 @@ pub struct Tally {
     pub miss_bytes: u64,
     /// Items that had to go for others.
     pub evictions: u64,
-    /// On average since the first eviction; at the end if there was none.
+    /// On average since the first eviction; at most if there was none.
     pub objects: f64,
     /// Bytes of keys and values held, the same way.
     pub bytes: f64,
@@ -240,28 +240,33 @@ impl Tally {
     }
 }
 
-/// The mean of what is held while a cache is full.
+/// What is held on average while a cache is full, or at most if it never is.
 #[derive(Debug, Default)]
 struct Means {
     samples: u64,
     objects: u64,
     bytes: u64,
+    most: (u64, u64),
 }
 
 /// How often contents are sampled, in requests.
 const SAMPLE_EVERY: usize = 64;
 
 impl Means {
-    fn sample(&mut self, objects: u64, bytes: u64) {
-        self.samples += 1;
-        self.objects += objects;
-        self.bytes += bytes;
+    fn sample(&mut self, is_full: bool, objects: u64, bytes: u64) {
+        if is_full {
+            self.samples += 1;
+            self.objects += objects;
+            self.bytes += bytes;
+        } else {
+            self.most = self.most.max((objects, bytes));
+        }
     }
 
-    /// Objects and bytes; `now` where nothing was sampled.
-    fn of(&self, now: (u64, u64)) -> (f64, f64) {
+    /// Objects and bytes.
+    fn found(&self) -> (f64, f64) {
         if self.samples == 0 {
-            return (now.0 as f64, now.1 as f64);
+            return (self.most.0 as f64, self.most.1 as f64);
         }
         let mean = |sum: u64| sum as f64 / self.samples as f64;
         (mean(self.objects), mean(self.bytes))
@@ -346,12 +351,13 @@ fn replay(trace: &Trace, weigh: Weigh, mut cache: impl Cache) -> Tally {
             Access::Write => cache.store(&item, request.time_ms),
             Access::Delete => cache.remove(item.key),
         }
-        if index % SAMPLE_EVERY == 0 && cache.evictions() > 0 {
-            means.sample(cache.held().objects, cache.held().weight);
+        if index % SAMPLE_EVERY == 0 || index + 1 == trace.requests().len() {
+            let held = cache.held();
+            means.sample(cache.evictions() > 0, held.objects, held.weight);
         }
     }
     tally.evictions = cache.evictions();
-    (tally.objects, tally.bytes) = means.of((cache.held().objects, cache.held().weight));
+    (tally.objects, tally.bytes) = means.found();
     if weigh == Weigh::Objects {
         tally.bytes = f64::NAN; // Nobody weighed them.
     }

@@ -173,16 +173,14 @@ impl<'a> Replay<'a> {
             if index % MAINTAIN_EVERY == 0 || session.wants_room() {
                 session.maintain(now);
             }
-            if index % SAMPLE_EVERY == 0 {
+            if index % SAMPLE_EVERY == 0 || index + 1 == self.trace.requests().len() {
                 let stats = self.store.stats();
-                if stats.evicted_by_log > 0 {
-                    means.sample(stats.items, self.item_bytes(&stats));
-                }
+                means.sample(stats.evicted_by_log > 0, stats.items, self.item_bytes(&stats));
             }
         }
         let stats = self.store.stats();
         tally.evictions = stats.evicted_by_log + stats.evicted_by_index;
-        (tally.objects, tally.bytes) = means.of((stats.items, self.item_bytes(&stats)));
+        (tally.objects, tally.bytes) = means.found();
         Ok(tally)
     }
 
