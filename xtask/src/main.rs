@@ -1,4 +1,5 @@
-//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `nightly`, `tidy`, `bench-peers`, `bench-cache`.
+//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `nightly`, `tidy`, `bench-peers`,
+//! `bench-cache`.
 #![forbid(unsafe_code)]
 
 mod blackbox;

@@ -94,7 +94,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some("all") => figures::all().try_for_each(|figure| draw(figure, &options, &args.out)),
         Some(name) => draw(figures::find(name).map_err(failure)?, &options, &args.out),
         None => Err(Failure::Usage(format!(
-            "sim: write a figure, `all`, `list`, `point`, `minos-point` or `cache`; the figures are {}",
+            "sim: write a figure, `all`, `list`, `point`, `minos-point` or `cache`; \
+             the figures are {}",
             names()
         ))),
     }

@@ -99,8 +99,8 @@ impl Engine {
     }
 }
 
-/// The policies that `text` names: `all`, `none`, or names after commas, each with `store:` or `exact:`
-/// before it where only one of the two is wanted.
+/// The policies that `text` names: `all`, `none`, or names after commas, each with `store:` or
+/// `exact:` before it where only one of the two is wanted.
 pub fn policies(text: &str) -> Result<Vec<Named>, SimError> {
     match text {
         "all" => return Ok(POLICIES.to_vec()),

@@ -12,8 +12,8 @@
 //! T3: no input makes a reader panic.
 //!
 //! # References
-//! J. Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023 (libCacheSim and its
-//! oracleGeneral format).
+//! J. Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023 (libCacheSim and
+//! its oracleGeneral format).
 
 mod columns;
 mod csv;

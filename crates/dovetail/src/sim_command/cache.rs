@@ -49,7 +49,7 @@ struct CacheArgs {
     #[arg(hide_default_value = true)]
     columns: Columns,
 
-    /// all, none, or some of the policies below; `store:` or `exact:` before a name picks one of the two
+    /// all, none, or some of the policies below; `store:` or `exact:` before a name picks one
     #[arg(long, value_name = "NAME,...", default_value = "all")]
     policy: String,
 
@@ -58,7 +58,7 @@ struct CacheArgs {
     #[arg(default_value = "1%obj,5%obj,10%obj,20%obj,40%obj")]
     size: Vec<CacheSize>,
 
-    /// Replay at these memcached servers too, HOST:PORT each, as a client that stores what it misses
+    /// Replay at these memcached servers too, HOST:PORT each; what is missed is stored
     #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
     server: Vec<String>,
 
