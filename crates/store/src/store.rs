@@ -69,8 +69,13 @@ impl Store {
         let index = Index::new(config.index_bytes, config.lossy_index)
             .map_err(map_error("index", config.index_bytes))?;
         let log = Log::new(log_bytes, config.session_max).map_err(map_error("log", log_bytes))?;
-        // Survivors of short and of long entries, for each session that makes room.
-        log.allocator().set_reserve(2 * config.session_max as u32 + 1);
+        let sessions = config.session_max as u32;
+        log.allocator().set_reserve(match config.mode {
+            // Survivors of short and of long entries, for each session that makes room.
+            Mode::Clean => 2 * sessions + 1,
+            // A cache that finds no place for a survivor drops it: what lies idle costs more hits.
+            Mode::Evict => sessions + 1,
+        });
         let entry_max_bytes = log.entry_max_bytes() - (HEADER_MAX_BYTES + 8) as u64;
         let limits = Limits {
             item_max_bytes: config.item_max_bytes.min(entry_max_bytes),

@@ -27,8 +27,11 @@ const CLEAN_BELOW_PCT_DESPERATE: u64 = 97;
 /// A cache copies the live entries of segments below this live share before it drops anything
 /// alive: at most one byte copied for each byte won.
 const COPY_BELOW_PCT: u64 = 50;
-/// Free segments that each session wants beyond the reserve before it reclaims ahead of need.
-const LOW_WATER_PER_SESSION: u32 = 2;
+/// Free segments that each session of a store wants beyond the reserve before it reclaims ahead of
+/// need ...
+const LOW_WATER_STORE: u32 = 2;
+/// ... and of a cache, in which a segment is emptied faster than the next one fills.
+const LOW_WATER_CACHE: u32 = 1;
 /// One step of reclaiming: some tens of microseconds.
 const STEP: StepMax = StepMax { entries: 128, moved_bytes: 256 << 10 };
 
@@ -141,7 +144,11 @@ impl Local {
     /// Whether reclaiming ahead of need has something to do; two loads.
     #[inline]
     pub(super) fn wants_room(&self, inner: &Inner) -> bool {
-        let low_water = LOW_WATER_PER_SESSION * inner.config.session_max as u32;
+        let per_session = match inner.config.mode {
+            Mode::Clean => LOW_WATER_STORE,
+            Mode::Evict => LOW_WATER_CACHE,
+        };
+        let low_water = per_session * inner.config.session_max as u32;
         let low_water = low_water.min(inner.log.segment_count() / 16).max(1);
         self.job.is_some() || inner.log.available_hint() < low_water
     }
