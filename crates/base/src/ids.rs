@@ -39,33 +39,24 @@ impl KeyHash {
 /// in one partition, whatever size the index has (K5).
 ///
 /// ```text
-///  hashes 0                                                             2^64
-///  heads  |  0  |  1  |  2  |  3  |  4  |  5  |  6  |  7  |  8  |  9  | ...
-///  ids    |        0        |        1        |        2        |
+///  hashes 0                                             2^64
+///  heads  |  0  |  1  |  2  |  3  |  4  |  5  |  6  |  7  |    grown
+///  heads  |     0     |     1     |     2     |     3     |    as opened
+///  ids    |           0           |           1           |
 /// ```
 ///
-/// An index of h heads gives head i the hashes from i/h to (i+1)/h of the whole range. Partitions
-/// of the same range by powers of two have no border inside a head exactly when their number
-/// divides h. An index that grows by doubling keeps that, so the bits are those of its first size.
+/// Heads are chosen by leading bits of the hash, and an index never has fewer heads than it was
+/// opened with, so the bits that chose a head then never tell apart two keys of one chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionBits(u32);
 
 impl PartitionBits {
     /// 2^20 partitions: as many as the buckets of C-4 §6.
     pub const MAX: PartitionBits = PartitionBits(20);
-    /// Heads of a partition, as a power of two: rounding to whole partitions costs at most one
-    /// head in this many.
-    const HEADS_LOG2_MIN: u32 = 4;
 
-    /// For an index of about `head_count` heads, which [`PartitionBits::whole`] makes exact.
-    pub fn for_heads(head_count: u32) -> PartitionBits {
-        let bits = head_count.max(1).ilog2().saturating_sub(Self::HEADS_LOG2_MIN);
+    /// That many bits, or as many as a partition's name may have.
+    pub fn at_most(bits: u32) -> PartitionBits {
         PartitionBits(bits.min(Self::MAX.0))
-    }
-
-    /// `head_count`, less those beyond the last whole partition.
-    pub fn whole(self, head_count: u32) -> u32 {
-        head_count >> self.0 << self.0
     }
 
     /// How many partitions there are.
@@ -78,28 +69,13 @@ impl PartitionBits {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(head_count: u32, want_partitions: u32, want_heads: u32) {
-        let bits = PartitionBits::for_heads(head_count);
-        assert_eq!(bits.partition_count(), want_partitions);
-        assert_eq!(bits.whole(head_count), want_heads);
-    }
-
-    #[test]
-    fn a_partition_has_at_least_sixteen_heads_and_few_are_lost() {
-        check(0, 1, 0);
-        check(6, 1, 6);
-        check(31, 1, 31);
-        check(33, 2, 32);
-        check(1_000_003, 1 << 15, 30 << 15);
-        check(u32::MAX, 1 << 20, u32::MAX - (1 << 20) + 1);
-    }
-
     #[test]
     fn a_partition_is_the_top_bits() {
         let hash = KeyHash(0xabcd_ef01_2345_6789);
         assert_eq!(hash.partition(PartitionBits::MAX), PartitionId(0xabcde));
-        assert_eq!(hash.partition(PartitionBits::for_heads(33)), PartitionId(1));
-        assert_eq!(hash.partition(PartitionBits::for_heads(6)), PartitionId(0));
+        assert_eq!(hash.partition(PartitionBits::at_most(1)), PartitionId(1));
+        assert_eq!(hash.partition(PartitionBits::at_most(0)), PartitionId(0));
+        assert_eq!(PartitionBits::at_most(30), PartitionBits::MAX);
+        assert_eq!(PartitionBits::at_most(6).partition_count(), 64);
     }
 }

@@ -86,7 +86,6 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
 /// The first touch of a page takes microseconds, which are the kernel's and not the store's.
 fn touch_memory(store: &Arc<Store>) {
     let limits = store.limits();
-    let _ = store.populate_index(0..limits.index_bytes);
     let mut populated_segments = 0;
     while populated_segments < limits.segment_count {
         let before = populated_segments;

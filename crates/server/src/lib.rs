@@ -53,7 +53,7 @@ mod worker;
 pub use budget::BufferBudget;
 pub use config::{Config, Pin, Poll};
 pub use error::StartError;
-pub use memory::{MEMORY_BYTES_MIN, MemoryPlan};
+pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 pub use server::Server;
 pub use shared::{ProbeError, Shared};
 pub use store::{Eviction, Mode, StoreStats};

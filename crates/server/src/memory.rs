@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!  memory_bytes
-//!  +---------+------------------------------+-----------------------------+
-//!  |  index  |  buffers                     |  log                        |
-//!  |   1/8   |  max(1/8, min(40 MiB, 1/4))  |  the rest                   |
-//!  +---------+------------------------------+-----------------------------+
+//!  +------------------------------+------------------------------+---------+
+//!  |  buffers                     |  log                      <--|  index  |
+//!  |  max(1/8, min(40 MiB, 1/4))  |  the rest                    |  1/64   |
+//!  +------------------------------+------------------------------+---------+
+//!
+//! The index starts with a 64th and takes what it needs from the log as items come (decision 0018).
+//! A lossy index does not grow: it has an eighth from the start.
 //! ```
 //!
 //! Small servers give a larger part to buffers: one command of the largest default size, 32 MiB,
@@ -29,14 +32,26 @@ const COMMAND_OVERHEAD_BYTES: u64 = 256 << 10;
 /// contiguous segments (K14), and a run that is half of the log may never come free.
 const LOG_PART_OF_ITEM: u64 = 4;
 
+/// A lossy index's part, and what the largest item leaves to one that grows.
+const INDEX_PART: u64 = 8;
+
+/// Whether the index follows the number of items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexGrowth {
+    /// It takes memory from the log and gives it back.
+    WithItems,
+    /// It keeps its size: a lossy index.
+    None,
+}
+
 /// Where the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Hash index: buckets and overflow buckets.
+    /// What the hash index has at first.
     pub index_bytes: u64,
     /// Client input and output, over all workers.
     pub buffers_bytes: u64,
-    /// Log segments.
+    /// What the log has at first.
     pub log_bytes: u64,
     /// The largest value that fits the plan; at most what was asked for.
     pub item_size_max_bytes: u64,
@@ -44,16 +59,23 @@ pub struct MemoryPlan {
 
 impl MemoryPlan {
     /// Divides `memory_bytes`; `None` below [`MEMORY_BYTES_MIN`].
-    pub fn new(memory_bytes: u64, item_size_wanted_bytes: u64) -> Option<MemoryPlan> {
+    pub fn new(
+        memory_bytes: u64,
+        item_size_wanted_bytes: u64,
+        index: IndexGrowth,
+    ) -> Option<MemoryPlan> {
         if memory_bytes < MEMORY_BYTES_MIN {
             return None;
         }
-        let index_bytes = memory_bytes / 8;
+        let index_bytes = match index {
+            IndexGrowth::WithItems => memory_bytes / 64,
+            IndexGrowth::None => memory_bytes / INDEX_PART,
+        };
         let buffers_bytes = (memory_bytes / 8).max(BUFFERS_COMFORT_BYTES.min(memory_bytes / 4));
         let log_bytes = memory_bytes - index_bytes - buffers_bytes;
         let item_size_max_bytes = item_size_wanted_bytes
             .min(large_part(buffers_bytes).saturating_sub(COMMAND_OVERHEAD_BYTES))
-            .min(log_bytes / LOG_PART_OF_ITEM);
+            .min((memory_bytes - buffers_bytes - memory_bytes / INDEX_PART) / LOG_PART_OF_ITEM);
         Some(MemoryPlan { index_bytes, buffers_bytes, log_bytes, item_size_max_bytes })
     }
 
@@ -70,8 +92,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[track_caller]
-    fn check(memory_mib: u64, want_mib: [u64; 4]) {
-        let plan = MemoryPlan::new(memory_mib * MIB, 32 * MIB).unwrap();
+    fn check(memory_mib: u64, index: IndexGrowth, want_mib: [u64; 4]) {
+        let plan = MemoryPlan::new(memory_mib * MIB, 32 * MIB, index).unwrap();
         let found =
             [plan.index_bytes, plan.buffers_bytes, plan.log_bytes, plan.item_size_max_bytes];
         assert_eq!(found.map(|bytes| bytes / MIB), want_mib);
@@ -80,21 +102,27 @@ mod tests {
 
     #[test]
     fn the_parts_of_small_middling_and_large_servers() {
-        check(64, [8, 16, 40, 10]);
-        check(128, [16, 32, 80, 20]);
-        check(160, [20, 40, 100, 25]);
-        check(256, [32, 40, 184, 32]);
-        check(1024, [128, 128, 768, 32]);
+        check(64, IndexGrowth::WithItems, [1, 16, 47, 10]);
+        check(128, IndexGrowth::WithItems, [2, 32, 94, 20]);
+        check(256, IndexGrowth::WithItems, [4, 40, 212, 32]);
+        check(1024, IndexGrowth::WithItems, [16, 128, 880, 32]);
+    }
+
+    #[test]
+    fn an_index_that_cannot_grow_has_an_eighth() {
+        check(64, IndexGrowth::None, [8, 16, 40, 10]);
+        check(160, IndexGrowth::None, [20, 40, 100, 25]);
+        check(1024, IndexGrowth::None, [128, 128, 768, 32]);
     }
 
     #[test]
     fn memory_below_the_least_has_no_plan() {
-        assert_eq!(MemoryPlan::new(MEMORY_BYTES_MIN - 1, MIB), None);
+        assert_eq!(MemoryPlan::new(MEMORY_BYTES_MIN - 1, MIB, IndexGrowth::WithItems), None);
     }
 
     #[test]
     fn a_value_is_never_larger_than_asked_for() {
-        let plan = MemoryPlan::new(1 << 40, 512 * MIB).unwrap();
+        let plan = MemoryPlan::new(1 << 40, 512 * MIB, IndexGrowth::WithItems).unwrap();
         assert_eq!(plan.item_size_max_bytes, 512 * MIB);
     }
 }

@@ -92,6 +92,10 @@ impl Snapshot {
             "reinserted_total": store.reinserted,
             "cleaned_bytes_total": store.cleaned_bytes,
             "out_of_memory_total": store.out_of_memory,
+            "index_heads": store.index_heads,
+            "index_overflow_buckets": store.index_overflow_buckets,
+            "index_partitions_resized_total": store.index_partitions_resized,
+            "index_partitions_resizing": store.index_partitions_resizing,
         })
     }
 

@@ -23,7 +23,7 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::counters::{Protocol, Totals, WorkerCounters};
 use crate::error::StartError;
-use crate::memory::{MEMORY_BYTES_MIN, MemoryPlan};
+use crate::memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 use crate::poller::Waker;
 
 /// Why [`Shared::probe`] did not see its value back.
@@ -102,12 +102,13 @@ pub struct Shared {
 impl Shared {
     /// Divides the memory and opens the store.
     pub(crate) fn open(mut config: Config) -> Result<Shared, StartError> {
-        let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes).ok_or(
-            StartError::MemoryTooSmall {
-                given: base::ByteSize { bytes: config.memory_bytes },
-                least: base::ByteSize { bytes: MEMORY_BYTES_MIN },
-            },
-        )?;
+        let index_growth =
+            if config.lossy_index { IndexGrowth::None } else { IndexGrowth::WithItems };
+        let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes, index_growth)
+            .ok_or(StartError::MemoryTooSmall {
+            given: base::ByteSize { bytes: config.memory_bytes },
+            least: base::ByteSize { bytes: MEMORY_BYTES_MIN },
+        })?;
         let hash_seed = config.hash_seed.unwrap_or_else(random_u64);
         let store = Store::open(StoreConfig {
             memory_bytes: plan.store_bytes(),

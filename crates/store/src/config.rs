@@ -30,7 +30,8 @@ pub enum Eviction {
 pub struct StoreConfig {
     /// Log and index together: a hard cap.
     pub memory_bytes: u64,
-    /// The index's part of `memory_bytes`.
+    /// What the index has of `memory_bytes` at first, and at least. It grows to half of them, and
+    /// shrinks, as items come and go; only a lossy one stays as it is.
     pub index_bytes: u64,
     /// What a full log does.
     pub mode: Mode,
@@ -58,10 +59,8 @@ pub struct Limits {
     pub item_max_bytes: u64,
     /// One segment of the log (K14).
     pub segment_bytes: u64,
-    /// Segments in the log.
+    /// Segments of log and index together.
     pub segment_count: u32,
-    /// Bytes of index that are used: buckets of 64 bytes, overflow buckets among them.
-    pub index_bytes: u64,
 }
 
 /// Why a store did not open.
@@ -96,10 +95,8 @@ pub enum OpenError {
         max: u64,
     },
     /// The kernel gave no address space.
-    #[error("cannot map {bytes} bytes for the {part}: {source}")]
+    #[error("cannot map {bytes} bytes: {source}")]
     Map {
-        /// `log` or `index`.
-        part: &'static str,
         /// Asked for.
         bytes: u64,
         /// The kernel's answer.

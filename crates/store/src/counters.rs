@@ -120,14 +120,22 @@ pub struct StoreStats {
     pub items_with_expiry: u64,
     /// Bytes of live entries: headers, keys, values, padding.
     pub entry_bytes: u64,
-    /// Bytes of segments that are not free.
+    /// Bytes of the log's segments that are not free.
     pub log_used_bytes: u64,
-    /// Bytes of all segments.
+    /// Bytes of all segments that are not lent to the index.
     pub log_bytes: u64,
     /// Bytes of index buckets that are in use.
     pub index_used_bytes: u64,
-    /// Bytes of all index buckets.
+    /// Bytes of segments that are lent to the index now.
     pub index_bytes: u64,
+    /// Chains of the index.
+    pub index_heads: u64,
+    /// Overflow buckets in chains, and lines of the index that wait to be reused.
+    pub index_overflow_buckets: u64,
+    /// Partitions of the index that have changed their size since the start.
+    pub index_partitions_resized: u64,
+    /// Partitions of the index that are changing it.
+    pub index_partitions_resizing: u64,
     /// Items dropped because the log was full.
     pub evicted_by_log: u64,
     /// Items dropped because their bucket was full.
@@ -157,7 +165,7 @@ pub struct StoreStats {
     pub ghost_bytes: u64,
 }
 
-/// Where the log's bytes are; the sum is the log.
+/// Where the log's bytes are; the sum is the log, without the segments that the index has.
 ///
 /// ```text
 ///  log = free + open + waiting + full segments (live + dead + tails)

@@ -57,6 +57,11 @@ impl Epochs {
         self.locals[place].store(FREE, Ordering::Release);
     }
 
+    /// Places that are taken.
+    pub(crate) fn session_count(&self) -> usize {
+        self.locals.iter().filter(|local| local.load(Ordering::Relaxed) != FREE).count()
+    }
+
     /// The session at `place` has dropped every reference it had.
     #[inline]
     pub(crate) fn quiesce(&self, place: usize) {

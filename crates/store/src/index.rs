@@ -1,19 +1,20 @@
 //! The hash index: chains of one-line buckets that name entries of the log.
 //!
 //! ```text
-//!  hash ──high bits──▶ head bucket ──slot 6 is a link──▶ overflow bucket ──▶ ...
-//!       └─low 16 bits: tag, matched against seven slots at once
+//!  hash ──top g bits──▶ partition ──directory──▶ block of heads ──next bits──▶ head bucket
+//!    └─low 16 bits: tag, matched against seven slots at once        slot 6 is a link ──▶ overflow
 //! ```
 //!
-//! Bucket ids below `head_count` are heads, the rest is the pool of overflow buckets. Heads are
-//! chosen by multiplication, so bucket order is hash order (K9), and their number is a multiple of
-//! the partitions', so that a chain lies in one partition (K5).
+//! A partition's heads lie in one block of the arena, in the order of their hashes (K9). The index
+//! follows the number of items: a partition at a time gets a block of twice or half the size, and
+//! its chains move there a few at a time (resize.rs, decision 0018).
 //!
 //! # Invariants
 //! I1: under a chain's lock each key has at most one entry slot in it.
-//! I2: links form no cycle; an overflow bucket is in one chain, on the free list, or retired.
+//! I2: links form no cycle; an overflow bucket is in one chain, free, or retired.
 //! I3: an overflow bucket that left its chain keeps its slots until no reader can be in it.
-//! I4: all keys of a chain have the same partition (K5, decision 0016).
+//! I4: all keys of a chain have the same partition (K5), whatever size the index has.
+//! I5: a hash has one chain that is not moved; what resolved to a moved head resolves again.
 //!
 //! # Concurrency
 //! Readers take no lock: [`Index::find`] is wait-free on a hit, and a miss looks again when the
@@ -25,14 +26,23 @@
 //!  2. remove with overflow: copy the last entry into the hole, then clear its old place. A reader
 //!     that passed the hole before the copy and the place after the clearing misses, and looks
 //!     again because the word moved.
+//!  3. move a chain: complete it in its new place, empty the old head, then mark that as moved. A
+//!     reader of the old head finds the entry, or misses, sees the lock or the mark, and resolves
+//!     again.
+//!
+//! A head's number is good until the session's next quiescent point: the block is not used again
+//! before (epoch.rs).
 //!
 //! # References
 //! MICA §4.1 and Minos §4.2 (tags, one-line buckets, overflow buckets).
 
+mod arena;
 mod bucket;
 mod chain;
+mod directory;
 mod memory;
-mod pool;
+mod resize;
+mod shape;
 pub(crate) mod slot;
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 mod tags;
@@ -42,20 +52,26 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use std::sync::Arc;
+
 use base::sync::{Backoff, Ordering, fence};
 use base::{KeyHash, PartitionBits};
 
+use arena::Arena;
+pub(crate) use arena::{Block, Lender};
 use bucket::View;
 pub(crate) use bucket::{LINK_SLOT, SLOTS, Word};
 pub(crate) use chain::{Chain, IndexFull};
-use memory::BucketMemory;
-use pool::Pool;
+use directory::Directory;
+pub(crate) use directory::Place;
+pub(crate) use memory::Lines;
+use resize::Resizer;
+pub(crate) use resize::{Move, Moved};
+use shape::{Bounds, Shape};
 use slot::{Slot, Tag};
 
 /// Bytes of one bucket.
 pub(crate) const BUCKET_BYTES: u64 = 64;
-/// Of all buckets, one in this many is an overflow bucket, unless the index is lossy.
-const POOL_SHARE: u64 = 4;
 
 /// Where an entry's slot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,54 +81,98 @@ pub(crate) struct Position {
     pub slot: Slot,
 }
 
-/// The index's buckets and the pool of the free ones.
+/// What an index starts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexPlan {
+    /// Partitions, as a power of two; at least 1.
+    pub partition_log2: u32,
+    /// Heads at first, and at least from then on; at least one a partition.
+    pub heads: u64,
+    /// It never grows and has no overflow buckets.
+    pub is_lossy: bool,
+}
+
+/// Memory of a partition at which it has the granularity we want: see [`IndexPlan::new`].
+const PARTITION_MEMORY_BYTES: u64 = 256 << 10;
+
+impl IndexPlan {
+    /// For a store of `memory_bytes`. Of these each partition stands for 256 KiB: of the smallest
+    /// items that is some 8000, in a block of 2048 heads; and the directory is 1/16,384 of the
+    /// memory, so that its words stay in the processor's caches.
+    pub(crate) fn new(memory_bytes: u64, index_bytes: u64, is_lossy: bool) -> IndexPlan {
+        let partition_log2 = (memory_bytes / PARTITION_MEMORY_BYTES).max(1).ilog2().clamp(1, 20);
+        IndexPlan { partition_log2, heads: index_bytes / BUCKET_BYTES, is_lossy }
+    }
+}
+
+/// How large the index is, as of about now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexSize {
+    pub heads: u64,
+    /// Overflow buckets in chains, and lines waiting to be reused.
+    pub overflow: u64,
+    pub used_bytes: u64,
+    pub lent_bytes: u64,
+    pub partitions_moved: u64,
+    pub partitions_moving: u64,
+}
+
+/// The directory of heads, the memory that heads and overflow buckets lie in, and its growth.
 pub(crate) struct Index {
-    memory: BucketMemory,
-    head_count: u32,
-    partition_bits: PartitionBits,
-    pool: Pool,
+    memory: Lines,
+    directory: Directory,
+    arena: Arena,
+    resizer: Resizer,
+    is_lossy: bool,
 }
 
 impl Index {
-    /// An empty index of at most `bytes`.
-    pub(crate) fn new(bytes: u64, lossy: bool) -> std::io::Result<Index> {
-        // Bucket ids are 32 bits: 256 GiB of index.
-        let bucket_count = u32::try_from((bytes / BUCKET_BYTES).max(8)).unwrap_or(u32::MAX);
-        let pool_count = if lossy { 0 } else { bucket_count / POOL_SHARE as u32 };
-        let partition_bits = PartitionBits::for_heads(bucket_count - pool_count);
-        // What is beyond the last whole partition joins the pool, if there is one (I4).
-        let head_count = partition_bits.whole(bucket_count - pool_count);
-        let bucket_count = if lossy { head_count } else { bucket_count };
-        Ok(Index {
-            memory: BucketMemory::new(bucket_count)?,
-            head_count,
-            partition_bits,
-            pool: Pool::new(head_count, bucket_count),
+    /// An empty index in lines that `lender` lends, all zero at first; `None`: it lends too few.
+    pub(crate) fn new(memory: Lines, lender: Arc<dyn Lender>, plan: IndexPlan) -> Option<Index> {
+        let arena = Arena::new(lender);
+        let heads_log2_max = arena.log2_lines_max();
+        let least = Shape::for_heads(plan.heads, plan.partition_log2, heads_log2_max);
+        let blocks: Vec<Block> = (0..1 << plan.partition_log2)
+            .map(|partition| {
+                let log2_lines = least.heads_log2_of(partition);
+                arena.take(log2_lines).map(|first_line| Block { first_line, log2_lines })
+            })
+            .collect::<Option<_>>()?;
+        let bounds = Bounds { partition_log2: plan.partition_log2, least, heads_log2_max };
+        Some(Index {
+            memory,
+            directory: Directory::new(&blocks),
+            arena,
+            resizer: Resizer::new(bounds, plan.is_lossy),
+            is_lossy: plan.is_lossy,
         })
     }
 
-    pub(crate) fn head_count(&self) -> u32 {
-        self.head_count
-    }
-
-    /// How many bits of a hash name its partition (I4).
+    /// How many bits of a hash name its partition, in the sense of the write table: those that all
+    /// chains have in common at every size (K5, I4).
     pub(crate) fn partition_bits(&self) -> PartitionBits {
-        self.partition_bits
+        let bounds = self.resizer.bounds();
+        PartitionBits::at_most(bounds.partition_log2 + bounds.least.heads_log2)
     }
 
-    /// Bytes of heads, and of overflow buckets that are in chains or waiting to be reused.
-    pub(crate) fn used_bytes(&self) -> u64 {
-        (u64::from(self.head_count) + self.pool.used_count()) * BUCKET_BYTES
+    pub(crate) fn size(&self) -> IndexSize {
+        let counts = self.resizer.counts();
+        let used_lines = self.arena.used_lines();
+        IndexSize {
+            heads: counts.heads,
+            overflow: used_lines.saturating_sub(counts.head_lines),
+            used_bytes: used_lines * BUCKET_BYTES,
+            lent_bytes: self.arena.lent_lines() * BUCKET_BYTES,
+            partitions_moved: counts.moved,
+            partitions_moving: counts.moving,
+        }
     }
 
-    pub(crate) fn memory(&self) -> &BucketMemory {
-        &self.memory
-    }
-
-    /// The head bucket of a key's chain.
+    /// The head bucket of a key's chain: good until the session's next quiescent point, or until
+    /// somebody moves the chain, which its word then says.
     #[inline]
     pub(crate) fn head_of(&self, hash: KeyHash) -> u32 {
-        ((u128::from(hash.0) * u128::from(self.head_count)) >> 64) as u32
+        self.directory.head_of(&self.memory, hash)
     }
 
     #[inline]
@@ -126,9 +186,15 @@ impl Index {
         self.memory[head].slot(LINK_SLOT).linked_bucket()
     }
 
-    /// The head's word, for readers of several keys (K11).
-    pub(crate) fn word(&self, head: u32) -> Word {
-        self.memory[head].word()
+    /// The word of a key's chain, for readers of several keys (K11). A chain that moves gets a new
+    /// version, so that it looks changed.
+    pub(crate) fn word(&self, hash: KeyHash) -> Word {
+        loop {
+            let word = self.memory[self.head_of(hash)].word();
+            if !word.is_moved() {
+                return word;
+            }
+        }
     }
 
     /// A bit for each slot of one bucket whose tag is `tag`: a hint, as for every reader.
@@ -166,15 +232,18 @@ impl Index {
         self.memory[bucket].slot(index)
     }
 
-    /// Finds the entry that `is_key` accepts among those with `tag`. Wait-free when it is there;
-    /// a miss is believed only if the chain did not change while it was searched (K9).
+    /// Finds the entry that `is_key` accepts among those with the hash's tag; `head` is what
+    /// [`Index::head_of`] gave. Wait-free when it is there; a miss is believed only if the chain
+    /// did not change while it was searched, and has not moved (K9).
     #[inline]
     pub(crate) fn find(
         &self,
         head: u32,
-        tag: Tag,
+        hash: KeyHash,
         mut is_key: impl FnMut(Slot) -> bool,
     ) -> Option<Position> {
+        let tag = Tag::of(hash);
+        let mut head = head;
         let mut backoff = Backoff::new();
         loop {
             let before = self.memory[head].word();
@@ -183,10 +252,13 @@ impl Index {
             }
             // The fence keeps the loads of tags above before this load of the word.
             fence(Ordering::Acquire);
-            if !before.is_locked() && self.memory[head].word() == before {
+            if !before.is_busy() && self.memory[head].word() == before {
                 return None;
             }
-            backoff.snooze();
+            if !before.is_moved() {
+                backoff.snooze();
+            }
+            head = self.head_of(hash);
         }
     }
 
@@ -223,10 +295,24 @@ impl Index {
         }
     }
 
-    /// Locks the chain of `head` for a change.
+    /// Locks the chain of a hash for a change.
     #[inline]
-    pub(crate) fn lock(&self, head: u32) -> Chain<'_> {
-        Chain::new(self, head)
+    pub(crate) fn lock(&self, hash: KeyHash) -> Chain<'_> {
+        loop {
+            if let Some(chain) = Chain::lock(self, self.head_of(hash)) {
+                return chain;
+            }
+        }
+    }
+
+    /// Locks the chain of a hash, and says which hashes share it.
+    pub(crate) fn lock_place(&self, hash: KeyHash) -> (Chain<'_>, Place) {
+        loop {
+            let place = self.directory.place_of(&self.memory, hash);
+            if let Some(chain) = Chain::lock(self, place.head) {
+                return (chain, place);
+            }
+        }
     }
 
     /// Works on a chain whose lock the caller took by [`Index::lock_raw`].
@@ -235,9 +321,28 @@ impl Index {
         Chain::already_locked(self, head)
     }
 
-    /// Takes the lock without a guard; pairs with [`Index::unlock_raw`].
-    pub(crate) fn lock_raw(&self, head: u32) {
-        self.memory[head].lock();
+    /// Takes the lock without a guard; pairs with [`Index::unlock_raw`]. Such a chain does not
+    /// move. False: it has moved before.
+    pub(crate) fn lock_raw(&self, head: u32) -> bool {
+        self.memory[head].lock().is_some()
+    }
+
+    /// Takes the locks of all chains of `hashes`, in ascending order (K11), as `heads`.
+    pub(crate) fn lock_all(
+        &self,
+        hashes: impl Iterator<Item = KeyHash> + Clone,
+        heads: &mut Vec<u32>,
+    ) {
+        loop {
+            heads.clear();
+            heads.extend(hashes.clone().map(|hash| self.head_of(hash)));
+            heads.sort_unstable();
+            heads.dedup();
+            let Some(moved) = heads.iter().position(|head| !self.lock_raw(*head)) else { return };
+            for head in &heads[..moved] {
+                self.unlock_raw(*head);
+            }
+        }
     }
 
     /// Gives back a lock taken by [`Index::lock_raw`].
@@ -246,60 +351,84 @@ impl Index {
         bucket.unlock(bucket.word().version());
     }
 
-    /// All entry slots of a chain as of one moment, appended to `slots`; the chain's word then.
-    pub(crate) fn collect(&self, head: u32, slots: &mut Vec<Slot>) -> Word {
+    /// All entry slots of a hash's chain as of one moment, appended to `slots`; where it is.
+    pub(crate) fn collect(&self, hash: KeyHash, slots: &mut Vec<Slot>) -> Place {
         let start = slots.len();
         let mut backoff = Backoff::new();
         loop {
-            let before = self.memory[head].word();
-            let mut at = head;
-            loop {
-                let bucket = &self.memory[at];
-                slots.extend((0..SLOTS).map(|i| bucket.slot(i)).filter(|slot| slot.is_entry()));
-                match bucket.slot(LINK_SLOT).linked_bucket() {
-                    Some(next) => at = next,
-                    None => break,
-                }
-            }
+            let place = self.directory.place_of(&self.memory, hash);
+            let before = self.memory[place.head].word();
+            self.collect_once(place.head, slots);
             fence(Ordering::Acquire);
-            if !before.is_locked() && self.memory[head].word() == before {
-                return before;
+            if !before.is_busy() && self.memory[place.head].word() == before {
+                return place;
             }
             slots.truncate(start);
             backoff.snooze();
         }
     }
 
-    /// Whether the head has no slot set; a chain with overflow never does.
-    #[inline]
-    pub(crate) fn is_empty(&self, head: u32) -> bool {
-        let bucket = &self.memory[head];
-        (0..SLOTS).all(|index| bucket.slot(index).is_empty())
+    fn collect_once(&self, head: u32, slots: &mut Vec<Slot>) {
+        let mut at = head;
+        loop {
+            let bucket = &self.memory[at];
+            slots.extend((0..SLOTS).map(|i| bucket.slot(i)).filter(|slot| slot.is_entry()));
+            match bucket.slot(LINK_SLOT).linked_bucket() {
+                Some(next) => at = next,
+                None => return,
+            }
+        }
     }
 
-    /// Gives overflow buckets back after their grace period.
-    pub(crate) fn free_overflow(&self, bucket: u32) {
-        self.pool.give(&self.memory, bucket);
+    /// The first hash some `heads` chains behind `hash`, at most one partition away; `None`: there
+    /// is none.
+    pub(crate) fn skip(&self, hash: KeyHash, heads: u64) -> Option<KeyHash> {
+        let shift = self.directory.place_of(&self.memory, hash).shift;
+        let next = (hash.0 >> shift).saturating_add(heads);
+        let end = (hash.0 >> (64 - self.directory.partition_log2())) + 1;
+        let end = u128::from(end) << (64 - self.directory.partition_log2());
+        let next = (u128::from(next) << shift).min(end);
+        u64::try_from(next).ok().map(KeyHash)
     }
 
-    /// Recounts the chains: overflow buckets in use, entries. Panics where an invariant is broken;
-    /// no writer may be active.
-    pub(crate) fn validate(&self) -> (u64, u64) {
-        let (mut overflow_count, mut entry_count) = (0, 0);
-        let mut is_linked = vec![false; self.memory.len()];
-        for head in 0..self.head_count {
-            assert!(!self.memory[head].word().is_locked(), "a lock was left behind");
-            let mut at = head;
+    /// An overflow bucket that no chain holds, with what was left in it.
+    fn take_overflow(&self) -> Option<u32> {
+        if self.is_lossy { None } else { self.arena.take(0) }
+    }
+
+    /// Gives back what has left the index, after its grace period.
+    pub(crate) fn free(&self, block: Block) {
+        self.arena.give(block.first_line, block.log2_lines);
+    }
+
+    /// Recounts directory and chains: entries found. `retired_lines` wait for their grace period;
+    /// `None`: unknown. Panics where an invariant is broken; no writer may be active.
+    pub(crate) fn validate(&self, retired_lines: Option<u64>) -> u64 {
+        let (mut lines, mut entry_count) = (self.resizer.validate(self), 0);
+        let mut linked = std::collections::HashSet::new();
+        let mut next = Some(KeyHash(0));
+        while let Some(hash) = next {
+            let place = self.directory.place_of(&self.memory, hash);
+            assert_eq!(place.first_hash(hash), hash, "chains follow each other without a gap");
+            let word = self.memory[place.head].word();
+            assert!(!word.is_busy(), "I5: a chain that counts, and no lock left behind");
+            let mut at = place.head;
             loop {
                 let slots = (0..SLOTS).map(|index| self.memory[at].slot(index));
                 entry_count += slots.filter(|slot| slot.is_entry()).count() as u64;
                 let Some(next) = self.memory[at].slot(LINK_SLOT).linked_bucket() else { break };
-                assert!(next >= self.head_count, "I2: links name overflow buckets");
-                assert!(!std::mem::replace(&mut is_linked[next as usize], true), "I2: one chain");
-                overflow_count += 1;
+                assert!(linked.insert(next), "I2: one chain");
+                lines += 1;
                 at = next;
             }
+            next = place.next_hash(hash);
         }
-        (overflow_count, entry_count)
+        self.arena.validate();
+        let used_lines = self.arena.used_lines();
+        match retired_lines {
+            Some(retired) => assert_eq!(used_lines, lines + retired, "every line is accounted for"),
+            None => assert!(used_lines >= lines, "{used_lines} used, {lines} found"),
+        }
+        entry_count
     }
 }

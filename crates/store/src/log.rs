@@ -4,6 +4,7 @@
 //!  memory:   | segment 0 | segment 1 | segment 2 ~ run of 3 ~ segment 4 | segment 5 | ...
 //!  table:    |   used    |   free    |  used (run_len 3)    ·        ·  |   using   |
 //!  states:   free ──take──▶ using ──close──▶ used ──retire──▶ waiting ──grace, no pins──▶ free
+//!            free ──lend──▶ index ──take back──▶ free
 //! ```
 //!
 //! # Invariants
@@ -23,13 +24,14 @@ mod allocator;
 mod appender;
 mod table;
 
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use base::sync::{AtomicU32, AtomicU64, Ordering};
 
 use crate::counters::LogSpace;
 use crate::entry::Entry;
 use crate::epoch::Epochs;
+use crate::index::Lender;
 use crate::mapping::Mapping;
 
 pub(crate) use allocator::{Allocator, Purpose, Reason, Victim};
@@ -46,17 +48,59 @@ const SEGMENTS_PER_SESSION_MIN: u64 = 8;
 
 /// The log's memory, its counters, and the table of segments.
 pub(crate) struct Log {
-    memory: Mapping,
+    memory: Arc<Mapping>,
     segment_shift: u32,
     segment_count: u32,
     counters: Box<[SegmentCounters]>,
+    segments: Arc<Segments>,
+    /// Segments with at least one pin, all segments of a pinned run among them.
+    pinned_count: AtomicU32,
+    /// The lowest of the segments at the top that are resident for the index.
+    index_resident_from: AtomicU32,
+}
+
+/// The table of segments, shared with the index, which borrows some.
+pub(crate) struct Segments {
     allocator: Mutex<Allocator>,
     /// Free segments that a client's write may take, as of the last change; read without the lock.
     available: AtomicU32,
-    /// Segments with at least one pin, all segments of a pinned run among them.
-    pinned_count: AtomicU32,
     /// Wakes the thread that makes memory resident ahead of the writers.
     taken: Condvar,
+    segment_shift: u32,
+}
+
+/// Bytes of a line of the index, as a power of two.
+const LINE_SHIFT: u32 = 6;
+
+impl Segments {
+    fn allocator(&self) -> MutexGuard<'_, Allocator> {
+        self.allocator.lock().expect("no code that holds this lock panics")
+    }
+
+    fn update_hint(&self, allocator: &Allocator) {
+        self.available.store(allocator.available(Purpose::Write), Ordering::Relaxed);
+    }
+}
+
+impl Lender for Segments {
+    fn segment_log2_lines(&self) -> u32 {
+        self.segment_shift - LINE_SHIFT
+    }
+
+    fn lend(&self) -> Option<u32> {
+        let mut allocator = self.allocator();
+        let segment = allocator.lend()?;
+        self.update_hint(&allocator);
+        drop(allocator);
+        self.taken.notify_one();
+        Some(segment << self.segment_log2_lines())
+    }
+
+    fn take_back(&self, first_line: u32) {
+        let mut allocator = self.allocator();
+        allocator.take_back(first_line >> self.segment_log2_lines());
+        self.update_hint(&allocator);
+    }
 }
 
 /// What other threads than the owner change about a segment.
@@ -88,16 +132,36 @@ impl Log {
         let segment_bytes = segment_bytes_for(log_bytes, session_max);
         let segment_count = u32::try_from(log_bytes / segment_bytes).unwrap_or(u32::MAX);
         let bytes = u64::from(segment_count) * segment_bytes;
-        Ok(Log {
-            memory: Mapping::new(usize::try_from(bytes).expect("64-bit addresses"))?,
-            segment_shift: segment_bytes.trailing_zeros(),
-            segment_count,
-            counters: (0..segment_count).map(|_| SegmentCounters::default()).collect(),
+        let memory = Mapping::new(usize::try_from(bytes).expect("64-bit addresses"))?;
+        let segment_shift = segment_bytes.trailing_zeros();
+        let segments = Segments {
             allocator: Mutex::new(Allocator::new(segment_count)),
             available: AtomicU32::new(segment_count),
-            pinned_count: AtomicU32::new(0),
             taken: Condvar::new(),
+            segment_shift,
+        };
+        Ok(Log {
+            memory: Arc::new(memory),
+            segment_shift,
+            segment_count,
+            counters: (0..segment_count).map(|_| SegmentCounters::default()).collect(),
+            segments: Arc::new(segments),
+            pinned_count: AtomicU32::new(0),
+            index_resident_from: AtomicU32::new(u32::MAX),
         })
+    }
+
+    /// The memory, for the index's lines.
+    pub(crate) fn mapping(&self) -> Arc<Mapping> {
+        Arc::clone(&self.memory)
+    }
+
+    /// Who lends the index its segments: at most `max` of them, below line 2^32.
+    pub(crate) fn lender(&self, max: u32) -> Arc<Segments> {
+        let nameable = 1_u64 << (u32::BITS + LINE_SHIFT - self.segment_shift);
+        let end = nameable.min(u64::from(self.segment_count)) as u32;
+        self.segments.allocator().set_lending(end, max);
+        Arc::clone(&self.segments)
     }
 
     pub(crate) fn segment_bytes(&self) -> u64 {
@@ -108,9 +172,10 @@ impl Log {
         self.segment_count
     }
 
-    /// The largest entry that the log can take: a quarter of it, so that a run can be found.
+    /// The largest entry that the log can take: a quarter of what the index leaves now, so that a
+    /// run can be found.
     pub(crate) fn entry_max_bytes(&self) -> u64 {
-        u64::from(self.segment_count) * self.segment_bytes() / 4
+        u64::from(self.segment_count - self.allocator().lent_count()) * self.segment_bytes() / 4
     }
 
     /// The longest entry that shares a segment with all others.
@@ -158,15 +223,11 @@ impl Log {
     /// Roughly how many segments are left for clients' writes.
     #[inline]
     pub(crate) fn available_hint(&self) -> u32 {
-        self.available.load(Ordering::Relaxed)
-    }
-
-    fn update_hint(&self, allocator: &Allocator) {
-        self.available.store(allocator.available(Purpose::Write), Ordering::Relaxed);
+        self.segments.available.load(Ordering::Relaxed)
     }
 
     pub(crate) fn allocator(&self) -> MutexGuard<'_, Allocator> {
-        self.allocator.lock().expect("no code that holds this lock panics")
+        self.segments.allocator()
     }
 
     /// Entries of so many bytes in `segment` became reachable (I2).
@@ -240,10 +301,10 @@ impl Log {
         let mut allocator = self.allocator();
         let segment = allocator.take(run_len.max(1), purpose)?;
         self.set_queue(&mut allocator, segment, queue);
-        self.update_hint(&allocator);
+        self.segments.update_hint(&allocator);
         drop(allocator);
         debug_assert!(self.live_bytes(segment) == 0, "I2: a free segment has no live entry");
-        self.taken.notify_one();
+        self.segments.taken.notify_one();
         Some(segment)
     }
 
@@ -277,7 +338,7 @@ impl Log {
         let mut allocator = self.allocator();
         let grace_runs =
             allocator.free_waiting(|tag| epochs.is_safe(tag), |segment| self.is_pinned(segment));
-        self.update_hint(&allocator);
+        self.segments.update_hint(&allocator);
         grace_runs
     }
 
@@ -288,11 +349,25 @@ impl Log {
 
     /// Waits until a segment is taken or the time is over.
     pub(crate) fn wait_taken(&self, limit: std::time::Duration) {
-        drop(self.taken.wait_timeout(self.allocator(), limit));
+        drop(self.segments.taken.wait_timeout(self.allocator(), limit));
     }
 
     pub(crate) fn wake_waiters(&self) {
-        self.taken.notify_all();
+        self.segments.taken.notify_all();
+    }
+
+    /// The next segment at the top to make resident for the index: one more than it has. `None`:
+    /// that is done.
+    pub(crate) fn next_for_index(&self) -> Option<u32> {
+        let (lent_from, end) = self.allocator().lent_range()?;
+        // Relaxed: one thread populates.
+        let resident_from = self.index_resident_from.load(Ordering::Relaxed).min(end);
+        let next = resident_from.checked_sub(1)?;
+        if next < lent_from.saturating_sub(1) {
+            return None;
+        }
+        self.index_resident_from.store(next, Ordering::Relaxed);
+        Some(next)
     }
 
     /// Makes the segments `range` resident; false when the kernel cannot.

@@ -18,6 +18,7 @@ mod expire;
 mod place;
 mod range;
 mod reclaim;
+mod resize;
 mod room;
 mod scan;
 mod several;
@@ -27,12 +28,12 @@ mod write;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::UnixMillis;
+use base::{KeyHash, UnixMillis};
 
 use crate::counters::Counts;
 use crate::entry::{Entry, Seen};
 use crate::index::slot::{Slot, Tag};
-use crate::index::{Chain, Position};
+use crate::index::{Block, Chain, Position};
 use crate::log::{Appender, Queue};
 use crate::store::Inner;
 
@@ -62,8 +63,10 @@ struct Local {
     job: Option<reclaim::Job>,
     /// Overflow buckets that left their chain since the last quiescent point.
     unlinked: Vec<u32>,
-    /// Overflow buckets in their grace period, oldest first.
-    retired: VecDeque<(u64, u32)>,
+    /// Parts of the index in their grace period, oldest first.
+    retired: VecDeque<(u64, Block)>,
+    /// Items added since the index was told, less those removed, and without `counts`.
+    unsettled: i64,
     /// New values of read-modify-writes.
     scratch: Vec<u8>,
     /// Heads whose lock this session holds across requests, ascending (K11).
@@ -91,6 +94,7 @@ impl Session {
             job: None,
             unlinked: Vec::new(),
             retired: VecDeque::new(),
+            unsettled: 0,
             scratch: Vec::new(),
             held: Vec::new(),
             value_len_hint: 0,
@@ -111,6 +115,7 @@ impl Session {
     pub fn park(&mut self) {
         self.local.drop_job(&self.inner);
         self.local.publish_counts(&self.inner);
+        self.local.settle_items(&self.inner);
         self.inner.epochs.park(self.local.place);
     }
 
@@ -135,7 +140,8 @@ impl Session {
         let reclaims_more = local.reclaim_ahead(inner, now);
         let expires_more = local.expire_step(inner, now);
         local.publish_counts(inner);
-        reclaims_more || expires_more
+        let resizes_more = local.resize_step(inner);
+        reclaims_more || expires_more || resizes_more
     }
 }
 
@@ -144,6 +150,7 @@ impl Local {
     fn publish_counts(&mut self, inner: &Inner) {
         self.appender.publish_live(&inner.log);
         self.survivors.publish_live(&inner.log);
+        self.unsettled = self.unsettled.wrapping_add(self.counts.items.cast_signed());
         inner.counts[self.place].publish(&mut self.counts);
     }
 
@@ -151,14 +158,15 @@ impl Local {
     fn free_retired(&mut self, inner: &Inner) {
         if !self.unlinked.is_empty() {
             let tag = inner.epochs.advance();
-            self.retired.extend(self.unlinked.drain(..).map(|bucket| (tag, bucket)));
+            let lines = self.unlinked.drain(..).map(|line| (tag, Block::line(line)));
+            self.retired.extend(lines);
         }
         self.retired.extend(inner.adopt_orphans());
-        while let Some((tag, bucket)) = self.retired.front().copied() {
+        while let Some((tag, block)) = self.retired.front().copied() {
             if !inner.epochs.is_safe(tag) {
                 break;
             }
-            inner.index.free_overflow(bucket);
+            inner.index.free(block);
             self.retired.pop_front();
         }
     }
@@ -172,11 +180,14 @@ impl Local {
 
     /// The lock on a chain, unless this session holds it already (K11).
     #[inline]
-    fn lock_chain<'a>(&self, inner: &'a Inner, head: u32) -> Chain<'a> {
-        if !self.held.is_empty() && self.held.binary_search(&head).is_ok() {
-            return inner.index.locked(head);
+    fn lock_chain<'a>(&self, inner: &'a Inner, hash: KeyHash) -> Chain<'a> {
+        if !self.held.is_empty() {
+            let head = inner.index.head_of(hash);
+            if self.held.binary_search(&head).is_ok() {
+                return inner.index.locked(head);
+            }
         }
-        inner.index.lock(head)
+        inner.index.lock(hash)
     }
 
     /// The key's entry, under its chain's lock; first where stage 2 saw it.
@@ -248,6 +259,7 @@ impl Drop for Session {
         local.survivors.close(&inner.log);
         local.drop_job(inner);
         local.publish_counts(inner);
+        local.settle_items(inner);
         inner.epochs.leave(local.place);
         local.free_retired(inner);
         // Others may still be in these buckets: whoever keeps house next frees them.

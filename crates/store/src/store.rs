@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use base::sync::{AtomicU64, Ordering};
-use base::{KeyHasher, PartitionBits};
+use base::{KeyHash, KeyHasher, PartitionBits};
 use crossbeam_utils::CachePadded;
 
 use crate::KEY_LEN_MAX_BYTES;
@@ -14,7 +14,7 @@ use crate::counters::{Counts, SharedCounts, StoreStats, fold};
 use crate::entry::HEADER_MAX_BYTES;
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
-use crate::index::Index;
+use crate::index::{Block, Index, IndexPlan, Lines};
 use crate::log::{Log, log_min_bytes, segment_bytes_for};
 use crate::session::Session;
 
@@ -34,12 +34,12 @@ pub(crate) struct Inner {
     pub ghosts: Option<GhostTable>,
     pub epochs: Epochs,
     pub counts: Box<[CachePadded<SharedCounts>]>,
-    /// The next head bucket that the expiry pass looks at; sessions share the pass.
+    /// The first hash of the next chain that the expiry pass looks at; sessions share the pass.
     pub expiry_cursor: CachePadded<AtomicU64>,
     /// When the whole index was last swept for expired items, in milliseconds since 1970.
     pub swept_at_ms: AtomicU64,
-    /// Overflow buckets in their grace period whose session has ended.
-    orphans: Mutex<Vec<(u64, u32)>>,
+    /// Parts of the index in their grace period whose session has ended.
+    orphans: Mutex<Vec<(u64, Block)>>,
     /// Access marks that a read may add up to (K13): 0 where nobody would look at them.
     pub mark_limit: u64,
 }
@@ -49,6 +49,15 @@ fn check_range(name: &'static str, found: u64, range: Range<u64>) -> Result<(), 
         return Ok(());
     }
     Err(OpenError::OutOfRange { name, found, min: range.start, max: range.end - 1 })
+}
+
+/// The first index, in segments of the log. It may grow to half of them, so that the log never
+/// starves; a lossy one stays as it is.
+fn open_index(config: &StoreConfig, log: &Log) -> Option<Index> {
+    let plan = IndexPlan::new(config.memory_bytes, config.index_bytes, config.lossy_index);
+    let segments_at_first = config.index_bytes.div_ceil(log.segment_bytes()) as u32;
+    let segments_max = segments_at_first.max(log.segment_count() / 2);
+    Index::new(Lines::over(log.mapping()), log.lender(segments_max), plan)
 }
 
 impl Store {
@@ -65,10 +74,12 @@ impl Store {
             let (memory_bytes, session_max) = (config.memory_bytes, config.session_max);
             return Err(OpenError::TooSmall { memory_bytes, log_bytes, min_bytes, session_max });
         }
-        let map_error = |part, bytes| move |source| OpenError::Map { part, bytes, source };
-        let index = Index::new(config.index_bytes, config.lossy_index)
-            .map_err(map_error("index", config.index_bytes))?;
-        let log = Log::new(log_bytes, config.session_max).map_err(map_error("log", log_bytes))?;
+        let log = Log::new(config.memory_bytes, config.session_max)
+            .map_err(|source| OpenError::Map { bytes: config.memory_bytes, source })?;
+        let index = open_index(&config, &log).ok_or({
+            let (memory_bytes, session_max) = (config.memory_bytes, config.session_max);
+            OpenError::TooSmall { memory_bytes, log_bytes, min_bytes, session_max }
+        })?;
         let sessions = config.session_max as u32;
         log.allocator().set_reserve(match config.mode {
             // Survivors of short and of long entries, for each session that makes room.
@@ -79,9 +90,8 @@ impl Store {
         let entry_max_bytes = log.entry_max_bytes() - (HEADER_MAX_BYTES + 8) as u64;
         let limits = Limits {
             item_max_bytes: config.item_max_bytes.min(entry_max_bytes),
-            segment_bytes: segment_bytes_for(log_bytes, config.session_max),
+            segment_bytes: segment_bytes_for(config.memory_bytes, config.session_max),
             segment_count: log.segment_count(),
-            index_bytes: index.memory().len() as u64 * crate::index::BUCKET_BYTES,
         };
         let mark_limit = match (config.mode, config.eviction) {
             (Mode::Clean, _) | (Mode::Evict, Eviction::Fifo) => 0,
@@ -137,15 +147,22 @@ impl Store {
         let inner = &self.inner;
         let counts = fold(inner.counts.iter().map(|counts| &**counts));
         let space = inner.log.space();
-        let log_bytes = u64::from(inner.log.segment_count()) * inner.log.segment_bytes();
+        let lent = inner.log.allocator().lent_count();
+        let segments = u64::from(inner.log.segment_count() - lent);
+        let log_bytes = segments * inner.log.segment_bytes();
+        let index = inner.index.size();
         StoreStats {
             items: counts.items,
             items_with_expiry: counts.items_with_expiry,
             entry_bytes: counts.entry_bytes,
-            log_used_bytes: log_bytes - space.free_bytes,
+            log_used_bytes: log_bytes.saturating_sub(space.free_bytes),
             log_bytes,
-            index_used_bytes: inner.index.used_bytes(),
-            index_bytes: inner.limits.index_bytes,
+            index_used_bytes: index.used_bytes,
+            index_bytes: index.lent_bytes,
+            index_heads: index.heads,
+            index_overflow_buckets: index.overflow,
+            index_partitions_resized: index.partitions_moved,
+            index_partitions_resizing: index.partitions_moving,
             evicted_by_log: counts.evicted_by_log,
             evicted_by_index: counts.evicted_by_index,
             evicted_unread: counts.evicted_unread,
@@ -169,6 +186,11 @@ impl Store {
     /// `populated` is the caller's progress, 0 at first. False: the kernel cannot populate.
     pub fn populate_ahead(&self, populated: &mut u32, ahead_bytes: u64, limit: Duration) -> bool {
         let log = &self.inner.log;
+        while let Some(segment) = log.next_for_index() {
+            if !log.populate(segment..segment + 1) {
+                return false;
+            }
+        }
         let ahead = u32::try_from(ahead_bytes / log.segment_bytes()).unwrap_or(u32::MAX).max(1);
         let high_water = log.allocator().high_water();
         let target = high_water.saturating_add(ahead).min(log.segment_count());
@@ -188,12 +210,6 @@ impl Store {
         self.inner.log.wake_waiters();
     }
 
-    /// Makes the part `range` (in bytes of [`Limits::index_bytes`]) of the index resident.
-    pub fn populate_index(&self, range: Range<u64>) -> bool {
-        let len_bytes = range.end.saturating_sub(range.start) as usize;
-        self.inner.index.memory().populate(range.start as usize, len_bytes)
-    }
-
     /// Recounts everything from scratch and panics where an invariant is broken. Nobody may
     /// write meanwhile; for tests.
     pub fn validate(&self) {
@@ -202,12 +218,12 @@ impl Store {
 }
 
 impl Inner {
-    pub(crate) fn orphans(&self) -> MutexGuard<'_, Vec<(u64, u32)>> {
+    pub(crate) fn orphans(&self) -> MutexGuard<'_, Vec<(u64, Block)>> {
         self.orphans.lock().expect("no code that holds this lock panics")
     }
 
     /// Takes over what ended sessions left, unless someone else is doing that.
-    pub(crate) fn adopt_orphans(&self) -> Vec<(u64, u32)> {
+    pub(crate) fn adopt_orphans(&self) -> Vec<(u64, Block)> {
         self.orphans.try_lock().map(|mut orphans| std::mem::take(&mut *orphans)).unwrap_or_default()
     }
 
@@ -229,11 +245,24 @@ impl Inner {
         counts.items.wrapping_add(unpublished.items)
     }
 
-    /// The next `count` head buckets of the shared expiry pass.
-    pub(crate) fn next_expiry_heads(&self, count: u32) -> impl Iterator<Item = u32> + use<> {
-        let head_count = u64::from(self.index.head_count());
-        let count = u64::from(count).min(head_count);
-        let start = self.expiry_cursor.fetch_add(count, Ordering::Relaxed);
-        (start..start + count).map(move |head| (head % head_count) as u32)
+    /// The hashes of the next `heads` chains or so of the shared expiry pass: from the first to
+    /// below the second, or to the last.
+    pub(crate) fn next_expiry_range(&self, heads: u64) -> (KeyHash, Option<KeyHash>) {
+        let mut start = self.expiry_cursor.load(Ordering::Relaxed);
+        loop {
+            let end = self.index.skip(KeyHash(start), heads);
+            let next = end.map_or(0, |end| end.0);
+            // Relaxed: that each part has its turn is all that matters.
+            let claimed = self.expiry_cursor.compare_exchange_weak(
+                start,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match claimed {
+                Ok(_) => return (KeyHash(start), end),
+                Err(found) => start = found,
+            }
+        }
     }
 }

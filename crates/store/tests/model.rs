@@ -39,6 +39,16 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Action::Maintain),
         1 => Just(Action::Scan),
         1 => (0_u32..40).prop_map(|few| if few == 0 { Action::Flush } else { Action::Maintain }),
+        1 => resizing(),
+        1 => resizing().prop_map(|action| Action::ScanAround(Box::new(action))),
+    ]
+}
+
+/// Items that come and go in numbers, so that the index changes its size.
+fn resizing() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        (0_u32..500, 0_u32..300).prop_map(|(first, count)| Action::Fill { first, count }),
+        (0_u32..500, 0_u32..300).prop_map(|(first, count)| Action::Drain { first, count }),
     ]
 }
 

@@ -21,7 +21,7 @@ fn open(mode: Mode, lossy_index: bool, sessions: usize, memory_bytes: u64) -> Ar
 fn config(mode: Mode, lossy_index: bool, session_max: usize, memory_bytes: u64) -> StoreConfig {
     StoreConfig {
         memory_bytes,
-        index_bytes: 8192,
+        index_bytes: 1,
         mode,
         eviction: Eviction::LruApprox,
         lossy_index,
@@ -337,5 +337,125 @@ fn a_version_never_goes_with_an_older_value() {
     });
     assert_eq!(read(&mut reader), (version_first + WRITES, WRITES));
     assert_eq!(store.stats().log_used_bytes, used_before, "nothing was appended");
+}
+
+/// Writes `ids`, or deletes them, in batches.
+fn write_all(
+    store: &Store,
+    session: &mut store::Session,
+    ids: impl Iterator<Item = u64>,
+    is_delete: bool,
+) {
+    let ids: Vec<u64> = ids.collect();
+    for some in ids.chunks(20) {
+        let keys: Vec<[u8; 8]> = some.iter().map(|id| id.to_le_bytes()).collect();
+        let values: Vec<Vec<u8>> = some.iter().map(|id| value_of(*id, 1, 2)).collect();
+        let requests: Vec<Request<'_, NoUpdate>> = keys
+            .iter()
+            .zip(&values)
+            .map(|(key, value)| {
+                let (expiry, condition) = (Expiry::Never, Condition::Always);
+                let set = Set { value, client_flags: 0, expiry, condition };
+                let op = if is_delete { Op::Delete } else { Op::Set(set) };
+                Request { key, hash: store.key_hasher().hash(key), op }
+            })
+            .collect();
+        session.execute(UnixMillis(1), &requests, &mut Ignore);
+    }
+}
+
+/// Two writers make the index grow to thousands of heads and shrink again, over and over; the
+/// keys below `KEYS` stay, and a reader asks for them in each way there is (K9, K11).
+#[test]
+fn what_stays_is_always_found_while_the_index_grows_and_shrinks() {
+    let store = open(Mode::Clean, false, 3, 16 << 20);
+    write_all(&store, &mut store.session().unwrap(), 0..KEYS, false);
+    let heads_at_first = store.stats().index_heads;
+    let (done, ended) = (AtomicBool::new(false), AtomicU64::new(0));
+    let most_heads = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for writer in 0..2_u64 {
+            let (store, done, ended, most_heads) = (&store, &done, &ended, &most_heads);
+            scope.spawn(move || {
+                let mut session = store.session().unwrap();
+                let ids = |round: u64| {
+                    let first = KEYS + writer * 1_000_000 + round * 10_000;
+                    first..first + 6_000
+                };
+                for round in 0..6 {
+                    write_all(store, &mut session, ids(round), false);
+                    most_heads.fetch_max(store.stats().index_heads, Ordering::Relaxed);
+                    write_all(store, &mut session, ids(round), true);
+                }
+                if ended.fetch_add(1, Ordering::Relaxed) == 1 {
+                    done.store(true, Ordering::Relaxed);
+                }
+            });
+        }
+        scope.spawn(|| {
+            #[derive(Default)]
+            struct Count(u64);
+            impl Sink<NoUpdate> for Count {
+                fn outcome(
+                    &mut self,
+                    _index: usize,
+                    outcome: Outcome<'_, NoUpdate>,
+                    _pins: Pins<'_>,
+                ) {
+                    let Outcome::Hit(item) = outcome else { panic!("a key that stays is missed") };
+                    check_whole(item.key, item.value);
+                    self.0 += 1;
+                }
+            }
+            let mut session = store.session().unwrap();
+            let keys: Vec<[u8; 8]> = (0..KEYS).map(u64::to_le_bytes).collect();
+            let hash = |key: &[u8; 8]| store.key_hasher().hash(key);
+            let mut draw = Draw(5);
+            let mut rounds = 0_u64;
+            while !done.load(Ordering::Relaxed) {
+                let mut count = Count::default();
+                let op: Op<'_, NoUpdate> = Op::Get;
+                let requests: Vec<_> =
+                    keys.iter().map(|key| Request { key, hash: hash(key), op }).collect();
+                session.execute(UnixMillis(1), &requests, &mut count);
+                let some: Vec<_> = (0..5).map(|_| &keys[draw.below(KEYS) as usize]).collect();
+                let asked: Vec<_> = some.iter().map(|key| (hash(key), &key[..])).collect();
+                session.read_snapshot(UnixMillis(1), &asked, &mut count);
+                let hashes: Vec<_> = some.iter().map(|key| hash(key)).collect();
+                let gets: Vec<_> =
+                    some.iter().map(|key| Request { key: &key[..], hash: hash(key), op }).collect();
+                let mut locked = session.lock_keys(UnixMillis(1), &hashes, 0);
+                locked.execute(UnixMillis(1), &gets, &mut count);
+                drop(locked);
+                assert_eq!(count.0, KEYS + 10);
+                if rounds.is_multiple_of(8) {
+                    let (mut seen, mut cursor) = (std::collections::BTreeSet::new(), 0);
+                    loop {
+                        cursor = session.scan(UnixMillis(1), cursor, 50, |item| {
+                            let id = u64::from_le_bytes(item.key.try_into().unwrap());
+                            seen.extend((id < KEYS).then_some(id));
+                        });
+                        if cursor == 0 {
+                            break;
+                        }
+                    }
+                    assert_eq!(
+                        seen.len() as u64,
+                        KEYS,
+                        "K9: SCAN returns what is there throughout"
+                    );
+                }
+                session.maintain(UnixMillis(rounds));
+                rounds += 1;
+            }
+        });
+    });
+    assert!(most_heads.load(Ordering::Relaxed) > 4 * heads_at_first, "it grew");
+    store.validate();
+    let mut session = store.session().unwrap();
+    while session.maintain(UnixMillis(2)) {}
+    drop(session);
+    let stats = store.stats();
+    assert!(stats.index_heads <= 2 * heads_at_first, "it shrank: {stats:?}");
     store.validate();
 }

@@ -69,8 +69,9 @@ fn general(encoder: &mut Encoder<'_>, shared: &Shared) {
     encoder.stat("accepting_conns", u8::from(!shared.is_stopping()));
     encoder.stat("listen_disabled_num", 0);
     encoder.stat("threads", config.threads);
+    encoder.stat("hash_power_level", store.index_heads.max(1).ilog2());
     encoder.stat("hash_bytes", store.index_bytes);
-    encoder.stat("hash_is_expanding", 0);
+    encoder.stat("hash_is_expanding", u8::from(store.index_partitions_resizing > 0));
     encoder.stat("bytes", store.entry_bytes);
     encoder.stat("curr_items", store.items);
     encoder.stat("total_items", stored_count(&totals));

@@ -130,6 +130,17 @@ fn store(page: &mut Page, store: &StoreStats) {
     );
     page.counter("dovetail_cleaned_bytes", "Bytes that cleaning copied", store.cleaned_bytes);
     page.counter("dovetail_out_of_memory", "Writes refused for want of space", store.out_of_memory);
+    page.gauge("dovetail_index_heads", "Chains of the index", store.index_heads);
+    page.gauge(
+        "dovetail_index_overflow_buckets",
+        "Index buckets beyond the first of a chain",
+        store.index_overflow_buckets,
+    );
+    page.counter(
+        "dovetail_index_partitions_resized",
+        "Times that a partition of the index doubled or halved",
+        store.index_partitions_resized,
+    );
 }
 
 /// The text so far.

@@ -5,16 +5,18 @@
 //!  +----------+--------+--------+-- ... --------------------+--------+
 //!  | word     | slot 0 | slot 1 |                           | slot 6 |   slot 6: entry or link
 //!  +----------+--------+--------+-- ... --------------------+--------+
-//!  word:  63 lock | 62..48 zero | 47..0 version
+//!  word:  63 lock | 62 moved | 61..48 zero | 47..0 version
 //! ```
 //!
 //! docs/formats/index-bucket.md has a worked example.
 //!
 //! # Invariants
-//! I1: only the head bucket's word counts (K4); an overflow bucket's word is the free list's link.
+//! I1: only the head bucket's word counts (K4); an overflow bucket's word means nothing.
 //! I2: the version grows by one with every change of the chain and is never reset (K1).
+//! I3: a moved head is empty, and stays moved and unlocked until its block is used again: its
+//!     chain is elsewhere (resize.rs).
 
-use base::sync::{AtomicU64, Backoff, Ordering};
+use base::sync::{AtomicU64, Backoff, Ordering, fence};
 
 use super::slot::{Slot, Tag};
 
@@ -28,6 +30,7 @@ pub(crate) const SLOTS: usize = 3;
 pub(crate) const LINK_SLOT: usize = SLOTS - 1;
 
 const LOCK_BIT: u64 = 1 << 63;
+const MOVED_BIT: u64 = 1 << 62;
 const VERSION_MASK: u64 = (1 << 48) - 1;
 
 /// One line of the index.
@@ -57,6 +60,18 @@ impl Word {
     #[inline]
     pub(crate) fn is_locked(self) -> bool {
         self.0 & LOCK_BIT != 0
+    }
+
+    /// Whether it is locked or has moved.
+    #[inline]
+    pub(crate) fn is_busy(self) -> bool {
+        self.0 & (LOCK_BIT | MOVED_BIT) != 0
+    }
+
+    /// Whether the chain is elsewhere now: find it by its hash again.
+    #[inline]
+    pub(crate) fn is_moved(self) -> bool {
+        self.0 & MOVED_BIT != 0
     }
 
     #[inline]
@@ -154,35 +169,61 @@ impl Bucket {
         Word(self.word.load(Ordering::Acquire))
     }
 
-    /// Takes the chain's lock (K4); spins a little, then gives the core away.
+    /// Takes the chain's lock (K4); spins a little, then gives the core away. `None`: the chain has
+    /// moved.
     #[inline]
-    pub(super) fn lock(&self) -> Word {
-        if let Some(word) = self.try_lock() {
-            return word;
+    pub(super) fn lock(&self) -> Option<Word> {
+        if let Ok(word) = self.try_lock() {
+            return Some(word);
         }
+        self.lock_slowly()
+    }
+
+    #[cold]
+    fn lock_slowly(&self) -> Option<Word> {
         let mut backoff = Backoff::new();
         loop {
-            backoff.snooze();
-            if let Some(word) = self.try_lock() {
-                return word;
+            match self.try_lock() {
+                Ok(word) => return Some(word),
+                Err(seen) if seen.is_moved() => {
+                    // Pairs with `unlock_moved`: the caller will see the directory say where to.
+                    fence(Ordering::Acquire);
+                    return None;
+                }
+                Err(_) => backoff.snooze(),
             }
         }
     }
 
-    /// Takes the lock if it is free; the word as it was.
+    /// Takes the lock if it is free and the chain has not moved (I3); the word as it was.
     #[inline]
-    fn try_lock(&self) -> Option<Word> {
+    pub(super) fn try_lock(&self) -> Result<Word, Word> {
         let seen = load_held(&self.word);
-        if seen & LOCK_BIT != 0 {
-            return None;
+        if seen & (LOCK_BIT | MOVED_BIT) != 0 {
+            return Err(Word(seen));
         }
         // Acquire pairs with the previous holder's `unlock`. The slot stores that follow are
         // Release, so a reader that sees one of them and then reads the word sees it locked or
         // newer.
         self.word
             .compare_exchange(seen, seen | LOCK_BIT, Ordering::Acquire, Ordering::Relaxed)
-            .ok()
             .map(Word)
+            .map_err(Word)
+    }
+
+    /// Frees the lock of a chain that is elsewhere now, and empty here (I3). Release pairs with
+    /// `word`: whoever sees the mark sees the chain complete in its new place.
+    pub(super) fn unlock_moved(&self, version: u64) {
+        self.word.store(version | MOVED_BIT, Ordering::Release);
+    }
+
+    /// The bucket of a block just taken, which nobody can reach yet: whatever was there goes.
+    pub(super) fn start_with(&self, version: u64, slots: impl Iterator<Item = Slot>) {
+        let rest = std::iter::repeat(Slot::EMPTY);
+        for (place, slot) in self.slots.iter().zip(slots.chain(rest)) {
+            place.store(slot.0, Ordering::Release);
+        }
+        self.word.store(version, Ordering::Release);
     }
 
     /// Stores the version of a finished change, keeping the lock.

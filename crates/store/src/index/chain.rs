@@ -24,9 +24,15 @@ pub(crate) struct Chain<'a> {
 
 impl<'a> Chain<'a> {
     #[inline]
-    pub(super) fn new(index: &'a Index, head: u32) -> Chain<'a> {
-        let word = index.memory[head].lock();
-        Chain { index, head, word, owns_lock: true }
+    pub(super) fn lock(index: &'a Index, head: u32) -> Option<Chain<'a>> {
+        let word = index.memory[head].lock()?;
+        Some(Chain { index, head, word, owns_lock: true })
+    }
+
+    /// The lock, if nobody has it and the chain has not moved.
+    pub(super) fn try_lock(index: &'a Index, head: u32) -> Result<Chain<'a>, Word> {
+        let word = index.memory[head].try_lock()?;
+        Ok(Chain { index, head, word, owns_lock: true })
     }
 
     #[inline]
@@ -92,9 +98,8 @@ impl<'a> Chain<'a> {
     #[cold]
     fn grow(&mut self, at: u32, slot: Slot) -> Result<(), IndexFull> {
         let memory = &self.index.memory;
-        let fresh = self.index.pool.take(memory).ok_or(IndexFull)?;
-        memory[fresh].set_slot(0, memory[at].slot_held(LINK_SLOT));
-        memory[fresh].set_slot(1, slot);
+        let fresh = self.index.take_overflow().ok_or(IndexFull)?;
+        memory[fresh].start_with(0, [memory[at].slot_held(LINK_SLOT), slot].into_iter());
         memory[at].set_slot(LINK_SLOT, Slot::link(fresh));
         Ok(())
     }
@@ -172,6 +177,15 @@ impl<'a> Chain<'a> {
             next = memory[bucket].slot_held(LINK_SLOT).linked_bucket();
             retired.push(bucket);
         }
+    }
+
+    /// Ends the chain here: it is complete elsewhere, under `version`. Emptied before it is marked,
+    /// so that whoever still looks here misses, and sees the mark.
+    pub(super) fn finish_moved(mut self, version: u64, retired: &mut Vec<u32>) {
+        debug_assert!(self.owns_lock);
+        self.clear(retired);
+        self.index.memory[self.head].unlock_moved(version);
+        std::mem::forget(self);
     }
 
     /// Ends a change: the version moves (K1), and the lock is freed if it is this chain's.

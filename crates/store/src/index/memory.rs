@@ -1,66 +1,76 @@
-//! The buckets' memory: a zeroed mapping, or a vector under the model checker.
+//! The index's lines: one-line buckets anywhere in the log's mapping, or a vector under the model
+//! checker.
+//!
+//! # Concurrency
+//! A line is touched through its atomics only, and only while its block is taken from the arena;
+//! the log writes the same memory only while it has the segment (allocator.rs).
 
 use std::ops::Index;
 
 use super::bucket::Bucket;
 
-/// All buckets, addressed by id.
-pub(crate) struct BucketMemory {
-    #[cfg(not(loom))]
-    mapping: crate::mapping::Mapping,
-    #[cfg(loom)]
-    buckets: Box<[Bucket]>,
-    bucket_count: u32,
+/// All lines of the mapping, by number.
+#[cfg(not(loom))]
+pub(crate) struct Lines {
+    start: std::ptr::NonNull<Bucket>,
+    line_count: u32,
+    /// Keeps `start` mapped.
+    _mapping: std::sync::Arc<crate::mapping::Mapping>,
 }
 
 #[cfg(not(loom))]
-impl BucketMemory {
-    pub(crate) fn new(bucket_count: u32) -> std::io::Result<BucketMemory> {
-        let bytes = bucket_count as usize * size_of::<Bucket>();
-        Ok(BucketMemory { mapping: crate::mapping::Mapping::new(bytes)?, bucket_count })
-    }
+// SAFETY: a bucket is made of atomics; the pointer is into the mapping that this value keeps alive.
+unsafe impl Send for Lines {}
+#[cfg(not(loom))]
+// SAFETY: as for Send.
+unsafe impl Sync for Lines {}
 
-    /// Makes a part of the buckets resident; false when the kernel cannot.
-    pub(crate) fn populate(&self, offset_bytes: usize, len_bytes: usize) -> bool {
-        let end = (offset_bytes + len_bytes).min(self.mapping.len_bytes());
-        offset_bytes >= end || self.mapping.populate(offset_bytes, end - offset_bytes)
+#[cfg(not(loom))]
+impl Lines {
+    /// The lines of `mapping` that a 32-bit number can name: 256 GiB.
+    pub(crate) fn over(mapping: std::sync::Arc<crate::mapping::Mapping>) -> Lines {
+        let line_count = mapping.len_bytes() / size_of::<Bucket>();
+        let start = std::ptr::NonNull::new(mapping.as_ptr().cast()).expect("a mapping's address");
+        let line_count = u32::try_from(line_count).unwrap_or(u32::MAX);
+        Lines { start, line_count, _mapping: mapping }
+    }
+}
+
+#[cfg(not(loom))]
+impl Index<u32> for Lines {
+    type Output = Bucket;
+
+    #[inline]
+    fn index(&self, line: u32) -> &Bucket {
+        assert!(line < self.line_count, "line numbers stay below the count");
+        // SAFETY: the mapping holds `line_count` lines and this one is below (asserted).
+        let bucket = unsafe { self.start.add(line as usize) };
+        // SAFETY: any bytes are a valid bucket (only atomics); the mapping is aligned to a page
+        // and lives as long as `self`; while the line is the index's, only atomics touch it.
+        unsafe { bucket.as_ref() }
     }
 }
 
 #[cfg(loom)]
-impl BucketMemory {
-    pub(crate) fn new(bucket_count: u32) -> std::io::Result<BucketMemory> {
-        let buckets = (0..bucket_count).map(|_| Bucket::empty()).collect();
-        Ok(BucketMemory { buckets, bucket_count })
+pub(crate) struct Lines(Box<[Bucket]>);
+
+#[cfg(loom)]
+impl Lines {
+    pub(crate) fn new(line_count: u32) -> Lines {
+        Lines((0..line_count).map(|_| Bucket::empty()).collect())
     }
 
-    pub(crate) fn populate(&self, _offset_bytes: usize, _len_bytes: usize) -> bool {
-        true
-    }
-}
-
-impl BucketMemory {
-    pub(crate) fn len(&self) -> usize {
-        self.bucket_count as usize
+    /// As many as the mapping has.
+    pub(crate) fn over(mapping: std::sync::Arc<crate::mapping::Mapping>) -> Lines {
+        Lines::new((mapping.len_bytes() / 64) as u32)
     }
 }
 
-impl Index<u32> for BucketMemory {
+#[cfg(loom)]
+impl Index<u32> for Lines {
     type Output = Bucket;
 
-    #[cfg(not(loom))]
-    #[inline]
-    fn index(&self, bucket: u32) -> &Bucket {
-        assert!(bucket < self.bucket_count, "bucket ids stay below the count");
-        // SAFETY: the mapping holds `bucket_count` buckets and this one is below (asserted).
-        let bucket = unsafe { self.mapping.as_ptr().cast::<Bucket>().add(bucket as usize) };
-        // SAFETY: zeroed memory is a valid bucket (only atomics), aligned to a page, and lives
-        // as long as `self`; buckets are only ever touched through their atomics.
-        unsafe { &*bucket }
-    }
-
-    #[cfg(loom)]
-    fn index(&self, bucket: u32) -> &Bucket {
-        &self.buckets[bucket as usize]
+    fn index(&self, line: u32) -> &Bucket {
+        &self.0[line as usize]
     }
 }

@@ -8,6 +8,8 @@
 //!
 mod choose;
 
+mod lend;
+
 use std::collections::VecDeque;
 
 use crate::counters::LogSpace;
@@ -54,6 +56,7 @@ pub(crate) struct Allocator {
     reclaiming_count: u32,
     /// One past the highest segment ever taken.
     high_water: u32,
+    lending: lend::Lending,
 }
 
 impl Allocator {
@@ -67,6 +70,7 @@ impl Allocator {
             waiting: VecDeque::new(),
             reclaiming_count: 0,
             high_water: 0,
+            lending: lend::Lending::none(),
         }
     }
 
@@ -245,7 +249,7 @@ impl Allocator {
                     space.tail_bytes += tail_bytes;
                     space.long_tail_bytes += if row.is_long { tail_bytes } else { 0 };
                 }
-                SegmentState::RunTail => {}
+                SegmentState::RunTail | SegmentState::Index => {}
             }
         }
         space
@@ -253,6 +257,7 @@ impl Allocator {
 
     /// Recounts I1.
     pub(crate) fn validate(&self) {
+        self.validate_lending();
         let free = self.rows.iter().filter(|row| row.state == SegmentState::Free).count();
         assert_eq!(free, self.free_count as usize, "I1");
         let hint = self.free_hint.min(self.rows.len());

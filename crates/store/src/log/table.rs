@@ -15,6 +15,8 @@ pub(crate) enum SegmentState {
     Waiting,
     /// Inside a run that another segment heads.
     RunTail,
+    /// Lent to the index: neither taken nor reclaimed until it comes back.
+    Index,
 }
 
 /// The queue that a segment's entries are in (S3-FIFO); policies with one queue have Main only.

@@ -75,6 +75,7 @@ impl Session {
         for chunk in requests.chunks(inner.config.batch) {
             local.execute_chunk(inner, now, chunk, first, sink);
             inner.epochs.quiesce(local.place);
+            local.settle_chunk(inner);
             first += chunk.len();
         }
         local.prefetched_count = 0;
@@ -270,7 +271,7 @@ fn find_guessed<'a, U>(
             }
         }
     }
-    find(inner, inner.index.head_of(request.hash), Tag::of(request.hash), request.key)
+    find(inner, inner.index.head_of(request.hash), request.hash, request.key)
 }
 
 /// Whether the overflow bucket of the guess is still in its chain: one that left keeps its slots as
@@ -283,10 +284,10 @@ fn is_linked<U>(inner: &Inner, guess: Guess, request: &Request<'_, U>) -> bool {
 pub(super) fn find<'a>(
     inner: &'a Inner,
     head: u32,
-    tag: Tag,
+    hash: KeyHash,
     key: &[u8],
 ) -> Option<(Position, Entry<'a>)> {
-    let position = inner.index.find(head, tag, |slot| {
+    let position = inner.index.find(head, hash, |slot| {
         // SAFETY: the slot was read since this session's last quiescent point.
         let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
         entry.has_key(key)

@@ -1,11 +1,12 @@
 //! The expiry pass: all sessions together walk the index, a few buckets a millisecond, and remove
 //! what has expired. Reads never remove; they only no longer see it.
 
-use base::UnixMillis;
 use base::sync::Ordering;
+use base::{KeyHash, UnixMillis};
 
 use super::Local;
 use crate::counters;
+use crate::entry::Entry;
 use crate::index::slot::Slot;
 use crate::store::Inner;
 
@@ -23,6 +24,16 @@ const SWEEP_EVERY_MS_MIN: u64 = 200;
 const SWEEP_HEADS_PER_MS: u64 = 400;
 /// Buckets of a sweep between two quiescent points.
 const SWEEP_QUIESCE_HEADS: u32 = 1024;
+
+/// What the pass found in one chain.
+struct SweptChain {
+    /// Items with an expiry ...
+    seen: u32,
+    /// ... of which so many were removed.
+    expired: u32,
+    /// The first hash behind the chain.
+    next_hash: Option<KeyHash>,
+}
 
 impl Local {
     /// One step of the pass; true: much has expired, come again soon.
@@ -43,11 +54,14 @@ impl Local {
         let (mut seen, mut expired, mut looked_at) = (0, 0, 0);
         let mut slots = Vec::new();
         while heads_left > 0 && looked_at < STEP_ITEMS_MAX {
-            for head in inner.next_expiry_heads(HEADS_PER_MS as u32) {
-                let (seen_here, expired_here) = self.expire_chain(inner, now, head, &mut slots);
-                seen += seen_here;
-                expired += expired_here;
+            let (start, end) = inner.next_expiry_range(HEADS_PER_MS);
+            let mut next = Some(start);
+            while let Some(hash) = next.filter(|hash| end.is_none_or(|end| *hash < end)) {
+                let chain = self.expire_chain(inner, now, hash, &mut slots);
+                seen += chain.seen;
+                expired += chain.expired;
                 looked_at += slots.len();
+                next = chain.next_hash;
             }
             heads_left = heads_left.saturating_sub(HEADS_PER_MS);
         }
@@ -59,8 +73,7 @@ impl Local {
     /// had expired.
     #[cold]
     pub(super) fn expire_all(&mut self, inner: &Inner, now: UnixMillis) -> bool {
-        let head_count = inner.index.head_count();
-        let every_ms = SWEEP_EVERY_MS_MIN.max(u64::from(head_count) / SWEEP_HEADS_PER_MS);
+        let every_ms = SWEEP_EVERY_MS_MIN.max(inner.index.size().heads / SWEEP_HEADS_PER_MS);
         let swept_at_ms = inner.swept_at_ms.load(Ordering::Relaxed);
         // A clock that was set back does not put sweeps off (K3).
         let is_due = now.0.abs_diff(swept_at_ms) >= every_ms;
@@ -78,9 +91,13 @@ impl Local {
             return false;
         }
         let (mut expired, mut slots) = (0, Vec::new());
-        for head in 0..head_count {
-            expired += self.expire_chain(inner, now, head, &mut slots).1;
-            if head % SWEEP_QUIESCE_HEADS == 0 {
+        let (mut next, mut heads) = (Some(KeyHash(0)), 0_u32);
+        while let Some(hash) = next {
+            let chain = self.expire_chain(inner, now, hash, &mut slots);
+            expired += chain.expired;
+            next = chain.next_hash;
+            heads += 1;
+            if heads.is_multiple_of(SWEEP_QUIESCE_HEADS) {
                 inner.epochs.quiesce(self.place);
             }
         }
@@ -94,33 +111,36 @@ impl Local {
         with_expiry.cast_signed() > 0
     }
 
-    /// Items with an expiry in one chain, and how many of them were removed.
+    /// Looks at the chain of `hash`.
     fn expire_chain(
         &mut self,
         inner: &Inner,
         now: UnixMillis,
-        head: u32,
+        hash: KeyHash,
         slots: &mut Vec<Slot>,
-    ) -> (u32, u32) {
+    ) -> SweptChain {
         slots.clear();
-        if inner.index.is_empty(head) {
-            return (0, 0);
-        }
-        inner.index.collect(head, slots);
+        let place = inner.index.collect(hash, slots);
         let (mut seen, mut expired) = (0, 0);
         for slot in slots.iter() {
             // SAFETY: the slot was read since the last quiescent point.
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
             seen += u32::from(entry.has_expiry());
-            let is_removed = entry.is_expired(now) && self.expire_entry(inner, now, head, *slot);
+            let is_removed = entry.is_expired(now) && self.expire_entry(inner, now, entry, *slot);
             expired += u32::from(is_removed);
         }
-        (seen, expired)
+        SweptChain { seen, expired, next_hash: place.next_hash(hash) }
     }
 
     /// Removes the entry that `seen` named, if it is still there.
-    fn expire_entry(&mut self, inner: &Inner, now: UnixMillis, head: u32, seen: Slot) -> bool {
-        let mut chain = inner.index.lock(head);
+    fn expire_entry(
+        &mut self,
+        inner: &Inner,
+        now: UnixMillis,
+        entry: Entry<'_>,
+        seen: Slot,
+    ) -> bool {
+        let mut chain = inner.index.lock(inner.hasher.hash(entry.key()));
         let mut found = None;
         chain.entries(|position| {
             if position.slot.same_entry(seen) {

@@ -77,7 +77,6 @@ struct Candidate<'a> {
     entry: Entry<'a>,
     offset_bytes: u64,
     hash: KeyHash,
-    head: u32,
 }
 
 /// What to do with a live entry.
@@ -187,13 +186,13 @@ impl Local {
         job: &mut Job,
         candidate: Candidate<'_>,
     ) -> Step {
-        let Candidate { entry, offset_bytes, hash, head } = candidate;
+        let Candidate { entry, offset_bytes, hash } = candidate;
         let tag = Tag::of(hash);
         let named = |slot: Slot| slot.offset_bytes() == offset_bytes;
-        if inner.index.find(head, tag, named).is_none() {
+        if inner.index.find(inner.index.head_of(hash), hash, named).is_none() {
             return Step::Finished; // I1: dead, seen without a lock.
         }
-        let mut chain = inner.index.lock(head);
+        let mut chain = inner.index.lock(hash);
         let Some(position) = chain.find_entry(tag, offset_bytes) else { return Step::Finished };
         let fate = fate_of(inner, now, job, position, entry);
         if let Fate::Move { queue, marks } = fate {
@@ -323,10 +322,8 @@ fn next_group<'a>(
         // not reused before this session retires it.
         let entry = unsafe { inner.log.entry(job.next_bytes) };
         let hash = inner.hasher.hash(entry.key());
-        let head = inner.index.head_of(hash);
-        inner.index.prefetch(head);
-        let offset_bytes = job.next_bytes;
-        *place = Some(Candidate { entry, offset_bytes, hash, head });
+        inner.index.prefetch(inner.index.head_of(hash));
+        *place = Some(Candidate { entry, offset_bytes: job.next_bytes, hash });
         job.next_bytes += entry.len_bytes() as u64;
         count += 1;
     }

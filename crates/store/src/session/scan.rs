@@ -1,11 +1,13 @@
 //! Walking the whole index: SCAN, KEYS, RANDOMKEY, FLUSHALL.
 //!
-//! Buckets are visited in order of their keys' hashes (K9), each as of one moment, so that a key
-//! that is present throughout is seen. A cursor is the next bucket's number.
+//! Chains are visited in order of their keys' hashes (K9), each as of one moment, so that a key
+//! that is present throughout is seen, whatever size the index has and gets meanwhile. A cursor is
+//! the first hash not yet visited, without its low 16 bits: heads differ above bit 28.
 
-use base::UnixMillis;
+use base::{KeyHash, UnixMillis};
 
 use super::Session;
+use crate::entry::Entry;
 use crate::index::slot::Slot;
 use crate::request::Item;
 
@@ -13,6 +15,8 @@ use crate::request::Item;
 const SCAN_HEADS_MAX: u32 = 65_536;
 /// Buckets that FLUSHALL empties between two quiescent points.
 const FLUSH_HEADS: u32 = 64;
+/// Bits of a hash that a cursor does without.
+const CURSOR_SHIFT: u32 = 16;
 
 impl Session {
     /// Visits the items of the next buckets from `cursor` on (0: the start) until `item_target`
@@ -24,41 +28,43 @@ impl Session {
         item_target: usize,
         mut visit: impl FnMut(&Item<'_>),
     ) -> u64 {
-        let head_count = self.inner.index.head_count();
-        let Ok(first) = u32::try_from(cursor) else { return 0 };
-        let end = first.saturating_add(SCAN_HEADS_MAX).min(head_count);
-        let (mut visited, mut slots) = (0, Vec::new());
-        let mut head = first;
-        while head < end && visited < item_target.max(1) {
-            visited += self.visit_chain(now, head, &mut slots, &mut visit);
-            head += 1;
-        }
-        self.quiesce();
-        if head < head_count { u64::from(head) } else { 0 }
-    }
-
-    fn visit_chain(
-        &self,
-        now: UnixMillis,
-        head: u32,
-        slots: &mut Vec<Slot>,
-        visit: &mut impl FnMut(&Item<'_>),
-    ) -> usize {
-        if self.inner.index.is_empty(head) {
+        if cursor >> (u64::BITS - CURSOR_SHIFT) != 0 {
             return 0;
         }
-        slots.clear();
-        self.inner.index.collect(head, slots);
-        let mut visited = 0;
-        for slot in slots.iter() {
-            // SAFETY: the slot was read since this session's last quiescent point.
-            let entry = unsafe { self.inner.log.entry(slot.offset_bytes()) };
-            if !entry.is_expired(now) {
-                visit(&entry.see().item());
-                visited += 1;
+        let mut next = Some(KeyHash(cursor << CURSOR_SHIFT));
+        let (mut heads, mut visited, mut slots) = (0, 0, Vec::new());
+        while let Some(hash) = next
+            && heads < SCAN_HEADS_MAX
+            && visited < item_target.max(1)
+        {
+            slots.clear();
+            let place = self.inner.index.collect(hash, &mut slots);
+            // Two chains may have become one since the cursor was given: its first half was seen.
+            let is_whole = place.first_hash(hash) == hash;
+            for entry in self.live_entries(now, &slots) {
+                if is_whole || self.inner.hasher.hash(entry.key()) >= hash {
+                    visit(&entry.see().item());
+                    visited += 1;
+                }
             }
+            heads += 1;
+            next = place.next_hash(hash);
         }
-        visited
+        self.quiesce();
+        next.map_or(0, |hash| hash.0 >> CURSOR_SHIFT)
+    }
+
+    /// The entries that were collected since this session's last quiescent point.
+    fn live_entries<'a>(
+        &'a self,
+        now: UnixMillis,
+        slots: &'a [Slot],
+    ) -> impl Iterator<Item = Entry<'a>> {
+        let entries = slots.iter().map(|slot| {
+            // SAFETY: the slot was read since this session's last quiescent point.
+            unsafe { self.inner.log.entry(slot.offset_bytes()) }
+        });
+        entries.filter(move |entry| !entry.is_expired(now))
     }
 
     /// Visits one item, chosen by `random`; false: there is none.
@@ -71,52 +77,55 @@ impl Session {
         if self.inner.item_count(&self.local.counts) == 0 {
             return false;
         }
-        let head_count = self.inner.index.head_count();
-        let start = ((u128::from(random) * u128::from(head_count)) >> 64) as u32;
+        let start = KeyHash(random);
         let mut slots = Vec::new();
-        for head in (start..head_count).chain(0..start) {
+        let (mut next, mut has_wrapped) = (Some(start), false);
+        let mut is_found = false;
+        while let Some(hash) = next
+            && !is_found
+            && !(has_wrapped && hash > start)
+        {
             slots.clear();
-            if !self.inner.index.is_empty(head) {
-                self.inner.index.collect(head, &mut slots);
-            }
-            let live = slots.iter().filter_map(|slot| {
-                // SAFETY: the slot was read since this session's last quiescent point.
-                let entry = unsafe { self.inner.log.entry(slot.offset_bytes()) };
-                (!entry.is_expired(now)).then_some(entry)
-            });
-            let live: Vec<_> = live.collect();
+            let place = self.inner.index.collect(hash, &mut slots);
+            let live: Vec<_> = self.live_entries(now, &slots).collect();
             if !live.is_empty() {
-                visit(&live[random as usize % live.len()].see().item());
-                self.quiesce();
-                return true;
+                // The high bits chose the chain.
+                visit(&live[(random & 0xffff_ffff) as usize % live.len()].see().item());
+                is_found = true;
+            }
+            next = place.next_hash(hash);
+            if next.is_none() && !has_wrapped {
+                (next, has_wrapped) = (Some(KeyHash(0)), true);
             }
         }
         self.quiesce();
-        false
+        is_found
     }
 
     /// Deletes every item that exists at the call. Items written meanwhile may go or stay.
     pub fn flush(&mut self) {
-        let head_count = self.inner.index.head_count();
-        let mut first = 0;
-        while first < head_count {
-            let end = first.saturating_add(FLUSH_HEADS).min(head_count);
-            for head in first..end {
-                self.flush_chain(head);
+        let mut next = Some(KeyHash(0));
+        let mut slots = Vec::new();
+        while next.is_some() {
+            for _ in 0..FLUSH_HEADS {
+                let Some(hash) = next else { break };
+                next = self.flush_chain(hash, &mut slots);
             }
             self.quiesce();
             self.local.free_retired(&self.inner);
-            first = end;
         }
         self.local.publish_counts(&self.inner);
     }
 
-    fn flush_chain(&mut self, head: u32) {
+    /// Empties the chain of `hash`; the first hash behind it.
+    fn flush_chain(&mut self, hash: KeyHash, slots: &mut Vec<Slot>) -> Option<KeyHash> {
         let Session { inner, local } = self;
-        if inner.index.is_empty(head) {
-            return;
+        slots.clear();
+        let place = inner.index.collect(hash, slots);
+        if slots.is_empty() {
+            return place.next_hash(hash);
         }
-        let mut chain = inner.index.lock(head);
+        let (mut chain, place) = inner.index.lock_place(hash);
         let mut removed = Vec::new();
         chain.entries(|position| removed.push(position));
         chain.clear(&mut local.unlinked);
@@ -126,5 +135,6 @@ impl Session {
             let entry = super::Local::entry_of(inner, position);
             local.count_removed(inner, position, entry);
         }
+        place.next_hash(hash)
     }
 }

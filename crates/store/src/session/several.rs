@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! I1: locks are taken in ascending order of bucket, so that two sessions never wait for each
-//!     other.
+//!     other; a chain that has moved makes them start over, and a locked chain does not move.
 //! I2: room is made before the first lock is taken; under the locks only what is free is used.
 
 use std::sync::Arc;
@@ -69,12 +69,7 @@ impl Session {
             }
         }
         debug_assert!(local.held.is_empty());
-        local.held.extend(hashes.iter().map(|hash| inner.index.head_of(*hash)));
-        local.held.sort_unstable();
-        local.held.dedup();
-        for head in &local.held {
-            inner.index.lock_raw(*head);
-        }
+        inner.index.lock_all(hashes.iter().copied(), &mut local.held);
         LockedSession { session: self }
     }
 }
@@ -86,7 +81,7 @@ fn read_optimistically<'a>(
     found: &mut Vec<Option<Seen<'a>>>,
 ) -> bool {
     found.clear();
-    let word_of = |hash: KeyHash| inner.index.word(inner.index.head_of(hash));
+    let word_of = |hash: KeyHash| inner.index.word(hash);
     let mut words = Vec::with_capacity(keys.len());
     for chunk in keys.chunks(PREFETCHED_KEYS) {
         for (hash, _) in chunk {
@@ -97,7 +92,7 @@ fn read_optimistically<'a>(
             prefetch_likely_entry(inner, *hash, key);
         }
         for (hash, key) in chunk {
-            let entry = find(inner, inner.index.head_of(*hash), Tag::of(*hash), key);
+            let entry = find(inner, inner.index.head_of(*hash), *hash, key);
             // Seen before the words are looked at again: a value in place may change later.
             found.push(entry.map(|(_, entry)| entry.see()));
         }
@@ -120,12 +115,8 @@ fn prefetch_likely_entry(inner: &Inner, hash: KeyHash, key: &[u8]) {
 /// All keys under their locks: what ends a race against steady writers.
 #[cold]
 fn read_locked<'a>(inner: &'a Inner, keys: &[(KeyHash, &[u8])], found: &mut Vec<Option<Seen<'a>>>) {
-    let mut heads: Vec<u32> = keys.iter().map(|(hash, _)| inner.index.head_of(*hash)).collect();
-    heads.sort_unstable();
-    heads.dedup();
-    for head in &heads {
-        inner.index.lock_raw(*head);
-    }
+    let mut heads = Vec::with_capacity(keys.len());
+    inner.index.lock_all(keys.iter().map(|(hash, _)| *hash), &mut heads);
     found.clear();
     for (hash, key) in keys {
         let chain = inner.index.locked(inner.index.head_of(*hash));

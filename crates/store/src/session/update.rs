@@ -67,7 +67,7 @@ impl Local {
     ) -> Attempt<'s, U::Refusal> {
         let Call { inner, now, guess, .. } = call;
         let tag = Tag::of(hash);
-        let chain = self.lock_chain(inner, inner.index.head_of(hash));
+        let chain = self.lock_chain(inner, hash);
         let found = Local::find_locked(inner, &chain, guess, tag, key);
         let Seens { old, new } = seen;
         *old = Local::see_live(found.map(|(_, entry)| entry), now);

@@ -54,9 +54,9 @@ impl Local {
         // Whether there is an expiry to keep is known only under the lock: room for one is made.
         let may_expire = set.expiry != Expiry::Never;
         let shape = Shape::new(key.len(), set.value.len(), set.client_flags, may_expire);
-        let (head, tag) = (inner.index.head_of(hash), Tag::of(hash));
+        let tag = Tag::of(hash);
         if shape.is_in_place() {
-            let chain = self.lock_chain(inner, head);
+            let chain = self.lock_chain(inner, hash);
             let found = Local::find_locked(inner, &chain, guess, tag, key);
             if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape))
             {
@@ -66,7 +66,7 @@ impl Local {
         let is_dead = matches!(set.expiry, Expiry::At(at) if at <= now);
         let mut reservation = None;
         if !is_dead {
-            let queue = self.queue_for(inner, head, hash);
+            let queue = self.queue_for(inner, inner.index.head_of(hash), hash);
             reservation = self.reserve_open(inner, shape.len_bytes(), queue);
             if reservation.is_none() {
                 if self.is_refused_before_room(call, key, hash, set, seen) {
@@ -84,7 +84,7 @@ impl Local {
             Appender::fill(&inner.log, reservation, shape, key, set.value);
             body_crc = Some(body_checksum(shape, key, set.value));
         }
-        let mut chain = self.lock_chain(inner, head);
+        let mut chain = self.lock_chain(inner, hash);
         let found = Local::find_locked(inner, &chain, guess, tag, key);
         *seen = Local::see_live(found.map(|(_, entry)| entry), now);
         let old = seen.as_ref().map(Seen::item);
@@ -138,7 +138,7 @@ impl Local {
         if set.condition == Condition::Always || !self.held.is_empty() {
             return false;
         }
-        let found = find(inner, inner.index.head_of(hash), Tag::of(hash), key);
+        let found = find(inner, inner.index.head_of(hash), hash, key);
         *seen = Local::see_live(found.map(|(_, entry)| entry), now);
         refusal::<()>(set.condition, seen.as_ref().map(Seen::item)).is_some()
     }
@@ -235,7 +235,7 @@ impl Local {
         sink: &mut S,
     ) {
         let Call { inner, now, request_index, guess } = call;
-        let chain = self.lock_chain(inner, inner.index.head_of(hash));
+        let chain = self.lock_chain(inner, hash);
         let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
         let seen = Local::see_live(found.map(|(_, entry)| entry), now);
         self.delete_locked(inner, chain, found);

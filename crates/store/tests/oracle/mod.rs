@@ -13,23 +13,47 @@ use store::{
 #[derive(Clone, Debug)]
 pub enum Action {
     Get(Vec<u8>),
-    Set { key: Vec<u8>, len: usize, condition: u8, expiry: u8 },
+    Set {
+        key: Vec<u8>,
+        len: usize,
+        condition: u8,
+        expiry: u8,
+    },
     Delete(Vec<u8>),
-    Append { key: Vec<u8>, len: usize },
-    Touch { key: Vec<u8>, ms: u64 },
+    Append {
+        key: Vec<u8>,
+        len: usize,
+    },
+    Touch {
+        key: Vec<u8>,
+        ms: u64,
+    },
     ReadSnapshot(Vec<Vec<u8>>),
     SetTogether(Vec<(Vec<u8>, usize)>),
     Wait(u64),
     Maintain,
     Scan,
     Flush,
+    /// Writes many small items, ...
+    Fill {
+        first: u32,
+        count: u32,
+    },
+    /// ... or deletes them: the index grows and shrinks.
+    Drain {
+        first: u32,
+        count: u32,
+    },
+    /// A scan, half of which comes after other steps.
+    ScanAround(Box<Action>),
 }
 
 /// The smallest useful store: segments of 64 KiB, so that everything happens soon.
 pub fn small_config(mode: Mode, eviction: Eviction, lossy_index: bool) -> StoreConfig {
     StoreConfig {
         memory_bytes: (2 << 20) + 4096,
-        index_bytes: 4096,
+        // One head for each partition: the index grows and shrinks many times.
+        index_bytes: 1,
         mode,
         eviction,
         lossy_index,
@@ -204,6 +228,17 @@ impl Oracle {
                 self.session.flush();
                 self.model.clear();
             }
+            Action::Fill { first, count } => {
+                for id in *first..first + count {
+                    self.set(&id.to_le_bytes(), 4, 0, 0);
+                }
+            }
+            Action::Drain { first, count } => {
+                for id in *first..first + count {
+                    self.apply(&Action::Delete(id.to_le_bytes().to_vec()));
+                }
+            }
+            Action::ScanAround(inner) => self.scan_around(inner),
         }
     }
 
@@ -359,6 +394,32 @@ impl Oracle {
         let keys: Vec<Vec<u8>> = self.model.keys().chain(found.keys()).cloned().collect();
         for key in keys {
             self.reconcile(&key, found.get(&key));
+        }
+    }
+
+    /// What is there throughout is returned, whatever size the index gets meanwhile (K9).
+    fn scan_around(&mut self, inner: &Action) {
+        let before = self.model.clone();
+        let mut found = BTreeMap::new();
+        let (mut cursor, mut calls) = (0, 0);
+        loop {
+            cursor = self.session.scan(self.now, cursor, 7, |item| {
+                found.insert(item.key.to_vec(), ());
+            });
+            calls += 1;
+            if cursor == 0 {
+                break;
+            }
+            if calls == 3 {
+                self.apply(inner);
+            }
+        }
+        let keys: Vec<Vec<u8>> = before.keys().cloned().collect();
+        for key in keys {
+            // Asked of the store, which may have forgotten it meanwhile.
+            self.get(&key);
+            let is_unchanged = self.model.get(&key) == before.get(&key);
+            assert!(!is_unchanged || found.contains_key(&key), "step {}, {key:?}", self.step);
         }
     }
 

@@ -1,0 +1,71 @@
+//! Segments for the index: lent from the top, so that runs of the log's own stay together below.
+//!
+//! # Invariants
+//! I1: `count` is the number of rows in state Index, at most `max`.
+//! I2: what is lent leaves the reserve to those who make room.
+
+use super::super::table::{SegmentRow, SegmentState};
+use super::{Allocator, Purpose};
+
+/// What the index has.
+pub(super) struct Lending {
+    count: u32,
+    max: u32,
+    /// One past the highest segment that may be lent.
+    end: u32,
+    /// The lowest segment ever lent.
+    lent_from: Option<u32>,
+}
+
+impl Lending {
+    pub(super) fn none() -> Lending {
+        Lending { count: 0, max: 0, end: 0, lent_from: None }
+    }
+}
+
+impl Allocator {
+    /// From now on up to `max` segments below `end` may be lent.
+    pub(crate) fn set_lending(&mut self, end: u32, max: u32) {
+        self.lending.max = max;
+        self.lending.end = end;
+    }
+
+    /// Segments that the index has.
+    pub(crate) fn lent_count(&self) -> u32 {
+        self.lending.count
+    }
+
+    /// The lowest segment that was ever lent, and the end of those that may be.
+    pub(crate) fn lent_range(&self) -> Option<(u32, u32)> {
+        Some((self.lending.lent_from?, self.lending.end))
+    }
+
+    /// Lends the highest free segment.
+    pub(crate) fn lend(&mut self) -> Option<u32> {
+        if self.lending.count >= self.lending.max || self.available(Purpose::Write) == 0 {
+            return None;
+        }
+        let rows = &mut self.rows[..self.lending.end as usize];
+        let segment = rows.iter().rposition(|row| row.state == SegmentState::Free)?;
+        rows[segment] = SegmentRow { state: SegmentState::Index, ..SegmentRow::FREE };
+        self.free_count -= 1;
+        self.lending.count += 1;
+        let segment = segment as u32;
+        self.lending.lent_from = Some(self.lending.lent_from.map_or(segment, |at| at.min(segment)));
+        Some(segment)
+    }
+
+    /// A lent segment comes back: nobody can reach its lines any more.
+    pub(crate) fn take_back(&mut self, segment: u32) {
+        assert!(self.rows[segment as usize].state == SegmentState::Index, "it was lent");
+        self.lending.count -= 1;
+        self.free(segment);
+    }
+
+    /// Recounts I1.
+    pub(super) fn validate_lending(&self) {
+        let lent = self.rows.iter().filter(|row| row.state == SegmentState::Index).count();
+        assert_eq!(lent, self.lending.count as usize, "I1");
+        assert!(self.lending.count <= self.lending.max, "I1");
+    }
+}

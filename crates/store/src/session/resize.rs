@@ -1,0 +1,111 @@
+//! The session's part in the index's growth: it says what it added and removed, and moves some
+//! chains when that is due.
+//!
+//! ```text
+//!  a chunk of requests ──▶ 16 items more or less? ──▶ tell the index ──▶ due? ──▶ 64 heads
+//! ```
+//!
+//! Growing takes two heads for every three inserts (shape.rs), and a step makes four for each, so
+//! that a partition is grown before the next is due, also where nobody calls `maintain`.
+
+use std::cell::Cell;
+
+use super::Local;
+use crate::index::{Move, Moved};
+use crate::store::Inner;
+
+/// Items that come or go before the index hears of it.
+const SETTLE_ITEMS: u64 = 16;
+/// Old heads that one step moves: some 15 us at 5 items each that are in no cache.
+const STEP_HEADS: u32 = 64;
+/// Bytes of keys that one step hashes before it ends: some 30 us.
+const STEP_KEY_BYTES: usize = 256 << 10;
+
+impl Local {
+    /// After a chunk of requests: tells the index what has come and gone, now and then.
+    #[inline]
+    pub(super) fn settle_chunk(&mut self, inner: &Inner) {
+        let net = self.unsettled.wrapping_add(self.counts.items.cast_signed());
+        if net.unsigned_abs() >= SETTLE_ITEMS {
+            self.settle_and_resize(inner);
+        }
+    }
+
+    #[cold]
+    fn settle_and_resize(&mut self, inner: &Inner) {
+        if self.settle_items(inner) {
+            self.resize_step(inner);
+        }
+    }
+
+    /// Tells the index what has come and gone; whether it should be resized.
+    pub(super) fn settle_items(&mut self, inner: &Inner) -> bool {
+        let unpublished = self.counts.items.cast_signed();
+        let net = self.unsettled.wrapping_add(unpublished);
+        // What `counts` holds is added once more when it is published.
+        self.unsettled = unpublished.wrapping_neg();
+        inner.index.count_items(net)
+    }
+
+    /// A bounded step of growing or shrinking; true: more is due. The session holds no reference
+    /// and no lock.
+    pub(super) fn resize_step(&mut self, inner: &Inner) -> bool {
+        if !inner.index.wants_move() {
+            return false;
+        }
+        debug_assert!(self.held.is_empty(), "I2 of the session");
+        self.free_retired(inner);
+        let mut budget = Budget { heads: STEP_HEADS, key_bytes: Cell::new(STEP_KEY_BYTES) };
+        while budget.is_left() {
+            let Some(mut job) = inner.index.next_move() else { break };
+            match self.resize_partition(inner, &mut job, &mut budget) {
+                Moved::All => {
+                    let block = inner.index.end_move(job);
+                    self.retired.push_back((inner.epochs.advance(), block));
+                }
+                Moved::Heads(_) => inner.index.put_back(job),
+                Moved::Blocked => {
+                    inner.index.put_back(job);
+                    break;
+                }
+            }
+        }
+        inner.epochs.quiesce(self.place);
+        !budget.is_left() && inner.index.wants_move()
+    }
+
+    fn resize_partition(&mut self, inner: &Inner, job: &mut Move, budget: &mut Budget) -> Moved {
+        let key_bytes = &budget.key_bytes;
+        let hash_of = |slot: crate::index::slot::Slot| {
+            // SAFETY: the slot is read under its chain's lock.
+            let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+            let key = entry.key();
+            key_bytes.set(key_bytes.get().saturating_sub(key.len()));
+            inner.hasher.hash(key)
+        };
+        loop {
+            if budget.heads == 0 || key_bytes.get() == 0 {
+                return Moved::Heads(0);
+            }
+            inner.index.foresee(job, |slot| {
+                crate::prefetch::line(inner.log.address(slot.offset_bytes()));
+            });
+            match inner.index.move_next(job, hash_of, &mut self.unlinked) {
+                Moved::Heads(heads) => budget.heads = budget.heads.saturating_sub(heads),
+                ended => return ended,
+            }
+        }
+    }
+}
+
+/// What is left of one step.
+struct Budget {
+    heads: u32,
+    key_bytes: Cell<usize>,
+}
+
+impl Budget {
+    fn is_left(&self) -> bool {
+        self.heads > 0 && self.key_bytes.get() > 0
+    }
+}
