@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use store::{Eviction, Mode};
+use store::{Eviction, HugePages, Mode};
 
 /// Everything that [`crate::Server::start`] needs to know.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct Config {
     pub mode: Mode,
     /// Which items go first in [`Mode::Evict`].
     pub eviction: Eviction,
+    /// Which pages the memory is asked to lie on.
+    pub huge_pages: HugePages,
     /// No overflow buckets: a full bucket drops a key.
     pub lossy_index: bool,
     /// Worker threads, at least 1.
@@ -60,6 +62,7 @@ impl Default for Config {
             memory_bytes: 1 << 30,
             mode: Mode::Evict,
             eviction: Eviction::LruApprox,
+            huge_pages: HugePages::Auto,
             lossy_index: false,
             threads: 1,
             pin: Pin::Auto,

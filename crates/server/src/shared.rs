@@ -120,6 +120,7 @@ impl Shared {
             item_max_bytes: plan.item_size_max_bytes + store::KEY_LEN_MAX_BYTES as u64,
             hash_seed,
             batch: config.batch,
+            huge_pages: config.huge_pages,
         })
         .map_err(|error| StartError::Store { reason: error.to_string() })?;
         let fits_bytes =

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::mapping::HugePages;
+
 /// What happens when the log is full (architecture of the log: evict or clean).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -47,6 +49,8 @@ pub struct StoreConfig {
     pub hash_seed: u64,
     /// Requests in flight in the three-stage pipeline, 1 to [`BATCH_MAX`]; 1 is no pipeline.
     pub batch: usize,
+    /// Which pages the memory is asked to lie on; [`crate::Store::page_kind`] says on which it does.
+    pub huge_pages: HugePages,
 }
 
 /// Most requests in flight in the three-stage pipeline.

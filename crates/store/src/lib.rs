@@ -35,7 +35,7 @@ mod validate;
 pub use config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};
 pub use counters::{LogSpace, StoreStats};
 pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};
-pub use mapping::huge_pages_available;
+pub use mapping::{HugePages, PageKind, huge_pages_available};
 pub use pin::{PinnedValue, Pins};
 pub use range::{Direction, NoOrder, Range, RangeEnd, prefix_end};
 pub use request::{

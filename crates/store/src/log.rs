@@ -32,7 +32,7 @@ use crate::counters::LogSpace;
 use crate::entry::Entry;
 use crate::epoch::Epochs;
 use crate::index::Lender;
-use crate::mapping::Mapping;
+use crate::mapping::{HugePages, Mapping, PageKind};
 
 pub(crate) use allocator::{Allocator, Purpose, Reason, Victim};
 pub(crate) use appender::{Appender, Reservation};
@@ -128,11 +128,15 @@ pub(crate) fn log_min_bytes(session_max: usize) -> u64 {
 
 impl Log {
     /// Maps a log of at most `log_bytes`.
-    pub(crate) fn new(log_bytes: u64, session_max: usize) -> std::io::Result<Log> {
+    pub(crate) fn new(
+        log_bytes: u64,
+        session_max: usize,
+        huge_pages: HugePages,
+    ) -> std::io::Result<Log> {
         let segment_bytes = segment_bytes_for(log_bytes, session_max);
         let segment_count = u32::try_from(log_bytes / segment_bytes).unwrap_or(u32::MAX);
         let bytes = u64::from(segment_count) * segment_bytes;
-        let memory = Mapping::new(usize::try_from(bytes).expect("64-bit addresses"))?;
+        let memory = Mapping::new(usize::try_from(bytes).expect("64-bit addresses"), huge_pages)?;
         let segment_shift = segment_bytes.trailing_zeros();
         let segments = Segments {
             allocator: Mutex::new(Allocator::new(segment_count)),
@@ -149,6 +153,11 @@ impl Log {
             pinned_count: AtomicU32::new(0),
             index_resident_from: AtomicU32::new(u32::MAX),
         })
+    }
+
+    /// Which pages the memory lies on.
+    pub(crate) fn page_kind(&self) -> PageKind {
+        self.memory.page_kind()
     }
 
     /// The memory, for the index's lines.

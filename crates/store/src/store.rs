@@ -16,6 +16,7 @@ use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
 use crate::index::{Block, Index, IndexPlan, Lines};
 use crate::log::{Log, log_min_bytes, segment_bytes_for};
+use crate::mapping::PageKind;
 use crate::session::Session;
 
 /// An open store. Cheap to clone by `Arc`; every thread opens a [`Session`].
@@ -74,7 +75,7 @@ impl Store {
             let (memory_bytes, session_max) = (config.memory_bytes, config.session_max);
             return Err(OpenError::TooSmall { memory_bytes, log_bytes, min_bytes, session_max });
         }
-        let log = Log::new(config.memory_bytes, config.session_max)
+        let log = Log::new(config.memory_bytes, config.session_max, config.huge_pages)
             .map_err(|source| OpenError::Map { bytes: config.memory_bytes, source })?;
         let index = open_index(&config, &log).ok_or({
             let (memory_bytes, session_max) = (config.memory_bytes, config.session_max);
@@ -135,6 +136,11 @@ impl Store {
     /// What this store can hold.
     pub fn limits(&self) -> Limits {
         self.inner.limits
+    }
+
+    /// Which pages the memory lies on.
+    pub fn page_kind(&self) -> PageKind {
+        self.inner.log.page_kind()
     }
 
     /// As it was opened.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, Mode, NoUpdate, Op, Outcome, Pins, Request, Set, Sink, Store,
-    StoreConfig,
+    Condition, Eviction, Expiry, HugePages, Mode, NoUpdate, Op, Outcome, Pins, Request, Set, Sink,
+    Store, StoreConfig,
 };
 
 /// Heads of the smallest index: one for each of its partitions. Eight keys do not let it grow.
@@ -25,6 +25,7 @@ fn open() -> Arc<Store> {
         item_max_bytes: 1 << 20,
         hash_seed: 3,
         batch: 32,
+        huge_pages: HugePages::Auto,
     })
     .unwrap()
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, Mode, NoUpdate, Op, Outcome, Pins, Request, Session, Set, Sink,
-    Store, StoreConfig,
+    Condition, Eviction, Expiry, HugePages, Mode, NoUpdate, Op, Outcome, Pins, Request, Session,
+    Set, Sink, Store, StoreConfig,
 };
 
 const NOW: UnixMillis = UnixMillis(1);
@@ -46,6 +46,7 @@ impl Cache {
             item_max_bytes: 1 << 20,
             hash_seed: 3,
             batch: 32,
+            huge_pages: HugePages::Auto,
         })
         .unwrap();
         let session = store.session().unwrap();

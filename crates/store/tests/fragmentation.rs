@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, Mode, NoUpdate, Op, Outcome, Pins, Request, Session, Set, Sink,
-    Store, StoreConfig, StoreStats,
+    Condition, Eviction, Expiry, HugePages, Mode, NoUpdate, Op, Outcome, Pins, Request, Session,
+    Set, Sink, Store, StoreConfig, StoreStats,
 };
 
 const POLICIES: [Eviction; 3] = [Eviction::Fifo, Eviction::LruApprox, Eviction::S3Fifo];
@@ -54,6 +54,7 @@ impl Driver {
             item_max_bytes: 4 << 20,
             hash_seed: 3,
             batch: 32,
+            huge_pages: HugePages::Auto,
         })
         .unwrap();
         let session = store.session().unwrap();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, Mode, NoUpdate, Op, Outcome, PinnedValue, Pins, Request, Session,
-    Set, Sink, Store, StoreConfig,
+    Condition, Eviction, Expiry, HugePages, Mode, NoUpdate, Op, Outcome, PinnedValue, Pins,
+    Request, Session, Set, Sink, Store, StoreConfig,
 };
 
 fn open(mode: Mode, eviction: Eviction) -> Arc<Store> {
@@ -21,6 +21,7 @@ fn open(mode: Mode, eviction: Eviction) -> Arc<Store> {
         item_max_bytes: 4 << 20,
         hash_seed: 3,
         batch: 32,
+        huge_pages: HugePages::Auto,
     })
     .unwrap()
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, Item, Mode, NoUpdate, Op, Outcome, PinnedValue, Pins, Request,
-    Set, Sink, Store, StoreConfig, Update, Verdict,
+    Condition, Eviction, Expiry, HugePages, Item, Mode, NoUpdate, Op, Outcome, PinnedValue, Pins,
+    Request, Set, Sink, Store, StoreConfig, Update, Verdict,
 };
 
 const KEYS: u64 = 400;
@@ -29,6 +29,7 @@ fn config(mode: Mode, lossy_index: bool, session_max: usize, memory_bytes: u64) 
         item_max_bytes: 1 << 20,
         hash_seed: 7,
         batch: 16,
+        huge_pages: HugePages::Auto,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The settings of a store that suits a plan.
 
-use store::{Mode, StoreConfig};
+use store::{HugePages, Mode, StoreConfig};
 
 use crate::plan::Plan;
 
@@ -35,5 +35,6 @@ pub(super) fn store_config(plan: &Plan) -> StoreConfig {
         item_max_bytes: store::ITEM_MAX_BYTES,
         hash_seed: workload::scramble::mix(plan.draw.seed),
         batch: plan.embedded.batch,
+        huge_pages: HugePages::Auto,
     }
 }

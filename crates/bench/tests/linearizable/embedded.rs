@@ -8,8 +8,8 @@ use base::UnixMillis;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::{
-    Condition, Eviction, Expiry, Item, Mode, Op, Outcome, Pins, Request, Set, Sink, Store,
-    StoreConfig, Update, Verdict,
+    Condition, Eviction, Expiry, HugePages, Item, Mode, Op, Outcome, Pins, Request, Set, Sink,
+    Store, StoreConfig, Update, Verdict,
 };
 
 use crate::model::{Answer, Ask, Record, Swap, Ticks, check};
@@ -179,6 +179,7 @@ fn open() -> Arc<Store> {
         item_max_bytes: 1 << 20,
         hash_seed: 7,
         batch: 32,
+        huge_pages: HugePages::Auto,
     };
     Store::open(config).unwrap()
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use base::UnixMillis;
 use store::pin::Pins;
 use store::{
-    Condition, Eviction, Expiry, Mode, NoUpdate, Op, Outcome, Request, Session, Set, Sink, Store,
-    StoreConfig,
+    Condition, Eviction, Expiry, HugePages, Mode, NoUpdate, Op, Outcome, Request, Session, Set,
+    Sink, Store, StoreConfig,
 };
 use workload::cache_trace::{Access, CacheRequest};
 
@@ -72,6 +72,7 @@ fn open(
         item_max_bytes: store::ITEM_MAX_BYTES,
         hash_seed: 1,
         batch: 32,
+        huge_pages: HugePages::Auto,
     });
     opened.map_err(|error| SimError::BadParameter { what: format!("the store: {error}") })
 }

@@ -28,8 +28,8 @@ use indicatif::ProgressBar;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use store::{
-    Condition, Eviction, Expiry, Mode, NoUpdate, Op, Outcome, Pins, Request, Session, Set, Sink,
-    Store, StoreConfig,
+    Condition, Eviction, Expiry, HugePages, Mode, NoUpdate, Op, Outcome, Pins, Request, Session,
+    Set, Sink, Store, StoreConfig,
 };
 
 use crate::SimError;
@@ -162,6 +162,7 @@ impl Bench {
             item_max_bytes: store::ITEM_MAX_BYTES,
             hash_seed: SEED,
             batch: 32,
+            huge_pages: HugePages::Auto,
         })
         .map_err(|error| failed(error.to_string()))?;
         let session = store.session().map_err(|error| failed(error.to_string()))?;

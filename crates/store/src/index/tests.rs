@@ -34,7 +34,9 @@ struct World {
 
 impl World {
     fn new(segments: u32, plan: IndexPlan) -> World {
-        let mapping = Mapping::new((segments as usize) << (SEGMENT_LOG2 + 6)).unwrap();
+        let mapping =
+            Mapping::new((segments as usize) << (SEGMENT_LOG2 + 6), crate::HugePages::Auto)
+                .unwrap();
         let lender = FewLines::new(SEGMENT_LOG2, segments);
         let index = Index::new(Lines::over(Arc::new(mapping)), lender, plan).unwrap();
         World { index, retired: Vec::new(), unlinked: Vec::new() }

@@ -31,7 +31,10 @@ impl NodeMemory {
         assert!(node_max < NO_NODE, "node numbers are below the one that means none");
         Ok(NodeMemory {
             #[cfg(not(loom))]
-            mapping: crate::mapping::Mapping::new(node_max as usize * NODE_BYTES)?,
+            mapping: crate::mapping::Mapping::new(
+                node_max as usize * NODE_BYTES,
+                crate::HugePages::Auto,
+            )?,
             #[cfg(loom)]
             nodes: (0..node_max).map(|_| Node::zeroed()).collect(),
             node_max,

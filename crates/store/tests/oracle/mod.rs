@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, Item, Mode, NoUpdate, Op, Outcome, Pins, Request, Session, Set,
-    Sink, Store, StoreConfig, Update, Verdict,
+    Condition, Eviction, Expiry, HugePages, Item, Mode, NoUpdate, Op, Outcome, Pins, Request,
+    Session, Set, Sink, Store, StoreConfig, Update, Verdict,
 };
 
 /// One step of a test, in terms of keys and lengths; contents follow from the step's number.
@@ -61,6 +61,7 @@ pub fn small_config(mode: Mode, eviction: Eviction, lossy_index: bool) -> StoreC
         item_max_bytes: 1 << 20,
         hash_seed: 42,
         batch: 32,
+        huge_pages: HugePages::Auto,
     }
 }
 
