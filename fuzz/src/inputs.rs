@@ -17,7 +17,7 @@ pub fn resp_commands(rng: &mut Rng) -> Vec<u8> {
     out
 }
 
-const NAMES: [&str; 40] = [
+const NAMES: [&str; 41] = [
     "GET",
     "get",
     "SET",
@@ -39,6 +39,7 @@ const NAMES: [&str; 40] = [
     "PEXPIREAT",
     "TTL",
     "SCAN",
+    "KV.RANGE",
     "COPY",
     "CLIENT",
     "CONFIG",
@@ -60,7 +61,7 @@ const NAMES: [&str; 40] = [
     "NOSUCH",
 ];
 
-const WORDS: [&str; 44] = [
+const WORDS: [&str; 51] = [
     "k",
     "key",
     "another-key",
@@ -105,6 +106,13 @@ const WORDS: [&str; 44] = [
     "2",
     "3",
     "a value\r\nwith\0bytes",
+    "-",
+    "+",
+    "[k",
+    "(\0\r\n",
+    "LIMIT",
+    "rev",
+    "KEYSONLY",
 ];
 
 fn words(rng: &mut Rng) -> Vec<&'static str> {

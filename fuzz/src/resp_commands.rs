@@ -1,7 +1,10 @@
 //! RESP: any bytes, in one piece and in many.
 
 use wire::Parsed;
-use wire::resp::{Command, CommandError, Limits, Parser, ProtocolError, next_command, parse_hot};
+use wire::resp::{
+    Command, CommandError, LexBound, Limits, Parser, ProtocolError, RangeRequest, next_command,
+    parse_hot,
+};
 
 use crate::rng::Rng;
 
@@ -123,7 +126,21 @@ fn check_lists(command: &Command<'_>) {
         Command::Info { sections: list } | Command::CommandDocs { names: list } => {
             assert_eq!(list.count(), list.len());
         }
+        Command::KvRange(range) => check_bounds(range),
         _ => {}
+    }
+}
+
+/// An accepted range has two bounds, and a key of any bytes stands in them as it is.
+fn check_bounds(range: &RangeRequest<'_>) {
+    for bound in [range.start(), range.end()] {
+        let written = match bound {
+            LexBound::Lowest => b"-".to_vec(),
+            LexBound::Highest => b"+".to_vec(),
+            LexBound::Included(key) => [b"[", key].concat(),
+            LexBound::Excluded(key) => [b"(", key].concat(),
+        };
+        assert_eq!(LexBound::parse(&written), Some(bound));
     }
 }
 

@@ -19,6 +19,7 @@ use crate::clients::Client;
 use crate::counters::Protocol;
 use crate::output::Output;
 use crate::poller::Interest;
+use crate::resp::key_range::RangeWalk;
 use crate::resp::transaction::Transaction;
 
 /// A connection of one worker.
@@ -97,6 +98,8 @@ pub struct Resp {
     pub replies: Replies,
     /// MULTI and WATCH.
     pub transaction: Option<Box<Transaction>>,
+    /// A KV.RANGE that has begun: its command is still the first of the input.
+    pub walk: Option<Box<RangeWalk>>,
 }
 
 /// CLIENT REPLY: whether a command is answered.
@@ -150,8 +153,11 @@ impl Connection {
     /// Buffers that it holds and that count against the budget.
     pub fn held_bytes(&self) -> u64 {
         let queued = match &self.speech {
-            Speech::Resp(Resp { transaction: Some(transaction), .. }) => transaction.held_bytes(),
-            _ => 0,
+            Speech::Resp(Resp { transaction, walk, .. }) => {
+                transaction.as_ref().map_or(0, |transaction| transaction.held_bytes())
+                    + walk.as_ref().map_or(0, |walk| walk.held_bytes())
+            }
+            Speech::Memcached(_) => 0,
         };
         (self.input.held.capacity() + self.output.held_bytes() + queued) as u64
     }

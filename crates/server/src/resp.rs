@@ -11,6 +11,7 @@ mod command;
 mod config;
 mod connection;
 mod info;
+pub mod key_range;
 mod keys;
 mod scan;
 mod several;
@@ -90,7 +91,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Runs one command; false: it has to wait (CLIENT PAUSE) and is parsed again later.
+    /// Runs one command; false: it has to wait (CLIENT PAUSE) or is not done yet (KV.RANGE), and is
+    /// parsed again later.
     #[inline]
     fn command(
         &mut self,
@@ -134,6 +136,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         parsed: Result<Command<'a>, CommandError<'a>>,
         raw: &'a [u8],
     ) -> bool {
+        if let Some(walk) = self.core.connections[slot].resp().walk.take() {
+            return self.go_on(walk);
+        }
         let id = match &parsed {
             Ok(Command::Empty) => return true,
             Ok(Command::Quoted(line)) => {
@@ -172,6 +177,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return true;
         }
         match parsed {
+            Ok(Command::KvRange(request)) => return self.key_range(caller, &request),
             Ok(command) => self.run(caller, command),
             Err(error) => self.refuse(caller, &error),
         }

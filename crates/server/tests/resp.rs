@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use server::counters::Protocol;
 use support::{PATIENCE, TestServer, bulk, command, config, pattern};
 
 const GETEX_TIME: &str = "-ERR invalid expire time in 'getex' command\r\n";
@@ -55,6 +56,31 @@ fn strings_answer_as_redis_does() {
     ] {
         client.ask(ask, want);
     }
+}
+
+const NO_ORDER: &str =
+    "-ERR KV.RANGE needs the ordered index: start the server with --index tree\r\n";
+
+#[test]
+fn ranges_say_what_they_need_when_keys_have_no_order() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    for (ask, want) in [
+        ("KV.RANGE - +\r\n", NO_ORDER),
+        ("KV.RANGE + - LIMIT 0\r\n", NO_ORDER),
+        ("KV.RANGE a b\r\n", "-ERR min or max not valid string range item\r\n"),
+        ("MULTI\r\n", "+OK\r\n"),
+        ("SET a 1\r\n", "+QUEUED\r\n"),
+        ("KV.RANGE - +\r\n", "+QUEUED\r\n"),
+        ("GET a\r\n", "+QUEUED\r\n"),
+    ] {
+        client.ask(ask, want);
+    }
+    client.ask("EXEC\r\n", format!("*3\r\n+OK\r\n{NO_ORDER}$1\r\n1\r\n"));
+    let totals = server.server().shared().totals();
+    let range = totals.command(Protocol::Resp, "kv.range").unwrap();
+    // Queueing counts as a call too, as it does for every command.
+    assert_eq!((range.calls, range.errors), (4, 4));
 }
 
 #[test]

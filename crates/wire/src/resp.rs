@@ -15,6 +15,7 @@ pub mod number;
 mod parse_command;
 mod parser;
 mod protocol_error;
+mod range;
 mod reply;
 mod table;
 
@@ -31,5 +32,6 @@ pub use limits::Limits;
 pub use parse_command::{NextCommand, next_command};
 pub use parser::{Parser, parse_hot};
 pub use protocol_error::ProtocolError;
+pub use range::{LexBound, RangeRequest};
 pub use reply::{Encoder, Protocol};
 pub use table::{CommandId, Flags, Group, KeySpec, Spec};

@@ -150,6 +150,7 @@ fn tips(id: CommandId) -> &'static [&'static str] {
         Id::RandomKey => &["request_policy:all_shards", "nondeterministic_output"],
         Id::Keys => &["request_policy:all_shards", "nondeterministic_output_order"],
         Id::Scan => &["nondeterministic_output", "request_policy:special"],
+        Id::KvRange => &["request_policy:all_shards", "response_policy:special"],
         Id::Info => {
             &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]
         }
@@ -241,6 +242,7 @@ mod tests {
         check_categories(CommandId::CommandCount, "slow connection");
         check_categories(CommandId::Copy, "keyspace write slow");
         check_categories(CommandId::Keys, "keyspace read slow dangerous");
+        check_categories(CommandId::KvRange, "keyspace read slow");
         check_categories(CommandId::DbSize, "keyspace read fast");
         check_categories(CommandId::FlushAll, "keyspace write slow dangerous");
         check_categories(CommandId::Info, "slow dangerous");

@@ -7,8 +7,8 @@
 //!
 //! # Invariants
 //! I1: commands on keys between two commands on the whole keyspace are one atomic step. KEYS,
-//!     SCAN, RANDOMKEY and FLUSHALL need all keys, so that they split a transaction; the watched
-//!     keys are checked before the first part.
+//!     SCAN, KV.RANGE, RANDOMKEY and FLUSHALL need all keys, so that they split a transaction; the
+//!     watched keys are checked before the first part.
 //! I2: replies come in the order of the queued commands, exactly one for each.
 //!
 //! # Trade-offs
@@ -297,6 +297,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let index = id.map_or(CommandIndex::UNKNOWN_RESP, CommandIndex::resp);
         let caller = Caller { index, ..caller };
         match &queued.parsed {
+            Ok(Command::KvRange(request)) => self.key_range_at_once(caller, request),
             Ok(command) => self.run(caller, *command),
             Err(error) => self.refuse(caller, error),
         }
@@ -356,6 +357,7 @@ fn needs_session(queued: &Queued<'_>) -> bool {
         queued.parsed,
         Ok(Command::Keys { .. }
             | Command::Scan(_)
+            | Command::KvRange(_)
             | Command::RandomKey
             | Command::Flush { .. }
             | Command::DbSize)
@@ -449,9 +451,12 @@ mod tests {
 
     #[test]
     fn only_whole_keyspace_commands_split_a_transaction() {
-        for (raw, want) in
-            [(&b"KEYS *\r\n"[..], true), (b"FLUSHALL\r\n", true), (b"GET a\r\n", false)]
-        {
+        for (raw, want) in [
+            (&b"KEYS *\r\n"[..], true),
+            (b"KV.RANGE - +\r\n", true),
+            (b"FLUSHALL\r\n", true),
+            (b"GET a\r\n", false),
+        ] {
             let parsed = next_command(&mut Parser::default(), raw, &Limits::default());
             let Parsed::Done { value, .. } = parsed else { panic!("not one whole command") };
             assert_eq!(needs_session(&Queued { parsed: value, raw }), want);

@@ -3,6 +3,7 @@
 use base::UnixMillis;
 
 use super::args::{ArgIter, Args, Keys, Pairs, QuotedLine};
+use super::range::RangeRequest;
 use super::table::CommandId;
 
 #[expect(missing_docs, reason = "each variant quotes the syntax that names its fields")]
@@ -73,6 +74,8 @@ pub enum Command<'a> {
     Keys { pattern: &'a [u8] },
     /// `SCAN cursor [MATCH p] [COUNT n] [TYPE t]`.
     Scan(ScanRequest<'a>),
+    /// `KV.RANGE start end [LIMIT n] [REV] [KEYSONLY]`.
+    KvRange(RangeRequest<'a>),
     /// OBJECT ENCODING, FREQ, IDLETIME and REFCOUNT.
     Object { key: &'a [u8], id: CommandId },
     /// `MEMORY USAGE key [SAMPLES n]`.

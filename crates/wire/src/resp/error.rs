@@ -35,6 +35,8 @@ pub enum ErrorReply<'a> {
     UnsupportedOption(&'a [u8]),
     /// `ERR invalid cursor`
     InvalidCursor,
+    /// `ERR min or max not valid string range item`
+    LexBound,
     /// `ERR offset is out of range`
     OffsetOutOfRange,
     /// `ERR string exceeds maximum allowed size (proto-max-bulk-len)`
@@ -239,6 +241,7 @@ impl ErrorReply<'_> {
             }
             ErrorReply::GtWithLt => "ERR GT and LT options at the same time are not compatible",
             ErrorReply::InvalidCursor => "ERR invalid cursor",
+            ErrorReply::LexBound => "ERR min or max not valid string range item",
             ErrorReply::OffsetOutOfRange => "ERR offset is out of range",
             ErrorReply::StringTooLong => {
                 "ERR string exceeds maximum allowed size (proto-max-bulk-len)"

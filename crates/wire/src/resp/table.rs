@@ -38,7 +38,7 @@ pub struct Spec {
     pub keys: KeySpec,
     /// What COMMAND DOCS files it under.
     pub group: Group,
-    /// The Redis version that brought it.
+    /// The Redis version that brought it; of our own commands the version of Dovetail.
     pub since: &'static str,
     /// One line for COMMAND DOCS.
     pub summary: &'static str,

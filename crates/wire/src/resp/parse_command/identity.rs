@@ -36,6 +36,7 @@ pub(in crate::resp) fn id_of(command: &Command<'_>) -> Option<CommandId> {
         Command::RandomKey => CommandId::RandomKey,
         Command::Keys { .. } => CommandId::Keys,
         Command::Scan(_) => CommandId::Scan,
+        Command::KvRange(_) => CommandId::KvRange,
         Command::Object { id, .. } | Command::Help { id } => *id,
         Command::MemoryUsage { .. } => CommandId::MemoryUsage,
         Command::Wait { .. } => CommandId::Wait,

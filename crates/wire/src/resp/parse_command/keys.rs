@@ -5,6 +5,7 @@ use crate::resp::args::{ArgIter, Keys};
 use crate::resp::command::{Command, Copy, ExpireCondition, ExpireTime, ScanRequest, Unit};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::parse_i64;
+use crate::resp::range::RangeRequest;
 use crate::resp::table::CommandId;
 
 #[inline(never)]
@@ -29,6 +30,7 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
         CommandId::RandomKey => Command::RandomKey,
         CommandId::Keys => Command::Keys { pattern: next(args) },
         CommandId::Scan => return scan(rest),
+        CommandId::KvRange => return key_range(rest),
         CommandId::ObjectHelp => Command::Help { id },
         CommandId::ObjectEncoding
         | CommandId::ObjectFreq
@@ -110,6 +112,24 @@ fn scan(mut rest: ArgIter<'_>) -> Read<'_> {
         }
     }
     Ok(Command::Scan(scan))
+}
+
+fn key_range(mut rest: ArgIter<'_>) -> Read<'_> {
+    let (start, end) = (next(&mut rest), next(&mut rest));
+    let mut range = RangeRequest::new(start, end).ok_or(ErrorReply::LexBound)?;
+    while let Some(option) = rest.next() {
+        if is_word(option, "rev") {
+            range.is_reverse = true;
+        } else if is_word(option, "keysonly") {
+            range.is_keys_only = true;
+        } else if is_word(option, "limit") && rest.len() > 0 {
+            let limit = next_i64(&mut rest)?;
+            range.limit = Some(u64::try_from(limit).map_err(|_| ErrorReply::NotPositive)?);
+        } else {
+            return Err(ErrorReply::Syntax);
+        }
+    }
+    Ok(Command::KvRange(range))
 }
 
 /// Reads a cursor as generously as C's `strtoul`: a sign is allowed, and nothing at all is 0.

@@ -4,8 +4,8 @@ use super::next_command;
 use crate::Parsed;
 use crate::resp::{
     AuthRequest, ClientFilter, Command, CommandId, ExpireCondition, ExpireTime, ExpireTtl, Expiry,
-    HelloRequest, InvalidTime, KillSkipMe, Limits, Parser, ScanRequest, SetCommand, SetCondition,
-    Spec,
+    HelloRequest, InvalidTime, KillSkipMe, Limits, Parser, RangeRequest, ScanRequest, SetCommand,
+    SetCondition, Spec,
 };
 
 /// The line, split at spaces, as a multibulk.
@@ -157,6 +157,34 @@ fn scan_reads_its_options() {
     check_error("scan 0 count 0", "ERR syntax error");
     check_error("scan 0 count x", "ERR value is not an integer or out of range");
     check_error("scan 0 match", "ERR syntax error");
+}
+
+#[test]
+fn ranges_read_their_bounds_and_options() {
+    let range = |start, end, limit, is_reverse, is_keys_only| {
+        let mut range = RangeRequest::new(start, end).unwrap();
+        (range.limit, range.is_reverse, range.is_keys_only) = (limit, is_reverse, is_keys_only);
+        Command::KvRange(range)
+    };
+    check("kv.range - +", range(b"-", b"+", None, false, false));
+    check("KV.RANGE [a (b", range(b"[a", b"(b", None, false, false));
+    check("kv.range - [b LIMIT 7", range(b"-", b"[b", Some(7), false, false));
+    let all = range(b"-", b"[b", Some(7), true, true);
+    check("kv.range - [b keysonly Limit 9 limit 7 rev REV", all);
+    check("kv.range [ ( limit 0", range(b"[", b"(", Some(0), false, false));
+}
+
+#[test]
+fn ranges_refuse_what_is_no_bound_or_no_option() {
+    for line in ["kv.range a +", "kv.range - b", "kv.range  +", "kv.range -a +", "kv.range - ++"] {
+        check_error(line, "ERR min or max not valid string range item");
+    }
+    check_error("kv.range -", "ERR wrong number of arguments for 'kv.range' command");
+    check_error("kv.range - + limit", "ERR syntax error");
+    check_error("kv.range - + count 3", "ERR syntax error");
+    check_error("kv.range - + limit x", "ERR value is not an integer or out of range");
+    check_error("kv.range - + limit -1", "ERR value is out of range, must be positive");
+    check_error("command getkeys kv.range - +", "ERR The command has no key arguments");
 }
 
 #[test]

@@ -184,6 +184,8 @@ command_rows! {
         "Lists the keys that match a pattern";
     Scan = "scan", -2, [R], (0, 0, 0), Generic, "2.8.0",
         "Walks the keys in steps";
+    KvRange = "kv.range", -3, [R], (0, 0, 0), Generic, "0.1.0",
+        "Reads a part of the key order";
     DbSize = "dbsize", 1, [R F], (0, 0, 0), Server, "1.0.0",
         "Counts the keys";
     FlushDb = "flushdb", -1, [W], (0, 0, 0), Server, "1.0.0",
