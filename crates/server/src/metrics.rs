@@ -17,6 +17,7 @@ use crate::Mode;
 use crate::counters::{CommandTotals, Totals};
 use crate::shared::Shared;
 
+pub mod facts;
 pub mod openmetrics;
 mod process;
 
@@ -81,7 +82,7 @@ impl Snapshot {
 
     fn store_json(&self) -> Value {
         let store = &self.store;
-        json!({
+        let mut members = json!({
             "items": store.items,
             "items_with_expiry": store.items_with_expiry,
             "entry_bytes": store.entry_bytes,
@@ -92,11 +93,11 @@ impl Snapshot {
             "reinserted_total": store.reinserted,
             "cleaned_bytes_total": store.cleaned_bytes,
             "out_of_memory_total": store.out_of_memory,
-            "index_heads": store.index_heads,
-            "index_overflow_buckets": store.index_overflow_buckets,
-            "index_partitions_resized_total": store.index_partitions_resized,
-            "index_partitions_resizing": store.index_partitions_resizing,
-        })
+        });
+        if let Some(members) = members.as_object_mut() {
+            members.extend(facts::facts(store).iter().map(facts::Fact::member));
+        }
+        members
     }
 
     /// Everything, as one JSON object.

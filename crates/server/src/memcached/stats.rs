@@ -7,6 +7,7 @@ use super::MEMCACHED_VERSION;
 use crate::counters::{CommandTotals, MemcachedCommand, Protocol, Totals};
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::metrics::facts::facts;
 use crate::process::Usage;
 use crate::shared::{Shared, unix_now};
 use crate::{Eviction, Mode};
@@ -78,6 +79,9 @@ fn general(encoder: &mut Encoder<'_>, shared: &Shared) {
     encoder.stat("evictions", store.evicted_by_log + store.evicted_by_index);
     encoder.stat("evicted_unfetched", store.evicted_unread);
     encoder.stat("reclaimed", store.expired);
+    for fact in facts(&store) {
+        encoder.stat(&format!("dovetail_{}", fact.name), fact.amount);
+    }
 }
 
 /// Writes that memcached would count as items stored, of both protocols' storage commands.

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use store::StoreStats;
 
-use crate::metrics::Snapshot;
+use crate::metrics::{Snapshot, facts};
 
 /// The type that a scraper must be told.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -130,6 +130,51 @@ fn store(page: &mut Page, store: &StoreStats) {
     );
     page.counter("dovetail_cleaned_bytes", "Bytes that cleaning copied", store.cleaned_bytes);
     page.counter("dovetail_out_of_memory", "Writes refused for want of space", store.out_of_memory);
+    queues(page, store);
+    space(page, store);
+    index(page, store);
+}
+
+fn queues(page: &mut Page, store: &StoreStats) {
+    page.family("dovetail_queue_evictions", "counter", "Items the log gave up, by queue");
+    for (queue, count) in facts::evicted_by_queue(store) {
+        page.sample("dovetail_queue_evictions_total", &[("queue", queue)], count);
+    }
+    page.counter("dovetail_evicted_unread", "Items given up unread", store.evicted_unread);
+    page.counter("dovetail_promoted", "Items that moved from small to main", store.promoted);
+    page.counter(
+        "dovetail_ghost_hits",
+        "Writes of keys that the small queue had given up lately",
+        store.ghost_hits,
+    );
+}
+
+fn space(page: &mut Page, store: &StoreStats) {
+    page.family("dovetail_log_space_bytes", "gauge", "Where the bytes of the log are");
+    for (state, bytes) in facts::log_space(&store.space) {
+        page.sample("dovetail_log_space_bytes", &[("state", state)], bytes);
+    }
+    page.gauge(
+        "dovetail_log_fragmentation_ratio",
+        "Of full segments, the part that holds nothing alive",
+        facts::fragmentation(&store.space),
+    );
+    page.counter(
+        "dovetail_dead_space_copied_bytes",
+        "Bytes of live entries copied out of mostly dead segments",
+        store.dead_space_copied_bytes,
+    );
+    page.gauge("dovetail_log_bytes", "Bytes of the log's segments", store.log_bytes);
+    page.gauge("dovetail_ghost_bytes", "Bytes of the ghost table", store.ghost_bytes);
+}
+
+fn index(page: &mut Page, store: &StoreStats) {
+    page.gauge("dovetail_index_bytes", "Bytes that the index has", store.index_bytes);
+    page.gauge(
+        "dovetail_index_load_ratio",
+        "Items over the slots of the chains' first buckets",
+        facts::load(store),
+    );
     page.gauge("dovetail_index_heads", "Chains of the index", store.index_heads);
     page.gauge(
         "dovetail_index_overflow_buckets",
@@ -140,6 +185,11 @@ fn store(page: &mut Page, store: &StoreStats) {
         "dovetail_index_partitions_resized",
         "Times that a partition of the index doubled or halved",
         store.index_partitions_resized,
+    );
+    page.gauge(
+        "dovetail_index_partitions_resizing",
+        "Partitions of the index that are changing their size",
+        store.index_partitions_resizing,
     );
 }
 

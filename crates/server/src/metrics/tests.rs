@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use store::LogSpace;
+
 use super::*;
 use crate::counters::{CommandTotals, Protocol};
 
@@ -28,7 +30,14 @@ fn snapshot() -> Snapshot {
             net_input_bytes: 99,
             ..Totals::default()
         },
-        store: StoreStats { items: 12, evicted_by_index: 3, ..StoreStats::default() },
+        store: StoreStats {
+            items: 12,
+            evicted_by_index: 3,
+            evicted_by_log: 9,
+            evicted_small: 5,
+            space: LogSpace { live_bytes: 300, dead_bytes: 100, ..LogSpace::default() },
+            ..StoreStats::default()
+        },
         client_buffer_bytes: 4096,
         ..Snapshot::default()
     }
@@ -74,6 +83,9 @@ fn commands_count_by_status_and_keys_by_what_was_found() {
         "dovetail_items 12",
         "dovetail_evictions_total{reason=\"index\"} 3",
         "dovetail_memory_used_bytes{kind=\"client\"} 4096",
+        "dovetail_queue_evictions_total{queue=\"main\"} 4",
+        "dovetail_log_space_bytes{state=\"dead\"} 100",
+        "dovetail_log_fragmentation_ratio 0.25",
     ] {
         assert!(text.lines().any(|found| found == line), "missing: {line}\n{text}");
     }
@@ -88,4 +100,6 @@ fn the_json_folds_the_commands() {
     assert_eq!(json["commands"].as_array().unwrap().len(), 2);
     assert_eq!(json["connections"]["resp"], 4);
     assert_eq!(json["store"]["items"], 12);
+    assert_eq!(json["store"]["log_live_bytes"], 300);
+    assert_eq!(json["store"]["evicted_small_total"], 5);
 }

@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write};
 
 use rustix::process::getpid;
+use store::StoreStats;
 use wire::resp::ArgIter;
 
 use super::Caller;
@@ -11,6 +12,7 @@ use super::connection::REDIS_VERSION;
 use crate::counters::{Protocol, Totals};
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::metrics::facts::{Kind, facts};
 use crate::process::Usage;
 use crate::shared::Shared;
 
@@ -40,6 +42,13 @@ struct Section<'s> {
 }
 
 impl Section<'_> {
+    /// Our own figures of the store that move in one way.
+    fn facts(&mut self, store: &StoreStats, kind: Kind) {
+        for fact in facts(store).iter().filter(|fact| fact.kind == kind) {
+            self.line(&format!("dovetail_{}", fact.name), fact.amount);
+        }
+    }
+
     fn line(&mut self, name: &str, value: impl Display) {
         // Writing to a string cannot fail.
         let _ = write!(self.text, "{name}:{value}\r\n");
@@ -135,6 +144,7 @@ fn memory(section: &mut Section<'_>) {
     section.line("dovetail_index_bytes", store.index_bytes);
     section.line("dovetail_index_used_bytes", store.index_used_bytes);
     section.line("dovetail_buffers_bytes", shared.buffer_budget().limit_bytes());
+    section.facts(&store, Kind::Gauge);
 }
 
 fn persistence(section: &mut Section<'_>) {
@@ -162,6 +172,12 @@ fn stats(section: &mut Section<'_>) {
     section.line("dovetail_batches", totals.batches);
     section.line("dovetail_batch_requests", totals.batch_requests);
     section.line("dovetail_out_of_memory", store.out_of_memory);
+    section.line("dovetail_evicted_by_log", store.evicted_by_log);
+    section.line("dovetail_evicted_by_index", store.evicted_by_index);
+    section.line("dovetail_evicted_unread", store.evicted_unread);
+    section.line("dovetail_reinserted", store.reinserted);
+    section.line("dovetail_cleaned_bytes", store.cleaned_bytes);
+    section.facts(&store, Kind::Counter);
 }
 
 fn replication(section: &mut Section<'_>) {
