@@ -15,7 +15,7 @@ use crate::entry::HEADER_MAX_BYTES;
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
 use crate::index::{Block, Index, IndexPlan, Lines};
-use crate::log::{Log, log_min_bytes, segment_bytes_for};
+use crate::log::{Log, log_min_bytes};
 use crate::mapping::PageKind;
 use crate::session::Session;
 
@@ -75,8 +75,9 @@ impl Store {
             let (memory_bytes, session_max) = (config.memory_bytes, config.session_max);
             return Err(OpenError::TooSmall { memory_bytes, log_bytes, min_bytes, session_max });
         }
-        let log = Log::new(config.memory_bytes, config.session_max, config.huge_pages)
-            .map_err(|source| OpenError::Map { bytes: config.memory_bytes, source })?;
+        let mapped_bytes = config.memory_bytes - ghost_bytes;
+        let log = Log::new(mapped_bytes, config.session_max, config.huge_pages)
+            .map_err(|source| OpenError::Map { bytes: mapped_bytes, source })?;
         let index = open_index(&config, &log).ok_or({
             let (memory_bytes, session_max) = (config.memory_bytes, config.session_max);
             OpenError::TooSmall { memory_bytes, log_bytes, min_bytes, session_max }
@@ -91,7 +92,7 @@ impl Store {
         let entry_max_bytes = log.entry_max_bytes() - (HEADER_MAX_BYTES + 8) as u64;
         let limits = Limits {
             item_max_bytes: config.item_max_bytes.min(entry_max_bytes),
-            segment_bytes: segment_bytes_for(config.memory_bytes, config.session_max),
+            segment_bytes: log.segment_bytes(),
             segment_count: log.segment_count(),
         };
         let mark_limit = match (config.mode, config.eviction) {

@@ -122,6 +122,20 @@ fn a_cache_that_is_only_overwritten_evicts_nothing() {
 }
 
 #[test]
+fn index_log_and_ghosts_stay_within_the_memory() {
+    for eviction in POLICIES {
+        let mut driver = Driver::new(Mode::Evict, eviction);
+        for id in 0..50_000 {
+            driver.set(id, 300, Expiry::Never);
+        }
+        let stats = driver.stats();
+        let sum = stats.log_bytes + stats.index_bytes + stats.ghost_bytes;
+        assert!(sum <= driver.store.config().memory_bytes, "{eviction:?}: {stats:?}");
+        assert_eq!(stats.ghost_bytes > 0, eviction == Eviction::S3Fifo);
+    }
+}
+
+#[test]
 fn expired_space_is_won_back_before_anything_alive_is_given_up() {
     for (mode, eviction) in POLICIES
         .map(|eviction| (Mode::Evict, eviction))

@@ -24,6 +24,13 @@ use crate::store::Inner;
 /// The entry a key has, and where.
 pub(super) type Found<'a> = Option<(Position, Entry<'a>)>;
 
+/// Why a Set got no space.
+enum NoSpace {
+    OutOfMemory,
+    /// Its condition does not hold.
+    NotNeeded,
+}
+
 impl Local {
     pub(super) fn set<R, S: Sink<R>>(
         &mut self,
@@ -64,25 +71,20 @@ impl Local {
             }
         }
         let is_dead = matches!(set.expiry, Expiry::At(at) if at <= now);
-        let mut reservation = None;
+        let (mut reservation, mut body_crc) = (None, None);
         if !is_dead {
-            let queue = self.queue_for(inner, inner.index.head_of(hash), hash);
-            reservation = self.reserve_open(inner, shape.len_bytes(), queue);
-            if reservation.is_none() {
-                if self.is_refused_before_room(call, key, hash, set, seen) {
+            match self.reserve_for_set(call, (key, hash), set, shape, seen) {
+                Ok(space) => {
+                    Appender::fill(&inner.log, &space, shape, key, set.value);
+                    body_crc = Some(body_checksum(shape, key, set.value));
+                    reservation = Some(space);
+                }
+                Err(NoSpace::OutOfMemory) => return Outcome::OutOfMemory,
+                Err(NoSpace::NotNeeded) => {
                     let old = seen.as_ref().map(Seen::item);
                     return refusal(set.condition, old).expect("just asked, of the same item");
                 }
-                reservation = self.reserve_with_room(inner, now, shape.len_bytes(), queue);
             }
-            if reservation.is_none() {
-                return Outcome::OutOfMemory;
-            }
-        }
-        let mut body_crc = None;
-        if let Some(reservation) = &reservation {
-            Appender::fill(&inner.log, reservation, shape, key, set.value);
-            body_crc = Some(body_checksum(shape, key, set.value));
         }
         let mut chain = self.lock_chain(inner, hash);
         let found = Local::find_locked(inner, &chain, guess, tag, key);
@@ -98,15 +100,7 @@ impl Local {
             self.delete_locked(inner, chain, found);
             return Outcome::Stored { version, old };
         };
-        let meta = Meta {
-            version: chain.next_version(),
-            client_flags: set.client_flags,
-            expires_at: match set.expiry {
-                Expiry::Never => None,
-                Expiry::Keep => old.and_then(|item| item.expires_at),
-                Expiry::At(at) => Some(at),
-            },
-        };
+        let meta = meta_of(set, chain.next_version(), old);
         Appender::write_header(&inner.log, &reservation, &Header::new(shape, meta, body_crc));
         match self.publish(inner, &mut chain, tag, found, reservation, meta) {
             Ok(_) => {
@@ -120,6 +114,28 @@ impl Local {
                 Outcome::OutOfMemory
             }
         }
+    }
+
+    /// Space for a Set of `shape`, with room made for it if its condition holds.
+    #[inline]
+    fn reserve_for_set<'a>(
+        &mut self,
+        call: Call<'a>,
+        (key, hash): (&[u8], KeyHash),
+        set: &Set<'_>,
+        shape: Shape,
+        seen: &mut Option<Seen<'a>>,
+    ) -> Result<Reservation, NoSpace> {
+        let Call { inner, now, .. } = call;
+        let queue = self.queue_for(inner, inner.index.head_of(hash), hash);
+        if let Some(reservation) = self.reserve_open(inner, shape.len_bytes(), queue) {
+            return Ok(reservation);
+        }
+        if self.is_refused_before_room(call, key, hash, set, seen) {
+            return Err(NoSpace::NotNeeded);
+        }
+        let reservation = self.reserve_with_room(inner, now, shape.len_bytes(), queue);
+        reservation.ok_or(NoSpace::OutOfMemory)
     }
 
     /// Whether the condition does not hold as of now: then no room has to be made, and a full
@@ -276,6 +292,17 @@ fn set_in_place<'a, 's, R>(
     inner.index.mark(position, inner.mark_limit);
     chain.finish();
     Outcome::Stored { version, old }
+}
+
+/// What the new header says.
+#[inline]
+fn meta_of(set: &Set<'_>, version: u64, old: Option<Item<'_>>) -> Meta {
+    let expires_at = match set.expiry {
+        Expiry::Never => None,
+        Expiry::Keep => old.and_then(|item| item.expires_at),
+        Expiry::At(at) => Some(at),
+    };
+    Meta { version, client_flags: set.client_flags, expires_at }
 }
 
 /// The answer of a Set whose condition does not hold.
