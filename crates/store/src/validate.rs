@@ -45,5 +45,7 @@ pub(crate) fn validate(inner: &Inner) {
         let may_live =
             matches!(state, SegmentState::Using | SegmentState::Used | SegmentState::Reclaiming);
         assert!(may_live || found == 0, "segment {segment} is {state:?} with live entries");
+        let queue = inner.log.queue_of(inner.log.segment_start(segment));
+        assert!(!may_live || queue == row.queue, "both tables name the queue of {segment}");
     }
 }
