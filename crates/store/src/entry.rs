@@ -398,16 +398,58 @@ impl<'a> Entry<'a> {
         self.version_word().store(shard | version, Ordering::Release);
     }
 
-    /// The entry as of now: version and value are read, in this order, if they could change.
+    /// The item as of now: version and value are read, in this order, if they could change; a value
+    /// in place is copied to `word`.
+    #[inline(always)]
+    pub(crate) fn read<'s>(self, word: &'s mut [u8; ALIGN_BYTES]) -> Item<'s>
+    where
+        'a: 's,
+    {
+        let first = self.word(0);
+        let kind = (first >> KIND_SHIFT) & 0xff;
+        if kind & !KIND_IN_PLACE != KIND_PUT {
+            return self.read_long();
+        }
+        // Most entries: two words of header, and no field elsewhere.
+        let version = self.version();
+        let key_len = ((first >> KEY_LEN_SHIFT) & 0xff) as usize;
+        let value_len = (first >> VALUE_LEN_SHIFT) as usize;
+        // SAFETY: the key follows the two words of this kind of header.
+        let body = unsafe { self.start.add(2) }.cast::<u8>();
+        // SAFETY: that many initialised bytes are there, immutable for 'a.
+        let key = unsafe { std::slice::from_raw_parts(body, key_len) };
+        // SAFETY: the value follows the key inside the entry.
+        let value = unsafe { body.add(key_len) };
+        let value = if kind & KIND_IN_PLACE == 0 {
+            // SAFETY: as for the key; only a value in place is ever replaced.
+            unsafe { std::slice::from_raw_parts(value, value_len) }
+        } else {
+            *word = self.shared_word(value).load(Ordering::Relaxed).to_ne_bytes();
+            &word[..value_len.min(ALIGN_BYTES)]
+        };
+        Item { key, value, client_flags: 0, version, expires_at: None }
+    }
+
+    /// [`Entry::read`] of entries with more words of header; those are never in place.
+    fn read_long(self) -> Item<'a> {
+        Item {
+            key: self.key(),
+            value: self.value_at_rest(),
+            client_flags: self.client_flags(),
+            version: self.version(),
+            expires_at: self.expires_at(),
+        }
+    }
+
+    /// [`Entry::read`], kept.
     #[inline]
     pub(crate) fn see(self) -> Seen<'a> {
-        let version = self.version();
-        let is_in_place = self.is_in_place();
-        let word = match is_in_place {
-            true => self.shared_word(self.value_start()).load(Ordering::Relaxed).to_ne_bytes(),
-            false => [0; ALIGN_BYTES],
-        };
-        Seen { entry: self, version, word, is_in_place }
+        let mut word = [0; ALIGN_BYTES];
+        let mut version = 0;
+        if self.is_in_place() {
+            version = self.read(&mut word).version;
+        }
+        Seen { entry: self, version, word }
     }
 
     /// When the item ends, in milliseconds since 1970; 0: never (I3).
@@ -459,26 +501,21 @@ impl<'a> Entry<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     entry: Entry<'a>,
+    /// Of an entry in place, as is the value.
     version: u64,
-    /// The value, if it is in place.
     word: [u8; ALIGN_BYTES],
-    is_in_place: bool,
 }
 
 impl Seen<'_> {
     #[inline]
     pub(crate) fn item(&self) -> Item<'_> {
         let entry = self.entry;
-        Item {
-            key: entry.key(),
-            value: match self.is_in_place {
-                true => &self.word[..entry.value_len_bytes().min(ALIGN_BYTES)],
-                false => entry.value_at_rest(),
-            },
-            client_flags: entry.client_flags(),
-            version: self.version,
-            expires_at: entry.expires_at(),
+        if !entry.is_in_place() {
+            return entry.read_long();
         }
+        let value = &self.word[..entry.value_len_bytes().min(ALIGN_BYTES)];
+        let (key, version) = (entry.key(), self.version);
+        Item { key, value, client_flags: 0, version, expires_at: None }
     }
 
     #[inline]

@@ -170,7 +170,7 @@ impl Index {
 
     /// The head bucket of a key's chain: good until the session's next quiescent point, or until
     /// somebody moves the chain, which its word then says.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn head_of(&self, hash: KeyHash) -> u32 {
         self.directory.head_of(&self.memory, hash)
     }

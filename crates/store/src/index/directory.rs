@@ -131,11 +131,12 @@ impl Directory {
 
     #[inline]
     fn partition_of(&self, hash: KeyHash) -> usize {
-        (hash.0 >> (64 - self.partition_log2)) as usize
+        // `wrapping_shr` takes the low six bits: 64 - log2, without a check for 64.
+        hash.0.wrapping_shr(self.partition_log2.wrapping_neg()) as usize
     }
 
     /// The head of a hash's chain, unless its partition is moving.
-    #[inline]
+    #[inline(always)]
     pub(super) fn head_of(&self, lines: &Lines, hash: KeyHash) -> u32 {
         // Acquire pairs with `end_move`: the new block's heads are complete.
         let word = Word(self.words[self.partition_of(hash)].load(Ordering::Acquire));

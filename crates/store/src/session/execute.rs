@@ -104,41 +104,57 @@ impl Local {
             count => guess_all(inner, chunk, &mut guesses[..count], self.value_len_hint),
         }
         for (offset, (request, guess)) in chunk.iter().zip(&guesses).enumerate() {
-            let call = Call { inner, now, request_index: first + offset, guess: *guess };
-            self.execute_one(call, request, sink);
+            let request_index = first + offset;
+            if let Op::Get = request.op {
+                self.get(inner, now, request_index, guess, request, sink);
+            } else {
+                let call = Call { inner, now, request_index, guess: *guess };
+                self.write_one(call, request, sink);
+            }
         }
         self.guesses = guesses;
     }
 
-    /// Stage 3 of one request.
-    #[inline]
-    fn execute_one<U: Update, S: Sink<U::Refusal>>(
+    /// Stage 3 of a request that is no read. Not inlined: what it keeps in registers, reads would
+    /// have to put aside.
+    #[inline(never)]
+    fn write_one<U: Update, S: Sink<U::Refusal>>(
         &mut self,
         call: Call<'_>,
         request: &Request<'_, U>,
         sink: &mut S,
     ) {
         match &request.op {
-            Op::Get => self.get(call, request, sink),
+            Op::Get => debug_assert!(false, "reads are served by `get`"),
             Op::Set(set) => self.set(call, request.key, request.hash, set, sink),
             Op::Delete => self.delete(call, request.key, request.hash, sink),
             Op::Update(update) => self.update(call, request.key, request.hash, update, sink),
         }
     }
 
-    #[inline]
-    fn get<U, R, S: Sink<R>>(&mut self, call: Call<'_>, request: &Request<'_, U>, sink: &mut S) {
-        let Call { inner, now, request_index, guess } = call;
-        let found = find_guessed(inner, guess, request);
-        let Some((position, entry)) = found.filter(|(_, entry)| !entry.is_expired(now)) else {
+    #[inline(always)]
+    fn get<U, R, S: Sink<R>>(
+        &mut self,
+        inner: &Arc<Inner>,
+        now: UnixMillis,
+        request_index: usize,
+        guess: &Guess,
+        request: &Request<'_, U>,
+        sink: &mut S,
+    ) {
+        let Some((position, entry)) = find_guessed(inner, guess, request) else {
             sink.outcome(request_index, Outcome::Miss, Pins(inner));
             return;
         };
+        let mut word = Default::default();
+        let item = entry.read(&mut word);
+        if item.expires_at.is_some_and(|at| at <= now) {
+            sink.outcome(request_index, Outcome::Miss, Pins(inner));
+            return;
+        }
         if position.slot.marks() < inner.mark_limit {
             inner.index.mark(position, inner.mark_limit);
         }
-        let seen = entry.see();
-        let item = seen.item();
         self.value_len_hint = item.value.len();
         sink.outcome(request_index, Outcome::Hit(item), Pins(inner));
     }
@@ -254,10 +270,10 @@ pub(super) fn prefetch_entry(inner: &Inner, slot: Slot, expected_bytes: usize) {
 }
 
 /// The key's entry: first where stage 2 saw it, else by a full search.
-#[inline]
+#[inline(always)]
 fn find_guessed<'a, U>(
     inner: &'a Inner,
-    guess: Guess,
+    guess: &Guess,
     request: &Request<'_, U>,
 ) -> Option<(Position, Entry<'a>)> {
     if !guess.slot.is_empty() {
@@ -276,7 +292,8 @@ fn find_guessed<'a, U>(
 
 /// Whether the overflow bucket of the guess is still in its chain: one that left keeps its slots as
 /// they were, and what an earlier request of this batch changed would not show there (K8).
-fn is_linked<U>(inner: &Inner, guess: Guess, request: &Request<'_, U>) -> bool {
+#[cold]
+fn is_linked<U>(inner: &Inner, guess: &Guess, request: &Request<'_, U>) -> bool {
     inner.index.overflow_of(inner.index.head_of(request.hash)) == Some(guess.bucket)
 }
 
