@@ -384,14 +384,30 @@ impl<'a> Entry<'a> {
         shape.is_in_place && self.is_in_place() && self.value_len_bytes() == shape.value_len_bytes
     }
 
+    /// Whether this is `key`'s entry, in place, with a value of `value_len` bytes: kind and both
+    /// lengths in one compare.
+    #[inline]
+    pub(crate) fn has_key_in_place(self, key: &[u8], value_len: usize) -> bool {
+        debug_assert!(key.len() <= KEY_NARROW_MAX && value_len <= ALIGN_BYTES);
+        let lens = (key.len() as u64) << KEY_LEN_SHIFT | (value_len as u64) << VALUE_LEN_SHIFT;
+        let wanted = (KIND_PUT | KIND_IN_PLACE) << KIND_SHIFT | lens;
+        self.word(0) >> KIND_SHIFT == wanted >> KIND_SHIFT && self.has_key(key)
+    }
+
     /// Replaces the value of an entry that [takes](Entry::takes_in_place) it; the caller holds the
     /// key's lock. A reader may see the new value with the old version, whose CAS then fails; never
     /// the new version with the old value.
     #[inline]
     pub(crate) fn replace_value(self, value: &[u8], version: u64) {
         debug_assert!(self.is_in_place() && value.len() == self.value_len_bytes());
-        let mut word = [0; ALIGN_BYTES];
-        word[..value.len()].copy_from_slice(value);
+        let word = match <[u8; ALIGN_BYTES]>::try_from(value) {
+            Ok(word) => word,
+            Err(_) => {
+                let mut word = [0; ALIGN_BYTES];
+                word[..value.len()].copy_from_slice(value);
+                word
+            }
+        };
         // Relaxed: the version's Release follows, and a reader of the value alone needs no order.
         self.shared_word(self.value_start()).store(u64::from_ne_bytes(word), Ordering::Relaxed);
         let shard = self.version_word().load(Ordering::Relaxed) & !VERSION_MASK;

@@ -203,25 +203,28 @@ impl Index {
         self.memory[at].match_tag(tag, View::Shared)
     }
 
-    /// [`Index::match_tag`] for callers that are compiled for AVX2.
+    /// The first slot of [`Index::match_tag`].
+    #[inline]
+    pub(crate) fn first_match(&self, at: u32, tag: Tag) -> Option<u32> {
+        let found = self.match_tag(at, tag);
+        (found != 0).then(|| found.trailing_zeros())
+    }
+
+    /// [`Index::first_match`] for callers that are compiled for AVX2.
     ///
     /// # Safety
     /// The processor has AVX2.
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
     #[inline]
     #[target_feature(enable = "avx2,bmi1")]
-    pub(crate) unsafe fn match_tag_avx2(&self, at: u32, tag: Tag) -> u32 {
-        self.memory[at].match_tag_avx2(tag)
+    pub(crate) unsafe fn first_match_avx2(&self, at: u32, tag: Tag) -> Option<u32> {
+        self.memory[at].first_match_avx2(tag)
     }
 
     /// A first guess at a key's slot, from one bucket: what is worth prefetching.
     #[inline]
     pub(crate) fn guess(&self, at: u32, tag: Tag) -> Option<Position> {
-        let found = self.match_tag(at, tag);
-        if found == 0 {
-            return None;
-        }
-        let index = found.trailing_zeros() as usize;
+        let index = self.first_match(at, tag)? as usize;
         let slot = self.memory[at].slot(index);
         slot.has_tag(tag).then_some(Position { bucket: at, index, slot })
     }
@@ -303,6 +306,13 @@ impl Index {
                 return chain;
             }
         }
+    }
+
+    /// Locks the chain of a head that was resolved since the last quiescent point; `None`: it has
+    /// moved.
+    #[inline]
+    pub(crate) fn lock_head(&self, head: u32) -> Option<Chain<'_>> {
+        Chain::lock(self, head)
     }
 
     /// Locks the chain of a hash, and says which hashes share it.

@@ -141,12 +141,12 @@ impl Bucket {
         self.match_tag_by_slot(tag, view)
     }
 
-    /// [`Bucket::match_tag`] for callers that are compiled for AVX2.
+    /// The first slot of [`Bucket::match_tag`], for callers that are compiled for AVX2.
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
     #[inline]
     #[target_feature(enable = "avx2,bmi1")]
-    pub(super) fn match_tag_avx2(&self, tag: Tag) -> u32 {
-        super::tags::match_line_avx2(self, tag)
+    pub(super) fn first_match_avx2(&self, tag: Tag) -> Option<u32> {
+        super::tags::first_match_avx2(self, tag)
     }
 
     /// [`Bucket::match_tag`] one slot at a time: everywhere, and what the other is tested against.
@@ -288,7 +288,8 @@ mod tests {
                     && std::arch::is_x86_feature_detected!("bmi1")
                 {
                     // SAFETY: the processor has the instructions (just asked).
-                    assert_eq!(unsafe { bucket.match_tag_avx2(tag) }, one_by_one);
+                    let first = unsafe { bucket.first_match_avx2(tag) };
+                    assert_eq!(first, (one_by_one != 0).then(|| one_by_one.trailing_zeros()));
                 }
             }
         }

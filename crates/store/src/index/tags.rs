@@ -8,7 +8,7 @@
 //!
 //! SSE2 is in every x86-64 processor, so that [`match_line`] is inlined wherever a bucket is searched
 //! (+8 % GETs on 4 M 8/8 items against one slot at a time). The executor's second stage exists twice
-//! and asks once a batch whether the processor has AVX2: [`match_line_avx2`] takes 9 instructions
+//! and asks once a batch whether the processor has AVX2: [`first_match_avx2`] takes 9 instructions
 //! instead of 23 (decision 0011).
 //!
 //! # Concurrency
@@ -54,11 +54,11 @@ pub(super) fn match_line(line: &super::bucket::Bucket, tag: Tag) -> u32 {
     (lanes(a) | lanes(b) << 2 | lanes(c) << 4 | lanes(d) << 6) >> 1
 }
 
-/// [`match_line`] with 32-byte loads.
+/// The first slot that [`match_line`] would find, with 32-byte loads.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 #[inline]
 #[target_feature(enable = "avx2,bmi1")]
-pub(super) fn match_line_avx2(line: &super::bucket::Bucket, tag: Tag) -> u32 {
+pub(super) fn first_match_avx2(line: &super::bucket::Bucket, tag: Tag) -> Option<u32> {
     use std::arch::asm;
     use std::arch::x86_64::{__m256i, _mm256_set1_epi16};
 
@@ -83,7 +83,5 @@ pub(super) fn match_line_avx2(line: &super::bucket::Bucket, tag: Tag) -> u32 {
     }
     // A bit for each byte; of each slot only the topmost counts. The word's lane is left out.
     let tops = (low | high << 32) & 0x8080_8080_8080_8000;
-    // Gathers the seven bits, 8 apart, into the low ones: each moves to its own place of the
-    // product's top byte.
-    (((tops >> 15).wrapping_mul(0x0001_0204_0810_2040)) >> 48) as u32 & 0x7f
+    (tops != 0).then(|| (tops.trailing_zeros() >> 3) - 1)
 }

@@ -184,7 +184,7 @@ fn guess_all<U>(inner: &Inner, chunk: &[Request<'_, U>], guesses: &mut [Guess], 
         // SAFETY: the processor has the instructions (just asked).
         return unsafe { guess_all_avx2(inner, chunk, guesses, value_len) };
     }
-    guess_all_by(inner, chunk, guesses, value_len, |at, tag| inner.index.match_tag(at, tag));
+    guess_all_by(inner, chunk, guesses, value_len, |at, tag| inner.index.first_match(at, tag));
 }
 
 /// [`guess_all`] for processors with AVX2: a line in two loads.
@@ -197,11 +197,11 @@ fn guess_all_avx2<U>(
     value_len: usize,
 ) {
     // SAFETY: this function's own features.
-    let matches = |at, tag| unsafe { inner.index.match_tag_avx2(at, tag) };
-    guess_all_by(inner, chunk, guesses, value_len, matches);
+    let first = |at, tag| unsafe { inner.index.first_match_avx2(at, tag) };
+    guess_all_by(inner, chunk, guesses, value_len, first);
 }
 
-/// Stage 2: `matches` says which slots of a bucket have a tag. Keys that are in no head are looked
+/// Stage 2: `first` says which slot of a bucket is the first with a tag. Keys that are in no head are looked
 /// for in the second bucket of their chain, once that has arrived as well.
 #[inline(always)]
 fn guess_all_by<U>(
@@ -209,14 +209,13 @@ fn guess_all_by<U>(
     chunk: &[Request<'_, U>],
     guesses: &mut [Guess],
     value_len: usize,
-    matches: impl Fn(u32, Tag) -> u32,
+    first: impl Fn(u32, Tag) -> Option<u32>,
 ) {
     let mut overflow_count = 0;
     for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
         let head = inner.index.head_of(request.hash);
-        let found = matches(head, Tag::of(request.hash));
         *guess = Guess { bucket: head, ..NO_GUESS };
-        if found != 0 {
+        if let Some(found) = first(head, Tag::of(request.hash)) {
             take_guess(inner, request, guess, found, value_len);
         } else if let Some(next) = inner.index.overflow_of(head) {
             inner.index.prefetch(next);
@@ -231,15 +230,14 @@ fn guess_all_by<U>(
     }
     for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
         if guess.is_overflow {
-            let found = matches(guess.bucket, Tag::of(request.hash));
-            if found != 0 {
+            if let Some(found) = first(guess.bucket, Tag::of(request.hash)) {
                 take_guess(inner, request, guess, found, value_len);
             }
         }
     }
 }
 
-/// Notes the first of the matching slots and asks for its entry.
+/// Notes the slot and asks for its entry.
 #[inline(always)]
 fn take_guess<U>(
     inner: &Inner,
@@ -248,7 +246,7 @@ fn take_guess<U>(
     found: u32,
     value_len: usize,
 ) {
-    guess.index = found.trailing_zeros() as u8;
+    guess.index = found as u8;
     guess.slot = inner.index.slot_at(guess.bucket, usize::from(guess.index));
     // A write reads header and key only.
     let value_len = if matches!(request.op, Op::Set(_)) { 0 } else { value_len };
