@@ -229,10 +229,10 @@ fn guess_all_by<U>(
         return;
     }
     for (request, guess) in chunk.iter().zip(guesses.iter_mut()) {
-        if guess.is_overflow {
-            if let Some(found) = first(guess.bucket, Tag::of(request.hash)) {
-                take_guess(inner, request, guess, found, value_len);
-            }
+        if guess.is_overflow
+            && let Some(found) = first(guess.bucket, Tag::of(request.hash))
+        {
+            take_guess(inner, request, guess, found, value_len);
         }
     }
 }
