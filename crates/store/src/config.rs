@@ -49,7 +49,7 @@ pub struct StoreConfig {
     pub hash_seed: u64,
     /// Requests in flight in the three-stage pipeline, 1 to [`BATCH_MAX`]; 1 is no pipeline.
     pub batch: usize,
-    /// Which pages the memory is asked to lie on; [`crate::Store::page_kind`] says on which it does.
+    /// Which pages the memory is asked to lie on; [`crate::Store::page_kind`] says which it got.
     pub huge_pages: HugePages,
 }
 

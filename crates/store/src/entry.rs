@@ -356,8 +356,8 @@ impl<'a> Entry<'a> {
     #[inline]
     fn shared_word(self, start: *const u8) -> &'a AtomicU64 {
         debug_assert!(start.addr().is_multiple_of(ALIGN_BYTES));
-        // SAFETY: an aligned word inside the entry, which lives for 'a; while others may replace it,
-        // everybody uses it as this atomic.
+        // SAFETY: an aligned word inside the entry, which lives for 'a; while others may replace
+        // it, everybody uses it as this atomic.
         unsafe { AtomicU64::from_ptr(start.cast_mut().cast()) }
     }
 

@@ -6,10 +6,10 @@
 //!  sign bits of the 8-byte lanes: two bits of the mask
 //! ```
 //!
-//! SSE2 is in every x86-64 processor, so that [`match_line`] is inlined wherever a bucket is searched
-//! (+8 % GETs on 4 M 8/8 items against one slot at a time). The executor's second stage exists twice
-//! and asks once a batch whether the processor has AVX2: [`first_match_avx2`] takes 9 instructions
-//! instead of 23 (decision 0011).
+//! SSE2 is in every x86-64 processor, so that [`match_line`] is inlined wherever a bucket is
+//! searched (+8 % GETs on 4 M 8/8 items against one slot at a time). The executor's second stage
+//! exists twice and asks once a batch whether the processor has AVX2: [`first_match_avx2`] takes 9
+//! instructions instead of 23 (decision 0011).
 //!
 //! # Concurrency
 //! Slots are atomics that others may be storing to. The vector loads are therefore made by inline

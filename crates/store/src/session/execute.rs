@@ -201,8 +201,8 @@ fn guess_all_avx2<U>(
     guess_all_by(inner, chunk, guesses, value_len, first);
 }
 
-/// Stage 2: `first` says which slot of a bucket is the first with a tag. Keys that are in no head are looked
-/// for in the second bucket of their chain, once that has arrived as well.
+/// Stage 2: `first` says which slot of a bucket is the first with a tag. Keys that are in no head
+/// are looked for in the second bucket of their chain, once that has arrived as well.
 #[inline(always)]
 fn guess_all_by<U>(
     inner: &Inner,
