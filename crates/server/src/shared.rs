@@ -115,6 +115,7 @@ impl Shared {
             index_bytes: plan.index_bytes,
             mode: config.mode,
             eviction: config.eviction,
+            index: store::IndexKind::Hash,
             lossy_index: config.lossy_index,
             session_max: config.threads,
             item_max_bytes: plan.item_size_max_bytes + store::KEY_LEN_MAX_BYTES as u64,

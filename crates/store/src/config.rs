@@ -27,6 +27,15 @@ pub enum Eviction {
     S3Fifo,
 }
 
+/// How keys are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexKind {
+    /// By their hash: the fastest for one key at a time.
+    Hash,
+    /// In their order, by a trie of B+-trees: ranges of keys as well.
+    Tree,
+}
+
 /// Settings of one store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
@@ -35,6 +44,8 @@ pub struct StoreConfig {
     /// What the index has of `memory_bytes` at first, and at least. It grows to half of them, and
     /// shrinks, as items come and go; only a lossy one stays as it is.
     pub index_bytes: u64,
+    /// How keys are found.
+    pub index: IndexKind,
     /// What a full log does.
     pub mode: Mode,
     /// Who survives in [`Mode::Evict`].

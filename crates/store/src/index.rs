@@ -57,8 +57,7 @@ use std::sync::Arc;
 use base::sync::{Backoff, Ordering, fence};
 use base::{KeyHash, PartitionBits};
 
-use arena::Arena;
-pub(crate) use arena::{Block, Lender};
+pub(crate) use arena::{Arena, Block, Lender};
 use bucket::View;
 pub(crate) use bucket::{LINK_SLOT, SLOTS, Word};
 pub(crate) use chain::{Chain, IndexFull};
@@ -121,7 +120,7 @@ pub(crate) struct IndexSize {
 pub(crate) struct Index {
     memory: Lines,
     directory: Directory,
-    arena: Arena,
+    arena: Arc<Arena>,
     resizer: Resizer,
     is_lossy: bool,
 }
@@ -129,7 +128,7 @@ pub(crate) struct Index {
 impl Index {
     /// An empty index in lines that `lender` lends, all zero at first; `None`: it lends too few.
     pub(crate) fn new(memory: Lines, lender: Arc<dyn Lender>, plan: IndexPlan) -> Option<Index> {
-        let arena = Arena::new(lender);
+        let arena = Arc::new(Arena::new(lender));
         let heads_log2_max = arena.log2_lines_max();
         let least = Shape::for_heads(plan.heads, plan.partition_log2, heads_log2_max);
         let blocks: Vec<Block> = (0..1 << plan.partition_log2)
@@ -146,6 +145,11 @@ impl Index {
             resizer: Resizer::new(bounds, plan.is_lossy),
             is_lossy: plan.is_lossy,
         })
+    }
+
+    /// Where the index takes its blocks from, for the nodes of a tree.
+    pub(crate) fn arena(&self) -> Arc<Arena> {
+        Arc::clone(&self.arena)
     }
 
     /// How many bits of a hash name its partition, in the sense of the write table: those that all

@@ -17,6 +17,7 @@
 mod config;
 mod counters;
 mod crc;
+mod cursor;
 mod entry;
 mod epoch;
 mod ghost;
@@ -32,8 +33,9 @@ mod store;
 mod tree;
 mod validate;
 
-pub use config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};
+pub use config::{BATCH_MAX, Eviction, IndexKind, Limits, Mode, NoSession, OpenError, StoreConfig};
 pub use counters::{LogSpace, StoreStats};
+pub use cursor::UnknownCursor;
 pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};
 pub use mapping::{HugePages, PageKind, huge_pages_available};
 pub use pin::{PinnedValue, Pins};

@@ -15,6 +15,8 @@
 
 mod execute;
 mod expire;
+mod ordered;
+mod ordered_walk;
 mod place;
 mod range;
 mod reclaim;
@@ -36,6 +38,7 @@ use crate::index::slot::{Slot, Tag};
 use crate::index::{Block, Chain, Position};
 use crate::log::{Appender, Queue};
 use crate::store::Inner;
+use crate::tree::{NodeMemory, Spare};
 
 use execute::Guess;
 
@@ -63,6 +66,15 @@ struct Local {
     job: Option<reclaim::Job>,
     /// Overflow buckets that left their chain since the last quiescent point.
     unlinked: Vec<u32>,
+    /// Nodes that left the tree since then.
+    unlinked_nodes: Vec<u32>,
+    /// Nodes for the next inserts; none without a tree.
+    spare: Spare,
+    /// Nodes that the last insert lacked, if it did.
+    node_shortage: usize,
+    /// Whether what stages 1 and 2 found in the tree may still be looked at: nothing was quiesced
+    /// since.
+    are_hints_good: bool,
     /// Parts of the index in their grace period, oldest first.
     retired: VecDeque<(u64, Block)>,
     /// Items added since the index was told, less those removed, and without `counts`.
@@ -93,6 +105,10 @@ impl Session {
             counts: Counts::default(),
             job: None,
             unlinked: Vec::new(),
+            unlinked_nodes: Vec::new(),
+            spare: Spare::default(),
+            node_shortage: 0,
+            are_hints_good: false,
             retired: VecDeque::new(),
             unsettled: 0,
             scratch: Vec::new(),
@@ -161,6 +177,11 @@ impl Local {
             let lines = self.unlinked.drain(..).map(|line| (tag, Block::line(line)));
             self.retired.extend(lines);
         }
+        if !self.unlinked_nodes.is_empty() {
+            let tag = inner.epochs.advance();
+            let nodes = self.unlinked_nodes.drain(..);
+            self.retired.extend(nodes.map(|node| (tag, NodeMemory::block_of(node))));
+        }
         self.retired.extend(inner.adopt_orphans());
         while let Some((tag, block)) = self.retired.front().copied() {
             if !inner.epochs.is_safe(tag) {
@@ -199,6 +220,9 @@ impl Local {
         tag: Tag,
         key: &[u8],
     ) -> Option<(Position, Entry<'a>)> {
+        if let Some(tree) = &inner.tree {
+            return Local::find_ordered(inner, tree, key);
+        }
         let is_key = |slot: Slot| {
             // SAFETY: the chain's lock keeps its entries in place.
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
@@ -212,6 +236,15 @@ impl Local {
         Some((position, Local::entry_of(inner, position)))
     }
 
+    /// Points the slot of `key` at another entry, under its chain's lock.
+    #[inline]
+    fn point(inner: &Inner, chain: &mut Chain<'_>, position: Position, key: &[u8], slot: Slot) {
+        match &inner.tree {
+            None => chain.replace(position, slot),
+            Some(tree) => tree.replace(position, key, slot, &inner.log),
+        }
+    }
+
     /// Removes an entry under its chain's lock and keeps the books.
     fn unlink(
         &mut self,
@@ -220,7 +253,13 @@ impl Local {
         position: Position,
         entry: Entry<'_>,
     ) {
-        chain.remove(position, &mut self.unlinked);
+        match &inner.tree {
+            None => chain.remove(position, &mut self.unlinked),
+            Some(tree) => {
+                let removed = tree.remove(entry.key(), &inner.log, &mut self.unlinked_nodes);
+                debug_assert!(removed.is_some(), "the stripe is locked");
+            }
+        }
         self.count_removed(inner, position, entry);
     }
 
@@ -260,6 +299,9 @@ impl Drop for Session {
         local.drop_job(inner);
         local.publish_counts(inner);
         local.settle_items(inner);
+        if let Some(tree) = &inner.tree {
+            local.spare.cut(tree.memory(), 0);
+        }
         inner.epochs.leave(local.place);
         local.free_retired(inner);
         // Others may still be in these buckets: whoever keeps house next frees them.

@@ -9,15 +9,24 @@ use base::{KeyHash, KeyHasher, PartitionBits};
 use crossbeam_utils::CachePadded;
 
 use crate::KEY_LEN_MAX_BYTES;
-use crate::config::{BATCH_MAX, Eviction, Limits, Mode, NoSession, OpenError, StoreConfig};
+use crate::config::{
+    BATCH_MAX, Eviction, IndexKind, Limits, Mode, NoSession, OpenError, StoreConfig,
+};
 use crate::counters::{Counts, SharedCounts, StoreStats, fold};
+use crate::cursor::CursorTable;
 use crate::entry::HEADER_MAX_BYTES;
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
-use crate::index::{Block, Index, IndexPlan, Lines};
+use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
 use crate::log::{Log, log_min_bytes};
 use crate::mapping::PageKind;
 use crate::session::Session;
+use crate::tree::{NodeMemory, Tree};
+
+/// Of a tree's memory, one byte in this many is for stripes, ...
+const STRIPE_MEMORY_SHARE: u64 = 256;
+/// ... but no more than these.
+const STRIPES_MAX: u64 = 65_536;
 
 /// An open store. Cheap to clone by `Arc`; every thread opens a [`Session`].
 pub struct Store {
@@ -30,6 +39,8 @@ pub(crate) struct Inner {
     pub limits: Limits,
     pub hasher: KeyHasher,
     pub index: Index,
+    /// The ordered index; then `index` has locks and versions only (decision 0021).
+    pub tree: Option<Tree>,
     pub log: Log,
     /// What the small queue gave up; only for S3-FIFO.
     pub ghosts: Option<GhostTable>,
@@ -39,6 +50,10 @@ pub(crate) struct Inner {
     pub expiry_cursor: CachePadded<AtomicU64>,
     /// When the whole index was last swept for expired items, in milliseconds since 1970.
     pub swept_at_ms: AtomicU64,
+    /// The last key that the expiry pass over the tree has seen.
+    expiry_key: Mutex<Option<Vec<u8>>>,
+    /// Cursors of walks over the tree.
+    cursors: Mutex<CursorTable>,
     /// Parts of the index in their grace period whose session has ended.
     orphans: Mutex<Vec<(u64, Block)>>,
     /// Access marks that a read may add up to (K13): 0 where nobody would look at them.
@@ -55,10 +70,21 @@ fn check_range(name: &'static str, found: u64, range: Range<u64>) -> Result<(), 
 /// The first index, in segments of the log. It may grow to half of them, so that the log never
 /// starves; a lossy one stays as it is.
 fn open_index(config: &StoreConfig, log: &Log) -> Option<Index> {
-    let plan = IndexPlan::new(config.memory_bytes, config.index_bytes, config.lossy_index);
+    let plan = match config.index {
+        IndexKind::Hash => {
+            IndexPlan::new(config.memory_bytes, config.index_bytes, config.lossy_index)
+        }
+        // Heads that never get a slot stay as many as they are, as those of a lossy index do.
+        IndexKind::Tree => IndexPlan::new(config.memory_bytes, stripe_bytes(config), true),
+    };
     let segments_at_first = config.index_bytes.div_ceil(log.segment_bytes()) as u32;
     let segments_max = segments_at_first.max(log.segment_count() / 2);
     Index::new(Lines::over(log.mapping()), log.lender(segments_max), plan)
+}
+
+/// Bytes of the words that lock and version the keys of a tree.
+fn stripe_bytes(config: &StoreConfig) -> u64 {
+    (config.memory_bytes / STRIPE_MEMORY_SHARE).min(STRIPES_MAX * BUCKET_BYTES)
 }
 
 impl Store {
@@ -71,17 +97,17 @@ impl Store {
         let ghost_bytes = ghosts.as_ref().map_or(0, GhostTable::bytes);
         let log_bytes = config.memory_bytes.saturating_sub(config.index_bytes + ghost_bytes);
         let min_bytes = log_min_bytes(config.session_max);
-        if log_bytes < min_bytes {
+        let too_small = || {
             let (memory_bytes, session_max) = (config.memory_bytes, config.session_max);
-            return Err(OpenError::TooSmall { memory_bytes, log_bytes, min_bytes, session_max });
+            OpenError::TooSmall { memory_bytes, log_bytes, min_bytes, session_max }
+        };
+        if log_bytes < min_bytes {
+            return Err(too_small());
         }
         let mapped_bytes = config.memory_bytes - ghost_bytes;
         let log = Log::new(mapped_bytes, config.session_max, config.huge_pages)
             .map_err(|source| OpenError::Map { bytes: mapped_bytes, source })?;
-        let index = open_index(&config, &log).ok_or({
-            let (memory_bytes, session_max) = (config.memory_bytes, config.session_max);
-            OpenError::TooSmall { memory_bytes, log_bytes, min_bytes, session_max }
-        })?;
+        let index = open_index(&config, &log).ok_or_else(too_small)?;
         let sessions = config.session_max as u32;
         log.allocator().set_reserve(match config.mode {
             // Survivors of short and of long entries, for each session that makes room.
@@ -100,16 +126,26 @@ impl Store {
             (Mode::Evict, Eviction::LruApprox) => 1,
             (Mode::Evict, Eviction::S3Fifo) => 3,
         };
+        let tree = match config.index {
+            IndexKind::Hash => None,
+            IndexKind::Tree => {
+                let memory = NodeMemory::new(log.mapping(), index.arena());
+                Some(Tree::new(memory).ok_or_else(too_small)?)
+            }
+        };
         let inner = Inner {
             limits,
             hasher: KeyHasher::new(config.hash_seed),
             index,
+            tree,
             log,
             ghosts,
             epochs: Epochs::new(config.session_max),
             counts: (0..config.session_max).map(|_| CachePadded::default()).collect(),
             expiry_cursor: CachePadded::new(AtomicU64::new(0)),
             swept_at_ms: AtomicU64::new(0),
+            expiry_key: Mutex::new(None),
+            cursors: Mutex::new(CursorTable::default()),
             orphans: Mutex::new(Vec::new()),
             mark_limit,
             config,
@@ -225,6 +261,24 @@ impl Store {
 }
 
 impl Inner {
+    /// Adds an access mark to the slot at `position` (K13).
+    #[inline]
+    pub(crate) fn mark(&self, position: Position) {
+        match &self.tree {
+            None => self.index.mark(position, self.mark_limit),
+            Some(tree) => tree.mark(position, self.mark_limit),
+        }
+    }
+
+    pub(crate) fn cursors(&self) -> MutexGuard<'_, CursorTable> {
+        self.cursors.lock().expect("no code that holds this lock panics")
+    }
+
+    /// The place of the expiry pass over the tree; `None`: another session takes a step.
+    pub(crate) fn try_expiry_key(&self) -> Option<MutexGuard<'_, Option<Vec<u8>>>> {
+        self.expiry_key.try_lock().ok()
+    }
+
     pub(crate) fn orphans(&self) -> MutexGuard<'_, Vec<(u64, Block)>> {
         self.orphans.lock().expect("no code that holds this lock panics")
     }

@@ -41,10 +41,9 @@
 //! Mao, Kohler, Morris: Cache Craftiness for Fast Multicore Key-Value Storage (EuroSys 2012): the
 //! trie of B+-trees, permutation, versions. uTPS §3.3 (batched indexing by state machines).
 
-#![allow(dead_code, unused_imports)] // Until the store opens with it.
-
 mod batch;
 mod descend;
+mod held;
 mod insert;
 mod memory;
 mod node;
@@ -65,6 +64,7 @@ mod tests_support;
 
 use base::sync::{AtomicU32, Ordering};
 
+use crate::entry::keys_equal;
 use crate::index::Position;
 use crate::index::slot::Slot;
 pub(crate) use batch::Hint;
@@ -84,6 +84,16 @@ pub(crate) trait Keys {
     /// The caller's session read the slot since its last quiescent point, and uses the key no
     /// longer than until the next.
     unsafe fn key<'a>(&self, slot: Slot) -> &'a [u8];
+
+    /// Whether the entry that `slot` names has this key.
+    ///
+    /// # Safety
+    /// As for `key`.
+    #[inline]
+    unsafe fn has_key(&self, slot: Slot, key: &[u8]) -> bool {
+        // SAFETY: the caller's promise.
+        keys_equal(unsafe { self.key(slot) }, key)
+    }
 
     /// Asks for the lines that reading the entry will touch.
     fn prefetch(&self, slot: Slot);

@@ -3,15 +3,22 @@
 use base::KeyHash;
 
 use crate::counters::fold;
-use crate::index::slot::Tag;
+use crate::index::slot::{Slot, Tag};
 use crate::log::SegmentState;
 use crate::store::Inner;
 
 /// Panics where an invariant of index, log or counters is broken. Nobody may write meanwhile.
 pub(crate) fn validate(inner: &Inner) {
-    let retired_lines = (inner.epochs.session_count() == 0)
-        .then(|| inner.orphans().iter().map(|(_, block)| block.line_count()).sum());
-    let entry_count = inner.index.validate(retired_lines);
+    let mut all_slots = Vec::new();
+    let census =
+        inner.tree.as_ref().map(|tree| tree.validate(&inner.log, |slot| all_slots.push(slot)));
+    let tree_count = all_slots.len() as u64;
+    let node_lines = census.map_or(0, |census| census.line_count());
+    let retired_lines = (inner.epochs.session_count() == 0).then(|| {
+        let retired: u64 = inner.orphans().iter().map(|(_, block)| block.line_count()).sum();
+        retired + node_lines
+    });
+    let entry_count = inner.index.validate(retired_lines) + tree_count;
     let counts = fold(inner.counts.iter().map(|counts| &**counts));
     assert_eq!(entry_count, counts.items, "items counted and items found");
     let mut live_bytes = vec![0_u64; inner.log.segment_count() as usize];
@@ -22,17 +29,19 @@ pub(crate) fn validate(inner: &Inner) {
         let place = inner.index.collect(first_hash, &mut slots);
         next = place.next_hash(first_hash);
         for slot in &slots {
-            // SAFETY: nobody writes, so what a slot names stays.
-            let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
-            let hash = inner.hasher.hash(entry.key());
+            let hash = validate_slot(inner, *slot);
             assert_eq!(inner.index.head_of(hash), place.head, "an entry is in its key's chain");
-            assert!(slot.has_tag(Tag::of(hash)), "a slot has its key's tag");
-            assert!(entry.checksum_holds(), "an entry's bytes are as appended");
-            assert!(entry.version() <= inner.index.word(hash).version(), "K1");
-            with_expiry += u64::from(entry.has_expiry());
-            let segment = inner.log.segment_of(slot.offset_bytes());
-            live_bytes[segment as usize] += entry.len_bytes() as u64;
         }
+        assert!(inner.tree.is_none() || slots.is_empty(), "stripes hold no slots");
+        all_slots.append(&mut slots);
+    }
+    for slot in &all_slots {
+        validate_slot(inner, *slot);
+        // SAFETY: nobody writes, so what a slot names stays.
+        let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+        with_expiry += u64::from(entry.has_expiry());
+        let segment = inner.log.segment_of(slot.offset_bytes());
+        live_bytes[segment as usize] += entry.len_bytes() as u64;
     }
     assert_eq!(with_expiry, counts.items_with_expiry, "items with an expiry");
     assert_eq!(live_bytes.iter().sum::<u64>(), counts.entry_bytes, "bytes of live entries");
@@ -48,4 +57,15 @@ pub(crate) fn validate(inner: &Inner) {
         let queue = inner.log.queue_of(inner.log.segment_start(segment));
         assert!(!may_live || queue == row.queue, "both tables name the queue of {segment}");
     }
+}
+
+/// One slot against its entry; the hash of the entry's key.
+fn validate_slot(inner: &Inner, slot: Slot) -> KeyHash {
+    // SAFETY: nobody writes, so what a slot names stays.
+    let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+    let hash = inner.hasher.hash(entry.key());
+    assert!(slot.has_tag(Tag::of(hash)), "a slot has its key's tag");
+    assert!(entry.checksum_holds(), "an entry's bytes are as appended");
+    assert!(entry.version() <= inner.index.word(hash).version(), "K1");
+    hash
 }

@@ -8,7 +8,7 @@ mod oracle;
 use oracle::{Action, Oracle, small_config};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use store::{Eviction, Mode, Store};
+use store::{Eviction, IndexKind, Mode, Store};
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
     // Few keys, so that requests meet; some long, some empty.
@@ -53,14 +53,16 @@ fn resizing() -> impl Strategy<Value = Action> {
 }
 
 fn check(mode: Mode, eviction: Eviction, lossy_index: bool, actions: &[Action]) {
-    let store = Store::open(small_config(mode, eviction, lossy_index)).unwrap();
-    let mut oracle = Oracle::new(&store);
-    for action in actions {
-        oracle.apply(action);
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        let store = Store::open(small_config(index, mode, eviction, lossy_index)).unwrap();
+        let mut oracle = Oracle::new(&store);
+        for action in actions {
+            oracle.apply(action);
+        }
+        oracle.finish();
+        drop(oracle);
+        store.validate();
     }
-    oracle.finish();
-    drop(oracle);
-    store.validate();
 }
 
 proptest! {

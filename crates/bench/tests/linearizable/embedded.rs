@@ -174,6 +174,7 @@ fn open() -> Arc<Store> {
         index_bytes: 2 << 20,
         mode: Mode::Clean,
         eviction: Eviction::Fifo,
+        index: store::IndexKind::Hash,
         lossy_index: false,
         session_max: THREADS + 1,
         item_max_bytes: 1 << 20,

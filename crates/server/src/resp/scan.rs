@@ -30,12 +30,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.with_session(caller, |session| {
             let mut cursor = 0;
             loop {
-                cursor = session.scan(now, cursor, KEYS_STEP, |item| {
+                let next = session.scan(now, cursor, KEYS_STEP, |item| {
                     if glob_matches(pattern, item.key) {
                         Encoder::new(&mut names, Protocol::Resp2).bulk(item.key);
                         name_count += 1;
                     }
                 });
+                // A cursor that was given a moment ago is known.
+                cursor = next.unwrap_or(0);
                 is_too_long = names.len() as u64 > bytes_max;
                 if cursor == 0 || is_too_long {
                     break;
@@ -62,22 +64,27 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let (mut names, mut name_count, mut next) = (Vec::new(), 0, 0);
         let count = request.count.clamp(1, SCAN_COUNT_MAX) as usize;
         let now = self.core.now;
-        let mut visited = 0;
+        let (mut visited, mut is_unknown) = (0, false);
         self.with_session(caller, |session| {
             next = request.cursor;
             for _ in 0..SCAN_STEPS_MAX {
-                next = session.scan(now, next, count - visited, |item| {
+                let step = session.scan(now, next, count - visited, |item| {
                     visited += 1;
                     if matches(item.key) {
                         Encoder::new(&mut names, Protocol::Resp2).bulk(item.key);
                         name_count += 1;
                     }
                 });
+                is_unknown = step.is_err();
+                next = step.unwrap_or(0);
                 if next == 0 || visited >= count {
                     break;
                 }
             }
         });
+        if is_unknown {
+            return self.fail(caller, &ErrorReply::InvalidCursor);
+        }
         self.say(caller, |encoder| {
             encoder.array_header(2);
             encoder.bulk(itoa::Buffer::new().format(next).as_bytes());

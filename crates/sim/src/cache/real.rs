@@ -67,6 +67,7 @@ fn open(
         index_bytes,
         mode: Mode::Evict,
         eviction,
+        index: store::IndexKind::Hash,
         lossy_index: false,
         session_max: session_max as usize,
         item_max_bytes: store::ITEM_MAX_BYTES,

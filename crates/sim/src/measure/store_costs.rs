@@ -157,6 +157,7 @@ impl Bench {
             index_bytes: effort.index_bytes,
             mode: Mode::Evict,
             eviction: Eviction::Fifo,
+            index: store::IndexKind::Hash,
             lossy_index: false,
             session_max: 1,
             item_max_bytes: store::ITEM_MAX_BYTES,

@@ -92,6 +92,9 @@ impl Local {
         first: usize,
         sink: &mut S,
     ) {
+        if let Some(tree) = &inner.tree {
+            return self.execute_chunk_ordered(inner, tree, now, chunk, first, sink);
+        }
         if self.prefetched_count < chunk.len() && chunk.len() > 1 {
             prefetch_heads(inner, chunk);
         }
@@ -118,7 +121,7 @@ impl Local {
     /// Stage 3 of a request that is no read. Not inlined: what it keeps in registers, reads would
     /// have to put aside.
     #[inline(never)]
-    fn write_one<U: Update, S: Sink<U::Refusal>>(
+    pub(super) fn write_one<U: Update, S: Sink<U::Refusal>>(
         &mut self,
         call: Call<'_>,
         request: &Request<'_, U>,
@@ -171,7 +174,7 @@ pub(super) struct Call<'a> {
 
 /// Stage 1.
 #[inline]
-fn prefetch_heads<U>(inner: &Inner, chunk: &[Request<'_, U>]) {
+pub(super) fn prefetch_heads<U>(inner: &Inner, chunk: &[Request<'_, U>]) {
     for request in chunk {
         inner.index.prefetch(inner.index.head_of(request.hash));
     }
@@ -302,6 +305,9 @@ pub(super) fn find<'a>(
     hash: KeyHash,
     key: &[u8],
 ) -> Option<(Position, Entry<'a>)> {
+    if let Some(tree) = &inner.tree {
+        return Local::find_ordered(inner, tree, key);
+    }
     let position = inner.index.find(head, hash, |slot| {
         // SAFETY: the slot was read since this session's last quiescent point.
         let entry = unsafe { inner.log.entry(slot.offset_bytes()) };

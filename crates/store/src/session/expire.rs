@@ -17,7 +17,7 @@ const STEP_HEADS_MAX: u64 = 4096;
 /// ... unless it has met so many items before: some tens of microseconds of work.
 const STEP_ITEMS_MAX: usize = 256;
 /// The pass goes on at once while more than one in this many items with an expiry had expired.
-const HURRY_SHARE: u32 = 4;
+pub(super) const HURRY_SHARE: u32 = 4;
 /// A store without room sweeps the whole index at most this often, ...
 const SWEEP_EVERY_MS_MIN: u64 = 200;
 /// ... and waits this long for its size: about twenty times what a sweep takes.
@@ -49,6 +49,9 @@ impl Local {
         self.expiry_step_at = now;
         if !self.has_expiring_items(inner) {
             return false;
+        }
+        if let Some(tree) = &inner.tree {
+            return self.expire_step_ordered(inner, tree, now);
         }
         let mut heads_left = elapsed_ms.saturating_mul(HEADS_PER_MS).min(STEP_HEADS_MAX);
         let (mut seen, mut expired, mut looked_at) = (0, 0, 0);
@@ -89,6 +92,9 @@ impl Local {
         );
         if claimed.is_err() {
             return false;
+        }
+        if let Some(tree) = &inner.tree {
+            return self.expire_all_ordered(inner, tree, now);
         }
         let (mut expired, mut slots) = (0, Vec::new());
         let (mut next, mut heads) = (Some(KeyHash(0)), 0_u32);

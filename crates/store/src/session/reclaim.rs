@@ -189,24 +189,36 @@ impl Local {
         let Candidate { entry, offset_bytes, hash } = candidate;
         let tag = Tag::of(hash);
         let named = |slot: Slot| slot.offset_bytes() == offset_bytes;
-        if inner.index.find(inner.index.head_of(hash), hash, named).is_none() {
+        let is_named = match &inner.tree {
+            None => inner.index.find(inner.index.head_of(hash), hash, named).is_some(),
+            Some(tree) => {
+                Local::find_ordered_entry(inner, tree, entry.key(), offset_bytes).is_some()
+            }
+        };
+        if !is_named {
             return Step::Finished; // I1: dead, seen without a lock.
         }
         let mut chain = inner.index.lock(hash);
-        let Some(position) = chain.find_entry(tag, offset_bytes) else { return Step::Finished };
+        let found = match &inner.tree {
+            None => chain.find_entry(tag, offset_bytes),
+            Some(tree) => Local::find_ordered_entry(inner, tree, entry.key(), offset_bytes),
+        };
+        let Some(position) = found else { return Step::Finished };
         let fate = fate_of(inner, now, job, position, entry);
         if let Fate::Move { queue, marks } = fate {
             match job.victim.is_run {
                 true if job.must_empty && inner.config.mode == Mode::Clean => return Step::Stuck,
                 true if job.must_empty => {}
                 true => {
-                    chain.replace(position, position.slot.with_marks(marks));
+                    let slot = position.slot.with_marks(marks);
+                    Local::point(inner, &mut chain, position, entry.key(), slot);
                     inner.log.requeue(job.victim.segment, queue);
                     return Step::More;
                 }
                 false => {
                     if let Some(slot) = self.copy_entry(inner, tag, entry, queue) {
-                        chain.replace(position, slot.with_marks(marks));
+                        let slot = slot.with_marks(marks);
+                        Local::point(inner, &mut chain, position, entry.key(), slot);
                         chain.finish();
                         inner.log.sub_live(offset_bytes, entry.len_bytes());
                         self.count_moved(inner, job, queue, entry.len_bytes() as u64);

@@ -96,6 +96,7 @@ impl Local {
         if !self.held.is_empty() {
             return false;
         }
+        self.are_hints_good = false;
         let mut backoff = Backoff::new();
         // Emptying every segment twice is all that could help.
         let mut victims_left = 2 * inner.log.segment_count() + 64;
@@ -124,7 +125,12 @@ impl Local {
     }
 
     /// Empties the next victim; false: there is none, or it could not be emptied.
-    fn empty_one_segment(&mut self, inner: &Inner, now: UnixMillis, run_len: u32) -> bool {
+    pub(super) fn empty_one_segment(
+        &mut self,
+        inner: &Inner,
+        now: UnixMillis,
+        run_len: u32,
+    ) -> bool {
         if self.job.is_none() {
             let Some(victim) = choose_victim(inner, now, run_len, CLEAN_BELOW_PCT_DESPERATE) else {
                 return false;

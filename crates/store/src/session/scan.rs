@@ -7,6 +7,7 @@
 use base::{KeyHash, UnixMillis};
 
 use super::Session;
+use crate::cursor::UnknownCursor;
 use crate::entry::Entry;
 use crate::index::slot::Slot;
 use crate::request::Item;
@@ -27,9 +28,12 @@ impl Session {
         cursor: u64,
         item_target: usize,
         mut visit: impl FnMut(&Item<'_>),
-    ) -> u64 {
+    ) -> Result<u64, UnknownCursor> {
+        if self.inner.tree.is_some() {
+            return self.scan_ordered(now, cursor, &[], item_target, visit);
+        }
         if cursor >> (u64::BITS - CURSOR_SHIFT) != 0 {
-            return 0;
+            return Ok(0);
         }
         let mut next = Some(KeyHash(cursor << CURSOR_SHIFT));
         let (mut heads, mut visited, mut slots) = (0, 0, Vec::new());
@@ -51,7 +55,7 @@ impl Session {
             next = place.next_hash(hash);
         }
         self.quiesce();
-        next.map_or(0, |hash| hash.0 >> CURSOR_SHIFT)
+        Ok(next.map_or(0, |hash| hash.0 >> CURSOR_SHIFT))
     }
 
     /// The entries that were collected since this session's last quiescent point.
@@ -67,6 +71,29 @@ impl Session {
         entries.filter(move |entry| !entry.is_expired(now))
     }
 
+    /// [`Session::scan`] of the keys that start with `prefix`. The tree goes straight to them; a
+    /// hash index is walked as a whole, and `visit` gets those items alone.
+    ///
+    /// # Errors
+    /// As for `scan`.
+    pub fn scan_prefix(
+        &mut self,
+        now: UnixMillis,
+        cursor: u64,
+        prefix: &[u8],
+        item_target: usize,
+        mut visit: impl FnMut(&Item<'_>),
+    ) -> Result<u64, UnknownCursor> {
+        if self.inner.tree.is_some() {
+            return self.scan_ordered(now, cursor, prefix, item_target, visit);
+        }
+        self.scan(now, cursor, item_target, |item| {
+            if item.key.starts_with(prefix) {
+                visit(item);
+            }
+        })
+    }
+
     /// Visits one item, chosen by `random`; false: there is none.
     pub fn random_item(
         &mut self,
@@ -76,6 +103,9 @@ impl Session {
     ) -> bool {
         if self.inner.item_count(&self.local.counts) == 0 {
             return false;
+        }
+        if self.inner.tree.is_some() {
+            return self.random_ordered(now, random, visit);
         }
         let start = KeyHash(random);
         let mut slots = Vec::new();
@@ -104,6 +134,9 @@ impl Session {
 
     /// Deletes every item that exists at the call. Items written meanwhile may go or stay.
     pub fn flush(&mut self) {
+        if self.inner.tree.is_some() {
+            return self.flush_ordered();
+        }
         let mut next = Some(KeyHash(0));
         let mut slots = Vec::new();
         while next.is_some() {

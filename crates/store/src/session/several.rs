@@ -69,6 +69,8 @@ impl Session {
             }
         }
         debug_assert!(local.held.is_empty());
+        // An insert under the locks takes what it lacks without making room.
+        local.have_nodes(inner);
         inner.index.lock_all(hashes.iter().copied(), &mut local.held);
         LockedSession { session: self }
     }
@@ -107,6 +109,9 @@ fn read_optimistically<'a>(
 
 /// Stage 2 of the executor, for one key.
 fn prefetch_likely_entry(inner: &Inner, hash: KeyHash, key: &[u8]) {
+    if inner.tree.is_some() {
+        return;
+    }
     if let Some(position) = inner.index.guess(inner.index.head_of(hash), Tag::of(hash)) {
         prefetch_entry(inner, position.slot, HEADER_BYTES + key.len());
     }

@@ -36,8 +36,15 @@ impl Local {
         let Call { inner, now, request_index, .. } = call;
         let queue = self.queue_for(inner, inner.index.head_of(hash), hash);
         loop {
+            self.have_nodes(inner);
             let mut seen = Seens::default();
             match self.try_update(call, key, hash, update, queue, &mut seen) {
+                Attempt::Done(_) if self.node_shortage > 0 => {
+                    if !self.has_nodes_now(inner, now) {
+                        sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
+                        break;
+                    }
+                }
                 Attempt::Done(outcome) => {
                     sink.outcome(request_index, outcome, Pins(inner));
                     break;
@@ -134,7 +141,7 @@ impl Local {
         if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape)) {
             entry.replace_value(value, meta.version);
             let seen = entry.see();
-            inner.index.mark(position, inner.mark_limit);
+            inner.mark(position);
             chain.finish();
             return Written::Entry(seen);
         }

@@ -43,9 +43,18 @@ impl Local {
         if self.set_word(call, key, set, sink) {
             return;
         }
-        let mut old = None;
-        let outcome = self.set_outcome(call, key, hash, set, &mut old);
-        sink.outcome(call.request_index, outcome, Pins(call.inner));
+        loop {
+            let mut old = None;
+            let outcome = self.set_outcome(call, key, hash, set, &mut old);
+            if self.node_shortage == 0 {
+                sink.outcome(call.request_index, outcome, Pins(call.inner));
+                return;
+            }
+            if !self.has_nodes_now(call.inner, call.now) {
+                sink.outcome(call.request_index, Outcome::OutOfMemory, Pins(call.inner));
+                return;
+            }
+        }
     }
 
     /// The shortest way of a write: a plain Set of a short value whose entry stage 2 saw, in place.
@@ -107,6 +116,7 @@ impl Local {
                 return set_in_place(inner, chain, (position, entry), set, seen);
             }
         }
+        self.have_nodes(inner);
         let is_dead = matches!(set.expiry, Expiry::At(at) if at <= now);
         let (mut reservation, mut body_crc) = (None, None);
         if !is_dead {
@@ -221,7 +231,8 @@ impl Local {
         let len_bytes = reservation.len_bytes;
         if let Some((position, old)) = found {
             // What was read before stays worth keeping.
-            chain.replace(position, slot.with_marks(position.slot.marks()));
+            let slot = slot.with_marks(position.slot.marks());
+            Local::point(inner, chain, position, old.key(), slot);
             self.count_removed(inner, position, old);
         } else if self.insert(inner, chain, slot).is_err() {
             return Err(reservation);
@@ -241,6 +252,11 @@ impl Local {
         chain: &mut Chain<'_>,
         slot: Slot,
     ) -> Result<(), IndexFull> {
+        if let Some(tree) = &inner.tree {
+            // SAFETY: the entry was completed by this session, which publishes it now.
+            let key = unsafe { inner.log.entry(slot.offset_bytes()) }.key();
+            return self.insert_ordered(inner, tree, key, slot);
+        }
         if chain.insert(slot).is_ok() {
             return Ok(());
         }
@@ -326,7 +342,7 @@ fn set_in_place<'a, 's, R>(
     let version = chain.next_version();
     entry.replace_value(set.value, version);
     // It stays among its elders in the log: that it was used is what keeps it.
-    inner.index.mark(position, inner.mark_limit);
+    inner.mark(position);
     chain.finish();
     Outcome::Stored { version, old }
 }

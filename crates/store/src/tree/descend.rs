@@ -5,7 +5,6 @@ use base::sync::Backoff;
 use super::node::{NO_NODE, Version};
 use super::slice::{Place, SLICE_BYTES};
 use super::{Keys, Tree};
-use crate::entry::keys_equal;
 use crate::index::Position;
 use crate::index::slot::Slot;
 
@@ -94,7 +93,7 @@ impl Tree {
     ) -> Found {
         let accepts = |slot: Slot| {
             // SAFETY: the slot was read just now, and the caller does not quiesce meanwhile.
-            slot.linked_bucket().is_some() || keys_equal(unsafe { keys.key(slot) }, key)
+            slot.linked_bucket().is_some() || unsafe { keys.has_key(slot, key) }
         };
         match self.node(border).search(Place::of(key, depth_bytes), accepts) {
             None => Found::Nothing,
@@ -107,10 +106,12 @@ impl Tree {
 
     /// Finds a key's slot. A hit is believed at once; a miss only if its border did not change.
     pub(crate) fn find(&self, key: &[u8], keys: &impl Keys) -> Option<Position> {
+        let mut backoff = Backoff::new();
         'again: loop {
             let (mut root, mut depth_bytes) = (self.root(), 0);
             loop {
                 let Ok(border) = self.descend(root, Place::of(key, depth_bytes).slice) else {
+                    backoff.snooze(); // Until its link is gone as well.
                     continue 'again;
                 };
                 match self.look(border.node, key, depth_bytes, keys) {
@@ -127,6 +128,45 @@ impl Tree {
                     Found::Nothing => {}
                 }
             }
+        }
+    }
+
+    /// A key that `random` chooses, by a random way down: keys in sparse nodes come more often.
+    /// `None`: it led into an empty node.
+    pub(crate) fn random_key<'a>(&self, random: u64, keys: &impl Keys) -> Option<&'a [u8]> {
+        let mut random = random;
+        let mut choose = |count: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((random >> 33) as usize) % count.max(1)
+        };
+        let mut at = self.climb(self.root());
+        loop {
+            let node = self.node(at.node);
+            let next = match at.version.is_border() {
+                false => node.child(choose(node.count() + 1)),
+                true => {
+                    let order = node.order();
+                    if order.count() == 0 {
+                        return None;
+                    }
+                    let slot = node.slot(order.slot_at(choose(order.count())));
+                    match slot.linked_bucket() {
+                        Some(layer) => layer,
+                        None if slot.is_empty() => return None,
+                        // SAFETY: the slot was read just now.
+                        None => return Some(unsafe { keys.key(slot) }),
+                    }
+                }
+            };
+            // Before the next node is touched: a torn view may name any number.
+            if !node.is_same(at.version) {
+                return None;
+            }
+            at = if at.version.is_border() {
+                self.climb(next)
+            } else {
+                Border { node: next, version: self.node(next).stable() }
+            };
         }
     }
 }

@@ -7,6 +7,8 @@
 //!  place has a link                 one layer down
 //! ```
 
+use base::sync::Backoff;
+
 use super::descend::{Border, Found};
 use super::memory::Spare;
 use super::node::{Node, Role, WIDTH};
@@ -56,10 +58,14 @@ impl Tree {
         keys: &impl Keys,
         spare: &mut Spare,
     ) -> Result<Inserted, Shortage> {
+        let mut backoff = Backoff::new();
         'again: loop {
             let (mut root, mut target) = (self.root(), Target { key, depth_bytes: 0 });
             loop {
-                let Ok(border) = self.descend(root, target.place().slice) else { continue 'again };
+                let Ok(border) = self.descend(root, target.place().slice) else {
+                    backoff.snooze();
+                    continue 'again;
+                };
                 if !self.lock_border(border) {
                     continue;
                 }

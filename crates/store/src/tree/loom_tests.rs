@@ -108,6 +108,21 @@ fn a_split_hides_no_key_from_a_walk_down() {
     );
 }
 
+const TWO_BORDERS: &[&[u8]] = &[b"a", b"b", b"c", b"bb", b"aa", b"ab", b"ac"];
+
+#[test]
+fn a_split_on_the_left_hides_no_key_from_a_walk_down() {
+    check(
+        TWO_BORDERS,
+        &[0, 1, 2, 3, 4, 5],
+        |tree, spare| add(tree, 6, spare),
+        |tree| {
+            let ids = walk(tree, Direction::Reverse);
+            assert!(ids == [2, 3, 1, 5, 4, 0] || ids == [2, 3, 1, 6, 5, 4, 0], "{ids:?}");
+        },
+    );
+}
+
 #[test]
 fn a_removal_hides_no_other_key_and_a_removed_key_is_gone() {
     check(
@@ -137,7 +152,7 @@ fn a_slot_that_is_used_anew_is_never_taken_for_the_old_key() {
     );
 }
 
-const LAYERED: &[&[u8]] = &[b"samesame-left", b"samesame-right", b"z"];
+const LAYERED: &[&[u8]] = &[b"samesame-left", b"samesame-right", b"z", b"samesame-up"];
 
 #[test]
 fn a_new_layer_hides_no_key() {
@@ -148,11 +163,10 @@ fn a_new_layer_hides_no_key() {
 fn a_layer_that_goes_hides_no_key() {
     check(
         LAYERED,
-        &[0, 1, 2],
-        |tree, spare| {
+        &[0, 2, 3],
+        |tree, _| {
+            remove(tree, 3);
             remove(tree, 0);
-            remove(tree, 1);
-            add(tree, 0, spare);
         },
         |tree| {
             assert!(is_found(tree, 2));

@@ -1,72 +1,74 @@
-//! Where nodes live: numbered blocks of 256 bytes, handed out and taken back.
+//! Where nodes live: blocks of four lines in the segments that the log lends to its index.
+//!
+//! A node's number is that of its block: its first line, divided by four.
 //!
 //! # Invariants
-//! I1: a node is in the tree, in its grace period, in one session's spare nodes, or free.
-//! I2: a node's memory is a node for as long as the tree lives: reading one by a number that is no
-//!     longer in use yields stale contents, never anything else.
+//! I1: a node is in the tree, in its grace period, in one session's spare nodes, or free in the
+//!     arena.
+//! I2: a number that a node named is that of a node until the reader's next quiescent point.
 
-use base::sync::{Mutex, MutexGuard};
+use std::sync::Arc;
 
-use super::node::{NO_NODE, NODE_BYTES, Node};
+use super::node::{NODE_BYTES, Node};
+use crate::index::{Arena, Block};
+use crate::prefetch::LINE_BYTES;
 
-/// All nodes that a tree may have.
+/// Lines of a node, as a power of two.
+const NODE_LOG2_LINES: u32 = 2;
+
+const _: () = assert!(LINE_BYTES << NODE_LOG2_LINES == NODE_BYTES);
+
+/// The nodes' memory.
 pub(crate) struct NodeMemory {
     #[cfg(not(loom))]
-    mapping: crate::mapping::Mapping,
+    mapping: Arc<crate::mapping::Mapping>,
     #[cfg(loom)]
     nodes: Box<[Node]>,
+    arena: Arc<Arena>,
     node_max: u32,
-    free: Mutex<Free>,
-}
-
-struct Free {
-    /// The next node that was never used.
-    fresh: u32,
-    returned: Vec<u32>,
 }
 
 impl NodeMemory {
-    /// Room for `node_max` nodes; nothing is resident yet.
-    pub(crate) fn new(node_max: u32) -> std::io::Result<NodeMemory> {
-        assert!(node_max < NO_NODE, "node numbers are below the one that means none");
-        Ok(NodeMemory {
-            #[cfg(not(loom))]
-            mapping: crate::mapping::Mapping::new(
-                node_max as usize * NODE_BYTES,
-                crate::HugePages::Auto,
-            )?,
-            #[cfg(loom)]
-            nodes: (0..node_max).map(|_| Node::zeroed()).collect(),
-            node_max,
-            free: Mutex::new(Free { fresh: 0, returned: Vec::new() }),
-        })
+    /// Nodes in the blocks that `arena` has in `mapping`.
+    #[cfg(not(loom))]
+    pub(crate) fn new(mapping: Arc<crate::mapping::Mapping>, arena: Arc<Arena>) -> NodeMemory {
+        // What lies above cannot be named by the arena's line numbers either.
+        let node_max = u32::try_from(mapping.len_bytes() / NODE_BYTES).unwrap_or(u32::MAX);
+        NodeMemory { mapping, arena, node_max }
     }
 
-    fn free(&self) -> MutexGuard<'_, Free> {
-        self.free.lock().expect("no code that holds this lock panics")
+    /// As many nodes as the mapping has.
+    #[cfg(loom)]
+    pub(crate) fn new(mapping: Arc<crate::mapping::Mapping>, arena: Arc<Arena>) -> NodeMemory {
+        NodeMemory::boxed((mapping.len_bytes() / NODE_BYTES) as u32, arena)
     }
 
-    /// Nodes that are not free.
-    pub(crate) fn used_count(&self) -> u64 {
-        let free = self.free();
-        u64::from(free.fresh) - free.returned.len() as u64
+    /// So many nodes.
+    #[cfg(loom)]
+    pub(super) fn boxed(node_max: u32, arena: Arc<Arena>) -> NodeMemory {
+        NodeMemory { nodes: (0..node_max).map(|_| Node::zeroed()).collect(), arena, node_max }
     }
 
-    /// Takes a node of any content; `None`: all are in use.
+    /// Takes a node of any content; `None`: out of memory.
     pub(crate) fn take(&self) -> Option<u32> {
-        let mut free = self.free();
-        if let Some(node) = free.returned.pop() {
-            return Some(node);
-        }
-        (free.fresh < self.node_max).then(|| {
-            free.fresh += 1;
-            free.fresh - 1
-        })
+        self.arena.take(NODE_LOG2_LINES).map(|line| line >> NODE_LOG2_LINES)
     }
 
     /// Takes back a node that no reader can be in any more.
     pub(crate) fn give(&self, node: u32) {
-        self.free().returned.push(node);
+        let Block { first_line, log2_lines } = NodeMemory::block_of(node);
+        self.arena.give(first_line, log2_lines);
+    }
+
+    /// The lines of a node, for whoever frees them after their grace period.
+    pub(crate) fn block_of(node: u32) -> Block {
+        Block { first_line: node << NODE_LOG2_LINES, log2_lines: NODE_LOG2_LINES }
+    }
+
+    /// Lines that are taken, of nodes and whatever else the arena serves.
+    #[cfg(test)]
+    pub(super) fn used_count(&self) -> u64 {
+        self.arena.used_lines() >> NODE_LOG2_LINES
     }
 
     #[cfg(not(loom))]
@@ -75,13 +77,14 @@ impl NodeMemory {
         assert!(node < self.node_max, "node numbers stay below the limit");
         // SAFETY: the mapping holds `node_max` nodes and this one is below (asserted).
         let node = unsafe { self.mapping.as_ptr().cast::<Node>().add(node as usize) };
-        // SAFETY: zeroed memory is a valid node (only atomics), aligned to a page, and lives as
-        // long as `self`; nodes are only ever touched through their atomics (I2).
+        // SAFETY: any bytes are a valid node (only atomics); the mapping is aligned to a page and
+        // lives as long as `self`; while the block is the tree's, only atomics touch it (I2).
         unsafe { &*node }
     }
 
     #[cfg(loom)]
     pub(super) fn node(&self, node: u32) -> &Node {
+        assert!(node < self.node_max, "node numbers stay below the limit");
         &self.nodes[node as usize]
     }
 
@@ -89,8 +92,8 @@ impl NodeMemory {
     #[inline]
     pub(super) fn prefetch(&self, node: u32) {
         let start = std::ptr::from_ref(self.node(node)).cast::<u8>();
-        for line in 0..NODE_BYTES / crate::prefetch::LINE_BYTES {
-            crate::prefetch::line(start.wrapping_add(line * crate::prefetch::LINE_BYTES));
+        for line in 0..NODE_BYTES / LINE_BYTES {
+            crate::prefetch::line(start.wrapping_add(line * LINE_BYTES));
         }
     }
 }

@@ -30,6 +30,7 @@
 
 use base::sync::{AtomicU32, AtomicU64, Backoff, Ordering, fence};
 
+use super::held::{Load, lock_freed, lock_taken};
 use super::permutation::Permutation;
 use super::slice::{Kind, Place};
 use crate::index::slot::Slot;
@@ -128,12 +129,14 @@ impl Node {
 
     /// Makes an unused node an empty one that the caller has locked. Its count of changes goes on.
     pub(super) fn reset(&self, role: Role) {
-        let changes = (self.version.load(Ordering::Relaxed) & !(CHANGE - 1)).wrapping_add(CHANGE);
+        let changes =
+            (self.version.load_at(Ordering::Relaxed) & !(CHANGE - 1)).wrapping_add(CHANGE);
         let (kind, order) = match role {
             Role::Border => (BORDER, Permutation::empty().0),
             Role::Interior => (0, 0),
         };
         self.version.store(changes | kind | LOCKED, Ordering::Release);
+        lock_taken();
         self.parent.store(NO_NODE, Ordering::Release);
         self.order.store(order, Ordering::Release);
         self.kinds.store(0, Ordering::Release);
@@ -147,7 +150,7 @@ impl Node {
     /// The version now. Acquire pairs with the stores of `begin_change` and `unlock`.
     #[inline]
     pub(super) fn version(&self) -> Version {
-        Version(self.version.load(Ordering::Acquire) & !LOCKED)
+        Version(self.version.load_at(Ordering::Acquire) & !LOCKED)
     }
 
     /// The version once no change is under way.
@@ -171,7 +174,7 @@ impl Node {
     #[inline]
     pub(super) fn is_same(&self, version: Version) -> bool {
         fence(Ordering::Acquire); // The loads before stay before the next one; see the module doc.
-        Version(self.version.load(Ordering::Relaxed) & !LOCKED) == version
+        Version(self.version.load_at(Ordering::Relaxed) & !LOCKED) == version
     }
 
     /// Takes the lock; the version as it is.
@@ -186,20 +189,26 @@ impl Node {
     }
 
     pub(super) fn try_lock(&self) -> Option<Version> {
-        let seen = self.version.load(Ordering::Relaxed);
+        let seen = self.version.load_held();
         if seen & LOCKED != 0 {
             return None;
         }
         // Acquire pairs with the unlocking of the last holder.
-        self.version
-            .compare_exchange(seen, seen | LOCKED, Ordering::Acquire, Ordering::Relaxed)
-            .ok()
-            .map(Version)
+        let taken = self.version.compare_exchange(
+            seen,
+            seen | LOCKED,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        taken.ok().map(|version| {
+            lock_taken();
+            Version(version)
+        })
     }
 
     /// Keys or children are about to leave; the caller holds the lock.
     pub(super) fn begin_change(&self) {
-        let version = self.version.load(Ordering::Relaxed);
+        let version = self.version.load_at(Ordering::Relaxed);
         debug_assert!(version & LOCKED != 0, "I1");
         // The Release stores that follow pair with the fence of `is_same`.
         self.version.store(version | CHANGING, Ordering::Release);
@@ -207,29 +216,31 @@ impl Node {
 
     /// From now on nobody trusts what the node says; the caller holds the lock.
     pub(super) fn mark_dead(&self) {
-        let version = self.version.load(Ordering::Relaxed);
+        let version = self.version.load_at(Ordering::Relaxed);
         debug_assert!(version & LOCKED != 0, "I1");
         self.version.store(version | DEAD, Ordering::Release);
     }
 
     /// Frees the lock; nothing was changed that a reader must notice.
     pub(super) fn unlock(&self) {
-        let version = self.version.load(Ordering::Relaxed);
+        let version = self.version.load_at(Ordering::Relaxed);
         debug_assert!(version & (LOCKED | CHANGING) == LOCKED, "I2");
+        lock_freed();
         self.version.store(version & !LOCKED, Ordering::Release);
     }
 
     /// Frees the lock and lets readers know that something left (I2).
     pub(super) fn unlock_changed(&self) {
-        let version = self.version.load(Ordering::Relaxed);
+        let version = self.version.load_at(Ordering::Relaxed);
         debug_assert!(version & LOCKED != 0, "I1");
         let version = (version & !(LOCKED | CHANGING)).wrapping_add(CHANGE);
+        lock_freed();
         self.version.store(version, Ordering::Release);
     }
 
     #[inline]
     pub(super) fn parent(&self) -> u32 {
-        self.parent.load(Ordering::Acquire)
+        self.parent.load_at(Ordering::Acquire)
     }
 
     pub(super) fn set_parent(&self, parent: u32) {
@@ -238,7 +249,7 @@ impl Node {
 
     #[inline]
     pub(super) fn next(&self) -> u32 {
-        self.next.load(Ordering::Acquire)
+        self.next.load_at(Ordering::Acquire)
     }
 
     pub(super) fn set_next(&self, next: u32) {
@@ -247,7 +258,7 @@ impl Node {
 
     #[inline]
     pub(super) fn prev(&self) -> u32 {
-        self.prev.load(Ordering::Acquire)
+        self.prev.load_at(Ordering::Acquire)
     }
 
     pub(super) fn set_prev(&self, prev: u32) {
@@ -260,7 +271,7 @@ impl Node {
     /// Acquire pairs with `set_order`: the slots that it names are filled.
     #[inline]
     pub(super) fn order(&self) -> Permutation {
-        Permutation(self.order.load(Ordering::Acquire))
+        Permutation(self.order.load_at(Ordering::Acquire))
     }
 
     pub(super) fn set_order(&self, order: Permutation) {
@@ -270,12 +281,12 @@ impl Node {
 
     #[inline]
     fn slice(&self, index: usize) -> u64 {
-        self.words[index].load(Ordering::Relaxed)
+        self.words[index].load_at(Ordering::Relaxed)
     }
 
     #[inline]
     fn kind(&self, index: usize) -> Kind {
-        Kind(((self.kinds.load(Ordering::Relaxed) >> (4 * index)) & 0xf) as u8)
+        Kind(((self.kinds.load_at(Ordering::Relaxed) >> (4 * index)) & 0xf) as u8)
     }
 
     #[inline]
@@ -286,7 +297,7 @@ impl Node {
     /// Acquire pairs with `set_slot`: the entry or the layer behind it is complete.
     #[inline]
     pub(super) fn slot(&self, index: usize) -> Slot {
-        Slot(self.words[WIDTH + index].load(Ordering::Acquire))
+        Slot(self.words[WIDTH + index].load_at(Ordering::Acquire))
     }
 
     #[inline]
@@ -312,7 +323,7 @@ impl Node {
         debug_assert!(self.slot(index).is_empty(), "I3");
         self.words[index].store(place.slice, Ordering::Release);
         let shift = 4 * index;
-        let kinds = self.kinds.load(Ordering::Relaxed) & !(0xf << shift);
+        let kinds = self.kinds.load_at(Ordering::Relaxed) & !(0xf << shift);
         self.kinds.store(kinds | (u64::from(place.kind.0) << shift), Ordering::Release);
         self.set_slot(index, slot);
     }
@@ -361,7 +372,7 @@ impl Node {
     #[inline]
     pub(super) fn count(&self) -> usize {
         // A torn view is found by `is_same`; the bound keeps indexes inside.
-        (self.order.load(Ordering::Acquire) as usize).min(SEPARATORS)
+        (self.order.load_at(Ordering::Acquire) as usize).min(SEPARATORS)
     }
 
     pub(super) fn set_count(&self, count: usize) {
@@ -370,7 +381,7 @@ impl Node {
 
     #[inline]
     pub(super) fn separator(&self, index: usize) -> u64 {
-        self.words[index].load(Ordering::Relaxed)
+        self.words[index].load_at(Ordering::Relaxed)
     }
 
     pub(super) fn set_separator(&self, index: usize, slice: u64) {
@@ -379,14 +390,14 @@ impl Node {
 
     #[inline]
     pub(super) fn child(&self, index: usize) -> u32 {
-        let word = self.words[CHILD_WORD + index / 2].load(Ordering::Relaxed);
+        let word = self.words[CHILD_WORD + index / 2].load_at(Ordering::Relaxed);
         (word >> (32 * (index % 2))) as u32
     }
 
     pub(super) fn set_child(&self, index: usize, child: u32) {
         let word = &self.words[CHILD_WORD + index / 2];
         let shift = 32 * (index % 2);
-        let other = word.load(Ordering::Relaxed) & !(u64::from(u32::MAX) << shift);
+        let other = word.load_at(Ordering::Relaxed) & !(u64::from(u32::MAX) << shift);
         word.store(other | (u64::from(child) << shift), Ordering::Release);
     }
 

@@ -7,6 +7,8 @@
 //!                              it a slot of the border above, which may be empty then
 //! ```
 
+use base::sync::Backoff;
+
 use super::descend::Found;
 use super::node::{NO_NODE, Node};
 use super::slice::{Place, SLICE_BYTES};
@@ -30,10 +32,12 @@ impl Tree {
         keys: &impl Keys,
         retired: &mut Vec<u32>,
     ) -> Option<Slot> {
+        let mut backoff = Backoff::new();
         'again: loop {
             let (mut root, mut depth_bytes) = (self.root(), 0);
             loop {
                 let Ok(border) = self.descend(root, Place::of(key, depth_bytes).slice) else {
+                    backoff.snooze(); // Until its link is gone as well.
                     continue 'again;
                 };
                 if !self.lock_border(border) {
@@ -155,11 +159,15 @@ impl Tree {
     /// Locks the border that has the link to the next layer for `key`, in the layer that begins at
     /// `depth_bytes`; `None`: there is no such link any more.
     pub(super) fn lock_link(&self, key: &[u8], depth_bytes: usize) -> Option<(u32, usize)> {
+        let mut backoff = Backoff::new();
         'again: loop {
             let (mut root, mut at_bytes) = (self.root(), 0);
             loop {
                 let place = Place::of(key, at_bytes);
-                let Ok(border) = self.descend(root, place.slice) else { continue 'again };
+                let Ok(border) = self.descend(root, place.slice) else {
+                    backoff.snooze();
+                    continue 'again;
+                };
                 if !self.lock_border(border) {
                     continue;
                 }

@@ -2,10 +2,18 @@
 
 #![allow(clippy::unwrap_used)]
 
-use base::KeyHash;
+use std::sync::Arc;
 
+use base::KeyHash;
+use base::sync::{AtomicU32, Ordering};
+
+#[cfg(not(loom))]
+use super::node::NODE_BYTES;
 use super::{Keys, NodeMemory, Origin, Tree, Walk};
 use crate::index::slot::{Slot, Tag};
+use crate::index::{Arena, Lender};
+#[cfg(not(loom))]
+use crate::mapping::Mapping;
 use crate::range::Direction;
 
 /// Keys by number; the slot of key `id` names "offset" `id * 8`, with one of some tags to tell
@@ -32,8 +40,40 @@ pub(super) fn id_of(slot: Slot) -> usize {
     (slot.offset_bytes() / 8) as usize
 }
 
+/// One segment for a tree of its own.
+struct OneSegment {
+    log2_lines: u32,
+    is_lent: AtomicU32,
+}
+
+impl Lender for OneSegment {
+    fn segment_log2_lines(&self) -> u32 {
+        self.log2_lines
+    }
+
+    fn lend(&self) -> Option<u32> {
+        (self.is_lent.swap(1, Ordering::Relaxed) == 0).then_some(0)
+    }
+
+    fn take_back(&self, _first_line: u32) {
+        self.is_lent.store(0, Ordering::Relaxed);
+    }
+}
+
+/// An empty tree that may have `node_max` nodes or a few more.
 pub(super) fn empty_tree(node_max: u32) -> Tree {
-    Tree::new(NodeMemory::new(node_max).unwrap()).unwrap()
+    let node_max = node_max.next_power_of_two();
+    let log2_lines = node_max.trailing_zeros() + 2;
+    let lender = OneSegment { log2_lines, is_lent: AtomicU32::new(0) };
+    let arena = Arc::new(Arena::new(Arc::new(lender)));
+    #[cfg(not(loom))]
+    let memory = {
+        let mapping = Mapping::new(node_max as usize * NODE_BYTES, crate::HugePages::Off).unwrap();
+        NodeMemory::new(Arc::new(mapping), arena)
+    };
+    #[cfg(loom)]
+    let memory = NodeMemory::boxed(node_max, arena);
+    Tree::new(memory).unwrap()
 }
 
 /// The ids that a walk yields, at most `limit`.

@@ -15,6 +15,14 @@ pub(crate) struct Census {
     pub layer_count: u64,
 }
 
+impl Census {
+    /// Lines that the nodes take.
+    pub(crate) fn line_count(self) -> u64 {
+        let node_lines = (super::node::NODE_BYTES / crate::prefetch::LINE_BYTES) as u64;
+        (self.border_count + self.interior_count) * node_lines
+    }
+}
+
 /// A layer that is to be looked at.
 struct Layer {
     root: u32,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, HugePages, Item, Mode, NoUpdate, Op, Outcome, Pins, Request,
-    Session, Set, Sink, Store, StoreConfig, Update, Verdict,
+    Condition, Eviction, Expiry, HugePages, IndexKind, Item, Mode, NoUpdate, Op, Outcome, Pins,
+    Request, Session, Set, Sink, Store, StoreConfig, Update, Verdict,
 };
 
 /// One step of a test, in terms of keys and lengths; contents follow from the step's number.
@@ -49,13 +49,19 @@ pub enum Action {
 }
 
 /// The smallest useful store: segments of 64 KiB, so that everything happens soon.
-pub fn small_config(mode: Mode, eviction: Eviction, lossy_index: bool) -> StoreConfig {
+pub fn small_config(
+    index: IndexKind,
+    mode: Mode,
+    eviction: Eviction,
+    lossy_index: bool,
+) -> StoreConfig {
     StoreConfig {
         memory_bytes: (2 << 20) + 4096,
         // One head for each partition: the index grows and shrinks many times.
         index_bytes: 1,
         mode,
         eviction,
+        index,
         lossy_index,
         session_max: 1,
         item_max_bytes: 1 << 20,
@@ -384,10 +390,11 @@ impl Oracle {
         let mut found = BTreeMap::new();
         let mut cursor = 0;
         loop {
-            cursor = self.session.scan(self.now, cursor, 5, |item| {
+            let next = self.session.scan(self.now, cursor, 5, |item| {
                 let before = found.insert(item.key.to_vec(), known(item));
                 assert!(before.is_none(), "nothing changes meanwhile: each item once");
             });
+            cursor = next.expect("the last call gave this cursor");
             if cursor == 0 {
                 break;
             }
@@ -404,9 +411,10 @@ impl Oracle {
         let mut found = BTreeMap::new();
         let (mut cursor, mut calls) = (0, 0);
         loop {
-            cursor = self.session.scan(self.now, cursor, 7, |item| {
+            let next = self.session.scan(self.now, cursor, 7, |item| {
                 found.insert(item.key.to_vec(), ());
             });
+            cursor = next.expect("the last call gave this cursor");
             calls += 1;
             if cursor == 0 {
                 break;

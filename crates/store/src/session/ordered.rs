@@ -1,0 +1,217 @@
+//! The session's part in the ordered index: finding and changing a key's slot in the tree while
+//! its stripe is locked, and having nodes at hand before that.
+//!
+//! ```text
+//!  hash index   lock chain  ─▶ slot in the chain   ─▶ unlock with the next version
+//!  tree         lock stripe ─▶ slot in the tree    ─▶ unlock with the next version
+//! ```
+//!
+//! With a tree the hash index holds no slots: its heads are the stripes, words that lock and
+//! version the keys whose hashes they cover (K4; decision 0021). A tree change needs its
+//! border's lock as well, for keys of other stripes share it.
+
+use std::sync::Arc;
+
+use base::UnixMillis;
+use base::sync::Backoff;
+
+use super::Local;
+use super::execute::{Call, NO_GUESS, prefetch_heads};
+use crate::config::{BATCH_MAX, Mode};
+use crate::entry::Entry;
+use crate::index::slot::Slot;
+use crate::index::{IndexFull, Position};
+use crate::log::Log;
+use crate::pin::Pins;
+use crate::prefetch;
+use crate::request::{Op, Outcome, Request, Sink, Update};
+use crate::store::Inner;
+use crate::tree::{Hint, Inserted, Keys, SPARE_NODES, Shortage, Tree};
+
+/// Nodes that a session keeps between requests.
+const SPARE_KEPT: usize = 2 * SPARE_NODES;
+
+impl Keys for Log {
+    #[inline]
+    unsafe fn key<'a>(&self, slot: Slot) -> &'a [u8] {
+        // SAFETY: the caller's promise is the one that the log asks for.
+        unsafe { self.entry(slot.offset_bytes()) }.key()
+    }
+
+    #[inline]
+    unsafe fn has_key(&self, slot: Slot, key: &[u8]) -> bool {
+        // SAFETY: as above.
+        unsafe { self.entry(slot.offset_bytes()) }.has_key(key)
+    }
+
+    #[inline]
+    fn prefetch(&self, slot: Slot) {
+        let start = self.address(slot.offset_bytes());
+        prefetch::line(start);
+        // Entries start at multiples of eight: header and a key of 16 bytes may lie in two lines.
+        prefetch::line(start.wrapping_add(40));
+    }
+}
+
+impl Local {
+    /// The key's entry in the tree; with its stripe locked, nobody else changes that.
+    #[inline]
+    pub(super) fn find_ordered<'a>(
+        inner: &'a Inner,
+        tree: &Tree,
+        key: &[u8],
+    ) -> Option<(Position, Entry<'a>)> {
+        let position = tree.find(key, &inner.log)?;
+        Some((position, Local::entry_of(inner, position)))
+    }
+
+    /// The key's slot in the tree, if it names `offset_bytes`.
+    pub(super) fn find_ordered_entry(
+        inner: &Inner,
+        tree: &Tree,
+        key: &[u8],
+        offset_bytes: u64,
+    ) -> Option<Position> {
+        let position = tree.find(key, &inner.log)?;
+        (position.slot.offset_bytes() == offset_bytes).then_some(position)
+    }
+
+    /// Adds a key that the tree does not have; its stripe is locked.
+    pub(super) fn insert_ordered(
+        &mut self,
+        inner: &Inner,
+        tree: &Tree,
+        key: &[u8],
+        slot: Slot,
+    ) -> Result<(), IndexFull> {
+        match tree.insert(key, slot, &inner.log, &mut self.spare) {
+            Ok(Inserted::Added) => Ok(()),
+            Ok(Inserted::Exists(position)) => {
+                debug_assert!(false, "the key was looked for under its stripe's lock");
+                tree.replace(position, key, slot, &inner.log);
+                Ok(())
+            }
+            Err(Shortage { node_count }) => {
+                self.node_shortage = node_count;
+                Err(IndexFull)
+            }
+        }
+    }
+
+    /// Has nodes at hand for the next insert, if there are some; called before locks are taken.
+    #[inline]
+    pub(super) fn have_nodes(&mut self, inner: &Inner) {
+        let Some(tree) = &inner.tree else { return };
+        if self.spare.count() < SPARE_NODES {
+            // Whether that succeeds shows when an insert needs them.
+            self.spare.fill(tree.memory(), SPARE_KEPT);
+        } else if self.spare.count() > SPARE_KEPT {
+            self.spare.cut(tree.memory(), SPARE_KEPT);
+        }
+    }
+
+    /// After an insert that changed nothing for lack of nodes: has them at hand, and makes room
+    /// for them if there is none, for nodes lie in the log's segments. A cache empties segments
+    /// until enough keys, and with them nodes, have gone. Drops every reference this session has.
+    /// False: the insert did not lack nodes, or there are none to be had.
+    #[cold]
+    fn take_nodes(&mut self, inner: &Inner, tree: &Tree, now: UnixMillis, wanted: usize) -> bool {
+        if self.spare.fill(tree.memory(), wanted) {
+            return true;
+        }
+        if !self.held.is_empty() {
+            return false;
+        }
+        self.are_hints_good = false;
+        let mut backoff = Backoff::new();
+        for _ in 0..2 * inner.log.segment_count() + 64 {
+            let has_room = match inner.config.mode {
+                Mode::Evict => self.empty_one_segment(inner, now, 1),
+                Mode::Clean => self.make_room(inner, now, 1, 1),
+            };
+            inner.epochs.quiesce(self.place);
+            inner.log.free_waiting(&inner.epochs);
+            self.free_retired(inner);
+            if self.spare.fill(tree.memory(), wanted) {
+                return true;
+            }
+            if inner.config.mode == Mode::Clean {
+                return false; // Its keys stay, and so do their nodes.
+            }
+            if !has_room {
+                backoff.snooze(); // Others empty the last segments.
+            }
+        }
+        false
+    }
+
+    /// Whether a write that was answered "out of memory" shall be tried again: it lacked only
+    /// nodes, and now has them.
+    #[inline]
+    pub(super) fn has_nodes_now(&mut self, inner: &Inner, now: UnixMillis) -> bool {
+        let wanted = std::mem::take(&mut self.node_shortage);
+        match &inner.tree {
+            Some(tree) if wanted > 0 => {
+                let has_nodes = self.take_nodes(inner, tree, now, wanted);
+                self.counts.out_of_memory -= u64::from(has_nodes);
+                has_nodes
+            }
+            _ => false,
+        }
+    }
+
+    /// The executor's chunk over the tree: stages 1 and 2 are one walk of all keys down to their
+    /// entries, stage 3 as ever.
+    pub(super) fn execute_chunk_ordered<U: Update, S: Sink<U::Refusal>>(
+        &mut self,
+        inner: &Arc<Inner>,
+        tree: &Tree,
+        now: UnixMillis,
+        chunk: &[Request<'_, U>],
+        first: usize,
+        sink: &mut S,
+    ) {
+        let mut hints = [Hint::NONE; BATCH_MAX];
+        let hints = &mut hints[..chunk.len()];
+        if chunk.len() > 1 {
+            prefetch_heads(inner, chunk);
+            tree.seek_batch(&inner.log, |index| chunk[index].key, hints);
+        }
+        self.prefetched_count = self.prefetched_count.saturating_sub(chunk.len());
+        self.are_hints_good = true;
+        for (offset, (request, hint)) in chunk.iter().zip(hints).enumerate() {
+            let call = Call { inner, now, request_index: first + offset, guess: NO_GUESS };
+            if !matches!(request.op, Op::Get) {
+                self.write_one(call, request, sink);
+                continue;
+            }
+            // A write that made room has quiesced: the borders of the hints may be gone.
+            let hint = if self.are_hints_good { *hint } else { Hint::NONE };
+            let position = tree.find_hinted(hint, request.key, &inner.log);
+            self.answer_get(call, position, sink);
+        }
+    }
+
+    /// The outcome of a GET whose key has its slot there.
+    #[inline]
+    fn answer_get<R, S: Sink<R>>(
+        &mut self,
+        call: Call<'_>,
+        position: Option<Position>,
+        sink: &mut S,
+    ) {
+        let Call { inner, now, request_index, .. } = call;
+        let mut word = Default::default();
+        let read = position.map(|position| {
+            let item = Local::entry_of(inner, position).read(&mut word);
+            (position, item)
+        });
+        match read.filter(|(_, item)| item.expires_at.is_none_or(|at| at > now)) {
+            None => sink.outcome(request_index, Outcome::Miss, Pins(inner)),
+            Some((position, item)) => {
+                inner.mark(position);
+                sink.outcome(request_index, Outcome::Hit(item), Pins(inner));
+            }
+        }
+    }
+}

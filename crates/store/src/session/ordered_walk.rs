@@ -1,0 +1,208 @@
+//! Walking the whole ordered index: SCAN, RANDOMKEY, FLUSHALL and the expiry pass, in the order of
+//! keys.
+
+use std::ops::Bound;
+
+use base::UnixMillis;
+
+use super::expire::HURRY_SHARE;
+use super::range::walk_range;
+use super::{Local, Session};
+use crate::cursor::UnknownCursor;
+use crate::index::slot::{Slot, Tag};
+use crate::range::{Direction, Range, prefix_end};
+use crate::request::Item;
+use crate::store::Inner;
+use crate::tree::{Origin, Tree, Walk};
+
+/// Entries that FLUSHALL and the sweep of expired ones look at between two quiescent points.
+const WALK_STEP: usize = 256;
+
+/// What one step of a walk saw.
+#[derive(Default)]
+pub(super) struct Swept {
+    /// Entries with an expiry ...
+    pub seen: u32,
+    /// ... of which so many were removed.
+    pub expired: u32,
+    /// The walk has come to the end.
+    pub is_end: bool,
+}
+
+impl Session {
+    /// [`Session::scan`] over the tree: the keys that start with `prefix`, in their order.
+    pub(super) fn scan_ordered(
+        &mut self,
+        now: UnixMillis,
+        cursor: u64,
+        prefix: &[u8],
+        item_target: usize,
+        visit: impl FnMut(&Item<'_>),
+    ) -> Result<u64, UnknownCursor> {
+        let Session { inner, local } = self;
+        let Some(tree) = &inner.tree else { return Err(UnknownCursor { cursor }) };
+        let last = match cursor {
+            0 => None,
+            cursor => Some(inner.cursors().key_of(cursor)?),
+        };
+        let end = prefix_end(prefix);
+        let start = last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded);
+        let range = Range {
+            start,
+            end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+            direction: Direction::Forward,
+            item_limit: item_target.max(1),
+        };
+        let walked = walk_range(inner, tree, now, &range, visit);
+        inner.epochs.quiesce(local.place);
+        Ok(walked.resume_key.map_or(0, |key| inner.cursors().remember(key)))
+    }
+
+    /// [`Session::random_item`] over the tree: a random way down, then on to a key that lives.
+    pub(super) fn random_ordered(
+        &mut self,
+        now: UnixMillis,
+        random: u64,
+        visit: impl FnMut(&Item<'_>),
+    ) -> bool {
+        let Session { inner, local } = self;
+        let Some(tree) = &inner.tree else { return false };
+        let key = tree.random_key(random, &inner.log).map(<[u8]>::to_vec);
+        let start = key.as_deref().map_or(Bound::Unbounded, Bound::Included);
+        let mut visit = visit;
+        let mut visit_first = |start: Bound<&[u8]>| {
+            let mut from = start.map(<[u8]>::to_vec);
+            loop {
+                let range = Range {
+                    start: from.as_ref().map(Vec::as_slice),
+                    end: Bound::Unbounded,
+                    direction: Direction::Forward,
+                    item_limit: 1,
+                };
+                let end = walk_range(inner, tree, now, &range, &mut visit);
+                inner.epochs.quiesce(local.place);
+                match end.resume_key {
+                    _ if end.visited > 0 => return true,
+                    Some(key) => from = Bound::Excluded(key),
+                    None => return false,
+                }
+            }
+        };
+        visit_first(start) || visit_first(Bound::Unbounded)
+    }
+
+    /// [`Session::flush`] over the tree: removes key after key.
+    pub(super) fn flush_ordered(&mut self) {
+        let Session { inner, local } = self;
+        let Some(tree) = &inner.tree else { return };
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let mut removed = Vec::with_capacity(WALK_STEP);
+            collect_behind(inner, tree, last.as_deref(), &mut removed);
+            for slot in &removed {
+                local.remove_ordered(inner, tree, *slot);
+            }
+            last = removed.last().map(|slot| key_of(inner, *slot).to_vec());
+            inner.epochs.quiesce(local.place);
+            local.free_retired(inner);
+            if removed.len() < WALK_STEP {
+                break;
+            }
+        }
+        local.publish_counts(inner);
+    }
+}
+
+impl Local {
+    /// A step of the expiry pass over the tree, from where the last step of any session ended.
+    pub(super) fn expire_ordered(
+        &mut self,
+        inner: &Inner,
+        tree: &Tree,
+        now: UnixMillis,
+        last: &mut Option<Vec<u8>>,
+    ) -> Swept {
+        let mut slots = Vec::with_capacity(WALK_STEP);
+        collect_behind(inner, tree, last.as_deref(), &mut slots);
+        let mut swept = Swept::default();
+        for slot in &slots {
+            // SAFETY: the slot was read since this session's last quiescent point.
+            let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+            swept.seen += u32::from(entry.has_expiry());
+            if entry.is_expired(now) && self.remove_ordered(inner, tree, *slot) {
+                self.counts.expired += 1;
+                swept.expired += 1;
+            }
+        }
+        swept.is_end = slots.len() < WALK_STEP;
+        *last = match swept.is_end {
+            true => None,
+            false => slots.last().map(|slot| key_of(inner, *slot).to_vec()),
+        };
+        swept
+    }
+
+    /// One step of the pass; true: much has expired, come again soon.
+    pub(super) fn expire_step_ordered(
+        &mut self,
+        inner: &Inner,
+        tree: &Tree,
+        now: UnixMillis,
+    ) -> bool {
+        // Another session takes its step of the shared pass: that is enough.
+        let Some(mut place) = inner.try_expiry_key() else { return false };
+        let swept = self.expire_ordered(inner, tree, now, &mut place);
+        swept.expired > 0 && swept.expired * HURRY_SHARE > swept.seen
+    }
+
+    /// The whole pass at once; true: something had expired. Drops every reference this session has.
+    #[cold]
+    pub(super) fn expire_all_ordered(
+        &mut self,
+        inner: &Inner,
+        tree: &Tree,
+        now: UnixMillis,
+    ) -> bool {
+        let (mut last, mut expired) = (None, 0);
+        loop {
+            let swept = self.expire_ordered(inner, tree, now, &mut last);
+            expired += swept.expired;
+            inner.epochs.quiesce(self.place);
+            if swept.is_end {
+                return expired > 0;
+            }
+        }
+    }
+
+    /// Removes the entry that `seen` named, if the key still has it.
+    fn remove_ordered(&mut self, inner: &Inner, tree: &Tree, seen: Slot) -> bool {
+        let key = key_of(inner, seen);
+        let hash = inner.hasher.hash(key);
+        debug_assert!(seen.has_tag(Tag::of(hash)), "a slot has its key's tag");
+        let mut chain = inner.index.lock(hash);
+        let found = Local::find_ordered_entry(inner, tree, key, seen.offset_bytes());
+        let Some(position) = found else { return false };
+        let entry = Local::entry_of(inner, position);
+        self.unlink(inner, &mut chain, position, entry);
+        chain.finish();
+        true
+    }
+}
+
+fn key_of(inner: &Inner, slot: Slot) -> &[u8] {
+    // SAFETY: the slot was read since the session's last quiescent point; callers use the key no
+    // longer than until the next.
+    unsafe { inner.log.entry(slot.offset_bytes()) }.key()
+}
+
+/// The next slots in the order of keys.
+fn collect_behind(inner: &Inner, tree: &Tree, last: Option<&[u8]>, slots: &mut Vec<Slot>) {
+    let mut walk = Walk::new(tree, &inner.log, Direction::Forward);
+    let mut origin = last.map_or(Origin::End, Origin::Behind);
+    walk.seek(origin);
+    while slots.len() < WALK_STEP {
+        let Some(slot) = walk.next(origin) else { break };
+        origin = Origin::Behind(key_of(inner, slot));
+        slots.push(slot);
+    }
+}

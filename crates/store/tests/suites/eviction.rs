@@ -1,0 +1,176 @@
+//! How well a full cache chooses: the store's policies against exact ones on the same keys.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use base::UnixMillis;
+use store::{
+    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
+    Session, Set, Sink, Store, StoreConfig,
+};
+
+/// The index that this copy of the suite runs with.
+fn index_kind() -> IndexKind {
+    super::index_kind(module_path!())
+}
+
+const NOW: UnixMillis = UnixMillis(1);
+
+struct Cache {
+    store: Arc<Store>,
+    session: Session,
+    value: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Seen {
+    hits: u64,
+}
+
+impl Sink<NoUpdate> for Seen {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        match outcome {
+            Outcome::Hit(_) => self.hits += 1,
+            Outcome::OutOfMemory => panic!("a cache has room"),
+            _ => {}
+        }
+    }
+}
+
+impl Cache {
+    fn new(eviction: Eviction, log_bytes: u64, value_len_bytes: usize) -> Cache {
+        let store = Store::open(StoreConfig {
+            memory_bytes: log_bytes + (1 << 20),
+            index_bytes: 1 << 20,
+            mode: Mode::Evict,
+            eviction,
+            index: index_kind(),
+            lossy_index: false,
+            session_max: 1,
+            item_max_bytes: 1 << 20,
+            hash_seed: 3,
+            batch: 32,
+            huge_pages: HugePages::Auto,
+        })
+        .unwrap();
+        let session = store.session().unwrap();
+        Cache { store, session, value: vec![7; value_len_bytes] }
+    }
+
+    fn run(&mut self, id: u64, op: Op<'_, NoUpdate>) -> u64 {
+        let key = id.to_le_bytes();
+        let hash = self.store.key_hasher().hash(&key);
+        let mut seen = Seen::default();
+        self.session.execute(NOW, &[Request { key: &key, hash, op }], &mut seen);
+        seen.hits
+    }
+
+    /// Reads each key and writes what is missing; the miss ratio and the items held on average.
+    fn replay(&mut self, ids: &[u64]) -> (f64, f64) {
+        let (mut hits, mut held) = (0, 0);
+        for (at, id) in ids.iter().enumerate() {
+            let hit = self.run(*id, Op::Get);
+            hits += hit;
+            if hit == 0 {
+                let value = std::mem::take(&mut self.value);
+                let (expiry, condition) = (Expiry::Never, Condition::Always);
+                let set = Set { value: &value, client_flags: 0, expiry, condition };
+                self.run(*id, Op::Set(set));
+                self.value = value;
+            }
+            while self.session.wants_room() && self.session.maintain(NOW) {}
+            if at % 1000 == 0 && at >= ids.len() / 2 {
+                held += self.store.stats().items;
+            }
+        }
+        let samples = ids.len() - ids.len() / 2;
+        (1.0 - hits as f64 / ids.len() as f64, held as f64 / (samples as f64 / 1000.0))
+    }
+}
+
+/// S3-FIFO on single items (Yang et al., SOSP 2023, algorithm 1): a tenth for the small queue,
+/// ghosts for nine tenths.
+fn exact_s3_fifo(ids: &[u64], capacity: usize) -> f64 {
+    let (small_max, ghost_max) = (capacity / 10, capacity * 9 / 10);
+    let (mut small, mut main, mut ghosts) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+    let mut is_ghost: HashSet<u64> = HashSet::new();
+    let mut reads: HashMap<u64, u8> = HashMap::new();
+    let mut misses = 0;
+    for id in ids {
+        if let Some(reads) = reads.get_mut(id) {
+            *reads = 3.min(*reads + 1);
+            continue;
+        }
+        misses += 1;
+        while small.len() + main.len() >= capacity {
+            if small.len() >= small_max || main.is_empty() {
+                let old = small.pop_front().unwrap();
+                if reads[&old] > 1 {
+                    reads.insert(old, 0);
+                    main.push_back(old);
+                    continue;
+                }
+                reads.remove(&old);
+                is_ghost.insert(old);
+                ghosts.push_back(old);
+                if ghosts.len() > ghost_max {
+                    is_ghost.remove(&ghosts.pop_front().unwrap());
+                }
+            } else {
+                let old = main.pop_front().unwrap();
+                match reads[&old] {
+                    0 => reads.remove(&old),
+                    left => {
+                        main.push_back(old);
+                        reads.insert(old, left - 1)
+                    }
+                };
+            }
+        }
+        reads.insert(*id, 0);
+        match is_ghost.remove(id) {
+            true => main.push_back(*id),
+            false => small.push_back(*id),
+        }
+    }
+    misses as f64 / ids.len() as f64
+}
+
+/// Items drawn log-uniformly (Zipf with exponent 1) between runs of a scan that never comes back.
+fn zipf_with_scans(count: usize) -> Vec<u64> {
+    const ITEMS: f64 = 50_000.0;
+    let mut next_scanned = 1 << 40;
+    let mut is_scanned = |at: usize| (at % 2000 < 500).then(|| (next_scanned, next_scanned += 1).0);
+    (0..count)
+        .map(|at| {
+            let unit = base::hash::mix(at as u64 + 1) as f64 / u64::MAX as f64;
+            is_scanned(at).unwrap_or(ITEMS.powf(unit) as u64)
+        })
+        .collect()
+}
+
+#[test]
+fn s3_fifo_chooses_better_than_one_queue_where_scans_pass_through() {
+    let ids = zipf_with_scans(300_000);
+    let miss_ratio = |eviction| Cache::new(eviction, 8 << 20, 3000).replay(&ids).0;
+    let s3_fifo = miss_ratio(Eviction::S3Fifo);
+    for other in [Eviction::Fifo, Eviction::LruApprox] {
+        let one_queue = miss_ratio(other);
+        assert!(s3_fifo + 0.02 < one_queue, "{s3_fifo} against {one_queue} of {other:?}");
+    }
+}
+
+#[test]
+fn s3_fifo_on_segments_comes_close_to_the_exact_one() {
+    let ids = zipf_with_scans(300_000);
+    for (log_bytes, value_len_bytes) in [(8 << 20, 3000), (16 << 20, 800), (8 << 20, 200)] {
+        let mut cache = Cache::new(Eviction::S3Fifo, log_bytes, value_len_bytes);
+        let (found, items_held) = cache.replay(&ids);
+        let exact = exact_s3_fifo(&ids, items_held as usize);
+        let stats = cache.store.stats();
+        assert!((found - exact).abs() < 0.005, "{found} against {exact}, {stats:?}");
+        cache.store.validate();
+    }
+}
