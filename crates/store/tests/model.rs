@@ -47,8 +47,8 @@ fn action() -> impl Strategy<Value = Action> {
 /// Items that come and go in numbers, so that the index changes its size.
 fn resizing() -> impl Strategy<Value = Action> {
     prop_oneof![
-        (0_u32..500, 0_u32..300).prop_map(|(first, count)| Action::Fill { first, count }),
-        (0_u32..500, 0_u32..300).prop_map(|(first, count)| Action::Drain { first, count }),
+        (0_u32..200, 0_u32..120).prop_map(|(first, count)| Action::Fill { first, count }),
+        (0_u32..200, 0_u32..120).prop_map(|(first, count)| Action::Drain { first, count }),
     ]
 }
 

@@ -226,31 +226,34 @@ impl Index {
         job.from
     }
 
-    /// Calls `visit` with the entries that the next steps of a growing move will hash, some heads
-    /// at a time, so that their cache misses overlap.
+    /// Calls `visit` with the entries that a growing move will hash some heads later, and
+    /// prefetches the lines that lie beyond, so that their cache misses overlap with work.
+    ///
+    /// ```text
+    ///  | moved | group at work | entries asked for | heads asked for |
+    ///          ^ next
+    /// ```
     pub(crate) fn foresee(&self, job: &Move, mut visit: impl FnMut(Slot)) {
-        let old_count = 1_u64 << job.from.log2_lines;
         if !job.next.is_multiple_of(GROUP_HEADS) {
             return;
         }
-        for ahead in 0..GROUP_HEADS {
-            let head = job.next + ahead;
-            if u64::from(head) >= old_count {
-                return;
-            }
+        let end = job.from.line_count() as u32;
+        // A move that begins has had nobody to look ahead for it.
+        let near = if job.next == 0 { 0 } else { job.next + GROUP_HEADS };
+        let middle = end.min(job.next + 2 * GROUP_HEADS);
+        let far = end.min(job.next + 3 * GROUP_HEADS);
+        for head in near..middle {
             let bucket = &self.memory[job.from.first_line + head];
             if job.is_growing() {
-                (0..SLOTS)
-                    .map(|i| bucket.slot(i))
-                    .filter(|slot| slot.is_entry())
-                    .for_each(&mut visit);
-            }
-            // Lines of the next group: the old head, and where it goes.
-            let next = u64::from(head + GROUP_HEADS);
-            if next < old_count {
-                self.prefetch(job.from.first_line + next as u32);
+                let entries = (0..SLOTS).map(|i| bucket.slot(i)).filter(|slot| slot.is_entry());
+                entries.for_each(&mut visit);
+                for new in [2 * head, 2 * head + 1] {
+                    let line = &self.memory[job.to.first_line + new];
+                    crate::prefetch::line_for_write(std::ptr::from_ref(line).cast());
+                }
             }
         }
+        (middle..far).for_each(|head| self.prefetch(job.from.first_line + head));
     }
 
     /// Moves the next chain, or the next two when shrinking.

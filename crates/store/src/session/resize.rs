@@ -2,22 +2,24 @@
 //! chains when that is due.
 //!
 //! ```text
-//!  a chunk of requests ──▶ 16 items more or less? ──▶ tell the index ──▶ due? ──▶ 64 heads
+//!  a chunk of requests ──▶ 16 items more or less? ──▶ tell the index ──▶ due? ──▶ 32 heads
 //! ```
 //!
-//! Growing takes two heads for every three inserts (shape.rs), and a step makes four for each, so
-//! that a partition is grown before the next is due, also where nobody calls `maintain`.
+//! Growing takes two heads for every three inserts (shape.rs), and a step moves one or two for
+//! each, so that a partition is grown before the next is due, also where nobody calls `maintain`.
 
 use std::cell::Cell;
 
 use super::Local;
+use crate::config::BATCH_MAX;
 use crate::index::{Move, Moved};
 use crate::store::Inner;
 
 /// Items that come or go before the index hears of it.
 const SETTLE_ITEMS: u64 = 16;
-/// Old heads that one step moves: some 15 us at 5 items each that are in no cache.
-const STEP_HEADS: u32 = 64;
+/// Old heads that one step moves, some 10 us at 5 items each that are in no cache; more only after
+/// a chunk that inserted more.
+const STEP_HEADS: u32 = 32;
 /// Bytes of keys that one step hashes before it ends: some 30 us.
 const STEP_KEY_BYTES: usize = 256 << 10;
 
@@ -33,8 +35,10 @@ impl Local {
 
     #[cold]
     fn settle_and_resize(&mut self, inner: &Inner) {
+        let net = self.unsettled.wrapping_add(self.counts.items.cast_signed());
         if self.settle_items(inner) {
-            self.resize_step(inner);
+            let heads = net.unsigned_abs().clamp(STEP_HEADS.into(), BATCH_MAX as u64);
+            self.resize_heads(inner, heads as u32);
         }
     }
 
@@ -50,12 +54,16 @@ impl Local {
     /// A bounded step of growing or shrinking; true: more is due. The session holds no reference
     /// and no lock.
     pub(super) fn resize_step(&mut self, inner: &Inner) -> bool {
+        self.resize_heads(inner, STEP_HEADS)
+    }
+
+    fn resize_heads(&mut self, inner: &Inner, heads: u32) -> bool {
         if !inner.index.wants_move() {
             return false;
         }
         debug_assert!(self.held.is_empty(), "I2 of the session");
         self.free_retired(inner);
-        let mut budget = Budget { heads: STEP_HEADS, key_bytes: Cell::new(STEP_KEY_BYTES) };
+        let mut budget = Budget { heads, key_bytes: Cell::new(STEP_KEY_BYTES) };
         while budget.is_left() {
             let Some(mut job) = inner.index.next_move() else { break };
             match self.resize_partition(inner, &mut job, &mut budget) {
