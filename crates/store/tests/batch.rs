@@ -1,4 +1,4 @@
-//! Requests of one batch see what the requests before them did (K8), also where a bucket that was (suites/batch.rs); with each index.
+//! The batch executor's tests, in suites/batch.rs, with each index.
 
 #[path = "suites/batch.rs"]
 mod with_hash;

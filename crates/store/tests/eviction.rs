@@ -1,4 +1,4 @@
-//! How well a full cache chooses: the store's policies against exact ones on the same keys (suites/eviction.rs); with each index.
+//! Tests of what a cache keeps, in suites/eviction.rs, with each index.
 
 #[path = "suites/eviction.rs"]
 mod with_hash;

@@ -1,4 +1,4 @@
-//! Where the bytes of a log go: what is dead or expired is won back first, and what is lost to (suites/fragmentation.rs); with each index.
+//! Tests of where the log's bytes go, in suites/fragmentation.rs, with each index.
 
 #[path = "suites/fragmentation.rs"]
 mod with_hash;

@@ -1,4 +1,4 @@
-//! What a store does when its log is full (suites/space.rs); with each index.
+//! Tests of a full log, in suites/space.rs, with each index.
 
 #[path = "suites/space.rs"]
 mod with_hash;

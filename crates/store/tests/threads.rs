@@ -1,4 +1,4 @@
-//! Several sessions at once on a small log: what a reader sees is always one whole value of the (suites/threads.rs); with each index.
+//! Tests with several threads, in suites/threads.rs, with each index.
 
 #[path = "suites/threads.rs"]
 mod with_hash;

@@ -1,12 +1,12 @@
 //! Model-checked: inserts, splits, new layers, removals and reuse under readers and walkers.
 //!
-//! Nodes have three keys here. Only even ids are in the tree from the start, and only they are
-//! looked for, unless a test says otherwise.
+//! Nodes have three keys here. `present` are the ids that are in the tree from the start.
 
 use base::sync::Arc;
 
+use super::node::Role;
 use super::tests_support::{Table, drain, empty_tree, id_of, slot_of};
-use super::*;
+use super::{Inserted, Origin, SPARE_NODES, Spare, Tree};
 use crate::epoch::Epochs;
 use crate::range::Direction;
 

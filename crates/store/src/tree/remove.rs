@@ -1,10 +1,11 @@
 //! Removing a key, and the nodes and layers that this leaves empty.
 //!
 //! ```text
-//!  border keeps keys           one slot goes
-//!  border is empty             it leaves the list and its parent; a parent without children goes too
-//!  first border of a layer     stays, unless it is all the layer has: then the layer goes, and with
-//!                              it a slot of the border above, which may be empty then
+//!  border keeps keys         one slot goes
+//!  border is empty           it leaves the list and its parent, and so does a parent without
+//!                            children
+//!  first border of a layer   stays, unless it is all the layer has: then the layer goes, and with
+//!                            it a slot of the border above, which may be empty then
 //! ```
 
 use base::sync::Backoff;

@@ -1,0 +1,251 @@
+//! Ranges and prefix walks against a plain ordered map.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use base::UnixMillis;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use store::{
+    Condition, Direction, Eviction, Expiry, HugePages, IndexKind, Mode, NoOrder, NoUpdate, Op,
+    Outcome, Pins, Range, Request, Session, Set, Sink, Store, StoreConfig,
+};
+
+const NOW: UnixMillis = UnixMillis(1000);
+
+fn open(index: IndexKind) -> Arc<Store> {
+    Store::open(StoreConfig {
+        memory_bytes: 16 << 20,
+        index_bytes: 1 << 20,
+        index,
+        mode: Mode::Clean,
+        eviction: Eviction::Fifo,
+        lossy_index: false,
+        session_max: 4,
+        item_max_bytes: 1 << 20,
+        hash_seed: 5,
+        batch: 32,
+        huge_pages: HugePages::Off,
+    })
+    .unwrap()
+}
+
+struct Done;
+
+impl Sink<NoUpdate> for Done {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        assert!(matches!(
+            outcome,
+            Outcome::Stored { .. } | Outcome::Deleted { .. } | Outcome::Miss
+        ));
+    }
+}
+
+fn execute(store: &Store, session: &mut Session, key: &[u8], op: Op<'_, NoUpdate>) {
+    let request = Request { key, hash: store.key_hasher().hash(key), op };
+    session.execute(NOW, &[request], &mut Done);
+}
+
+fn set(store: &Store, session: &mut Session, key: &[u8], value: &[u8], expiry: Expiry) {
+    let set = Set { value, client_flags: 0, expiry, condition: Condition::Always };
+    execute(store, session, key, Op::Set(set));
+}
+
+/// A whole range, call after call of at most `item_limit` items.
+fn walk(session: &mut Session, range: &Range<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut items, mut resume) = (Vec::new(), None::<Vec<u8>>);
+    loop {
+        let part = resume.as_deref().map_or(*range, |key| range.after(key));
+        let before = items.len();
+        let end = session
+            .range(NOW, &part, |item| items.push((item.key.to_vec(), item.value.to_vec())))
+            .unwrap();
+        assert_eq!(end.visited, items.len() - before);
+        assert!(end.visited <= range.item_limit);
+        match end.resume_key {
+            Some(key) => resume = Some(key),
+            None => return items,
+        }
+    }
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => (0_u32..300).prop_map(|id| id.to_string().into_bytes()),
+        2 => (0_u32..50).prop_map(|id| format!("a shared prefix {id}").into_bytes()),
+        1 => vec(prop_oneof![Just(0_u8), Just(0xff), any::<u8>()], 0..20),
+    ]
+}
+
+fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+    prop_oneof![
+        1 => Just(Bound::Unbounded),
+        2 => key().prop_map(Bound::Included),
+        2 => key().prop_map(Bound::Excluded),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_range_has_what_the_map_has(
+        keys in vec((key(), any::<bool>()), 0..300),
+        removed in vec(key(), 0..100),
+        start in bound(),
+        end in bound(),
+        item_limit in 1_usize..40,
+        is_forward in any::<bool>(),
+    ) {
+        let store = open(IndexKind::Tree);
+        let mut session = store.session().unwrap();
+        let mut model = BTreeMap::new();
+        for (number, (key, expires)) in keys.iter().enumerate() {
+            let value = number.to_string().into_bytes();
+            let late = UnixMillis(NOW.0 + 1);
+            let expiry = if *expires { Expiry::At(late) } else { Expiry::Never };
+            set(&store, &mut session, key, &value, expiry);
+            model.insert(key.clone(), value);
+        }
+        for key in &removed {
+            execute(&store, &mut session, key, Op::Delete);
+            model.remove(key);
+        }
+        let direction = if is_forward { Direction::Forward } else { Direction::Reverse };
+        let start = start.as_ref().map(Vec::as_slice);
+        let range = Range { start, end: end.as_ref().map(Vec::as_slice), direction, item_limit };
+        let mut want = Vec::new();
+        if !range.is_empty() {
+            let inside = model.range::<[u8], _>((range.start, range.end));
+            want.extend(inside.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        if !is_forward {
+            want.reverse();
+        }
+        prop_assert_eq!(walk(&mut session, &range), want);
+    }
+}
+
+#[test]
+fn items_that_have_expired_are_passed_by() {
+    let store = open(IndexKind::Tree);
+    let mut session = store.session().unwrap();
+    for id in 0..5000_u32 {
+        let at = Expiry::At(UnixMillis(NOW.0 + u64::from(id % 2) * 100 + 1));
+        set(&store, &mut session, &id.to_be_bytes(), b"v", at);
+    }
+    let range = Range {
+        start: Bound::Unbounded,
+        end: Bound::Unbounded,
+        direction: Direction::Forward,
+        item_limit: usize::MAX,
+    };
+    let (mut seen, mut resume) = (0, None::<Vec<u8>>);
+    loop {
+        let part = resume.as_deref().map_or(range, |key| range.after(key));
+        let later = UnixMillis(NOW.0 + 50);
+        let end = session.range(later, &part, |item| {
+            assert_eq!(item.key[3] % 2, 1);
+            seen += 1;
+        });
+        let end = end.unwrap();
+        assert!(end.visited <= 1000, "a call is bounded");
+        resume = end.resume_key;
+        if resume.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, 2500);
+}
+
+#[test]
+fn a_hash_index_has_no_ranges() {
+    let store = open(IndexKind::Hash);
+    let mut session = store.session().unwrap();
+    let range = Range {
+        start: Bound::Unbounded,
+        end: Bound::Unbounded,
+        direction: Direction::Forward,
+        item_limit: 1,
+    };
+    assert_eq!(session.range(NOW, &range, |_| {}), Err(NoOrder));
+}
+
+#[test]
+fn a_prefix_walk_meets_that_prefix_alone_with_either_index() {
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        let store = open(index);
+        let mut session = store.session().unwrap();
+        for id in 0..2000 {
+            set(&store, &mut session, format!("user:{id}").as_bytes(), b"u", Expiry::Never);
+            set(&store, &mut session, format!("order:{id}").as_bytes(), b"o", Expiry::Never);
+        }
+        let (mut found, mut cursor) = (0, 0);
+        loop {
+            let next = session.scan_prefix(NOW, cursor, b"user:1", 10, |item| {
+                assert!(item.key.starts_with(b"user:1"));
+                found += 1;
+            });
+            cursor = next.unwrap();
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(found, 1111, "{index:?}");
+    }
+}
+
+#[test]
+fn a_cursor_that_was_never_given_is_an_error_of_the_tree() {
+    let store = open(IndexKind::Tree);
+    let mut session = store.session().unwrap();
+    let unknown = session.scan(NOW, 77, 10, |_| {}).unwrap_err();
+    assert_eq!(unknown.to_string(), "cursor 77 is not known any more; begin again with 0");
+}
+
+#[test]
+fn what_stays_is_in_every_range_while_others_come_and_go() {
+    const KEYS: u32 = 1000;
+    let store = open(IndexKind::Tree);
+    let key = |id: u32| format!("user:{:06}", id * 37 % 10_007).into_bytes();
+    let mut session = store.session().unwrap();
+    let mut fixed: Vec<_> = (0..KEYS).step_by(2).map(key).collect();
+    for key in &fixed {
+        set(&store, &mut session, key, b"fixed", Expiry::Never);
+    }
+    fixed.sort_unstable();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = [1, 2]
+            .map(|seed| {
+                let store = &store;
+                scope.spawn(move || {
+                    let mut session = store.session().unwrap();
+                    for round in 0..40_000_u32 {
+                        let id = (round.wrapping_mul(2_654_435_761).wrapping_add(seed) % KEYS) | 1;
+                        match round % 3 {
+                            0 => execute(store, &mut session, &key(id), Op::Delete),
+                            _ => set(store, &mut session, &key(id), b"guest", Expiry::Never),
+                        }
+                        session.maintain(NOW);
+                    }
+                })
+            })
+            .into();
+        let mut rounds = 0;
+        while rounds < 3 || writers.iter().any(|writer| !writer.is_finished()) {
+            let direction = [Direction::Forward, Direction::Reverse][rounds % 2];
+            let (start, end) = (Bound::Unbounded, Bound::Unbounded);
+            let mut items = walk(&mut session, &Range { start, end, direction, item_limit: 70 });
+            if direction == Direction::Reverse {
+                items.reverse();
+            }
+            assert!(items.windows(2).all(|pair| pair[0].0 < pair[1].0), "in order, each once");
+            let stayed = items.iter().filter(|(_, value)| value == b"fixed").map(|(key, _)| key);
+            assert!(stayed.eq(fixed.iter()), "all that stay");
+            rounds += 1;
+        }
+    });
+    drop(session);
+    store.validate();
+}
