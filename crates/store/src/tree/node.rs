@@ -3,9 +3,9 @@
 //! ```text
 //!  byte 0         4        8          16      24     28     32               144         256
 //!  +------------+--------+----------+-------+------+------+-----------------+-----------+
-//!  | version 32 | parent | order 64 | kinds | next | prev | slices, 14 x 64 | slots, 14 |  border
+//!  | version 32 | parent | order 64 | kinds | next | prev | slices, 14 x 64 | slots, 14 | border
 //!  +------------+--------+----------+-------+------+------+-----------------+-----------+
-//!  | version 32 | parent | count    |   -   |  -   |  -   | separators, 18 | children   |  interior
+//!  | version 32 | parent | count    |   -   |  -   |  -   | separators, 18 | children   | interior
 //!  +------------+--------+----------+-------+------+------+--------------176-----------+
 //!  version: 31..4 changes | 3 border | 2 dead | 1 changing | 0 locked
 //! ```
