@@ -14,8 +14,8 @@ pub struct Args {
     #[arg(default_value = "resp://127.0.0.1:6379", value_name = "TARGET")]
     pub target: String,
 
-    /// Keys, sizes and operations: get, set, put, ycsb-load, ycsb-a to -f (ycsb-e needs an ordered
-    /// index), minos, zippydb, up2x, udb, etc, twitter-1 to -54 and more [default: get]
+    /// Keys, sizes and operations: get, set, put, ycsb-load, ycsb-a to -f (ycsb-e needs
+    /// --index tree), minos, zippydb, up2x, udb, etc, twitter-1 to -54 and more [default: get]
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub workload: Option<String>,
 
@@ -54,6 +54,10 @@ pub struct Args {
     /// Keys per read: above 1, reads are multi-gets and each key counts as one operation
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Workload")]
     pub mget: usize,
+
+    /// Keys per scan: a number, or LOW-HIGH (uniform) [default: 1-100]
+    #[arg(long, value_name = "KEYS", help_heading = "Workload")]
+    pub scan_keys: Option<String>,
 
     /// Seed of keys, operations and arrivals
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Workload")]
@@ -137,10 +141,19 @@ pub struct Args {
     #[arg(long, default_value = "cache", value_name = "NAME", help_heading = "Embedded store")]
     pub mode: String,
 
-    /// embedded: which items a full cache gives up: fifo or lru-approx
+    /// embedded: how items are found: hash, or tree, which scans need
+    #[arg(long, default_value = "hash", value_name = "NAME", help_heading = "Embedded store")]
+    pub index: String,
+
+    /// embedded: which items a full cache gives up: fifo, lru-approx or s3-fifo
     #[arg(long, default_value = "lru-approx", value_name = "NAME")]
     #[arg(help_heading = "Embedded store")]
     pub eviction: String,
+
+    /// embedded: written items live this long [default: for ever]
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    #[arg(help_heading = "Embedded store")]
+    pub ttl: Option<Duration>,
 
     /// embedded: time one call in some (sampled), or each call into the store by itself (every),
     /// also while the keys are stored; that costs half a microsecond a call

@@ -54,6 +54,9 @@ pub(crate) trait Codec {
     fn write_many_end(&self, out: &mut Vec<u8>);
     /// Appends a write of `key`; returns where in `out` its value of `len_bytes` is to be put.
     fn write_set(&self, key: &[u8], len_bytes: usize, out: &mut Vec<u8>) -> std::ops::Range<usize>;
+    /// Appends a read of up to `limit` items from `key` on, answered by `Many` and then a key and a
+    /// value for each. False: the protocol has no such request.
+    fn write_range(&self, key: &[u8], limit: u64, out: &mut Vec<u8>) -> bool;
     /// Reads one reply from the front of `input`.
     fn parse<'a>(&self, input: &'a [u8]) -> Parsed<'a>;
 }

@@ -16,6 +16,7 @@ use std::net::TcpStream;
 use workload::{KeyFormat, ValueSizes, values};
 
 use crate::codec::{Codec, Parsed, Reply, printable};
+use crate::items::is_right;
 use crate::lane::{Lane, Step};
 use crate::tally::Tally;
 
@@ -61,6 +62,8 @@ enum Kind {
     Insert,
     /// The write of a read-modify-write.
     WriteBack,
+    /// A range: a key and a value in turn, at most as many as were asked for.
+    Scan,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +100,8 @@ pub(crate) struct Connection<'a> {
     out_sent_bytes: usize,
     input: Input,
     key: Vec<u8>,
+    /// The key of the scan's value that comes next.
+    scanned_key: Option<Vec<u8>>,
     /// The version of the next write.
     version: u32,
 }
@@ -123,6 +128,7 @@ impl<'a> Connection<'a> {
             out_sent_bytes: 0,
             input: Input { bytes: vec![0; INPUT_BYTES], start: 0, end: 0 },
             key: Vec::new(),
+            scanned_key: None,
             version: first_version,
         }
     }
@@ -189,6 +195,7 @@ impl<'a> Connection<'a> {
             Step::ReadModifyWrite(id) => self.push_get(shape, Kind::ReadToModify, id, start_ns),
             Step::Update(id) => self.push_set(shape, Kind::Write, id, start_ns),
             Step::Insert(id) => self.push_set(shape, Kind::Insert, id, start_ns),
+            Step::Scan { id, keys } => self.push_scan(shape, id, keys, start_ns),
         }
         true
     }
@@ -213,6 +220,13 @@ impl<'a> Connection<'a> {
         shape.codec.write_many_end(&mut self.out);
         let key_count = shape.mget as u32;
         self.pending.push_back(Pending { kind: Kind::Read, key_count, settled_count: 0, start_ns });
+    }
+
+    fn push_scan<C: Codec>(&mut self, shape: &Shape<'_, C>, id: u64, keys: u64, start_ns: u64) {
+        self.form_key(shape, id);
+        let is_written = shape.codec.write_range(&self.key, keys, &mut self.out);
+        debug_assert!(is_written, "`Plan::new` refuses scans where the protocol has none");
+        self.expect(Kind::Scan, id, start_ns);
     }
 
     fn push_set<C: Codec>(&mut self, shape: &Shape<'_, C>, kind: Kind, id: u64, start_ns: u64) {
@@ -333,6 +347,10 @@ impl<'a> Connection<'a> {
                 tally.operation_count += 1;
                 self.finish(front, tally, now_ns);
             }
+            (Kind::Scan, reply) => {
+                self.take_scan(shape, tally, reply)?;
+                self.finish_scan(tally, now_ns);
+            }
             (Kind::Read | Kind::ReadToModify, reply) => {
                 self.take_read(shape, front, tally, reply, now_ns)?;
             }
@@ -341,6 +359,45 @@ impl<'a> Connection<'a> {
             }
         }
         Ok(())
+    }
+
+    /// One part of the reply to a range: `Many`, and then keys and values in turn.
+    fn take_scan<C: Codec>(
+        &mut self,
+        shape: &Shape<'_, C>,
+        tally: &mut Tally,
+        reply: Reply<'_>,
+    ) -> Result<(), Broken> {
+        let Some(front) = self.pending.front_mut() else { return Ok(()) };
+        match (reply, self.scanned_key.take()) {
+            (Reply::Many { count }, None) if count % 2 == 0 && front.settled_count == 0 => {
+                // The request's own place in `ids`, and what is to come.
+                front.key_count = 1 + count as u32;
+                front.settled_count = 1;
+                self.ids.pop_front();
+            }
+            (Reply::Value(key), None) if front.settled_count > 0 => {
+                front.settled_count += 1;
+                self.scanned_key = Some(key.to_vec());
+            }
+            (Reply::Value(value), Some(key)) => {
+                front.settled_count += 1;
+                tally.scanned(is_right(&shape.key_format, shape.value_sizes, &key, value));
+            }
+            (other, _) => {
+                return Err(Broken::Protocol(format!("reply to a range is {other:.60?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_scan(&mut self, tally: &mut Tally, now_ns: u64) {
+        if let Some(front) = self.pending.front().copied()
+            && front.settled_count == front.key_count
+        {
+            tally.operation_count += 1;
+            self.finish(front, tally, now_ns);
+        }
     }
 
     fn take_read<C: Codec>(

@@ -1,6 +1,6 @@
 //! Which items a run uses: a workload's, a dataset of the paper, single settings, or a mixture.
 
-use workload::{Dataset, Profile, ValueSizes, WorkloadError};
+use workload::{Dataset, KeyFormat, Profile, ValueSizes, WorkloadError, values};
 
 use crate::args::Args;
 use crate::error::BenchError;
@@ -53,6 +53,12 @@ fn profile_key_count(profile: &Profile, memory_bytes: u64) -> u64 {
 
 fn usage(error: WorkloadError) -> BenchError {
     BenchError::usage(error.to_string())
+}
+
+/// Whether a scan's item is one that was written: its value is that of its key.
+pub(crate) fn is_right(format: &KeyFormat, sizes: &ValueSizes, key: &[u8], value: &[u8]) -> bool {
+    let Some(id) = format.id_of(key) else { return false };
+    value.len() == sizes.len_of(id) && values::check(id, value).is_some()
 }
 
 #[cfg(test)]

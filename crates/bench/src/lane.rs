@@ -23,15 +23,21 @@ pub(crate) enum Step {
     Update(u64),
     Insert(u64),
     ReadModifyWrite(u64),
+    /// Reads so many keys from this one on.
+    Scan {
+        id: u64,
+        keys: u64,
+    },
 }
 
 impl Step {
     /// The key's id.
     #[inline]
     pub(crate) fn id(self) -> u64 {
-        let (Step::Read(id) | Step::Update(id) | Step::Insert(id) | Step::ReadModifyWrite(id)) =
-            self;
-        id
+        match self {
+            Step::Read(id) | Step::Update(id) | Step::Insert(id) | Step::ReadModifyWrite(id) => id,
+            Step::Scan { id, .. } => id,
+        }
     }
 }
 
@@ -60,8 +66,7 @@ impl<'a> Lane<'a> {
                 let newest = self.stored_count.saturating_sub(1);
                 Step::Read(self.id(newest.saturating_sub(back)))
             }
-            // `Plan::new` refuses workloads that scan.
-            Operation::Scan { .. } => unreachable!("no target scans key ranges"),
+            Operation::Scan { id, keys } => Step::Scan { id, keys },
             Operation::Insert => {
                 self.sent_count += 1;
                 Step::Insert(self.id(self.sent_count - 1))

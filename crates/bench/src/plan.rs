@@ -59,6 +59,13 @@ pub(crate) enum Poll {
     Auto,
 }
 
+/// How the embedded store finds items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IndexKind {
+    Hash,
+    Tree,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EmbeddedPlan {
     /// `None`: as much as the keys need.
@@ -67,7 +74,10 @@ pub(crate) struct EmbeddedPlan {
     pub(crate) index_bytes: Option<u64>,
     pub(crate) batch: usize,
     pub(crate) is_cache: bool,
+    pub(crate) index: IndexKind,
     pub(crate) eviction: Eviction,
+    /// How long written items live; `None`: for ever.
+    pub(crate) ttl: Option<Duration>,
     /// Whether each call into the store is timed.
     pub(crate) times_calls: bool,
 }
@@ -101,7 +111,8 @@ const INSERT_ID_MAX: u64 = 1 << 40;
 impl Plan {
     pub(crate) fn new(args: &Args) -> Result<Plan, BenchError> {
         let target = Target::parse(&args.target)?;
-        let (workload, profile) = profile(args)?;
+        let embedded = embedded(args, &target)?;
+        let (workload, profile) = profile(args, &target, embedded.index)?;
         let mix = profile.mix;
         let items = Items::new(args, &profile)?;
         in_range("--keys", items.key_count as usize, 1, 1 << 40)?;
@@ -121,7 +132,6 @@ impl Plan {
         if args.duration.is_zero() {
             return Err(BenchError::usage("--duration is 0: measure for some time, e.g. 10s"));
         }
-        let embedded = embedded(args, &target)?;
         Ok(Plan {
             key_format: key_format(args, &items, &target, &mix)?,
             target,
@@ -177,7 +187,11 @@ fn in_range(name: &str, found: usize, min: usize, max: usize) -> Result<usize, B
 }
 
 /// The workload with what the command line changes of it, and what the report calls it.
-fn profile(args: &Args) -> Result<(String, Profile), BenchError> {
+fn profile(
+    args: &Args,
+    target: &Target,
+    index: IndexKind,
+) -> Result<(String, Profile), BenchError> {
     let name = args.workload.as_deref().unwrap_or(WORKLOAD_DEFAULT);
     let mut profile: Profile = name.parse().map_err(from_workload)?;
     let mut workload = profile.name.clone();
@@ -188,7 +202,15 @@ fn profile(args: &Args) -> Result<(String, Profile), BenchError> {
             None => ratio.clone(),
         };
     }
-    if profile.mix.scan > 0 {
+    if let Some(text) = &args.scan_keys {
+        profile.mix.scan_keys = text.parse().map_err(from_workload)?;
+    }
+    let has_order = match target {
+        Target::Embedded => index == IndexKind::Tree,
+        Target::Null => true,
+        Target::Server { protocol, .. } => *protocol == Protocol::Resp,
+    };
+    if profile.mix.scan > 0 && !has_order {
         return Err(from_workload(WorkloadError::NeedsOrderedIndex { workload }));
     }
     if let Some(text) = &args.distribution {
@@ -262,13 +284,17 @@ fn embedded(args: &Args, target: &Target) -> Result<EmbeddedPlan, BenchError> {
         index_bytes: args.index_memory.map(|size| size.bytes),
         batch,
         is_cache: one_of("--mode", &args.mode, &[("cache", true), ("store", false)])?,
+        index: one_of("--index", &args.index, &INDEXES)?,
+        ttl: args.ttl,
         eviction: one_of("--eviction", &args.eviction, &EVICTIONS)?,
         times_calls: one_of("--latency", &args.latency, &[("sampled", false), ("every", true)])?,
     })
 }
 
-const EVICTIONS: [(&str, Eviction); 2] =
-    [("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox)];
+const INDEXES: [(&str, IndexKind); 2] = [("hash", IndexKind::Hash), ("tree", IndexKind::Tree)];
+
+const EVICTIONS: [(&str, Eviction); 3] =
+    [("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox), ("s3-fifo", Eviction::S3Fifo)];
 
 /// The value that goes with the word which `name` was given.
 fn one_of<T: Copy>(name: &str, found: &str, words: &[(&str, T)]) -> Result<T, BenchError> {
@@ -323,7 +349,10 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused_in_one_line() {
-        check_refused("--workload ycsb-e", "ordered index");
+        check_refused("embedded: --workload ycsb-e", "--index tree");
+        check_refused("memcached://h --workload ycsb-e", "ordered index");
+        check_refused("embedded: --index btree", "hash or tree");
+        check_refused("--workload ycsb-e --scan-keys 0", "scan length");
         check_refused("--workload ycsb-d --mget 4", "--mget");
         check_refused("--workload ycsb-d --keys 10", "50 connections");
         check_refused("--duration 0", "--duration");
@@ -336,7 +365,7 @@ mod tests {
         check_refused("memcached://h --key-size 251", "--key-size is 251");
         check_refused("embedded: --batch 65", "--batch is 65");
         check_refused("embedded: --mode lru", "--mode");
-        check_refused("embedded: --eviction lru", "fifo or lru-approx");
+        check_refused("embedded: --eviction lru", "s3-fifo");
         check_refused("embedded: --latency all", "--latency");
         check_refused("null: --batch 0", "--batch is 0");
         check_refused("--key-style hex", "key style");

@@ -16,6 +16,8 @@ pub(crate) struct Tally {
     /// Values that are not what was written under their key.
     pub(crate) mismatch_count: u64,
     pub(crate) write_count: u64,
+    /// Items that scans found.
+    pub(crate) scanned_count: u64,
     /// Requests that the server refused.
     pub(crate) error_count: u64,
     /// The first refusal, in the server's words.
@@ -97,6 +99,7 @@ impl Tally {
             miss_count: 0,
             mismatch_count: 0,
             write_count: 0,
+            scanned_count: 0,
             error_count: 0,
             error_first: None,
             unanswered_count: 0,
@@ -149,6 +152,13 @@ impl Tally {
         self.error_first.get_or_insert_with(words);
     }
 
+    /// Counts one item that a scan found, right or wrong.
+    #[inline]
+    pub(crate) fn scanned(&mut self, is_right: bool) {
+        self.scanned_count += 1;
+        self.mismatch_count += u64::from(!is_right);
+    }
+
     /// Counts one request that the embedded store refused.
     #[cold]
     pub(crate) fn refuse_outcome<R>(&mut self, outcome: &Outcome<'_, R>) {
@@ -169,6 +179,7 @@ impl Tally {
         self.miss_count += other.miss_count;
         self.mismatch_count += other.mismatch_count;
         self.write_count += other.write_count;
+        self.scanned_count += other.scanned_count;
         self.error_count += other.error_count;
         if self.error_first.is_none() {
             self.error_first.clone_from(&other.error_first);

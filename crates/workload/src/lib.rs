@@ -34,7 +34,7 @@ pub mod values;
 pub use arrivals::{ArrivalClock, Arrivals};
 pub use dataset::{DATASETS, Dataset};
 pub use keys::{KeyFormat, KeyStyle};
-pub use mix::Mix;
+pub use mix::{Mix, ScanKeys};
 pub use popularity::{Popularity, RankSampler, Rare};
 pub use profile::Profile;
 pub use request::{Request, Requests};
@@ -68,8 +68,8 @@ pub enum WorkloadError {
     },
     /// YCSB's E scans ranges.
     #[error(
-        "{workload} scans key ranges, which needs the ordered index (serve --index tree); \
-         a hash index runs ycsb-a, b, c, d and f"
+        "{workload} scans key ranges, which needs an ordered index: --index tree for embedded:, \
+         RESP for a server; elsewhere, ycsb-a, b, c, d and f run"
     )]
     NeedsOrderedIndex {
         /// The workload's name.
@@ -78,6 +78,12 @@ pub enum WorkloadError {
     /// A word that names no kind of keys.
     #[error("`{text}` is no key style: write binary, text or decimal")]
     UnknownKeyStyle {
+        /// What was written.
+        text: String,
+    },
+    /// No usable number of keys.
+    #[error("`{text}` is no scan length: write KEYS or LOW-HIGH, 1 to 255, e.g. 50 or 1-100")]
+    BadScanKeys {
         /// What was written.
         text: String,
     },

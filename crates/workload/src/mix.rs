@@ -15,9 +15,36 @@ use std::str::FromStr;
 
 use crate::WorkloadError;
 
-/// The longest scan; lengths are uniform from 1, so that the mean is the 50 keys of μTPS §5.2.1
-/// (YCSB itself says 1 to 100).
-pub const SCAN_KEYS_MAX: u64 = 99;
+/// The longest scan that a trace can tell.
+pub const SCAN_KEYS_MAX: u64 = 255;
+
+/// How many keys scans read: uniform between the two, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanKeys {
+    /// The shortest, at least 1.
+    pub min: u64,
+    /// The longest, at most [`SCAN_KEYS_MAX`].
+    pub max: u64,
+}
+
+impl ScanKeys {
+    /// YCSB's own; μTPS §5.2.1 says 50 on average.
+    pub const YCSB: ScanKeys = ScanKeys { min: 1, max: 100 };
+}
+
+impl FromStr for ScanKeys {
+    type Err = WorkloadError;
+
+    /// `KEYS` or `LOW-HIGH`.
+    fn from_str(text: &str) -> Result<ScanKeys, WorkloadError> {
+        let error = || WorkloadError::BadScanKeys { text: text.to_owned() };
+        let (min, max) = text.split_once('-').unwrap_or((text, text));
+        let count = |text: &str| text.trim().parse::<u64>().map_err(|_| error());
+        let (min, max) = (count(min)?, count(max)?);
+        let is_usable = min >= 1 && min <= max && max <= SCAN_KEYS_MAX;
+        if is_usable { Ok(ScanKeys { min, max }) } else { Err(error()) }
+    }
+}
 
 /// Which keys reads choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +68,23 @@ pub struct Mix {
     pub read_modify_write: u32,
     /// Reads of a range of keys from one key on.
     pub scan: u32,
+    /// How many keys a scan reads.
+    pub scan_keys: ScanKeys,
     /// Which keys reads choose.
     pub reads: Reads,
 }
 
 impl Mix {
     /// No operation at all: what a mix is built from.
-    pub(crate) const NOTHING: Mix =
-        Mix { read: 0, update: 0, insert: 0, read_modify_write: 0, scan: 0, reads: Reads::Popular };
+    pub(crate) const NOTHING: Mix = Mix {
+        read: 0,
+        update: 0,
+        insert: 0,
+        read_modify_write: 0,
+        scan: 0,
+        scan_keys: ScanKeys::YCSB,
+        reads: Reads::Popular,
+    };
 
     /// Reads and rewrites of single keys.
     ///
@@ -89,6 +125,15 @@ impl FromStr for Mix {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scan_lengths_are_a_count_or_a_range() {
+        assert_eq!("50".parse(), Ok(ScanKeys { min: 50, max: 50 }));
+        assert_eq!("1-100".parse(), Ok(ScanKeys::YCSB));
+        for text in ["", "0", "5-4", "1-256", "x", "1-"] {
+            assert!(text.parse::<ScanKeys>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn ratios_are_two_weights() {

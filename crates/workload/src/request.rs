@@ -3,7 +3,7 @@
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::mix::{Mix, Reads, SCAN_KEYS_MAX};
+use crate::mix::{Mix, Reads};
 use crate::popularity::{Popularity, RankSampler};
 use crate::scramble::Scramble;
 use crate::sizes::ValueSizes;
@@ -103,7 +103,8 @@ impl Drawer {
         } else if falls_in(self.mix.read_modify_write) {
             Operation::ReadModifyWrite(self.id(rank))
         } else {
-            let keys = self.random.random_range(1..=SCAN_KEYS_MAX);
+            let lengths = self.mix.scan_keys;
+            let keys = self.random.random_range(lengths.min..=lengths.max);
             Operation::Scan { id: self.id(rank), keys }
         };
         Drawn { rank, operation }
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_are_fifty_keys_long_on_average() {
+    fn scans_are_one_to_a_hundred_keys_long() {
         let mut requests = "ycsb-e".parse::<Profile>().unwrap().requests(1000, 1);
         let lengths: Vec<u64> = (0..20_000)
             .filter_map(|_| match requests.draw().operation {
@@ -168,6 +169,7 @@ mod tests {
             })
             .collect();
         let mean = lengths.iter().sum::<u64>() as f64 / lengths.len() as f64;
-        assert!((mean - 50.0).abs() < 1.0, "{mean}");
+        assert!((mean - 50.5).abs() < 1.0, "{mean}");
+        assert_eq!((lengths.iter().min(), lengths.iter().max()), (Some(&1), Some(&100)));
     }
 }

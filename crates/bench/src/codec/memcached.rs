@@ -39,6 +39,10 @@ impl Codec for MemcachedCodec {
         start..start + len_bytes
     }
 
+    fn write_range(&self, _key: &[u8], _limit: u64, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+
     fn parse<'a>(&self, input: &'a [u8]) -> Parsed<'a> {
         match parse(input) {
             Ok(parsed) => parsed,

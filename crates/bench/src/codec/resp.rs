@@ -1,23 +1,41 @@
-//! RESP2 and RESP3 from the client's side: GET, MGET, SET, AUTH.
+//! RESP2 and RESP3 from the client's side: GET, MGET, SET, AUTH, and Dovetail's KV.RANGE.
 
 use std::ops::Range;
 
 use super::{Codec, Parsed, Reply, body_end, line, number, printable};
 
-/// Writes requests for keys of one length, whose headers are formed once.
+/// Writes requests; the headers for keys of the commonest length are formed once.
 pub(crate) struct RespCodec {
+    key_len_bytes: usize,
     get_start: Vec<u8>,
     key_start: Vec<u8>,
     set_start: Vec<u8>,
 }
 
+const GET_HEAD: &str = "*2\r\n$3\r\nGET\r\n";
+const SET_HEAD: &str = "*3\r\n$3\r\nSET\r\n";
+
 impl RespCodec {
     pub(crate) fn new(key_len_bytes: usize) -> RespCodec {
         RespCodec {
-            get_start: format!("*2\r\n$3\r\nGET\r\n${key_len_bytes}\r\n").into_bytes(),
+            key_len_bytes,
+            get_start: format!("{GET_HEAD}${key_len_bytes}\r\n").into_bytes(),
             key_start: format!("${key_len_bytes}\r\n").into_bytes(),
-            set_start: format!("*3\r\n$3\r\nSET\r\n${key_len_bytes}\r\n").into_bytes(),
+            set_start: format!("{SET_HEAD}${key_len_bytes}\r\n").into_bytes(),
         }
+    }
+
+    /// `start` (which ends with the length of most keys) and the key, or `head` and a key of
+    /// another length.
+    fn write_key(&self, start: &[u8], head: &str, key: &[u8], out: &mut Vec<u8>) {
+        if key.len() != self.key_len_bytes {
+            out.extend_from_slice(head.as_bytes());
+            write_bulk(key, out);
+            return;
+        }
+        out.extend_from_slice(start);
+        out.extend_from_slice(key);
+        out.extend_from_slice(b"\r\n");
     }
 
     /// The request that logs in.
@@ -28,9 +46,7 @@ impl RespCodec {
 
 impl Codec for RespCodec {
     fn write_get(&self, key: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.get_start);
-        out.extend_from_slice(key);
-        out.extend_from_slice(b"\r\n");
+        self.write_key(&self.get_start, GET_HEAD, key, out);
     }
 
     fn write_many_start(&self, key_count: usize, out: &mut Vec<u8>) {
@@ -40,17 +56,14 @@ impl Codec for RespCodec {
     }
 
     fn write_many_key(&self, key: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.key_start);
-        out.extend_from_slice(key);
-        out.extend_from_slice(b"\r\n");
+        self.write_key(&self.key_start, "", key, out);
     }
 
     fn write_many_end(&self, _out: &mut Vec<u8>) {}
 
     fn write_set(&self, key: &[u8], len_bytes: usize, out: &mut Vec<u8>) -> Range<usize> {
-        out.extend_from_slice(&self.set_start);
-        out.extend_from_slice(key);
-        out.extend_from_slice(b"\r\n$");
+        self.write_key(&self.set_start, SET_HEAD, key, out);
+        out.push(b'$');
         out.extend_from_slice(itoa::Buffer::new().format(len_bytes).as_bytes());
         out.extend_from_slice(b"\r\n");
         let start = out.len();
@@ -59,12 +72,30 @@ impl Codec for RespCodec {
         start..start + len_bytes
     }
 
+    fn write_range(&self, key: &[u8], limit: u64, out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(b"*5\r\n$8\r\nKV.RANGE\r\n");
+        write_bulk(key, out);
+        // Above every key that this tool writes.
+        write_bulk(&[u8::MAX], out);
+        write_bulk(b"LIMIT", out);
+        write_bulk(itoa::Buffer::new().format(limit).as_bytes(), out);
+        true
+    }
+
     fn parse<'a>(&self, input: &'a [u8]) -> Parsed<'a> {
         match parse(input) {
             Ok(parsed) => parsed,
             Err(reason) => Parsed::Bad { reason },
         }
     }
+}
+
+fn write_bulk(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'$');
+    out.extend_from_slice(itoa::Buffer::new().format(bytes.len()).as_bytes());
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
 }
 
 fn parse(input: &[u8]) -> Result<Parsed<'_>, String> {
@@ -151,5 +182,13 @@ mod tests {
         codec.write_many_key(b"def", &mut out);
         codec.write_many_end(&mut out);
         assert_eq!(out, b"*3\r\n$4\r\nMGET\r\n$3\r\nabc\r\n$3\r\ndef\r\n");
+        out.clear();
+        codec.write_get(b"abcde", &mut out);
+        assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$5\r\nabcde\r\n");
+        out.clear();
+        assert!(codec.write_range(b"abc", 50, &mut out));
+        let want =
+            b"*5\r\n$8\r\nKV.RANGE\r\n$3\r\nabc\r\n$1\r\n\xff\r\n$5\r\nLIMIT\r\n$2\r\n50\r\n";
+        assert_eq!(out, want);
     }
 }

@@ -3,6 +3,8 @@
 //! Forms in two passes, since values of different lengths lie one after another in one buffer. The
 //! commonest loads have a faster way (`fixed.rs`).
 
+use std::time::Duration;
+
 use arrayvec::ArrayVec;
 use base::{KeyHasher, UnixMillis};
 use store::{
@@ -12,7 +14,9 @@ use workload::{KeyFormat, ValueSizes, values};
 
 use super::Work;
 use super::engine::{Answers, Engine};
+use crate::items::is_right;
 use crate::lane::{Lane, Step};
+use crate::plan::Plan;
 use crate::tally::Tally;
 
 /// Steps, their keys and the values that they write.
@@ -20,7 +24,11 @@ pub(super) struct Batch<'a> {
     hasher: KeyHasher,
     key_format: KeyFormat,
     value_sizes: &'a ValueSizes,
+    ttl: Option<Duration>,
+    /// Of single keys.
     steps: ArrayVec<Step, BATCH_MAX>,
+    /// First id and number of keys.
+    scans: ArrayVec<(u64, u64), BATCH_MAX>,
     /// Room for the longest key at each place.
     keys: Vec<u8>,
     key_lens: [usize; BATCH_MAX],
@@ -31,16 +39,15 @@ pub(super) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(
-        hasher: &KeyHasher,
-        key_format: KeyFormat,
-        value_sizes: &'a ValueSizes,
-    ) -> Batch<'a> {
+    pub(super) fn new(hasher: &KeyHasher, plan: &'a Plan) -> Batch<'a> {
+        let key_format = plan.key_format;
         Batch {
             hasher: hasher.clone(),
             key_format,
-            value_sizes,
+            value_sizes: &plan.value_sizes,
+            ttl: plan.embedded.ttl,
             steps: ArrayVec::new(),
+            scans: ArrayVec::new(),
             keys: vec![0; key_format.len_max_bytes() * BATCH_MAX],
             key_lens: [0; BATCH_MAX],
             values: Vec::new(),
@@ -64,11 +71,16 @@ impl<'a> Batch<'a> {
 
     fn clear(&mut self) {
         self.steps.clear();
+        self.scans.clear();
         self.values.clear();
         self.insert_count = 0;
     }
 
     fn push(&mut self, step: Step) {
+        if let Step::Scan { id, keys } = step {
+            self.scans.push((id, keys));
+            return;
+        }
         let id = step.id();
         if matches!(step, Step::Update(_) | Step::Insert(_)) {
             self.insert_count += usize::from(matches!(step, Step::Insert(_)));
@@ -91,22 +103,22 @@ impl<'a> Batch<'a> {
         tally: &mut Tally,
     ) {
         let mut requests = ArrayVec::<Request<'_, Rewrite>, BATCH_MAX>::new();
+        let expiry = match self.ttl {
+            None => Expiry::Never,
+            Some(ttl) => Expiry::At(UnixMillis(now.0.saturating_add(ttl.as_millis() as u64))),
+        };
         let mut rest = self.values.as_slice();
         let keys = self.keys.chunks_exact(self.key_format.len_max_bytes());
         for ((step, key), len) in self.steps.iter().zip(keys).zip(self.key_lens) {
             let key = &key[..len];
             let op = match *step {
-                Step::Read(_) => Op::Get,
+                // `push` keeps scans apart.
+                Step::Read(_) | Step::Scan { .. } => Op::Get,
                 Step::ReadModifyWrite(id) => Op::Update(Rewrite { id }),
                 Step::Update(id) | Step::Insert(id) => {
                     let (value, after) = rest.split_at(self.value_sizes.len_of(id));
                     rest = after;
-                    Op::Set(Set {
-                        value,
-                        client_flags: 0,
-                        expiry: Expiry::Never,
-                        condition: Condition::Always,
-                    })
+                    Op::Set(Set { value, client_flags: 0, expiry, condition: Condition::Always })
                 }
             };
             let hash = self.hasher.hash(key);
@@ -116,6 +128,22 @@ impl<'a> Batch<'a> {
         let mut check = Check { steps: &self.steps, sizes: self.value_sizes, tally };
         engine.execute(now, &requests, &mut check);
         tally.operation_count += self.steps.len() as u64;
+    }
+
+    /// Walks the batch's ranges, which are one call each.
+    fn scan<E: Engine>(&mut self, engine: &mut E, now: UnixMillis, tally: &mut Tally) {
+        let (format, sizes) = (self.key_format, self.value_sizes);
+        for (id, keys) in &self.scans {
+            let key = &mut self.keys[..format.len_max_bytes()];
+            let len = format.write(*id, key);
+            let scanned = engine.scan(now, &key[..len], *keys as usize, |key, value| {
+                tally.scanned(is_right(&format, sizes, key, value));
+            });
+            if let Err(error) = scanned {
+                tally.refuse(|| error.to_string());
+            }
+        }
+        tally.operation_count += self.scans.len() as u64;
     }
 }
 
@@ -132,7 +160,10 @@ impl Work for Batch<'_> {
         for _ in 0..count {
             self.push(lane.advance());
         }
-        self.execute(engine, now, tally);
+        if !self.steps.is_empty() {
+            self.execute(engine, now, tally);
+        }
+        self.scan(engine, now, tally);
         for _ in 0..self.insert_count {
             lane.inserted();
         }

@@ -4,10 +4,11 @@
 //! drawn, formed and hashed as ever, and a value that lies in the cache is checked for each.
 
 use std::hint::black_box;
+use std::ops::Bound;
 use std::time::Instant;
 
 use base::{KeyHash, UnixMillis};
-use store::{Op, Request, Session, Sink, Update};
+use store::{Direction, NoOrder, Op, Range, Request, Session, Sink, Update};
 
 use crate::tally::{CallTimes, thread_cpu_ns};
 
@@ -30,6 +31,14 @@ pub(super) trait Engine {
         requests: &[Request<'_, U>],
         sink: &mut S,
     );
+    /// Shows key and value of up to `count` items from `key` on.
+    fn scan(
+        &mut self,
+        now: UnixMillis,
+        key: &[u8],
+        count: usize,
+        show: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), NoOrder>;
     /// Housekeeping between batches.
     fn maintain(&mut self, now: UnixMillis);
     /// Before a wait.
@@ -92,6 +101,35 @@ impl Engine for StoreEngine {
         }
     }
 
+    fn scan(
+        &mut self,
+        now: UnixMillis,
+        key: &[u8],
+        count: usize,
+        mut show: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), NoOrder> {
+        let started = self.calls.is_some().then(Started::now);
+        let (mut start, mut left) = (Bound::Included(key), count);
+        let mut resume_key;
+        loop {
+            let (end, direction) = (Bound::Unbounded, Direction::Forward);
+            let range = Range { start, end, direction, item_limit: left };
+            let found = self.session.range(now, &range, |item| show(item.key, item.value))?;
+            left = left.saturating_sub(found.visited);
+            match found.resume_key {
+                Some(key) if left > 0 => resume_key = key,
+                _ => break,
+            }
+            start = Bound::Excluded(&resume_key);
+        }
+        if let (Some(started), Some(calls)) = (started, &mut self.calls) {
+            let (wall_ns, cpu_ns) = started.wall_and_cpu_ns();
+            calls.execute_wall_ns.saturating_record(wall_ns);
+            calls.execute_cpu_ns.saturating_record(cpu_ns);
+        }
+        Ok(())
+    }
+
     fn maintain(&mut self, now: UnixMillis) {
         let Some(calls) = &mut self.calls else {
             self.session.maintain(now);
@@ -145,6 +183,19 @@ impl Engine for Nothing {
             // No branch: which requests write is the store's to guess wrong, not the harness's.
             sink.wrote(u64::from(matches!(request.op, Op::Set(_))));
         }
+    }
+
+    fn scan(
+        &mut self,
+        _now: UnixMillis,
+        key: &[u8],
+        count: usize,
+        mut show: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), NoOrder> {
+        for _ in 0..count {
+            show(black_box(key), black_box(&self.value));
+        }
+        Ok(())
     }
 
     fn maintain(&mut self, _now: UnixMillis) {}

@@ -15,8 +15,14 @@ struct Command {
 
 #[track_caller]
 fn check(line: &str) -> Summary {
-    let fixed = "--keys 3000 --duration 150ms --warmup 0";
-    let words = ["bench", "embedded:"].into_iter().chain(fixed.split_whitespace());
+    check_target("embedded:", line)
+}
+
+#[track_caller]
+fn check_target(target: &str, line: &str) -> Summary {
+    let keys = if line.contains("--keys") { "" } else { "--keys 3000" };
+    let fixed = format!("{keys} --duration 150ms --warmup 0");
+    let words = ["bench", target].into_iter().chain(fixed.split_whitespace());
     let args = Command::parse_from(words.chain(line.split_whitespace())).args;
     let mut plan = Plan::new(&args).unwrap();
     plan.trace_len = 10_000;
@@ -49,6 +55,48 @@ fn short_keys_and_any_batch_work() {
             check(&format!("--ratio 1:1 --key-size {key_size} --value-size 8 --batch {batch}"));
         }
     }
+}
+
+#[test]
+fn loads_of_known_sizes_read_back_what_they_wrote() {
+    for (key_size, value_size) in [(8, 8), (16, 64), (16, 8)] {
+        for ratio in ["1:0", "0:1", "1:1", "95:5"] {
+            let sizes = format!("--key-size {key_size} --value-size {value_size}");
+            let summary = check(&format!("{sizes} --ratio {ratio} --distribution zipf:0.99"));
+            let total = &summary.total;
+            assert_eq!(total.hit_count + total.write_count, total.operation_count);
+            assert_eq!(total.hit_count > 0, ratio != "0:1");
+            assert_eq!(total.write_count > 0, ratio != "1:0");
+        }
+    }
+}
+
+#[test]
+fn decimal_keys_have_any_length() {
+    check("--key-style decimal --value-size 8 --ratio 1:1");
+}
+
+#[test]
+fn the_harness_runs_without_a_store() {
+    for line in ["--value-size 8 --key-size 8 --ratio 1:1", "--workload ycsb-e --value-size 8"] {
+        let total = check_target("null:", line).total;
+        assert!(total.write_count > 0 && total.operation_count > total.write_count, "{line}");
+    }
+}
+
+#[test]
+fn every_call_is_timed_when_asked() {
+    let total = check("--ratio 1:1 --latency every --eviction fifo").total;
+    let calls = total.calls.unwrap();
+    assert!(calls.execute_wall_ns.len() >= total.operation_count / 32);
+    assert!(!calls.maintain_cpu_ns.is_empty() && calls.execute_cpu_ns.max() > 0);
+    assert_eq!(total.populate_calls.unwrap().execute_wall_ns.len(), 3000_u64.div_ceil(32));
+    assert!(check("").total.calls.is_none());
+}
+
+#[test]
+fn values_of_a_mebibyte_come_back_whole() {
+    check("--keys 20 --value-size 1MiB --ratio 1:1");
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl<'a, E: Engine> Thread<'a, E> {
     pub(super) fn run(mut self, trace: &Trace, index: usize) -> Result<Tally, BenchError> {
         pin_thread(self.plan.cpu_of(index))?;
         let plan = self.plan;
-        let mut batch = Batch::new(self.hasher, plan.key_format, &plan.value_sizes);
+        let mut batch = Batch::new(self.hasher, plan);
         if plan.populate {
             self.populate(&mut batch, index)?;
         }
@@ -103,7 +103,8 @@ impl<'a, E: Engine> Thread<'a, E> {
         let Plan { key_format, value_sizes, draw, .. } = self.plan;
         let hasher = self.hasher;
         let mix = &draw.mix;
-        let is_plain = mix.read + mix.update == mix.total()
+        let is_plain = self.plan.embedded.ttl.is_none()
+            && mix.read + mix.update == mix.total()
             && mix.reads == Reads::Popular
             && key_format.style() == KeyStyle::Binary;
         let writes = mix.update > 0;

@@ -1,10 +1,13 @@
 //! The report as one JSON object. Names and units are a promise to scripts: add, never rename.
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
+use store::StoreStats;
 
 use crate::error::BenchError;
 use crate::plan::Plan;
-use crate::summary::Summary;
+use crate::summary::{Summary, quantile_us};
+use crate::tally::CallTimes;
 use crate::target::Target;
 
 #[derive(Serialize)]
@@ -22,6 +25,7 @@ struct Report<'a> {
     misses: u64,
     hit_ratio: Option<f64>,
     writes: u64,
+    scanned: u64,
     mismatches: u64,
     errors: u64,
     first_error: Option<&'a str>,
@@ -29,6 +33,11 @@ struct Report<'a> {
     server_cpu_share: Option<f64>,
     server_pids: &'a [u32],
     client_cpu_share: f64,
+    /// Of the embedded store, at the end.
+    store: Option<Store>,
+    /// Only with `--latency every`.
+    calls: Option<Calls>,
+    populate_calls: Option<Calls>,
     config: Config<'a>,
 }
 
@@ -41,6 +50,79 @@ struct Latency {
     p9999: f64,
     max: f64,
     mean: f64,
+}
+
+/// Memory that the embedded store uses, and how often it had to make room.
+#[derive(Serialize)]
+struct Store {
+    items: u64,
+    entry_bytes: u64,
+    log_used_bytes: u64,
+    log_bytes: u64,
+    index_used_bytes: u64,
+    index_bytes: u64,
+    evicted: u64,
+    expired: u64,
+    cleaned_bytes: u64,
+}
+
+impl Store {
+    fn of(stats: &StoreStats) -> Store {
+        Store {
+            items: stats.items,
+            entry_bytes: stats.entry_bytes,
+            log_used_bytes: stats.log_used_bytes,
+            log_bytes: stats.log_bytes,
+            index_used_bytes: stats.index_used_bytes,
+            index_bytes: stats.index_bytes,
+            evicted: stats.evicted_by_log + stats.evicted_by_index,
+            expired: stats.expired,
+            cleaned_bytes: stats.cleaned_bytes,
+        }
+    }
+}
+
+/// Calls into the embedded store, each one timed; CPU time leaves out what others took.
+#[derive(Serialize)]
+struct Calls {
+    execute_us: CallLatency,
+    execute_cpu_us: CallLatency,
+    maintain_us: CallLatency,
+    maintain_cpu_us: CallLatency,
+}
+
+impl Calls {
+    fn of(calls: &CallTimes) -> Calls {
+        Calls {
+            execute_us: CallLatency::of(&calls.execute_wall_ns),
+            execute_cpu_us: CallLatency::of(&calls.execute_cpu_ns),
+            maintain_us: CallLatency::of(&calls.maintain_wall_ns),
+            maintain_cpu_us: CallLatency::of(&calls.maintain_cpu_ns),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct CallLatency {
+    count: u64,
+    p50: f64,
+    p99: f64,
+    p999: f64,
+    p9999: f64,
+    max: f64,
+}
+
+impl CallLatency {
+    fn of(histogram: &Histogram<u64>) -> CallLatency {
+        CallLatency {
+            count: histogram.len(),
+            p50: quantile_us(histogram, 0.5),
+            p99: quantile_us(histogram, 0.99),
+            p999: quantile_us(histogram, 0.999),
+            p9999: quantile_us(histogram, 0.9999),
+            max: quantile_us(histogram, 1.0),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -85,6 +167,7 @@ pub(super) fn encode(plan: &Plan, summary: &Summary) -> Result<String, BenchErro
         misses: total.miss_count,
         hit_ratio: total.hit_ratio(),
         writes: total.write_count,
+        scanned: total.scanned_count,
         mismatches: total.mismatch_count,
         errors: total.error_count,
         first_error: total.error_first.as_deref(),
@@ -92,6 +175,9 @@ pub(super) fn encode(plan: &Plan, summary: &Summary) -> Result<String, BenchErro
         server_cpu_share: summary.server_cpu_share(),
         server_pids: summary.server_cpu.as_ref().map_or(&[], |cpu| &cpu.pids),
         client_cpu_share: summary.client_cpu_share(),
+        store: summary.store.as_ref().map(Store::of),
+        calls: total.calls.as_ref().map(Calls::of),
+        populate_calls: total.populate_calls.as_ref().map(Calls::of),
         config: config(plan),
     };
     serde_json::to_string_pretty(&report)

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use workload::KeyStyle;
 
 use crate::plan::Plan;
-use crate::summary::Summary;
+use crate::summary::{Summary, quantile_us};
+use crate::tally::CallTimes;
 use crate::target::Target;
 
 /// The conditions of a run in one line.
@@ -62,15 +63,48 @@ pub(crate) fn format(plan: &Plan, summary: &Summary) -> String {
             rows.push((name, grouped(count)));
         }
     }
+    if total.scanned_count > 0 {
+        rows.push(("scanned", format!("{} items", grouped(total.scanned_count))));
+    }
     if let Some(words) = &total.error_first {
         rows.push(("first error", words.clone()));
     }
     cpu_rows(plan, summary, &mut rows);
+    if let Some(store) = &summary.store {
+        let text = format!(
+            "{} MiB of {} MiB of log in use, {} MiB of index",
+            store.log_used_bytes >> 20,
+            store.log_bytes >> 20,
+            store.index_used_bytes >> 20
+        );
+        rows.push(("memory", text));
+    }
     let mut text = format!("{}\n", title(plan));
     for (name, value) in rows {
         let _ = writeln!(text, "  {name:<15} {value}");
     }
     text.push_str(&latency_rows(summary));
+    text.push_str(&call_rows("calls while keys were stored", total.populate_calls.as_ref()));
+    text.push_str(&call_rows("calls in the window", total.calls.as_ref()));
+    text
+}
+
+/// Quantiles of each call into the embedded store, when each was timed.
+fn call_rows(what: &str, calls: Option<&CallTimes>) -> String {
+    let Some(calls) = calls else { return String::new() };
+    let mut text = format!("  {what} (us): p50, p99, p99.9, p99.99, max\n");
+    for (name, histogram) in [
+        ("execute, wall", &calls.execute_wall_ns),
+        ("execute, CPU", &calls.execute_cpu_ns),
+        ("maintain, wall", &calls.maintain_wall_ns),
+        ("maintain, CPU", &calls.maintain_cpu_ns),
+    ] {
+        let _ = write!(text, "    {name:<15}");
+        for quantile in [0.5, 0.99, 0.999, 0.9999, 1.0] {
+            let _ = write!(text, "{:>10.1}", quantile_us(histogram, quantile));
+        }
+        text.push('\n');
+    }
     text
 }
 
