@@ -1,0 +1,83 @@
+//! How many random cache lines a second one thread reads: the limit that a table which misses the
+//! cache at every line cannot pass.
+//!
+//! Reads do not depend on each other, so the core keeps as many on their way as it can; the
+//! addresses come from a generator that needs no memory. Huge pages where the allocator asks for
+//! them (`GLIBC_TUNABLES=glibc.malloc.hugetlb=1`).
+
+use std::hint::black_box;
+use std::io::{BufRead, Write};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+
+use crate::load::{pin, thread_cpu};
+
+/// One cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u64; 8]);
+
+#[derive(Serialize)]
+struct Report {
+    lines_per_cpu_second: f64,
+    cpu_share: f64,
+}
+
+/// Reads between two looks at the clock.
+const BLOCK_READS: u32 = 1 << 16;
+
+/// For each line of stdin, BYTES and MILLISECONDS, one line of JSON.
+pub fn serve(cpus: &[usize]) -> Result<()> {
+    pin(cpus, 0)?;
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "ready")?;
+    stdout.flush()?;
+    let mut lines: Vec<Line> = Vec::new();
+    for order in std::io::stdin().lock().lines() {
+        let order = order?;
+        let (bytes, milliseconds) = order.trim().split_once(' ').context("BYTES MILLISECONDS")?;
+        let count = bytes.parse::<usize>()? / size_of::<Line>();
+        ensure!(count > 0, "an array of {bytes} bytes has no line");
+        if lines.len() != count {
+            lines = vec![Line([1; 8]); count];
+        }
+        let report = measure(&lines, milliseconds.parse()?);
+        writeln!(stdout, "{}", serde_json::to_string(&report)?)?;
+        stdout.flush()?;
+    }
+    Ok(())
+}
+
+fn measure(lines: &[Line], milliseconds: u64) -> Report {
+    let (wall, cpu) = (Instant::now(), thread_cpu());
+    let (mut state, mut sum, mut count) = (1_u64, 0_u64, 0_u64);
+    while wall.elapsed().as_millis() < u128::from(milliseconds) {
+        for _ in 0..BLOCK_READS {
+            // A Weyl sequence, spread by one multiplication: no read waits for another.
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let random = (state ^ (state >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+            let place = (u128::from(random) * lines.len() as u128) >> 64;
+            sum = sum.wrapping_add(lines[place as usize].0[0]);
+        }
+        count += u64::from(BLOCK_READS);
+    }
+    black_box(sum);
+    let cpu_seconds = (thread_cpu() - cpu).as_secs_f64();
+    Report {
+        lines_per_cpu_second: count as f64 / cpu_seconds,
+        cpu_share: cpu_seconds / wall.elapsed().as_secs_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted() {
+        let report = measure(&[Line([1; 8]); 64], 1);
+        assert!(report.lines_per_cpu_second > 1e6 && report.cpu_share > 0.0);
+    }
+}
