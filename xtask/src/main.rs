@@ -1,5 +1,5 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `nightly`, `tidy`, `bench-peers`,
-//! `bench-cache`.
+//! `bench-cache`, `bench-store`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
@@ -8,6 +8,7 @@ mod ci;
 mod nightly;
 mod peers;
 mod step;
+mod store_bench;
 mod tidy;
 
 use std::path::PathBuf;
@@ -41,6 +42,8 @@ enum Command {
     BenchPeers(peers::Args),
     /// Miss ratios of Dovetail and memcached at equal memory; writes docs/results
     BenchCache(cache_peers::Args),
+    /// The store in process and other crates' maps, one run; writes docs/results/store.md
+    BenchStore(store_bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +66,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Tidy => tidy::run(&root),
         Command::BenchPeers(args) => peers::run(&root, &args).map(|()| true),
         Command::BenchCache(args) => cache_peers::run(&root, &args).map(|()| true),
+        Command::BenchStore(args) => store_bench::run(&root, &args).map(|()| true),
     }
 }
 

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::step::Step;
 
 mod measure;
-mod report;
+pub mod report;
 mod servers;
 
 use measure::{Sample, embedded_ops_per_cpu_second, measure};

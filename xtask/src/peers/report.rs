@@ -61,14 +61,16 @@ impl Embedded {
 
 /// Median, least and most.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
+pub struct Spread {
+    /// The middle one.
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
 }
 
 impl Spread {
-    fn of(mut values: Vec<f64>) -> Spread {
+    /// Of these; NaN when there are none.
+    pub fn of(mut values: Vec<f64>) -> Spread {
         values.sort_by(f64::total_cmp);
         let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
         let last = values.len().saturating_sub(1);
@@ -98,16 +100,10 @@ impl Run {
         rows: Vec<Row>,
         embedded: Vec<Embedded>,
     ) -> Result<Run> {
-        let commit = output_of(root, "git", &["describe", "--always", "--dirty"])?;
-        let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = processor.lines().find_map(|line| line.strip_prefix("model name"));
-        let model = model.unwrap_or_default().trim_start_matches([' ', '\t', ':']).to_owned();
-        let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        let kernel = output_of(root, "uname", &["-sr"])?;
         Ok(Run {
             date: output_of(root, "date", &["-u", "+%F"])?,
-            commit,
-            machine: format!("{model}, {cores} cores, {kernel}"),
+            commit: commit(root)?,
+            machine: machine(root)?,
             command: format!(
                 "cargo xtask bench-peers --seconds {} --repetitions {} --keys {} --share-min {}",
                 args.seconds, args.repetitions, args.keys, args.share_min
@@ -129,7 +125,22 @@ impl Run {
     }
 }
 
-fn output_of(root: &Path, program: &str, arguments: &[&str]) -> Result<String> {
+/// What is checked out.
+pub fn commit(root: &Path) -> Result<String> {
+    output_of(root, "git", &["describe", "--always", "--dirty"])
+}
+
+/// Processor, cores and kernel.
+pub fn machine(root: &Path) -> Result<String> {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = processor.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.unwrap_or_default().trim_start_matches([' ', '\t', ':']).to_owned();
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    Ok(format!("{model}, {cores} cores, {}", output_of(root, "uname", &["-sr"])?))
+}
+
+/// What a program prints.
+pub fn output_of(root: &Path, program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).current_dir(root).output();
     let output = output.with_context(|| format!("cannot start {program}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -1,0 +1,205 @@
+//! The tables: ours and peers under each load, and ablations.
+
+use anyhow::Result;
+
+use super::run::{Standing, number};
+use super::table::{FORMS, HASH_LOADS, Items, Load, PEERS, Peer, SCAN_KEYS, TREE_LOADS};
+use super::{Cell, Session, add_sample, words};
+
+/// A peer that waits, and how it holds items.
+struct Waiting {
+    peer: Peer,
+    form: &'static str,
+    process: Standing,
+}
+
+impl Session {
+    pub(super) fn measure_rates(&mut self) -> Result<()> {
+        self.measure_harness()?;
+        for items in [Items::Tiny, Items::Small] {
+            let loads: Vec<Load> =
+                HASH_LOADS.into_iter().filter(|load| load.items == items).collect();
+            self.measure_loads(&loads, items, "hash")?;
+        }
+        self.measure_loads(&TREE_LOADS, Items::Decimal, "tree")?;
+        self.measure_limits()
+    }
+
+    /// The harness without a store: part of every figure of ours.
+    fn measure_harness(&mut self) -> Result<()> {
+        for _ in 0..self.args.repetitions {
+            for load in &HASH_LOADS {
+                let options = self.options(load, "hash", 32);
+                let what = format!("{}, no store", load.name);
+                let window =
+                    self.undisturbed(&what, |programs| programs.ours("null:", 1, &options))?;
+                let cell = Cell {
+                    row: load.name.to_owned(),
+                    subject: "harness".to_owned(),
+                    is_peer: false,
+                    thread_count: 1,
+                    mops: vec![window.mops],
+                };
+                add_sample(&mut self.found.harness, cell);
+            }
+        }
+        Ok(())
+    }
+
+    fn options(&self, load: &Load, index: &str, batch: u32) -> Vec<String> {
+        let keys = self.args.keys.to_string();
+        let batch = batch.to_string();
+        let mut options = words(&["--keys", &keys, "--index", index, "--batch", &batch]);
+        options.extend(words(&load.options()));
+        if load.work == "ycsb-e" {
+            options.extend(words(&["--scan-keys", SCAN_KEYS]));
+        }
+        options
+    }
+
+    /// Peers that can run these loads, each with its items.
+    fn start_peers(&mut self, items: Items, is_ordered: bool) -> Result<Vec<Waiting>> {
+        let mut waiting = Vec::new();
+        for peer in PEERS.into_iter().filter(|peer| peer.is_ordered == is_ordered) {
+            for (form, _) in FORMS {
+                println!("populating {}, {form}, {}", peer.title, items.name());
+                let process = self.programs.peer(&peer, form, items, self.args.keys)?;
+                waiting.push(Waiting { peer, form, process });
+            }
+        }
+        Ok(waiting)
+    }
+
+    fn measure_loads(&mut self, loads: &[Load], items: Items, index: &str) -> Result<()> {
+        let mut peers = self.start_peers(items, index == "tree")?;
+        for _ in 0..self.args.repetitions {
+            for load in loads {
+                for (batch, thread_count) in [(32, 1), (64, 1), (32, 2)] {
+                    self.measure_ours(load, index, batch, thread_count)?;
+                }
+                for waiting in &mut peers {
+                    let most = if waiting.peer.is_shared { 2 } else { 1 };
+                    for thread_count in 1..=most {
+                        self.measure_peer(load, waiting, thread_count)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn measure_ours(
+        &mut self,
+        load: &Load,
+        index: &str,
+        batch: u32,
+        thread_count: usize,
+    ) -> Result<()> {
+        let what = format!("{}, batch {batch}, {thread_count} threads", load.name);
+        let options = self.options(load, index, batch);
+        let Some(window) = self.ours(&what, thread_count, &options)? else { return Ok(()) };
+        let is_known = self.found.row_sizes.iter().any(|(row, ..)| row == load.name);
+        if !is_known {
+            let entry_bytes = number(&window.report, "/store/entry_bytes")?;
+            let items = number(&window.report, "/store/items")?.max(1.0);
+            let index_bytes = number(&window.report, "/store/index_used_bytes")?;
+            let size =
+                (load.name.to_owned(), (entry_bytes + index_bytes) as u64, entry_bytes / items);
+            self.found.row_sizes.push(size);
+        }
+        let cell = Cell {
+            row: load.name.to_owned(),
+            subject: format!("dovetail, batch {batch}"),
+            is_peer: false,
+            thread_count,
+            mops: vec![window.mops],
+        };
+        add_sample(&mut self.found.cells, cell);
+        Ok(())
+    }
+
+    fn measure_peer(
+        &mut self,
+        load: &Load,
+        waiting: &mut Waiting,
+        thread_count: usize,
+    ) -> Result<()> {
+        let subject = format!("{}, {}", waiting.peer.title, waiting.form);
+        let what = format!("{}, {subject}, {thread_count} threads", load.name);
+        let milliseconds = self.args.milliseconds;
+        let scan = if load.work == "ycsb-e" { SCAN_KEYS } else { "" };
+        let order =
+            format!("{} {} {thread_count} {milliseconds} {scan}", load.work, load.distribution);
+        let process = &mut waiting.process;
+        let window = self.undisturbed(&what, |_| process.window(&order))?;
+        let cell = Cell {
+            row: load.name.to_owned(),
+            subject,
+            is_peer: true,
+            thread_count,
+            mops: vec![window.mops],
+        };
+        add_sample(&mut self.found.cells, cell);
+        Ok(())
+    }
+
+    /// What the machine gives at the working set of each row.
+    fn measure_limits(&mut self) -> Result<()> {
+        let mut lines = self.programs.lines()?;
+        for (row, bytes, _) in self.found.row_sizes.clone() {
+            let what = format!("{row}, random lines of {} MiB", bytes >> 20);
+            let milliseconds = self.args.milliseconds;
+            // The first pass over a new array is not counted.
+            lines.lines(bytes, 100)?;
+            let window = self.undisturbed(&what, |_| lines.lines(bytes, milliseconds))?;
+            self.found.limits.push((row, window.mops));
+        }
+        Ok(())
+    }
+
+    /// One row for each optimisation that can be switched.
+    pub(super) fn measure_ablations(&mut self) -> Result<()> {
+        let [get, put, ..] = HASH_LOADS;
+        let mut switches: Vec<(String, Load, Vec<String>)> = Vec::new();
+        for batch in ["1", "8", "16", "32", "64"] {
+            switches.push((format!("batch {batch}"), get, words(&["--batch", batch])));
+            switches.push((format!("batch {batch}"), put, words(&["--batch", batch])));
+        }
+        let options: [(&str, &[&str]); 4] = [
+            ("--huge-pages", &["--huge-pages", "off"]),
+            ("--prefetch", &["--prefetch", "off"]),
+            ("--simd", &["--simd", "off"]),
+            ("--eviction", &["--eviction", "fifo"]),
+        ];
+        for (option, setting) in options {
+            if !self.programs.has_option(option) {
+                continue;
+            }
+            for load in [get, put] {
+                switches.push((setting.join(" "), load, words(setting)));
+            }
+        }
+        for _ in 0..self.args.repetitions {
+            for (name, load, setting) in &switches {
+                // The last of two equal options would be an error: settings come instead.
+                let mut options = self.options(load, "hash", 32);
+                if setting[0] == "--batch" {
+                    let place = options.iter().position(|word| word == "--batch");
+                    options.drain(place.map_or(0..0, |place| place..place + 2));
+                }
+                options.extend(setting.iter().cloned());
+                let what = format!("{}, {name}", load.name);
+                let Some(window) = self.ours(&what, 1, &options)? else { continue };
+                let cell = Cell {
+                    row: load.name.to_owned(),
+                    subject: name.clone(),
+                    is_peer: false,
+                    thread_count: 1,
+                    mops: vec![window.mops],
+                };
+                add_sample(&mut self.found.ablations, cell);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! The programs that are measured: `dovetail bench` once for each window, and peers that stay.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::store_bench::table::{Items, Peer};
+
+/// What one window found.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Million operations a second of CPU time.
+    pub mops: f64,
+    /// CPU time over wall time of the thread that got least of its core.
+    pub share: f64,
+    /// All that the program reported.
+    pub report: Value,
+}
+
+impl Window {
+    fn new(report: Value, rate: &str, share: &str) -> Result<Window> {
+        let mops = number(&report, rate)? / 1e6;
+        let share = number(&report, share)?;
+        Ok(Window { mops, share, report })
+    }
+}
+
+/// The number at `path` of a report.
+pub fn number(report: &Value, path: &str) -> Result<f64> {
+    let found = report.pointer(path).and_then(Value::as_f64);
+    found.with_context(|| format!("the report has no {path}"))
+}
+
+/// The built programs, and what all windows have in common.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    pub dovetail: PathBuf,
+    pub store_peers: PathBuf,
+    pub cpus: [usize; 2],
+    pub milliseconds: u64,
+    /// What `dovetail bench --help` says: options come and go with the store's.
+    pub help: String,
+}
+
+impl Programs {
+    /// Whether the load generator knows an option.
+    pub fn has_option(&self, option: &str) -> bool {
+        self.help.contains(option)
+    }
+
+    fn pins(&self, thread_count: usize) -> String {
+        let cpus = self.cpus.iter().take(thread_count).map(usize::to_string);
+        cpus.collect::<Vec<_>>().join(",")
+    }
+
+    /// One window of `dovetail bench TARGET`; its own words when it fails.
+    pub fn ours(&self, target: &str, thread_count: usize, words: &[String]) -> Result<Window> {
+        let path = std::env::temp_dir().join(format!("bench-store-{}.json", std::process::id()));
+        let mut command = Command::new(&self.dovetail);
+        command.args(["bench", target]).args(words);
+        command.args(["--threads", &thread_count.to_string(), "--pin", &self.pins(thread_count)]);
+        command.args(["--duration", &format!("{}ms", self.milliseconds), "--warmup", "300ms"]);
+        command.arg("--json").arg(&path).stdin(Stdio::null());
+        let output = command.output().context("cannot start dovetail bench")?;
+        let words = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "dovetail bench {target}: {}", words.trim());
+        let text = std::fs::read_to_string(&path).context("dovetail bench wrote no report")?;
+        let _ = std::fs::remove_file(&path);
+        let report: Value = serde_json::from_str(&text).context("the report is not JSON")?;
+        let is_right = number(&report, "/mismatches")? == 0.0;
+        ensure!(is_right, "dovetail bench {target}: values that nobody wrote were read");
+        Window::new(report, "/ops_per_cpu_second", "/client_cpu_share")
+    }
+
+    /// A peer that has stored its keys and waits.
+    pub fn peer(&self, peer: &Peer, form: &str, items: Items, keys: u64) -> Result<Standing> {
+        let keys = keys.to_string();
+        let words = ["--peer", peer.name, "--form", form, "--items", items.name(), "--keys", &keys];
+        self.standing(peer.is_shared, &words)
+    }
+
+    /// The measure of random lines.
+    pub fn lines(&self) -> Result<Standing> {
+        self.standing(false, &["--peer", "lines"])
+    }
+
+    fn standing(&self, is_shared: bool, words: &[&str]) -> Result<Standing> {
+        let mut command = Command::new(&self.store_peers);
+        command.args(words);
+        command.args(["--pin", &self.pins(if is_shared { 2 } else { 1 })]);
+        // Huge pages for the peers as well.
+        command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start store-peers")?;
+        let stdin = child.stdin.take().context("store-peers has a stdin")?;
+        let stdout = BufReader::new(child.stdout.take().context("store-peers has a stdout")?);
+        let mut standing = Standing { child, stdin, stdout };
+        let line = standing.line()?;
+        ensure!(line == "ready", "store-peers says `{line}`");
+        Ok(standing)
+    }
+}
+
+/// A process that holds its items and waits for orders; waiting takes no CPU time.
+pub struct Standing {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Standing {
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).context("store-peers cannot be read")?;
+        if line.is_empty() {
+            bail!("store-peers ended");
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn order(&mut self, order: &str) -> Result<Value> {
+        writeln!(self.stdin, "{order}").context("store-peers takes no orders any more")?;
+        serde_json::from_str(&self.line()?).context("store-peers reported no JSON")
+    }
+
+    /// One window of load.
+    pub fn window(&mut self, order: &str) -> Result<Window> {
+        let report = self.order(order)?;
+        let wrong = number(&report, "/mismatches")? + number(&report, "/misses")?;
+        ensure!(wrong == 0.0, "a peer lost or mixed up items: {report}");
+        Window::new(report, "/ops_per_cpu_second", "/cpu_share")
+    }
+
+    /// Million random lines a second of an array of so many bytes.
+    pub fn lines(&mut self, bytes: u64, milliseconds: u64) -> Result<Window> {
+        let report = self.order(&format!("{bytes} {milliseconds}"))?;
+        Window::new(report, "/lines_per_cpu_second", "/cpu_share")
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
