@@ -150,6 +150,11 @@ pub struct Args {
     #[arg(help_heading = "Embedded store")]
     pub eviction: String,
 
+    /// embedded: huge pages where the machine has them (on), reserved ones or no run (reserved), or
+    /// small pages (off)
+    #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
+    pub huge_pages: String,
+
     /// embedded: written items live this long [default: for ever]
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     #[arg(help_heading = "Embedded store")]

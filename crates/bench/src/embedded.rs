@@ -76,6 +76,7 @@ pub(crate) fn run(
         Ok(StoreEngine::new(session, times_calls))
     })?;
     summary.store = Some(store.stats());
+    summary.pages = Some(store.page_kind());
     Ok(summary)
 }
 

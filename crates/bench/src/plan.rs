@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use store::Eviction;
+use store::{Eviction, HugePages};
 use workload::{
     Arrivals, Draw, KeyFormat, KeyStyle, Mix, Profile, Trace, ValueSizes, WorkloadError,
 };
@@ -76,6 +76,7 @@ pub(crate) struct EmbeddedPlan {
     pub(crate) is_cache: bool,
     pub(crate) index: IndexKind,
     pub(crate) eviction: Eviction,
+    pub(crate) huge_pages: HugePages,
     /// How long written items live; `None`: for ever.
     pub(crate) ttl: Option<Duration>,
     /// Whether each call into the store is timed.
@@ -285,6 +286,7 @@ fn embedded(args: &Args, target: &Target) -> Result<EmbeddedPlan, BenchError> {
         batch,
         is_cache: one_of("--mode", &args.mode, &[("cache", true), ("store", false)])?,
         index: one_of("--index", &args.index, &INDEXES)?,
+        huge_pages: one_of("--huge-pages", &args.huge_pages, &HUGE_PAGES)?,
         ttl: args.ttl,
         eviction: one_of("--eviction", &args.eviction, &EVICTIONS)?,
         times_calls: one_of("--latency", &args.latency, &[("sampled", false), ("every", true)])?,
@@ -292,6 +294,9 @@ fn embedded(args: &Args, target: &Target) -> Result<EmbeddedPlan, BenchError> {
 }
 
 const INDEXES: [(&str, IndexKind); 2] = [("hash", IndexKind::Hash), ("tree", IndexKind::Tree)];
+
+const HUGE_PAGES: [(&str, HugePages); 3] =
+    [("on", HugePages::Auto), ("reserved", HugePages::Reserved), ("off", HugePages::Off)];
 
 const EVICTIONS: [(&str, Eviction); 3] =
     [("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox), ("s3-fifo", Eviction::S3Fifo)];
@@ -367,6 +372,7 @@ mod tests {
         check_refused("embedded: --mode lru", "--mode");
         check_refused("embedded: --eviction lru", "s3-fifo");
         check_refused("embedded: --latency all", "--latency");
+        check_refused("embedded: --huge-pages small", "on or reserved or off");
         check_refused("null: --batch 0", "--batch is 0");
         check_refused("--key-style hex", "key style");
         check_refused("--key-style decimal --key-size 8", "--key-size");

@@ -1,7 +1,7 @@
 //! What a run measured, as the reports need it.
 
 use hdrhistogram::Histogram;
-use store::StoreStats;
+use store::{PageKind, StoreStats};
 
 use crate::tally::Tally;
 
@@ -24,6 +24,8 @@ pub(crate) struct Summary {
     pub(crate) ops_per_cpu_second: Option<f64>,
     /// What the embedded store held at the end.
     pub(crate) store: Option<StoreStats>,
+    /// Which pages it lay on.
+    pub(crate) pages: Option<PageKind>,
     pub(crate) was_interrupted: bool,
 }
 
@@ -44,6 +46,7 @@ impl Summary {
             server_cpu,
             ops_per_cpu_second: None,
             store: None,
+            pages: None,
             was_interrupted: false,
         }
     }

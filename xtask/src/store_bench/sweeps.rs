@@ -1,12 +1,27 @@
 //! How cost grows, and how long calls take while the store keeps house.
 
 use anyhow::Result;
+use serde_json::Value;
 
 use super::run::number;
 use super::{Curve, Figure, Pause, Session, words};
 
 /// Bytes of memory a 8/8 item takes when the store has room to rewrite it.
 const ITEM_ROOM_BYTES: u64 = 130;
+
+/// Where on the x axis a point lies.
+#[derive(Clone, Copy)]
+enum Place {
+    Asked,
+    /// Items over slots at the end of the run: the index grows by itself.
+    IndexLoad,
+}
+
+fn index_load(report: &Value) -> Result<f64> {
+    const SLOTS_PER_BYTE: f64 = 7.0 / 64.0;
+    let slots = number(report, "/store/index_used_bytes")? * SLOTS_PER_BYTE;
+    Ok(number(report, "/store/items")? / slots)
+}
 
 const READS: &str = "1:0";
 const WRITES: &str = "0:1";
@@ -29,6 +44,7 @@ impl Session {
         name: &'static str,
         points: &[(f64, Vec<String>)],
         ratio: &str,
+        place: Place,
     ) -> Result<Curve> {
         let mut curve = Curve { name, points: Vec::new() };
         for (x, setting) in points {
@@ -36,14 +52,24 @@ impl Session {
             options.extend(setting.iter().cloned());
             let what = format!("{name}, {}", setting.join(" "));
             if let Some(window) = self.ours(&what, 1, &options)? {
-                curve.points.push((*x, 1e3 / window.mops));
+                let x = match place {
+                    Place::Asked => *x,
+                    Place::IndexLoad => index_load(&window.report)?,
+                };
+                curve.points.push((x, 1e3 / window.mops));
             }
         }
+        curve.points.sort_by(|left, right| left.0.total_cmp(&right.0));
         Ok(curve)
     }
 
-    fn reads_and_writes(&mut self, points: &[(f64, Vec<String>)]) -> Result<Vec<Curve>> {
-        Ok(vec![self.curve("GET", points, READS)?, self.curve("PUT", points, WRITES)?])
+    fn reads_and_writes(
+        &mut self,
+        points: &[(f64, Vec<String>)],
+        place: Place,
+    ) -> Result<Vec<Curve>> {
+        let reads = self.curve("GET", points, READS, place)?;
+        Ok(vec![reads, self.curve("PUT", points, WRITES, place)?])
     }
 
     fn items_figure(&mut self) -> Result<Figure> {
@@ -71,7 +97,7 @@ impl Session {
             title: "CPU time and items, 8/8 uniform",
             x_title: "items",
             is_log_x: true,
-            curves: self.reads_and_writes(&points)?,
+            curves: self.reads_and_writes(&points, Place::Asked)?,
         })
     }
 
@@ -98,7 +124,7 @@ impl Session {
             title: "CPU time and load of the index, 8/8 uniform",
             x_title: "items over slots",
             is_log_x: false,
-            curves: self.reads_and_writes(&points)?,
+            curves: self.reads_and_writes(&points, Place::IndexLoad)?,
         })
     }
 
@@ -121,7 +147,7 @@ impl Session {
             title: "CPU time and value size, 16-byte keys, uniform; every byte is checked",
             x_title: "bytes of value",
             is_log_x: true,
-            curves: self.reads_and_writes(&points)?,
+            curves: self.reads_and_writes(&points, Place::Asked)?,
         })
     }
 
@@ -137,7 +163,7 @@ impl Session {
             title: "CPU time of a PUT and share of the log that is live, 8/8 uniform, store mode",
             x_title: "per cent of the log",
             is_log_x: false,
-            curves: vec![self.curve("PUT", &points, WRITES)?],
+            curves: vec![self.curve("PUT", &points, WRITES, Place::Asked)?],
         })
     }
 

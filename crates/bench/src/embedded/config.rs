@@ -1,6 +1,6 @@
 //! The settings of a store that suits a plan.
 
-use store::{HugePages, Mode, StoreConfig};
+use store::{Mode, StoreConfig};
 
 use crate::plan::Plan;
 
@@ -36,6 +36,6 @@ pub(super) fn store_config(plan: &Plan) -> StoreConfig {
         item_max_bytes: store::ITEM_MAX_BYTES,
         hash_seed: workload::scramble::mix(plan.draw.seed),
         batch: plan.embedded.batch,
-        huge_pages: HugePages::Auto,
+        huge_pages: plan.embedded.huge_pages,
     }
 }

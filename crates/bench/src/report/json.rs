@@ -35,6 +35,7 @@ struct Report<'a> {
     client_cpu_share: f64,
     /// Of the embedded store, at the end.
     store: Option<Store>,
+    pages: Option<String>,
     /// Only with `--latency every`.
     calls: Option<Calls>,
     populate_calls: Option<Calls>,
@@ -176,6 +177,7 @@ pub(super) fn encode(plan: &Plan, summary: &Summary) -> Result<String, BenchErro
         server_pids: summary.server_cpu.as_ref().map_or(&[], |cpu| &cpu.pids),
         client_cpu_share: summary.client_cpu_share(),
         store: summary.store.as_ref().map(Store::of),
+        pages: summary.pages.map(|pages| pages.to_string()),
         calls: total.calls.as_ref().map(Calls::of),
         populate_calls: total.populate_calls.as_ref().map(Calls::of),
         config: config(plan),
