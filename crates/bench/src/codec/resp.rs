@@ -74,9 +74,13 @@ impl Codec for RespCodec {
 
     fn write_range(&self, key: &[u8], limit: u64, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(b"*5\r\n$8\r\nKV.RANGE\r\n");
-        write_bulk(key, out);
-        // Above every key that this tool writes.
-        write_bulk(&[u8::MAX], out);
+        // Bounds as in ZRANGEBYLEX: from this key on, it too, to the last.
+        out.push(b'$');
+        out.extend_from_slice(itoa::Buffer::new().format(key.len() + 1).as_bytes());
+        out.extend_from_slice(b"\r\n[");
+        out.extend_from_slice(key);
+        out.extend_from_slice(b"\r\n");
+        write_bulk(b"+", out);
         write_bulk(b"LIMIT", out);
         write_bulk(itoa::Buffer::new().format(limit).as_bytes(), out);
         true
@@ -187,8 +191,7 @@ mod tests {
         assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$5\r\nabcde\r\n");
         out.clear();
         assert!(codec.write_range(b"abc", 50, &mut out));
-        let want =
-            b"*5\r\n$8\r\nKV.RANGE\r\n$3\r\nabc\r\n$1\r\n\xff\r\n$5\r\nLIMIT\r\n$2\r\n50\r\n";
+        let want = b"*5\r\n$8\r\nKV.RANGE\r\n$4\r\n[abc\r\n$1\r\n+\r\n$5\r\nLIMIT\r\n$2\r\n50\r\n";
         assert_eq!(out, want);
     }
 }
