@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use store::{Eviction, HugePages};
+use store::{Eviction, HugePages, IndexKind};
 use workload::{
     Arrivals, Draw, KeyFormat, KeyStyle, Mix, Profile, Trace, ValueSizes, WorkloadError,
 };
@@ -57,13 +57,6 @@ pub(crate) enum Poll {
     Spin,
     /// Spins a little, then blocks.
     Auto,
-}
-
-/// How the embedded store finds items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IndexKind {
-    Hash,
-    Tree,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -30,7 +30,7 @@ pub(super) fn store_config(plan: &Plan) -> StoreConfig {
         index_bytes: index_wanted_bytes.max(memory_bytes / 64).min(index_max_bytes),
         mode: if plan.embedded.is_cache { Mode::Evict } else { Mode::Clean },
         eviction: plan.embedded.eviction,
-        index: store::IndexKind::Hash,
+        index: plan.embedded.index,
         lossy_index: false,
         session_max: plan.thread_count,
         item_max_bytes: store::ITEM_MAX_BYTES,

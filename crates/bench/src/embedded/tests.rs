@@ -72,6 +72,16 @@ fn loads_of_known_sizes_read_back_what_they_wrote() {
 }
 
 #[test]
+fn scans_find_what_was_written_in_order_of_the_keys() {
+    for line in ["--key-style decimal --scan-keys 50", "--key-size 8"] {
+        let tree = "--workload ycsb-e --index tree --value-size 8";
+        let total = check(&format!("{tree} {line}")).total;
+        assert!(total.scanned_count > total.operation_count, "{line}: {}", total.scanned_count);
+        assert!(total.write_count > 0);
+    }
+}
+
+#[test]
 fn decimal_keys_have_any_length() {
     check("--key-style decimal --value-size 8 --ratio 1:1");
 }
