@@ -1,11 +1,13 @@
 //! The settings of a store that suits a plan.
 
-use store::{Mode, StoreConfig};
+use store::{IndexKind, Mode, StoreConfig};
 
 use crate::plan::Plan;
 
 /// Index bytes a key: a little over two slots for each, so that few chains overflow.
 const INDEX_BYTES_PER_KEY: u64 = 26;
+/// The same of a tree, whose nodes are part full and have keys' slices in them.
+const TREE_BYTES_PER_KEY: u64 = 64;
 /// Log bytes beyond the items: open segments, and room for the reclaimer to work ahead.
 const LOG_SLACK_BYTES: u64 = 64 << 20;
 
@@ -14,7 +16,10 @@ pub(super) fn store_config(plan: &Plan) -> StoreConfig {
     let keys = plan.draw.key_count;
     let value_len = plan.value_sizes.len_mean_bytes().ceil() as usize;
     let entry_bytes = store::entry_len_bytes(plan.key_format.len_max_bytes(), value_len) as u64;
-    let index_wanted_bytes = keys.saturating_mul(INDEX_BYTES_PER_KEY);
+    let index_wanted_bytes = keys.saturating_mul(match plan.embedded.index {
+        IndexKind::Hash => INDEX_BYTES_PER_KEY,
+        IndexKind::Tree => TREE_BYTES_PER_KEY,
+    });
     let index_wanted_bytes = plan.embedded.index_bytes.unwrap_or(index_wanted_bytes);
     // Rewrites append: with room for every item several times over, reclaiming is rare.
     let is_read_only = plan.draw.mix.write_share() == 0.0;
