@@ -81,6 +81,7 @@ pub struct Named {
 pub const POLICIES: &[Named] = &[
     Named { name: "fifo", engine: Engine::Store(store::Eviction::Fifo) },
     Named { name: "lru-approx", engine: Engine::Store(store::Eviction::LruApprox) },
+    Named { name: "s3-fifo", engine: Engine::Store(store::Eviction::S3Fifo) },
     Named { name: "fifo", engine: Engine::Exact(Exact::Fifo) },
     Named { name: "lru", engine: Engine::Exact(Exact::Lru) },
     Named { name: "clock", engine: Engine::Exact(Exact::Clock) },

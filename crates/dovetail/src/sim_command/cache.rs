@@ -94,7 +94,7 @@ fn about(named: &Named) -> &'static str {
     match (named.engine.name(), named.name) {
         ("store", "fifo") => "this store, oldest segments first",
         ("store", "lru-approx") => "this store, what was read is kept once more",
-        ("store", _) => "this store",
+        ("store", _) => "this store, small and main queue of segments and ghosts",
         (_, "fifo") => "the oldest goes",
         (_, "lru") => "the least recently used goes",
         (_, "clock") => "the oldest goes unless it was used",
