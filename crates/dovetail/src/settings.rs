@@ -112,7 +112,7 @@ pub const TABLE: &[Setting] = &[
         key: "eviction",
         value_name: "fifo|lru-approx|s3-fifo",
         kind: Kind::Choice(&["fifo", "lru-approx", "s3-fifo"]),
-        default: "lru-approx",
+        default: "s3-fifo",
         help: "Which items a full cache gives up",
     },
     Setting {

@@ -19,8 +19,8 @@ use workload::cache_trace::{Access, CacheRequest};
 use crate::SimError;
 use crate::cache::{CacheSize, Means, SAMPLE_EVERY, Tally, Trace, expires_at_ms};
 
-/// The server's share of the index: docs of `server::memory`.
-const INDEX_PART: u64 = 8;
+/// What a server's index starts with: docs of `server::memory`.
+const INDEX_PART: u64 = 64;
 /// The least segment of the log, and so that of the smallest stores.
 const SEGMENT_MIN_BYTES: u64 = 64 << 10;
 /// Segments of a log that is made for a number of objects: many, so that a segment is a small part.

@@ -7,7 +7,7 @@
 //!                    copy          copy                 copy            (expired: drop)
 //! ```
 //!
-//! S3-FIFO (two queues): what was read twice or more in a small segment moves to main, the rest is
+//! S3-FIFO (two queues): what was read at all in a small segment moves to main, the rest is
 //! dropped and remembered as ghosts; in a main segment what was read moves to main again, one mark
 //! poorer. A copy out of dead space stays in its queue and keeps its marks.
 //!
@@ -37,7 +37,7 @@ const GROUP_BYTES: u64 = 64 << 10;
 /// Dropped keys that are remembered, in percent of the cache's items: main's share.
 const GHOSTS_PER_ITEM_PCT: u64 = 90;
 /// Reads in the small queue that an entry needs to move to main.
-const PROMOTING_MARKS: u64 = 2;
+const PROMOTING_MARKS: u64 = 1;
 
 /// A segment that this session is emptying.
 pub(super) struct Job {

@@ -90,8 +90,8 @@ impl Cache {
     }
 }
 
-/// S3-FIFO on single items (Yang et al., SOSP 2023, algorithm 1): a tenth for the small queue,
-/// ghosts for nine tenths.
+/// S3-FIFO on single items (Yang et al., SOSP 2023, algorithm 1; one read promotes): a tenth for
+/// the small queue, ghosts for nine tenths.
 fn exact_s3_fifo(ids: &[u64], capacity: usize) -> f64 {
     let (small_max, ghost_max) = (capacity / 10, capacity * 9 / 10);
     let (mut small, mut main, mut ghosts) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
@@ -107,7 +107,7 @@ fn exact_s3_fifo(ids: &[u64], capacity: usize) -> f64 {
         while small.len() + main.len() >= capacity {
             if small.len() >= small_max || main.is_empty() {
                 let old = small.pop_front().unwrap();
-                if reads[&old] > 1 {
+                if reads[&old] > 0 {
                     reads.insert(old, 0);
                     main.push_back(old);
                     continue;
