@@ -303,7 +303,8 @@ impl Inner {
     /// Items, as of about now; `unpublished` is what the asking session has not published.
     pub(crate) fn item_count(&self, unpublished: &Counts) -> u64 {
         let counts = fold(self.counts.iter().map(|counts| &**counts));
-        counts.items.wrapping_add(unpublished.items)
+        // Signed: a removal may be published before the write of the same item is.
+        counts.items.wrapping_add(unpublished.items).cast_signed().max(0).cast_unsigned()
     }
 
     /// The hashes of the next `heads` chains or so of the shared expiry pass: from the first to

@@ -162,12 +162,13 @@ impl Session {
         let mut removed = Vec::new();
         chain.entries(|position| removed.push(position));
         chain.clear(&mut local.unlinked);
-        chain.finish();
-        // After the slots: a segment that counts no live bytes may be retired at once.
+        // After the slots: a segment that counts no live bytes may be retired at once. Before the
+        // unlocking: whoever finds none of a segment's entries alive expects no live bytes.
         for position in removed {
             let entry = super::Local::entry_of(inner, position);
             local.count_removed(inner, position, entry);
         }
+        chain.finish();
         place.next_hash(hash)
     }
 }
