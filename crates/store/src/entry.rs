@@ -597,16 +597,16 @@ mod tests {
         block
     }
 
-    fn entry_of(block: &Block) -> Entry<'_> {
+    fn entry_of(block: &mut Block) -> Entry<'_> {
         // SAFETY: `write_sample` laid out a whole entry at an 8-aligned address.
-        unsafe { Entry::at(block.0.as_ptr()) }
+        unsafe { Entry::at(block.0.as_mut_ptr()) }
     }
 
     #[track_caller]
     fn check(client_flags: u32, expires_at_ms: Option<u64>, len_bytes: usize, checksum: u32) {
         let expires_at = expires_at_ms.map(UnixMillis);
-        let block = write_sample(Meta { version: 9, client_flags, expires_at });
-        let entry = entry_of(&block);
+        let mut block = write_sample(Meta { version: 9, client_flags, expires_at });
+        let entry = entry_of(&mut block);
         let seen = entry.see();
         let item = seen.item();
         assert_eq!((item.key, item.value), (&b"key"[..], &b"value"[..]));
@@ -639,7 +639,7 @@ mod tests {
             for (place, word) in block.0.as_chunks_mut::<8>().0.iter_mut().zip(header.words()) {
                 *place = word.to_le_bytes();
             }
-            assert_eq!(entry_of(&block).shape(), shape);
+            assert_eq!(entry_of(&mut block).shape(), shape);
             let is_wide = key_len > 255 || value_len > 65_535;
             assert_eq!(shape.header_bytes(), if is_wide { 24 } else { 16 });
         }
@@ -682,7 +682,7 @@ mod tests {
             if is_length && !(40..44).contains(&bit) && !(48..52).contains(&bit) {
                 continue;
             }
-            assert!(!entry_of(&block).checksum_holds(), "bit {bit}");
+            assert!(!entry_of(&mut block).checksum_holds(), "bit {bit}");
         }
     }
 

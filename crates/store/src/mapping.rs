@@ -6,8 +6,13 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+/// Miri has no `mmap`: the same calls, over the allocator.
+#[cfg(miri)]
+#[path = "mapping/miri.rs"]
+mod rustix;
+
 /// Huge pages are 2 MiB; a mapping starts and ends on one.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+const HUGE_PAGE_BYTES: usize = if cfg!(miri) { 4096 } else { 2 << 20 };
 
 /// Which pages a store asks the kernel for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
