@@ -30,6 +30,8 @@
 //! # References
 //! Rowan-KV §4.2.2 (checksum, version, shard); MICA §4.1 (one log for all sizes).
 
+mod in_place;
+
 use std::marker::PhantomData;
 // Not the model checker's: the log's memory is plain bytes that it does not know.
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +39,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::UnixMillis;
 
 use crate::request::Item;
+
+pub(crate) use in_place::InPlace;
 
 /// Bytes of header before the key when there is neither a wide word nor an expiry.
 pub const HEADER_BYTES: usize = 16;
@@ -369,8 +373,7 @@ impl<'a> Entry<'a> {
 
     #[inline]
     fn version_and_shard(self) -> u64 {
-        // Acquire pairs with `replace_value`: whoever sees its version sees its value.
-        self.version_word().load(Ordering::Acquire)
+        in_place::see_version(self.version_word())
     }
 
     #[inline]
@@ -408,10 +411,15 @@ impl<'a> Entry<'a> {
                 word
             }
         };
-        // Relaxed: the version's Release follows, and a reader of the value alone needs no order.
-        self.shared_word(self.value_start()).store(u64::from_ne_bytes(word), Ordering::Relaxed);
         let shard = self.version_word().load(Ordering::Relaxed) & !VERSION_MASK;
-        self.version_word().store(shard | version, Ordering::Release);
+        self.in_place().replace(u64::from_ne_bytes(word), shard | version);
+    }
+
+    /// The words of an entry that is in place.
+    #[inline]
+    fn in_place(self) -> InPlace<'a, AtomicU64> {
+        debug_assert!(self.is_in_place());
+        InPlace { version: self.version_word(), value: self.shared_word(self.value_start()) }
     }
 
     /// The item as of now: version and value are read, in this order, if they could change; a value
@@ -440,7 +448,7 @@ impl<'a> Entry<'a> {
             // SAFETY: as for the key; only a value in place is ever replaced.
             unsafe { std::slice::from_raw_parts(value, value_len) }
         } else {
-            *word = self.shared_word(value).load(Ordering::Relaxed).to_ne_bytes();
+            *word = in_place::see_value(self.shared_word(value)).to_ne_bytes();
             &word[..value_len.min(ALIGN_BYTES)]
         };
         Item { key, value, client_flags: 0, version, expires_at: None }

@@ -79,7 +79,9 @@ impl Epochs {
     /// The session may take references again.
     pub(crate) fn unpark(&self, place: usize) {
         let global = self.global.load(Ordering::Acquire);
-        self.locals[place].store(global, Ordering::Relaxed);
+        // Release, as `park` before it: whoever sees this one is not to reuse what this session
+        // read before it slept, or who had the place before.
+        self.locals[place].store(global, Ordering::Release);
         // Either `is_safe` sees this store, or this session's next reads see the unlinking:
         // pairs with the fence in `advance` (store buffering is what both fences forbid).
         fence(Ordering::SeqCst);
@@ -183,6 +185,24 @@ mod loom_tests {
             world.epochs.unpark(place);
             read(world);
             world.epochs.leave(place);
+        });
+    }
+
+    #[test]
+    fn reuse_never_overlaps_a_read_before_a_sleep() {
+        check(|world, place| {
+            read(world);
+            world.epochs.park(place);
+            world.epochs.unpark(place);
+        });
+    }
+
+    #[test]
+    fn reuse_never_overlaps_a_read_of_a_session_whose_place_another_took() {
+        check(|world, place| {
+            read(world);
+            world.epochs.leave(place);
+            assert!(world.epochs.join().is_some());
         });
     }
 }

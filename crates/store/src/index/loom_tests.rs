@@ -6,11 +6,12 @@
 //! (`load_held` of bucket.rs), which loom does track.
 
 use base::KeyHash;
-use base::sync::Arc;
+use base::sync::{Arc, AtomicU64, Ordering, fence};
 
 use super::arena::tests::FewLines;
 use super::slot::{Slot, Tag};
 use super::{Block, Index, IndexPlan, Lines, Moved, SLOTS};
+use crate::entry::InPlace;
 use crate::epoch::Epochs;
 
 /// An index of two heads, one a partition, in eight lines. Ids below 50 have their chain in the
@@ -261,5 +262,56 @@ fn an_old_block_is_reused_only_when_nobody_can_be_in_it() {
             index.memory[reused].start_with(1, [Slot::entry(tag_of(0), 8000)].into_iter());
         }
         thread.join().unwrap();
+    });
+}
+
+/// Two entries of the first chain whose values are in place.
+struct InPlacePair {
+    index: Index,
+    words: [[AtomicU64; 2]; 2],
+}
+
+impl InPlacePair {
+    fn member(&self, at: usize) -> InPlace<'_, AtomicU64> {
+        InPlace { version: &self.words[at][0], value: &self.words[at][1] }
+    }
+}
+
+fn check_pair(read: fn(&InPlacePair)) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let words = || [AtomicU64::new(1), AtomicU64::new(1)];
+        let pair = Arc::new(InPlacePair { index: one_chain(2), words: [words(), words()] });
+        let writing = pair.clone();
+        let thread = loom::thread::spawn(move || {
+            let chain = writing.index.lock(hash_of(0));
+            writing.member(0).replace(2, 2);
+            writing.member(1).replace(2, 2);
+            chain.finish();
+        });
+        read(&pair);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_version_in_place_never_goes_with_an_older_value() {
+    check_pair(|pair| {
+        let (version, value) = pair.member(0).see();
+        assert!(value >= version, "version {version} with value {value}");
+        let again = pair.member(0).see();
+        assert!(again.0 >= version && again.1 >= value, "nothing goes back");
+    });
+}
+
+#[test]
+fn a_snapshot_has_both_values_in_place_or_neither() {
+    check_pair(|pair| {
+        let before = pair.index.word(hash_of(0));
+        let values = [pair.member(0).see().1, pair.member(1).see().1];
+        fence(Ordering::Acquire);
+        let is_snapshot = !before.is_locked() && pair.index.word(hash_of(0)) == before;
+        assert!(!is_snapshot || values[0] == values[1], "K11: {values:?}");
     });
 }

@@ -1,0 +1,81 @@
+//! The two words of an entry whose value is replaced where it lies (K12), apart from where they
+//! lie, so that the model checker can look at the very same code.
+//!
+//! ```text
+//!  writer, under the key's lock:   value = new     Release ─┐
+//!                                  version = new   Release ─┼─┐
+//!  reader:                         version ◀ Acquire ───────┼─┘  new version ⇒ new value
+//!                                  value   ◀ Relaxed ───────┘    new value, then an Acquire fence
+//!                                                                ⇒ the chain's word: locked or newer
+//! ```
+//!
+//! # Invariants
+//! I1: a version that a reader sees never goes with a value older than it: a CAS with it would
+//!     overwrite a write that its client has not seen. The other way round such a CAS fails.
+//! I2: a reader of several keys who has seen a new value then finds the chain's word moved or
+//!     locked (K11): what the lock's compare-and-swap did happens before the value's store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An atomic word: the log's memory, or the model checker's.
+pub(crate) trait Word {
+    fn load(&self, ordering: Ordering) -> u64;
+    fn store(&self, word: u64, ordering: Ordering);
+}
+
+impl Word for AtomicU64 {
+    #[inline]
+    fn load(&self, ordering: Ordering) -> u64 {
+        AtomicU64::load(self, ordering)
+    }
+
+    #[inline]
+    fn store(&self, word: u64, ordering: Ordering) {
+        AtomicU64::store(self, word, ordering);
+    }
+}
+
+#[cfg(loom)]
+impl Word for base::sync::AtomicU64 {
+    fn load(&self, ordering: Ordering) -> u64 {
+        base::sync::AtomicU64::load(self, ordering)
+    }
+
+    fn store(&self, word: u64, ordering: Ordering) {
+        base::sync::AtomicU64::store(self, word, ordering);
+    }
+}
+
+/// The words of version (with the shard above it) and value.
+#[derive(Clone, Copy)]
+pub(crate) struct InPlace<'a, W> {
+    pub version: &'a W,
+    pub value: &'a W,
+}
+
+impl<W: Word> InPlace<'_, W> {
+    /// Replaces both; the caller holds the key's lock.
+    #[inline]
+    pub(crate) fn replace(self, value: u64, version: u64) {
+        self.value.store(value, Ordering::Release); // I2
+        self.version.store(version, Ordering::Release); // I1
+    }
+
+    /// Version and value, in this order.
+    #[cfg(all(test, loom))]
+    pub(crate) fn see(self) -> (u64, u64) {
+        (see_version(self.version), see_value(self.value))
+    }
+}
+
+/// The version's word, which is read first. Acquire pairs with [`InPlace::replace`] (I1).
+#[inline]
+pub(crate) fn see_version(version: &impl Word) -> u64 {
+    version.load(Ordering::Acquire)
+}
+
+/// The value, which is read after the version.
+#[inline]
+pub(crate) fn see_value(value: &impl Word) -> u64 {
+    value.load(Ordering::Relaxed)
+}
