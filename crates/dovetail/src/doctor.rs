@@ -15,15 +15,17 @@ use std::net::{SocketAddr, TcpListener};
 use base::ByteSize;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use rustix::process::{Resource, getrlimit};
-use server::Config;
+use server::{Config, HugePages};
 
 use crate::cli;
 use crate::failure::{Failure, print};
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use crate::settings::ServeSettings;
 
 /// Descriptors that the process needs besides its connections.
 const OTHER_FILES: u64 = 64;
+
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
@@ -86,7 +88,7 @@ fn examine(config: &Config, machine: &Machine) -> Vec<Finding> {
         cores(config.threads, machine.core_count),
         memory(config.memory_bytes, machine.memory_bytes),
         open_files(config.max_connections as u64, getrlimit(Resource::Nofile).maximum),
-        huge_pages(machine.huge_pages.transparent),
+        huge_pages(config.huge_pages, config.memory_bytes, &machine.huge_pages),
         clock(read("/sys/devices/system/clocksource/clocksource0/current_clocksource").trim()),
         backlog(read("/proc/sys/net/core/somaxconn").trim()),
     ];
@@ -142,13 +144,32 @@ fn open_files(connections_max: u64, limit: Option<u64>) -> Finding {
     }
 }
 
-fn huge_pages(transparent: bool) -> Finding {
-    if transparent {
-        return finding("huge pages", Verdict::Ok, "transparent, on request".to_owned());
-    }
-    let text = "off, which costs lookups up to 40 %: \
-                echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
-    finding("huge pages", Verdict::Warn, text.to_owned())
+fn huge_pages(wanted: HugePages, memory_bytes: u64, there: &machine::HugePages) -> Finding {
+    let needed_count = memory_bytes.div_ceil(HUGE_PAGE_BYTES);
+    let free_count = there.free_count;
+    let (verdict, text) = match wanted {
+        HugePages::Off => {
+            (Verdict::Warn, "off by --huge-pages, which costs lookups up to 40 %".to_owned())
+        }
+        _ if free_count >= needed_count => {
+            (Verdict::Ok, format!("reserved, {free_count} free of 2 MiB each"))
+        }
+        HugePages::Reserved => (
+            Verdict::Bad,
+            format!(
+                "{free_count} reserved ones free, and --memory needs {needed_count}: \
+                 sysctl vm.nr_hugepages={needed_count}, or --huge-pages auto"
+            ),
+        ),
+        HugePages::Auto if there.transparent => (Verdict::Ok, "transparent, on request".to_owned()),
+        HugePages::Auto => (
+            Verdict::Warn,
+            "off, which costs lookups up to 40 %: \
+             echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+                .to_owned(),
+        ),
+    };
+    finding("huge pages", verdict, text)
 }
 
 fn clock(source: &str) -> Finding {
@@ -242,7 +263,23 @@ mod tests {
         check(&clock(""), Verdict::Warn, "unknown");
         check(&backlog("128"), Verdict::Warn, "somaxconn=4096");
         check(&backlog("4096"), Verdict::Ok, "4096");
-        check(&huge_pages(false), Verdict::Warn, "echo madvise");
+    }
+
+    #[test]
+    fn huge_pages_are_looked_for_as_they_were_asked_for() {
+        let there = |free_count, transparent| machine::HugePages {
+            reserved_count: free_count,
+            free_count,
+            transparent,
+        };
+        let memory_bytes = (64 << 20) + 1;
+        let look = |wanted, found| huge_pages(wanted, memory_bytes, &found);
+        check(&look(HugePages::Auto, there(33, false)), Verdict::Ok, "reserved, 33 free");
+        check(&look(HugePages::Auto, there(32, true)), Verdict::Ok, "transparent");
+        check(&look(HugePages::Auto, there(32, false)), Verdict::Warn, "echo madvise");
+        check(&look(HugePages::Reserved, there(33, false)), Verdict::Ok, "reserved");
+        check(&look(HugePages::Reserved, there(32, true)), Verdict::Bad, "vm.nr_hugepages=33");
+        check(&look(HugePages::Off, there(33, true)), Verdict::Warn, "--huge-pages");
     }
 
     #[test]

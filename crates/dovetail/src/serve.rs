@@ -121,7 +121,8 @@ fn announce(server: &Server, machine: &Machine) {
         transparent = pages.transparent,
         reserved = pages.reserved_count,
         free = pages.free_count,
-        "huge pages",
+        used = %server.shared().store().page_kind(),
+        "pages",
     );
     if config.resp.is_none() && config.memcached.is_none() {
         warn!("both --resp and --memcached are off: no client can connect");

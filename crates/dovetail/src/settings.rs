@@ -130,6 +130,15 @@ pub const TABLE: &[Setting] = &[
         help: "Drop a key when its index bucket is full, as MICA does, even while memory is free",
     },
     Setting {
+        key: "huge-pages",
+        value_name: "auto|hugetlb|off",
+        kind: Kind::Choice(&["auto", "hugetlb", "off"]),
+        default: "auto",
+        help: "Pages that log and index lie on: auto takes reserved huge pages where there are \
+               enough, else transparent ones; hugetlb takes reserved ones or does not start; off \
+               takes small ones",
+    },
+    Setting {
         key: "threads",
         value_name: "auto|N",
         kind: Kind::AutoCount { min: 1, max: 256 },

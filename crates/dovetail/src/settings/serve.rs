@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use base::ByteSize;
-use server::{Config, Eviction, Mode, Pin, Poll};
+use server::{Config, Eviction, HugePages, Mode, Pin, Poll};
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
@@ -51,6 +51,11 @@ impl ServeSettings {
                 "fifo" => Eviction::Fifo,
                 "s3-fifo" => Eviction::S3Fifo,
                 _ => Eviction::LruApprox,
+            },
+            huge_pages: match lookup.word("huge-pages") {
+                "hugetlb" => HugePages::Reserved,
+                "off" => HugePages::Off,
+                _ => HugePages::Auto,
             },
             lossy_index: lookup.is_on("lossy-index"),
             threads: match lookup.count("threads") {
