@@ -84,6 +84,30 @@ fn ranges_say_what_they_need_when_keys_have_no_order() {
 }
 
 #[test]
+fn the_memory_policy_is_set_to_what_it_is_or_not_at_all() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    let failed = |reason: &str| {
+        format!(
+            "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - {reason}\r\n"
+        )
+    };
+    let unknown =
+        failed("argument must be one of the following: noeviction, allkeys-lru, allkeys-lfu");
+    let fixed = failed("can't set immutable config");
+    for (policy, want) in [
+        ("allkeys-lru", "+OK\r\n"),
+        ("allkeys-lfu", "+OK\r\n"),
+        ("noeviction", &fixed),
+        ("volatile-lru", &unknown),
+        ("volatile-ttl", &unknown),
+        ("allkeys-random", &unknown),
+    ] {
+        client.ask(format!("CONFIG SET maxmemory-policy {policy}\r\n"), want);
+    }
+}
+
+#[test]
 fn keys_answer_as_redis_does() {
     let server = TestServer::start();
     let mut client = server.resp();

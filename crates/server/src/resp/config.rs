@@ -67,7 +67,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             let Some((known, current)) = settings.iter().find(is_name) else {
                 return self.fail(caller, &ErrorReply::ConfigUnknown(name));
             };
-            let reason = if current.as_bytes() != value {
+            let is_policy = known == "maxmemory-policy";
+            let reason = if is_policy && !MEMORY_POLICIES.iter().any(|name| is(name, value)) {
+                "argument must be one of the following: noeviction, allkeys-lru, allkeys-lfu"
+            } else if current.as_bytes() != value && !(is_policy && is_same_policy(current, value))
+            {
                 "can't set immutable config"
             } else if seen.contains(&known.as_str()) {
                 "duplicate parameter"
@@ -173,6 +177,21 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
     settings
 }
 
+/// The policies of Redis that can be had: what has no expiry is evicted too, so that those named
+/// `volatile-` would promise what is not done.
+const MEMORY_POLICIES: [&str; 3] = ["noeviction", "allkeys-lru", "allkeys-lfu"];
+
+fn is(name: &str, value: &[u8]) -> bool {
+    name.as_bytes().eq_ignore_ascii_case(value)
+}
+
+/// A cache goes by its own policy (`eviction`), which is some of LRU and some of LFU.
+fn is_same_policy(current: &str, value: &[u8]) -> bool {
+    let is_cache =
+        |name: &[u8]| name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"allkeys"));
+    is(current, value) || (is_cache(current.as_bytes()) && is_cache(value))
+}
+
 /// The name that Redis gives to what happens when the memory is full.
 pub(super) fn memory_policy(config: &Config) -> &'static str {
     match (config.mode, config.eviction) {
@@ -183,7 +202,7 @@ pub(super) fn memory_policy(config: &Config) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::find_settings;
+    use super::{MEMORY_POLICIES, find_settings, is_same_policy};
 
     #[track_caller]
     fn check(patterns: &[&str], want: &[(&str, &str)]) {
@@ -197,6 +216,16 @@ mod tests {
         let want: Vec<_> =
             want.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         assert_eq!(found, want);
+    }
+
+    #[test]
+    fn lru_and_lfu_both_mean_the_policy_of_a_cache() {
+        assert!(is_same_policy("allkeys-lru", b"allkeys-lfu"));
+        assert!(is_same_policy("allkeys-lru", b"AllKeys-LRU"));
+        assert!(is_same_policy("noeviction", b"noeviction"));
+        assert!(!is_same_policy("noeviction", b"allkeys-lru"));
+        assert!(!is_same_policy("allkeys-lru", b"noeviction"));
+        assert!(!MEMORY_POLICIES.contains(&"volatile-lru"));
     }
 
     #[test]
