@@ -19,13 +19,22 @@ def pytest_collection_modifyitems(items):
 def pytest_configure(config):
     config.addinivalue_line("markers", "dovetail_only: does not hold for the reference servers")
     config.addinivalue_line("markers", "flags(*flags, **settings): how the server is started")
+    config.addinivalue_line("markers", "index(*names): the indexes it holds for, if not for each")
+
+
+def pytest_generate_tests(metafunc):
+    """Each test of a server runs once with each index; the reference servers have but one."""
+    if "index" in metafunc.fixturenames:
+        marker = metafunc.definition.get_closest_marker("index")
+        names = marker.args if marker else servers.INDEXES
+        metafunc.parametrize("index", names[:1] if servers.is_reference_run() else names)
 
 
 @pytest.fixture
-def server(request):
+def server(request, index):
     marker = request.node.get_closest_marker("flags")
     flags, settings = (marker.args, marker.kwargs) if marker else ((), {})
-    running = servers.start(*flags, **settings)
+    running = servers.start("--index", index, *flags, **settings)
     yield running
     was_running = running.is_running()
     status = running.stop()

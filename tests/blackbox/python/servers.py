@@ -14,6 +14,7 @@ import time
 import urllib.request
 
 HOST = "127.0.0.1"
+INDEXES = ("hash", "tree")
 START_SECONDS = 20
 STOP_SECONDS = 20
 

@@ -29,9 +29,9 @@ def reference():
     running.stop()
 
 
-@pytest.fixture(scope="module")
-def subject():
-    running = servers.Dovetail()
+@pytest.fixture(scope="module", params=servers.INDEXES)
+def subject(request):
+    running = servers.Dovetail("--index", request.param)
     yield running
     running.stop()
 
