@@ -1,6 +1,6 @@
 //! Globs: against a matcher that is slow, recursive and obvious.
 
-use wire::resp::{glob_matches, glob_matches_any_case};
+use wire::resp::{glob_matches, glob_matches_any_case, glob_prefix};
 
 /// An input is `pattern length (1 byte) | pattern | text`.
 pub fn globs(data: &[u8]) {
@@ -12,6 +12,7 @@ pub fn globs(data: &[u8]) {
     assert_eq!(glob_matches(pattern, text), want, "{pattern:?} {text:?}");
     if want {
         assert!(glob_matches_any_case(pattern, text), "{pattern:?} {text:?}");
+        assert!(text.starts_with(glob_prefix(pattern)), "{pattern:?} {text:?}");
     }
 }
 

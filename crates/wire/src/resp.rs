@@ -26,7 +26,7 @@ pub use command::{
     KillSkipMe, PauseMode, ReplyMode, ScanRequest, SetCommand, SetCondition, ShutdownRequest, Unit,
 };
 pub use error::{CommandError, ErrorReply};
-pub use glob::{glob_matches, glob_matches_any_case};
+pub use glob::{glob_matches, glob_matches_any_case, glob_prefix};
 
 pub use limits::Limits;
 pub use parse_command::{NextCommand, next_command};

@@ -15,6 +15,13 @@ pub fn glob_matches_any_case(pattern: &[u8], text: &[u8]) -> bool {
     matches(pattern, text, |byte| byte.to_ascii_lowercase())
 }
 
+/// The bytes that every match of `pattern` starts with, as far as they stand there literally.
+pub fn glob_prefix(pattern: &[u8]) -> &[u8] {
+    let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
+    let len = pattern.iter().position(is_special).unwrap_or(pattern.len());
+    &pattern[..len]
+}
+
 fn matches(mut pattern: &[u8], mut text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> bool {
     // What follows the last star, and the text that it has been tried against.
     let mut star: Option<(&[u8], &[u8])> = None;
@@ -86,7 +93,7 @@ fn match_class(mut class: &[u8], byte: u8, fold: impl Fn(u8) -> u8 + Copy) -> (b
 
 #[cfg(test)]
 mod tests {
-    use super::{glob_matches, glob_matches_any_case};
+    use super::{glob_matches, glob_matches_any_case, glob_prefix};
 
     #[track_caller]
     fn check(pattern: &str, text: &str, want: bool) {
@@ -155,6 +162,22 @@ mod tests {
         check("ABC", "abc", false);
         assert!(glob_matches_any_case(b"MAX*", b"maxmemory"));
         assert!(glob_matches_any_case(b"[A-C]x", b"bX"));
+    }
+
+    #[test]
+    fn a_prefix_ends_where_bytes_begin_to_mean_something() {
+        for (pattern, want) in [
+            ("user:*", "user:"),
+            ("user:1", "user:1"),
+            ("us?r", "us"),
+            ("us[e]r", "us"),
+            ("us\\er", "us"),
+            ("us]er-^*", "us]er-^"),
+            ("*", ""),
+            ("", ""),
+        ] {
+            assert_eq!(glob_prefix(pattern.as_bytes()), want.as_bytes(), "{pattern}");
+        }
     }
 
     #[test]
