@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::ByteSize;
 use clap::ArgMatches;
-use server::{Config, Eviction, Mode, Pin, Poll, Server};
+use server::{Config, Eviction, IndexKind, Mode, Pin, Poll, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
@@ -113,6 +113,7 @@ fn announce(server: &Server, machine: &Machine) {
         cap = %spelled(config.memory_bytes),
         value_max = %spelled(config.max_item_size_bytes),
         mode = mode_name(config),
+        index = index_name(config),
         machine = %spelled(machine.memory_bytes >> 20 << 20),
         "memory",
     );
@@ -149,6 +150,14 @@ fn mode_name(config: &Config) -> &'static str {
         (_, Eviction::Fifo) => "cache, fifo",
         (_, Eviction::LruApprox) => "cache, lru-approx",
         (_, Eviction::S3Fifo) => "cache, s3-fifo",
+    }
+}
+
+fn index_name(config: &Config) -> &'static str {
+    match (config.index, config.lossy_index) {
+        (IndexKind::Tree, _) => "tree",
+        (IndexKind::Hash, true) => "hash, lossy",
+        (IndexKind::Hash, false) => "hash",
     }
 }
 

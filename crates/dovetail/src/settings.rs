@@ -117,17 +117,19 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         key: "index",
-        value_name: "hash",
-        kind: Kind::Choice(&["hash"]),
+        value_name: "hash|tree",
+        kind: Kind::Choice(&["hash", "tree"]),
         default: "hash",
-        help: "How items are found",
+        help: "How items are found: hash is fastest for one key at a time, tree keeps keys in \
+               order, for KV.RANGE and for SCAN and KEYS by prefix",
     },
     Setting {
         key: "lossy-index",
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "Drop a key when its index bucket is full, as MICA does, even while memory is free",
+        help: "Drop a key when its index bucket is full, as MICA does, even while memory is free; \
+               only of the hash index",
     },
     Setting {
         key: "huge-pages",

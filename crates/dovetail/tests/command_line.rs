@@ -79,7 +79,9 @@ fn wrong_usage_is_one_line_and_status_2() {
     check_usage(&["serve", "--memory", "big"], "--memory: `big` is not a size");
     check_usage(&["serve", "--cluster", "zk://a/b"], "unexpected argument '--cluster'");
     check_usage(&["serve", "--native", "127.0.0.1:1"], "the native protocol is not built yet");
-    check_usage(&["serve", "--index", "tree"], "`tree` is not built: the only value is `hash`");
+    check_usage(&["serve", "--index", "skiplist"], "`skiplist` is not one of hash or tree");
+    let lossy_tree = ["serve", "--index", "tree", "--lossy-index", "on"];
+    check_usage(&lossy_tree, "only the hash index can be lossy");
     check_usage(&["serve", "--threads", "-3"], "unexpected argument '-3'");
     check_usage(&["serve", "--resp", "0.0.0.0:0"], "bind 0.0.0.0 refused: no auth configured");
     check_usage(&["serve", "extra"], "unexpected argument 'extra'");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use store::{Eviction, HugePages, Mode};
+use store::{Eviction, HugePages, IndexKind, Mode};
 
 /// Everything that [`crate::Server::start`] needs to know.
 #[derive(Clone, Debug)]
@@ -23,7 +23,9 @@ pub struct Config {
     pub eviction: Eviction,
     /// Which pages the memory is asked to lie on.
     pub huge_pages: HugePages,
-    /// No overflow buckets: a full bucket drops a key.
+    /// How keys are found.
+    pub index: IndexKind,
+    /// No overflow buckets: a full bucket drops a key. Only of the hash index.
     pub lossy_index: bool,
     /// Worker threads, at least 1.
     pub threads: usize,
@@ -63,6 +65,7 @@ impl Default for Config {
             mode: Mode::Evict,
             eviction: Eviction::LruApprox,
             huge_pages: HugePages::Auto,
+            index: IndexKind::Hash,
             lossy_index: false,
             threads: 1,
             pin: Pin::Auto,

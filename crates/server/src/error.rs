@@ -47,6 +47,9 @@ pub enum StartError {
         /// Largest value that works.
         most: u64,
     },
+    /// Buckets that drop keys were asked of an index that has no buckets.
+    #[error("--lossy-index on needs --index hash: a tree drops no keys")]
+    LossyTree,
     /// The store could not be opened.
     #[error("cannot open the store: {reason}")]
     Store {

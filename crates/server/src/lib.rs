@@ -56,4 +56,4 @@ pub use error::StartError;
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 pub use server::Server;
 pub use shared::{ProbeError, Shared};
-pub use store::{Eviction, HugePages, Mode, StoreStats};
+pub use store::{Eviction, HugePages, IndexKind, Mode, StoreStats};

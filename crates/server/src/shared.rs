@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use base::UnixMillis;
 use crossbeam_channel::{Receiver, Sender};
 use crossbeam_utils::CachePadded;
-use store::{Store, StoreConfig, StoreStats};
+use store::{IndexKind, Store, StoreConfig, StoreStats};
 
 use crate::budget::BufferBudget;
 use crate::clients::Clients;
@@ -102,6 +102,9 @@ pub struct Shared {
 impl Shared {
     /// Divides the memory and opens the store.
     pub(crate) fn open(mut config: Config) -> Result<Shared, StartError> {
+        if config.lossy_index && config.index == IndexKind::Tree {
+            return Err(StartError::LossyTree);
+        }
         let index_growth =
             if config.lossy_index { IndexGrowth::None } else { IndexGrowth::WithItems };
         let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes, index_growth)
@@ -115,7 +118,7 @@ impl Shared {
             index_bytes: plan.index_bytes,
             mode: config.mode,
             eviction: config.eviction,
-            index: store::IndexKind::Hash,
+            index: config.index,
             lossy_index: config.lossy_index,
             session_max: config.threads,
             item_max_bytes: plan.item_size_max_bytes + store::KEY_LEN_MAX_BYTES as u64,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use base::ByteSize;
-use server::{Config, Eviction, HugePages, Mode, Pin, Poll};
+use server::{Config, Eviction, HugePages, IndexKind, Mode, Pin, Poll};
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
@@ -57,6 +57,10 @@ impl ServeSettings {
                 "off" => HugePages::Off,
                 _ => HugePages::Auto,
             },
+            index: match lookup.word("index") {
+                "tree" => IndexKind::Tree,
+                _ => IndexKind::Hash,
+            },
             lossy_index: lookup.is_on("lossy-index"),
             threads: match lookup.count("threads") {
                 Some(count) => count,
@@ -80,6 +84,7 @@ impl ServeSettings {
             settings: shown_by_config_get(settings),
             ..Config::default()
         };
+        refuse_lossy_tree(&lookup, &config)?;
         refuse_open_ports(&lookup, &config)?;
         Ok(ServeSettings {
             config,
@@ -87,6 +92,17 @@ impl ServeSettings {
             log_format: Format::named(lookup.word("log-format")),
         })
     }
+}
+
+/// A lossy index drops keys of full buckets, and a tree has none.
+fn refuse_lossy_tree(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    if !config.lossy_index || config.index == IndexKind::Hash {
+        return Ok(());
+    }
+    Err(SettingError {
+        place: lookup.place("lossy-index"),
+        reason: "only the hash index can be lossy; use --index hash or --lossy-index off".into(),
+    })
 }
 
 /// A port that others can reach needs a password or an explicit word that it may be open.

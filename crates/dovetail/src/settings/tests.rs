@@ -150,7 +150,8 @@ fn a_bad_value_says_what_would_be_right() {
          e.g. 64MiB, 512m, 2g",
     );
     check_flag_error("mode", "disk", "--mode: `disk` is not one of cache or store");
-    check_flag_error("index", "tree", "--index: `tree` is not built: the only value is `hash`");
+    check_flag_error("index", "btree", "--index: `btree` is not one of hash or tree");
+    check_flag_error("huge-pages", "on", "--huge-pages: `on` is not one of auto, hugetlb or off");
     check_flag_error(
         "native",
         "127.0.0.1:7379",

@@ -1,7 +1,10 @@
 //! Commands on the whole keyspace: KEYS, SCAN, RANDOMKEY, DBSIZE, FLUSHALL.
 
-use store::Session;
-use wire::resp::{Encoder, ErrorReply, Protocol, ScanRequest, glob_matches};
+use std::ops::Bound;
+
+use base::UnixMillis;
+use store::{Direction, IndexKind, NoOrder, Range, Session, prefix_end};
+use wire::resp::{Encoder, ErrorReply, Protocol, ScanRequest, glob_matches, glob_prefix};
 
 use super::Caller;
 use crate::engine::Engine;
@@ -21,58 +24,104 @@ const SCAN_STEPS_MAX: usize = 8;
 /// KEYS may take this part of the client buffers.
 const KEYS_BUFFER_PART: u64 = 4;
 
+/// Names that match, encoded.
+struct Names<'p> {
+    pattern: &'p [u8],
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl<'p> Names<'p> {
+    fn new(pattern: &'p [u8]) -> Names<'p> {
+        Names { pattern, bytes: Vec::new(), count: 0 }
+    }
+
+    fn see(&mut self, key: &[u8]) {
+        if glob_matches(self.pattern, key) {
+            // Bulk strings are the same in both versions.
+            Encoder::new(&mut self.bytes, Protocol::Resp2).bulk(key);
+            self.count += 1;
+        }
+    }
+
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.array_header(self.count);
+        encoder.out().extend_from_slice(&self.bytes);
+    }
+}
+
+/// Sees every key that starts with `prefix`, until the names take more than `bytes_max`.
+fn see_ordered(
+    session: &mut Session,
+    now: UnixMillis,
+    (names, bytes_max): (&mut Names<'_>, u64),
+) -> Result<(), NoOrder> {
+    let prefix = glob_prefix(names.pattern);
+    let end = prefix_end(prefix);
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        let range = Range {
+            start: last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded),
+            end: end.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+            direction: Direction::Forward,
+            item_limit: usize::MAX,
+        };
+        last = session.range(now, &range, |item| names.see(item.key))?.resume_key;
+        if last.is_none() || names.bytes.len() as u64 > bytes_max {
+            return Ok(());
+        }
+    }
+}
+
+/// The same in the order of a hash index.
+fn see_hashed(session: &mut Session, now: UnixMillis, (names, bytes_max): (&mut Names<'_>, u64)) {
+    let mut cursor = 0;
+    loop {
+        let next = session.scan(now, cursor, KEYS_STEP, |item| names.see(item.key));
+        // Of a hash index every cursor is known.
+        cursor = next.unwrap_or(0);
+        if cursor == 0 || names.bytes.len() as u64 > bytes_max {
+            return;
+        }
+    }
+}
+
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// KEYS.
     pub(super) fn keys(&mut self, caller: Caller, pattern: &'a [u8]) {
         let bytes_max = self.core.shared.buffer_budget().limit_bytes() / KEYS_BUFFER_PART;
-        let (mut names, mut name_count, mut is_too_long) = (Vec::new(), 0, false);
+        let mut names = Names::new(pattern);
         let now = self.core.now;
         self.with_session(caller, |session| {
-            let mut cursor = 0;
-            loop {
-                let next = session.scan(now, cursor, KEYS_STEP, |item| {
-                    if glob_matches(pattern, item.key) {
-                        Encoder::new(&mut names, Protocol::Resp2).bulk(item.key);
-                        name_count += 1;
-                    }
-                });
-                // A cursor that was given a moment ago is known.
-                cursor = next.unwrap_or(0);
-                is_too_long = names.len() as u64 > bytes_max;
-                if cursor == 0 || is_too_long {
-                    break;
-                }
+            if see_ordered(session, now, (&mut names, bytes_max)) == Err(NoOrder) {
+                see_hashed(session, now, (&mut names, bytes_max));
             }
         });
-        if is_too_long {
+        if names.bytes.len() as u64 > bytes_max {
             let text = "too many keys for the client buffers: use SCAN instead of KEYS";
             return self.fail(caller, &ErrorReply::Other(text));
         }
-        self.say(caller, |encoder| {
-            encoder.array_header(name_count);
-            encoder.out().extend_from_slice(&names);
-        });
+        self.say(caller, |encoder| names.encode(encoder));
     }
 
-    /// SCAN.
+    /// SCAN. An ordered index is walked only where keys start as the pattern does.
     pub(super) fn scan(&mut self, caller: Caller, request: &ScanRequest<'a>) {
         let is_other_type =
             request.type_name.is_some_and(|name| !name.eq_ignore_ascii_case(b"string"));
-        let matches = |key: &[u8]| {
-            !is_other_type && request.pattern.is_none_or(|pattern| glob_matches(pattern, key))
+        let mut names = Names::new(request.pattern.unwrap_or(b"*"));
+        let prefix = match self.core.shared.config().index {
+            IndexKind::Tree => glob_prefix(names.pattern),
+            IndexKind::Hash => &[],
         };
-        let (mut names, mut name_count, mut next) = (Vec::new(), 0, 0);
         let count = request.count.clamp(1, SCAN_COUNT_MAX) as usize;
         let now = self.core.now;
-        let (mut visited, mut is_unknown) = (0, false);
+        let (mut next, mut visited, mut is_unknown) = (request.cursor, 0, false);
         self.with_session(caller, |session| {
-            next = request.cursor;
             for _ in 0..SCAN_STEPS_MAX {
-                let step = session.scan(now, next, count - visited, |item| {
+                let step = session.scan_prefix(now, next, prefix, count - visited, |item| {
                     visited += 1;
-                    if matches(item.key) {
-                        Encoder::new(&mut names, Protocol::Resp2).bulk(item.key);
-                        name_count += 1;
+                    if !is_other_type {
+                        names.see(item.key);
                     }
                 });
                 is_unknown = step.is_err();
@@ -88,8 +137,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.say(caller, |encoder| {
             encoder.array_header(2);
             encoder.bulk(itoa::Buffer::new().format(next).as_bytes());
-            encoder.array_header(name_count);
-            encoder.out().extend_from_slice(&names);
+            names.encode(encoder);
         });
     }
 
