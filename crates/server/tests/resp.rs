@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use server::counters::Protocol;
+use server::{Config, IndexKind, Server};
 use support::{PATIENCE, TestServer, bulk, command, config, pattern};
 
 const GETEX_TIME: &str = "-ERR invalid expire time in 'getex' command\r\n";
@@ -81,6 +82,49 @@ fn ranges_say_what_they_need_when_keys_have_no_order() {
     let range = totals.command(Protocol::Resp, "kv.range").unwrap();
     // Queueing counts as a call too, as it does for every command.
     assert_eq!((range.calls, range.errors), (4, 4));
+}
+
+#[test]
+fn ranges_follow_the_order_of_keys() {
+    let server = TestServer::with(Config { index: IndexKind::Tree, ..config() });
+    let mut client = server.resp();
+    for (ask, want) in [
+        ("KV.RANGE - +\r\n", "*0\r\n"),
+        ("MSET b 2 a 1 c 3\r\n", "+OK\r\n"),
+        ("KV.RANGE - + LIMIT 2\r\n", "*4\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\nb\r\n$1\r\n2\r\n"),
+        ("KV.RANGE (a [c KEYSONLY\r\n", "*2\r\n$1\r\nb\r\n$1\r\nc\r\n"),
+        ("KV.RANGE [a (c REV KEYSONLY\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"),
+        ("KV.RANGE + -\r\n", "*0\r\n"),
+        ("KV.RANGE \"\\x28a\" + LIMIT 1 KEYSONLY\r\n", "*1\r\n$1\r\nb\r\n"),
+        ("SCAN 0 MATCH b*\r\n", "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nb\r\n"),
+        ("SCAN 77\r\n", "-ERR invalid cursor\r\n"),
+    ] {
+        client.ask(ask, want);
+    }
+}
+
+#[test]
+fn a_long_range_comes_whole_and_before_what_was_asked_behind_it() {
+    let server = TestServer::with(Config { index: IndexKind::Tree, ..config() });
+    let mut client = server.resp();
+    let keys: Vec<String> = (0..5_000).map(|number| format!("k{number:05}")).collect();
+    for key in &keys {
+        client.send(format!("SET {key} v\r\n"));
+    }
+    client.expect("+OK\r\n".repeat(keys.len()));
+    let quiet = "CLIENT REPLY SKIP\r\nKV.RANGE - +\r\n";
+    client.send(format!("KV.RANGE - + KEYSONLY\r\nPING\r\n{quiet}GET k00000\r\n"));
+    let bulks: String = keys.iter().map(|key| format!("$6\r\n{key}\r\n")).collect();
+    client.expect(format!("*5000\r\n{bulks}+PONG\r\n$1\r\nv\r\n"));
+    let totals = server.server().shared().totals();
+    assert_eq!(totals.command(Protocol::Resp, "kv.range").unwrap().calls, 2);
+}
+
+#[test]
+fn a_tree_is_not_lossy() {
+    let lossy = Config { index: IndexKind::Tree, lossy_index: true, ..config() };
+    let error = Server::start(lossy).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("needs --index hash"), "{error}");
 }
 
 #[test]

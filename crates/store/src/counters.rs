@@ -132,6 +132,9 @@ pub struct StoreStats {
     pub index_heads: u64,
     /// Overflow buckets in chains, and lines of the index that wait to be reused.
     pub index_overflow_buckets: u64,
+    /// Nodes of the tree, spare ones and those that wait to be reused among them; 0: there is none,
+    /// for a tree has at least its root.
+    pub tree_nodes: u64,
     /// Partitions of the index that have changed their size since the start.
     pub index_partitions_resized: u64,
     /// Partitions of the index that are changing it.

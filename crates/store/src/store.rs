@@ -194,6 +194,11 @@ impl Store {
         let segments = u64::from(inner.log.segment_count() - lent);
         let log_bytes = segments * inner.log.segment_bytes();
         let index = inner.index.size();
+        // With a tree, what the index takes beside its stripes are nodes.
+        let (overflow_buckets, tree_nodes) = match &inner.tree {
+            None => (index.overflow, 0),
+            Some(_) => (0, NodeMemory::count_of(index.overflow)),
+        };
         StoreStats {
             items: counts.items,
             items_with_expiry: counts.items_with_expiry,
@@ -203,7 +208,8 @@ impl Store {
             index_used_bytes: index.used_bytes,
             index_bytes: index.lent_bytes,
             index_heads: index.heads,
-            index_overflow_buckets: index.overflow,
+            index_overflow_buckets: overflow_buckets,
+            tree_nodes,
             index_partitions_resized: index.partitions_moved,
             index_partitions_resizing: index.partitions_moving,
             evicted_by_log: counts.evicted_by_log,

@@ -97,8 +97,12 @@ pub fn fragmentation(space: &LogSpace) -> f64 {
     lost_bytes as f64 / (space.live_bytes + lost_bytes).max(1) as f64
 }
 
-/// Items over the slots that the chains' first buckets have: above 1, chains are longer.
+/// Items over the slots that the chains' first buckets have: above 1, chains are longer. The heads
+/// of a tree's index have no slots.
 pub fn load(store: &StoreStats) -> f64 {
+    if store.tree_nodes > 0 {
+        return 0.0;
+    }
     store.items as f64 / (store.index_heads * SLOTS_PER_BUCKET).max(1) as f64
 }
 
@@ -125,6 +129,7 @@ pub fn facts(store: &StoreStats) -> Vec<Fact> {
         gauge("index_heads", store.index_heads),
         ratio("index_load_ratio", load(store)),
         gauge("index_overflow_buckets", store.index_overflow_buckets),
+        gauge("tree_nodes", store.tree_nodes),
         gauge("index_partitions_resizing", store.index_partitions_resizing),
         counter("index_partitions_resized", store.index_partitions_resized),
         counter("evicted_small", small),
@@ -165,6 +170,7 @@ mod tests {
         assert_eq!(load(&StoreStats::default()), 0.0);
         let store = StoreStats { items: 35, index_heads: 10, ..StoreStats::default() };
         assert_eq!(load(&store), 0.5);
+        assert_eq!(load(&StoreStats { tree_nodes: 1, ..store }), 0.0);
     }
 
     #[test]

@@ -169,6 +169,7 @@ fn space(page: &mut Page, store: &StoreStats) {
 }
 
 fn index(page: &mut Page, store: &StoreStats) {
+    page.gauge("dovetail_tree_nodes", "Nodes of the ordered index", store.tree_nodes);
     page.gauge("dovetail_index_bytes", "Bytes that the index has", store.index_bytes);
     page.gauge(
         "dovetail_index_load_ratio",

@@ -65,6 +65,11 @@ impl NodeMemory {
         Block { first_line: node << NODE_LOG2_LINES, log2_lines: NODE_LOG2_LINES }
     }
 
+    /// How many nodes so many lines are.
+    pub(crate) fn count_of(lines: u64) -> u64 {
+        lines >> NODE_LOG2_LINES
+    }
+
     /// Lines that are taken, of nodes and whatever else the arena serves.
     #[cfg(test)]
     pub(super) fn used_count(&self) -> u64 {
