@@ -72,8 +72,7 @@ struct Local {
     spare: Spare,
     /// Nodes that the last insert lacked, if it did.
     node_shortage: usize,
-    /// Whether what stages 1 and 2 found in the tree may still be looked at: nothing was quiesced
-    /// since.
+    /// Whether what stages 1 and 2 found may still be looked at: nothing was quiesced since.
     are_hints_good: bool,
     /// Parts of the index in their grace period, oldest first.
     retired: VecDeque<(u64, Block)>,

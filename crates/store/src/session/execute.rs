@@ -75,7 +75,7 @@ impl Session {
         for chunk in requests.chunks(inner.config.batch) {
             local.execute_chunk(inner, now, chunk, first, sink);
             inner.epochs.quiesce(local.place);
-            local.settle_chunk(inner);
+            local.settle_chunk(inner, chunk.len());
             first += chunk.len();
         }
         local.prefetched_count = 0;
@@ -106,13 +106,23 @@ impl Local {
             1 => guesses[0] = NO_GUESS,
             count => guess_all(inner, chunk, &mut guesses[..count], self.value_len_hint),
         }
-        for (offset, (request, guess)) in chunk.iter().zip(&guesses).enumerate() {
-            let request_index = first + offset;
-            if let Op::Get = request.op {
-                self.get(inner, now, request_index, guess, request, sink);
-            } else {
+        let mut done = 0;
+        while done < chunk.len() {
+            self.are_hints_good = true;
+            for (request, guess) in chunk[done..].iter().zip(&guesses[done..]) {
+                let request_index = first + done;
+                done += 1;
+                if let Op::Get = request.op {
+                    self.get(inner, now, request_index, guess, request, sink);
+                    continue;
+                }
                 let call = Call { inner, now, request_index, guess: *guess };
                 self.write_one(call, request, sink);
+                if !self.are_hints_good {
+                    // Making room, it has quiesced: what was a head may be anything by now.
+                    guesses[done..].fill(NO_GUESS);
+                    break;
+                }
             }
         }
         self.guesses = guesses;

@@ -11,7 +11,6 @@
 use std::cell::Cell;
 
 use super::Local;
-use crate::config::BATCH_MAX;
 use crate::index::{Move, Moved};
 use crate::store::Inner;
 
@@ -24,20 +23,23 @@ const STEP_HEADS: u32 = 32;
 const STEP_KEY_BYTES: usize = 256 << 10;
 
 impl Local {
-    /// After a chunk of requests: tells the index what has come and gone, now and then.
+    /// After a chunk of `request_count` requests, or so many locked keys: tells the index what has
+    /// come and gone, now and then.
     #[inline]
-    pub(super) fn settle_chunk(&mut self, inner: &Inner) {
+    pub(super) fn settle_chunk(&mut self, inner: &Inner, request_count: usize) {
         let net = self.unsettled.wrapping_add(self.counts.items.cast_signed());
         if net.unsigned_abs() >= SETTLE_ITEMS {
-            self.settle_and_resize(inner);
+            self.settle_and_resize(inner, request_count);
         }
     }
 
     #[cold]
-    fn settle_and_resize(&mut self, inner: &Inner) {
+    fn settle_and_resize(&mut self, inner: &Inner, request_count: usize) {
         let net = self.unsettled.wrapping_add(self.counts.items.cast_signed());
         if self.settle_items(inner) {
-            let heads = net.unsigned_abs().clamp(STEP_HEADS.into(), BATCH_MAX as u64);
+            // As many as this call may have inserted: a flush leaves a far greater difference.
+            let heads_max = (request_count as u64).max(STEP_HEADS.into());
+            let heads = net.unsigned_abs().clamp(STEP_HEADS.into(), heads_max);
             self.resize_heads(inner, heads as u32);
         }
     }
@@ -54,6 +56,10 @@ impl Local {
     /// A bounded step of growing or shrinking; true: more is due. The session holds no reference
     /// and no lock.
     pub(super) fn resize_step(&mut self, inner: &Inner) -> bool {
+        // Housekeeping removes items as well, also where no requests come.
+        if self.unsettled.unsigned_abs() >= SETTLE_ITEMS {
+            self.settle_items(inner);
+        }
         self.resize_heads(inner, STEP_HEADS)
     }
 

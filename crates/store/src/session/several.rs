@@ -182,10 +182,12 @@ impl LockedSession<'_> {
 impl Drop for LockedSession<'_> {
     fn drop(&mut self) {
         let Session { inner, local } = &mut *self.session;
+        let held_count = local.held.len();
         for head in local.held.drain(..) {
             inner.index.unlock_raw(head);
         }
-        local.publish_counts(inner);
         inner.epochs.quiesce(local.place);
+        local.settle_chunk(inner, held_count);
+        local.publish_counts(inner);
     }
 }
