@@ -38,7 +38,8 @@ pub enum IndexKind {
 /// Settings of one store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Log and index together: a hard cap.
+    /// Log, index and ghosts together: a hard cap. Beside it a store has its tables: 16 bytes for
+    /// each 256 KiB (the index's directory), and some 60 for each segment and 250 for each session.
     pub memory_bytes: u64,
     /// What the index has of `memory_bytes` at first, and at least. It grows to half of them, and
     /// shrinks, as items come and go; only a lossy one stays as it is.
@@ -53,7 +54,8 @@ pub struct StoreConfig {
     pub lossy_index: bool,
     /// How many threads may hold a session at once.
     pub session_max: usize,
-    /// Largest key + value; the log's size may lower it ([`Limits::item_max_bytes`]).
+    /// Largest key + value, at most [`crate::ITEM_MAX_BYTES`]; the log's size may lower it
+    /// ([`Limits::item_max_bytes`]).
     pub item_max_bytes: u64,
     /// Seed of the key hash (K26).
     pub hash_seed: u64,

@@ -99,6 +99,12 @@ impl Epochs {
         // Acquire pairs with the stores of `quiesce`, `park` and `leave`.
         self.locals.iter().all(|local| local.load(Ordering::Acquire) >= tag)
     }
+
+    /// Of the tags drawn before this call, the last one that is safe: one look at every place, for
+    /// whoever has many tags to ask about.
+    pub(crate) fn safe_tag(&self) -> u64 {
+        self.locals.iter().map(|local| local.load(Ordering::Acquire)).min().unwrap_or(OFFLINE)
+    }
 }
 
 #[cfg(all(test, not(loom)))]

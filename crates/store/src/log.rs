@@ -345,8 +345,10 @@ impl Log {
     /// still running.
     pub(crate) fn free_waiting(&self, epochs: &Epochs) -> bool {
         let mut allocator = self.allocator();
+        // Under the lock: every tag that waits was drawn before.
+        let safe_tag = epochs.safe_tag();
         let grace_runs =
-            allocator.free_waiting(|tag| epochs.is_safe(tag), |segment| self.is_pinned(segment));
+            allocator.free_waiting(|tag| tag <= safe_tag, |segment| self.is_pinned(segment));
         self.segments.update_hint(&allocator);
         grace_runs
     }

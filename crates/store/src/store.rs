@@ -8,7 +8,6 @@ use base::sync::{AtomicU64, Ordering};
 use base::{KeyHash, KeyHasher, PartitionBits};
 use crossbeam_utils::CachePadded;
 
-use crate::KEY_LEN_MAX_BYTES;
 use crate::config::{
     BATCH_MAX, Eviction, IndexKind, Limits, Mode, NoSession, OpenError, StoreConfig,
 };
@@ -22,6 +21,7 @@ use crate::log::{Log, log_min_bytes};
 use crate::mapping::PageKind;
 use crate::session::Session;
 use crate::tree::{NodeMemory, Tree};
+use crate::{ITEM_MAX_BYTES, KEY_LEN_MAX_BYTES};
 
 /// Of a tree's memory, one byte in this many is for stripes, ...
 const STRIPE_MEMORY_SHARE: u64 = 256;
@@ -117,7 +117,7 @@ impl Store {
         });
         let entry_max_bytes = log.entry_max_bytes() - (HEADER_MAX_BYTES + 8) as u64;
         let limits = Limits {
-            item_max_bytes: config.item_max_bytes.min(entry_max_bytes),
+            item_max_bytes: config.item_max_bytes.min(ITEM_MAX_BYTES).min(entry_max_bytes),
             segment_bytes: log.segment_bytes(),
             segment_count: log.segment_count(),
         };

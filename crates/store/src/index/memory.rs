@@ -13,7 +13,8 @@ use super::bucket::Bucket;
 #[cfg(not(loom))]
 pub(crate) struct Lines {
     start: std::ptr::NonNull<Bucket>,
-    line_count: u32,
+    /// At most 2^32.
+    line_count: u64,
     /// Keeps `start` mapped.
     _mapping: std::sync::Arc<crate::mapping::Mapping>,
 }
@@ -29,10 +30,9 @@ unsafe impl Sync for Lines {}
 impl Lines {
     /// The lines of `mapping` that a 32-bit number can name: 256 GiB.
     pub(crate) fn over(mapping: std::sync::Arc<crate::mapping::Mapping>) -> Lines {
-        let line_count = mapping.len_bytes() / size_of::<Bucket>();
+        let line_count = (mapping.len_bytes() / size_of::<Bucket>()) as u64;
         let start = std::ptr::NonNull::new(mapping.as_ptr().cast()).expect("a mapping's address");
-        let line_count = u32::try_from(line_count).unwrap_or(u32::MAX);
-        Lines { start, line_count, _mapping: mapping }
+        Lines { start, line_count: line_count.min(1 << u32::BITS), _mapping: mapping }
     }
 }
 
@@ -42,7 +42,7 @@ impl Index<u32> for Lines {
 
     #[inline]
     fn index(&self, line: u32) -> &Bucket {
-        assert!(line < self.line_count, "line numbers stay below the count");
+        assert!(u64::from(line) < self.line_count, "line numbers stay below the count");
         // SAFETY: the mapping holds `line_count` lines and this one is below (asserted).
         let bucket = unsafe { self.start.add(line as usize) };
         // SAFETY: any bytes are a valid bucket (only atomics); the mapping is aligned to a page
@@ -72,5 +72,21 @@ impl Index<u32> for Lines {
 
     fn index(&self, line: u32) -> &Bucket {
         &self.0[line as usize]
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::mapping::{HugePages, Mapping};
+
+    #[test]
+    fn the_last_line_that_a_number_can_name_is_there() {
+        let bytes = (1 << u32::BITS) * size_of::<Bucket>();
+        let mapping = Mapping::new(bytes, HugePages::Off).expect("address space");
+        let lines = Lines::over(Arc::new(mapping));
+        assert_eq!(lines[u32::MAX].word().version(), 0);
     }
 }
