@@ -51,6 +51,7 @@ pub(super) fn walk_range(
         return end;
     }
     let mut walk = Walk::new(tree, &inner.log, range.direction);
+    walk.expect(range.item_limit);
     let mut last = origin_of(range);
     walk.seek(last);
     let (mut looked_at, mut bytes) = (0, 0);

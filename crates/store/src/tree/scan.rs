@@ -30,6 +30,16 @@ struct Frame {
     slice: u64,
 }
 
+/// The copies of the layer that was left for the one below; others are copied anew.
+struct Parked {
+    /// How many frames there are while this is the layer above; 0: nothing is parked.
+    frame_count: usize,
+    now: Snapshot,
+    worked: usize,
+    ahead: Snapshot,
+    has_ahead: bool,
+}
+
 /// A walk; holds slots, so it ends before its session quiesces.
 pub(crate) struct Walk<'t, K> {
     tree: &'t Tree,
@@ -39,10 +49,15 @@ pub(crate) struct Walk<'t, K> {
     now: Snapshot,
     /// Rows of `now` that are worked off.
     worked: usize,
-    /// The border behind `now`, if it was copied already.
-    ahead: Option<Snapshot>,
+    /// The border behind `now`, if `has_ahead`.
+    ahead: Snapshot,
+    has_ahead: bool,
+    /// The layer above as it was left, so that a short layer does not cost another copy of it.
+    parked: Parked,
     edge: Place,
     is_over: bool,
+    /// Entries that are still wanted: no more are asked for ahead.
+    wanted: usize,
 }
 
 /// Where a descent begins: at a key or beside it, or at an end.
@@ -66,10 +81,24 @@ impl<'t, K: Keys> Walk<'t, K> {
             frames: Vec::new(),
             now: Snapshot::NONE,
             worked: 0,
-            ahead: None,
+            ahead: Snapshot::NONE,
+            has_ahead: false,
+            parked: Parked {
+                frame_count: 0,
+                now: Snapshot::NONE,
+                worked: 0,
+                ahead: Snapshot::NONE,
+                has_ahead: false,
+            },
             edge: Place::FIRST,
             is_over: true,
+            wanted: usize::MAX,
         }
+    }
+
+    /// Says how many entries will be wanted, so that no others are asked for.
+    pub(crate) fn expect(&mut self, entry_count: usize) {
+        self.wanted = entry_count;
     }
 
     /// Goes to the place from which `next` yields.
@@ -82,6 +111,7 @@ impl<'t, K: Keys> Walk<'t, K> {
 
     fn try_seek(&mut self, from: Origin<'_>) -> Result<(), LayerGone> {
         self.frames.clear();
+        self.parked.frame_count = 0;
         self.is_over = false;
         let mut root = self.tree.root();
         let (key, with_key) = match from {
@@ -138,7 +168,7 @@ impl<'t, K: Keys> Walk<'t, K> {
     }
 
     fn enter_at(&mut self, root: u32, place: Place) -> Result<(), LayerGone> {
-        self.ahead = None;
+        self.has_ahead = false;
         loop {
             let border = self.tree.descend(root, place.slice)?;
             // The copy may be of a later moment than the descent: keys may have left for the right.
@@ -182,15 +212,17 @@ impl<'t, K: Keys> Walk<'t, K> {
             };
             self.worked += 1;
             self.edge = row.place;
-            if self.worked == self.now.rows().len() / 2 {
+            if !self.has_ahead && self.worked == self.now.rows().len() / 2 {
                 self.copy_ahead();
             }
             if let Some(layer) = row.slot.linked_bucket() {
                 self.push_frame(row.place.slice);
+                self.park();
                 if self.enter(layer).is_err() {
                     self.seek_again(last);
                 }
             } else if !row.slot.is_empty() {
+                self.wanted = self.wanted.saturating_sub(1);
                 return Some(row.slot);
             }
         }
@@ -208,21 +240,28 @@ impl<'t, K: Keys> Walk<'t, K> {
     /// behind it.
     fn copy_ahead(&mut self) {
         let neighbour = self.neighbour();
-        let mut ahead = Snapshot::NONE;
-        if neighbour == NO_NODE || !self.tree.snapshot(neighbour, &mut ahead) {
+        let beyond_now = self.wanted.saturating_sub(self.now.rows().len() - self.worked);
+        if neighbour == NO_NODE
+            || beyond_now == 0
+            || !self.tree.snapshot(neighbour, &mut self.ahead)
+        {
             return;
         }
-        for row in ahead.rows() {
-            self.prefetch_row(row);
+        self.has_ahead = true;
+        match self.direction {
+            Direction::Forward => self.prefetch_rows(self.ahead.rows().iter(), beyond_now),
+            Direction::Reverse => self.prefetch_rows(self.ahead.rows().iter().rev(), beyond_now),
+        }
+        if beyond_now <= self.ahead.rows().len() {
+            return;
         }
         let behind = match self.direction {
-            Direction::Forward => ahead.next,
-            Direction::Reverse => ahead.prev,
+            Direction::Forward => self.ahead.next,
+            Direction::Reverse => self.ahead.prev,
         };
         if behind != NO_NODE {
             self.tree.memory.prefetch(behind);
         }
-        self.ahead = Some(ahead);
     }
 
     /// To the neighbour, or back to the layer above, or over. `Err`: things have moved (I3).
@@ -232,19 +271,21 @@ impl<'t, K: Keys> Walk<'t, K> {
             return self.leave_layer();
         }
         let left = self.now.node;
-        let is_copied = self.ahead.is_some();
-        match self.ahead.take() {
-            Some(ahead) => self.now = ahead,
-            None if self.tree.snapshot(neighbour, &mut self.now) => {}
-            None => return Err(LayerGone),
+        let is_copied = std::mem::take(&mut self.has_ahead);
+        if is_copied {
+            std::mem::swap(&mut self.now, &mut self.ahead);
+        } else if !self.tree.snapshot(neighbour, &mut self.now) {
+            return Err(LayerGone);
         }
         if self.direction == Direction::Reverse && self.now.next != left {
             return Err(LayerGone); // I2: it has split, or the one that was left is gone.
         }
         // Keys that were deleted and came back may lie behind the edge (T3 of the tree).
         self.worked = self.beyond(self.edge);
-        if !is_copied {
-            self.look_ahead();
+        // The neighbour of one that was copied ahead was asked for then.
+        match is_copied {
+            true => self.copy_ahead(),
+            false => self.look_ahead(),
         }
         Ok(())
     }
@@ -254,7 +295,11 @@ impl<'t, K: Keys> Walk<'t, K> {
             self.is_over = true;
             return Ok(());
         };
-        self.ahead = None;
+        if self.unpark() {
+            self.edge = Place { slice: frame.slice, kind: Kind::LONGER };
+            return Ok(());
+        }
+        self.has_ahead = false;
         let is_there = self.tree.snapshot(frame.border.node, &mut self.now);
         if !is_there || self.now.version != frame.border.version {
             return Err(LayerGone);
@@ -263,6 +308,29 @@ impl<'t, K: Keys> Walk<'t, K> {
         self.worked = self.beyond(self.edge);
         self.look_ahead();
         Ok(())
+    }
+
+    /// Puts the copies of this layer aside; the frame for it was just pushed.
+    fn park(&mut self) {
+        std::mem::swap(&mut self.now, &mut self.parked.now);
+        std::mem::swap(&mut self.ahead, &mut self.parked.ahead);
+        self.parked.worked = self.worked;
+        self.parked.has_ahead = self.has_ahead;
+        self.parked.frame_count = self.frames.len();
+    }
+
+    /// Takes the copies of the layer above, if they are the ones put aside; its frame was just
+    /// popped. They may be old by now, as any copy that is being worked on (I2).
+    fn unpark(&mut self) -> bool {
+        let is_parked = self.parked.frame_count == self.frames.len() + 1;
+        if is_parked {
+            std::mem::swap(&mut self.now, &mut self.parked.now);
+            std::mem::swap(&mut self.ahead, &mut self.parked.ahead);
+            self.worked = self.parked.worked;
+            self.has_ahead = self.parked.has_ahead;
+            self.parked.frame_count = 0;
+        }
+        is_parked
     }
 
     fn neighbour(&self) -> u32 {
@@ -274,14 +342,19 @@ impl<'t, K: Keys> Walk<'t, K> {
 
     /// Asks for the entries of the rows that are left, and for the neighbour.
     fn look_ahead(&self) {
-        let mut worked = self.worked;
-        while let Some(row) = self.row(worked) {
-            self.prefetch_row(&row);
-            worked += 1;
+        let rows = self.now.rows();
+        let left = rows.len() - self.worked.min(rows.len());
+        match self.direction {
+            Direction::Forward => self.prefetch_rows(rows[rows.len() - left..].iter(), self.wanted),
+            Direction::Reverse => self.prefetch_rows(rows[..left].iter().rev(), self.wanted),
         }
-        if self.neighbour() != NO_NODE {
+        if self.neighbour() != NO_NODE && left < self.wanted {
             self.tree.memory.prefetch(self.neighbour());
         }
+    }
+
+    fn prefetch_rows<'r>(&self, rows: impl Iterator<Item = &'r Row>, limit: usize) {
+        rows.take(limit).for_each(|row| self.prefetch_row(row));
     }
 
     #[inline]

@@ -85,6 +85,7 @@ pub(super) fn drain(
     limit: usize,
 ) -> Vec<usize> {
     let mut walk = Walk::new(tree, table, direction);
+    walk.expect(limit);
     walk.seek(origin);
     let (mut ids, mut last) = (Vec::new(), None);
     while ids.len() < limit {
