@@ -410,6 +410,13 @@ impl Index {
         if self.is_lossy { None } else { self.arena.take(0) }
     }
 
+    /// Whether a chain that is full now would get an overflow bucket.
+    pub(crate) fn has_overflow(&self) -> bool {
+        // Taken and given back: what borrows a segment is then in the arena.
+        let line = self.take_overflow();
+        line.inspect(|line| self.arena.give(*line, 0)).is_some()
+    }
+
     /// Gives back what has left the index, after its grace period.
     pub(crate) fn free(&self, block: Block) {
         self.arena.give(block.first_line, block.log2_lines);

@@ -146,18 +146,28 @@ impl Local {
     }
 
     /// Whether a write that was answered "out of memory" shall be tried again: it lacked only
-    /// nodes, and now has them.
+    /// nodes, or a line for an overflow bucket, and now has them.
     #[inline]
     pub(super) fn has_nodes_now(&mut self, inner: &Inner, now: UnixMillis) -> bool {
         let wanted = std::mem::take(&mut self.node_shortage);
-        match &inner.tree {
-            Some(tree) if wanted > 0 => {
-                let has_nodes = self.take_nodes(inner, tree, now, wanted);
-                self.counts.out_of_memory -= u64::from(has_nodes);
-                has_nodes
-            }
-            _ => false,
+        if wanted == 0 {
+            return false;
         }
+        let has_nodes = match &inner.tree {
+            Some(tree) => self.take_nodes(inner, tree, now, wanted),
+            None => self.has_overflow_now(inner, now),
+        };
+        // A first try of several has counted.
+        self.counts.out_of_memory = self.counts.out_of_memory.wrapping_sub(u64::from(has_nodes));
+        has_nodes
+    }
+
+    /// A store whose index found no line for an overflow bucket: reclaims until it could borrow
+    /// a segment.
+    #[cold]
+    fn has_overflow_now(&mut self, inner: &Inner, now: UnixMillis) -> bool {
+        inner.index.has_overflow()
+            || (self.make_room(inner, now, 1, 1) && inner.index.has_overflow())
     }
 
     /// The executor's chunk over the tree: stages 1 and 2 are one walk of all keys down to their

@@ -274,6 +274,8 @@ impl Local {
     ) -> Result<(), IndexFull> {
         let drops = inner.config.lossy_index || inner.config.mode == crate::Mode::Evict;
         if !drops {
+            // Under locks of several keys nothing is waited for (I2).
+            self.node_shortage = usize::from(self.held.is_empty());
             return Err(IndexFull);
         }
         let mut oldest: Option<((u64, u64), Position)> = None;

@@ -16,9 +16,13 @@ fn index_kind() -> IndexKind {
 }
 
 fn open(mode: Mode, eviction: Eviction) -> Arc<Store> {
+    open_with_index(mode, eviction, 1 << 20)
+}
+
+fn open_with_index(mode: Mode, eviction: Eviction, index_bytes: u64) -> Arc<Store> {
     Store::open(StoreConfig {
         memory_bytes: 5 << 20,
-        index_bytes: 1 << 20,
+        index_bytes,
         mode,
         eviction,
         index: index_kind(),
@@ -68,7 +72,10 @@ struct Driver {
 
 impl Driver {
     fn new(mode: Mode, eviction: Eviction) -> Driver {
-        let store = open(mode, eviction);
+        Driver::of(open(mode, eviction))
+    }
+
+    fn of(store: Arc<Store>) -> Driver {
         let session = store.session().unwrap();
         Driver { store, session, now: UnixMillis(1), seen: Last::default() }
     }
@@ -117,6 +124,28 @@ fn a_store_refuses_only_when_nothing_can_be_cleaned() {
         }
         assert_eq!(driver.seen.refused, 0, "round {round}");
     }
+    driver.store.validate();
+}
+
+#[test]
+fn an_index_without_memory_gets_what_cleaning_wins_back() {
+    let mut driver = Driver::of(open_with_index(Mode::Clean, Eviction::Fifo, 4096));
+    let mut large = 0;
+    while driver.seen.refused == 0 {
+        driver.set(large, 1000, Expiry::Never);
+        large += 1;
+    }
+    driver.seen.refused = 0;
+    // Every other one, so that no segment is free before it is cleaned.
+    for gone in (0..large).step_by(2) {
+        driver.run(gone, Op::Delete);
+    }
+    let small_ids = 1_000_000..1_030_000;
+    for id in small_ids.clone() {
+        driver.set(id, 1, Expiry::Never);
+    }
+    assert_eq!(driver.seen.refused, 0, "half of the log was dead");
+    assert_eq!(driver.hits_among(small_ids), 30_000);
     driver.store.validate();
 }
 
