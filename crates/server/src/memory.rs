@@ -2,17 +2,18 @@
 //!
 //! ```text
 //!  memory_bytes
-//!  +------------------------------+------------------------------+---------+
-//!  |  buffers                     |  log                      <--|  index  |
-//!  |  max(1/8, min(40 MiB, 1/4))  |  the rest                    |  1/64   |
-//!  +------------------------------+------------------------------+---------+
+//!  +--------------------------------------+-----------------------------+---------+
+//!  |  buffers                             |  log                     <--|  index  |
+//!  |  max(1/8, min(40 MiB, 1/4 - 8 MiB))  |  the rest                   |  1/64   |
+//!  +--------------------------------------+-----------------------------+---------+
 //!
 //! The index starts with a 64th and takes what it needs from the log as items come (decision 0018).
 //! A lossy index does not grow: it has an eighth from the start.
 //! ```
 //!
-//! Small servers give a larger part to buffers: one command of the largest default size, 32 MiB,
-//! should fit while it arrives.
+//! Middling servers give a larger part to buffers: one command of the largest default size, 32 MiB,
+//! should fit while it arrives. The smallest would feel that in their hit ratio: at 64 MiB a quarter
+//! for buffers was 1.01 to 1.48 times memcached's misses on three of five traces.
 //!
 //! # Invariants
 //! I1: the three parts add up to `memory_bytes`.
@@ -24,6 +25,9 @@ use crate::budget::large_part;
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
 
 const BUFFERS_COMFORT_BYTES: u64 = 40 << 20;
+
+/// What the smallest servers keep for the log of the quarter that middling ones give to buffers.
+const BUFFERS_SPARED_BYTES: u64 = 8 << 20;
 
 /// Room around a value in a command: its key (at most 64 KiB), its options, and the read-ahead.
 const COMMAND_OVERHEAD_BYTES: u64 = 256 << 10;
@@ -71,10 +75,12 @@ impl MemoryPlan {
             IndexGrowth::WithItems => memory_bytes / 64,
             IndexGrowth::None => memory_bytes / INDEX_PART,
         };
-        let buffers_bytes = (memory_bytes / 8).max(BUFFERS_COMFORT_BYTES.min(memory_bytes / 4));
+        let comfort_bytes = BUFFERS_COMFORT_BYTES.min(memory_bytes / 4 - BUFFERS_SPARED_BYTES);
+        let buffers_bytes = comfort_bytes.max(memory_bytes / 8);
         let log_bytes = memory_bytes - index_bytes - buffers_bytes;
         let item_size_max_bytes = item_size_wanted_bytes
             .min(large_part(buffers_bytes).saturating_sub(COMMAND_OVERHEAD_BYTES))
+            .min(largest_beside_others(buffers_bytes))
             .min((memory_bytes - buffers_bytes - memory_bytes / INDEX_PART) / LOG_PART_OF_ITEM);
         Some(MemoryPlan { index_bytes, buffers_bytes, log_bytes, item_size_max_bytes })
     }
@@ -82,6 +88,15 @@ impl MemoryPlan {
     /// What the store may use: index and log.
     pub fn store_bytes(&self) -> u64 {
         self.index_bytes + self.log_bytes
+    }
+}
+
+/// The largest value that arrives while other connections hold buffers too. What fills small
+/// buffers to the brim is closed as soon as anybody else has a part of them.
+fn largest_beside_others(buffers_bytes: u64) -> u64 {
+    match buffers_bytes < BUFFERS_COMFORT_BYTES {
+        true => buffers_bytes / 8 * 5,
+        false => buffers_bytes,
     }
 }
 
@@ -102,16 +117,16 @@ mod tests {
 
     #[test]
     fn the_parts_of_small_middling_and_large_servers() {
-        check(64, IndexGrowth::WithItems, [1, 16, 47, 10]);
-        check(128, IndexGrowth::WithItems, [2, 32, 94, 20]);
+        check(64, IndexGrowth::WithItems, [1, 8, 55, 5]);
+        check(128, IndexGrowth::WithItems, [2, 24, 102, 15]);
         check(256, IndexGrowth::WithItems, [4, 40, 212, 32]);
         check(1024, IndexGrowth::WithItems, [16, 128, 880, 32]);
     }
 
     #[test]
     fn an_index_that_cannot_grow_has_an_eighth() {
-        check(64, IndexGrowth::None, [8, 16, 40, 10]);
-        check(160, IndexGrowth::None, [20, 40, 100, 25]);
+        check(64, IndexGrowth::None, [8, 8, 48, 5]);
+        check(192, IndexGrowth::None, [24, 40, 128, 32]);
         check(1024, IndexGrowth::None, [128, 128, 768, 32]);
     }
 
