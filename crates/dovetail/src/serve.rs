@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::ByteSize;
 use clap::ArgMatches;
-use server::{Config, Eviction, IndexKind, Mode, Pin, Poll, Server};
+use server::{Config, Eviction, Mode, Pin, Poll, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
@@ -154,11 +154,7 @@ fn mode_name(config: &Config) -> &'static str {
 }
 
 fn index_name(config: &Config) -> &'static str {
-    match (config.index, config.lossy_index) {
-        (IndexKind::Tree, _) => "tree",
-        (IndexKind::Hash, true) => "hash, lossy",
-        (IndexKind::Hash, false) => "hash",
-    }
+    if config.lossy_index { "hash, lossy" } else { config.index_name() }
 }
 
 fn pin_name(config: &Config) -> &'static str {

@@ -53,6 +53,25 @@ pub struct Config {
     pub settings: Vec<(String, String)>,
 }
 
+impl Config {
+    /// `hash` or `tree`, as in the settings.
+    pub fn index_name(&self) -> &'static str {
+        match self.index {
+            IndexKind::Hash => "hash",
+            IndexKind::Tree => "tree",
+        }
+    }
+
+    /// The eviction's word, as in the settings.
+    pub fn eviction_name(&self) -> &'static str {
+        match self.eviction {
+            Eviction::Fifo => "fifo",
+            Eviction::LruApprox => "lru-approx",
+            Eviction::S3Fifo => "s3-fifo",
+        }
+    }
+}
+
 impl Default for Config {
     /// Both protocols and the admin port on loopback at their usual ports, 1 GiB, one thread.
     fn default() -> Config {

@@ -30,6 +30,8 @@ pub struct Snapshot {
     pub thread_count: usize,
     /// `cache` or `store`.
     pub mode: &'static str,
+    /// `hash` or `tree`.
+    pub index: &'static str,
     /// The cap that the user set.
     pub memory_limit_bytes: u64,
     /// Connections that may be open at one time.
@@ -55,6 +57,7 @@ impl Snapshot {
                 Mode::Evict => "cache",
                 Mode::Clean => "store",
             },
+            index: config.index_name(),
             memory_limit_bytes: config.memory_bytes,
             connections_max: config.max_connections,
             totals: shared.totals(),
@@ -110,6 +113,7 @@ impl Snapshot {
             "uptime_seconds": self.uptime_ms as f64 / 1000.0,
             "threads": self.thread_count,
             "mode": self.mode,
+            "index": self.index,
             "commands_total": sum(|command| command.calls),
             "hits_total": sum(|command| command.hits),
             "misses_total": sum(|command| command.misses),

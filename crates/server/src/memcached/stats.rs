@@ -4,13 +4,13 @@ use rustix::process::getpid;
 use wire::memcached::{Encoder, Reply, StatsKind};
 
 use super::MEMCACHED_VERSION;
+use crate::Mode;
 use crate::counters::{CommandTotals, MemcachedCommand, Protocol, Totals};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::metrics::facts::facts;
 use crate::process::Usage;
 use crate::shared::{Shared, unix_now};
-use crate::{Eviction, Mode};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Answers `stats [kind]`.
@@ -143,12 +143,9 @@ fn settings(encoder: &mut Encoder<'_>, shared: &Shared) {
     encoder.stat("maxconns_fast", "yes");
     encoder.stat("flush_enabled", "yes");
     encoder.stat("binding_protocol", "ascii");
-    let policy = match config.eviction {
-        Eviction::Fifo => "fifo",
-        Eviction::LruApprox => "lru-approx",
-        Eviction::S3Fifo => "s3-fifo",
-    };
-    encoder.stat("dovetail_eviction", policy);
+    encoder.stat("dovetail_eviction", config.eviction_name());
+    encoder.stat("dovetail_index", config.index_name());
+    encoder.stat("dovetail_pages", shared.store().page_kind());
 }
 
 /// There are no size classes: everything is in class 1.

@@ -139,6 +139,9 @@ fn memory(section: &mut Section<'_>) {
     let ratio = process.resident_bytes as f64 / used_bytes.max(1) as f64;
     section.line("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
     section.line("mem_clients_normal", buffers_bytes);
+    section.line("dovetail_eviction", config.eviction_name());
+    section.line("dovetail_index", config.index_name());
+    section.line("dovetail_pages", shared.store().page_kind());
     section.line("dovetail_log_bytes", store.log_bytes);
     section.line("dovetail_log_used_bytes", store.log_used_bytes);
     section.line("dovetail_index_bytes", store.index_bytes);

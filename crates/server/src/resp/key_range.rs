@@ -55,10 +55,10 @@ struct Found {
 }
 
 /// How a step ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Step {
     Done,
-    More,
+    More { resume_key: Vec<u8>, left_count: usize },
     TooLong,
 }
 
@@ -72,24 +72,30 @@ impl Found {
             self.count += 1;
         }
     }
+
+    fn step(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        range: &Range<'_>,
+        is_keys_only: bool,
+    ) -> Result<Step, NoOrder> {
+        let ended = session.range(now, range, |item| {
+            self.push(item.key);
+            if !is_keys_only {
+                self.push(item.value);
+            }
+        })?;
+        let left_count = range.item_limit.saturating_sub(ended.visited);
+        Ok(match ended.resume_key {
+            _ if self.is_too_long => Step::TooLong,
+            Some(resume_key) if left_count > 0 => Step::More { resume_key, left_count },
+            _ => Step::Done,
+        })
+    }
 }
 
 impl RangeWalk {
-    fn new(caller: Caller, request: &RangeRequest<'_>, bytes_max: usize) -> RangeWalk {
-        let limit =
-            request.limit.map_or(usize::MAX, |limit| limit.try_into().unwrap_or(usize::MAX));
-        let (start, end) = bounds(request);
-        RangeWalk {
-            caller,
-            start,
-            end,
-            direction: if request.is_reverse { Direction::Reverse } else { Direction::Forward },
-            left_count: limit,
-            is_keys_only: request.is_keys_only,
-            found: Found { bytes_max, ..Found::default() },
-        }
-    }
-
     /// Memory that it takes.
     pub fn held_bytes(&self) -> usize {
         self.found.bytes.capacity()
@@ -102,37 +108,34 @@ impl RangeWalk {
             direction: self.direction,
             item_limit: self.left_count,
         };
-        let (found, is_keys_only) = (&mut self.found, self.is_keys_only);
-        let ended = session.range(now, &range, |item| {
-            found.push(item.key);
-            if !is_keys_only {
-                found.push(item.value);
-            }
-        })?;
-        self.left_count -= ended.visited.min(self.left_count);
-        let Some(resume_key) = ended.resume_key.filter(|_| self.left_count > 0) else {
-            return Ok(if self.found.is_too_long { Step::TooLong } else { Step::Done });
-        };
+        self.found.step(session, now, &range, self.is_keys_only)
+    }
+
+    fn go_behind(&mut self, resume_key: Vec<u8>, left_count: usize) {
+        let bound = Bound::Excluded(resume_key.into_boxed_slice());
         match self.direction {
-            Direction::Forward => self.start = Bound::Excluded(resume_key.into()),
-            Direction::Reverse => self.end = Bound::Excluded(resume_key.into()),
+            Direction::Forward => self.start = bound,
+            Direction::Reverse => self.end = bound,
         }
-        Ok(if self.found.is_too_long { Step::TooLong } else { Step::More })
+        self.left_count = left_count;
     }
 }
 
-/// The bounds as the store has them. Nothing is behind `+` and nothing before `-`.
-fn bounds(request: &RangeRequest<'_>) -> (Bound<Box<[u8]>>, Bound<Box<[u8]>>) {
+/// The range as the store has it. Nothing is behind `+` and nothing before `-`.
+fn range_of<'a>(request: &RangeRequest<'a>) -> Range<'a> {
     let bound = |bound| match bound {
-        LexBound::Included(key) => Bound::Included(key.into()),
-        LexBound::Excluded(key) => Bound::Excluded(key.into()),
+        LexBound::Included(key) => Bound::Included(key),
+        LexBound::Excluded(key) => Bound::Excluded(key),
         LexBound::Lowest | LexBound::Highest => Bound::Unbounded,
     };
+    let limit = request.limit.map_or(usize::MAX, |limit| limit.try_into().unwrap_or(usize::MAX));
+    let direction = if request.is_reverse { Direction::Reverse } else { Direction::Forward };
     let is_empty = request.start() == LexBound::Highest || request.end() == LexBound::Lowest;
-    if is_empty || request.limit == Some(0) {
-        return (Bound::Unbounded, Bound::Excluded(Box::default()));
-    }
-    (bound(request.start()), bound(request.end()))
+    let (start, end) = match is_empty || limit == 0 {
+        true => (Bound::Unbounded, Bound::Excluded(&b""[..])),
+        false => (bound(request.start()), bound(request.end())),
+    };
+    Range { start, end, direction, item_limit: limit }
 }
 
 impl<E: Engine> Gather<'_, '_, E> {
@@ -140,8 +143,33 @@ impl<E: Engine> Gather<'_, '_, E> {
     pub(super) fn key_range(&mut self, caller: Caller, request: &RangeRequest<'_>) -> bool {
         self.settle(caller.slot);
         let bytes_max = self.core.shared.buffer_budget().limit_bytes() / RANGE_BUFFER_PART;
-        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        self.go_on(Box::new(RangeWalk::new(caller, request, bytes_max)))
+        let mut found = Found {
+            bytes: self.core.pool.pop().unwrap_or_default(),
+            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            ..Found::default()
+        };
+        let (range, now, is_keys_only) = (range_of(request), self.core.now, request.is_keys_only);
+        let Some(session) = self.engine.session() else {
+            debug_assert!(false, "commands on all keys never run under locks");
+            return true;
+        };
+        match found.step(session, now, &range, is_keys_only) {
+            // Most ranges are short and never come here: the bounds are copied for long ones.
+            Ok(Step::More { resume_key, left_count }) => {
+                let mut walk = Box::new(RangeWalk {
+                    caller,
+                    start: range.start.map(Box::from),
+                    end: range.end.map(Box::from),
+                    direction: range.direction,
+                    left_count,
+                    is_keys_only,
+                    found,
+                });
+                walk.go_behind(resume_key, left_count);
+                self.keep(walk)
+            }
+            ended => self.end(caller, found, ended),
+        }
     }
 
     /// KV.RANGE inside EXEC: all of it, for the commands behind it are not to wait.
@@ -155,33 +183,52 @@ impl<E: Engine> Gather<'_, '_, E> {
 
     /// The next step of a walk; false: it is not the last.
     pub(super) fn go_on(&mut self, mut walk: Box<RangeWalk>) -> bool {
-        let (caller, now) = (walk.caller, self.core.now);
+        let now = self.core.now;
         let Some(session) = self.engine.session() else {
             debug_assert!(false, "commands on all keys never run under locks");
             return true;
         };
         match walk.step(session, now) {
-            Ok(Step::More) if self.core.ledger.is_over() => {
-                let text = "the client buffers are full: try again, or give a smaller LIMIT";
-                self.fail(caller, &ErrorReply::Other(text));
+            Ok(Step::More { resume_key, left_count }) => {
+                walk.go_behind(resume_key, left_count);
+                self.keep(walk)
             }
-            Ok(Step::More) => {
-                self.core.connections[caller.slot].resp().walk = Some(walk);
-                return false;
-            }
+            ended => self.end(walk.caller, walk.found, ended),
+        }
+    }
+
+    /// Leaves a walk for the next round, if there is room for what it has gathered.
+    fn keep(&mut self, walk: Box<RangeWalk>) -> bool {
+        let caller = walk.caller;
+        if self.core.ledger.is_over() {
+            let text = "the client buffers are full: try again, or give a smaller LIMIT";
+            self.fail(caller, &ErrorReply::Other(text));
+            return true;
+        }
+        self.core.connections[caller.slot].resp().walk = Some(walk);
+        false
+    }
+
+    /// Answers; true: the command is done.
+    fn end(&mut self, caller: Caller, mut found: Found, ended: Result<Step, NoOrder>) -> bool {
+        match ended {
             Ok(Step::TooLong) => {
                 let text = "the range is larger than the client buffers allow: give a LIMIT, or \
                             KEYSONLY";
                 self.fail(caller, &ErrorReply::Other(text));
             }
-            Ok(Step::Done) => self.say(caller, |encoder| {
-                encoder.array_header(walk.found.count);
-                encoder.out().extend_from_slice(&walk.found.bytes);
+            Ok(_) => self.say(caller, |encoder| {
+                encoder.array_header(found.count);
+                encoder.out().extend_from_slice(&found.bytes);
             }),
             Err(NoOrder) => {
                 let text = "KV.RANGE needs the ordered index: start the server with --index tree";
                 self.fail(caller, &ErrorReply::Other(text));
             }
+        }
+        found.bytes.clear();
+        if found.bytes.capacity() > 0 {
+            self.core.return_buffer(found.bytes);
         }
         true
     }
@@ -193,9 +240,8 @@ mod tests {
 
     #[track_caller]
     fn check(start: &[u8], end: &[u8], want: (Bound<&[u8]>, Bound<&[u8]>)) {
-        let (start, end) = bounds(&RangeRequest::new(start, end).unwrap());
-        let found = (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
-        assert_eq!(found, want);
+        let range = range_of(&RangeRequest::new(start, end).unwrap());
+        assert_eq!((range.start, range.end), want);
     }
 
     #[test]
