@@ -126,7 +126,10 @@ def test_a_port_in_use_is_one_line_and_status_1(server):
         (("serve", "--threads", "0"), "threads"),
         (("serve", "--config", "/nonexistent.toml"), "/nonexistent.toml"),
         (("serve", "--resp", "nowhere"), "resp"),
-        (("bench", "--workload", "ycsb-e"), "ordered index"),
+        (("bench", "memcached://127.0.0.1:1", "--workload", "ycsb-e"), "ordered index"),
+        (("serve", "--index", "tree", "--lossy-index", "on"), "--index hash"),
+        (("serve", "--eviction", "volatile-lru"), "s3-fifo"),
+        (("serve", "--huge-pages", "yes"), "hugetlb"),
         (("bench", "--nosuch"), "--nosuch"),
         (("nosuch",), "nosuch"),
     ],
@@ -175,6 +178,17 @@ def test_the_load_tool_loads_the_server(server):
     assert found.returncode == 0, found.stderr
     report = json.loads(found.stdout)
     assert report["misses"] == 0 and report["mismatches"] == 0 and report["errors"] == 0
+
+
+@pytest.mark.index("tree")
+def test_the_load_tool_scans_ranges(server, client):
+    found = run("bench", f"resp://{servers.HOST}:{server.resp_port}", "--keys", "2000",
+                "--duration", "300ms", "--warmup", "0", "--workload", "ycsb-e", "--json", "-")
+    assert found.returncode == 0, found.stderr
+    report = json.loads(found.stdout)
+    assert report["operations"] > 0 and report["errors"] == 0 and report["mismatches"] == 0
+    ranges = client.info("commandstats")["cmdstat_kv.range"]
+    assert ranges["calls"] > 0 and ranges["failed_calls"] == 0
 
 
 def test_a_load_on_nobody_is_one_line_and_status_1():
