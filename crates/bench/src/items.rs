@@ -55,6 +55,10 @@ fn usage(error: WorkloadError) -> BenchError {
     BenchError::usage(error.to_string())
 }
 
+/// Of a scan's items one in this many is held against its key; of the others every byte is read.
+/// Working the id out from the key costs more than finding the item did.
+pub(crate) const SCAN_CHECK_EVERY: u64 = 16;
+
 /// Whether a scan's item is one that was written: its value is that of its key.
 pub(crate) fn is_right(format: &KeyFormat, sizes: &ValueSizes, key: &[u8], value: &[u8]) -> bool {
     let Some(id) = format.id_of(key) else { return false };

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Middling servers give a larger part to buffers: one command of the largest default size, 32 MiB,
-//! should fit while it arrives. The smallest would feel that in their hit ratio: at 64 MiB a quarter
-//! for buffers was 1.01 to 1.48 times memcached's misses on three of five traces.
+//! should fit while it arrives. The smallest would feel that in their hit ratio: at 64 MiB a
+//! quarter for buffers was 1.01 to 1.48 times memcached's misses on three of five traces.
 //!
 //! # Invariants
 //! I1: the three parts add up to `memory_bytes`.

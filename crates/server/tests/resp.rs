@@ -132,9 +132,8 @@ fn the_memory_policy_is_set_to_what_it_is_or_not_at_all() {
     let server = TestServer::start();
     let mut client = server.resp();
     let failed = |reason: &str| {
-        format!(
-            "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - {reason}\r\n"
-        )
+        let argument = "(possibly related to argument 'maxmemory-policy')";
+        format!("-ERR CONFIG SET failed {argument} - {reason}\r\n")
     };
     let unknown =
         failed("argument must be one of the following: noeviction, allkeys-lru, allkeys-lfu");

@@ -21,8 +21,9 @@ pub enum Eviction {
     Fifo,
     /// Those that were read since they were written or last moved.
     LruApprox,
-    /// New items pass through a small queue, a tenth of the log; what was read there, or comes back soon after it was dropped, goes to the main queue, where each read (up
-    /// to three) is worth one more round.
+    /// New items pass through a small queue, a tenth of the log; what was read there, or comes back
+    /// soon after it was dropped, goes to the main queue, where each read (up to three) is worth
+    /// one more round.
     S3Fifo,
 }
 

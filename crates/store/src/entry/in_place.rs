@@ -6,7 +6,7 @@
 //!                                  version = new   Release ─┼─┐
 //!  reader:                         version ◀ Acquire ───────┼─┘  new version ⇒ new value
 //!                                  value   ◀ Relaxed ───────┘    new value, then an Acquire fence
-//!                                                                ⇒ the chain's word: locked or newer
+//!                                                                ⇒ chain's word: locked or newer
 //! ```
 //!
 //! # Invariants
