@@ -295,3 +295,8 @@ pub fn policy_events(rng: &mut Rng) -> Vec<u8> {
     let event = |rng: &mut Rng| [rng.next_u64() as u8, rng.below(partitions) as u8];
     (0..rng.below(60)).flat_map(|_| event(rng)).collect()
 }
+
+/// Settings and steps of a store; any bytes are some.
+pub fn store_requests(rng: &mut Rng) -> Vec<u8> {
+    (0..2 + rng.below(600)).map(|_| rng.next_u64() as u8).collect()
+}

@@ -23,9 +23,11 @@ mod numbers;
 mod policy_events;
 mod resp_commands;
 pub mod rng;
+mod store_requests;
 
 pub use globs::globs;
 pub use memcached_text::memcached_text;
 pub use numbers::numbers;
 pub use policy_events::policy_events;
 pub use resp_commands::resp_commands;
+pub use store_requests::store_requests;

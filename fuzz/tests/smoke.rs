@@ -6,9 +6,16 @@ use fuzz::inputs;
 use fuzz::rng::Rng;
 
 const SEEDED_COUNT: u64 = 10_000;
+/// Of a store, which has to be opened and recounted for each.
+const SEEDED_STORE_COUNT: u64 = 1500;
 
 #[track_caller]
 fn check(target: &str, body: fn(&[u8]), input: fn(&mut Rng) -> Vec<u8>) {
+    check_seeds(target, body, input, SEEDED_COUNT);
+}
+
+#[track_caller]
+fn check_seeds(target: &str, body: fn(&[u8]), input: fn(&mut Rng) -> Vec<u8>, seeded_count: u64) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let mut file_count = 0;
     for entry in std::fs::read_dir(&directory).expect("the target has a corpus") {
@@ -20,7 +27,7 @@ fn check(target: &str, body: fn(&[u8]), input: fn(&mut Rng) -> Vec<u8>) {
         }
     }
     assert!(file_count > 0, "the corpus is not empty");
-    for seed in 0..SEEDED_COUNT {
+    for seed in 0..seeded_count {
         let input = input(&mut Rng::new(seed));
         // Shown only when the body fails: replay with this seed.
         println!("seed {seed}: {:?}", input.escape_ascii().to_string());
@@ -51,4 +58,10 @@ fn numbers() {
 #[test]
 fn policy_events() {
     check("policy_events", fuzz::policy_events, inputs::policy_events);
+}
+
+#[test]
+fn store_requests() {
+    let body = fuzz::store_requests;
+    check_seeds("store_requests", body, inputs::store_requests, SEEDED_STORE_COUNT);
 }

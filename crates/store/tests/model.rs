@@ -7,6 +7,7 @@ mod oracle;
 
 use oracle::{Action, Oracle, small_config};
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use store::{Eviction, IndexKind, Mode, Store};
 
@@ -41,6 +42,10 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (0_u32..40).prop_map(|few| if few == 0 { Action::Flush } else { Action::Maintain }),
         1 => resizing(),
         1 => resizing().prop_map(|action| Action::ScanAround(Box::new(action))),
+        2 => vec((key(), option::of(option::of(0_usize..200))), 1..50).prop_map(Action::Batch),
+        1 => (any::<bool>(), 1_usize..50)
+            .prop_map(|(is_reverse, item_limit)| Action::Walk { is_reverse, item_limit }),
+        1 => Just(Action::SwitchSession),
     ]
 }
 

@@ -1,12 +1,13 @@
 //! A map that says what the store must answer.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Item, Mode, NoUpdate, Op, Outcome, Pins,
-    Request, Session, Set, Sink, Store, StoreConfig, Update, Verdict,
+    Condition, Direction, Eviction, Expiry, HugePages, IndexKind, Item, Mode, NoUpdate, Op,
+    Outcome, Pins, Range, Request, Session, Set, Sink, Store, StoreConfig, Update, Verdict,
 };
 
 /// One step of a test, in terms of keys and lengths; contents follow from the step's number.
@@ -46,7 +47,22 @@ pub enum Action {
     },
     /// A scan, half of which comes after other steps.
     ScanAround(Box<Action>),
+    /// Gets (`None`), sets and deletes (no length) in one call: later ones see earlier ones (K8).
+    Batch(Vec<(Vec<u8>, Option<Write>)>),
+    /// Everything in order, so many items a call; of a hash index that it keeps none.
+    Walk {
+        is_reverse: bool,
+        item_limit: usize,
+    },
+    /// The other session goes on; this one sleeps.
+    SwitchSession,
 }
+
+/// A write of a batch: a set of so many bytes, or a delete.
+pub type Write = Option<usize>;
+
+/// Sessions that take turns.
+const SESSIONS: usize = 2;
 
 /// The smallest useful store: segments of 64 KiB, so that everything happens soon.
 pub fn small_config(
@@ -63,7 +79,7 @@ pub fn small_config(
         eviction,
         index,
         lossy_index,
-        session_max: 1,
+        session_max: SESSIONS,
         item_max_bytes: 1 << 20,
         hash_seed: 42,
         batch: 32,
@@ -155,6 +171,7 @@ impl Sink<NoUpdate> for Answers {
 pub struct Oracle {
     store: Arc<Store>,
     session: Session,
+    asleep: Session,
     model: BTreeMap<Vec<u8>, Known>,
     now: UnixMillis,
     step: u64,
@@ -163,9 +180,12 @@ pub struct Oracle {
 
 impl Oracle {
     pub fn new(store: &Arc<Store>) -> Oracle {
+        let mut asleep = store.session().unwrap();
+        asleep.park();
         Oracle {
             store: Arc::clone(store),
             session: store.session().unwrap(),
+            asleep,
             model: BTreeMap::new(),
             now: UnixMillis(1000),
             step: 0,
@@ -246,6 +266,13 @@ impl Oracle {
                 }
             }
             Action::ScanAround(inner) => self.scan_around(inner),
+            Action::Batch(requests) => self.batch(requests),
+            Action::Walk { is_reverse, item_limit } => self.walk(*is_reverse, *item_limit),
+            Action::SwitchSession => {
+                self.session.park();
+                self.asleep.unpark();
+                std::mem::swap(&mut self.session, &mut self.asleep);
+            }
         }
     }
 
@@ -274,7 +301,8 @@ impl Oracle {
             2 => Expiry::At(UnixMillis(self.now.0 + 100)),
             _ => Expiry::At(UnixMillis(self.now.0 + 10_000)),
         };
-        let client_flags = self.step as u32;
+        // Without flags a short value may be replaced where it lies (K12).
+        let client_flags = if self.step.is_multiple_of(2) { 0 } else { self.step as u32 };
         let set = Set { value: &value, client_flags, expiry, condition };
         let expires_at = match expiry {
             Expiry::Never => None,
@@ -382,6 +410,80 @@ impl Oracle {
                 Answer::OutOfMemory => {}
                 answer => panic!("{answer:?} to a set of several"),
             }
+        }
+    }
+
+    fn batch(&mut self, requests: &[(Vec<u8>, Option<Write>)]) {
+        let values: Vec<Vec<u8>> = requests
+            .iter()
+            .map(|(_, write)| self.bytes(write.flatten().unwrap_or_default()))
+            .collect();
+        let hasher = self.store.key_hasher();
+        let asked: Vec<Request<'_, NoUpdate>> = requests
+            .iter()
+            .zip(&values)
+            .map(|((key, write), value)| {
+                let (expiry, condition) = (Expiry::Keep, Condition::Always);
+                let op = match write {
+                    None => Op::Get,
+                    Some(None) => Op::Delete,
+                    Some(Some(_)) => Op::Set(Set { value, client_flags: 0, expiry, condition }),
+                };
+                Request { key, hash: hasher.hash(key), op }
+            })
+            .collect();
+        let mut answers = Answers::default();
+        self.session.execute(self.now, &asked, &mut answers);
+        assert_eq!(answers.0.len(), requests.len());
+        for (((key, write), value), answer) in requests.iter().zip(values).zip(answers.0) {
+            match (write, answer) {
+                (None, Answer::Hit(seen)) => drop(self.reconcile(key, Some(&seen))),
+                (None | Some(None), Answer::Miss) => drop(self.reconcile(key, None)),
+                (Some(None), Answer::Deleted(old)) => {
+                    self.reconcile(key, old.as_ref());
+                    self.model.remove(key);
+                }
+                (Some(Some(_)), Answer::Stored { version, old }) => {
+                    let old = self.reconcile(key, old.as_ref());
+                    assert!(version > old.as_ref().map_or(0, |old| old.version), "K1");
+                    let expires_at = old.and_then(|old| old.expires_at);
+                    let known = Known { value, client_flags: 0, version, expires_at };
+                    self.model.insert(key.clone(), known);
+                }
+                (Some(Some(_)), Answer::OutOfMemory) => {
+                    assert!(!self.forgets(), "a cache always makes room");
+                }
+                (write, answer) => panic!("{answer:?} to {write:?} of a batch"),
+            }
+        }
+    }
+
+    fn walk(&mut self, is_reverse: bool, item_limit: usize) {
+        let direction = if is_reverse { Direction::Reverse } else { Direction::Forward };
+        let (start, end) = (Bound::Unbounded, Bound::Unbounded);
+        let whole = Range { start, end, direction, item_limit };
+        let mut found: Vec<(Vec<u8>, Known)> = Vec::new();
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let range = last.as_ref().map_or(whole, |last| whole.after(last));
+            let visit = |item: &Item<'_>| found.push((item.key.to_vec(), known(item)));
+            let Ok(ended) = self.session.range(self.now, &range, visit) else {
+                assert_eq!(self.store.config().index, IndexKind::Hash);
+                return;
+            };
+            last = ended.resume_key;
+            if last.is_none() {
+                break;
+            }
+        }
+        if is_reverse {
+            found.reverse();
+        }
+        assert!(found.is_sorted_by(|left, right| left.0 < right.0), "in order, each once");
+        let found: BTreeMap<_, _> = found.into_iter().collect();
+        let keys: Vec<Vec<u8>> = self.model.keys().chain(found.keys()).cloned().collect();
+        for key in keys {
+            self.reconcile(&key, found.get(&key));
         }
     }
 
