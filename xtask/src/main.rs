@@ -30,12 +30,8 @@ enum Command {
     Ci,
     /// `ci`, then real clients against the real binary; installs what they need
     Test,
-    /// Long property tests, Miri and coverage-guided fuzzing
-    Nightly {
-        /// For each fuzz target
-        #[arg(long, default_value_t = 300, value_name = "SECONDS")]
-        fuzz_seconds: u32,
-    },
+    /// Long property tests, torture of the store, Miri, sanitizers and coverage-guided fuzzing
+    Nightly(nightly::Args),
     /// Only the rules of style that the compiler does not know
     Tidy,
     /// Dovetail, Redis and memcached side by side on one core; writes docs/results
@@ -62,7 +58,7 @@ fn run(cli: Cli) -> Result<bool> {
     match cli.command {
         Command::Ci => Ok(ci::run(&root, ci::Scope::Workspace)),
         Command::Test => Ok(ci::run(&root, ci::Scope::WithClients)),
-        Command::Nightly { fuzz_seconds } => Ok(nightly::run(&root, fuzz_seconds)),
+        Command::Nightly(args) => Ok(nightly::run(&root, args)),
         Command::Tidy => tidy::run(&root),
         Command::BenchPeers(args) => peers::run(&root, &args).map(|()| true),
         Command::BenchCache(args) => cache_peers::run(&root, &args).map(|()| true),

@@ -1,24 +1,41 @@
 //! `cargo xtask nightly`: what takes too long for each push, or needs the nightly toolchain. A part
 //! whose tool is missing is skipped in one line that says how to get it.
+//!
+//! Nothing here depends on another part; a failure does not stop the rest.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::step::{Step, Tally};
 
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 5] =
-    ["globs", "memcached_text", "numbers", "policy_events", "resp_commands"];
+const FUZZ_TARGETS: [&str; 6] =
+    ["globs", "memcached_text", "numbers", "policy_events", "resp_commands", "store_requests"];
 /// Cases of each property test.
 const PROPTEST_CASES: &str = "5000";
 
-/// Runs every part; true if none failed. `fuzz_seconds` is for each target.
-pub fn run(root: &Path, fuzz_seconds: u32) -> bool {
+/// The only target that the sanitizers' steps are for.
+const SANITIZED_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// How long the parts go on that have no end of their own.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Args {
+    /// For each fuzz target
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    fuzz_seconds: u32,
+    /// For the torture of the store, all of whose tests run at once
+    #[arg(long, default_value_t = 180, value_name = "SECONDS")]
+    torture_seconds: u32,
+}
+
+/// Runs every part; true if none failed.
+pub fn run(root: &Path, args: Args) -> bool {
     let mut tally = Tally::default();
     let mut is_good = true;
-    for step in steps(root, fuzz_seconds) {
+    for step in steps(root, args) {
         match step.run(root) {
             Ok(passed) => tally.add(passed),
             Err(failed) => {
@@ -31,34 +48,88 @@ pub fn run(root: &Path, fuzz_seconds: u32) -> bool {
     is_good
 }
 
-fn steps(root: &Path, fuzz_seconds: u32) -> Vec<Step> {
+fn steps(root: &Path, args: Args) -> Vec<Step> {
     let mut steps = vec![
         Step::new("long properties", "cargo test --locked --release -p store -p wire")
             .with("PROPTEST_CASES", PROPTEST_CASES),
+        // Not in release: the store's own assertions are half of the test.
+        Step::new("torture", "cargo test --locked -p store --test torture")
+            .with("TORTURE_SECONDS", args.torture_seconds.to_string())
+            .with("TORTURE_SEED", fresh_seed().to_string()),
     ];
-    if works("cargo", &["+nightly", "miri", "--version"]) {
-        let line = format!("cargo +nightly miri test --locked {MIRI_CRATES} --lib");
-        let step = Step::new("miri", &line).with("MIRIFLAGS", "-Zmiri-disable-isolation");
-        steps.push(step.with("PROPTEST_CASES", "4"));
-    } else {
+    steps.extend(miri_steps());
+    steps.extend(sanitizer_steps(root));
+    steps.extend(fuzz_steps(root, args.fuzz_seconds));
+    steps
+}
+
+/// Seeds that no earlier night had.
+fn fresh_seed() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_1970.map_or(1, |duration| duration.as_secs())
+}
+
+fn miri_steps() -> Vec<Step> {
+    if !works("cargo", &["+nightly", "miri", "--version"]) {
         println!("skipped: miri; `rustup component add miri rust-src --toolchain nightly`");
+        return Vec::new();
     }
-    if works("cargo", &["+nightly", "fuzz", "--version"]) {
-        for target in FUZZ_TARGETS {
-            // New inputs stay out of the checked-in corpus; keep the good ones by hand.
-            let grown = root.join("target/fuzz-corpus").join(target);
-            if let Err(error) = std::fs::create_dir_all(&grown) {
-                println!("skipped: fuzzing {target}; cannot create {}: {error}", grown.display());
-                continue;
-            }
-            let run = format!("cargo +nightly fuzz run --features libfuzzer {target}");
-            let grown = grown.display();
-            let line =
-                format!("{run} {grown} fuzz/corpus/{target} -- -max_total_time={fuzz_seconds}");
-            steps.push(Step::new("fuzz", &line));
-        }
-    } else {
+    let miri = |name, what: &str| {
+        Step::new(name, &format!("cargo +nightly miri test --locked {what}"))
+            .with("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-strict-provenance")
+            .with("PROPTEST_CASES", "4")
+    };
+    vec![
+        miri("miri", &format!("{MIRI_CRATES} --lib")),
+        miri("miri: the store", "-p store --lib --test batch --test torture"),
+    ]
+}
+
+/// The store's threads, with the standard library itself instrumented. What the tag match reads by
+/// inline assembly is invisible to both.
+fn sanitizer_steps(root: &Path) -> Vec<Step> {
+    let has_source = Command::new("rustc")
+        .args(["+nightly", "--print", "sysroot"])
+        .output()
+        .ok()
+        .and_then(|output| String::from_utf8(output.stdout).ok())
+        .is_some_and(|path| Path::new(path.trim()).join("lib/rustlib/src/rust/library").is_dir());
+    if !has_source {
+        println!("skipped: sanitizers; `rustup component add rust-src --toolchain nightly`");
+        return Vec::new();
+    }
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let sanitized = |name, sanitizer: &str| {
+        let build = format!("-Zbuild-std --target {SANITIZED_TARGET} -p store");
+        let line = format!("cargo +nightly test --locked {build} --test torture --test threads");
+        Step::new(name, &line)
+            .with("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
+            .with("CARGO_TARGET_DIR", target.join(sanitizer).display().to_string())
+    };
+    vec![
+        sanitized("thread sanitizer", "thread"),
+        // Mappings live as long as their store: what is left at the end is the runtime's own.
+        sanitized("address sanitizer", "address").with("ASAN_OPTIONS", "detect_leaks=0"),
+    ]
+}
+
+fn fuzz_steps(root: &Path, fuzz_seconds: u32) -> Vec<Step> {
+    if !works("cargo", &["+nightly", "fuzz", "--version"]) {
         println!("skipped: fuzzing; `cargo install cargo-fuzz` and the nightly toolchain");
+        return Vec::new();
+    }
+    let mut steps = Vec::new();
+    for target in FUZZ_TARGETS {
+        // New inputs stay out of the checked-in corpus; keep the good ones by hand.
+        let grown = root.join("target/fuzz-corpus").join(target);
+        if let Err(error) = std::fs::create_dir_all(&grown) {
+            println!("skipped: fuzzing {target}; cannot create {}: {error}", grown.display());
+            continue;
+        }
+        let run = format!("cargo +nightly fuzz run --features libfuzzer {target}");
+        let grown = grown.display();
+        let line = format!("{run} {grown} fuzz/corpus/{target} -- -max_total_time={fuzz_seconds}");
+        steps.push(Step::new("fuzz", &line));
     }
     steps
 }

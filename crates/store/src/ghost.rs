@@ -204,6 +204,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many steps of safe code")]
     fn only_the_youngest_keys_of_the_window_count() {
         let ghosts = GhostTable::new(64 << 10);
         ghosts.set_window(2000);
@@ -213,6 +214,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many steps of safe code")]
     fn a_full_table_forgets_the_oldest() {
         let ghosts = GhostTable::new(64 << 10);
         let capacity = ghosts.capacity();
@@ -223,6 +225,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many steps of safe code")]
     fn steps_that_wrap_bring_no_key_back() {
         let ghosts = GhostTable::new(64);
         assert_eq!((ghosts.capacity(), ghosts.unit_shift), (16, 0));
@@ -237,6 +240,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many steps of safe code")]
     fn sessions_at_once_find_only_what_was_inserted() {
         let ghosts = GhostTable::new(4 << 10);
         std::thread::scope(|scope| {
