@@ -78,6 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "many steps of safe code")]
     fn a_cursor_is_known_until_so_many_others_were_used_since() {
         let mut table = CursorTable::default();
         let kept = table.remember(b"kept".to_vec());
