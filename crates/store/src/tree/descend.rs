@@ -2,11 +2,15 @@
 
 use base::sync::Backoff;
 
-use super::node::{NO_NODE, Version};
+use super::node::{NO_NODE, SEPARATORS, Version};
 use super::slice::{Place, SLICE_BYTES};
 use super::{Keys, Tree};
 use crate::index::Position;
 use crate::index::slot::Slot;
+use crate::range::Direction;
+
+/// Most borders that a walk asks for at once.
+const NEIGHBOURS_MAX: usize = 6;
 
 /// The layer has been removed: begin again at the first one.
 #[derive(Debug)]
@@ -71,6 +75,8 @@ impl Tree {
             if !node.is_same(at.version) {
                 return None;
             }
+            // All lines of it at once: the version is in one, what is compared in others.
+            self.memory.prefetch(child);
             let version = self.node(child).stable();
             // And after its version is known: had the child split before, its parent would have
             // changed (T2).
@@ -80,6 +86,42 @@ impl Tree {
             at = Border { node: child, version };
         }
         Some(at)
+    }
+
+    /// [`Tree::descend`] for a walk that will want `neighbour_count` borders beyond the one it
+    /// comes to: asks for them by what their parent says, since each border names only the next.
+    pub(super) fn descend_to_walk(
+        &self,
+        root: u32,
+        slice: u64,
+        direction: Direction,
+        neighbour_count: usize,
+    ) -> Result<Border, LayerGone> {
+        let border = self.descend(root, slice)?;
+        let parent = self.node(border.node).parent();
+        if neighbour_count == 0 || parent == NO_NODE {
+            return Ok(border);
+        }
+        let node = self.node(parent);
+        let version = node.version();
+        let count = node.count().min(SEPARATORS);
+        let Some(rank) = (0..=count).find(|rank| node.child(*rank) == border.node) else {
+            return Ok(border);
+        };
+        let mut neighbours = [NO_NODE; NEIGHBOURS_MAX];
+        for (distance, neighbour) in neighbours.iter_mut().take(neighbour_count).enumerate() {
+            let rank = match direction {
+                Direction::Forward => Some(rank + 1 + distance).filter(|rank| *rank <= count),
+                Direction::Reverse => rank.checked_sub(1 + distance),
+            };
+            *neighbour = rank.map_or(NO_NODE, |rank| node.child(rank));
+        }
+        // A torn view may name any number.
+        if node.is_same(version) && !version.is_changing() {
+            let known = neighbours.into_iter().filter(|neighbour| *neighbour != NO_NODE);
+            known.for_each(|neighbour| self.memory.prefetch(neighbour));
+        }
+        Ok(border)
     }
 
     /// What the border has for `key`, whose layer begins at byte `depth_bytes`.

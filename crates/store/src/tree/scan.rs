@@ -23,6 +23,9 @@ use crate::index::slot::Slot;
 use crate::range::Direction;
 use base::sync::Backoff;
 
+/// Keys that a border typically has: how many borders a walk will want.
+const ROWS_TYPICAL: usize = 10;
+
 /// A layer above the present one: the border with the link that was followed.
 #[derive(Clone, Copy)]
 struct Frame {
@@ -141,6 +144,8 @@ impl<'t, K: Keys> Walk<'t, K> {
             break;
         }
         self.look_ahead();
+        // It was asked for with this one, by the parent's word.
+        self.copy_ahead();
         Ok(())
     }
 
@@ -170,7 +175,9 @@ impl<'t, K: Keys> Walk<'t, K> {
     fn enter_at(&mut self, root: u32, place: Place) -> Result<(), LayerGone> {
         self.has_ahead = false;
         loop {
-            let border = self.tree.descend(root, place.slice)?;
+            let neighbour_count = self.wanted.div_ceil(ROWS_TYPICAL);
+            let border =
+                self.tree.descend_to_walk(root, place.slice, self.direction, neighbour_count)?;
             // The copy may be of a later moment than the descent: keys may have left for the right.
             if self.tree.snapshot(border.node, &mut self.now) && self.now.version == border.version
             {
