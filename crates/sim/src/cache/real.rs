@@ -105,6 +105,21 @@ impl Plan {
 /// What a header may take beyond that of a plain entry.
 const HEADER_EXTRA_BYTES: u64 = 16;
 
+/// The memory that leaves `bytes` to log and index: the ghosts of S3-FIFO are lines of 64 bytes, a
+/// 64th of the whole.
+fn beside_ghosts(eviction: Eviction, bytes: u64) -> u64 {
+    let mut ghost_bytes = 0;
+    // Each time round brings it closer by a factor of 64.
+    while eviction == Eviction::S3Fifo {
+        let needed_bytes = (((bytes + ghost_bytes) / 64) & !63).max(64);
+        if needed_bytes == ghost_bytes {
+            break;
+        }
+        ghost_bytes = needed_bytes;
+    }
+    bytes + ghost_bytes
+}
+
 fn replay_objects(trace: &Trace, eviction: Eviction, objects: u64) -> Result<Tally, SimError> {
     let key_len_bytes = trace.requests().iter().map(CacheRequest::key_text_len_bytes).max();
     let plan = Plan::new(objects, key_len_bytes.unwrap_or(1) as usize);
@@ -113,7 +128,7 @@ fn replay_objects(trace: &Trace, eviction: Eviction, objects: u64) -> Result<Tal
     let mut segments = (objects.div_ceil(plan.per_segment) + SEGMENTS_SPARE).max(segments_min);
     let mut best: Option<(f64, Tally)> = None;
     for _ in 0..ATTEMPTS_MAX {
-        let memory_bytes = segments * plan.segment_bytes + index_bytes;
+        let memory_bytes = beside_ghosts(eviction, segments * plan.segment_bytes + index_bytes);
         let store = open(eviction, memory_bytes, index_bytes, plan.session_max)?;
         let mut tally = Replay::new(trace, &store, Some(plan.value_len_bytes)).run()?;
         tally.bytes = f64::NAN; // Made up.
