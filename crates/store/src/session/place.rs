@@ -13,6 +13,7 @@
 use base::KeyHash;
 
 use super::Local;
+use super::execute::Call;
 use crate::index::slot::Tag;
 use crate::log::{Appender, Queue};
 use crate::store::Inner;
@@ -21,14 +22,18 @@ impl Local {
     /// The queue that the key's new entry belongs to. A ghost is forgotten by that, even if the
     /// request then writes nothing.
     #[inline]
-    pub(super) fn queue_for(&mut self, inner: &Inner, head: u32, hash: KeyHash) -> Queue {
-        match inner.ghosts.is_some() {
-            true => self.queue_of_two(inner, head, hash),
-            false => Queue::Main,
+    pub(super) fn queue_for(&mut self, call: Call<'_>, hash: KeyHash) -> Queue {
+        let Call { inner, guess, .. } = call;
+        match (inner.ghosts.is_some(), guess.in_head()) {
+            (false, _) => Queue::Main,
+            // Stage 2 has looked.
+            (true, Some(seen)) => inner.log.queue_of(seen.slot.offset_bytes()),
+            (true, None) => self.queue_of_two(inner, hash),
         }
     }
 
-    fn queue_of_two(&mut self, inner: &Inner, head: u32, hash: KeyHash) -> Queue {
+    fn queue_of_two(&mut self, inner: &Inner, hash: KeyHash) -> Queue {
+        let head = inner.index.head_of(hash);
         let tag = Tag::of(hash);
         let seen = inner.index.guess(head, tag).or_else(|| {
             let second = inner.index.overflow_of(head)?;

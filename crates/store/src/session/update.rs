@@ -34,7 +34,7 @@ impl Local {
         sink: &mut S,
     ) {
         let Call { inner, now, request_index, .. } = call;
-        let queue = self.queue_for(inner, inner.index.head_of(hash), hash);
+        let queue = self.queue_for(call, hash);
         loop {
             self.have_nodes(inner);
             let mut seen = Seens::default();

@@ -174,7 +174,7 @@ impl Local {
         seen: &mut Option<Seen<'a>>,
     ) -> Result<Reservation, NoSpace> {
         let Call { inner, now, .. } = call;
-        let queue = self.queue_for(inner, inner.index.head_of(hash), hash);
+        let queue = self.queue_for(call, hash);
         if let Some(reservation) = self.reserve_open(inner, shape.len_bytes(), queue) {
             return Ok(reservation);
         }
