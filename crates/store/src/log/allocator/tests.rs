@@ -100,6 +100,28 @@ fn a_run_that_sticks_into_the_window_is_reclaimed_whole() {
     assert!(allocator.take(2, Purpose::Write).is_some());
 }
 
+#[test]
+fn a_window_keeps_clear_of_what_cannot_be_emptied() {
+    let mut allocator = Allocator::new(12);
+    take_used(&mut allocator, 3);
+    let open = allocator.take(1, Purpose::Write).unwrap();
+    assert_eq!(open, 3);
+    take_used(&mut allocator, 3);
+    for _ in 7..12 {
+        take_used(&mut allocator, 1);
+    }
+    // Segments: 0-2 a run, 3 open, 4-6 a run, 7 to 11 single, of which 9 is pinned.
+    let cost = |segment: u32, _| [5, 0, 0, 0, 3, 0, 0, 1, 1, 0, 1, 1][segment as usize].into();
+    let unless_pinned =
+        |segment, sequence| if segment == 9 { None } else { cost(segment, sequence) };
+    assert_eq!(allocator.cheapest_window(2, unless_pinned), Some(7));
+    assert_eq!(allocator.cheapest_window(3, unless_pinned), Some(4), "not half of the run");
+    assert_eq!(allocator.cheapest_window(4, unless_pinned), Some(4));
+    assert_eq!(allocator.cheapest_window(5, unless_pinned), Some(4));
+    assert_eq!(allocator.cheapest_window(6, unless_pinned), None);
+    assert_eq!(allocator.cheapest_window(13, unless_pinned), None, "longer than the log");
+}
+
 const NEVER: u64 = crate::log::table::NEVER_MS;
 
 fn take_queued(allocator: &mut Allocator, queue: Queue, latest_expiry_ms: u64) -> u32 {
