@@ -273,7 +273,7 @@ mod tests {
         let json = r#"{"commands": [{"proto": "resp", "cmd": "get", "calls": 900},
                            {"proto": "memcached", "cmd": "set", "calls": 100},
                            {"proto": "resp", "cmd": "ping", "calls": 5000}],
-                       "store": {"items": 10, "entry_bytes": 1320}}"#;
+                       "store": {"items": 10, "entry_bytes": 1160}}"#;
         let workload = Workload::from_stats("host", json, 0.99, 20_000, 1).unwrap();
         let writes = workload.items.iter().filter(|item| item.access == Access::Write).count();
         assert!((1800..2200).contains(&writes), "{writes}");
