@@ -160,6 +160,35 @@ fn items_that_have_expired_are_passed_by() {
 }
 
 #[test]
+fn keys_of_any_length_that_differ_in_their_last_byte_come_and_go() {
+    let store = open(IndexKind::Tree);
+    let mut session = store.session().unwrap();
+    for len in [7, 8, 9, 16, 17, 216, 217, 300, 4096, 65_535] {
+        let keys: Vec<Vec<u8>> =
+            (b'1'..=b'3').map(|last| [&vec![b'k'; len - 1][..], &[last]].concat()).collect();
+        for key in &keys {
+            set(&store, &mut session, key, b"value", Expiry::Never);
+        }
+        let whole = Range {
+            start: Bound::Unbounded,
+            end: Bound::Unbounded,
+            direction: Direction::Reverse,
+            item_limit: 2,
+        };
+        let found: Vec<_> = walk(&mut session, &whole).into_iter().map(|(key, _)| key).collect();
+        assert!(found.iter().eq(keys.iter().rev()), "{len} bytes");
+        for key in &keys {
+            execute(&store, &mut session, key, Op::Delete);
+        }
+        assert_eq!(walk(&mut session, &whole), [], "{len} bytes");
+    }
+    session.maintain(NOW);
+    drop(session);
+    store.validate();
+    assert_eq!(store.stats().tree_nodes, 1, "all others went with their keys");
+}
+
+#[test]
 fn a_hash_index_has_no_ranges() {
     let store = open(IndexKind::Hash);
     let mut session = store.session().unwrap();

@@ -105,7 +105,14 @@ impl Local {
         if self.spare.count() < SPARE_NODES {
             // Whether that succeeds shows when an insert needs them.
             self.spare.fill(tree.memory(), SPARE_KEPT);
-        } else if self.spare.count() > SPARE_KEPT {
+        }
+    }
+
+    /// Gives back what an insert that opened many layers left over, or could not use. Not within a
+    /// request: the retry of such an insert needs all that were taken.
+    #[inline]
+    pub(super) fn keep_few_nodes(&mut self, inner: &Inner) {
+        if let Some(tree) = &inner.tree {
             self.spare.cut(tree.memory(), SPARE_KEPT);
         }
     }
@@ -200,6 +207,7 @@ impl Local {
             let position = tree.find_hinted(hint, request.key, &inner.log);
             self.answer_get(call, position, sink);
         }
+        self.keep_few_nodes(inner);
     }
 
     /// The outcome of a GET whose key has its slot there.

@@ -187,6 +187,7 @@ impl Drop for LockedSession<'_> {
             inner.index.unlock_raw(head);
         }
         inner.epochs.quiesce(local.place);
+        local.keep_few_nodes(inner);
         local.settle_chunk(inner, held_count);
         local.publish_counts(inner);
     }

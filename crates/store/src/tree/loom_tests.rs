@@ -29,8 +29,8 @@ fn fixture(keys: &[&[u8]], present: &[usize]) -> (Fixture, Spare) {
     assert!(spare.fill(fixture.tree.memory(), SPARE_NODES));
     for id in present {
         add(&fixture, *id, &mut spare);
+        assert!(spare.fill(fixture.tree.memory(), SPARE_NODES));
     }
-    assert!(spare.fill(fixture.tree.memory(), SPARE_NODES));
     (fixture, spare)
 }
 
@@ -173,6 +173,27 @@ fn a_layer_that_goes_hides_no_key() {
             is_found(tree, 0);
         },
     );
+}
+
+const TWO_BORDERS_BELOW: &[&[u8]] = &[b"samesamea", b"samesameb", b"samesamec", b"samesamed", b"z"];
+
+/// Whoever empties one border may find the other at work in the parent: one of them tidies up.
+#[test]
+fn two_who_empty_a_layer_of_two_borders_leave_none() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let (fixture, _spare) = fixture(TWO_BORDERS_BELOW, &[4, 0, 1, 2, 3]);
+        remove(&fixture, 1);
+        remove(&fixture, 2);
+        let fixture = Arc::new(fixture);
+        let writing = fixture.clone();
+        let thread = loom::thread::spawn(move || remove(&writing, 0));
+        remove(&fixture, 3);
+        thread.join().unwrap();
+        let census = fixture.tree.validate(&fixture.table, |_| {});
+        assert_eq!((census.entry_count, census.layer_count), (1, 0), "{census:?}");
+    });
 }
 
 #[test]

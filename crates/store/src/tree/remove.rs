@@ -72,13 +72,20 @@ impl Tree {
         mut depth_bytes: usize,
         retired: &mut Vec<u32>,
     ) {
+        let mut path = None;
         loop {
             let left = self.empty_slot(border, index, retired);
             if left == Left::Keys || depth_bytes == 0 {
                 return;
             }
             depth_bytes -= SLICE_BYTES;
-            let Some((above, link)) = self.lock_link(key, depth_bytes) else { return };
+            // One way down for all layers that go: a long key can be the last of thousands.
+            let path = path.get_or_insert_with(|| self.link_path(key, depth_bytes));
+            let hint = path.get(depth_bytes / SLICE_BYTES).copied();
+            let locked = hint.and_then(|border| self.lock_link_in(border, key, depth_bytes));
+            let Some((above, link)) = locked.or_else(|| self.lock_link(key, depth_bytes)) else {
+                return;
+            };
             if !self.remove_layer(above, link, retired) {
                 self.node(above).unlock();
                 return;
@@ -126,11 +133,16 @@ impl Tree {
         if next != NO_NODE {
             self.node(next).set_prev(prev);
         }
-        let is_empty = before.order().count() == 0;
-        let is_alone = before.prev() == NO_NODE && next == NO_NODE;
         before.unlock();
         self.unlink_from_parent(border, retired);
-        if is_empty && is_alone { Left::EmptyLayer } else { Left::Keys }
+        // Only now, under the lock: whoever takes the last key of the first border before this look
+        // may find us in the parent and leave the layer to us, and whoever takes it after this look
+        // finds nobody there.
+        let is_dead = before.lock().is_dead();
+        let is_alone = before.prev() == NO_NODE && before.next() == NO_NODE;
+        let is_empty = before.order().count() == 0 && is_alone && !is_dead;
+        before.unlock();
+        if is_empty { Left::EmptyLayer } else { Left::Keys }
     }
 
     /// Takes the locked, dead node out of its parent, and the parent out of its own if that was
@@ -155,6 +167,35 @@ impl Tree {
             }
             dead = parent;
         }
+    }
+
+    /// The borders that have the links for `key`, layer by layer down to the one that begins at
+    /// `depth_bytes`; a hint, and as far as nobody is in the way.
+    fn link_path(&self, key: &[u8], depth_bytes: usize) -> Vec<u32> {
+        let (mut path, mut root) = (Vec::new(), self.root());
+        for at_bytes in (0..=depth_bytes).step_by(SLICE_BYTES) {
+            let place = Place::of(key, at_bytes);
+            let Ok(border) = self.descend(root, place.slice) else { break };
+            let link = self.node(border.node).search(place, |slot| slot.linked_bucket().is_some());
+            let Some(layer) = link.and_then(|(_, slot)| slot.linked_bucket()) else { break };
+            path.push(border.node);
+            root = layer;
+        }
+        path
+    }
+
+    /// [`Tree::lock_link`] where it was a moment ago; `None`: not there any more.
+    fn lock_link_in(&self, border: u32, key: &[u8], depth_bytes: usize) -> Option<(u32, usize)> {
+        let node = self.node(border);
+        // Within the grace period the border is of the layer that it was of (T6).
+        let version = node.lock();
+        let place = Place::of(key, depth_bytes);
+        let link = node.search(place, |slot| slot.linked_bucket().is_some());
+        if link.is_none() || version.is_dead() {
+            node.unlock();
+            return None;
+        }
+        link.map(|(index, _)| (border, index))
     }
 
     /// Locks the border that has the link to the next layer for `key`, in the layer that begins at
