@@ -226,6 +226,23 @@ fn a_prefix_walk_meets_that_prefix_alone_with_either_index() {
 }
 
 #[test]
+fn a_cursor_of_another_prefix_leads_to_this_one_alone() {
+    let store = open(IndexKind::Tree);
+    let mut session = store.session().unwrap();
+    for key in [&b"a1"[..], b"a2", b"b1", b"b2", b"c1"] {
+        set(&store, &mut session, key, b"value", Expiry::Never);
+    }
+    let cursor = session.scan_prefix(NOW, 0, b"a", 1, |_| {}).unwrap();
+    let mut found = Vec::new();
+    session.scan_prefix(NOW, cursor, b"b", 10, |item| found.push(item.key.to_vec())).unwrap();
+    assert_eq!(found, [b"b1", b"b2"]);
+    found.clear();
+    let cursor = session.scan_prefix(NOW, 0, b"c", 1, |_| {}).unwrap();
+    session.scan_prefix(NOW, cursor, b"b", 10, |item| found.push(item.key.to_vec())).unwrap();
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
 fn a_cursor_that_was_never_given_is_an_error_of_the_tree() {
     let store = open(IndexKind::Tree);
     let mut session = store.session().unwrap();

@@ -46,6 +46,8 @@ impl Session {
             cursor => Some(inner.cursors().key_of(cursor)?),
         };
         let end = prefix_end(prefix);
+        // A cursor may be of a walk over another prefix.
+        let last = last.filter(|last| last.as_slice() >= prefix);
         let start = last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded);
         let range = Range {
             start,
