@@ -313,6 +313,17 @@ impl Inner {
         counts.items.wrapping_add(unpublished.items).cast_signed().max(0).cast_unsigned()
     }
 
+    /// Bytes that an item takes in the log on average, as of about now; 0 without items.
+    pub(crate) fn entry_mean_bytes(&self) -> u64 {
+        let counts = fold(self.counts.iter().map(|counts| &**counts));
+        match counts.items.cast_signed() {
+            ..=0 => 0,
+            items => {
+                counts.entry_bytes.cast_signed().max(0).cast_unsigned() / items.cast_unsigned()
+            }
+        }
+    }
+
     /// The hashes of the next `heads` chains or so of the shared expiry pass: from the first to
     /// below the second, or to the last.
     pub(crate) fn next_expiry_range(&self, heads: u64) -> (KeyHash, Option<KeyHash>) {

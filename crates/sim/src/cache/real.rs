@@ -108,16 +108,18 @@ const HEADER_EXTRA_BYTES: u64 = 16;
 /// The memory that leaves `bytes` to log and index: the ghosts of S3-FIFO are lines of 64 bytes, a
 /// 64th of the whole.
 fn beside_ghosts(eviction: Eviction, bytes: u64) -> u64 {
+    if eviction != Eviction::S3Fifo {
+        return bytes;
+    }
     let mut ghost_bytes = 0;
     // Each time round brings it closer by a factor of 64.
-    while eviction == Eviction::S3Fifo {
+    loop {
         let needed_bytes = (((bytes + ghost_bytes) / 64) & !63).max(64);
         if needed_bytes == ghost_bytes {
-            break;
+            return bytes + ghost_bytes;
         }
         ghost_bytes = needed_bytes;
     }
-    bytes + ghost_bytes
 }
 
 fn replay_objects(trace: &Trace, eviction: Eviction, objects: u64) -> Result<Tally, SimError> {

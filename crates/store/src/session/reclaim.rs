@@ -38,6 +38,8 @@ const GROUP_BYTES: u64 = 64 << 10;
 const GHOSTS_PER_ITEM_PCT: u64 = 90;
 /// Reads in the small queue that an entry needs to move to main.
 const PROMOTING_MARKS: u64 = 1;
+/// An entry this much smaller than the mean costs little to keep and as much to miss as any other.
+const UNREAD_PART_OF_MEAN: u64 = 4;
 
 /// A segment that this session is emptying.
 pub(super) struct Job {
@@ -49,6 +51,8 @@ pub(super) struct Job {
     ghosts_inserted: u64,
     /// Of the victim's bytes, what the policy may keep (I2).
     keep_max_bytes: u64,
+    /// Entries of the small queue up to this length need no read to stay: a quarter of the mean.
+    unread_max_bytes: u64,
     /// The space itself is wanted, not just any: nothing gets a second life in place.
     must_empty: bool,
 }
@@ -106,6 +110,7 @@ impl Job {
             moved_bytes: 0,
             ghosts_inserted: 0,
             keep_max_bytes,
+            unread_max_bytes: inner.entry_mean_bytes() / UNREAD_PART_OF_MEAN,
             must_empty,
         }
     }
@@ -308,7 +313,9 @@ fn fate_of(
     let survives = match (inner.config.eviction, queue) {
         (Eviction::Fifo, _) => false,
         (Eviction::LruApprox, _) | (Eviction::S3Fifo, Queue::Main) => marks > 0,
-        (Eviction::S3Fifo, Queue::Small) => marks >= PROMOTING_MARKS,
+        (Eviction::S3Fifo, Queue::Small) => {
+            marks >= PROMOTING_MARKS || entry.len_bytes() as u64 <= job.unread_max_bytes
+        }
     };
     // A promoted entry starts anew and one of main has used up a mark.
     let marks_left = if queue == Queue::Small { 0 } else { marks.saturating_sub(1) };

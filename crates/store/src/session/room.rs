@@ -25,8 +25,9 @@ const CLEAN_BELOW_PCT: u64 = 75;
 /// ... and, when a write would fail otherwise, below this one.
 const CLEAN_BELOW_PCT_DESPERATE: u64 = 97;
 /// A cache copies the live entries of segments below this live share before it drops anything
-/// alive: at most one byte copied for each byte won.
-const COPY_BELOW_PCT: u64 = 50;
+/// alive: at most 2.3 bytes copied for each byte won. At 50 % a cache of 55 MiB that is also
+/// overwritten (Twitter's cluster 4) held 11 % less and missed 0.049 instead of 0.045.
+const COPY_BELOW_PCT: u64 = 70;
 /// Free segments that each session of a store wants beyond the reserve before it reclaims ahead of
 /// need ...
 const LOW_WATER_STORE: u32 = 2;
