@@ -22,7 +22,7 @@ mod servers;
 
 use measure::{Sample, embedded_ops_per_cpu_second, measure};
 use report::{Embedded, Row, Run};
-use servers::Server;
+use servers::{Kind, Server};
 
 /// What may be chosen.
 #[derive(Clone, Debug, clap::Args)]
@@ -62,12 +62,46 @@ pub struct Workload {
     operation: &'static str,
     connection_count: u32,
     pipeline: u32,
+    /// How the client waits.
+    poll: &'static str,
 }
 
-const WORKLOADS: [Workload; 3] = [
-    Workload { name: "GET, 4 x 32", operation: "get", connection_count: 4, pipeline: 32 },
-    Workload { name: "GET, 50 x 1", operation: "get", connection_count: 50, pipeline: 1 },
-    Workload { name: "SET, 4 x 32", operation: "set", connection_count: 4, pipeline: 32 },
+impl Workload {
+    /// A server that never sleeps is measured where its client does not sleep either.
+    fn suits(&self, server: &Server) -> bool {
+        !server.is_polling || self.poll == "spin"
+    }
+}
+
+const WORKLOADS: [Workload; 4] = [
+    Workload {
+        name: "GET, 4 x 32",
+        operation: "get",
+        connection_count: 4,
+        pipeline: 32,
+        poll: "auto",
+    },
+    Workload {
+        name: "GET, 50 x 1",
+        operation: "get",
+        connection_count: 50,
+        pipeline: 1,
+        poll: "auto",
+    },
+    Workload {
+        name: "SET, 4 x 32",
+        operation: "set",
+        connection_count: 4,
+        pipeline: 32,
+        poll: "auto",
+    },
+    Workload {
+        name: "GET, 1 x 1, client polls",
+        operation: "get",
+        connection_count: 1,
+        pipeline: 1,
+        poll: "spin",
+    },
 ];
 
 /// Attempts at one measurement before the machine is declared too busy.
@@ -77,25 +111,29 @@ const ATTEMPTS_MAX: usize = 8;
 pub fn run(root: &Path, args: &Args) -> Result<()> {
     let build = Step::new("build", "cargo build --release --locked -p dovetail");
     ensure!(build.run(root).is_ok(), "the binary does not build");
+    let build_bare = "cargo build --release --locked -p bench --example bare_server";
+    ensure!(Step::new("build", build_bare).run(root).is_ok(), "the bare server does not build");
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let binary = target.join("release/dovetail");
     if std::fs::write("/proc/self/autogroup", "-20").is_err() {
         println!("no priority over other sessions: /proc/self/autogroup cannot be written");
     }
-    let mut servers = Server::start_all(&binary, args.server_core)?;
-    for server in &mut servers {
+    let bare_binary = target.join("release/examples/bare_server");
+    let mut servers = Server::start_all(&binary, &bare_binary, args.server_core)?;
+    for server in servers.iter_mut().filter(|server| server.kind != Kind::Bare) {
         println!("populating {}", server.name);
         server.running(|server| measure::populate(&binary, args, server))?;
     }
     let mut rows: Vec<Row> = WORKLOADS
         .iter()
         .flat_map(|workload| {
-            servers.iter().map(|server| Row::new(workload.name, server.name, server.is_peer))
+            let suited = servers.iter().filter(|server| workload.suits(server));
+            suited.map(|server| Row::new(workload.name, server.name, server.kind))
         })
         .collect();
     for repetition in 1..=args.repetitions {
         for workload in &WORKLOADS {
-            for server in &mut servers {
+            for server in servers.iter_mut().filter(|server| workload.suits(server)) {
                 let sample = server
                     .running(|server| measure_until_undisturbed(&binary, args, server, workload))?;
                 println!("{repetition}: {:<12} {:<22} {sample}", workload.name, server.name);

@@ -81,6 +81,7 @@ pub fn measure(binary: &Path, args: &Args, server: &Server, workload: &Workload)
         ["--key-size", "16"],
         ["--value-size", "64"],
         ["--threads", "1"],
+        ["--poll", workload.poll],
         ["--connections", connections],
         ["--pipeline", pipeline],
         ["--duration", duration],

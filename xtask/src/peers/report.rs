@@ -11,6 +11,7 @@ use plotters::prelude::{
 use serde_json::{Value, json};
 
 use crate::peers::measure::Sample;
+use crate::peers::servers::Kind;
 use crate::peers::{Args, WORKLOADS};
 
 /// One server under one workload.
@@ -18,15 +19,15 @@ use crate::peers::{Args, WORKLOADS};
 pub struct Row {
     workload: &'static str,
     server: &'static str,
-    is_peer: bool,
+    kind: Kind,
     /// One for each repetition.
     pub samples: Vec<Sample>,
 }
 
 impl Row {
     /// A row without samples.
-    pub fn new(workload: &'static str, server: &'static str, is_peer: bool) -> Row {
-        Row { workload, server, is_peer, samples: Vec::new() }
+    pub fn new(workload: &'static str, server: &'static str, kind: Kind) -> Row {
+        Row { workload, server, kind, samples: Vec::new() }
     }
 
     /// Whether it is the row of this pair.
@@ -118,10 +119,10 @@ impl Run {
         self.rows.iter().filter(move |row| row.workload == workload)
     }
 
-    /// The least median CPU time per operation among the peers.
-    fn best_peer_cpu_ns(&self, workload: &str) -> f64 {
-        let peers = self.rows_of(workload).filter(|row| row.is_peer);
-        peers.map(|row| row.cpu_ns().median).fold(f64::NAN, f64::min)
+    /// The least median CPU time per operation among the servers of this kind.
+    fn least_cpu_ns(&self, workload: &str, kind: Kind) -> f64 {
+        let of_kind = self.rows_of(workload).filter(|row| row.kind == kind);
+        of_kind.map(|row| row.cpu_ns().median).fold(f64::NAN, f64::min)
     }
 }
 
@@ -175,22 +176,25 @@ fn replace_table(readme: &str, table: &str) -> Option<String> {
 
 fn table(run: &Run) -> String {
     let mut out = String::from(
-        "| workload | server | server CPU, ns per operation (least to most) | to the best peer | \
-         thousand operations a second | p99, us |\n|---|---|---|---|---|---|\n",
+        "| workload | server | server CPU, ns per operation (least to most) | to the best peer | to \
+         no store | thousand operations a second | p50, us | p99, us \
+         |\n|---|---|---|---|---|---|---|---|\n",
     );
     for row in WORKLOADS.iter().flat_map(|workload| run.rows_of(workload.name)) {
         let cpu = row.cpu_ns();
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "| {} | {} | {:.0} ({:.0} to {:.0}) | {:.2}x | {:.0} | {:.0} |",
+            "| {} | {} | {:.0} ({:.0} to {:.0}) | {:.2}x | {:.2}x | {:.0} | {:.1} | {:.0} |",
             row.workload,
             row.server,
             cpu.median,
             cpu.min,
             cpu.max,
-            cpu.median / run.best_peer_cpu_ns(row.workload),
+            cpu.median / run.least_cpu_ns(row.workload, Kind::Peer),
+            cpu.median / run.least_cpu_ns(row.workload, Kind::Bare),
             row.spread(|sample| sample.ops_per_second).median / 1000.0,
+            row.spread(|sample| sample.latency_us_p50).median,
             row.spread(|sample| sample.latency_us_p99).median,
         );
     }
@@ -296,9 +300,13 @@ fn draw(run: &Run, path: &Path) -> Result<()> {
         .x_labels(2 * WORKLOADS.len() + 1)
         .x_label_formatter(&|x| name_at(x).to_owned())
         .draw()?;
-    let mut servers: Vec<&str> = bars.iter().map(|(.., row)| row.server).collect();
-    servers.dedup();
-    servers.truncate(bars.len() / WORKLOADS.len());
+    let mut servers: Vec<&str> = Vec::new();
+    for (.., row) in &bars {
+        // Not every server is put under every workload.
+        if !servers.contains(&row.server) {
+            servers.push(row.server);
+        }
+    }
     for (index, server) in servers.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
         let own = bars.iter().filter(|(.., row)| row.server == *server);
@@ -332,7 +340,7 @@ mod tests {
         assert_eq!(replace_table("no marks", "new"), None);
     }
 
-    fn run_of(medians: [f64; 3]) -> Run {
+    fn run_of(medians: [f64; 4]) -> Run {
         let sample = |cpu_ns: f64| Sample {
             ops_per_second: 1e9 / cpu_ns,
             server_cpu_ns_per_op: cpu_ns,
@@ -341,10 +349,15 @@ mod tests {
             server_share_ratio: 1.0,
             client_share_ratio: 1.0,
         };
-        let names = [("dovetail", false), ("redis-server", true), ("memcached", true)];
+        let names = [
+            ("dovetail", Kind::Ours),
+            ("no store", Kind::Bare),
+            ("redis-server", Kind::Peer),
+            ("memcached", Kind::Peer),
+        ];
         let rows = WORKLOADS.iter().flat_map(|workload| {
-            names.iter().zip(medians).map(move |((name, is_peer), cpu_ns)| {
-                let mut row = Row::new(workload.name, name, *is_peer);
+            names.iter().zip(medians).map(move |((name, kind), cpu_ns)| {
+                let mut row = Row::new(workload.name, name, *kind);
                 row.samples = [cpu_ns - 1.0, cpu_ns, cpu_ns + 1.0].map(sample).into();
                 row
             })
@@ -362,10 +375,11 @@ mod tests {
 
     #[test]
     fn ratios_are_to_the_best_peer() {
-        let table = table(&run_of([400.0, 1000.0, 2000.0]));
-        let want = "| GET, 4 x 32 | dovetail | 400 (399 to 401) | 0.40x | 2500 | 20 |";
+        let table = table(&run_of([400.0, 200.0, 1000.0, 2000.0]));
+        let want =
+            "| GET, 4 x 32 | dovetail | 400 (399 to 401) | 0.40x | 2.00x | 2500 | 10.0 | 20 |";
         assert!(table.contains(want), "{table}");
-        assert!(table.contains("| memcached | 2000 (1999 to 2001) | 2.00x |"), "{table}");
+        assert!(table.contains("| memcached | 2000 (1999 to 2001) | 2.00x | 10.00x |"), "{table}");
         assert!(table.contains("| batch 32 | 30.0 (30.0 to 30.0) |"), "{table}");
     }
 
@@ -374,12 +388,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let readme = format!("a\n{TABLE_BEGIN}\n{TABLE_END}\n");
         std::fs::write(root.path().join("README.md"), readme).unwrap();
-        write(root.path(), Path::new("out"), &run_of([400.0, 1000.0, 2000.0])).unwrap();
+        write(root.path(), Path::new("out"), &run_of([400.0, 200.0, 1000.0, 2000.0])).unwrap();
         let read = |name: &str| std::fs::read_to_string(root.path().join(name)).unwrap();
         assert!(read("out/2026-01-02-peers.md").contains("0.40x"));
         assert!(read("README.md").contains("0.40x"));
         let json: Value = serde_json::from_str(&read("out/2026-01-02-peers.json")).unwrap();
-        assert_eq!(json["rows"].as_array().unwrap().len(), 9);
+        assert_eq!(json["rows"].as_array().unwrap().len(), 16);
         let chart = read("out/2026-01-02-peers.svg");
         assert!(chart.contains("GET, 4 x 32") && chart.contains("redis-server"), "{chart}");
     }

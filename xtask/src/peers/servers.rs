@@ -9,6 +9,17 @@ use anyhow::{Context, Result, ensure};
 
 const START_MAX: Duration = Duration::from_secs(10);
 
+/// What a server is to the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Dovetail.
+    Ours,
+    /// Another store.
+    Peer,
+    /// A server with no store: what sockets and the least parsing cost by themselves.
+    Bare,
+}
+
 /// A running server.
 pub struct Server {
     /// In tables.
@@ -16,7 +27,9 @@ pub struct Server {
     /// What the load generator is told.
     pub target: String,
     /// Whether it is what we compare with.
-    pub is_peer: bool,
+    pub kind: Kind,
+    /// Whether it never sleeps.
+    pub is_polling: bool,
     program: String,
     child: Child,
 }
@@ -25,24 +38,31 @@ pub struct Server {
 struct Plan {
     name: &'static str,
     scheme: &'static str,
-    is_peer: bool,
+    kind: Kind,
     program: String,
     arguments: &'static str,
 }
 
 /// Peers tuned as their own documents advise; the packages of the distribution.
-fn plans(binary: &Path) -> Vec<Plan> {
+fn plans(binary: &Path, bare_binary: &Path) -> Vec<Plan> {
     let ours = |name, scheme, arguments| Plan {
         name,
         scheme,
-        is_peer: false,
+        kind: Kind::Ours,
         program: binary.display().to_string(),
+        arguments,
+    };
+    let bare = |name, arguments| Plan {
+        name,
+        scheme: "resp",
+        kind: Kind::Bare,
+        program: bare_binary.display().to_string(),
         arguments,
     };
     let peer = |name: &'static str, scheme, arguments| Plan {
         name,
         scheme,
-        is_peer: true,
+        kind: Kind::Peer,
         program: name.to_owned(),
         arguments,
     };
@@ -66,6 +86,15 @@ fn plans(binary: &Path) -> Vec<Plan> {
             "serve -q --memcached 127.0.0.1:PORT --resp off --admin off --threads 1 --pin off \
              --memory 1GiB --poll auto",
         ),
+        ours(
+            "dovetail, RESP, busy",
+            "resp",
+            "serve -q --resp 127.0.0.1:PORT --memcached off --admin off --threads 1 --pin off \
+             --memory 1GiB --poll busy",
+        ),
+        bare("no store, auto", "127.0.0.1:PORT auto"),
+        bare("no store, block", "127.0.0.1:PORT block"),
+        bare("no store, busy", "127.0.0.1:PORT busy"),
         peer("redis-server", "resp", REDIS),
         peer("valkey-server", "resp", REDIS),
         peer(
@@ -78,16 +107,16 @@ fn plans(binary: &Path) -> Vec<Plan> {
 
 impl Server {
     /// Starts every server whose program is there, each stopped once it listens.
-    pub fn start_all(binary: &Path, core: usize) -> Result<Vec<Server>> {
+    pub fn start_all(binary: &Path, bare_binary: &Path, core: usize) -> Result<Vec<Server>> {
         let mut servers = Vec::new();
-        for plan in plans(binary) {
+        for plan in plans(binary, bare_binary) {
             if find_program(&plan.program) {
                 servers.push(Server::start(plan, core)?);
             } else {
                 println!("skipped: {} is not installed", plan.name);
             }
         }
-        ensure!(servers.iter().any(|server| server.is_peer), "no peer is installed");
+        ensure!(servers.iter().any(|server| server.kind == Kind::Peer), "no peer is installed");
         Ok(servers)
     }
 
@@ -103,7 +132,8 @@ impl Server {
         let server = Server {
             name: plan.name,
             target: format!("{}://127.0.0.1:{port}", plan.scheme),
-            is_peer: plan.is_peer,
+            kind: plan.kind,
+            is_polling: plan.arguments.ends_with("busy"),
             program: plan.program,
             child,
         };
