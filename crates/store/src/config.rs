@@ -40,7 +40,8 @@ pub enum IndexKind {
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// Log, index and ghosts together: a hard cap. Beside it a store has its tables: 16 bytes for
-    /// each 256 KiB (the index's directory), and some 60 for each segment and 250 for each session.
+    /// each 256 KiB (the index's directory), some 50 for each segment, four more for each segment
+    /// and session (up to eight sessions), and 250 for each session.
     pub memory_bytes: u64,
     /// What the index has of `memory_bytes` at first, and at least. It grows to half of them, and
     /// shrinks, as items come and go; only a lossy one stays as it is.

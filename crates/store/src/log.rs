@@ -22,11 +22,12 @@
 
 mod allocator;
 mod appender;
+mod live;
 mod table;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use base::sync::{AtomicU32, AtomicU64, Ordering};
+use base::sync::{AtomicU32, Ordering};
 
 use crate::counters::LogSpace;
 use crate::entry::Entry;
@@ -36,6 +37,8 @@ use crate::mapping::{HugePages, Mapping, PageKind};
 
 pub(crate) use allocator::{Allocator, Purpose, Reason, Victim};
 pub(crate) use appender::{Appender, Reservation};
+pub(crate) use live::Lane;
+use live::LiveBytes;
 use table::Contents;
 pub(crate) use table::{Queue, SegmentState};
 
@@ -51,6 +54,8 @@ pub(crate) struct Log {
     memory: Arc<Mapping>,
     segment_shift: u32,
     segment_count: u32,
+    /// I2.
+    live: LiveBytes,
     counters: Box<[SegmentCounters]>,
     segments: Arc<Segments>,
     /// Segments with at least one pin, all segments of a pinned run among them.
@@ -103,11 +108,9 @@ impl Lender for Segments {
     }
 }
 
-/// What other threads than the owner change about a segment.
+/// What readers ask about a segment; hardly ever written.
 #[derive(Default)]
 struct SegmentCounters {
-    /// I2.
-    live_bytes: AtomicU64,
     /// Replies on their way that borrow the segment's bytes (K12).
     pins: AtomicU32,
     /// 1: the segment is in the small queue. Written before its first entry is published.
@@ -148,6 +151,7 @@ impl Log {
             memory: Arc::new(memory),
             segment_shift,
             segment_count,
+            live: LiveBytes::new(segment_count, session_max),
             counters: (0..segment_count).map(|_| SegmentCounters::default()).collect(),
             segments: Arc::new(segments),
             pinned_count: AtomicU32::new(0),
@@ -241,24 +245,26 @@ impl Log {
 
     /// Entries of so many bytes in `segment` became reachable (I2).
     #[inline]
-    pub(crate) fn add_live(&self, segment: u32, len_bytes: u64) {
-        self.counters[segment as usize].live_bytes.fetch_add(len_bytes, Ordering::Relaxed);
+    pub(crate) fn add_live(&self, lane: Lane, segment: u32, len_bytes: u64) {
+        self.live.add(lane, segment, len_bytes);
     }
 
-    /// An entry of this length is no longer reachable (I2); called after its slot was changed. The
-    /// counter wraps while the segment is open and its writer has not added the entry yet.
+    /// An entry of this length is no longer reachable (I2); called after its slot was changed, and
+    /// perhaps before the entry's writer has added it.
     #[inline]
-    pub(crate) fn sub_live(&self, offset_bytes: u64, len_bytes: usize) {
-        let segment = self.segment_of(offset_bytes) as usize;
-        // Release pairs with the Acquire of `live_bytes`: whoever sees zero and retires the segment
-        // also sees that the slot names it no more.
-        self.counters[segment].live_bytes.fetch_sub(len_bytes as u64, Ordering::Release);
+    pub(crate) fn sub_live(&self, lane: Lane, offset_bytes: u64, len_bytes: usize) {
+        self.live.sub(lane, self.segment_of(offset_bytes), len_bytes as u64);
     }
 
+    /// Bytes of a segment that are alive, for whoever has taken the table's lock since the segment
+    /// was closed; of an open one as of about now.
     pub(crate) fn live_bytes(&self, segment: u32) -> u64 {
-        let live_bytes = self.counters[segment as usize].live_bytes.load(Ordering::Acquire);
-        // Signed: of an open segment more may have been subtracted than was added.
-        live_bytes.cast_signed().max(0).cast_unsigned()
+        self.live.of(segment)
+    }
+
+    /// Where the session at `place` counts what is alive.
+    pub(crate) fn lane_of(&self, place: usize) -> Lane {
+        self.live.lane_of(place)
     }
 
     /// The queue of a published entry, without the table's lock.

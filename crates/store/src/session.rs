@@ -36,7 +36,7 @@ use crate::counters::Counts;
 use crate::entry::{Entry, Seen};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Block, Chain, Position};
-use crate::log::{Appender, Queue};
+use crate::log::{Appender, Lane, Queue};
 use crate::store::Inner;
 use crate::tree::{NodeMemory, Spare};
 
@@ -57,6 +57,8 @@ pub struct Session {
 /// stand in the way of changing it.
 struct Local {
     place: usize,
+    /// Where it counts what is alive in each segment.
+    lane: Lane,
     /// Where clients' writes go; the small queue, where there are two.
     appender: Appender,
     /// Where reclaiming moves what survives: old entries stay away from new ones. With two queues,
@@ -94,13 +96,13 @@ struct Local {
 
 impl Session {
     pub(crate) fn new(inner: Arc<Inner>, place: usize) -> Session {
+        let lane = inner.log.lane_of(place);
+        let write_queue = if inner.ghosts.is_some() { Queue::Small } else { Queue::Main };
         let local = Local {
             place,
-            appender: Appender::new(match inner.ghosts {
-                Some(_) => Queue::Small,
-                None => Queue::Main,
-            }),
-            survivors: Appender::new(Queue::Main),
+            lane,
+            appender: Appender::new(write_queue, lane),
+            survivors: Appender::new(Queue::Main, lane),
             counts: Counts::default(),
             job: None,
             unlinked: Vec::new(),
@@ -265,7 +267,7 @@ impl Local {
     #[inline]
     fn count_removed(&mut self, inner: &Inner, position: Position, entry: Entry<'_>) {
         let len_bytes = entry.len_bytes();
-        inner.log.sub_live(position.slot.offset_bytes(), len_bytes);
+        inner.log.sub_live(self.lane, position.slot.offset_bytes(), len_bytes);
         self.counts.items = self.counts.items.wrapping_sub(1);
         self.counts.entry_bytes = self.counts.entry_bytes.wrapping_sub(len_bytes as u64);
         if entry.has_expiry() {

@@ -10,14 +10,14 @@
 //!     cancelling it moves `next_bytes` back.
 //! I2: what was published is added to the segment's live bytes once a batch, and before the segment
 //!     is closed: nobody asks how much is alive in an open segment. Others may have subtracted
-//!     their part before; the counter wraps.
+//!     their part before (live.rs).
 
 use base::UnixMillis;
 
 use crate::entry::{Header, Shape};
 
 use super::table::{Contents, NEVER_MS};
-use super::{Log, Purpose, Queue};
+use super::{Lane, Log, Purpose, Queue};
 use crate::prefetch::{self, LINE_BYTES};
 
 /// How far ahead of the append position lines are asked for.
@@ -33,7 +33,7 @@ struct Open {
     end_bytes: u64,
     /// When the last of its entries expires.
     latest_expiry_ms: u64,
-    /// Bytes published here that the segment's counter does not know yet (I2).
+    /// Bytes published here that the session's lane does not know yet (I2).
     unpublished_live_bytes: u64,
 }
 
@@ -43,6 +43,7 @@ struct Open {
 #[derive(Debug)]
 pub(crate) struct Appender {
     queue: Queue,
+    lane: Lane,
     short: Option<Open>,
     long: Option<Open>,
 }
@@ -69,8 +70,8 @@ enum Home {
 
 impl Appender {
     /// Appends to segments of `queue`; none is open yet.
-    pub(crate) fn new(queue: Queue) -> Appender {
-        Appender { queue, short: None, long: None }
+    pub(crate) fn new(queue: Queue, lane: Lane) -> Appender {
+        Appender { queue, lane, short: None, long: None }
     }
 
     /// Reserves `len_bytes`; `None` when the log has no segment for it.
@@ -120,7 +121,7 @@ impl Appender {
             place.is_some_and(|open| open.end_bytes - open.next_bytes >= len_bytes as u64);
         if !has_room {
             let segment = log.take(1, purpose, queue)?;
-            close(log, place.replace(Open::new(log, segment)), home == Home::Long);
+            close(log, self.lane, place.replace(Open::new(log, segment)), home == Home::Long);
         }
         let offset_bytes = place.as_mut()?.take(len_bytes);
         Some(Reservation { offset_bytes, len_bytes, queue, home })
@@ -180,7 +181,7 @@ impl Appender {
             Home::Run(segment) => {
                 let used_bytes = reservation.len_bytes as u64;
                 let latest_expiry_ms = expires_at_ms;
-                log.add_live(segment, used_bytes);
+                log.add_live(self.lane, segment, used_bytes);
                 log.close(segment, Contents { used_bytes, latest_expiry_ms, is_long: true });
                 return;
             }
@@ -195,7 +196,7 @@ impl Appender {
     #[inline]
     pub(crate) fn publish_live(&mut self, log: &Log) {
         for open in [&mut self.short, &mut self.long].into_iter().flatten() {
-            open.publish_live(log);
+            open.publish_live(log, self.lane);
         }
     }
 
@@ -215,8 +216,8 @@ impl Appender {
 
     /// Hands the open segments over to reclaiming.
     pub(crate) fn close(&mut self, log: &Log) {
-        close(log, self.short.take(), false);
-        close(log, self.long.take(), true);
+        close(log, self.lane, self.short.take(), false);
+        close(log, self.lane, self.long.take(), true);
     }
 }
 
@@ -228,9 +229,9 @@ impl Open {
     }
 
     #[inline]
-    fn publish_live(&mut self, log: &Log) {
+    fn publish_live(&mut self, log: &Log, lane: Lane) {
         if self.unpublished_live_bytes != 0 {
-            log.add_live(self.segment, std::mem::take(&mut self.unpublished_live_bytes));
+            log.add_live(lane, self.segment, std::mem::take(&mut self.unpublished_live_bytes));
         }
     }
 
@@ -243,9 +244,9 @@ impl Open {
     }
 }
 
-fn close(log: &Log, open: Option<Open>, is_long: bool) {
+fn close(log: &Log, lane: Lane, open: Option<Open>, is_long: bool) {
     if let Some(mut open) = open {
-        open.publish_live(log);
+        open.publish_live(log, lane);
         let Open { segment, next_bytes, latest_expiry_ms, .. } = open;
         let used_bytes = next_bytes - log.segment_start(segment);
         log.close(segment, Contents { used_bytes, latest_expiry_ms, is_long });

@@ -225,7 +225,7 @@ impl Local {
                         let slot = slot.with_marks(marks);
                         Local::point(inner, &mut chain, position, entry.key(), slot);
                         chain.finish();
-                        inner.log.sub_live(offset_bytes, entry.len_bytes());
+                        inner.log.sub_live(self.lane, offset_bytes, entry.len_bytes());
                         self.count_moved(inner, job, queue, entry.len_bytes() as u64);
                         return Step::Finished;
                     }

@@ -1,0 +1,184 @@
+//! How many bytes of each segment are alive, counted in lanes so that sessions that write at the
+//! same time do not take a line away from each other, nor pay for an atomic addition.
+//!
+//! ```text
+//!            segment 0   1    2    3   ...  (16 to a line)
+//!  lane 0:   | +900 | -32 |   0 | -64 | ... |   session 0: what it appended, less what it unlinked
+//!  lane 1:   | -100 | +80 | -16 |   0 | ... |   session 1
+//!  alive:       800    48   -16   -64  ◀ the sum; below 0 only while a segment is open
+//! ```
+//!
+//! # Invariants
+//! I1: the sum over the lanes is the bytes of a closed segment that are alive, or more: after a
+//!     segment was closed, which is under the lock of the table, lanes only fall. So a sum that is
+//!     read lane by lane, by whoever has taken that lock since, is never less than what is alive
+//!     when the last lane has been read.
+//! I2: while there is a lane for each session, only that session stores to it.
+//!
+//! # Concurrency
+//! A session that takes a place sees what the place's last one stored: by the epochs' `join`.
+
+use base::sync::{AtomicU32, Ordering};
+use crossbeam_utils::CachePadded;
+
+use crate::ITEM_MAX_BYTES;
+use crate::entry::ALIGN_BYTES;
+
+/// Lanes beyond these would make choosing a victim slow; sessions share them then.
+const LANES_MAX: usize = 8;
+/// Counters of one line.
+const LINE_COUNTERS: usize = 16;
+/// Counters count words, as entries do.
+const WORD_BYTES: u64 = ALIGN_BYTES as u64;
+
+const _: () = assert!(ITEM_MAX_BYTES / WORD_BYTES < (i32::MAX / 2) as u64);
+
+/// One session's lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lane(usize);
+
+/// The counters of all segments.
+pub(super) struct LiveBytes {
+    lanes: Box<[Box<[CachePadded<Line>]>]>,
+    /// I2.
+    are_lanes_shared: bool,
+}
+
+#[derive(Default)]
+struct Line([AtomicU32; LINE_COUNTERS]);
+
+impl LiveBytes {
+    pub(super) fn new(segment_count: u32, session_max: usize) -> LiveBytes {
+        let line_count = (segment_count as usize).div_ceil(LINE_COUNTERS);
+        let lane = |_| (0..line_count).map(|_| CachePadded::default()).collect();
+        LiveBytes {
+            lanes: (0..session_max.clamp(1, LANES_MAX)).map(lane).collect(),
+            are_lanes_shared: session_max > LANES_MAX,
+        }
+    }
+
+    /// The lane of the session at `place`.
+    pub(super) fn lane_of(&self, place: usize) -> Lane {
+        Lane(place % self.lanes.len())
+    }
+
+    /// Entries of so many bytes became reachable.
+    #[inline]
+    pub(super) fn add(&self, lane: Lane, segment: u32, len_bytes: u64) {
+        self.change(lane, segment, words_of(len_bytes));
+    }
+
+    /// Entries of so many bytes are no longer reachable; called after their slots were changed.
+    #[inline]
+    pub(super) fn sub(&self, lane: Lane, segment: u32, len_bytes: u64) {
+        self.change(lane, segment, words_of(len_bytes).wrapping_neg());
+    }
+
+    #[inline]
+    fn change(&self, lane: Lane, segment: u32, words: u32) {
+        let segment = segment as usize;
+        let counter = &self.lanes[lane.0][segment / LINE_COUNTERS].0[segment % LINE_COUNTERS];
+        // Release pairs with the Acquire of `of`: whoever sees zero and retires the segment also
+        // sees that no slot names it.
+        if self.are_lanes_shared {
+            counter.fetch_add(words, Ordering::Release);
+        } else {
+            let sum = counter.load(Ordering::Relaxed).wrapping_add(words);
+            counter.store(sum, Ordering::Release); // I2
+        }
+    }
+
+    /// What is alive in a segment (I1).
+    pub(super) fn of(&self, segment: u32) -> u64 {
+        let segment = segment as usize;
+        let (line, place) = (segment / LINE_COUNTERS, segment % LINE_COUNTERS);
+        let lanes = self.lanes.iter();
+        let words = lanes.map(|lane| lane[line].0[place].load(Ordering::Acquire));
+        let words = words.fold(0_u32, u32::wrapping_add).cast_signed();
+        // Signed: of an open segment more may have been subtracted than was added.
+        u64::from(words.max(0).cast_unsigned()) * WORD_BYTES
+    }
+}
+
+#[inline]
+fn words_of(len_bytes: u64) -> u32 {
+    debug_assert!(len_bytes.is_multiple_of(WORD_BYTES), "entries are whole words");
+    (len_bytes / WORD_BYTES) as u32
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(session_max: usize) {
+        let live = LiveBytes::new(40, session_max);
+        let lane = |place| live.lane_of(place);
+        for segment in [0, 15, 16, 39] {
+            live.sub(lane(1), segment, 96);
+            assert_eq!(live.of(segment), 0, "unlinked before its writer has counted it");
+            live.add(lane(0), segment, 4 << 20);
+            assert_eq!(live.of(segment), (4 << 20) - 96);
+            live.sub(lane(session_max - 1), segment, (4 << 20) - 96);
+            assert_eq!(live.of(segment), 0);
+        }
+        assert!((0..40).all(|segment| live.of(segment) == 0));
+    }
+
+    #[test]
+    fn what_one_session_adds_another_subtracts() {
+        for session_max in [2, 8, 9, 64] {
+            check(session_max);
+        }
+    }
+
+    #[test]
+    fn the_largest_item_is_counted_whole() {
+        let live = LiveBytes::new(1, 1);
+        live.add(live.lane_of(0), 0, ITEM_MAX_BYTES + 96);
+        assert_eq!(live.of(0), ITEM_MAX_BYTES + 96);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use base::sync::{Arc, AtomicU64};
+
+    use super::*;
+
+    /// Two entries of a closed segment, whose slots two sessions clear.
+    fn check(session_max: usize) {
+        loom::model(move || {
+            let live = LiveBytes::new(1, session_max);
+            live.add(live.lane_of(0), 0, 64);
+            let world = Arc::new((live, [AtomicU64::new(1), AtomicU64::new(1)]));
+            let writers = [0, 1].map(|place| {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    let (live, slots) = &*world;
+                    slots[place].store(0, Ordering::Release);
+                    // Place 8 shares the lane of place 0.
+                    live.sub(live.lane_of(place * (session_max - 1)), 0, 32);
+                })
+            });
+            let (live, slots) = &*world;
+            if live.of(0) == 0 {
+                assert!(slots.iter().all(|slot| slot.load(Ordering::Relaxed) == 0));
+            }
+            for writer in writers {
+                writer.join().unwrap();
+            }
+            assert_eq!(live.of(0), 0);
+        });
+    }
+
+    #[test]
+    fn whoever_sees_nothing_alive_sees_that_no_slot_names_it() {
+        check(2);
+    }
+
+    #[test]
+    fn so_he_does_when_sessions_share_a_lane() {
+        check(9);
+    }
+}
