@@ -1,0 +1,33 @@
+//! How bytes arrive: zones, and the transports that fill them.
+//!
+//! ```text
+//!   senders          transport                      zone                        worker
+//!  ─────────▶  udp: recvmmsg   buffers posted in address order
+//!  ─────────▶  GRO, GSO   ──▶  ┌───────────┬───────────┬───────┐  ──▶  take, bytes
+//!                              │ 0  1  2 3 │ 4  5      │       │       release, in order
+//!                              └───────────┴───────────┴───────┘
+//!  ◀───────────────────────────────────────── reserve, commit, flush   replies
+//! ```
+//!
+//! A [`Zone`] is memory whose buffers are posted in increasing address order and filled front to
+//! back; what has landed is a [`Completion`] `(sender, offset, length, number)`. It is uTPS's
+//! receive buffer (mutps §3.2.1) when its home is a ring of requests that stays in cache, and
+//! Rowan's log (rowan §3.2) when its home is borrowed log segments. A [`Transport`] lands what has
+//! arrived in a zone and sends what is queued. Nothing here copies, parses or allocates between a
+//! datagram's arrival and its completion.
+//!
+//! Start with `zone.rs`, then `transport.rs`; how it works is in docs/design/landing.md.
+
+mod region;
+mod sender;
+pub mod steer;
+mod transport;
+pub mod udp;
+mod zone;
+
+pub use region::Region;
+pub use sender::{Lane, Sender};
+pub use transport::{Notice, SendError, Transport};
+pub use zone::{
+    Completion, Counters, Landed, LengthCheck, PostError, Spent, Window, Zone, ZoneSize,
+};

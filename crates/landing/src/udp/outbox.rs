@@ -1,0 +1,309 @@
+//! Frames that wait to be sent, and the `sendmmsg` that sends them.
+//!
+//! ```text
+//!   arena    │ A 64 │ A 64 │ A 40 │ B 64 │ A 64 │            frames, in order of their commit
+//!            └──────┬──────┘        │      │
+//!   messages   one, segmented      one    one                UDP_SEGMENT: the kernel cuts it
+//! ```
+
+use std::io;
+use std::os::fd::RawFd;
+
+use super::name::Name;
+use crate::{Lane, Notice, SendError, Sender};
+
+/// Messages of one `sendmmsg`.
+const BURST_MAX: usize = 64;
+
+/// Frames of one segmented message: what every kernel that can segment allows (UDP_MAX_SEGMENTS).
+const SEGMENTS_MAX: usize = 64;
+
+/// Bytes of one segmented message: a datagram of either family, without its headers.
+const SEGMENTED_BYTES_MAX: usize = 65_487;
+
+#[derive(Clone, Copy)]
+struct Frame {
+    to: Sender,
+    offset_bytes: u32,
+    len_bytes: u32,
+}
+
+/// Room for one control message: the length of the segments.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+// SAFETY: arithmetic on a length.
+const CONTROL_BYTES: usize = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as usize;
+
+/// A send queue of fixed size.
+pub(crate) struct Outbox {
+    arena: Box<[u8]>,
+    used_bytes: usize,
+    reserved: Option<Reserved>,
+    frames: Box<[Frame]>,
+    frame_count: usize,
+    /// Frames in front of this one have left.
+    sent_count: usize,
+    batch: Batch,
+    is_segmenting: bool,
+    notice: Option<Notice>,
+    counters: SendCounters,
+}
+
+#[derive(Clone, Copy)]
+struct Reserved {
+    to: Sender,
+    bytes_max: usize,
+}
+
+/// What has been sent since the transport was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendCounters {
+    /// Frames that the kernel took.
+    pub frames: u64,
+    /// Calls of `sendmmsg`.
+    pub calls: u64,
+    /// Frames that the kernel refused for good (no route, peer gone); their senders ask again.
+    pub refused: u64,
+}
+
+impl Outbox {
+    pub(crate) fn new(arena_bytes: usize, frames_max: usize, is_segmenting: bool) -> Outbox {
+        let unused = Frame { to: Lane(0).into(), offset_bytes: 0, len_bytes: 0 };
+        Outbox {
+            arena: vec![0; arena_bytes].into_boxed_slice(),
+            used_bytes: 0,
+            reserved: None,
+            frames: vec![unused; frames_max].into_boxed_slice(),
+            frame_count: 0,
+            sent_count: 0,
+            batch: Batch::new(),
+            is_segmenting,
+            notice: None,
+            counters: SendCounters::default(),
+        }
+    }
+
+    pub(crate) fn reserve(&mut self, to: Sender, bytes_max: usize) -> Result<&mut [u8], SendError> {
+        let is_full = self.frame_count == self.frames.len();
+        if is_full || bytes_max > self.arena.len() - self.used_bytes {
+            return Err(SendError::Full);
+        }
+        self.reserved = Some(Reserved { to, bytes_max });
+        Ok(&mut self.arena[self.used_bytes..][..bytes_max])
+    }
+
+    pub(crate) fn commit(&mut self, len_bytes: usize) {
+        let reserved = self.reserved.take().expect("room is reserved before it is committed");
+        assert!(len_bytes <= reserved.bytes_max, "a frame fits in what was reserved");
+        let (offset_bytes, len) = (self.used_bytes as u32, len_bytes as u32);
+        self.frames[self.frame_count] = Frame { to: reserved.to, offset_bytes, len_bytes: len };
+        self.frame_count += 1;
+        self.used_bytes += len_bytes;
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.frame_count - self.sent_count
+    }
+
+    pub(crate) fn counters(&self) -> SendCounters {
+        self.counters
+    }
+
+    pub(crate) fn take_notice(&mut self) -> Option<Notice> {
+        self.notice.take()
+    }
+
+    /// Sends what the kernel takes; how many frames left or were refused.
+    pub(crate) fn flush(&mut self, socket: RawFd) -> io::Result<usize> {
+        let before = self.sent_count;
+        while self.sent_count < self.frame_count {
+            self.gather();
+            match self.batch.send(socket) {
+                Ok(message_count) => self.leave(message_count),
+                Err(error) => {
+                    if !self.survive(error)? {
+                        break;
+                    }
+                }
+            }
+        }
+        let done = self.sent_count - before;
+        if self.sent_count == self.frame_count {
+            (self.sent_count, self.frame_count, self.used_bytes) = (0, 0, 0);
+        }
+        Ok(done)
+    }
+
+    /// Fills the batch with messages, from the first frame that has not left.
+    fn gather(&mut self) {
+        self.batch.clear();
+        let mut index = self.sent_count;
+        while index < self.frame_count && !self.batch.is_full() {
+            let run = self.run(index);
+            let start = &raw mut self.arena[self.frames[index].offset_bytes as usize];
+            self.batch.push(self.frames[index].to, start, run);
+            index += run.frame_count;
+        }
+    }
+
+    /// The frames from `index` on that can go as one message: to one peer, of one length but for
+    /// the last, which may be shorter. They lie back to back in the arena.
+    fn run(&self, index: usize) -> Run {
+        let first = self.frames[index];
+        let segment_bytes = first.len_bytes as usize;
+        let mut run = Run { frame_count: 1, bytes: segment_bytes, segment_bytes };
+        if !self.is_segmenting || segment_bytes == 0 {
+            return run;
+        }
+        for frame in &self.frames[index + 1..self.frame_count] {
+            let len_bytes = frame.len_bytes as usize;
+            let fits = run.frame_count < SEGMENTS_MAX
+                && run.bytes + len_bytes <= SEGMENTED_BYTES_MAX
+                && len_bytes <= segment_bytes
+                && len_bytes > 0;
+            if !fits || frame.to != first.to {
+                break;
+            }
+            run.frame_count += 1;
+            run.bytes += len_bytes;
+            if len_bytes < segment_bytes {
+                break;
+            }
+        }
+        run
+    }
+
+    /// The first `message_count` messages of the batch have left.
+    fn leave(&mut self, message_count: usize) {
+        let frame_count = self.batch.frame_count(message_count);
+        self.sent_count += frame_count;
+        self.counters.frames += frame_count as u64;
+        self.counters.calls += 1;
+    }
+
+    /// The first message of the batch was not taken. Whether it makes sense to go on.
+    fn survive(&mut self, error: io::Error) -> io::Result<bool> {
+        let errno = error.raw_os_error().unwrap_or_default();
+        match errno {
+            libc::EINTR => Ok(true),
+            libc::EAGAIN | libc::ENOBUFS => Ok(false),
+            libc::EBADF | libc::ENOTSOCK | libc::EFAULT => Err(error),
+            // What a kernel or device says that cannot segment; for good, so that it costs once.
+            libc::EIO | libc::EINVAL | libc::EMSGSIZE if self.batch.frame_count(1) > 1 => {
+                self.is_segmenting = false;
+                self.notice = Some(Notice::SegmentationOff { errno });
+                Ok(true)
+            }
+            // This peer cannot be reached: nobody else waits for it.
+            _ => {
+                let frame_count = self.batch.frame_count(1);
+                self.sent_count += frame_count;
+                self.counters.refused += frame_count as u64;
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// Neighbouring frames that go as one message.
+#[derive(Clone, Copy)]
+struct Run {
+    frame_count: usize,
+    bytes: usize,
+    segment_bytes: usize,
+}
+
+/// Arguments of `sendmmsg`, allocated once.
+struct Batch {
+    headers: Box<[libc::mmsghdr]>,
+    vectors: Box<[libc::iovec]>,
+    names: Box<[Name]>,
+    controls: Box<[Control]>,
+    /// Frames of each message.
+    frame_counts: Box<[usize]>,
+    len: usize,
+}
+
+// SAFETY: the pointers in `headers` and `vectors` are set by `push` before `send` reads them; they
+// lead into boxes of the same outbox, which move with it.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    fn new() -> Batch {
+        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        // SAFETY: a `mmsghdr` of zeros is valid: null pointers and lengths of 0.
+        let header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        Batch {
+            headers: vec![header; BURST_MAX].into_boxed_slice(),
+            vectors: vec![empty; BURST_MAX].into_boxed_slice(),
+            names: vec![Name::NONE; BURST_MAX].into_boxed_slice(),
+            controls: vec![Control([0; CONTROL_BYTES]); BURST_MAX].into_boxed_slice(),
+            frame_counts: vec![0; BURST_MAX].into_boxed_slice(),
+            len: 0,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    fn is_full(&self) -> bool {
+        self.len == BURST_MAX
+    }
+
+    /// Frames of the first messages.
+    fn frame_count(&self, message_count: usize) -> usize {
+        self.frame_counts[..message_count.min(self.len)].iter().sum()
+    }
+
+    fn push(&mut self, to: Sender, start: *mut u8, run: Run) {
+        let index = self.len;
+        self.vectors[index] = libc::iovec { iov_base: start.cast(), iov_len: run.bytes };
+        let header = &mut self.headers[index].msg_hdr;
+        header.msg_iov = &raw mut self.vectors[index];
+        header.msg_iovlen = 1;
+        (header.msg_name, header.msg_namelen) = (std::ptr::null_mut(), 0);
+        if let Some(address) = to.as_address() {
+            let (name, name_bytes) = Name::of(address);
+            self.names[index] = name;
+            header.msg_name = (&raw mut self.names[index]).cast();
+            header.msg_namelen = name_bytes;
+        }
+        (header.msg_control, header.msg_controllen) = (std::ptr::null_mut(), 0);
+        if run.frame_count > 1 {
+            self.controls[index] = segment_control(run.segment_bytes);
+            header.msg_control = (&raw mut self.controls[index]).cast();
+            header.msg_controllen = CONTROL_BYTES;
+        }
+        self.frame_counts[index] = run.frame_count;
+        self.len += 1;
+    }
+
+    fn send(&mut self, socket: RawFd) -> io::Result<usize> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the first `len` headers point to names, vectors and controls of this batch, and
+        // the vectors into the arena of the outbox that owns it and is borrowed exclusively.
+        let count =
+            unsafe { libc::sendmmsg(socket, self.headers.as_mut_ptr(), self.len as u32, flags) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// "Cut this message into segments of that length."
+fn segment_control(segment_bytes: usize) -> Control {
+    let header = libc::cmsghdr {
+        // SAFETY: arithmetic on a length.
+        cmsg_len: unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) } as usize,
+        cmsg_level: libc::SOL_UDP,
+        cmsg_type: libc::UDP_SEGMENT,
+    };
+    let mut control = Control([0; CONTROL_BYTES]);
+    // SAFETY: the area is aligned for a header and longer than one.
+    unsafe { control.0.as_mut_ptr().cast::<libc::cmsghdr>().write(header) };
+    let data_at = size_of::<libc::cmsghdr>();
+    let segment = u16::try_from(segment_bytes).expect("a datagram is shorter than 64 KiB");
+    control.0[data_at..data_at + 2].copy_from_slice(&segment.to_ne_bytes());
+    control
+}

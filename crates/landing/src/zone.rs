@@ -1,0 +1,415 @@
+//! One area that messages of all senders land in, one after another.
+//!
+//! ```text
+//!   region   ┌── buffer ──┬── buffer ──┬── buffer ──┬── buffer ──┐
+//!            │ 4   5   6  │ 7  8 ░░░░░ │  posted    │ 2   3      │
+//!            └────────────┴────────────┴────────────┴────────────┘
+//!   numbers   2 3 │ 4 5 6 │ 7 8 │ 9
+//!                 │       │     └ next      lands next
+//!                 │       └ taken           somebody reads them
+//!                 └ released                their bytes may be overwritten
+//! ```
+//!
+//! A zone has one of two homes. In a *ring* (mutps §3.2.1) a buffer is posted again as soon as all
+//! that landed in it is released. Over a *log* (rowan §3.2) its owner posts segments one by one,
+//! and gets each back once it is spent.
+//!
+//! # Invariants
+//! Z1: completions have consecutive numbers, in the order in which they landed.
+//! Z2: `released <= taken <= next <= released + completions_max`.
+//! Z3: completions never overlap, and each lies in one buffer.
+//! Z4: bytes of a completion that is not released are not overwritten.
+//! Z5: a message that ends exactly at its buffer's end is a completion only if the length check
+//!     says that it is whole (K20).
+//! B1 to B3 (zone/buffers.rs) say how buffers are filled and reclaimed.
+//!
+//! # Concurrency
+//! A zone belongs to one thread.
+//!
+//! # Limits
+//! No buffer posted, or as many completions outstanding as there may be: nothing is received, the
+//! messages stay with the sender or with the kernel, and `starved` counts it (back-pressure).
+
+mod buffers;
+
+use std::fmt;
+use std::io;
+
+use self::buffers::Buffers;
+use crate::{Region, Sender};
+
+/// Says whether a message is whole, by the length that its header states. Asked only about one
+/// that ends exactly at its buffer's end, where a datagram may have been cut (K20).
+pub type LengthCheck = Box<dyn Fn(&[u8]) -> bool + Send>;
+
+/// One message that has landed. Plain data; its bytes are [`Zone::bytes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    sender: Sender,
+    offset_bytes: usize,
+    len_bytes: u32,
+    number: u64,
+}
+
+impl Completion {
+    /// Who sent it, and where its reply goes.
+    pub fn sender(&self) -> Sender {
+        self.sender
+    }
+
+    /// Where it lies in the region.
+    pub fn offset_bytes(&self) -> usize {
+        self.offset_bytes
+    }
+
+    /// How long it is.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes as usize
+    }
+
+    /// Its place in the order of landing, counted from 0 (Z1).
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// How large a zone is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneSize {
+    /// Bytes of one buffer: at least the longest message, or what a transport asks for.
+    pub buffer_bytes: usize,
+    /// Buffers of a ring; over a log, how many may be posted and not yet taken back.
+    pub buffer_count: usize,
+    /// How many completions may be outstanding; a power of two.
+    pub completions_max: usize,
+}
+
+impl Default for ZoneSize {
+    /// A ring of 1 MiB: it stays in the cache of one core.
+    fn default() -> ZoneSize {
+        ZoneSize { buffer_bytes: 256 << 10, buffer_count: 4, completions_max: 8192 }
+    }
+}
+
+/// What has happened in a zone since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages that became completions.
+    pub landed: u64,
+    /// Their bytes.
+    pub landed_bytes: u64,
+    /// Messages that were cut, and so were dropped; their senders send them again.
+    pub truncated: u64,
+    /// Receives that found no room, so that nothing was received.
+    pub starved: u64,
+    /// Bytes of buffers that nothing landed in: gaps between messages, and ends too short to use.
+    pub skipped_bytes: u64,
+}
+
+/// Room for the next message: what is left of the buffer that is being filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Where it starts in the region.
+    pub offset_bytes: usize,
+    /// How much is left.
+    pub len_bytes: usize,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Landed {
+    /// It is a completion.
+    Completed,
+    /// It was cut at its buffer's end, and was dropped (K20).
+    Truncated,
+}
+
+/// A buffer of a log that will not be filled any further, and whose messages are all released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// Where it starts in the region.
+    pub offset_bytes: usize,
+    /// How far it was filled.
+    pub filled_bytes: usize,
+}
+
+/// Why a buffer cannot be posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// As many buffers as may be are posted and not taken back.
+    #[error("no more than {max} buffers can be posted: take spent ones back first")]
+    TooMany {
+        /// How many there may be.
+        max: usize,
+    },
+    /// It would not lie inside the region.
+    #[error("a buffer at {offset_bytes} does not fit in a region of {region_bytes} bytes")]
+    Outside {
+        /// Where it would start.
+        offset_bytes: usize,
+        /// How long the region is.
+        region_bytes: usize,
+    },
+    /// A ring posts its own buffers.
+    #[error("the buffers of a ring are posted by the ring")]
+    Ring,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    Ring,
+    Log,
+}
+
+/// Memory that messages land in: see the module's documentation.
+pub struct Zone {
+    region: Region,
+    home: Home,
+    buffers: Buffers,
+    size: ZoneSize,
+    /// By number modulo its length, which is a power of two.
+    completions: Box<[Completion]>,
+    released: u64,
+    taken: u64,
+    next: u64,
+    is_whole: LengthCheck,
+    counters: Counters,
+}
+
+impl fmt::Debug for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Zone")
+            .field("buffers", &self.buffers)
+            .field("released", &self.released)
+            .field("taken", &self.taken)
+            .field("next", &self.next)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Zone {
+    /// A ring of requests in memory of its own, all of it posted.
+    pub fn ring(size: ZoneSize, is_whole: LengthCheck) -> io::Result<Zone> {
+        let region = Region::memory(size.buffer_bytes * size.buffer_count)?;
+        let mut zone = Zone::new(region, Home::Ring, size, is_whole);
+        for index in 0..size.buffer_count {
+            let is_posted = zone.buffers.post(index * size.buffer_bytes);
+            assert!(is_posted, "B1: a ring holds as many buffers as it has");
+        }
+        Ok(zone)
+    }
+
+    /// A zone over a log's memory. Nothing is posted yet.
+    pub fn log(region: Region, size: ZoneSize, is_whole: LengthCheck) -> Zone {
+        Zone::new(region, Home::Log, size, is_whole)
+    }
+
+    fn new(region: Region, home: Home, size: ZoneSize, is_whole: LengthCheck) -> Zone {
+        assert!(size.completions_max.is_power_of_two(), "completions_max is a power of two");
+        assert!(u32::try_from(size.buffer_bytes).is_ok(), "a buffer is shorter than 4 GiB");
+        let unused =
+            Completion { sender: crate::Lane(0).into(), offset_bytes: 0, len_bytes: 0, number: 0 };
+        Zone {
+            region,
+            home,
+            buffers: Buffers::new(size.buffer_bytes, size.buffer_count),
+            size,
+            completions: vec![unused; size.completions_max].into_boxed_slice(),
+            released: 0,
+            taken: 0,
+            next: 0,
+            is_whole,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The next message that nobody has taken yet.
+    #[inline]
+    pub fn take(&mut self) -> Option<Completion> {
+        if self.taken == self.next {
+            return None;
+        }
+        let completion = self.completions[self.index(self.taken)];
+        self.taken += 1;
+        Some(completion)
+    }
+
+    /// The bytes of a message that is not released yet; empty for one that is, or of another zone.
+    #[inline]
+    pub fn bytes(&self, completion: &Completion) -> &[u8] {
+        let is_live = (self.released..self.next).contains(&completion.number)
+            && self.completions[self.index(completion.number)] == *completion;
+        if !is_live {
+            debug_assert!(false, "Z4: the bytes of a released message are gone");
+            return &[];
+        }
+        // SAFETY: the completion is one of this zone's and is not released, so nobody writes its
+        // bytes (Z4) before `release`, which needs the zone exclusively.
+        unsafe { self.region.bytes(completion.offset_bytes, completion.len_bytes()) }
+    }
+
+    /// Gives back the messages below a number: they have been taken, and nobody reads their bytes
+    /// any more. Buffers of a ring that became free are posted again.
+    pub fn release(&mut self, below: u64) {
+        assert!(below <= self.taken, "Z2: what is released was taken");
+        self.released = self.released.max(below);
+        while self.home == Home::Ring
+            && let Some((offset_bytes, _)) = self.buffers.reclaim(self.released)
+        {
+            let is_posted = self.buffers.post(offset_bytes);
+            debug_assert!(is_posted, "B1: one was reclaimed just now");
+        }
+    }
+
+    /// Gives back all that was taken.
+    pub fn release_taken(&mut self) {
+        self.release(self.taken);
+    }
+
+    /// Posts a buffer of a log, behind those that are posted already.
+    pub fn post(&mut self, offset_bytes: usize) -> Result<(), PostError> {
+        if self.home == Home::Ring {
+            return Err(PostError::Ring);
+        }
+        let region_bytes = self.region.len_bytes();
+        let is_inside = region_bytes
+            .checked_sub(self.size.buffer_bytes)
+            .is_some_and(|last_bytes| offset_bytes <= last_bytes);
+        if !is_inside {
+            return Err(PostError::Outside { offset_bytes, region_bytes });
+        }
+        if !self.buffers.post(offset_bytes) {
+            return Err(PostError::TooMany { max: self.size.buffer_count });
+        }
+        Ok(())
+    }
+
+    /// The oldest buffer of a log that is filled and whose messages are released, if there is one;
+    /// it is its owner's again.
+    pub fn take_spent(&mut self) -> Option<Spent> {
+        if self.home == Home::Ring {
+            return None;
+        }
+        let (offset_bytes, filled_bytes) = self.buffers.reclaim(self.released)?;
+        Some(Spent { offset_bytes, filled_bytes })
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How large it is.
+    pub fn size(&self) -> ZoneSize {
+        self.size
+    }
+
+    /// How many messages have landed and are not released.
+    pub fn outstanding(&self) -> usize {
+        (self.next - self.released) as usize
+    }
+
+    fn index(&self, number: u64) -> usize {
+        number as usize & (self.completions.len() - 1)
+    }
+}
+
+/// The face for transports.
+impl Zone {
+    /// What is left of the buffer being filled; `None` while no buffer is posted.
+    pub fn window(&self) -> Option<Window> {
+        let (offset_bytes, len_bytes) = self.buffers.room()?;
+        Some(Window { offset_bytes, len_bytes })
+    }
+
+    /// A window of at least `len_bytes`, if need be at the start of the next buffer; and room for
+    /// `completions` of them. `None`, counted as starved: nothing can be received now.
+    pub fn window_for(&mut self, len_bytes: usize, completions: usize) -> Option<Window> {
+        assert!(len_bytes <= self.size.buffer_bytes, "a message fits in a buffer");
+        if self.completions_free() >= completions {
+            if self.window().is_some_and(|window| window.len_bytes < len_bytes) {
+                self.close_buffer();
+            }
+            if let Some(window) = self.window() {
+                return Some(window);
+            }
+        }
+        self.counters.starved += 1;
+        None
+    }
+
+    /// How many more completions there may be before some are released.
+    pub fn completions_free(&self) -> usize {
+        self.completions.len() - self.outstanding()
+    }
+
+    /// The window's bytes, to be written by a transport that copies.
+    pub fn window_mut(&mut self) -> Option<&mut [u8]> {
+        let window = self.window()?;
+        // SAFETY: bytes in front of the fill mark belong to no completion (Z3), and the zone, which
+        // alone hands them out, is borrowed exclusively.
+        Some(unsafe { self.region.bytes_mut(window.offset_bytes, window.len_bytes) })
+    }
+
+    /// The address of the window's first byte, for a kernel to write there during a call.
+    pub(crate) fn address(&self, offset_bytes: usize) -> *mut u8 {
+        self.region.at(offset_bytes)
+    }
+
+    /// Says that a message lies `skip_bytes` behind the start of the window. There is a window of
+    /// that length and room for a completion.
+    #[inline]
+    pub fn land(&mut self, sender: Sender, skip_bytes: usize, len_bytes: usize) -> Landed {
+        assert!(self.completions_free() > 0, "Z2: there is room for a completion");
+        let window = self.window().expect("a message lands in a posted buffer");
+        assert!(skip_bytes + len_bytes <= window.len_bytes, "Z3: a message lies in one buffer");
+        let offset_bytes = window.offset_bytes + skip_bytes;
+        let ends_at_end = skip_bytes + len_bytes == window.len_bytes;
+        self.counters.skipped_bytes += skip_bytes as u64;
+        if ends_at_end && !self.check_length(offset_bytes, len_bytes) {
+            self.counters.truncated += 1;
+            self.buffers.fill(skip_bytes + len_bytes, self.next);
+            return Landed::Truncated;
+        }
+        let number = self.next;
+        let len_of = u32::try_from(len_bytes).expect("buffers are shorter than 4 GiB");
+        let index = self.index(number);
+        self.completions[index] = Completion { sender, offset_bytes, len_bytes: len_of, number };
+        self.next += 1;
+        self.buffers.fill(skip_bytes + len_bytes, self.next);
+        self.counters.landed += 1;
+        self.counters.landed_bytes += len_bytes as u64;
+        Landed::Completed
+    }
+
+    fn check_length(&self, offset_bytes: usize, len_bytes: usize) -> bool {
+        // SAFETY: the message has landed in the window, whose bytes nobody else knows yet.
+        let message = unsafe { self.region.bytes(offset_bytes, len_bytes) };
+        (self.is_whole)(message)
+    }
+
+    /// Leaves the next `bytes` of the window empty.
+    pub fn skip(&mut self, bytes: usize) {
+        self.counters.skipped_bytes += bytes as u64;
+        self.buffers.fill(bytes, self.next);
+    }
+
+    /// Counts a message that the transport knows was cut.
+    pub fn count_truncated(&mut self) {
+        self.counters.truncated += 1;
+    }
+
+    /// Leaves the rest of the buffer being filled empty.
+    pub fn close_buffer(&mut self) {
+        if let Some(window) = self.window() {
+            self.counters.skipped_bytes += window.len_bytes as u64;
+            self.buffers.close(self.next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

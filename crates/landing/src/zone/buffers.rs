@@ -1,0 +1,141 @@
+//! Which buffers are posted, which one is being filled, which may be used again: numbers only.
+
+/// The buffers of a zone by sequence number, in the order in which they were posted.
+///
+/// ```text
+///        reclaimed        filling            posted
+///            │               │                  │
+///   ... free │ closed closed │▒▒▒▒▒▒░░░░│ open open │ not posted yet
+///                             filled ──▶
+/// ```
+///
+/// B1: `reclaimed <= filling <= posted`, and `posted - reclaimed` is at most the ring's length.
+/// B2: bytes land in buffer `filling` only, front to back, and a closed buffer is never filled.
+/// B3: a buffer is reclaimed when it is closed and all that landed in it is released, oldest first.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    buffer_bytes: usize,
+    /// By sequence number modulo its length.
+    ring: Box<[Buffer]>,
+    reclaimed: u64,
+    filling: u64,
+    posted: u64,
+    /// In buffer `filling`.
+    filled_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Buffer {
+    /// Where it starts in the region.
+    offset_bytes: usize,
+    /// Once closed: how far it was filled.
+    filled_bytes: usize,
+    /// Once closed: the number of the first completion behind it.
+    end_number: u64,
+}
+
+impl Buffers {
+    pub(crate) fn new(buffer_bytes: usize, posted_max: usize) -> Buffers {
+        assert!(buffer_bytes > 0 && posted_max > 0, "a zone has buffers, and they have bytes");
+        let ring = vec![Buffer::default(); posted_max].into_boxed_slice();
+        Buffers { buffer_bytes, ring, reclaimed: 0, filling: 0, posted: 0, filled_bytes: 0 }
+    }
+
+    /// Posts a buffer behind the others, unless as many as may be are posted.
+    pub(crate) fn post(&mut self, offset_bytes: usize) -> bool {
+        if self.posted - self.reclaimed == self.ring.len() as u64 {
+            return false;
+        }
+        let index = self.index(self.posted);
+        self.ring[index] = Buffer { offset_bytes, filled_bytes: 0, end_number: 0 };
+        self.posted += 1;
+        true
+    }
+
+    /// Where the next bytes land: offset and length of what is left of the buffer being filled.
+    pub(crate) fn room(&self) -> Option<(usize, usize)> {
+        let buffer = self.ring[self.index(self.filling)];
+        let left_bytes = self.buffer_bytes - self.filled_bytes;
+        let is_posted = self.filling < self.posted;
+        is_posted.then(|| (buffer.offset_bytes + self.filled_bytes, left_bytes))
+    }
+
+    /// Counts bytes as filled; a buffer that is full is closed. Says whether it was.
+    pub(crate) fn fill(&mut self, bytes: usize, next_number: u64) -> bool {
+        assert!(self.filling < self.posted, "B2: a posted buffer is filled");
+        assert!(bytes <= self.buffer_bytes - self.filled_bytes, "B2: not beyond its end");
+        self.filled_bytes += bytes;
+        let is_full = self.filled_bytes == self.buffer_bytes;
+        if is_full {
+            self.close(next_number);
+        }
+        is_full
+    }
+
+    /// Leaves the buffer being filled as it is and goes on to the next.
+    pub(crate) fn close(&mut self, next_number: u64) {
+        assert!(self.filling < self.posted, "B2: a posted buffer is closed");
+        let index = self.index(self.filling);
+        self.ring[index].filled_bytes = self.filled_bytes;
+        self.ring[index].end_number = next_number;
+        self.filling += 1;
+        self.filled_bytes = 0;
+    }
+
+    /// Takes back the oldest buffer that nobody needs: its offset and how far it was filled.
+    pub(crate) fn reclaim(&mut self, released: u64) -> Option<(usize, usize)> {
+        let oldest = self.ring[self.index(self.reclaimed)];
+        if self.reclaimed == self.filling || oldest.end_number > released {
+            return None;
+        }
+        self.reclaimed += 1;
+        Some((oldest.offset_bytes, oldest.filled_bytes))
+    }
+
+    fn index(&self, sequence: u64) -> usize {
+        (sequence % self.ring.len() as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_land_front_to_back_and_buffers_in_posting_order() {
+        let mut buffers = Buffers::new(100, 4);
+        assert_eq!(buffers.room(), None);
+        assert!(buffers.post(300) && buffers.post(0));
+        assert_eq!(buffers.room(), Some((300, 100)));
+        assert!(!buffers.fill(60, 1));
+        assert_eq!(buffers.room(), Some((360, 40)));
+        assert!(buffers.fill(40, 2), "a full buffer is closed");
+        assert_eq!(buffers.room(), Some((0, 100)));
+        buffers.close(2);
+        assert_eq!(buffers.room(), None);
+    }
+
+    #[test]
+    fn a_buffer_comes_back_when_all_of_it_is_released() {
+        let mut buffers = Buffers::new(100, 2);
+        assert!(buffers.post(0) && buffers.post(100));
+        assert!(!buffers.post(200), "B1: as many as the ring holds");
+        buffers.fill(100, 2);
+        assert_eq!(buffers.reclaim(1), None);
+        assert_eq!(buffers.reclaim(2), Some((0, 100)));
+        assert_eq!(buffers.reclaim(9), None, "a buffer being filled is not free");
+        assert!(buffers.post(0));
+        buffers.fill(30, 3);
+        buffers.close(3);
+        assert_eq!(buffers.reclaim(3), Some((100, 30)));
+    }
+
+    #[test]
+    fn an_empty_buffer_may_be_closed() {
+        let mut buffers = Buffers::new(100, 2);
+        buffers.post(0);
+        buffers.close(0);
+        assert_eq!(buffers.reclaim(0), Some((0, 0)));
+        assert_eq!(buffers.room(), None);
+    }
+}
