@@ -83,7 +83,7 @@ impl LiveBytes {
         if self.are_lanes_shared {
             counter.fetch_add(words, Ordering::Release);
         } else {
-            let sum = counter.load(Ordering::Relaxed).wrapping_add(words);
+            let sum = load_own(counter).wrapping_add(words);
             counter.store(sum, Ordering::Release); // I2
         }
     }
@@ -98,6 +98,19 @@ impl LiveBytes {
         // Signed: of an open segment more may have been subtracted than was added.
         u64::from(words.max(0).cast_unsigned()) * WORD_BYTES
     }
+}
+
+/// A Relaxed load by the only thread that stores.
+#[inline]
+fn load_own(counter: &AtomicU32) -> u32 {
+    #[cfg(not(loom))]
+    return counter.load(Ordering::Relaxed);
+    // An exchange that always fails: a plain load would hide other threads' loads from loom
+    // (loom_tests.rs of the index).
+    #[cfg(loom)]
+    return counter
+        .compare_exchange(u32::MAX, u32::MAX, Ordering::Relaxed, Ordering::Relaxed)
+        .unwrap_or_else(|found| found);
 }
 
 #[inline]
