@@ -11,10 +11,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::step::Step;
 
+mod ablations;
 mod chart;
 mod rates;
 mod report;
@@ -193,10 +194,8 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
     }
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let dovetail = target.join("release/dovetail");
-    let help = std::process::Command::new(&dovetail).args(["bench", "--help"]).output();
     let [first, second] = args.cpus[..] else { bail!("--cpus names two CPUs, e.g. 0,1") };
     let programs = Programs {
-        help: String::from_utf8_lossy(&help.context("cannot start dovetail")?.stdout).into_owned(),
         store_peers: target.join("release/store-peers"),
         dovetail,
         cpus: [first, second],

@@ -146,7 +146,7 @@ pub struct Args {
     pub index: String,
 
     /// embedded: which items a full cache gives up: fifo, lru-approx or s3-fifo
-    #[arg(long, default_value = "lru-approx", value_name = "NAME")]
+    #[arg(long, default_value = "s3-fifo", value_name = "NAME")]
     #[arg(help_heading = "Embedded store")]
     pub eviction: String,
 
@@ -154,6 +154,27 @@ pub struct Args {
     /// small pages (off)
     #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
     pub huge_pages: String,
+
+    /// embedded: how the hash index asks for lines ahead: on, nta (into the nearest cache only) or
+    /// off; like the next four for measuring what an optimisation is worth
+    #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
+    pub prefetch: String,
+
+    /// embedded: match the tags of a bucket at once (on) or one after the other (off)
+    #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
+    pub simd: String,
+
+    /// embedded: ask for the log's next lines before they are written (on) or not (off)
+    #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
+    pub append_ahead: String,
+
+    /// embedded: replace values of eight bytes where they lie (on) or append them (off)
+    #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
+    pub in_place: String,
+
+    /// embedded: count live bytes in a lane for each thread (on) or in one for all (off)
+    #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
+    pub lanes: String,
 
     /// embedded: written items live this long [default: for ever]
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]

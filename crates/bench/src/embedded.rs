@@ -67,7 +67,8 @@ pub(crate) fn run(
         summary.total.mismatch_count = 0;
         return Ok(summary);
     }
-    let store = Store::open(config::store_config(plan)).map_err(failed)?;
+    let store =
+        Store::open_tuned(config::store_config(plan), plan.embedded.tuning).map_err(failed)?;
     progress.phase("touching the memory");
     touch_memory(&store);
     let times_calls = plan.embedded.times_calls;

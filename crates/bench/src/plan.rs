@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use store::{Eviction, HugePages, IndexKind};
+use store::{Eviction, HugePages, IndexKind, Prefetch, Tuning};
 use workload::{
     Arrivals, Draw, KeyFormat, KeyStyle, Mix, Profile, Trace, ValueSizes, WorkloadError,
 };
@@ -72,6 +72,8 @@ pub(crate) struct EmbeddedPlan {
     pub(crate) huge_pages: HugePages,
     /// How long written items live; `None`: for ever.
     pub(crate) ttl: Option<Duration>,
+    /// Optimisations that are off.
+    pub(crate) tuning: Tuning,
     /// Whether each call into the store is timed.
     pub(crate) times_calls: bool,
 }
@@ -282,9 +284,21 @@ fn embedded(args: &Args, target: &Target) -> Result<EmbeddedPlan, BenchError> {
         huge_pages: one_of("--huge-pages", &args.huge_pages, &HUGE_PAGES)?,
         ttl: args.ttl,
         eviction: one_of("--eviction", &args.eviction, &EVICTIONS)?,
+        tuning: Tuning {
+            prefetch: one_of("--prefetch", &args.prefetch, &PREFETCHES)?,
+            matches_tags_at_once: one_of("--simd", &args.simd, &ON_OFF)?,
+            prefetches_append: one_of("--append-ahead", &args.append_ahead, &ON_OFF)?,
+            replaces_in_place: one_of("--in-place", &args.in_place, &ON_OFF)?,
+            counts_in_lanes: one_of("--lanes", &args.lanes, &ON_OFF)?,
+        },
         times_calls: one_of("--latency", &args.latency, &[("sampled", false), ("every", true)])?,
     })
 }
+
+const ON_OFF: [(&str, bool); 2] = [("on", true), ("off", false)];
+
+const PREFETCHES: [(&str, Prefetch); 3] =
+    [("on", Prefetch::On), ("nta", Prefetch::NonTemporal), ("off", Prefetch::Off)];
 
 const INDEXES: [(&str, IndexKind); 2] = [("hash", IndexKind::Hash), ("tree", IndexKind::Tree)];
 
@@ -364,6 +378,8 @@ mod tests {
         check_refused("embedded: --batch 65", "--batch is 65");
         check_refused("embedded: --mode lru", "--mode");
         check_refused("embedded: --eviction lru", "s3-fifo");
+        check_refused("embedded: --prefetch t1", "on or nta or off");
+        check_refused("embedded: --simd avx2", "on or off");
         check_refused("embedded: --latency all", "--latency");
         check_refused("embedded: --huge-pages small", "on or reserved or off");
         check_refused("null: --batch 0", "--batch is 0");
@@ -404,6 +420,35 @@ mod tests {
         assert_eq!(plan("--workload ycsb-a").unwrap().draw.popularity, zipf);
         let told = plan("--workload ycsb-a --distribution uniform").unwrap();
         assert_eq!(told.draw.popularity, Popularity::Uniform);
+    }
+
+    #[test]
+    fn each_optimisation_is_on_until_it_is_switched_off() {
+        let tuning = |line: &str| plan(&format!("embedded: {line}")).unwrap().embedded.tuning;
+        let all = Tuning::default();
+        assert_eq!(tuning(""), all);
+        let off = |change: fn(&mut Tuning)| {
+            let mut tuning = all;
+            change(&mut tuning);
+            tuning
+        };
+        for (line, want) in [
+            ("--prefetch off", off(|tuning| tuning.prefetch = Prefetch::Off)),
+            ("--prefetch nta", off(|tuning| tuning.prefetch = Prefetch::NonTemporal)),
+            ("--simd off", off(|tuning| tuning.matches_tags_at_once = false)),
+            ("--append-ahead off", off(|tuning| tuning.prefetches_append = false)),
+            ("--in-place off", off(|tuning| tuning.replaces_in_place = false)),
+            ("--lanes off", off(|tuning| tuning.counts_in_lanes = false)),
+        ] {
+            assert_eq!(tuning(line), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_embedded_store_evicts_as_a_server_does() {
+        let eviction = plan("embedded:").unwrap().embedded.eviction;
+        assert_eq!(eviction, Eviction::default());
+        assert_eq!(eviction, server::Config::default().eviction);
     }
 
     #[test]

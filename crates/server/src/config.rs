@@ -82,7 +82,7 @@ impl Default for Config {
             admin: loopback(8379),
             memory_bytes: 1 << 30,
             mode: Mode::Evict,
-            eviction: Eviction::LruApprox,
+            eviction: Eviction::default(),
             huge_pages: HugePages::Auto,
             index: IndexKind::Hash,
             lossy_index: false,

@@ -15,7 +15,7 @@ pub enum Mode {
 }
 
 /// Which entries survive the reclaiming of their segment in [`Mode::Evict`] (MICA §4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
     /// None: first in, first out.
     Fifo,
@@ -24,6 +24,7 @@ pub enum Eviction {
     /// New items pass through a small queue, a tenth of the log; what was read there, or comes back
     /// soon after it was dropped, goes to the main queue, where each read (up to three) is worth
     /// one more round.
+    #[default]
     S3Fifo,
 }
 

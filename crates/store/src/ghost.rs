@@ -90,10 +90,10 @@ impl GhostTable {
         &self.lines[line as usize]
     }
 
-    /// Asks for the line that [`GhostTable::take`] will look at.
+    /// The line that [`GhostTable::take`] will look at, for prefetching.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: KeyHash) {
-        crate::prefetch::line(std::ptr::from_ref(self.line(hash)).cast());
+    pub(crate) fn address(&self, hash: KeyHash) -> *const u8 {
+        std::ptr::from_ref(self.line(hash)).cast()
     }
 
     fn step_now(&self) -> u16 {

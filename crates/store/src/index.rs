@@ -181,7 +181,13 @@ impl Index {
 
     #[inline]
     pub(crate) fn prefetch(&self, bucket: u32) {
-        crate::prefetch::line(std::ptr::from_ref(&self.memory[bucket]).cast());
+        crate::prefetch::line(self.address(bucket));
+    }
+
+    /// Where a bucket lies, for prefetching.
+    #[inline]
+    pub(crate) fn address(&self, bucket: u32) -> *const u8 {
+        std::ptr::from_ref(&self.memory[bucket]).cast()
     }
 
     /// The second bucket of a chain that has one; a hint, like every look without the lock.
@@ -211,6 +217,12 @@ impl Index {
     #[inline]
     pub(crate) fn first_match(&self, at: u32, tag: Tag) -> Option<u32> {
         let found = self.match_tag(at, tag);
+        (found != 0).then(|| found.trailing_zeros())
+    }
+
+    /// [`Index::first_match`], one slot after the other.
+    pub(crate) fn first_match_by_slot(&self, at: u32, tag: Tag) -> Option<u32> {
+        let found = self.memory[at].match_tag_by_slot(tag, View::Shared);
         (found != 0).then(|| found.trailing_zeros())
     }
 

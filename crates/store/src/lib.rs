@@ -31,6 +31,7 @@ pub mod request;
 mod session;
 mod store;
 mod tree;
+mod tuning;
 mod validate;
 
 pub use config::{BATCH_MAX, Eviction, IndexKind, Limits, Mode, NoSession, OpenError, StoreConfig};
@@ -45,6 +46,7 @@ pub use request::{
 };
 pub use session::{LockedSession, Session};
 pub use store::Store;
+pub use tuning::{Prefetch, Tuning};
 
 /// The longest key, in bytes.
 pub const KEY_LEN_MAX_BYTES: usize = 65_535;

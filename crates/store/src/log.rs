@@ -29,11 +29,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use base::sync::{AtomicU32, Ordering};
 
+use crate::config::StoreConfig;
 use crate::counters::LogSpace;
 use crate::entry::Entry;
 use crate::epoch::Epochs;
 use crate::index::Lender;
-use crate::mapping::{HugePages, Mapping, PageKind};
+use crate::mapping::{Mapping, PageKind};
+use crate::tuning::Tuning;
 
 pub(crate) use allocator::{Allocator, Purpose, Reason, Victim};
 pub(crate) use appender::{Appender, Reservation};
@@ -133,12 +135,14 @@ impl Log {
     /// Maps a log of at most `log_bytes`.
     pub(crate) fn new(
         log_bytes: u64,
-        session_max: usize,
-        huge_pages: HugePages,
+        config: &StoreConfig,
+        tuning: Tuning,
     ) -> std::io::Result<Log> {
+        let session_max = config.session_max;
         let segment_bytes = segment_bytes_for(log_bytes, session_max);
         let segment_count = u32::try_from(log_bytes / segment_bytes).unwrap_or(u32::MAX);
         let bytes = u64::from(segment_count) * segment_bytes;
+        let huge_pages = config.huge_pages;
         let memory = Mapping::new(usize::try_from(bytes).expect("64-bit addresses"), huge_pages)?;
         let segment_shift = segment_bytes.trailing_zeros();
         let segments = Segments {
@@ -151,7 +155,7 @@ impl Log {
             memory: Arc::new(memory),
             segment_shift,
             segment_count,
-            live: LiveBytes::new(segment_count, session_max),
+            live: LiveBytes::new(segment_count, session_max, tuning.counts_in_lanes),
             counters: (0..segment_count).map(|_| SegmentCounters::default()).collect(),
             segments: Arc::new(segments),
             pinned_count: AtomicU32::new(0),

@@ -1,5 +1,7 @@
 //! Prefetching one cache line; nothing on machines without the instruction.
 
+use crate::tuning::Prefetch;
+
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
@@ -13,6 +15,60 @@ pub(crate) fn line(address: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+/// Asks for the line at `address` in the nearest cache, to be dropped first. Never faults.
+#[inline(always)]
+fn line_non_temporal(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching reads nothing the program can see and is defined for any address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_NTA }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Asks for the line at `address` as `how` says: a branch that is always guessed right.
+#[inline(always)]
+pub(crate) fn line_by(how: Prefetch, address: *const u8) {
+    match how {
+        Prefetch::On => line(address),
+        Prefetch::NonTemporal => line_non_temporal(address),
+        Prefetch::Off => {}
+    }
+}
+
+/// [`line_by`], for code that is compiled once for each way.
+pub(crate) trait Hint {
+    /// Asks for the line at `address`.
+    fn line(address: *const u8);
+}
+
+/// [`Prefetch::On`].
+pub(crate) struct Near;
+/// [`Prefetch::NonTemporal`].
+pub(crate) struct NonTemporal;
+/// [`Prefetch::Off`].
+pub(crate) struct Nothing;
+
+impl Hint for Near {
+    #[inline(always)]
+    fn line(address: *const u8) {
+        line(address);
+    }
+}
+
+impl Hint for NonTemporal {
+    #[inline(always)]
+    fn line(address: *const u8) {
+        line_non_temporal(address);
+    }
+}
+
+impl Hint for Nothing {
+    #[inline(always)]
+    fn line(_address: *const u8) {}
 }
 
 /// Asks for the line at `address` to be written soon. Never faults.

@@ -39,6 +39,7 @@ use crate::index::{Block, Chain, Position};
 use crate::log::{Appender, Lane, Queue};
 use crate::store::Inner;
 use crate::tree::{NodeMemory, Spare};
+use crate::tuning::Prefetch;
 
 use execute::Guess;
 
@@ -90,6 +91,8 @@ struct Local {
     guesses: Vec<execute::Guess>,
     /// Requests whose buckets the caller has asked for ahead of executing them.
     prefetched_count: usize,
+    /// As the store is tuned.
+    prefetch: Prefetch,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
 }
@@ -97,12 +100,13 @@ struct Local {
 impl Session {
     pub(crate) fn new(inner: Arc<Inner>, place: usize) -> Session {
         let lane = inner.log.lane_of(place);
+        let ahead = inner.tuning.prefetches_append;
         let write_queue = if inner.ghosts.is_some() { Queue::Small } else { Queue::Main };
         let local = Local {
             place,
             lane,
-            appender: Appender::new(write_queue, lane),
-            survivors: Appender::new(Queue::Main, lane),
+            appender: Appender::new(write_queue, lane, ahead),
+            survivors: Appender::new(Queue::Main, lane, ahead),
             counts: Counts::default(),
             job: None,
             unlinked: Vec::new(),
@@ -117,6 +121,7 @@ impl Session {
             value_len_hint: 0,
             guesses: Vec::new(),
             prefetched_count: 0,
+            prefetch: inner.tuning.prefetch,
             expiry_step_at: UnixMillis(0),
         };
         Session { inner, local }

@@ -21,6 +21,7 @@ use crate::log::{Log, log_min_bytes};
 use crate::mapping::PageKind;
 use crate::session::Session;
 use crate::tree::{NodeMemory, Tree};
+use crate::tuning::Tuning;
 use crate::{ITEM_MAX_BYTES, KEY_LEN_MAX_BYTES};
 
 /// Of a tree's memory, one byte in this many is for stripes, ...
@@ -36,6 +37,7 @@ pub struct Store {
 /// What sessions and pins share.
 pub(crate) struct Inner {
     pub config: StoreConfig,
+    pub tuning: Tuning,
     pub limits: Limits,
     pub hasher: KeyHasher,
     pub index: Index,
@@ -90,6 +92,11 @@ fn stripe_bytes(config: &StoreConfig) -> u64 {
 impl Store {
     /// Maps the memory and builds an empty store. Nothing is resident yet.
     pub fn open(config: StoreConfig) -> Result<Arc<Store>, OpenError> {
+        Store::open_tuned(config, Tuning::default())
+    }
+
+    /// [`Store::open`] with some optimisations switched off, to see what they are worth.
+    pub fn open_tuned(config: StoreConfig, tuning: Tuning) -> Result<Arc<Store>, OpenError> {
         check_range("batch", config.batch as u64, 1..BATCH_MAX as u64 + 1)?;
         check_range("session_max", config.session_max as u64, 1..4097)?;
         let is_s3_fifo = config.mode == Mode::Evict && config.eviction == Eviction::S3Fifo;
@@ -105,7 +112,7 @@ impl Store {
             return Err(too_small());
         }
         let mapped_bytes = config.memory_bytes - ghost_bytes;
-        let log = Log::new(mapped_bytes, config.session_max, config.huge_pages)
+        let log = Log::new(mapped_bytes, &config, tuning)
             .map_err(|source| OpenError::Map { bytes: mapped_bytes, source })?;
         let index = open_index(&config, &log).ok_or_else(too_small)?;
         let sessions = config.session_max as u32;
@@ -149,6 +156,7 @@ impl Store {
             orphans: Mutex::new(Vec::new()),
             mark_limit,
             config,
+            tuning,
         };
         Ok(Arc::new(Store { inner: Arc::new(inner) }))
     }

@@ -9,7 +9,7 @@ use oracle::{Action, Oracle, small_config};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use store::{Eviction, IndexKind, Mode, Store};
+use store::{Eviction, IndexKind, Mode, Prefetch, Store, Tuning};
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
     // Few keys, so that requests meet; some long, some empty.
@@ -57,9 +57,33 @@ fn resizing() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// What is switched off for measuring.
+fn tuning() -> impl Strategy<Value = Tuning> {
+    let prefetch =
+        prop_oneof![Just(Prefetch::On), Just(Prefetch::NonTemporal), Just(Prefetch::Off)];
+    (prefetch, any::<[bool; 4]>()).prop_map(|(prefetch, [tags, append, in_place, lanes])| Tuning {
+        prefetch,
+        matches_tags_at_once: tags,
+        prefetches_append: append,
+        replaces_in_place: in_place,
+        counts_in_lanes: lanes,
+    })
+}
+
 fn check(mode: Mode, eviction: Eviction, lossy_index: bool, actions: &[Action]) {
+    check_tuned(mode, eviction, lossy_index, Tuning::default(), actions);
+}
+
+fn check_tuned(
+    mode: Mode,
+    eviction: Eviction,
+    lossy_index: bool,
+    tuning: Tuning,
+    actions: &[Action],
+) {
     for index in [IndexKind::Hash, IndexKind::Tree] {
-        let store = Store::open(small_config(index, mode, eviction, lossy_index)).unwrap();
+        let config = small_config(index, mode, eviction, lossy_index);
+        let store = Store::open_tuned(config, tuning).unwrap();
         let mut oracle = Oracle::new(&store);
         for action in actions {
             oracle.apply(action);
@@ -94,5 +118,12 @@ proptest! {
     #[test]
     fn a_lossy_index_forgets_only_what_it_counts(actions in vec(action(), 1..400)) {
         check(Mode::Evict, Eviction::LruApprox, true, &actions);
+    }
+    #[test]
+    fn the_answers_are_the_same_whatever_is_switched_off(
+        tuning in tuning(),
+        actions in vec(action(), 1..400),
+    ) {
+        check_tuned(Mode::Clean, Eviction::Fifo, false, tuning, &actions);
     }
 }

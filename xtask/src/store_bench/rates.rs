@@ -1,4 +1,4 @@
-//! The tables: ours and peers under each load, and ablations.
+//! The tables: ours and peers under each load.
 
 use anyhow::Result;
 
@@ -29,7 +29,7 @@ impl Session {
     fn measure_harness(&mut self) -> Result<()> {
         for _ in 0..self.args.repetitions {
             for load in &HASH_LOADS {
-                let options = self.options(load, "hash", 32);
+                let options = self.options(load, "hash", "32");
                 let what = format!("{}, no store", load.name);
                 let window =
                     self.undisturbed(&what, |programs| programs.ours("null:", 1, &options))?;
@@ -46,10 +46,9 @@ impl Session {
         Ok(())
     }
 
-    fn options(&self, load: &Load, index: &str, batch: u32) -> Vec<String> {
+    pub(super) fn options(&self, load: &Load, index: &str, batch: &str) -> Vec<String> {
         let keys = self.args.keys.to_string();
-        let batch = batch.to_string();
-        let mut options = words(&["--keys", &keys, "--index", index, "--batch", &batch]);
+        let mut options = words(&["--keys", &keys, "--index", index, "--batch", batch]);
         options.extend(words(&load.options()));
         if load.work == "ycsb-e" {
             options.extend(words(&["--scan-keys", SCAN_KEYS]));
@@ -96,7 +95,7 @@ impl Session {
         thread_count: usize,
     ) -> Result<()> {
         let what = format!("{}, batch {batch}, {thread_count} threads", load.name);
-        let options = self.options(load, index, batch);
+        let options = self.options(load, index, &batch.to_string());
         let Some(window) = self.ours(&what, thread_count, &options)? else { return Ok(()) };
         let is_known = self.found.row_sizes.iter().any(|(row, ..)| row == load.name);
         if !is_known {
@@ -153,52 +152,6 @@ impl Session {
             lines.lines(bytes, 100)?;
             let window = self.undisturbed(&what, |_| lines.lines(bytes, milliseconds))?;
             self.found.limits.push((row, window.mops));
-        }
-        Ok(())
-    }
-
-    /// One row for each optimisation that can be switched.
-    pub(super) fn measure_ablations(&mut self) -> Result<()> {
-        let [get, put, ..] = HASH_LOADS;
-        let mut switches: Vec<(String, Load, Vec<String>)> = Vec::new();
-        for batch in ["1", "8", "16", "32", "64"] {
-            switches.push((format!("batch {batch}"), get, words(&["--batch", batch])));
-            switches.push((format!("batch {batch}"), put, words(&["--batch", batch])));
-        }
-        let options: [(&str, &[&str]); 4] = [
-            ("--huge-pages", &["--huge-pages", "off"]),
-            ("--prefetch", &["--prefetch", "off"]),
-            ("--simd", &["--simd", "off"]),
-            ("--eviction", &["--eviction", "fifo"]),
-        ];
-        for (option, setting) in options {
-            if !self.programs.has_option(option) {
-                continue;
-            }
-            for load in [get, put] {
-                switches.push((setting.join(" "), load, words(setting)));
-            }
-        }
-        for _ in 0..self.args.repetitions {
-            for (name, load, setting) in &switches {
-                // The last of two equal options would be an error: settings come instead.
-                let mut options = self.options(load, "hash", 32);
-                if setting[0] == "--batch" {
-                    let place = options.iter().position(|word| word == "--batch");
-                    options.drain(place.map_or(0..0, |place| place..place + 2));
-                }
-                options.extend(setting.iter().cloned());
-                let what = format!("{}, {name}", load.name);
-                let Some(window) = self.ours(&what, 1, &options)? else { continue };
-                let cell = Cell {
-                    row: load.name.to_owned(),
-                    subject: name.clone(),
-                    is_peer: false,
-                    thread_count: 1,
-                    mops: vec![window.mops],
-                };
-                add_sample(&mut self.found.ablations, cell);
-            }
         }
         Ok(())
     }

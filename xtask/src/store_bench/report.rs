@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::ablations::BASE;
 use super::table::{
     HASH_LOADS, Load, SCAN_ROW, SCAN_TARGET_RATIO, TREE_LOADS, TWO_THREADS_TARGET_RATIO,
 };
@@ -240,15 +241,17 @@ fn spread(cell: &Cell) -> String {
 
 fn ablations(found: &Found) -> String {
     let mut out = String::from(
-        "\n## Ablations\n\nOne thread; batch 32 and everything on unless a row says otherwise.\n\n\
-         | load | setting | million operations a CPU-second | to batch 32 |\n|---|---|---|---|\n",
+        "\n## Ablations\n\nWhat each optimisation is worth: the option of `dovetail bench` that \
+         switches it off, under the load that it is for.\n\n\
+         | load | threads | setting | million operations a CPU-second | to everything on |\n\
+         |---|---|---|---|---|\n",
     );
     for found_cell in &found.ablations {
-        let base = median(cell(&found.ablations, &found_cell.row, "batch 32", 1));
+        let (row, threads) = (&found_cell.row, found_cell.thread_count);
+        let base = median(cell(&found.ablations, row, BASE, threads));
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} |",
-            found_cell.row,
+            "| {row} | {threads} | {} | {} | {} |",
             found_cell.subject,
             spread(found_cell),
             ratio(median(Some(found_cell)) / base)
@@ -387,7 +390,7 @@ mod tests {
                 cell(SCAN_ROW, "dovetail, batch 32", 1, 5.0),
                 cell(SCAN_ROW, "scc::TreeIndex, inline", 1, 3.0),
             ],
-            ablations: vec![cell(get, "batch 1", 1, 10.0), cell(get, "batch 32", 1, 30.0)],
+            ablations: vec![cell(get, "--batch 1", 1, 10.0), cell(get, BASE, 1, 30.0)],
             harness: vec![cell(get, "harness", 1, 400.0)],
             row_sizes: vec![(get.to_owned(), 512 << 20, 32.0)],
             limits: vec![(get.to_owned(), 80.0)],
@@ -442,7 +445,7 @@ mod tests {
             output: "out".into(),
         };
         let page = page(&head(), &args, &found());
-        for want in ["10 000 000 items", "| batch 1 |", "0.33x", "12.5", "3 windows", "- x"] {
+        for want in ["10 000 000 items", "| --batch 1 |", "0.33x", "12.5", "3 windows", "- x"] {
             assert!(page.contains(want), "{want}: {page}");
         }
         write(root.path(), &args, &found()).unwrap();

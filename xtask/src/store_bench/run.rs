@@ -41,16 +41,9 @@ pub struct Programs {
     pub store_peers: PathBuf,
     pub cpus: [usize; 2],
     pub milliseconds: u64,
-    /// What `dovetail bench --help` says: options come and go with the store's.
-    pub help: String,
 }
 
 impl Programs {
-    /// Whether the load generator knows an option.
-    pub fn has_option(&self, option: &str) -> bool {
-        self.help.contains(option)
-    }
-
     fn pins(&self, thread_count: usize) -> String {
         let cpus = self.cpus.iter().take(thread_count).map(usize::to_string);
         cpus.collect::<Vec<_>>().join(",")

@@ -98,10 +98,20 @@ fn lines_of(entry_bytes: f64, touched_bytes: f64) -> f64 {
     lines / 64.0
 }
 
+pub const TINY_GET: &str = "8/8 uniform GET";
+pub const TINY_HALF_AND_HALF: &str = "8/8 uniform 50:50";
+pub const TINY_ZIPF: &str = "8/8 Zipf 0.99 95:5";
+pub const SMALL_HALF_AND_HALF: &str = "16/64 uniform 50:50";
+
+/// The load of this name, if there is one.
+pub fn load_named(name: &str) -> Option<Load> {
+    HASH_LOADS.into_iter().chain(TREE_LOADS).find(|load| load.name == name)
+}
+
 /// The hash index's rows.
 pub const HASH_LOADS: [Load; 5] = [
     Load {
-        name: "8/8 uniform GET",
+        name: TINY_GET,
         items: Items::Tiny,
         work: "1:0",
         distribution: "uniform",
@@ -109,7 +119,7 @@ pub const HASH_LOADS: [Load; 5] = [
         write_share: 0.0,
     },
     Load {
-        name: "8/8 uniform 50:50",
+        name: TINY_HALF_AND_HALF,
         items: Items::Tiny,
         work: "50:50",
         distribution: "uniform",
@@ -117,7 +127,7 @@ pub const HASH_LOADS: [Load; 5] = [
         write_share: 0.5,
     },
     Load {
-        name: "8/8 Zipf 0.99 95:5",
+        name: TINY_ZIPF,
         items: Items::Tiny,
         work: "95:5",
         distribution: "zipf:0.99",
@@ -133,7 +143,7 @@ pub const HASH_LOADS: [Load; 5] = [
         write_share: 0.0,
     },
     Load {
-        name: "16/64 uniform 50:50",
+        name: SMALL_HALF_AND_HALF,
         items: Items::Small,
         work: "50:50",
         distribution: "uniform",

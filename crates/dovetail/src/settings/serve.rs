@@ -49,8 +49,8 @@ impl ServeSettings {
             },
             eviction: match lookup.word("eviction") {
                 "fifo" => Eviction::Fifo,
-                "s3-fifo" => Eviction::S3Fifo,
-                _ => Eviction::LruApprox,
+                "lru-approx" => Eviction::LruApprox,
+                _ => Eviction::S3Fifo,
             },
             huge_pages: match lookup.word("huge-pages") {
                 "hugetlb" => HugePages::Reserved,

@@ -57,6 +57,7 @@ fn every_default_reads_and_every_lookup_is_in_the_table() {
     let serve = ServeSettings::new(&settings, None, &MACHINE).unwrap();
     assert_eq!(serve.config.memory_bytes, 512 << 20);
     assert_eq!(serve.config.threads, 3);
+    assert_eq!(serve.config.eviction, server::Config::default().eviction);
     assert_eq!(serve.config.resp, Some("127.0.0.1:6379".parse().unwrap()));
     assert_eq!(serve.config.memcached, Some("127.0.0.1:11211".parse().unwrap()));
     assert_eq!(serve.config.admin, Some("127.0.0.1:8379".parse().unwrap()));

@@ -149,9 +149,9 @@ impl Bucket {
         super::tags::first_match_avx2(self, tag)
     }
 
-    /// [`Bucket::match_tag`] one slot at a time: everywhere, and what the other is tested against.
-    #[cfg(any(test, not(all(target_arch = "x86_64", not(any(miri, loom))))))]
-    fn match_tag_by_slot(&self, tag: Tag, view: View) -> u32 {
+    /// [`Bucket::match_tag`] one slot at a time: everywhere, and what the others are tested and
+    /// measured against.
+    pub(super) fn match_tag_by_slot(&self, tag: Tag, view: View) -> u32 {
         let mut found = 0;
         for index in 0..SLOTS {
             let slot = match view {

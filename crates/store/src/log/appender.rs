@@ -44,6 +44,8 @@ struct Open {
 pub(crate) struct Appender {
     queue: Queue,
     lane: Lane,
+    /// Whether lines are asked for ahead of being written.
+    prefetches: bool,
     short: Option<Open>,
     long: Option<Open>,
 }
@@ -70,8 +72,8 @@ enum Home {
 
 impl Appender {
     /// Appends to segments of `queue`; none is open yet.
-    pub(crate) fn new(queue: Queue, lane: Lane) -> Appender {
-        Appender { queue, lane, short: None, long: None }
+    pub(crate) fn new(queue: Queue, lane: Lane, prefetches: bool) -> Appender {
+        Appender { queue, lane, prefetches, short: None, long: None }
     }
 
     /// Reserves `len_bytes`; `None` when the log has no segment for it.
@@ -87,7 +89,9 @@ impl Appender {
             && len_bytes as u64 <= log.short_max_bytes()
         {
             let offset_bytes = open.take(len_bytes);
-            prefetch_ahead(log, offset_bytes, len_bytes);
+            if self.prefetches {
+                prefetch_ahead(log, offset_bytes, len_bytes);
+            }
             return Some(Reservation {
                 offset_bytes,
                 len_bytes,

@@ -48,12 +48,14 @@ pub(super) struct LiveBytes {
 struct Line([AtomicU32; LINE_COUNTERS]);
 
 impl LiveBytes {
-    pub(super) fn new(segment_count: u32, session_max: usize) -> LiveBytes {
+    /// `has_lanes`: whether there is more than one, which all share.
+    pub(super) fn new(segment_count: u32, session_max: usize, has_lanes: bool) -> LiveBytes {
+        let lanes_max = if has_lanes { LANES_MAX } else { 0 };
         let line_count = (segment_count as usize).div_ceil(LINE_COUNTERS);
         let lane = |_| (0..line_count).map(|_| CachePadded::default()).collect();
         LiveBytes {
-            lanes: (0..session_max.clamp(1, LANES_MAX)).map(lane).collect(),
-            are_lanes_shared: session_max > LANES_MAX,
+            lanes: (0..session_max.min(lanes_max).max(1)).map(lane).collect(),
+            are_lanes_shared: session_max > lanes_max,
         }
     }
 
@@ -124,8 +126,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(session_max: usize) {
-        let live = LiveBytes::new(40, session_max);
+    fn check(session_max: usize, has_lanes: bool) {
+        let live = LiveBytes::new(40, session_max, has_lanes);
+        assert_eq!(live.lane_of(0) != live.lane_of(1), has_lanes);
         let lane = |place| live.lane_of(place);
         for segment in [0, 15, 16, 39] {
             live.sub(lane(1), segment, 96);
@@ -141,13 +144,14 @@ mod tests {
     #[test]
     fn what_one_session_adds_another_subtracts() {
         for session_max in [2, 8, 9, 64] {
-            check(session_max);
+            check(session_max, true);
+            check(session_max, false);
         }
     }
 
     #[test]
     fn the_largest_item_is_counted_whole() {
-        let live = LiveBytes::new(1, 1);
+        let live = LiveBytes::new(1, 1, true);
         live.add(live.lane_of(0), 0, ITEM_MAX_BYTES + 96);
         assert_eq!(live.of(0), ITEM_MAX_BYTES + 96);
     }
@@ -162,7 +166,7 @@ mod loom_tests {
     /// Two entries of a closed segment, whose slots two sessions clear.
     fn check(session_max: usize) {
         loom::model(move || {
-            let live = LiveBytes::new(1, session_max);
+            let live = LiveBytes::new(1, session_max, true);
             live.add(live.lane_of(0), 0, 64);
             let world = Arc::new((live, [AtomicU64::new(1), AtomicU64::new(1)]));
             let writers = [0, 1].map(|place| {

@@ -20,9 +20,10 @@ use crate::entry::{Entry, HEADER_BYTES};
 use crate::index::Position;
 use crate::index::slot::{Slot, Tag};
 use crate::pin::Pins;
-use crate::prefetch::{self, LINE_BYTES};
+use crate::prefetch::{self, Hint, LINE_BYTES, Near, NonTemporal, Nothing};
 use crate::request::{Op, Outcome, Request, Sink, Update};
 use crate::store::Inner;
+use crate::tuning::Prefetch;
 
 /// Lines of one entry that stage 2 asks for; the processor's own prefetcher follows on longer ones.
 const ENTRY_LINES_MAX: usize = 4;
@@ -57,8 +58,9 @@ impl Session {
     /// requests are read and parsed. A hint: forgetting it costs time only.
     #[inline]
     pub fn prefetch(&mut self, hash: KeyHash) {
-        self.inner.index.prefetch(self.inner.index.head_of(hash));
-        self.local.prefetched_count += 1;
+        let Session { inner, local } = self;
+        prefetch::line_by(local.prefetch, inner.index.address(inner.index.head_of(hash)));
+        local.prefetched_count += 1;
     }
 
     /// Executes the requests in order; each outcome goes to the sink. Quiesces between chunks and
@@ -185,25 +187,47 @@ pub(super) struct Call<'a> {
 /// Stage 1.
 #[inline]
 pub(super) fn prefetch_heads<U>(inner: &Inner, chunk: &[Request<'_, U>]) {
+    let how = inner.tuning.prefetch;
     for request in chunk {
-        inner.index.prefetch(inner.index.head_of(request.hash));
+        prefetch::line_by(how, inner.index.address(inner.index.head_of(request.hash)));
     }
 }
 
-/// Stage 2 of all requests, with the widest instructions that the processor has.
+/// Stage 2 of all requests, as the store is tuned.
 fn guess_all<U>(inner: &Inner, chunk: &[Request<'_, U>], guesses: &mut [Guess], value_len: usize) {
+    match inner.tuning.prefetch {
+        Prefetch::On => guess_all_hinted::<U, Near>(inner, chunk, guesses, value_len),
+        Prefetch::NonTemporal => {
+            guess_all_hinted::<U, NonTemporal>(inner, chunk, guesses, value_len);
+        }
+        Prefetch::Off => guess_all_hinted::<U, Nothing>(inner, chunk, guesses, value_len),
+    }
+}
+
+/// [`guess_all`] with the widest instructions that the processor has.
+fn guess_all_hinted<U, H: Hint>(
+    inner: &Inner,
+    chunk: &[Request<'_, U>],
+    guesses: &mut [Guess],
+    value_len: usize,
+) {
+    if !inner.tuning.matches_tags_at_once {
+        let first = |at, tag| inner.index.first_match_by_slot(at, tag);
+        return guess_all_by::<U, H>(inner, chunk, guesses, value_len, first);
+    }
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi1") {
         // SAFETY: the processor has the instructions (just asked).
-        return unsafe { guess_all_avx2(inner, chunk, guesses, value_len) };
+        return unsafe { guess_all_avx2::<U, H>(inner, chunk, guesses, value_len) };
     }
-    guess_all_by(inner, chunk, guesses, value_len, |at, tag| inner.index.first_match(at, tag));
+    let first = |at, tag| inner.index.first_match(at, tag);
+    guess_all_by::<U, H>(inner, chunk, guesses, value_len, first);
 }
 
-/// [`guess_all`] for processors with AVX2: a line in two loads.
+/// [`guess_all_hinted`] for processors with AVX2: a line in two loads.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 #[target_feature(enable = "avx2,bmi1")]
-fn guess_all_avx2<U>(
+fn guess_all_avx2<U, H: Hint>(
     inner: &Inner,
     chunk: &[Request<'_, U>],
     guesses: &mut [Guess],
@@ -211,13 +235,13 @@ fn guess_all_avx2<U>(
 ) {
     // SAFETY: this function's own features.
     let first = |at, tag| unsafe { inner.index.first_match_avx2(at, tag) };
-    guess_all_by(inner, chunk, guesses, value_len, first);
+    guess_all_by::<U, H>(inner, chunk, guesses, value_len, first);
 }
 
 /// Stage 2: `first` says which slot of a bucket is the first with a tag. Keys that are in no head
 /// are looked for in the second bucket of their chain, once that has arrived as well.
 #[inline(always)]
-fn guess_all_by<U>(
+fn guess_all_by<U, H: Hint>(
     inner: &Inner,
     chunk: &[Request<'_, U>],
     guesses: &mut [Guess],
@@ -229,13 +253,13 @@ fn guess_all_by<U>(
         let head = inner.index.head_of(request.hash);
         *guess = Guess { bucket: head, ..NO_GUESS };
         if let Some(found) = first(head, Tag::of(request.hash)) {
-            take_guess(inner, request, guess, found, value_len);
+            take_guess::<U, H>(inner, request, guess, found, value_len);
         } else if let Some(next) = inner.index.overflow_of(head) {
-            inner.index.prefetch(next);
+            H::line(inner.index.address(next));
             *guess = Guess { bucket: next, is_overflow: true, ..NO_GUESS };
             overflow_count += 1;
         } else if let (Some(ghosts), Op::Set(_)) = (&inner.ghosts, &request.op) {
-            ghosts.prefetch(request.hash);
+            H::line(ghosts.address(request.hash));
         }
     }
     if overflow_count == 0 {
@@ -245,14 +269,14 @@ fn guess_all_by<U>(
         if guess.is_overflow
             && let Some(found) = first(guess.bucket, Tag::of(request.hash))
         {
-            take_guess(inner, request, guess, found, value_len);
+            take_guess::<U, H>(inner, request, guess, found, value_len);
         }
     }
 }
 
 /// Notes the slot and asks for its entry.
 #[inline(always)]
-fn take_guess<U>(
+fn take_guess<U, H: Hint>(
     inner: &Inner,
     request: &Request<'_, U>,
     guess: &mut Guess,
@@ -263,19 +287,19 @@ fn take_guess<U>(
     guess.slot = inner.index.slot_at(guess.bucket, usize::from(guess.index));
     // A write reads header and key only.
     let value_len = if matches!(request.op, Op::Set(_)) { 0 } else { value_len };
-    prefetch_entry(inner, guess.slot, HEADER_BYTES + request.key.len() + value_len);
+    prefetch_entry::<H>(inner, guess.slot, HEADER_BYTES + request.key.len() + value_len);
 }
 
 /// Asks for the lines of an entry of about `expected_bytes`.
 #[inline]
-pub(super) fn prefetch_entry(inner: &Inner, slot: Slot, expected_bytes: usize) {
+pub(super) fn prefetch_entry<H: Hint>(inner: &Inner, slot: Slot, expected_bytes: usize) {
     let start = inner.log.address(slot.offset_bytes());
-    prefetch::line(start);
+    H::line(start);
     let lead_bytes = start.addr() % LINE_BYTES;
     let end_bytes = (lead_bytes + expected_bytes).min(ENTRY_LINES_MAX * LINE_BYTES);
     let mut line_bytes = LINE_BYTES;
     while line_bytes < end_bytes {
-        prefetch::line(start.wrapping_add(line_bytes));
+        H::line(start.wrapping_add(line_bytes));
         line_bytes += LINE_BYTES;
     }
 }

@@ -15,6 +15,7 @@ use crate::entry::{HEADER_BYTES, Seen};
 use crate::index::slot::Tag;
 use crate::log::Purpose;
 use crate::pin::Pins;
+use crate::prefetch::Near;
 use crate::request::{Op, Outcome, Request, Sink, Update};
 use crate::store::Inner;
 
@@ -113,7 +114,7 @@ fn prefetch_likely_entry(inner: &Inner, hash: KeyHash, key: &[u8]) {
         return;
     }
     if let Some(position) = inner.index.guess(inner.index.head_of(hash), Tag::of(hash)) {
-        prefetch_entry(inner, position.slot, HEADER_BYTES + key.len());
+        prefetch_entry::<Near>(inner, position.slot, HEADER_BYTES + key.len());
     }
 }
 

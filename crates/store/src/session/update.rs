@@ -138,7 +138,9 @@ impl Local {
         }
         let shape =
             Shape::new(key.len(), value.len(), meta.client_flags, meta.expires_at.is_some());
-        if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape)) {
+        let replaces = inner.tuning.replaces_in_place;
+        let in_place = found.filter(|(_, entry)| replaces && entry.takes_in_place(shape));
+        if let Some((position, entry)) = in_place {
             entry.replace_value(value, meta.version);
             let seen = entry.see();
             inner.mark(position);

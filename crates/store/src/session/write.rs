@@ -40,7 +40,8 @@ impl Local {
         set: &Set<'_>,
         sink: &mut S,
     ) {
-        if self.set_word(call, key, set, sink) {
+        let replaces = call.inner.tuning.replaces_in_place;
+        if replaces && self.set_word(call, key, set, sink) {
             return;
         }
         loop {
@@ -108,7 +109,7 @@ impl Local {
         let may_expire = set.expiry != Expiry::Never;
         let shape = Shape::new(key.len(), set.value.len(), set.client_flags, may_expire);
         let tag = Tag::of(hash);
-        if shape.is_in_place() {
+        if shape.is_in_place() && inner.tuning.replaces_in_place {
             let chain = self.lock_chain(inner, hash);
             let found = Local::find_locked(inner, &chain, guess, tag, key);
             if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape))

@@ -1,0 +1,43 @@
+//! Optimisations that can be switched off, to see what each is worth: for measuring, not for use.
+//!
+//! What a store answers is the same with any of these. They are looked at once a batch where that
+//! is possible, so that being able to switch them costs nothing.
+
+/// How stages 1 and 2 ask for lines (M5). The tree asks for its nodes whatever this says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Into all caches (`prefetcht0`).
+    #[default]
+    On,
+    /// Into the nearest, and out of it first (`prefetchnta`).
+    NonTemporal,
+    /// Not at all: a batch is executed one request after the other.
+    Off,
+}
+
+/// Which optimisations are on; by default all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// How stages 1 and 2 ask for lines.
+    pub prefetch: Prefetch,
+    /// Stage 2 matches the tags of a bucket at once, not one slot after the other.
+    pub matches_tags_at_once: bool,
+    /// Appending asks for the log's next lines ahead.
+    pub prefetches_append: bool,
+    /// A value of at most eight bytes is replaced where it lies (decision 0019).
+    pub replaces_in_place: bool,
+    /// Each session counts live bytes in a lane of its own.
+    pub counts_in_lanes: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning {
+            prefetch: Prefetch::On,
+            matches_tags_at_once: true,
+            prefetches_append: true,
+            replaces_in_place: true,
+            counts_in_lanes: true,
+        }
+    }
+}
