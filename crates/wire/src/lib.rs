@@ -1,4 +1,5 @@
-//! Codecs: bytes to commands and replies to bytes, for RESP2/3 and memcached text. No sockets.
+//! Codecs: bytes to commands and replies to bytes, for RESP2/3, memcached text and the native
+//! protocol. No sockets.
 //!
 //! ```text
 //!  read buffer ──▶ next_command ──▶ Command<'a> (borrows the buffer) ──▶ server
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod memcached;
+pub mod native;
 pub mod resp;
 
 /// What a parser made of the input.

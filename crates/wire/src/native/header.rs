@@ -1,0 +1,205 @@
+//! The header of every native frame: who, what, how long, and the tag that says it is true.
+//!
+//! ```text
+//!  0      2    3    4         6        8         16       20        24      32
+//!  +------+----+----+---------+--------+---------+--------+---------+-------+----------
+//!  | "DV" | v  |kind|partition| length | session | number |answered |  tag  | body ...
+//!  +------+----+----+---------+--------+---------+--------+---------+-------+----------
+//!                              in units of 8 bytes, header and all
+//! ```
+//!
+//! # Invariants
+//! I1: nothing behind the version is believed before the tag was checked, where there is a key.
+//! I2: a frame shorter than its header says was cut on its way and is refused whole (K20).
+//! I3: bytes behind the length are padding: of no meaning, and not under the tag.
+
+use thiserror::Error;
+
+use super::layout::{read_u16, read_u32, read_u64};
+use super::steering::SteeringId;
+use super::tag::TagKey;
+
+/// The size of a frame's header.
+pub const HEADER_LEN_BYTES: usize = 32;
+/// The largest frame: what the length field can say.
+pub const FRAME_MAX_BYTES: usize = u16::MAX as usize * 8;
+/// What every frame begins with.
+pub const MAGIC: [u8; 2] = *b"DV";
+/// The version of the protocol that this code speaks.
+pub const VERSION: u8 = 1;
+
+pub(super) const LENGTH_AT: usize = 6;
+pub(super) const TAG_AT: usize = 24;
+
+/// What a frame's body holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Client: let us begin ([`super::Hello`]).
+    Hello = 1,
+    /// Server: show that you receive at your address ([`super::Challenge`]).
+    Challenge = 2,
+    /// Server: a session ([`super::Welcome`]).
+    Welcome = 3,
+    /// Client: one request or more ([`super::Request`]).
+    Requests = 4,
+    /// Server: one reply or more ([`super::Reply`]).
+    Replies = 5,
+    /// Server: a whole frame was not taken ([`super::Refusal`]).
+    Refusal = 6,
+    /// Client: the session ends; no body, no answer.
+    Bye = 7,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            1 => Kind::Hello,
+            2 => Kind::Challenge,
+            3 => Kind::Welcome,
+            4 => Kind::Requests,
+            5 => Kind::Replies,
+            6 => Kind::Refusal,
+            7 => Kind::Bye,
+            _ => return None,
+        })
+    }
+}
+
+/// A session's name: granted by the server, not to be guessed. 0 in a hello and in its answers'
+/// absence of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SessionId(pub u64);
+
+/// The fields of a header that are not derived from the rest of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the body holds.
+    pub kind: Kind,
+    /// Which worker the frame is for.
+    pub steering: SteeringId,
+    /// Whose frame this is.
+    pub session: SessionId,
+    /// Counts the sender's frames in this session; wraps. A frame sent again gets a new number.
+    pub number: u32,
+    /// In requests the floor: every at-most-once request below it has been answered or given up.
+    /// In replies and refusals the number of the frame that is answered.
+    pub answered: u32,
+}
+
+/// A frame whose header is good: as long as it says, and from who may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The header.
+    pub header: Header,
+    /// What follows it, up to the length; a multiple of 8 bytes.
+    pub body: &'a [u8],
+    /// The whole frame's length: where the next one begins, if several lie back to back.
+    pub len_bytes: usize,
+}
+
+/// Why a frame is dropped. None of these is answered, but for a hello of another version.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// Shorter than a header.
+    #[error("a frame of {len_bytes} bytes is shorter than its header")]
+    TooShort {
+        /// What arrived.
+        len_bytes: usize,
+    },
+    /// Something else's datagram.
+    #[error("the frame does not begin with DV")]
+    NotOurs,
+    /// Written in a version that this code does not read.
+    #[error("the frame is of version {version}, this side reads version 1")]
+    Version {
+        /// The frame's.
+        version: u8,
+    },
+    /// The length is less than a header's.
+    #[error("the frame says it is {len_bytes} bytes long, less than its header")]
+    BadLength {
+        /// What the header says.
+        len_bytes: usize,
+    },
+    /// Cut on its way (I2).
+    #[error("only {len_bytes} bytes of a frame of {want_bytes} arrived")]
+    Truncated {
+        /// What arrived.
+        len_bytes: usize,
+        /// What the header says.
+        want_bytes: usize,
+    },
+    /// Not from someone who has the key, or changed on its way.
+    #[error("the frame's tag is wrong; both sides need the same key, or none")]
+    Tag,
+    /// A kind that version 1 does not have.
+    #[error("the frame is of unknown kind {kind}")]
+    UnknownKind {
+        /// The frame's.
+        kind: u8,
+    },
+    /// The body is not what the kind says.
+    #[error("the frame's body is too short or contradicts itself")]
+    BadBody,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads a frame's header from what arrived, checking it whole (I1, I2).
+    ///
+    /// With a key the tag must be the frame's; without one it must be 0, so that a key that only
+    /// one side has is noticed.
+    #[inline]
+    pub fn parse(datagram: &'a [u8], key: Option<&TagKey>) -> Result<Frame<'a>, FrameError> {
+        let Some(head) = datagram.first_chunk::<HEADER_LEN_BYTES>() else {
+            return Err(FrameError::TooShort { len_bytes: datagram.len() });
+        };
+        if head[..2] != MAGIC {
+            return Err(FrameError::NotOurs);
+        }
+        if head[2] != VERSION {
+            return Err(FrameError::Version { version: head[2] });
+        }
+        let len_bytes = usize::from(read_u16(head, LENGTH_AT)) * 8;
+        if len_bytes < HEADER_LEN_BYTES {
+            return Err(FrameError::BadLength { len_bytes });
+        }
+        let Some(frame) = datagram.get(..len_bytes) else {
+            let want_bytes = len_bytes;
+            return Err(FrameError::Truncated { len_bytes: datagram.len(), want_bytes });
+        };
+        let tag = read_u64(head, TAG_AT);
+        let wanted_tag = key.map_or(0, |key| key.tag(frame));
+        // One compare of two words takes the same time wherever they differ.
+        if tag != wanted_tag {
+            return Err(FrameError::Tag);
+        }
+        let Some(kind) = Kind::from_byte(head[3]) else {
+            return Err(FrameError::UnknownKind { kind: head[3] });
+        };
+        let header = Header {
+            kind,
+            steering: SteeringId(read_u16(head, 4)),
+            session: SessionId(read_u64(head, 8)),
+            number: read_u32(head, 16),
+            answered: read_u32(head, 20),
+        };
+        Ok(Frame { header, body: &frame[HEADER_LEN_BYTES..], len_bytes })
+    }
+}
+
+impl Header {
+    /// The header's bytes; length and tag are still 0.
+    pub(super) fn to_bytes(self) -> [u8; HEADER_LEN_BYTES] {
+        let mut bytes = [0; HEADER_LEN_BYTES];
+        bytes[..2].copy_from_slice(&MAGIC);
+        bytes[2] = VERSION;
+        bytes[3] = self.kind as u8;
+        bytes[4..6].copy_from_slice(&self.steering.0.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.session.0.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.number.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.answered.to_le_bytes());
+        bytes
+    }
+}

@@ -1,0 +1,244 @@
+//! At most once: what a server remembers of one session's writes.
+//!
+//! ```text
+//!  sequence numbers    ... 40  41 | 42    43     44        45    ...  1065 | 1066 ...
+//!                      forgotten  | Ok 7  -      under way Miss  -      -  | refused
+//!                                 floor (the client's word)    floor + window
+//! ```
+//!
+//! Each write has a sequence number. The first copy that arrives is executed; a later one gets the
+//! remembered outcome, or nothing while the first is under way. What the client says is answered
+//! or given up lies below the floor, is forgotten, and never executes again: so a copy that was
+//! delayed for long cannot undo a newer write, and who gives a write up and raises the floor knows
+//! that it has happened by the next answer or never will.
+//!
+//! # Invariants
+//! I1: a number is admitted at most once.
+//! I2: the floor never sinks. Nothing below it is admitted.
+//! I3: every remembered number lies in `floor .. floor + window`.
+//!
+//! # Limits
+//! 16 bytes per number, for as many as the client has ever had outstanding at once, rounded up to
+//! a power of two, at most the window. A frame costs at most one pass over them, whatever it says.
+//!
+//! # Trade-offs
+//! Numbers do not wrap: after 2^32 writes a client begins a new session. That costs one round trip
+//! an hour at a million writes a second, and saves the question which lap a late copy belongs to.
+
+use super::reply::{Reply, Status};
+use super::request::RequestId;
+
+/// The outcomes of one session's at-most-once requests.
+#[derive(Clone, Debug)]
+pub struct Once {
+    /// Everything below is settled (I2).
+    floor: u32,
+    /// How far above the floor numbers are admitted.
+    window: u32,
+    /// A ring: a number's place is its low bits. A power of two long, or empty.
+    slots: Vec<Slot>,
+}
+
+/// What is to be done with a request that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is new: execute it, then [`Once::record`] its outcome, or [`Once::forget`] it.
+    Execute,
+    /// It was executed: answer this.
+    Again(Remembered),
+    /// A copy of it is being executed: drop this one, the other's answer will do.
+    UnderWay,
+    /// The client has its answer or does not want it: drop it.
+    BelowFloor,
+    /// The client may not have so many outstanding: answer [`Status::OutsideWindow`].
+    OutsideWindow,
+}
+
+/// An outcome as it was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// How the request ended.
+    pub status: Status,
+    /// The version that the reply had; of 48 bits (K1).
+    pub version: Option<u64>,
+    /// The number that the reply had.
+    pub number: Option<i64>,
+}
+
+/// One number's state.
+///
+/// ```text
+///  63     58  57 56  55       48 47                  0
+///  +--------+-------+-----------+---------------------+----------------+
+///  |   0    | state |  status   |   version, 0: none  |  number (64)   |
+///  +--------+-------+-----------+---------------------+----------------+
+/// ```
+/// State 0: not seen. 1: under way. 2: done. 3: done, with a number.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    word: u64,
+    number: i64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 16);
+
+const VERSION_BITS: u32 = 48;
+const VERSION_MASK: u64 = (1 << VERSION_BITS) - 1;
+const STATE_SHIFT: u32 = 56;
+const UNDER_WAY: u64 = 1 << STATE_SHIFT;
+const DONE: u64 = 2 << STATE_SHIFT;
+const DONE_WITH_NUMBER: u64 = 3 << STATE_SHIFT;
+/// A session that never writes has no slots; one that does begins with a kibibyte.
+const SLOT_COUNT_MIN: usize = 64;
+
+impl Once {
+    /// The window's limit.
+    pub const WINDOW_MAX: u32 = 1 << 16;
+
+    /// A session that has sent nothing yet. The window is at least 1 and at most
+    /// [`Once::WINDOW_MAX`].
+    pub fn new(window: u32) -> Once {
+        Once { floor: 0, window: window.clamp(1, Self::WINDOW_MAX), slots: Vec::new() }
+    }
+
+    /// Takes a frame's floor, before its requests. A lower one than before is from a frame that
+    /// was overtaken, and changes nothing.
+    pub fn raise_floor(&mut self, floor: u32) {
+        if floor <= self.floor {
+            return;
+        }
+        let settled_count = (floor - self.floor).min(self.slots.len() as u32);
+        for step in 0..settled_count {
+            let place = self.place(self.floor + step);
+            self.slots[place] = Slot::default();
+        }
+        self.floor = floor;
+    }
+
+    /// The lowest number that may still be executed or answered.
+    pub fn floor(&self) -> u32 {
+        self.floor
+    }
+
+    /// What [`Once::admit`] would say; changes nothing.
+    pub fn look(&self, sequence: u32) -> Admission {
+        let Some(above) = sequence.checked_sub(self.floor) else {
+            return Admission::BelowFloor;
+        };
+        if above >= self.window {
+            return Admission::OutsideWindow;
+        }
+        if above as usize >= self.slots.len() {
+            return Admission::Execute;
+        }
+        self.slots[self.place(sequence)].admission()
+    }
+
+    /// Asks whether to execute a request; `Execute` is said once for each number (I1).
+    pub fn admit(&mut self, sequence: u32) -> Admission {
+        let admission = self.look(sequence);
+        if admission == Admission::Execute {
+            self.grow_for(sequence - self.floor);
+            let place = self.place(sequence);
+            self.slots[place] = Slot { word: UNDER_WAY, number: 0 };
+        }
+        admission
+    }
+
+    /// Remembers the outcome of a request that was admitted.
+    pub fn record(&mut self, sequence: u32, outcome: Remembered) {
+        // The floor may have passed it meanwhile: then nobody will ask.
+        if let Some(slot) = self.under_way(sequence) {
+            *slot = Slot::done(&outcome);
+        }
+    }
+
+    /// Takes an admission back: the request was not executed, and a copy of it may be.
+    pub fn forget(&mut self, sequence: u32) {
+        if let Some(slot) = self.under_way(sequence) {
+            *slot = Slot::default();
+        }
+    }
+
+    /// What the memory of this session takes, for metrics.
+    pub fn held_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
+    }
+
+    /// Holds the invariants against the whole; for tests.
+    pub fn validate(&self) {
+        assert!(self.slots.is_empty() || self.slots.len().is_power_of_two());
+        assert!(self.slots.len() <= (self.window as usize).next_power_of_two().max(SLOT_COUNT_MIN));
+        for above in self.window as usize..self.slots.len() {
+            let slot = &self.slots[self.place(self.floor.wrapping_add(above as u32))];
+            assert_eq!(slot.word, 0, "I3: nothing is remembered outside the window");
+        }
+    }
+
+    fn under_way(&mut self, sequence: u32) -> Option<&mut Slot> {
+        let above = sequence.checked_sub(self.floor)?;
+        if above as usize >= self.slots.len() {
+            return None;
+        }
+        let place = self.place(sequence);
+        Some(&mut self.slots[place]).filter(|slot| slot.word == UNDER_WAY)
+    }
+
+    fn place(&self, sequence: u32) -> usize {
+        sequence as usize & (self.slots.len() - 1)
+    }
+
+    /// Makes room for a number so far above the floor.
+    fn grow_for(&mut self, above: u32) {
+        let want_count = (above as usize + 1).next_power_of_two().max(SLOT_COUNT_MIN);
+        let old_count = self.slots.len();
+        if want_count <= old_count {
+            return;
+        }
+        let mut slots = vec![Slot::default(); want_count];
+        for above in 0..old_count {
+            let sequence = self.floor.wrapping_add(above as u32);
+            slots[sequence as usize & (want_count - 1)] = self.slots[self.place(sequence)];
+        }
+        self.slots = slots;
+    }
+}
+
+impl Slot {
+    fn admission(self) -> Admission {
+        let status = Status::from_byte((self.word >> VERSION_BITS) as u8);
+        match (self.word & DONE_WITH_NUMBER, status) {
+            (0, _) | (_, None) => Admission::Execute,
+            (UNDER_WAY, _) => Admission::UnderWay,
+            (state, Some(status)) => Admission::Again(Remembered {
+                status,
+                version: Some(self.word & VERSION_MASK).filter(|version| *version != 0),
+                number: (state == DONE_WITH_NUMBER).then_some(self.number),
+            }),
+        }
+    }
+
+    fn done(outcome: &Remembered) -> Slot {
+        let version = outcome.version.unwrap_or(0);
+        assert!(version <= VERSION_MASK, "a version has 48 bits (K1)");
+        let state = if outcome.number.is_some() { DONE_WITH_NUMBER } else { DONE };
+        let word = state | (u64::from(outcome.status as u8) << VERSION_BITS) | version;
+        Slot { word, number: outcome.number.unwrap_or(0) }
+    }
+}
+
+impl Remembered {
+    /// What is kept of a reply to a write: all of it.
+    pub fn of(reply: &Reply<'_>) -> Remembered {
+        Remembered { status: reply.status, version: reply.version, number: reply.number }
+    }
+
+    /// The same reply again.
+    pub fn reply(&self, sequence: u32) -> Reply<'static> {
+        Reply {
+            version: self.version,
+            number: self.number,
+            ..Reply::new(RequestId::Once(sequence), self.status)
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Values that clients push in parts: put together in bounded memory, on the server.
+//!
+//! ```text
+//!  set part (session, sequence, offset, total) ──▶ PartsIn::accept ──▶ Taken    answer, wait
+//!                                                              ├──▶ Complete  execute the set
+//!                                                              └──▶ Refused   answer the status
+//! ```
+//!
+//! Memory is promised to a transfer whole, by its first part: a transfer that was begun can end.
+//!
+//! # Invariants
+//! I1: the costs of all transfers together are `held_bytes`, at most `budget_bytes`.
+//! I2: one session has at most its share of the budget.
+//!
+//! # Limits
+//! What comes above them is answered `Busy` (the sender tries again) or `TooLarge` (it does not).
+
+use std::collections::HashMap;
+
+use base::Instant;
+
+use super::assembly::{Assembly, check_part};
+use super::header::SessionId;
+use super::reply::Status;
+use super::request::Part;
+
+/// How much may be on its way at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartLimits {
+    /// Of all transfers together.
+    pub budget_bytes: u64,
+    /// Of one session's transfers.
+    pub session_max_bytes: u64,
+    /// Of one value.
+    pub value_max_bytes: u64,
+    /// How many transfers, however small.
+    pub transfer_count_max: usize,
+    /// A transfer that got no part for so long is dropped.
+    pub idle_ns: u64,
+}
+
+/// The transfers that are on their way.
+#[derive(Debug)]
+pub struct PartsIn {
+    limits: PartLimits,
+    held_bytes: u64,
+    transfers: HashMap<(SessionId, u32), Transfer>,
+}
+
+#[derive(Debug)]
+struct Transfer {
+    assembly: Assembly,
+    last_part: Instant,
+}
+
+/// What became of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartOutcome {
+    /// Answer [`Status::PartTaken`] with this number.
+    Taken {
+        /// What is missing of the value.
+        missing_bytes: u64,
+    },
+    /// The whole value: execute the request that this part came with.
+    Complete(Vec<u8>),
+    /// Answer this.
+    Refused(Status),
+}
+
+impl PartsIn {
+    /// No transfers yet.
+    pub fn new(limits: PartLimits) -> PartsIn {
+        PartsIn { limits, held_bytes: 0, transfers: HashMap::new() }
+    }
+
+    /// Takes a part of the value of the session's write `sequence`, which [`super::Once::look`]
+    /// has called new.
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        (session, sequence): (SessionId, u32),
+        part: Part,
+        value: &[u8],
+    ) -> PartOutcome {
+        if check_part(part, value.len()).is_err() {
+            return PartOutcome::Refused(Status::Malformed);
+        }
+        let name = (session, sequence);
+        if !self.transfers.contains_key(&name)
+            && let Err(status) = self.begin(now, name, part.total)
+        {
+            return PartOutcome::Refused(status);
+        }
+        let Some(transfer) = self.transfers.get_mut(&name) else {
+            return PartOutcome::Refused(Status::Busy);
+        };
+        if transfer.assembly.put(part, value).is_err() {
+            return PartOutcome::Refused(Status::Malformed);
+        }
+        transfer.last_part = now;
+        if !transfer.assembly.is_complete() {
+            return PartOutcome::Taken { missing_bytes: transfer.assembly.missing_bytes() };
+        }
+        match self.remove(name) {
+            Some(assembly) => PartOutcome::Complete(assembly.into_bytes()),
+            None => PartOutcome::Refused(Status::Busy),
+        }
+    }
+
+    /// Drops transfers that got no part for too long; answers how many. Looks at each once.
+    pub fn expire(&mut self, now: Instant) -> usize {
+        let idle_ns = self.limits.idle_ns;
+        self.drop_where(|_, transfer| now.ns.saturating_sub(transfer.last_part.ns) > idle_ns)
+    }
+
+    /// Drops the transfers of a session that ended; answers how many.
+    pub fn end_session(&mut self, session: SessionId) -> usize {
+        self.drop_where(|name, _| name.0 == session)
+    }
+
+    /// Memory that is promised to transfers.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// How many transfers are on their way.
+    pub fn transfer_count(&self) -> usize {
+        self.transfers.len()
+    }
+
+    /// Recounts everything (I1, I2); for tests.
+    pub fn validate(&self) {
+        let mut sessions = HashMap::new();
+        for ((session, _), transfer) in &self.transfers {
+            *sessions.entry(session).or_insert(0) += transfer.cost_bytes();
+            assert!(!transfer.assembly.is_complete(), "what is complete is gone");
+        }
+        assert_eq!(sessions.values().sum::<u64>(), self.held_bytes, "I1");
+        assert!(self.held_bytes <= self.limits.budget_bytes, "I1");
+        assert!(sessions.values().all(|bytes| *bytes <= self.limits.session_max_bytes), "I2");
+        assert!(self.transfers.len() <= self.limits.transfer_count_max);
+    }
+
+    fn begin(&mut self, now: Instant, name: (SessionId, u32), total: u32) -> Result<(), Status> {
+        let cost_bytes = Assembly::cost_bytes(total);
+        let limits = &self.limits;
+        if u64::from(total) > limits.value_max_bytes || cost_bytes > limits.session_max_bytes {
+            return Err(Status::TooLarge);
+        }
+        let session_bytes = self.session_bytes(name.0);
+        if self.transfers.len() >= limits.transfer_count_max
+            || self.held_bytes + cost_bytes > limits.budget_bytes
+            || session_bytes + cost_bytes > limits.session_max_bytes
+        {
+            return Err(Status::Busy);
+        }
+        let transfer = Transfer { assembly: Assembly::new(total), last_part: now };
+        self.transfers.insert(name, transfer);
+        self.held_bytes += cost_bytes;
+        Ok(())
+    }
+
+    /// Looks at every transfer: there are few, and only a transfer's first part asks.
+    fn session_bytes(&self, session: SessionId) -> u64 {
+        let of_session = self.transfers.iter().filter(|(name, _)| name.0 == session);
+        of_session.map(|(_, transfer)| transfer.cost_bytes()).sum()
+    }
+
+    fn remove(&mut self, name: (SessionId, u32)) -> Option<Assembly> {
+        let transfer = self.transfers.remove(&name)?;
+        self.held_bytes -= transfer.cost_bytes();
+        Some(transfer.assembly)
+    }
+
+    fn drop_where(&mut self, is_over: impl Fn(&(SessionId, u32), &Transfer) -> bool) -> usize {
+        let count_before = self.transfers.len();
+        let held_bytes = &mut self.held_bytes;
+        self.transfers.retain(|name, transfer| {
+            let stays = !is_over(name, transfer);
+            if !stays {
+                *held_bytes -= transfer.cost_bytes();
+            }
+            stays
+        });
+        count_before - self.transfers.len()
+    }
+}
+
+impl Transfer {
+    fn cost_bytes(&self) -> u64 {
+        Assembly::cost_bytes(self.assembly.total())
+    }
+}

@@ -1,0 +1,172 @@
+//! Large values, cut into parts by their sender and pulled by their receiver.
+//!
+//! ```text
+//!  get ──▶ first part, version, total ──▶ Pull::begin
+//!          pull (span) ◀── next_span       one frame each; as many outstanding as the client likes
+//!          part        ──▶ accept ──▶ More | Short | Done | Changed
+//! ```
+//!
+//! The receiver asks for what it can take, so its window paces the sender (N10). All parts are of
+//! one version, or the pull begins again.
+
+use thiserror::Error;
+
+use super::assembly::{Assembly, BadPart, PART_UNIT_BYTES};
+use super::header::HEADER_LEN_BYTES;
+use super::layout::message_len_bytes;
+use super::reply::{Reply, Status};
+use super::request::{Part, Span};
+
+/// As many words as any request or reply has.
+const WORD_COUNT_MAX: usize = 5;
+
+/// How long a part may be where a frame holds one message with such a key: a multiple of a unit,
+/// 0 if nothing fits.
+pub const fn part_room_bytes(frame_max_bytes: usize, key_len_bytes: usize) -> usize {
+    let fixed_bytes = HEADER_LEN_BYTES + message_len_bytes(WORD_COUNT_MAX, key_len_bytes, 0);
+    frame_max_bytes.saturating_sub(fixed_bytes) / PART_UNIT_BYTES * PART_UNIT_BYTES
+}
+
+/// The parts of a value of `total` bytes, each `part_bytes` long but for the last.
+///
+/// `part_bytes` is a multiple of [`PART_UNIT_BYTES`], as [`part_room_bytes`] gives it.
+pub fn push_spans(total: u32, part_bytes: u32) -> impl Iterator<Item = Span> {
+    assert!(part_bytes > 0 && (part_bytes as usize).is_multiple_of(PART_UNIT_BYTES));
+    (0..total)
+        .step_by(part_bytes as usize)
+        .map(move |offset| Span { offset, len_bytes: part_bytes.min(total - offset) })
+}
+
+impl Span {
+    /// The part of a value of `total` bytes that this span of it is.
+    pub fn part_of(self, total: u32) -> Part {
+        Part { offset: self.offset, total }
+    }
+
+    /// Which bytes of a value of `total` a reply to a pull carries, if its frame has room for
+    /// `room_bytes` of them: whole units, or up to the end. `None`: the pull asks for what no
+    /// value has ([`Status::Malformed`]), or there is no room for a unit.
+    pub fn within(self, total: u32, room_bytes: usize) -> Option<std::ops::Range<usize>> {
+        let offset = self.offset as usize;
+        let left_bytes = total.checked_sub(self.offset)? as usize;
+        let mut len_bytes = (self.len_bytes as usize).min(left_bytes);
+        if len_bytes > room_bytes || len_bytes < left_bytes {
+            len_bytes = len_bytes.min(room_bytes) / PART_UNIT_BYTES * PART_UNIT_BYTES;
+        }
+        let is_whole = offset.is_multiple_of(PART_UNIT_BYTES) && len_bytes > 0;
+        is_whole.then_some(offset..offset + len_bytes)
+    }
+}
+
+/// A value that is being pulled.
+#[derive(Clone, Debug)]
+pub struct Pull {
+    version: u64,
+    assembly: Assembly,
+    part_bytes: u32,
+    next_offset: u32,
+}
+
+/// What became of a part that was pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullStep {
+    /// Others are missing.
+    More,
+    /// The server had less room than was asked for: pull this as well.
+    Short(Span),
+    /// All is there: [`Pull::into_bytes`].
+    Done,
+    /// The item was changed or deleted meanwhile: begin again with a get.
+    Changed,
+}
+
+/// The server's answer cannot be a part of the value.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum PullError {
+    /// The value is larger than the client takes.
+    #[error("a value of {total} bytes is longer than the {max_bytes} that the client takes")]
+    TooLarge {
+        /// Its length.
+        total: u32,
+        /// The most that was allowed.
+        max_bytes: u32,
+    },
+    /// No first part, no version, or another one.
+    #[error("the server's answer is not a part of the value that was asked for")]
+    NotAPart,
+    /// The part is not where parts can be.
+    #[error(transparent)]
+    BadPart(#[from] BadPart),
+    /// The server refused.
+    #[error("the server answered a part with {0:?}")]
+    Refused(Status),
+}
+
+impl Pull {
+    /// Begins with a get's answer that has [`Reply::part`]. Later parts are asked for in pieces of
+    /// `part_bytes`, a multiple of [`PART_UNIT_BYTES`].
+    pub fn begin(first: &Reply<'_>, part_bytes: u32, max_bytes: u32) -> Result<Pull, PullError> {
+        assert!(part_bytes > 0 && (part_bytes as usize).is_multiple_of(PART_UNIT_BYTES));
+        let (Some(part), Some(version)) = (first.part, first.version) else {
+            return Err(PullError::NotAPart);
+        };
+        if part.offset != 0 || first.status != Status::Ok {
+            return Err(PullError::NotAPart);
+        }
+        if part.total > max_bytes {
+            return Err(PullError::TooLarge { total: part.total, max_bytes });
+        }
+        let mut assembly = Assembly::new(part.total);
+        assembly.put(part, first.value)?;
+        let next_offset = first.value.len() as u32;
+        Ok(Pull { version, assembly, part_bytes, next_offset })
+    }
+
+    /// The version that all parts are of; goes into each pull.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether the first part was all.
+    pub fn is_done(&self) -> bool {
+        self.assembly.is_complete()
+    }
+
+    /// What to ask for next; `None`: everything was asked for once.
+    pub fn next_span(&mut self) -> Option<Span> {
+        let left_bytes = self.assembly.total() - self.next_offset;
+        let span = Span { offset: self.next_offset, len_bytes: left_bytes.min(self.part_bytes) };
+        self.next_offset += span.len_bytes;
+        (span.len_bytes > 0).then_some(span)
+    }
+
+    /// Takes the answer to the pull of `span`. One that comes twice does no harm.
+    pub fn accept(&mut self, span: Span, reply: &Reply<'_>) -> Result<PullStep, PullError> {
+        match reply.status {
+            Status::Ok => {}
+            Status::Changed | Status::Miss => return Ok(PullStep::Changed),
+            status => return Err(PullError::Refused(status)),
+        }
+        let Some(part) = reply.part.filter(|part| part.offset == span.offset) else {
+            return Err(PullError::NotAPart);
+        };
+        if reply.version.is_some_and(|version| version != self.version) {
+            return Err(PullError::NotAPart);
+        }
+        self.assembly.put(part, reply.value)?;
+        let got_bytes = reply.value.len() as u32;
+        if self.assembly.is_complete() {
+            Ok(PullStep::Done)
+        } else if got_bytes < span.len_bytes {
+            let offset = span.offset + got_bytes;
+            Ok(PullStep::Short(Span { offset, len_bytes: span.len_bytes - got_bytes }))
+        } else {
+            Ok(PullStep::More)
+        }
+    }
+
+    /// The value; whole after [`PullStep::Done`].
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.assembly.into_bytes()
+    }
+}
