@@ -175,7 +175,7 @@ impl Appender {
     pub(crate) fn published(
         &mut self,
         log: &Log,
-        reservation: Reservation,
+        reservation: &Reservation,
         expires_at: Option<UnixMillis>,
     ) {
         let expires_at_ms = expires_at.map_or(NEVER_MS, |at| at.0);
@@ -257,7 +257,7 @@ fn close(log: &Log, lane: Lane, open: Option<Open>, is_long: bool) {
     }
 }
 
-/// Copies `from` to `to`; eight bytes, the usual length of ids, as one word.
+/// Copies `from` to `to`; eight and sixteen bytes, the usual lengths of ids, as words.
 ///
 /// # Safety
 /// `to` is valid for writes of `from.len()` bytes and does not overlap `from`.
@@ -266,6 +266,9 @@ unsafe fn copy_short(from: &[u8], to: *mut u8) {
     if let Ok(word) = <&[u8; 8]>::try_from(from) {
         // SAFETY: eight bytes, as the caller promises.
         unsafe { to.cast::<[u8; 8]>().write(*word) };
+    } else if let Ok(words) = <&[u8; 16]>::try_from(from) {
+        // SAFETY: sixteen bytes, as the caller promises.
+        unsafe { to.cast::<[u8; 16]>().write(*words) };
     } else {
         // SAFETY: the caller's promise.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };

@@ -291,7 +291,7 @@ impl Local {
         Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value_at_rest());
         Appender::write_header(log, &reservation, &entry.header());
         let slot = Slot::entry(tag, reservation.offset_bytes);
-        appender.published(log, reservation, entry.expires_at());
+        appender.published(log, &reservation, entry.expires_at());
         Some(slot)
     }
 }

@@ -8,8 +8,8 @@ use super::execute::Call;
 use super::write::Found;
 use super::{Local, SCRATCH_KEPT_BYTES};
 use crate::entry::{Header, Meta, Seen, Shape, body_checksum};
-use crate::index::Chain;
 use crate::index::slot::Tag;
+use crate::index::{Chain, IndexFull};
 use crate::log::{Appender, Purpose, Queue};
 use crate::pin::Pins;
 use crate::request::{Outcome, Sink, Update, Verdict};
@@ -157,13 +157,13 @@ impl Local {
         Appender::fill(&inner.log, &reservation, shape, key, value);
         let header = Header::new(shape, meta, body_checksum(shape, key, value));
         Appender::write_header(&inner.log, &reservation, &header);
-        match self.publish(inner, &mut chain, tag, found, reservation, meta) {
+        match self.publish(inner, &mut chain, tag, found, &reservation, meta) {
             Ok(entry) => {
                 let seen = entry.see();
                 chain.finish();
                 Written::Entry(seen)
             }
-            Err(reservation) => {
+            Err(IndexFull) => {
                 drop(chain);
                 self.cancel(inner, Some(reservation));
                 self.counts.out_of_memory += 1;
