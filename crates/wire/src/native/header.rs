@@ -66,8 +66,8 @@ impl Kind {
     }
 }
 
-/// A session's name: granted by the server, not to be guessed. 0 in a hello and in its answers'
-/// absence of one.
+/// A session's name: granted by the server, not to be guessed, never granted twice. 0 in a hello,
+/// and in what answers one without a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u64);
 
@@ -98,7 +98,7 @@ pub struct Frame<'a> {
     pub len_bytes: usize,
 }
 
-/// Why a frame is dropped. None of these is answered, but for a hello of another version.
+/// Why a frame is dropped. None of these is answered.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {

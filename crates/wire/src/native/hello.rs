@@ -8,7 +8,7 @@
 //!                               ◀──         welcome (session, limits, seed)
 //! ```
 //!
-//! A lost answer is asked for again: the same nonce and cookie give the same session. The bodies
+//! A lost answer is asked for again: while the session lives, the same nonce gets it. The bodies
 //! of these frames never change between versions, so that two sides can find a common one.
 //!
 //! # Invariants

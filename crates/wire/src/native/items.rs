@@ -126,3 +126,51 @@ impl<'a> Iterator for Items<'a> {
         Some(Item { key, value })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ITEMS: [Item<'static>; 4] = [
+        Item { key: b"a", value: ItemValue::Here(b"one") },
+        Item { key: b"", value: ItemValue::Here(b"") },
+        Item { key: b"long", value: ItemValue::LeftOut { len_bytes: 1 << 20 } },
+        Item { key: b"nine bytes", value: ItemValue::Here(&[7; 100]) },
+    ];
+
+    #[test]
+    fn items_come_out_as_they_went_in() {
+        let mut buffer = [0xaa; 200];
+        let mut writer = ItemWriter::new(&mut buffer);
+        assert!(ITEMS.iter().all(|item| writer.push(item)));
+        let value = writer.finish();
+        assert_eq!(value.len(), 16 + 8 + 16 + 8 + 112);
+        assert!(Items::new(value).eq(ITEMS));
+        assert!(!Items::new(value).is_broken());
+    }
+
+    #[test]
+    fn an_item_fits_whole_or_not_at_all() {
+        let mut buffer = [0; 39];
+        let mut writer = ItemWriter::new(&mut buffer);
+        assert!(writer.push(&ITEMS[0]));
+        assert!(!writer.push(&ITEMS[3]));
+        assert!(writer.push(&ITEMS[2]));
+        assert!(!writer.push(&ITEMS[1]));
+        assert!(Items::new(writer.finish()).eq([ITEMS[0], ITEMS[2]]));
+    }
+
+    #[test]
+    fn a_cut_or_strange_item_ends_the_walk() {
+        let mut buffer = [0; 200];
+        let mut writer = ItemWriter::new(&mut buffer);
+        assert!(writer.push(&ITEMS[0]) && writer.push(&ITEMS[3]));
+        let len_bytes = writer.finish().len();
+        for cut in 17..len_bytes {
+            let items = Items::new(&buffer[..cut]);
+            assert_eq!((items.count(), items.is_broken()), (1, true), "{cut}");
+        }
+        buffer[2] = 2;
+        assert_eq!(Items::new(&buffer[..len_bytes]).count(), 0);
+    }
+}

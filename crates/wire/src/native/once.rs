@@ -8,9 +8,9 @@
 //!
 //! Each write has a sequence number. The first copy that arrives is executed; a later one gets the
 //! remembered outcome, or nothing while the first is under way. What the client says is answered
-//! or given up lies below the floor, is forgotten, and never executes again: so a copy that was
-//! delayed for long cannot undo a newer write, and who gives a write up and raises the floor knows
-//! that it has happened by the next answer or never will.
+//! or given up lies below the floor, is forgotten, and is never admitted again: so a copy that was
+//! delayed for long cannot undo a newer write. Who gives a write up and raises the floor knows
+//! that it was executed by the next answer, or is in a batch that is under way, or never will be.
 //!
 //! # Invariants
 //! I1: a number is admitted at most once.
@@ -242,3 +242,6 @@ impl Remembered {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

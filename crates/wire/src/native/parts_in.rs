@@ -191,3 +191,6 @@ impl Transfer {
         Assembly::cost_bytes(self.assembly.total())
     }
 }
+
+#[cfg(test)]
+mod tests;

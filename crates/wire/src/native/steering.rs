@@ -55,3 +55,25 @@ impl Steering {
         (id != SteeringId::ANY).then(|| id.0 % self.worker_count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_steered_by_its_top_bits() {
+        let steering = Steering::new(6, 4);
+        let id = steering.id(KeyHash(0b1010_1100 << 56));
+        assert_eq!(id, SteeringId(0b10_1011));
+        assert_eq!(steering.worker(id), Some(0b11));
+        assert_eq!(steering.worker(SteeringId::ANY), None);
+    }
+
+    #[test]
+    fn no_partition_is_called_any() {
+        let steering = Steering::new(255, 0);
+        assert_eq!((steering.bits(), steering.worker_count()), (15, 1));
+        assert_eq!(steering.id(KeyHash(u64::MAX)), SteeringId(0x7fff));
+        assert_eq!(Steering::new(0, 3).id(KeyHash(u64::MAX)), SteeringId(0));
+    }
+}

@@ -170,3 +170,148 @@ impl Pull {
         self.assembly.into_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::{PartLimits, PartOutcome, PartsIn, RequestId, SessionId};
+    use base::Instant;
+
+    const VERSION: u64 = 5;
+
+    fn value(len_bytes: usize) -> Vec<u8> {
+        (0..len_bytes).map(|index| ((index * 31) >> 3) as u8).collect()
+    }
+
+    /// What a server answers to a span, with room for so many bytes.
+    fn answer(value: &[u8], span: Span, room_bytes: usize) -> Reply<'_> {
+        let range = span.within(value.len() as u32, room_bytes).unwrap();
+        Reply {
+            version: Some(VERSION),
+            part: Some(Part { offset: range.start as u32, total: value.len() as u32 }),
+            value: &value[range],
+            ..Reply::new(RequestId::Free(1), Status::Ok)
+        }
+    }
+
+    const FIRST: Span = Span { offset: 0, len_bytes: u32::MAX };
+
+    #[track_caller]
+    fn check_pull(len_bytes: usize, part_bytes: u32, room_bytes: usize) {
+        let value = value(len_bytes);
+        let mut pull = Pull::begin(&answer(&value, FIRST, 700), part_bytes, 1 << 20).unwrap();
+        // The newest first: answers come in any order.
+        let mut asked = Vec::new();
+        while let Some(span) = pull.next_span() {
+            asked.push(span);
+        }
+        while let Some(span) = asked.pop() {
+            let reply = answer(&value, span, room_bytes);
+            match pull.accept(span, &reply).unwrap() {
+                PullStep::Short(rest) => asked.push(rest),
+                PullStep::Done => assert!(asked.is_empty()),
+                PullStep::More => assert!(!asked.is_empty()),
+                PullStep::Changed => panic!("nothing changed"),
+            }
+        }
+        assert!(pull.is_done());
+        assert!(pull.into_bytes() == value, "{len_bytes} in parts of {part_bytes}");
+    }
+
+    #[test]
+    fn a_value_is_pulled_whole_whatever_room_the_server_has() {
+        for len_bytes in [701, 1408, 10_000, 64 * 200] {
+            for (part_bytes, room_bytes) in [(64, 64), (1344, 1400), (1344, 300), (65_472, 700)] {
+                check_pull(len_bytes, part_bytes, room_bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_that_changes_is_pulled_anew() {
+        let value = value(5000);
+        let mut pull = Pull::begin(&answer(&value, FIRST, 700), 640, 1 << 20).unwrap();
+        let span = pull.next_span().unwrap();
+        for status in [Status::Changed, Status::Miss] {
+            let reply = Reply::new(RequestId::Free(1), status);
+            assert_eq!(pull.accept(span, &reply), Ok(PullStep::Changed));
+        }
+        let reply = Reply::new(RequestId::Free(1), Status::Busy);
+        assert_eq!(pull.accept(span, &reply), Err(PullError::Refused(Status::Busy)));
+    }
+
+    #[test]
+    fn what_is_no_part_of_the_value_is_refused() {
+        let value = value(5000);
+        let good = answer(&value, FIRST, 700);
+        let begin = |reply: Reply<'_>| Pull::begin(&reply, 640, 6000).err();
+        assert_eq!(begin(Reply { version: None, ..good }), Some(PullError::NotAPart));
+        assert_eq!(begin(Reply { part: None, ..good }), Some(PullError::NotAPart));
+        let part = Some(Part { offset: 64, total: 5000 });
+        assert_eq!(begin(Reply { part, ..good }), Some(PullError::NotAPart));
+        let part = Some(Part { offset: 0, total: 7000 });
+        let too_large = PullError::TooLarge { total: 7000, max_bytes: 6000 };
+        assert_eq!(begin(Reply { part, ..good }), Some(too_large));
+        assert!(begin(Reply { value: &[], ..good }).is_some(), "no progress is no part");
+
+        let mut pull = Pull::begin(&good, 640, 6000).unwrap();
+        let span = pull.next_span().unwrap();
+        let good = answer(&value, span, 640);
+        assert_eq!(
+            pull.accept(span, &Reply { version: Some(6), ..good }),
+            Err(PullError::NotAPart)
+        );
+        assert_eq!(pull.accept(span, &Reply { part: None, ..good }), Err(PullError::NotAPart));
+        let part = Some(Part { offset: span.offset, total: 5001 });
+        assert!(pull.accept(span, &Reply { part, ..good }).is_err());
+        assert!(pull.accept(span, &Reply { value: &[], ..good }).is_err());
+        assert_eq!(pull.accept(span, &good), Ok(PullStep::More));
+    }
+
+    #[test]
+    fn hostile_spans_have_no_bytes() {
+        let span = |offset, len_bytes| Span { offset, len_bytes };
+        assert_eq!(span(0, 64).within(100, 1000), Some(0..64));
+        assert_eq!(span(64, 64).within(100, 1000), Some(64..100));
+        assert_eq!(span(0, 99).within(100, 1000), Some(0..64), "whole units");
+        assert_eq!(span(0, 100).within(100, 1000), Some(0..100));
+        assert_eq!(span(0, 100).within(100, 99), Some(0..64));
+        for (offset, len_bytes) in [(1, 64), (0, 0), (0, 63), (128, 64), (u32::MAX, u32::MAX)] {
+            assert_eq!(span(offset, len_bytes).within(100, 1000), None, "{offset} {len_bytes}");
+        }
+        assert_eq!(FIRST.within(100, 63), None, "no room for a unit");
+        assert_eq!(FIRST.within(0, 1000), None);
+    }
+
+    #[test]
+    fn pushed_parts_arrive_whole() {
+        for (len_bytes, part_bytes) in [(64, 64), (5000, 1344), (4992, 64), (100_000, 65_472)] {
+            let value = value(len_bytes);
+            let mut parts_in = PartsIn::new(PartLimits {
+                budget_bytes: 1 << 20,
+                session_max_bytes: 1 << 20,
+                value_max_bytes: 1 << 20,
+                transfer_count_max: 1,
+                idle_ns: 1,
+            });
+            let total = len_bytes as u32;
+            let name = (SessionId(1), 1);
+            let outcomes: Vec<_> = push_spans(total, part_bytes)
+                .map(|span| {
+                    let start = span.offset as usize;
+                    let bytes = &value[start..start + span.len_bytes as usize];
+                    parts_in.accept(Instant { ns: 0 }, name, span.part_of(total), bytes)
+                })
+                .collect();
+            assert_eq!(outcomes.last(), Some(&PartOutcome::Complete(value)));
+            assert_eq!(outcomes.len(), len_bytes.div_ceil(part_bytes as usize));
+        }
+    }
+
+    #[test]
+    fn a_part_fills_its_frame_but_for_less_than_a_unit() {
+        assert_eq!(part_room_bytes(1472, 16), 1344);
+        assert_eq!(part_room_bytes(100, 16), 0);
+        assert_eq!(part_room_bytes(0, 0), 0);
+    }
+}
