@@ -101,8 +101,8 @@ pub struct Found {
     pub harness: Vec<Cell>,
     /// Working set in bytes and entry length, for each row.
     pub row_sizes: Vec<(String, u64, f64)>,
-    /// Million lines a second, for each row.
-    pub limits: Vec<(String, f64)>,
+    /// Million lines a second of each row's working set.
+    pub limits: Vec<Cell>,
     pub figures: Vec<Figure>,
     pub pauses: Vec<Pause>,
     pub skipped: Vec<String>,

@@ -1,5 +1,5 @@
-//! How many random cache lines a second one thread reads: the limit that a table which misses the
-//! cache at every line cannot pass.
+//! How many random cache lines a second threads read: the limit that a table which misses the
+//! cache at every line cannot pass, and how much of it two threads have for each other's traffic.
 //!
 //! Reads do not depend on each other, so the core keeps as many on their way as it can; the
 //! addresses come from a generator that needs no memory. Huge pages where the allocator asks for
@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 
 use crate::load::{pin, thread_cpu};
@@ -19,40 +19,63 @@ use crate::load::{pin, thread_cpu};
 #[repr(align(64))]
 struct Line([u64; 8]);
 
-#[derive(Serialize)]
+/// What one thread, or all together, found.
+#[derive(Clone, Copy, Serialize)]
 struct Report {
+    /// The mean over the threads.
     lines_per_cpu_second: f64,
+    /// Of the thread that got least of its core.
     cpu_share: f64,
 }
 
 /// Reads between two looks at the clock.
 const BLOCK_READS: u32 = 1 << 16;
 
-/// For each line of stdin, BYTES and MILLISECONDS, one line of JSON.
+/// For each line of stdin, BYTES, THREADS and MILLISECONDS, one line of JSON.
 pub fn serve(cpus: &[usize]) -> Result<()> {
-    pin(cpus, 0)?;
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "ready")?;
     stdout.flush()?;
     let mut lines: Vec<Line> = Vec::new();
     for order in std::io::stdin().lock().lines() {
         let order = order?;
-        let (bytes, milliseconds) = order.trim().split_once(' ').context("BYTES MILLISECONDS")?;
+        let words: Vec<&str> = order.split_whitespace().collect();
+        let [bytes, threads, milliseconds] = words[..] else { bail!("BYTES THREADS MILLISECONDS") };
         let count = bytes.parse::<usize>()? / size_of::<Line>();
         ensure!(count > 0, "an array of {bytes} bytes has no line");
         if lines.len() != count {
             lines = vec![Line([1; 8]); count];
         }
-        let report = measure(&lines, milliseconds.parse()?);
+        let report = measure_all(&lines, cpus, threads.parse()?, milliseconds.parse()?)?;
         writeln!(stdout, "{}", serde_json::to_string(&report)?)?;
         stdout.flush()?;
     }
     Ok(())
 }
 
-fn measure(lines: &[Line], milliseconds: u64) -> Report {
+/// All threads at once, each pinned to a CPU of the list.
+fn measure_all(lines: &[Line], cpus: &[usize], threads: usize, ms: u64) -> Result<Report> {
+    let one = |index| -> Result<Report> {
+        pin(cpus, index)?;
+        Ok(measure(lines, index as u64 + 1, ms))
+    };
+    let reports: Vec<Result<Report>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|index| scope.spawn(move || one(index))).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.map(|report| report.expect("a measuring thread panicked")).collect()
+    });
+    let reports: Vec<Report> = reports.into_iter().collect::<Result<_>>()?;
+    ensure!(!reports.is_empty(), "0 threads read no line");
+    let sum: f64 = reports.iter().map(|report| report.lines_per_cpu_second).sum();
+    Ok(Report {
+        lines_per_cpu_second: sum / reports.len() as f64,
+        cpu_share: reports.iter().map(|report| report.cpu_share).fold(1.0, f64::min),
+    })
+}
+
+fn measure(lines: &[Line], seed: u64, milliseconds: u64) -> Report {
     let (wall, cpu) = (Instant::now(), thread_cpu());
-    let (mut state, mut sum, mut count) = (1_u64, 0_u64, 0_u64);
+    let (mut state, mut sum, mut count) = (seed << 32, 0_u64, 0_u64);
     while wall.elapsed().as_millis() < u128::from(milliseconds) {
         for _ in 0..BLOCK_READS {
             // A Weyl sequence, spread by one multiplication: no read waits for another.
@@ -77,7 +100,10 @@ mod tests {
 
     #[test]
     fn lines_are_counted() {
-        let report = measure(&[Line([1; 8]); 64], 1);
-        assert!(report.lines_per_cpu_second > 1e6 && report.cpu_share > 0.0);
+        for threads in [1, 2] {
+            let report = measure_all(&[Line([1; 8]); 64], &[], threads, 1).unwrap();
+            assert!(report.lines_per_cpu_second > 1e6 && report.cpu_share > 0.0);
+        }
+        assert!(measure_all(&[Line([1; 8]); 64], &[], 0, 1).is_err());
     }
 }

@@ -6,6 +6,9 @@ use super::run::{Standing, number};
 use super::table::{FORMS, HASH_LOADS, Items, Load, PEERS, Peer, SCAN_KEYS, TREE_LOADS};
 use super::{Cell, Session, add_sample, words};
 
+/// The subject of the measure of random lines.
+pub const LINES: &str = "lines";
+
 /// A peer that waits, and how it holds items.
 struct Waiting {
     peer: Peer,
@@ -21,8 +24,7 @@ impl Session {
                 HASH_LOADS.into_iter().filter(|load| load.items == items).collect();
             self.measure_loads(&loads, items, "hash")?;
         }
-        self.measure_loads(&TREE_LOADS, Items::Decimal, "tree")?;
-        self.measure_limits()
+        self.measure_loads(&TREE_LOADS, Items::Decimal, "tree")
     }
 
     /// The harness without a store: part of every figure of ours.
@@ -71,10 +73,14 @@ impl Session {
 
     fn measure_loads(&mut self, loads: &[Load], items: Items, index: &str) -> Result<()> {
         let mut peers = self.start_peers(items, index == "tree")?;
+        let mut lines = self.programs.lines()?;
         for _ in 0..self.args.repetitions {
             for load in loads {
                 for (batch, thread_count) in [(32, 1), (64, 1), (32, 2)] {
                     self.measure_ours(load, index, batch, thread_count)?;
+                    if batch == 32 && index == "hash" {
+                        self.measure_limit(load, &mut lines, thread_count)?;
+                    }
                 }
                 for waiting in &mut peers {
                     let most = if waiting.peer.is_shared { 2 } else { 1 };
@@ -142,17 +148,30 @@ impl Session {
         Ok(())
     }
 
-    /// What the machine gives at the working set of each row.
-    fn measure_limits(&mut self) -> Result<()> {
-        let mut lines = self.programs.lines()?;
-        for (row, bytes, _) in self.found.row_sizes.clone() {
-            let what = format!("{row}, random lines of {} MiB", bytes >> 20);
-            let milliseconds = self.args.milliseconds;
-            // The first pass over a new array is not counted.
-            lines.lines(bytes, 100)?;
-            let window = self.undisturbed(&what, |_| lines.lines(bytes, milliseconds))?;
-            self.found.limits.push((row, window.mops));
-        }
+    /// What the machine gives at the working set of a row, between windows of ours: it changes by
+    /// half from one minute to the next with what others do on the same memory.
+    fn measure_limit(
+        &mut self,
+        load: &Load,
+        lines: &mut Standing,
+        thread_count: usize,
+    ) -> Result<()> {
+        let size = self.found.row_sizes.iter().find(|(row, ..)| row == load.name);
+        let Some(bytes) = size.map(|(_, bytes, _)| *bytes) else { return Ok(()) };
+        let what =
+            format!("{}, random lines of {} MiB, {thread_count} threads", load.name, bytes >> 20);
+        let milliseconds = self.args.milliseconds;
+        // The first pass over a new array is not counted.
+        lines.lines(bytes, 1, 100)?;
+        let window = self.undisturbed(&what, |_| lines.lines(bytes, thread_count, milliseconds))?;
+        let cell = Cell {
+            row: load.name.to_owned(),
+            subject: LINES.to_owned(),
+            is_peer: false,
+            thread_count,
+            mops: vec![window.mops],
+        };
+        add_sample(&mut self.found.limits, cell);
         Ok(())
     }
 }

@@ -79,7 +79,7 @@ impl Programs {
 
     /// The measure of random lines.
     pub fn lines(&self) -> Result<Standing> {
-        self.standing(false, &["--peer", "lines"])
+        self.standing(true, &["--peer", "lines"])
     }
 
     fn standing(&self, is_shared: bool, words: &[&str]) -> Result<Standing> {
@@ -133,9 +133,9 @@ impl Standing {
         Window::new(report, "/ops_per_cpu_second", "/cpu_share")
     }
 
-    /// Million random lines a second of an array of so many bytes.
-    pub fn lines(&mut self, bytes: u64, milliseconds: u64) -> Result<Window> {
-        let report = self.order(&format!("{bytes} {milliseconds}"))?;
+    /// Million random lines a second of an array of so many bytes, for each thread.
+    pub fn lines(&mut self, bytes: u64, threads: usize, milliseconds: u64) -> Result<Window> {
+        let report = self.order(&format!("{bytes} {threads} {milliseconds}"))?;
         Window::new(report, "/lines_per_cpu_second", "/cpu_share")
     }
 }
