@@ -77,8 +77,8 @@ impl Load {
     /// Random lines that an operation touches in memory, given the mean length of an entry.
     ///
     /// A read: the bucket, and the entry's lines. A rewrite: the bucket, the old entry's header
-    /// and key, and the new entry's bytes, which are written in sequence and count by length, unless
-    /// the value is replaced where it lies.
+    /// and key, and the new entry's bytes, which are written in sequence and count by length,
+    /// unless the value is replaced where it lies.
     pub fn lines_per_operation(&self, entry_bytes: f64) -> f64 {
         let read = 1.0 + lines_of(entry_bytes, entry_bytes);
         let appended_bytes = if self.items.are_in_place() { 0.0 } else { entry_bytes };
