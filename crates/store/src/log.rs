@@ -38,7 +38,7 @@ use crate::mapping::{Mapping, PageKind};
 use crate::tuning::Tuning;
 
 pub(crate) use allocator::{Allocator, Purpose, Reason, Victim};
-pub(crate) use appender::{Appender, Reservation};
+pub(crate) use appender::{Appender, Reservation, Role};
 pub(crate) use live::Lane;
 use live::LiveBytes;
 use table::Contents;

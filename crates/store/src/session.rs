@@ -36,7 +36,7 @@ use crate::counters::Counts;
 use crate::entry::{Entry, Seen};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Block, Chain, Position};
-use crate::log::{Appender, Lane, Queue};
+use crate::log::{Appender, Lane, Queue, Role};
 use crate::store::Inner;
 use crate::tree::{NodeMemory, Spare};
 use crate::tuning::Prefetch;
@@ -105,8 +105,8 @@ impl Session {
         let local = Local {
             place,
             lane,
-            appender: Appender::new(write_queue, lane, ahead),
-            survivors: Appender::new(Queue::Main, lane, ahead),
+            appender: Appender::new(Role::Writes, write_queue, lane, ahead),
+            survivors: Appender::new(Role::Survivors, Queue::Main, lane, ahead),
             counts: Counts::default(),
             job: None,
             unlinked: Vec::new(),

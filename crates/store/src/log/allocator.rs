@@ -21,6 +21,9 @@ use super::table::{Contents, Queue, SegmentRow, SegmentState};
 pub(crate) enum Purpose {
     /// A client's write: leaves the reserve alone (I2).
     Write,
+    /// A new expiry of an entry that is there, which takes about as much room as it gives up: may
+    /// use what no session needs to make room.
+    Touch,
     /// Making room, or finishing what holds locks: may use the reserve.
     Reserve,
 }
@@ -102,6 +105,7 @@ impl Allocator {
     pub(crate) fn available(&self, purpose: Purpose) -> u32 {
         match purpose {
             Purpose::Write => self.free_count.saturating_sub(self.reserve),
+            Purpose::Touch => self.free_count.saturating_sub(self.reserve.saturating_sub(1)),
             Purpose::Reserve => self.free_count,
         }
     }

@@ -37,11 +37,21 @@ struct Open {
     unpublished_live_bytes: u64,
 }
 
+/// Which of its session's appenders one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Of clients' writes.
+    Writes,
+    /// Of what reclaiming keeps.
+    Survivors,
+}
+
 /// Where one session appends what is to be in one queue: entries up to a quarter of a segment in
 /// one open segment, longer ones in another, so that a long entry does not close a segment that
 /// short ones still fill.
 #[derive(Debug)]
 pub(crate) struct Appender {
+    role: Role,
     queue: Queue,
     lane: Lane,
     /// Whether lines are asked for ahead of being written.
@@ -56,8 +66,8 @@ pub(crate) struct Appender {
 pub(crate) struct Reservation {
     pub offset_bytes: u64,
     pub len_bytes: usize,
-    /// The queue of the appender that it belongs to.
-    pub queue: Queue,
+    /// The appender that it belongs to.
+    pub role: Role,
     home: Home,
 }
 
@@ -72,8 +82,8 @@ enum Home {
 
 impl Appender {
     /// Appends to segments of `queue`; none is open yet.
-    pub(crate) fn new(queue: Queue, lane: Lane, prefetches: bool) -> Appender {
-        Appender { queue, lane, prefetches, short: None, long: None }
+    pub(crate) fn new(role: Role, queue: Queue, lane: Lane, prefetches: bool) -> Appender {
+        Appender { role, queue, lane, prefetches, short: None, long: None }
     }
 
     /// Reserves `len_bytes`; `None` when the log has no segment for it.
@@ -95,7 +105,7 @@ impl Appender {
             return Some(Reservation {
                 offset_bytes,
                 len_bytes,
-                queue: self.queue,
+                role: self.role,
                 home: Home::Short,
             });
         }
@@ -110,11 +120,11 @@ impl Appender {
         len_bytes: usize,
         purpose: Purpose,
     ) -> Option<Reservation> {
-        let (run_len, queue) = (log.run_len(len_bytes as u64), self.queue);
+        let (run_len, queue, role) = (log.run_len(len_bytes as u64), self.queue, self.role);
         if run_len > 1 {
             let segment = log.take(run_len, purpose, queue)?;
             let offset_bytes = log.segment_start(segment);
-            return Some(Reservation { offset_bytes, len_bytes, queue, home: Home::Run(segment) });
+            return Some(Reservation { offset_bytes, len_bytes, role, home: Home::Run(segment) });
         }
         let is_short = len_bytes as u64 <= log.short_max_bytes();
         let (place, home) = match is_short {
@@ -128,7 +138,7 @@ impl Appender {
             close(log, self.lane, place.replace(Open::new(log, segment)), home == Home::Long);
         }
         let offset_bytes = place.as_mut()?.take(len_bytes);
-        Some(Reservation { offset_bytes, len_bytes, queue, home })
+        Some(Reservation { offset_bytes, len_bytes, role, home })
     }
 
     /// Bytes of short entries that the open segment still takes.

@@ -15,7 +15,7 @@ use base::KeyHash;
 use super::Local;
 use super::execute::Call;
 use crate::index::slot::Tag;
-use crate::log::{Appender, Queue};
+use crate::log::{Appender, Queue, Role};
 use crate::store::Inner;
 
 impl Local {
@@ -53,6 +53,15 @@ impl Local {
         match queue {
             Queue::Main if inner.ghosts.is_some() => &mut self.survivors,
             _ => &mut self.appender,
+        }
+    }
+
+    /// The appender that made a reservation.
+    #[inline]
+    pub(super) fn appender_by(&mut self, role: Role) -> &mut Appender {
+        match role {
+            Role::Writes => &mut self.appender,
+            Role::Survivors => &mut self.survivors,
         }
     }
 

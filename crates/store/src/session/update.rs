@@ -1,6 +1,9 @@
 //! Read-modify-writes: decided and published under the key's bucket lock, so that they are
 //! atomic for their key. When the log has no room the lock is given back, room is made, and the
 //! decision is taken again.
+//!
+//! A new expiry copies its entry. In a full store it goes to where what cleaning keeps goes, as
+//! long as cleaning has enough left: it gives up about as much as it takes.
 
 use base::KeyHash;
 
@@ -21,7 +24,18 @@ enum Attempt<'a, R> {
     /// The log has no segment for an entry of this length.
     NeedsRoom {
         len_bytes: usize,
+        /// It only changes an expiry.
+        is_touch: bool,
     },
+}
+
+/// Where a write under the lock finds its space.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Space {
+    /// Where all writes do.
+    Open,
+    /// Among what cleaning keeps.
+    Survivors,
 }
 
 impl Local {
@@ -35,10 +49,11 @@ impl Local {
     ) {
         let Call { inner, now, request_index, .. } = call;
         let queue = self.queue_for(call, hash);
+        let mut space = Space::Open;
         loop {
             self.have_nodes(inner);
             let mut seen = Seens::default();
-            match self.try_update(call, key, hash, update, queue, &mut seen) {
+            match self.try_update(call, key, hash, update, (queue, space), &mut seen) {
                 Attempt::Done(_) if self.node_shortage > 0 => {
                     if !self.has_nodes_now(inner, now) {
                         sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
@@ -49,8 +64,13 @@ impl Local {
                     sink.outcome(request_index, outcome, Pins(inner));
                     break;
                 }
-                Attempt::NeedsRoom { len_bytes } => {
-                    if !self.make_room_for(inner, now, len_bytes) {
+                Attempt::NeedsRoom { len_bytes, is_touch } => {
+                    if self.make_room_for(inner, now, len_bytes) {
+                        continue;
+                    }
+                    if is_touch && space == Space::Open {
+                        space = Space::Survivors;
+                    } else {
                         self.counts.out_of_memory += 1;
                         sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
                         break;
@@ -69,7 +89,7 @@ impl Local {
         key: &[u8],
         hash: KeyHash,
         update: &U,
-        queue: Queue,
+        (queue, space): (Queue, Space),
         seen: &'s mut Seens<'a>,
     ) -> Attempt<'s, U::Refusal> {
         let Call { inner, now, guess, .. } = call;
@@ -109,7 +129,8 @@ impl Local {
             _ => &value[..],
         };
         let meta = Meta { version: chain.next_version(), client_flags, expires_at };
-        let write = Write { key, tag, value: new_value, meta, queue };
+        let is_touch = matches!(verdict, Verdict::Touch { .. });
+        let write = Write { key, tag, value: new_value, meta, queue, space };
         let written = self.write_locked(inner, chain, found, write);
         self.scratch = value;
         match written {
@@ -117,7 +138,7 @@ impl Local {
                 let new = Some(new.insert(entry).item());
                 Attempt::Done(Outcome::Updated { old, new })
             }
-            Written::NoRoom { len_bytes } => Attempt::NeedsRoom { len_bytes },
+            Written::NoRoom { len_bytes } => Attempt::NeedsRoom { len_bytes, is_touch },
             Written::IndexFull => Attempt::Done(Outcome::OutOfMemory),
             Written::TooLarge { len_bytes } => {
                 Attempt::Done(Local::too_large(inner, key, len_bytes))
@@ -132,7 +153,7 @@ impl Local {
         found: Found<'a>,
         write: Write<'_>,
     ) -> Written<'a> {
-        let Write { key, tag, value, meta, queue } = write;
+        let Write { key, tag, value, meta, queue, space } = write;
         if !inner.fits(key.len(), value.len()) {
             return Written::TooLarge { len_bytes: value.len() as u64 };
         }
@@ -150,7 +171,10 @@ impl Local {
         let len_bytes = shape.len_bytes();
         // Under locks of several keys nobody is waited for (I2), so the reserve is used up first.
         let purpose = if self.held.is_empty() { Purpose::Write } else { Purpose::Reserve };
-        let appender = self.appender_for(inner, queue);
+        let (appender, purpose) = match space {
+            Space::Open => (self.appender_for(inner, queue), purpose),
+            Space::Survivors => (&mut self.survivors, Purpose::Touch),
+        };
         let Some(reservation) = appender.reserve(&inner.log, len_bytes, purpose) else {
             return Written::NoRoom { len_bytes };
         };
@@ -201,4 +225,5 @@ struct Write<'w> {
     value: &'w [u8],
     meta: Meta,
     queue: Queue,
+    space: Space,
 }

@@ -231,7 +231,7 @@ impl Local {
 
     pub(super) fn cancel(&mut self, inner: &Inner, reservation: Option<Reservation>) {
         if let Some(reservation) = reservation {
-            self.appender_for(inner, reservation.queue).cancel(&inner.log, reservation);
+            self.appender_by(reservation.role).cancel(&inner.log, reservation);
         }
     }
 
@@ -257,7 +257,7 @@ impl Local {
         } else {
             self.insert(inner, chain, slot)?;
         }
-        let appender = self.appender_for(inner, reservation.queue);
+        let appender = self.appender_by(reservation.role);
         appender.published(&inner.log, reservation, meta.expires_at);
         self.count_added(len_bytes, meta.expires_at.is_some());
         // SAFETY: just published by this session, which does not quiesce inside a request.
