@@ -60,9 +60,12 @@ fn workspace_steps(root: &Path) -> Vec<Step> {
         Step::new("simulator smoke", &every_figure),
         Step::new("clippy", "cargo clippy --locked --workspace --all-targets -- -D warnings"),
         // Loom breaks tokio, so only the crates that build on `base::sync` see the flag.
-        Step::new("loom", "cargo test --locked --release -p base -p store -p policy --lib")
-            .with("RUSTFLAGS", "--cfg loom")
-            .with("CARGO_TARGET_DIR", loom_target),
+        Step::new(
+            "loom",
+            "cargo test --locked --release -p base -p store -p policy -p landing --lib",
+        )
+        .with("RUSTFLAGS", "--cfg loom")
+        .with("CARGO_TARGET_DIR", loom_target),
         Step::new("documentation", "cargo doc --locked --workspace --no-deps")
             .with("RUSTDOCFLAGS", "-D warnings"),
     ]

@@ -20,6 +20,7 @@
 
 mod region;
 mod sender;
+pub mod shm;
 pub mod steer;
 mod transport;
 pub mod udp;

@@ -1,0 +1,123 @@
+//! One end of a connection: the rings, and the socket that rings the bell and tells of a hang-up.
+//!
+//! The doorbell is a byte on the connection's own socket. An eventfd would be shared with the other
+//! process down to its flags: a client could fill it, make it blocking, and so hang the thread of the
+//! server that rings it (decision 0023). A socket's end is its owner's alone, and every call here says
+//! by itself that it must not block.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use thiserror::Error;
+
+use crate::shm::channel::{Armed, Bell, Channel, Want};
+use crate::shm::ring::{Fault, Taken};
+
+/// Why a connection is over.
+#[derive(Debug, Error)]
+pub enum Gone {
+    /// The other process closed its end, or died.
+    #[error("the other side has gone")]
+    HungUp,
+    /// The other process wrote nonsense into the shared memory.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// A system call failed.
+    #[error("the connection's socket failed: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A frame that was copied out of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Where it begins in the arena; a multiple of 8.
+    pub offset: usize,
+    /// Its length.
+    pub len_bytes: usize,
+}
+
+/// One end of a connection.
+pub(crate) struct Link {
+    channel: Channel,
+    socket: OwnedFd,
+}
+
+impl Link {
+    pub fn new(channel: Channel, socket: OwnedFd) -> Link {
+        Link { channel, socket }
+    }
+
+    pub fn channel(&mut self) -> &mut Channel {
+        &mut self.channel
+    }
+
+    /// See [`Channel::frame_len_max`].
+    pub fn frame_len_max(&self) -> usize {
+        self.channel.frame_len_max()
+    }
+
+    /// Copies frames into `arena`, one after another at multiples of 8, until there are none, `arena`
+    /// has no room for the next, or `burst_max` were taken.
+    #[inline]
+    pub fn poll(
+        &mut self,
+        arena: &mut [u8],
+        burst_max: usize,
+        mut landed: impl FnMut(Frame),
+    ) -> Result<usize, Fault> {
+        let mut offset = 0;
+        for count in 0..burst_max {
+            let Some(into) = arena.get_mut(offset..) else { return Ok(count) };
+            match self.channel.take(into)? {
+                Taken::Frame { len_bytes } => {
+                    landed(Frame { offset, len_bytes });
+                    offset = (offset + len_bytes).next_multiple_of(8);
+                }
+                Taken::Empty | Taken::TooShort => return Ok(count),
+            }
+        }
+        Ok(burst_max)
+    }
+
+    /// Shows the other side what is new, and wakes it if it sleeps for that.
+    #[inline]
+    pub fn publish(&mut self) {
+        if self.channel.publish() == Bell::Ring {
+            self.ring();
+        }
+    }
+
+    /// A bell that does not fit hangs behind others that were not heard yet; one that fails finds a
+    /// side that has gone, which the next look at the socket tells.
+    #[cold]
+    fn ring(&self) {
+        let _ = rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
+
+    /// Publishes, then says that this side goes to sleep.
+    pub fn arm(&mut self, want: Want) -> Result<Armed, Fault> {
+        self.publish();
+        self.channel.arm(want)
+    }
+
+    /// Takes bells off the socket, and sees whether the other side is there. One call each time: a
+    /// side that rings without end gets no more attention than any other.
+    pub fn hear(&mut self) -> Result<(), Gone> {
+        self.channel.disarm();
+        let mut bells = [0; 256];
+        match rustix::net::recv(&self.socket, &mut bells, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => Err(Gone::HungUp),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(Errno::CONNRESET | Errno::PIPE) => Err(Gone::HungUp),
+            Err(error) => Err(Gone::System(error.into())),
+        }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
