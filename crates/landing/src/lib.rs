@@ -18,14 +18,18 @@
 //!
 //! Start with `zone.rs`, then `transport.rs`; how it works is in docs/design/landing.md.
 
+mod board;
+mod frames;
 mod region;
 mod sender;
 pub mod shm;
 pub mod steer;
 mod transport;
 pub mod udp;
+pub mod uring;
 mod zone;
 
+pub use board::{ChangePending, Poster, Reader, board};
 pub use region::Region;
 pub use sender::{Lane, Sender};
 pub use transport::{Notice, SendError, Transport};

@@ -93,7 +93,8 @@ impl Region {
     ///
     /// # Safety
     /// Nobody else reads or writes these bytes as long as the slice lives.
-    pub(crate) unsafe fn bytes_mut(&mut self, offset_bytes: usize, len_bytes: usize) -> &mut [u8] {
+    #[expect(clippy::mut_from_ref, reason = "regions are shared; the caller has the bytes alone")]
+    pub(crate) unsafe fn bytes_mut(&self, offset_bytes: usize, len_bytes: usize) -> &mut [u8] {
         assert!(len_bytes <= self.len_bytes, "lengths stay inside the region");
         assert!(offset_bytes <= self.len_bytes - len_bytes, "ranges stay inside the region");
         // SAFETY: as in `bytes`; the caller keeps everybody else away.
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn memory_is_zeroed_and_writable() {
-        let mut region = Region::memory(10_000).unwrap();
+        let region = Region::memory(10_000).unwrap();
         assert!(region.len_bytes() >= 10_000);
         // SAFETY: nobody else knows the region.
         let bytes = unsafe { region.bytes_mut(9_000, 1_000) };

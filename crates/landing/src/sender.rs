@@ -66,6 +66,16 @@ impl Sender {
         }
     }
 
+    /// Its words, for who keeps them in atomics.
+    pub(crate) fn words(self) -> [u64; 3] {
+        self.0
+    }
+
+    /// The sender that had these words.
+    pub(crate) fn of_words(words: [u64; 3]) -> Sender {
+        Sender(words)
+    }
+
     fn kind(self) -> u64 {
         self.0[0] & 0xff
     }

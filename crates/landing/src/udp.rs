@@ -10,7 +10,7 @@
 
 mod inbox;
 mod name;
-mod outbox;
+pub(crate) mod outbox;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use self::inbox::Inbox;
 use self::outbox::Outbox;
 pub use self::outbox::SendCounters;
+use crate::frames::Joining;
 use crate::{Lane, Notice, SendError, Sender, Transport, Zone};
 
 /// The longest payload of a datagram that both families carry.
@@ -107,13 +108,16 @@ impl Udp {
                 }
             }
         }
-        let is_segmenting = config.offload == Offload::Auto;
+        let joining = match config.offload {
+            Offload::Auto => Joining::Segmented,
+            Offload::Off => Joining::Single,
+        };
         let send_bytes = config.send_bytes.max(frame_bytes_max);
         Ok(Udp {
             socket,
             lane,
             inbox: Inbox::new(config.burst_max.clamp(1, 1024), frame_bytes_max, is_coalesced),
-            outbox: Outbox::new(send_bytes, config.send_frames_max.max(1), is_segmenting),
+            outbox: Outbox::new(send_bytes, config.send_frames_max.max(1), joining),
             frame_bytes_max,
             notice,
         })
@@ -170,11 +174,11 @@ impl Transport for Udp {
             let (len_bytes, max_bytes) = (bytes_max, self.frame_bytes_max);
             return Err(SendError::TooLong { len_bytes, max_bytes });
         }
-        self.outbox.reserve(to, bytes_max)
+        self.outbox.frames().reserve(to, bytes_max)
     }
 
     fn commit(&mut self, len_bytes: usize) {
-        self.outbox.commit(len_bytes);
+        self.outbox.frames().commit(len_bytes);
     }
 
     fn flush(&mut self) -> io::Result<usize> {

@@ -21,10 +21,11 @@
 //! Z4: bytes of a completion that is not released are not overwritten.
 //! Z5: a message that ends exactly at its buffer's end is a completion only if the length check
 //!     says that it is whole (K20).
+//! Z6: posted buffers that were lent to a kernel are written by it alone.
 //! B1 to B3 (zone/buffers.rs) say how buffers are filled and reclaimed.
 //!
 //! # Concurrency
-//! A zone belongs to one thread.
+//! A zone belongs to one thread; a [`board`](crate::board()) shares what has landed with others.
 //!
 //! # Limits
 //! No buffer posted, or as many completions outstanding as there may be: nothing is received, the
@@ -34,6 +35,8 @@ mod buffers;
 
 use std::fmt;
 use std::io;
+
+use base::sync::Arc;
 
 use self::buffers::Buffers;
 use crate::{Region, Sender};
@@ -45,10 +48,10 @@ pub type LengthCheck = Box<dyn Fn(&[u8]) -> bool + Send>;
 /// One message that has landed. Plain data; its bytes are [`Zone::bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    sender: Sender,
-    offset_bytes: usize,
-    len_bytes: u32,
-    number: u64,
+    pub(crate) sender: Sender,
+    pub(crate) offset_bytes: usize,
+    pub(crate) len_bytes: u32,
+    pub(crate) number: u64,
 }
 
 impl Completion {
@@ -165,7 +168,8 @@ enum Home {
 
 /// Memory that messages land in: see the module's documentation.
 pub struct Zone {
-    region: Region,
+    /// Shared with who may read or write it for this zone: readers, a kernel.
+    region: Arc<Region>,
     home: Home,
     buffers: Buffers,
     size: ZoneSize,
@@ -175,6 +179,8 @@ pub struct Zone {
     taken: u64,
     next: u64,
     is_whole: LengthCheck,
+    /// A kernel writes into the posted buffers whenever it likes.
+    is_lent: bool,
     counters: Counters,
 }
 
@@ -213,7 +219,7 @@ impl Zone {
         let unused =
             Completion { sender: crate::Lane(0).into(), offset_bytes: 0, len_bytes: 0, number: 0 };
         Zone {
-            region,
+            region: Arc::new(region),
             home,
             buffers: Buffers::new(size.buffer_bytes, size.buffer_count),
             size,
@@ -222,6 +228,7 @@ impl Zone {
             taken: 0,
             next: 0,
             is_whole,
+            is_lent: false,
             counters: Counters::default(),
         }
     }
@@ -307,6 +314,16 @@ impl Zone {
         self.size
     }
 
+    /// Its memory, to be kept while somebody else reads or writes there.
+    pub(crate) fn region(&self) -> Arc<Region> {
+        self.region.clone()
+    }
+
+    /// All messages below that number are released.
+    pub(crate) fn released_below(&self) -> u64 {
+        self.released
+    }
+
     /// How many messages have landed and are not released.
     pub fn outstanding(&self) -> usize {
         (self.next - self.released) as usize
@@ -328,6 +345,7 @@ impl Zone {
     /// A window of at least `len_bytes`, if need be at the start of the next buffer; and room for
     /// `completions` of them. `None`, counted as starved: nothing can be received now.
     pub fn window_for(&mut self, len_bytes: usize, completions: usize) -> Option<Window> {
+        assert!(!self.is_lent, "Z6: the kernel alone fills a zone that was lent to it");
         assert!(len_bytes <= self.size.buffer_bytes, "a message fits in a buffer");
         if self.completions_free() >= completions {
             if self.window().is_some_and(|window| window.len_bytes < len_bytes) {
@@ -348,6 +366,7 @@ impl Zone {
 
     /// The window's bytes, to be written by a transport that copies.
     pub fn window_mut(&mut self) -> Option<&mut [u8]> {
+        assert!(!self.is_lent, "Z6: the kernel alone fills a zone that was lent to it");
         let window = self.window()?;
         // SAFETY: bytes in front of the fill mark belong to no completion (Z3), and the zone, which
         // alone hands them out, is borrowed exclusively.
@@ -363,7 +382,6 @@ impl Zone {
     /// that length and room for a completion.
     #[inline]
     pub fn land(&mut self, sender: Sender, skip_bytes: usize, len_bytes: usize) -> Landed {
-        assert!(self.completions_free() > 0, "Z2: there is room for a completion");
         let window = self.window().expect("a message lands in a posted buffer");
         assert!(skip_bytes + len_bytes <= window.len_bytes, "Z3: a message lies in one buffer");
         let offset_bytes = window.offset_bytes + skip_bytes;
@@ -374,15 +392,50 @@ impl Zone {
             self.buffers.fill(skip_bytes + len_bytes, self.next);
             return Landed::Truncated;
         }
+        self.complete(sender, offset_bytes, len_bytes);
+        self.buffers.fill(skip_bytes + len_bytes, self.next);
+        Landed::Completed
+    }
+
+    /// The same for a piece of a stream, which has no length of its own to be held against.
+    pub(crate) fn land_piece(&mut self, sender: Sender, len_bytes: usize) {
+        let window = self.window().expect("a piece lands in a posted buffer");
+        self.complete(sender, window.offset_bytes, len_bytes);
+        self.buffers.fill(len_bytes, self.next);
+    }
+
+    /// Lends all posted buffers, now and later, to a kernel that fills them on its own.
+    pub(crate) fn lend(&mut self) -> Arc<Region> {
+        assert!(!self.is_lent, "Z6: a zone is lent once");
+        self.is_lent = true;
+        self.region()
+    }
+
+    /// Where the posted buffer with that sequence number starts; they are counted from 0 in the
+    /// order of posting.
+    pub(crate) fn posted_at(&self, sequence: u64) -> Option<usize> {
+        self.buffers.offset_of(sequence)
+    }
+
+    /// The sequence number of the buffer that is being filled.
+    pub(crate) fn filling(&self) -> u64 {
+        self.buffers.filling()
+    }
+
+    /// Counts a receive that found no room.
+    pub(crate) fn count_starved(&mut self) {
+        self.counters.starved += 1;
+    }
+
+    fn complete(&mut self, sender: Sender, offset_bytes: usize, len_bytes: usize) {
+        assert!(self.completions_free() > 0, "Z2: there is room for a completion");
         let number = self.next;
         let len_of = u32::try_from(len_bytes).expect("buffers are shorter than 4 GiB");
         let index = self.index(number);
         self.completions[index] = Completion { sender, offset_bytes, len_bytes: len_of, number };
         self.next += 1;
-        self.buffers.fill(skip_bytes + len_bytes, self.next);
         self.counters.landed += 1;
         self.counters.landed_bytes += len_bytes as u64;
-        Landed::Completed
     }
 
     fn check_length(&self, offset_bytes: usize, len_bytes: usize) -> bool {

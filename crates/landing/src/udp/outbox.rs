@@ -1,60 +1,35 @@
-//! Frames that wait to be sent, and the `sendmmsg` that sends them.
-//!
-//! ```text
-//!   arena    │ A 64 │ A 64 │ A 40 │ B 64 │ A 64 │            frames, in order of their commit
-//!            └──────┬──────┘        │      │
-//!   messages   one, segmented      one    one                UDP_SEGMENT: the kernel cuts it
-//! ```
+//! The `sendmmsg` that sends the frames that wait, joined where the kernel can cut (UDP_SEGMENT).
 
 use std::io;
 use std::os::fd::RawFd;
 
 use super::name::Name;
-use crate::{Lane, Notice, SendError, Sender};
+use crate::frames::{Frames, Joining, Run};
+use crate::{Notice, Sender};
 
 /// Messages of one `sendmmsg`.
 const BURST_MAX: usize = 64;
 
-/// Frames of one segmented message: what every kernel that can segment allows (UDP_MAX_SEGMENTS).
-const SEGMENTS_MAX: usize = 64;
-
-/// Bytes of one segmented message: a datagram of either family, without its headers.
-const SEGMENTED_BYTES_MAX: usize = 65_487;
-
-#[derive(Clone, Copy)]
-struct Frame {
-    to: Sender,
-    offset_bytes: u32,
-    len_bytes: u32,
-}
-
 /// Room for one control message: the length of the segments.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_BYTES]);
+pub(crate) struct Control([u8; CONTROL_BYTES]);
+
+impl Control {
+    pub(crate) const EMPTY: Control = Control([0; CONTROL_BYTES]);
+}
 
 // SAFETY: arithmetic on a length.
-const CONTROL_BYTES: usize = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as usize;
+pub(crate) const CONTROL_BYTES: usize =
+    unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as usize;
 
 /// A send queue of fixed size.
 pub(crate) struct Outbox {
-    arena: Box<[u8]>,
-    used_bytes: usize,
-    reserved: Option<Reserved>,
-    frames: Box<[Frame]>,
-    frame_count: usize,
-    /// Frames in front of this one have left.
-    sent_count: usize,
+    frames: Frames,
     batch: Batch,
-    is_segmenting: bool,
+    joining: Joining,
     notice: Option<Notice>,
     counters: SendCounters,
-}
-
-#[derive(Clone, Copy)]
-struct Reserved {
-    to: Sender,
-    bytes_max: usize,
 }
 
 /// What has been sent since the transport was made.
@@ -69,42 +44,23 @@ pub struct SendCounters {
 }
 
 impl Outbox {
-    pub(crate) fn new(arena_bytes: usize, frames_max: usize, is_segmenting: bool) -> Outbox {
-        let unused = Frame { to: Lane(0).into(), offset_bytes: 0, len_bytes: 0 };
+    pub(crate) fn new(arena_bytes: usize, frames_max: usize, joining: Joining) -> Outbox {
         Outbox {
-            arena: vec![0; arena_bytes].into_boxed_slice(),
-            used_bytes: 0,
-            reserved: None,
-            frames: vec![unused; frames_max].into_boxed_slice(),
-            frame_count: 0,
-            sent_count: 0,
+            frames: Frames::new(arena_bytes, frames_max),
             batch: Batch::new(),
-            is_segmenting,
+            joining,
             notice: None,
             counters: SendCounters::default(),
         }
     }
 
-    pub(crate) fn reserve(&mut self, to: Sender, bytes_max: usize) -> Result<&mut [u8], SendError> {
-        let is_full = self.frame_count == self.frames.len();
-        if is_full || bytes_max > self.arena.len() - self.used_bytes {
-            return Err(SendError::Full);
-        }
-        self.reserved = Some(Reserved { to, bytes_max });
-        Ok(&mut self.arena[self.used_bytes..][..bytes_max])
-    }
-
-    pub(crate) fn commit(&mut self, len_bytes: usize) {
-        let reserved = self.reserved.take().expect("room is reserved before it is committed");
-        assert!(len_bytes <= reserved.bytes_max, "a frame fits in what was reserved");
-        let (offset_bytes, len) = (self.used_bytes as u32, len_bytes as u32);
-        self.frames[self.frame_count] = Frame { to: reserved.to, offset_bytes, len_bytes: len };
-        self.frame_count += 1;
-        self.used_bytes += len_bytes;
+    /// What waits here.
+    pub(crate) fn frames(&mut self) -> &mut Frames {
+        &mut self.frames
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.frame_count - self.sent_count
+        self.frames.waiting().len()
     }
 
     pub(crate) fn counters(&self) -> SendCounters {
@@ -117,8 +73,8 @@ impl Outbox {
 
     /// Sends what the kernel takes; how many frames left or were refused.
     pub(crate) fn flush(&mut self, socket: RawFd) -> io::Result<usize> {
-        let before = self.sent_count;
-        while self.sent_count < self.frame_count {
+        let before = self.queued();
+        while self.queued() > 0 {
             self.gather();
             match self.batch.send(socket) {
                 Ok(message_count) => self.leave(message_count),
@@ -129,56 +85,27 @@ impl Outbox {
                 }
             }
         }
-        let done = self.sent_count - before;
-        if self.sent_count == self.frame_count {
-            (self.sent_count, self.frame_count, self.used_bytes) = (0, 0, 0);
-        }
+        let done = before - self.queued();
+        self.frames.clear();
         Ok(done)
     }
 
     /// Fills the batch with messages, from the first frame that has not left.
     fn gather(&mut self) {
         self.batch.clear();
-        let mut index = self.sent_count;
-        while index < self.frame_count && !self.batch.is_full() {
-            let run = self.run(index);
-            let start = &raw mut self.arena[self.frames[index].offset_bytes as usize];
-            self.batch.push(self.frames[index].to, start, run);
-            index += run.frame_count;
+        let mut waiting = self.frames.waiting();
+        while !waiting.is_empty() && !self.batch.is_full() {
+            let run = self.frames.run(waiting.start, self.joining);
+            let to = self.frames.to(waiting.start);
+            self.batch.push(to, self.frames.start(waiting.start), run);
+            waiting.start += run.frame_count;
         }
-    }
-
-    /// The frames from `index` on that can go as one message: to one peer, of one length but for
-    /// the last, which may be shorter. They lie back to back in the arena.
-    fn run(&self, index: usize) -> Run {
-        let first = self.frames[index];
-        let segment_bytes = first.len_bytes as usize;
-        let mut run = Run { frame_count: 1, bytes: segment_bytes, segment_bytes };
-        if !self.is_segmenting || segment_bytes == 0 {
-            return run;
-        }
-        for frame in &self.frames[index + 1..self.frame_count] {
-            let len_bytes = frame.len_bytes as usize;
-            let fits = run.frame_count < SEGMENTS_MAX
-                && run.bytes + len_bytes <= SEGMENTED_BYTES_MAX
-                && len_bytes <= segment_bytes
-                && len_bytes > 0;
-            if !fits || frame.to != first.to {
-                break;
-            }
-            run.frame_count += 1;
-            run.bytes += len_bytes;
-            if len_bytes < segment_bytes {
-                break;
-            }
-        }
-        run
     }
 
     /// The first `message_count` messages of the batch have left.
     fn leave(&mut self, message_count: usize) {
         let frame_count = self.batch.frame_count(message_count);
-        self.sent_count += frame_count;
+        self.frames.leave(frame_count);
         self.counters.frames += frame_count as u64;
         self.counters.calls += 1;
     }
@@ -192,27 +119,19 @@ impl Outbox {
             libc::EBADF | libc::ENOTSOCK | libc::EFAULT => Err(error),
             // What a kernel or device says that cannot segment; for good, so that it costs once.
             libc::EIO | libc::EINVAL | libc::EMSGSIZE if self.batch.frame_count(1) > 1 => {
-                self.is_segmenting = false;
+                self.joining = Joining::Single;
                 self.notice = Some(Notice::SegmentationOff { errno });
                 Ok(true)
             }
             // This peer cannot be reached: nobody else waits for it.
             _ => {
                 let frame_count = self.batch.frame_count(1);
-                self.sent_count += frame_count;
+                self.frames.leave(frame_count);
                 self.counters.refused += frame_count as u64;
                 Ok(true)
             }
         }
     }
-}
-
-/// Neighbouring frames that go as one message.
-#[derive(Clone, Copy)]
-struct Run {
-    frame_count: usize,
-    bytes: usize,
-    segment_bytes: usize,
 }
 
 /// Arguments of `sendmmsg`, allocated once.
@@ -239,7 +158,7 @@ impl Batch {
             headers: vec![header; BURST_MAX].into_boxed_slice(),
             vectors: vec![empty; BURST_MAX].into_boxed_slice(),
             names: vec![Name::NONE; BURST_MAX].into_boxed_slice(),
-            controls: vec![Control([0; CONTROL_BYTES]); BURST_MAX].into_boxed_slice(),
+            controls: vec![Control::EMPTY; BURST_MAX].into_boxed_slice(),
             frame_counts: vec![0; BURST_MAX].into_boxed_slice(),
             len: 0,
         }
@@ -292,14 +211,14 @@ impl Batch {
 }
 
 /// "Cut this message into segments of that length."
-fn segment_control(segment_bytes: usize) -> Control {
+pub(crate) fn segment_control(segment_bytes: usize) -> Control {
     let header = libc::cmsghdr {
         // SAFETY: arithmetic on a length.
         cmsg_len: unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) } as usize,
         cmsg_level: libc::SOL_UDP,
         cmsg_type: libc::UDP_SEGMENT,
     };
-    let mut control = Control([0; CONTROL_BYTES]);
+    let mut control = Control::EMPTY;
     // SAFETY: the area is aligned for a header and longer than one.
     unsafe { control.0.as_mut_ptr().cast::<libc::cmsghdr>().write(header) };
     let data_at = size_of::<libc::cmsghdr>();

@@ -92,6 +92,17 @@ impl Buffers {
         Some((oldest.offset_bytes, oldest.filled_bytes))
     }
 
+    /// Where the buffer with that sequence number starts, if it is posted and not reclaimed.
+    pub(crate) fn offset_of(&self, sequence: u64) -> Option<usize> {
+        let is_here = (self.reclaimed..self.posted).contains(&sequence);
+        is_here.then(|| self.ring[self.index(sequence)].offset_bytes)
+    }
+
+    /// The sequence number of the buffer that is being filled.
+    pub(crate) fn filling(&self) -> u64 {
+        self.filling
+    }
+
     fn index(&self, sequence: u64) -> usize {
         (sequence % self.ring.len() as u64) as usize
     }

@@ -1,0 +1,378 @@
+//! io_uring: one ring of buffers shared by all sockets, filled piece by piece.
+//!
+//! ```text
+//!   socket 0 ─ multishot receive ─┐      buffers, given in the order of posting
+//!   socket 1 ─ multishot receive ─┼──▶  │ 0 │ 2 │ 0 │ 1 │ ...  the kernel appends
+//!   socket 2 ─ multishot receive ─┘                 completions: lane and length
+//! ```
+//!
+//! It is the kernel's own multi-packet shared receive queue (rowan §3.2): with incremental
+//! consumption (IOU_PBUF_RING_INC, Linux 6.12) messages of all sockets land back to back, without a
+//! copy in user space, and the receiver's calls do not grow with the number of sockets. Each socket
+//! is a lane (K19): a UDP socket connected to one peer, or a TCP connection.
+//!
+//! # Invariants
+//! U1: completions come in the order in which the buffers were filled, so that adding up lengths
+//!     says where each message lies; the id of each one's buffer is checked against that.
+//! U2: the zone's memory outlives the kernel's use of it: it is shared, and dropping a transport
+//!     first cancels all receives.
+//!
+//! # Limits
+//! A datagram that does not fit in what is left of a buffer is cut, and the kernel does not say so:
+//! the zone's length check finds it (K20). Unconnected sockets are for `udp`: the multishot receive
+//! that names the sender cannot use up the last bytes of an incremental buffer.
+//!
+//! # Concurrency
+//! The first thread that receives owns the transport from then on.
+
+mod buffers;
+mod sends;
+
+use std::fmt;
+use std::io;
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use base::sync::Arc;
+use io_uring::types::{CancelBuilder, Fd};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode};
+
+use self::buffers::{BufferRing, GROUP};
+use self::sends::{Sends, Target};
+use crate::udp::SendCounters;
+use crate::{Landed, Lane, Notice, Region, SendError, Sender, Transport, Zone};
+
+/// How an io_uring transport behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UringConfig {
+    /// The longest frame to send.
+    pub frame_bytes_max: usize,
+    /// Messages of one receive at most.
+    pub burst_max: usize,
+    /// Completions that may wait in the kernel's queue.
+    pub queue_max: u32,
+    /// Bytes of the send queue.
+    pub send_bytes: usize,
+    /// Frames of the send queue, at most 65536.
+    pub send_frames_max: usize,
+}
+
+impl Default for UringConfig {
+    fn default() -> UringConfig {
+        UringConfig {
+            frame_bytes_max: 8192,
+            burst_max: 256,
+            queue_max: 8192,
+            send_bytes: 512 << 10,
+            send_frames_max: 1024,
+        }
+    }
+}
+
+/// This kernel, or its settings, cannot do it; another transport can.
+#[derive(Debug)]
+pub struct Unavailable(io::Error);
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "io_uring with incremental buffer rings is not available (it needs Linux 6.12): {}; \
+             receiving by recvmmsg",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+struct Socket {
+    descriptor: OwnedFd,
+    is_stream: bool,
+}
+
+/// A lane's socket, and what the kernel does for it.
+struct Connection {
+    /// `None` once it is closed.
+    socket: Option<Socket>,
+    /// A receive is armed.
+    is_armed: bool,
+}
+
+/// Sockets that share one ring of buffers: a zone's.
+pub struct Uring {
+    ring: IoUring,
+    is_enabled: bool,
+    buffers: BufferRing,
+    /// U2.
+    region: Arc<Region>,
+    lanes: Vec<Connection>,
+    unarmed_count: usize,
+    closed: Vec<Lane>,
+    sends: Sends,
+    config: UringConfig,
+}
+
+impl Uring {
+    /// A transport that fills this zone, and no sockets yet.
+    pub fn new(zone: &mut Zone, config: UringConfig) -> Result<Uring, Unavailable> {
+        let ring = IoUring::builder()
+            // The task of the first receive is the issuer, whoever made the ring.
+            .setup_r_disabled()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_cqsize(config.queue_max)
+            .build(256)
+            .map_err(Unavailable)?;
+        let buffers = BufferRing::register(&ring, zone).map_err(Unavailable)?;
+        let sends = Sends::new(config.send_bytes, config.send_frames_max).map_err(Unavailable)?;
+        Ok(Uring {
+            ring,
+            is_enabled: false,
+            buffers,
+            region: zone.lend(),
+            lanes: Vec::new(),
+            unarmed_count: 0,
+            closed: Vec::new(),
+            sends,
+            config,
+        })
+    }
+
+    /// Receives from a UDP socket that is connected to one peer. Its messages are completions.
+    pub fn add_datagrams(&mut self, socket: UdpSocket) -> io::Result<Lane> {
+        socket.peer_addr()?;
+        socket.set_nonblocking(false)?;
+        Ok(self.add(Socket { descriptor: socket.into(), is_stream: false }))
+    }
+
+    /// Receives from a TCP connection. Its completions are pieces of the stream, cut anywhere.
+    pub fn add_stream(&mut self, socket: TcpStream) -> io::Result<Lane> {
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(false)?;
+        Ok(self.add(Socket { descriptor: socket.into(), is_stream: true }))
+    }
+
+    fn add(&mut self, socket: Socket) -> Lane {
+        let lane = Lane(u32::try_from(self.lanes.len()).expect("descriptors are fewer"));
+        self.lanes.push(Connection { socket: Some(socket), is_armed: false });
+        self.unarmed_count += 1;
+        self.sends.add_lane();
+        lane
+    }
+
+    /// A lane whose peer has gone, or that [`close`](Uring::close) closed: all that had arrived
+    /// from it has landed (K22). Its position is not given to another.
+    pub fn take_closed(&mut self) -> Option<Lane> {
+        self.closed.pop()
+    }
+
+    /// Hears no more from a lane. What has arrived lands before `take_closed` names it.
+    pub fn close(&mut self, lane: Lane) -> io::Result<()> {
+        let Some(connection) = self.lanes.get(lane.0 as usize) else { return Ok(()) };
+        if connection.is_armed {
+            let cancel = CancelBuilder::user_data(u64::from(lane.0));
+            return not_found_is_fine(self.ring.submitter().register_sync_cancel(None, cancel));
+        }
+        self.end(lane);
+        Ok(())
+    }
+
+    /// What it has sent.
+    pub fn send_counters(&self) -> SendCounters {
+        self.sends.counters()
+    }
+
+    fn end(&mut self, lane: Lane) {
+        let connection = &mut self.lanes[lane.0 as usize];
+        if connection.socket.take().is_some() {
+            self.unarmed_count -= 1;
+            self.closed.push(lane);
+        }
+    }
+
+    /// Arms a receive for each lane that has none.
+    fn arm(&mut self) -> io::Result<()> {
+        for index in 0..self.lanes.len() {
+            let connection = &mut self.lanes[index];
+            let (false, Some(socket)) = (connection.is_armed, &connection.socket) else { continue };
+            let descriptor = Fd(socket.descriptor.as_raw_fd());
+            let entry = opcode::RecvMulti::new(descriptor, GROUP).build().user_data(index as u64);
+            // SAFETY: the entry points to no memory; buffers come from the ring of buffers.
+            if unsafe { self.ring.submission().push(&entry) }.is_err() {
+                break;
+            }
+            self.lanes[index].is_armed = true;
+            self.unarmed_count -= 1;
+        }
+        Ok(())
+    }
+
+    /// Submits, and lets the kernel do what has become possible.
+    fn enter(&mut self) -> io::Result<()> {
+        let submission = self.ring.submission();
+        let (waiting, is_work_due) = (submission.len(), submission.taskrun());
+        let is_overflown = submission.cq_overflow();
+        drop(submission);
+        if waiting == 0 && !is_work_due && !is_overflown {
+            return Ok(());
+        }
+        let flags = EnterFlags::GETEVENTS.bits();
+        // SAFETY: no argument is passed, and all entries point to no memory.
+        let entered = unsafe {
+            self.ring.submitter().enter::<libc::sigset_t>(waiting as u32, 0, flags, None)
+        };
+        match entered {
+            Ok(_) => Ok(()),
+            // Completions wait to be taken: the entries stay for the next call.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EINTR)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes what has completed, as far as the zone has room.
+    fn reap(&mut self, zone: &mut Zone) -> io::Result<usize> {
+        let mut landed = 0;
+        for _ in 0..self.config.burst_max {
+            if zone.completions_free() == 0 {
+                zone.count_starved();
+                break;
+            }
+            let Some(entry) = self.ring.completion().next() else { break };
+            landed += usize::from(self.complete(zone, &entry)?);
+        }
+        Ok(landed)
+    }
+
+    /// One completion of a receive. Whether a message landed.
+    fn complete(&mut self, zone: &mut Zone, entry: &cqueue::Entry) -> io::Result<bool> {
+        let index = entry.user_data() as usize;
+        let lane = Lane(index as u32);
+        let is_stream = self.lanes[index].socket.as_ref().is_some_and(|socket| socket.is_stream);
+        if !cqueue::more(entry.flags()) {
+            self.lanes[index].is_armed = false;
+            self.unarmed_count += 1;
+        }
+        match entry.result() {
+            length @ 1.. => {
+                let sequence = zone.filling();
+                if cqueue::buffer_select(entry.flags()) != Some(self.buffers.id(sequence)) {
+                    return Err(io::Error::other("U1: the kernel filled another buffer"));
+                }
+                let has_landed = land(zone, lane, length as usize, is_stream);
+                let is_over = zone.filling() != sequence;
+                if is_over == cqueue::buffer_more(entry.flags()) {
+                    return Err(io::Error::other("U1: the kernel filled a buffer differently"));
+                }
+                return Ok(has_landed);
+            }
+            0 if is_stream => self.end(lane),
+            code if code == -libc::ENOBUFS => zone.count_starved(),
+            code if code == -libc::ECANCELED || (code < 0 && is_stream) => self.end(lane),
+            // An empty datagram, or that an earlier one found nobody: armed again.
+            _ => {}
+        }
+        Ok(false)
+    }
+}
+
+fn land(zone: &mut Zone, lane: Lane, len_bytes: usize, is_stream: bool) -> bool {
+    if is_stream {
+        zone.land_piece(lane.into(), len_bytes);
+        return true;
+    }
+    zone.land(lane.into(), 0, len_bytes) == Landed::Completed
+}
+
+impl Transport for Uring {
+    fn receive(&mut self, zone: &mut Zone) -> io::Result<usize> {
+        assert!(
+            Arc::ptr_eq(&self.region, &zone.region()),
+            "a transport fills the zone it was made for"
+        );
+        if !self.is_enabled {
+            self.ring.submitter().register_enable_rings()?;
+            self.is_enabled = true;
+        }
+        self.buffers.give(zone);
+        if self.unarmed_count > 0 && zone.window().is_some() {
+            self.arm()?;
+        }
+        self.enter()?;
+        self.reap(zone)
+    }
+
+    fn reserve(&mut self, to: Sender, bytes_max: usize) -> Result<&mut [u8], SendError> {
+        let connection = to.as_lane().and_then(|lane| self.lanes.get(lane.0 as usize));
+        if connection.is_none_or(|connection| connection.socket.is_none()) {
+            return Err(SendError::NoPeer);
+        }
+        if bytes_max > self.config.frame_bytes_max {
+            let (len_bytes, max_bytes) = (bytes_max, self.config.frame_bytes_max);
+            return Err(SendError::TooLong { len_bytes, max_bytes });
+        }
+        self.sends.frames().reserve(to, bytes_max)
+    }
+
+    fn commit(&mut self, len_bytes: usize) {
+        self.sends.frames().commit(len_bytes);
+    }
+
+    fn flush(&mut self) -> io::Result<usize> {
+        let lanes = &self.lanes;
+        self.sends.flush(|lane| {
+            let socket = lanes[lane.0 as usize].socket.as_ref()?;
+            let descriptor = socket.descriptor.as_raw_fd();
+            Some(Target { descriptor, is_stream: socket.is_stream })
+        })
+    }
+
+    fn queued(&self) -> usize {
+        self.sends.queued()
+    }
+
+    fn frame_bytes_max(&self) -> usize {
+        self.config.frame_bytes_max
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring's descriptor is open as long as the ring, which lives as long as `self`.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.unarmed_count == 0 && self.ring.completion().is_empty()
+    }
+
+    fn take_notice(&mut self) -> Option<Notice> {
+        self.sends.take_notice()
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        if !self.is_enabled || cancel_all(&self.ring) {
+            return;
+        }
+        // U2: receives may still be armed, so the memory that they write to stays for good.
+        std::mem::forget(self.region.clone());
+    }
+}
+
+/// Ends all requests of a ring; whether that is certain.
+fn cancel_all(ring: &IoUring) -> bool {
+    let cancel = CancelBuilder::any();
+    not_found_is_fine(ring.submitter().register_sync_cancel(None, cancel)).is_ok()
+}
+
+fn not_found_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;
