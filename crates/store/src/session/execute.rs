@@ -140,7 +140,7 @@ impl Local {
         sink: &mut S,
     ) {
         match &request.op {
-            Op::Get => debug_assert!(false, "reads are served by `get`"),
+            Op::Get => unreachable!("reads are served by `get`"),
             Op::Set(set) => self.set(call, request.key, request.hash, set, sink),
             Op::Delete => self.delete(call, request.key, request.hash, sink),
             Op::Update(update) => self.update(call, request.key, request.hash, update, sink),

@@ -83,11 +83,7 @@ impl Local {
         }
         let mut word = Default::default();
         let old = entry.read(&mut word);
-        let version = chain.next_version();
-        entry.replace_value(set.value, version);
-        // As in `set_in_place`.
-        inner.index.mark(position, inner.mark_limit);
-        chain.finish();
+        let version = replace_in_place(inner, chain, (position, entry), set.value);
         sink.outcome(request_index, Outcome::Stored { version, old: Some(old) }, Pins(inner));
         true
     }
@@ -361,12 +357,24 @@ fn set_in_place<'a, 's, R>(
     if let Some(outcome) = refusal(set.condition, old) {
         return outcome;
     }
+    let version = replace_in_place(inner, chain, (position, entry), set.value);
+    Outcome::Stored { version, old }
+}
+
+/// Replaces the value of an entry that takes it, and ends the change; its version.
+#[inline]
+fn replace_in_place(
+    inner: &Inner,
+    chain: Chain<'_>,
+    (position, entry): (Position, Entry<'_>),
+    value: &[u8],
+) -> u64 {
     let version = chain.next_version();
-    entry.replace_value(set.value, version);
+    entry.replace_value(value, version);
     // It stays among its elders in the log: that it was used is what keeps it.
     inner.mark(position);
     chain.finish();
-    Outcome::Stored { version, old }
+    version
 }
 
 /// What the new header says.
