@@ -289,6 +289,51 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
+/// A native frame of requests or replies, or a hello, most of them damaged a little.
+pub fn native_frames(rng: &mut Rng) -> Vec<u8> {
+    let mut out = vec![0; 32];
+    out[..3].copy_from_slice(b"DV\x01");
+    out[3] = 1 + rng.below(8) as u8;
+    match rng.below(5) {
+        0 => out.extend((0..96).map(|_| rng.next_u64() as u8)),
+        // Replies have more statuses than requests have ops.
+        1 => (0..rng.below(6)).for_each(|_| native_message(rng, &mut out, 16)),
+        _ => (0..rng.below(6)).for_each(|_| native_message(rng, &mut out, 12)),
+    }
+    out[6] = (out.len() / 8) as u8;
+    out[7] = (out.len() / 2048) as u8;
+    damage(rng, &mut out);
+    out
+}
+
+/// A message whose lengths are true; its fields go together now and then.
+fn native_message(rng: &mut Rng, out: &mut Vec<u8>, codes: usize) {
+    let (key_len_bytes, value_len_bytes) = (rng.below(20), rng.below(3) * rng.below(40));
+    let mask = if rng.one_in(3) { rng.next_u64() as u8 & rng.next_u64() as u8 } else { 0 };
+    let flags = if rng.one_in(3) { rng.next_u64() as u8 & 0x3f } else { rng.below(2) as u8 };
+    let mode = if rng.one_in(3) { rng.below(32) as u8 } else { rng.below(2) as u8 };
+    out.extend([rng.below(codes) as u8, flags, mask, 0, key_len_bytes as u8, 0, mode, 0]);
+    out.extend((rng.next_u64() as u32).to_le_bytes());
+    out.extend((value_len_bytes as u32).to_le_bytes());
+    for _ in 0..mask.count_ones() {
+        let word = rng.next_u64() >> rng.below(64);
+        out.extend(word.to_le_bytes());
+    }
+    out.extend((0..key_len_bytes + value_len_bytes).map(|_| rng.next_u64() as u8));
+    out.resize(out.len().next_multiple_of(8), 0);
+}
+
+/// A window and steps; few names, so that copies and parts meet.
+pub fn native_memory(rng: &mut Rng) -> Vec<u8> {
+    let names = 1 + rng.below(60);
+    let step = |rng: &mut Rng| {
+        let bits = rng.next_u64().to_le_bytes();
+        [bits[0], rng.below(names) as u8, bits[1] % 48, bits[2]]
+    };
+    let steps: Vec<u8> = (0..rng.below(80)).flat_map(|_| step(rng)).collect();
+    [rng.next_u64() as u8].into_iter().chain(steps).collect()
+}
+
 /// Policy events; more is routed than finishes, so that queues and sets fill up.
 pub fn policy_events(rng: &mut Rng) -> Vec<u8> {
     let partitions = 1 + rng.below(64);

@@ -11,7 +11,7 @@
 //!  cargo +nightly fuzz run X --features libfuzzer fuzz/corpus/X/tmp fuzz/corpus/X
 //! ```
 //!
-//! An input of the parsers is `cut seed (1 byte) | stream`: the stream is read in one piece and
+//! An input of the parsers of streams is `cut seed (1 byte) | stream`: the stream is read in one piece and
 //! again in pieces whose sizes the seed chooses, and both must give the same.
 
 #![forbid(unsafe_code)]
@@ -19,6 +19,8 @@
 mod globs;
 pub mod inputs;
 mod memcached_text;
+mod native_frames;
+mod native_memory;
 mod numbers;
 mod policy_events;
 mod resp_commands;
@@ -27,6 +29,8 @@ mod store_requests;
 
 pub use globs::globs;
 pub use memcached_text::memcached_text;
+pub use native_frames::native_frames;
+pub use native_memory::native_memory;
 pub use numbers::numbers;
 pub use policy_events::policy_events;
 pub use resp_commands::resp_commands;

@@ -51,6 +51,16 @@ fn globs() {
 }
 
 #[test]
+fn native_frames() {
+    check("native_frames", fuzz::native_frames, inputs::native_frames);
+}
+
+#[test]
+fn native_memory() {
+    check("native_memory", fuzz::native_memory, inputs::native_memory);
+}
+
+#[test]
 fn numbers() {
     check("numbers", fuzz::numbers, inputs::numbers);
 }

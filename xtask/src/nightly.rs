@@ -12,8 +12,16 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 6] =
-    ["globs", "memcached_text", "numbers", "policy_events", "resp_commands", "store_requests"];
+const FUZZ_TARGETS: [&str; 8] = [
+    "globs",
+    "memcached_text",
+    "native_frames",
+    "native_memory",
+    "numbers",
+    "policy_events",
+    "resp_commands",
+    "store_requests",
+];
 /// Cases of each property test.
 const PROPTEST_CASES: &str = "5000";
 

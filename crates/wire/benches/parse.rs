@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use wire::Parsed;
-use wire::{memcached, resp};
+use wire::{memcached, native, resp};
 
 /// Requests in one read, as a pipelining client sends them.
 const PIPELINE: usize = 32;
@@ -20,7 +20,7 @@ type Case = fn(usize) -> usize;
 
 fn main() {
     let mut args = std::env::args().skip(1).filter(|arg| !arg.starts_with("--"));
-    let cases: [(&str, Case); 8] = [
+    let cases: [(&str, Case); 15] = [
         ("resp-get", resp_get),
         ("resp-set", resp_set),
         ("resp-incr", resp_incr),
@@ -29,6 +29,13 @@ fn main() {
         ("memcached-get", memcached_get),
         ("memcached-set", memcached_set),
         ("memcached-reply", memcached_reply),
+        ("native-get", native_get),
+        ("native-get-encode", native_get_encode),
+        ("native-set", native_set),
+        ("native-reply", native_reply),
+        ("native-reply-parse", native_reply_parse),
+        ("native-tag", native_tag),
+        ("native-once", native_once),
     ];
     let wanted = args.next();
     let count = args.next().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
@@ -37,7 +44,7 @@ fn main() {
             let start = Instant::now();
             let bytes = black_box(run(count));
             let ns_per_request = start.elapsed().as_nanos() as f64 / count.max(1) as f64;
-            println!("{name:15} {count:9} requests  {ns_per_request:7.1} ns each  {bytes} bytes");
+            println!("{name:18} {count:9} requests  {ns_per_request:7.1} ns each  {bytes} bytes");
         }
     }
 }
@@ -160,4 +167,138 @@ fn memcached_reply(count: usize) -> usize {
         encoder.reply(memcached::Reply::End);
     }
     bytes + out.len()
+}
+
+fn native_header(kind: native::Kind) -> native::Header {
+    let (steering, session) = (native::SteeringId::ANY, native::SessionId(1));
+    native::Header { kind, steering, session, number: 0, answered: 0 }
+}
+
+/// A frame of requests, each made by `op(key)`.
+fn native_frame(op: impl Fn(&[u8]) -> native::Op<'_>) -> Vec<u8> {
+    let mut buffer = vec![0; 16 << 10];
+    let header = native_header(native::Kind::Requests);
+    let mut writer = native::FrameWriter::new(&mut buffer, header).expect("room");
+    for index in 0..PIPELINE {
+        let key = format!("key:{index:012}");
+        let id = native::RequestId::Free(index as u32);
+        let request = native::Request { id, want: native::Want::PLAIN, op: op(key.as_bytes()) };
+        writer.push_request(&request).expect("room");
+    }
+    let len_bytes = writer.finish(None);
+    buffer.truncate(len_bytes);
+    buffer
+}
+
+/// Frames of 32 requests, header and all.
+fn run_native(datagram: &[u8], count: usize) -> usize {
+    let mut touched_bytes = 0;
+    for _ in 0..count / PIPELINE {
+        let frame = native::Frame::parse(black_box(datagram), None).expect("a good frame");
+        for request in native::Requests::new(frame.body) {
+            touched_bytes += match black_box(request.expect("a good request").op) {
+                native::Op::Get { key, .. } => key.len(),
+                native::Op::Set(set) => set.key.len() + set.value.len(),
+                _ => 0,
+            };
+        }
+    }
+    touched_bytes
+}
+
+fn native_get(count: usize) -> usize {
+    run_native(&native_frame(|key| native::Op::Get { key, touch: None }), count)
+}
+
+fn native_set(count: usize) -> usize {
+    let datagram = native_frame(|key| {
+        native::Op::Set(native::Set {
+            key,
+            value: &[b'v'; 64],
+            client_flags: 0,
+            expiry: native::Expiry::Never,
+            condition: native::Condition::Always,
+            part: None,
+        })
+    });
+    run_native(&datagram, count)
+}
+
+fn native_get_encode(count: usize) -> usize {
+    let mut buffer = vec![0; 16 << 10];
+    let mut bytes = 0;
+    for _ in 0..count / PIPELINE {
+        let header = black_box(native_header(native::Kind::Requests));
+        let mut writer = native::FrameWriter::new(&mut buffer, header).expect("room");
+        for number in 0..PIPELINE as u32 {
+            let op = native::Op::Get { key: black_box(b"key:000000000000"), touch: None };
+            let id = native::RequestId::Free(number);
+            let request = native::Request { id, want: native::Want::PLAIN, op };
+            writer.push_request(&request).expect("room");
+        }
+        bytes += black_box(writer.finish(None));
+    }
+    bytes
+}
+
+fn native_replies(buffer: &mut [u8]) -> usize {
+    let header = black_box(native_header(native::Kind::Replies));
+    let mut writer = native::FrameWriter::new(buffer, header).expect("room");
+    for number in 0..PIPELINE as u32 {
+        let id = native::RequestId::Free(number);
+        let value = black_box(&[b'v'; 64][..]);
+        let reply = native::Reply { value, ..native::Reply::new(id, native::Status::Ok) };
+        writer.push_reply(&reply).expect("room");
+    }
+    writer.finish(None)
+}
+
+fn native_reply(count: usize) -> usize {
+    let mut buffer = vec![0; 16 << 10];
+    (0..count / PIPELINE).map(|_| native_replies(black_box(&mut buffer))).sum()
+}
+
+fn native_reply_parse(count: usize) -> usize {
+    let mut buffer = vec![0; 16 << 10];
+    let len_bytes = native_replies(&mut buffer);
+    let mut bytes = 0;
+    for _ in 0..count / PIPELINE {
+        let datagram = black_box(&buffer[..len_bytes]);
+        let frame = native::Frame::parse(datagram, None).expect("a good frame");
+        for reply in native::Replies::new(frame.body) {
+            bytes += black_box(reply.expect("a good reply")).value.len();
+        }
+    }
+    bytes
+}
+
+/// Tags of full Ethernet frames, per 32 requests as well.
+fn native_tag(count: usize) -> usize {
+    let key = native::TagKey::new(b"sixteen secrets!");
+    let mut buffer = vec![0; 1472];
+    let header = native_header(native::Kind::Requests);
+    let mut writer = native::FrameWriter::new(&mut buffer, header).expect("room");
+    let id = native::RequestId::Free(0);
+    let ping = native::Request { id, want: native::Want::PLAIN, op: native::Op::Ping };
+    while writer.push_request(&ping).is_ok() {}
+    let len_bytes = writer.finish(Some(&key));
+    let parse = || native::Frame::parse(black_box(&buffer[..len_bytes]), Some(&key));
+    (0..count / PIPELINE).map(|_| parse().expect("a good frame").len_bytes).sum()
+}
+
+/// Writes of a client with 32 outstanding.
+fn native_once(count: usize) -> usize {
+    let mut once = native::Once::new(1024);
+    let outcome = native::Remembered { status: native::Status::Ok, version: Some(9), number: None };
+    let mut executed = 0;
+    for first in (0..count as u32).step_by(PIPELINE) {
+        once.raise_floor(first);
+        for sequence in first..first + PIPELINE as u32 {
+            executed += usize::from(once.admit(sequence) == native::Admission::Execute);
+        }
+        for sequence in first..first + PIPELINE as u32 {
+            once.record(sequence, black_box(outcome));
+        }
+    }
+    executed
 }
