@@ -11,8 +11,8 @@
 //!  cargo +nightly fuzz run X --features libfuzzer fuzz/corpus/X/tmp fuzz/corpus/X
 //! ```
 //!
-//! An input of the parsers of streams is `cut seed (1 byte) | stream`: the stream is read in one piece and
-//! again in pieces whose sizes the seed chooses, and both must give the same.
+//! An input of the parsers of streams is `cut seed (1 byte) | stream`: the stream is read in one
+//! piece and again in pieces whose sizes the seed chooses, and both must give the same.
 
 #![forbid(unsafe_code)]
 

@@ -52,7 +52,8 @@ struct Known {
     mode_bits: u8,
 }
 
-/// A write's reply has nothing but status, version and number: what [`crate::native::Once`] remembers.
+/// A write's reply has nothing but status, version and number: what [`crate::native::Once`]
+/// remembers.
 const WRITE_FLAGS: u8 = ONCE | Want::VERSION.0;
 const EXPIRY_WORDS: u16 = word::EXPIRES_AT | word::TTL_MS;
 
