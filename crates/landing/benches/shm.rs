@@ -4,7 +4,8 @@
 //!  cargo bench -p landing --bench shm                  all cases
 //!  cargo bench -p landing --bench shm -- echo-1        the cases whose name begins so
 //! ```
-//! The client runs on core 1 and the server on core 0, each with a mapping of its own, as two processes
+//! The client runs on core 1 and the server on core 0, each with a mapping of its own, as two
+//! processes
 //! have. Messages have 64 bytes unless the case says otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops")]

@@ -18,7 +18,8 @@ mod hostile;
 
 const ROLE: &str = "DOVETAIL_SHM_ROLE";
 const SOCKET: &str = "DOVETAIL_SHM_SOCKET";
-/// A client in another process takes its time to start on a busy machine; only a failure waits so long.
+/// A client in another process takes its time to start on a busy machine; only a failure waits so
+/// long.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// A client that blocks at once, so that each frame needs its bells.
 const NO_SPIN: ClientConfig =

@@ -67,7 +67,8 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Listens at `path`. A socket that a dead server left there is replaced; one that answers is not.
+    /// Listens at `path`. A socket that a dead server left there is replaced; one that answers is
+    /// not.
     pub fn listen(path: &Path, config: AcceptorConfig) -> Result<Acceptor, ListenError> {
         let mode = match config.access {
             Access::SameUser => Mode::RUSR | Mode::WUSR,
@@ -83,7 +84,8 @@ impl Acceptor {
         self.client_count.load(Ordering::Relaxed)
     }
 
-    /// Takes at most one client that waits; never blocks. An error is the system's, mostly that this
+    /// Takes at most one client that waits; never blocks. An error is the system's, mostly that
+    /// this
     /// process is out of descriptors: the client still waits, so try again later, not at once.
     pub fn accept(&self) -> io::Result<Accepted> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

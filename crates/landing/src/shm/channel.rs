@@ -17,7 +17,8 @@
 //! and both may see the old value: a lost wake-up. The swap decides by what it *took*, not by what
 //! P3 saw: between the two the sleeper may have gone to sleep again, for another reason.
 //!
-//! A bell may ring for nobody (the sleeper woke for another reason): it is heard later, once, and means
+//! A bell may ring for nobody (the sleeper woke for another reason): it is heard later, once, and
+//! means
 //! nothing. With a hostile peer any word may hold anything: what comes of it is a bell too many, or
 //! none for the peer itself.
 
@@ -156,7 +157,8 @@ impl Channel {
         let for_room = if want.room_for.is_some() { FOR_ROOM } else { 0 };
         let word = &self.region.words()[self.own_sleep_word];
         // D1. A store would do: it follows, in the word's one order of changes, any exchange of P4
-        // that took an earlier value. Loom orders only what a thread has seen, and an exchange sees.
+        // that took an earlier value. Loom orders only what a thread has seen, and an exchange
+        // sees.
         word.swap(for_frames | for_room, Ordering::Relaxed);
         fence(Ordering::SeqCst); // D2, pairs with P2
         self.is_armed = true;

@@ -19,7 +19,8 @@ use crate::shm::link::{Frame, Gone, Link};
 use crate::shm::region::{NotARegion, Region};
 use crate::shm::ring::Taken;
 
-/// Looks that find nothing before a client that only polls asks the socket whether the server lives.
+/// Looks that find nothing before a client that only polls asks the socket whether the server
+/// lives.
 const IDLE_LOOKS_MAX: u32 = 1 << 14;
 
 /// How a client connects and waits.
@@ -66,8 +67,10 @@ pub enum Woken {
 
 /// The client's end: requests go in, replies come out. One thread at a time uses it.
 ///
-/// Nothing but [`ClientEnd::wait`] and [`ClientEnd::connect`] ever blocks. A client that writes more
-/// than the server has room for must take replies: the server reads nothing from a client whose replies
+/// Nothing but [`ClientEnd::wait`] and [`ClientEnd::connect`] ever blocks. A client that writes
+/// more
+/// than the server has room for must take replies: the server reads nothing from a client whose
+/// replies
 /// it cannot put down.
 pub struct ClientEnd {
     link: Link,
@@ -138,7 +141,8 @@ impl ClientEnd {
     }
 
     /// Copies at most `burst_max` replies into `arena`, one after another at multiples of 8, and
-    /// calls `landed` for each. An arena of [`ClientEnd::frame_len_max`] bytes is never too short for
+    /// calls `landed` for each. An arena of [`ClientEnd::frame_len_max`] bytes is never too short
+    /// for
     /// the next frame.
     #[inline]
     pub fn poll(
@@ -156,7 +160,8 @@ impl ClientEnd {
         Ok(count)
     }
 
-    /// Nothing is there: gives the server back the room of what was taken, which it may wait for, and
+    /// Nothing is there: gives the server back the room of what was taken, which it may wait for,
+    /// and
     /// now and then sees whether it lives.
     #[inline]
     fn rest(&mut self) -> Result<(), Gone> {
@@ -230,14 +235,16 @@ impl ClientEnd {
         }
     }
 
-    /// For a client with an event loop of its own: publishes, then says that it goes to sleep. After
+    /// For a client with an event loop of its own: publishes, then says that it goes to sleep.
+    /// After
     /// [`Armed::Sleep`] the descriptor becomes readable when there is a reply; then call
     /// [`ClientEnd::hear`].
     pub fn arm(&mut self) -> Result<Armed, Gone> {
         Ok(self.link.arm(Want { frames: true, room_for: None })?)
     }
 
-    /// After the descriptor became readable: takes the bell off it, or finds that the server has gone.
+    /// After the descriptor became readable: takes the bell off it, or finds that the server has
+    /// gone.
     pub fn hear(&mut self) -> Result<(), Gone> {
         self.link.hear()
     }

@@ -117,7 +117,8 @@ impl Welcome {
     }
 }
 
-/// Sends the welcome, with the region's file when there is one. Never blocks: nothing else is in the
+/// Sends the welcome, with the region's file when there is one. Never blocks: nothing else is in
+/// the
 /// buffer of a new socket.
 pub(crate) fn send(
     socket: impl AsFd,

@@ -36,7 +36,8 @@ pub struct BadRingSize {
 }
 
 impl RingSize {
-    /// What is used unless another size is asked for: both rings stay in a core's second-level cache.
+    /// What is used unless another size is asked for: both rings stay in a core's second-level
+    /// cache.
     pub const DEFAULT: RingSize = RingSize(256 << 10);
 
     /// A ring of so many bytes.

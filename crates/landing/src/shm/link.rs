@@ -1,8 +1,10 @@
 //! One end of a connection: the rings, and the socket that rings the bell and tells of a hang-up.
 //!
 //! The doorbell is a byte on the connection's own socket. An eventfd would be shared with the other
-//! process down to its flags: a client could fill it, make it blocking, and so hang the thread of the
-//! server that rings it (decision 0023). A socket's end is its owner's alone, and every call here says
+//! process down to its flags: a client could fill it, make it blocking, and so hang the thread of
+//! the
+//! server that rings it (decision 0023). A socket's end is its owner's alone, and every call here
+//! says
 //! by itself that it must not block.
 
 use std::io;
@@ -58,7 +60,8 @@ impl Link {
         self.channel.frame_len_max()
     }
 
-    /// Copies frames into `arena`, one after another at multiples of 8, until there are none, `arena`
+    /// Copies frames into `arena`, one after another at multiples of 8, until there are none,
+    /// `arena`
     /// has no room for the next, or `burst_max` were taken.
     #[inline]
     pub fn poll(

@@ -2,7 +2,8 @@
 //!
 //! The server creates the region and seals its size before anybody else holds it: a mapping of a
 //! file that shrinks ends in SIGBUS, and no client may do that to the server. Memory that a client
-//! gives back (it may punch holes) reads as zeros afterwards, which is one more wrong content. Never
+//! gives back (it may punch holes) reads as zeros afterwards, which is one more wrong content.
+//! Never
 //! huge pages: a hole in those may find none to fill it, and that is a SIGBUS again.
 
 #[cfg(not(loom))]
@@ -44,7 +45,8 @@ impl Region {
     /// All words.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `first` points to `word_count` initialised words (zero pages of a file that cannot
+        // SAFETY: `first` points to `word_count` initialised words (zero pages of a file that
+        // cannot
         // shrink, or a box), which live until `drop`; every access to them is atomic (S1).
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.word_count) }
     }

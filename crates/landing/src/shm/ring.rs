@@ -6,7 +6,8 @@
 //!  len word       63..32 zero | 31..0 frame length in bytes, from 1 to a quarter of the ring - 8
 //! ```
 //!
-//! `head` and `tail` count bytes since the beginning (2^64 bytes are never reached); a position is the
+//! `head` and `tail` count bytes since the beginning (2^64 bytes are never reached); a position is
+//! the
 //! count modulo the ring's size, and a frame that reaches the ring's end goes on at its beginning.
 //!
 //! # Invariants

@@ -83,7 +83,8 @@ impl ServerEnd {
         Ok(self.link.channel().has_room(frame_len)?)
     }
 
-    /// Writes a reply; the client sees it after [`ServerEnd::publish`]. `false`: there is no room, and
+    /// Writes a reply; the client sees it after [`ServerEnd::publish`]. `false`: there is no room,
+    /// and
     /// the caller keeps it. A reply has at least one byte and at most [`ServerEnd::frame_len_max`].
     #[inline]
     pub fn write(&mut self, frame: &[u8]) -> Result<bool, Gone> {
@@ -99,7 +100,8 @@ impl ServerEnd {
 
     /// Publishes, then says that the server goes to sleep. After [`Armed::Sleep`] the descriptor
     /// becomes readable as soon as there is something to do: requests, or room for a reply of
-    /// `unsent_bytes` bytes when that is not 0, or for any reply when [`ServerEnd::poll`] waits for it.
+    /// `unsent_bytes` bytes when that is not 0, or for any reply when [`ServerEnd::poll`] waits
+    /// for it.
     /// Then call [`ServerEnd::hear`].
     pub fn arm(&mut self, unsent_bytes: usize) -> Result<Armed, Gone> {
         self.link.publish();
@@ -113,7 +115,8 @@ impl ServerEnd {
         Ok(self.link.arm(Want { frames: may_take, room_for })?)
     }
 
-    /// After the descriptor became readable: takes the bell off it, or finds that the client has gone.
+    /// After the descriptor became readable: takes the bell off it, or finds that the client has
+    /// gone.
     pub fn hear(&mut self) -> Result<(), Gone> {
         self.link.hear()
     }

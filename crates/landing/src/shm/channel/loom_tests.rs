@@ -1,4 +1,5 @@
-//! Every interleaving of two ends of a small region: frames are whole and in order, nobody sleeps on.
+//! Every interleaving of two ends of a small region: frames are whole and in order, nobody sleeps
+//! on.
 //!
 //! Each fence, the second look, the exchange's answer, W1 and A1 were taken away in turn: a test
 //! failed each time. W2 and A2 forbid a load to see a later store, which loom never tries.
