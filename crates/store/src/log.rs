@@ -37,7 +37,9 @@ use crate::index::Lender;
 use crate::mapping::{Mapping, PageKind};
 use crate::tuning::Tuning;
 
-pub(crate) use allocator::{Allocator, Purpose, Reason, Victim};
+pub(crate) use allocator::{
+    Aim, Allocator, Found, Purpose, Reason, SEARCH_ROWS, Search, Then, Victim,
+};
 pub(crate) use appender::{Appender, Reservation, Role};
 pub(crate) use live::Lane;
 use live::LiveBytes;
@@ -75,6 +77,9 @@ pub(crate) struct Segments {
     taken: Condvar,
     segment_shift: u32,
 }
+
+/// Rows of the table that are added up under one lock: some 10 us.
+const SPACE_ROWS: u32 = 1024;
 
 /// Bytes of a line of the index, as a power of two.
 const LINE_SHIFT: u32 = 6;
@@ -366,7 +371,15 @@ impl Log {
 
     /// Where the log's bytes are, as of about now.
     pub(crate) fn space(&self) -> LogSpace {
-        self.allocator().space(self.segment_bytes(), |segment| self.live_bytes(segment))
+        let mut space = LogSpace::default();
+        // The lock is given back now and then: nobody who writes waits for the whole table.
+        for first in (0..self.segment_count).step_by(SPACE_ROWS as usize) {
+            let end = self.segment_count.min(first + SPACE_ROWS);
+            let live_bytes = |segment| self.live_bytes(segment);
+            let segment_bytes = self.segment_bytes();
+            self.allocator().add_space(&mut space, first..end, segment_bytes, live_bytes);
+        }
+        space
     }
 
     /// Waits until a segment is taken or the time is over.

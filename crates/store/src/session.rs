@@ -17,6 +17,7 @@ mod execute;
 mod expire;
 mod ordered;
 mod ordered_walk;
+mod pace;
 mod place;
 mod range;
 mod reclaim;
@@ -43,8 +44,11 @@ use crate::tuning::Prefetch;
 
 use execute::Guess;
 
+pub(crate) use execute::know_processor;
 pub use several::LockedSession;
 
+/// Blocks of the index that are freed in one go, beyond as many as the same step retired: some 10 us.
+const FREED_MAX: usize = 128;
 /// Scratch that a large read-modify-write has grown is given back above this.
 const SCRATCH_KEPT_BYTES: usize = 1 << 20;
 
@@ -67,6 +71,8 @@ struct Local {
     survivors: Appender,
     counts: Counts,
     job: Option<reclaim::Job>,
+    pace: pace::Pace,
+    work: Work,
     /// Overflow buckets that left their chain since the last quiescent point.
     unlinked: Vec<u32>,
     /// Nodes that left the tree since then.
@@ -97,6 +103,19 @@ struct Local {
     expiry_step_at: UnixMillis,
 }
 
+/// What a session's housekeeping has done since it began: for bounding its steps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    /// Entries of victims, ...
+    seen_entries: u64,
+    /// ... and their bytes.
+    seen_bytes: u64,
+    /// Blocks of the index that were given back.
+    freed_blocks: u64,
+    /// Segments that a write had to empty by itself.
+    segments_in_writes: u64,
+}
+
 impl Session {
     pub(crate) fn new(inner: Arc<Inner>, place: usize) -> Session {
         let lane = inner.log.lane_of(place);
@@ -109,6 +128,8 @@ impl Session {
             survivors: Appender::new(Role::Survivors, Queue::Main, lane, ahead),
             counts: Counts::default(),
             job: None,
+            pace: pace::Pace::default(),
+            work: Work::default(),
             unlinked: Vec::new(),
             unlinked_nodes: Vec::new(),
             spare: Spare::default(),
@@ -158,12 +179,12 @@ impl Session {
     pub fn maintain(&mut self, now: UnixMillis) -> bool {
         let Session { inner, local } = self;
         inner.epochs.quiesce(local.place);
-        local.free_retired(inner);
-        let reclaims_more = local.reclaim_ahead(inner, now);
+        let frees_more = local.free_retired(inner);
+        let reclaims_more = local.reclaim_ahead(inner, now, room::STEP);
         let expires_more = local.expire_step(inner, now);
         local.publish_counts(inner);
         let resizes_more = local.resize_step(inner);
-        reclaims_more || expires_more || resizes_more
+        frees_more || reclaims_more || expires_more || resizes_more
     }
 }
 
@@ -176,8 +197,22 @@ impl Local {
         inner.counts[self.place].publish(&mut self.counts);
     }
 
-    /// Starts the grace period of unlinked overflow buckets and ends that of older ones.
-    fn free_retired(&mut self, inner: &Inner) {
+    /// Starts the grace period of what was unlinked, and ends that of some older blocks; true: more
+    /// of them could be freed.
+    fn free_retired(&mut self, inner: &Inner) -> bool {
+        let retired_count = self.retire_unlinked(inner);
+        self.free_safe(inner, FREED_MAX + retired_count)
+    }
+
+    /// As [`Local::free_retired`], for all blocks whose grace period is over.
+    fn drain_retired(&mut self, inner: &Inner) {
+        self.retire_unlinked(inner);
+        self.free_safe(inner, usize::MAX);
+    }
+
+    /// How many there were.
+    fn retire_unlinked(&mut self, inner: &Inner) -> usize {
+        let count = self.unlinked.len() + self.unlinked_nodes.len();
         if !self.unlinked.is_empty() {
             let tag = inner.epochs.advance();
             let lines = self.unlinked.drain(..).map(|line| (tag, Block::line(line)));
@@ -189,13 +224,20 @@ impl Local {
             self.retired.extend(nodes.map(|node| (tag, NodeMemory::block_of(node))));
         }
         self.retired.extend(inner.adopt_orphans());
-        while let Some((tag, block)) = self.retired.front().copied() {
-            if !inner.epochs.is_safe(tag) {
-                break;
-            }
+        count
+    }
+
+    fn free_safe(&mut self, inner: &Inner, count_max: usize) -> bool {
+        for _ in 0..count_max {
+            let front = self.retired.front().copied();
+            let Some((_, block)) = front.filter(|(tag, _)| inner.epochs.is_safe(*tag)) else {
+                return false;
+            };
             inner.index.free(block);
             self.retired.pop_front();
+            self.work.freed_blocks += 1;
         }
+        true
     }
 
     /// The entry that a slot names, for as long as this session does not quiesce.
@@ -309,7 +351,7 @@ impl Drop for Session {
             local.spare.cut(tree.memory(), 0);
         }
         inner.epochs.leave(local.place);
-        local.free_retired(inner);
+        local.drain_retired(inner);
         // Others may still be in these buckets: whoever keeps house next frees them.
         inner.orphans().extend(local.retired.drain(..));
     }

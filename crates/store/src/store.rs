@@ -100,6 +100,7 @@ impl Store {
         check_range("batch", config.batch as u64, 1..BATCH_MAX as u64 + 1)?;
         check_range("session_max", config.session_max as u64, 1..4097)?;
         let is_s3_fifo = config.mode == Mode::Evict && config.eviction == Eviction::S3Fifo;
+        crate::session::know_processor();
         let ghosts = is_s3_fifo.then(|| GhostTable::new(config.memory_bytes / ghost::MEMORY_SHARE));
         let ghost_bytes = ghosts.as_ref().map_or(0, GhostTable::bytes);
         let log_bytes = config.memory_bytes.saturating_sub(config.index_bytes + ghost_bytes);
@@ -116,12 +117,14 @@ impl Store {
             .map_err(|source| OpenError::Map { bytes: mapped_bytes, source })?;
         let index = open_index(&config, &log).ok_or_else(too_small)?;
         let sessions = config.session_max as u32;
-        log.allocator().set_reserve(match config.mode {
-            // Survivors of short and of long entries, for each session that makes room.
-            Mode::Clean => 2 * sessions + 1,
+        let (reserve, lent_max) = match config.mode {
+            // Survivors of short and of long entries, for each session that makes room, and new
+            // expiries in a full store.
+            Mode::Clean => (2 * sessions + 1, 0),
             // A cache that finds no place for a survivor drops it: what lies idle costs more hits.
-            Mode::Evict => sessions + 1,
-        });
+            Mode::Evict => (sessions + 1, sessions.div_ceil(2)),
+        };
+        log.allocator().set_reserve(reserve, lent_max);
         let entry_max_bytes = log.entry_max_bytes() - (HEADER_MAX_BYTES + 8) as u64;
         let limits = Limits {
             item_max_bytes: config.item_max_bytes.min(ITEM_MAX_BYTES).min(entry_max_bytes),

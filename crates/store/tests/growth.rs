@@ -12,8 +12,9 @@ use store::{
 
 const NOW: UnixMillis = UnixMillis(1);
 const SEGMENT_BYTES: u64 = 64 << 10;
-/// Free segments that a cache of two sessions leaves to those who make room.
-const RESERVE_SEGMENTS: u64 = 3;
+/// Free segments below which a write to a cache of two sessions makes room by itself: what is left
+/// of their reserve once half of it is lent.
+const RESERVE_SEGMENTS: u64 = 2;
 /// A value that has a segment for itself.
 const LARGE_BYTES: usize = 60_000;
 /// Neither locked nor moved, should anybody take it for a head's word.

@@ -5,22 +5,28 @@
 //! I1: `free_count` is the number of rows in state Free.
 //! I2: appends for users leave `reserve` segments to those who make room, so that reclaiming
 //!     always has somewhere to copy to.
-//!
-mod choose;
+//! I3: `free` has exactly the rows in state Free.
 
+mod choose;
+mod free;
 mod lend;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::counters::LogSpace;
 
 use super::table::{Contents, Queue, SegmentRow, SegmentState};
+pub(crate) use choose::{Aim, Found, SEARCH_ROWS, Search, Then};
+use free::FreeSet;
 
 /// Who takes a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A client's write: leaves the reserve alone (I2).
     Write,
+    /// A client's write whose session reclaims in step: may use what the reserve lends.
+    Ahead,
     /// A new expiry of an entry that is there, which takes about as much room as it gives up: may
     /// use what no session needs to make room.
     Touch,
@@ -51,9 +57,11 @@ pub(crate) enum Reason {
 pub(crate) struct Allocator {
     rows: Vec<SegmentRow>,
     free_count: u32,
-    /// Where the search for a free segment starts; kept low, so that memory is touched in order.
-    free_hint: usize,
+    /// The lowest is taken first, so that memory is touched in order.
+    free: FreeSet,
     reserve: u32,
+    /// Of the reserve, what it lends to writes.
+    lent_max: u32,
     next_sequence: u64,
     waiting: VecDeque<(u32, u64)>,
     reclaiming_count: u32,
@@ -67,8 +75,9 @@ impl Allocator {
         Allocator {
             rows: vec![SegmentRow::FREE; segment_count as usize],
             free_count: segment_count,
-            free_hint: 0,
+            free: FreeSet::all(segment_count as usize),
             reserve: 0,
+            lent_max: 0,
             next_sequence: 1,
             waiting: VecDeque::new(),
             reclaiming_count: 0,
@@ -77,9 +86,11 @@ impl Allocator {
         }
     }
 
-    /// Each session may need one segment while it makes room (I2).
-    pub(crate) fn set_reserve(&mut self, segments: u32) {
+    /// Each session may need some segments while it makes room (I2). Of them `lent_max` may go to
+    /// writes ahead of that.
+    pub(crate) fn set_reserve(&mut self, segments: u32, lent_max: u32) {
         self.reserve = segments.min(self.rows.len() as u32 / 4);
+        self.lent_max = lent_max.min(self.reserve / 2);
     }
 
     #[cfg(all(test, not(loom)))]
@@ -98,13 +109,14 @@ impl Allocator {
 
     /// Whether `take` would succeed.
     pub(crate) fn can_take(&self, run_len: u32, purpose: Purpose) -> bool {
-        self.available(purpose) >= run_len && self.find_free_run(run_len as usize).is_some()
+        self.available(purpose) >= run_len && self.free.lowest_run(run_len as usize).is_some()
     }
 
     /// Free segments that a user's write may take.
     pub(crate) fn available(&self, purpose: Purpose) -> u32 {
         match purpose {
             Purpose::Write => self.free_count.saturating_sub(self.reserve),
+            Purpose::Ahead => self.free_count.saturating_sub(self.reserve - self.lent_max),
             Purpose::Touch => self.free_count.saturating_sub(self.reserve.saturating_sub(1)),
             Purpose::Reserve => self.free_count,
         }
@@ -115,7 +127,8 @@ impl Allocator {
         if self.available(purpose) < run_len {
             return None;
         }
-        let first = self.find_free_run(run_len as usize)?;
+        let first = self.free.lowest_run(run_len as usize)?;
+        self.free.remove(first, run_len as usize);
         for row in &mut self.rows[first..first + run_len as usize] {
             debug_assert!(row.state == SegmentState::Free);
             *row = SegmentRow { state: SegmentState::RunTail, ..SegmentRow::FREE };
@@ -125,23 +138,8 @@ impl Allocator {
         self.rows[first] =
             SegmentRow { state: SegmentState::Using, run_len, sequence, ..SegmentRow::FREE };
         self.free_count -= run_len;
-        if run_len == 1 {
-            self.free_hint = first + 1;
-        }
         self.high_water = self.high_water.max(first as u32 + run_len);
         Some(first as u32)
-    }
-
-    fn find_free_run(&self, run_len: usize) -> Option<usize> {
-        let start = if run_len == 1 { self.free_hint.min(self.rows.len()) } else { 0 };
-        let mut found = 0;
-        for index in start..self.rows.len() {
-            found = if self.rows[index].state == SegmentState::Free { found + 1 } else { 0 };
-            if found == run_len {
-                return Some(index + 1 - run_len);
-            }
-        }
-        None
     }
 
     pub(super) fn close(&mut self, segment: u32, contents: Contents) {
@@ -160,7 +158,7 @@ impl Allocator {
 
     pub(super) fn give_back(&mut self, segment: u32) {
         assert!(self.rows[segment as usize].state == SegmentState::Using);
-        self.free(segment);
+        self.make_free(segment);
     }
 
     pub(super) fn retire(&mut self, segment: u32, tag: u64) {
@@ -184,7 +182,7 @@ impl Allocator {
             let safe = is_safe(tag);
             grace_runs |= !safe;
             if safe && !is_pinned(segment) {
-                self.free(segment);
+                self.make_free(segment);
             } else {
                 self.waiting.push_back((segment, tag));
             }
@@ -192,12 +190,12 @@ impl Allocator {
         grace_runs
     }
 
-    fn free(&mut self, segment: u32) {
+    fn make_free(&mut self, segment: u32) {
         let first = segment as usize;
         let run_len = self.rows[first].run_len as usize;
         self.rows[first..first + run_len].fill(SegmentRow::FREE);
         self.free_count += run_len as u32;
-        self.free_hint = self.free_hint.min(first);
+        self.free.insert(first, run_len);
     }
 
     fn claim(&mut self, segment: u32, reason: Reason) -> Victim {
@@ -233,10 +231,16 @@ impl Allocator {
         self.rows.iter().enumerate().map(|(index, row)| (index as u32, row))
     }
 
-    /// Where the log's bytes are.
-    pub(super) fn space(&self, segment_bytes: u64, live_bytes: impl Fn(u32) -> u64) -> LogSpace {
-        let mut space = LogSpace::default();
-        for (segment, row) in self.rows() {
+    /// Adds to `space` where the bytes of some segments are.
+    pub(super) fn add_space(
+        &self,
+        space: &mut LogSpace,
+        segments: Range<u32>,
+        segment_bytes: u64,
+        live_bytes: impl Fn(u32) -> u64,
+    ) {
+        for segment in segments {
+            let row = &self.rows[segment as usize];
             let bytes = segment_bytes * u64::from(row.run_len);
             let live_bytes = live_bytes(segment);
             let is_small = row.queue == Queue::Small;
@@ -256,7 +260,6 @@ impl Allocator {
                 SegmentState::RunTail | SegmentState::Index => {}
             }
         }
-        space
     }
 
     /// Recounts I1.
@@ -264,9 +267,11 @@ impl Allocator {
         self.validate_lending();
         let free = self.rows.iter().filter(|row| row.state == SegmentState::Free).count();
         assert_eq!(free, self.free_count as usize, "I1");
-        let hint = self.free_hint.min(self.rows.len());
-        let below = self.rows[..hint].iter().any(|row| row.state == SegmentState::Free);
-        assert!(!below, "no free segment below the hint");
+        let agrees = |(at, row): (usize, &SegmentRow)| {
+            self.free.contains(at) == (row.state == SegmentState::Free)
+        };
+        assert!(self.rows.iter().enumerate().all(agrees), "I3");
+        self.free.validate();
     }
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Appender {
     prefetches: bool,
     short: Option<Open>,
     long: Option<Open>,
+    /// Bytes of all segments and runs that were taken.
+    taken_bytes: u64,
 }
 
 /// Space in the log for one entry that is not published yet; this session's alone.
@@ -83,7 +85,7 @@ enum Home {
 impl Appender {
     /// Appends to segments of `queue`; none is open yet.
     pub(crate) fn new(role: Role, queue: Queue, lane: Lane, prefetches: bool) -> Appender {
-        Appender { role, queue, lane, prefetches, short: None, long: None }
+        Appender { role, queue, lane, prefetches, short: None, long: None, taken_bytes: 0 }
     }
 
     /// Reserves `len_bytes`; `None` when the log has no segment for it.
@@ -123,6 +125,7 @@ impl Appender {
         let (run_len, queue, role) = (log.run_len(len_bytes as u64), self.queue, self.role);
         if run_len > 1 {
             let segment = log.take(run_len, purpose, queue)?;
+            self.taken_bytes += u64::from(run_len) * log.segment_bytes();
             let offset_bytes = log.segment_start(segment);
             return Some(Reservation { offset_bytes, len_bytes, role, home: Home::Run(segment) });
         }
@@ -135,10 +138,19 @@ impl Appender {
             place.is_some_and(|open| open.end_bytes - open.next_bytes >= len_bytes as u64);
         if !has_room {
             let segment = log.take(1, purpose, queue)?;
+            self.taken_bytes += log.segment_bytes();
             close(log, self.lane, place.replace(Open::new(log, segment)), home == Home::Long);
         }
         let offset_bytes = place.as_mut()?.take(len_bytes);
         Some(Reservation { offset_bytes, len_bytes, role, home })
+    }
+
+    /// Bytes that entries have used up so far, the unused ends of their segments among them. A
+    /// reservation that is cancelled gives back its part, but for that of a run.
+    pub(crate) fn appended_bytes(&self) -> u64 {
+        let room_bytes = |open: &Open| open.end_bytes - open.next_bytes;
+        let left_bytes: u64 = [&self.short, &self.long].into_iter().flatten().map(room_bytes).sum();
+        self.taken_bytes - left_bytes
     }
 
     /// Bytes of short entries that the open segment still takes.

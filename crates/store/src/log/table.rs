@@ -60,6 +60,12 @@ pub(crate) struct SegmentRow {
 }
 
 impl SegmentRow {
+    /// Whether some of its entries may be alive.
+    pub(crate) fn has_entries(&self) -> bool {
+        use SegmentState::{Reclaiming, Used, Using};
+        matches!(self.state, Using | Used | Reclaiming)
+    }
+
     pub(crate) const FREE: SegmentRow = SegmentRow {
         state: SegmentState::Free,
         run_len: 1,

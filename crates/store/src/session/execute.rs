@@ -78,6 +78,7 @@ impl Session {
             local.execute_chunk(inner, now, chunk, first, sink);
             inner.epochs.quiesce(local.place);
             local.settle_chunk(inner, chunk.len());
+            local.reclaim_in_step(inner, now);
             first += chunk.len();
         }
         local.prefetched_count = 0;
@@ -191,6 +192,13 @@ pub(super) fn prefetch_heads<U>(inner: &Inner, chunk: &[Request<'_, U>]) {
     for request in chunk {
         prefetch::line_by(how, inner.index.address(inner.index.head_of(request.hash)));
     }
+}
+
+/// Asks the processor once for the instructions that it has, which takes some 100 us on a virtual
+/// machine; else the first batch would.
+pub(crate) fn know_processor() {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+    let _ = std::arch::is_x86_feature_detected!("avx2");
 }
 
 /// Stage 2 of all requests, as the store is tuned.

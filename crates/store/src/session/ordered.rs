@@ -138,7 +138,7 @@ impl Local {
             };
             inner.epochs.quiesce(self.place);
             inner.log.free_waiting(&inner.epochs);
-            self.free_retired(inner);
+            self.drain_retired(inner);
             if self.spare.fill(tree.memory(), wanted) {
                 return true;
             }

@@ -62,6 +62,8 @@ pub(super) struct Job {
 pub(super) struct StepMax {
     pub entries: usize,
     pub moved_bytes: u64,
+    /// Of the victim, alive or dead.
+    pub seen_bytes: u64,
 }
 
 /// How a step of a job ended.
@@ -127,13 +129,17 @@ impl Local {
     /// Looks at entries of the job's segment, as far as `max` allows.
     pub(super) fn reclaim_step(&mut self, inner: &Inner, now: UnixMillis, max: StepMax) -> Step {
         let Some(mut job) = self.job.take() else { return Step::Finished };
-        let (mut seen, moved_before) = (0, job.moved_bytes);
+        let (mut seen, moved_before, seen_from) = (0, job.moved_bytes, job.next_bytes);
         let step = loop {
             if inner.log.live_bytes(job.victim.segment) == 0 || job.next_bytes >= job.end_bytes {
                 inner.log.retire(job.victim.segment, &inner.epochs);
+                self.pace.learn(job.moved_bytes, job.victim.used_bytes);
                 break Step::Finished;
             }
-            if seen >= max.entries || job.moved_bytes - moved_before >= max.moved_bytes {
+            let is_enough = seen >= max.entries
+                || job.moved_bytes - moved_before >= max.moved_bytes
+                || job.next_bytes - seen_from >= max.seen_bytes;
+            if is_enough {
                 break Step::More;
             }
             let mut group = [None; GROUP];
@@ -148,6 +154,8 @@ impl Local {
                 Step::More => break Step::Finished,
             }
         };
+        self.work.seen_entries += seen as u64;
+        self.work.seen_bytes += job.next_bytes - seen_from;
         self.age_ghosts(inner, &mut job);
         if step == Step::More {
             self.job = Some(job);

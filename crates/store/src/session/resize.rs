@@ -16,6 +16,8 @@ use crate::store::Inner;
 
 /// Items that come or go before the index hears of it.
 const SETTLE_ITEMS: u64 = 16;
+/// Lines that leave their chain, or nodes, before they are freed.
+const SETTLE_LINES: usize = 64;
 /// Old heads that one step moves, some 10 us at 5 items each that are in no cache; more only after
 /// a chunk that inserted more.
 const STEP_HEADS: u32 = 32;
@@ -30,6 +32,9 @@ impl Local {
         let net = self.unsettled.wrapping_add(self.counts.items.cast_signed());
         if net.unsigned_abs() >= SETTLE_ITEMS {
             self.settle_and_resize(inner, request_count);
+        }
+        if self.unlinked.len() + self.unlinked_nodes.len() >= SETTLE_LINES {
+            self.free_retired(inner);
         }
     }
 

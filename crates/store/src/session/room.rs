@@ -17,7 +17,7 @@ use base::sync::Backoff;
 use super::Local;
 use super::reclaim::{Job, Step, StepMax};
 use crate::config::Mode;
-use crate::log::{Purpose, Queue, Reservation, Victim};
+use crate::log::{Aim, Found, Purpose, Queue, Reason, Reservation, Search, Then, Victim};
 use crate::store::Inner;
 
 /// Cleaning takes segments below this live share (Rowan-KV §4.4) ...
@@ -34,7 +34,8 @@ const LOW_WATER_STORE: u32 = 2;
 /// ... and of a cache, in which a segment is emptied faster than the next one fills.
 const LOW_WATER_CACHE: u32 = 1;
 /// One step of reclaiming: some tens of microseconds.
-const STEP: StepMax = StepMax { entries: 128, moved_bytes: 256 << 10 };
+pub(super) const STEP: StepMax =
+    StepMax { entries: 128, moved_bytes: 256 << 10, seen_bytes: u64::MAX };
 
 impl Local {
     /// Space for one entry of a client's write, if there is some without making room.
@@ -61,6 +62,9 @@ impl Local {
             let appender = self.appender_for(inner, queue);
             return appender.reserve(&inner.log, len_bytes, Purpose::Reserve);
         }
+        if self.borrow_reserve(inner, len_bytes, queue) {
+            return self.reserve_open(inner, len_bytes, queue);
+        }
         // Others may take what was freed, but only by finishing writes of their own.
         while self.make_room_for(inner, now, len_bytes) {
             let appender = self.appender_for(inner, queue);
@@ -71,6 +75,17 @@ impl Local {
         }
         self.counts.out_of_memory += 1;
         None
+    }
+
+    /// Opens a segment of the reserve for an entry, so that its write empties none: reclaiming in
+    /// step with writes (pace.rs) gives it back.
+    pub(super) fn borrow_reserve(&mut self, inner: &Inner, len_bytes: usize, queue: Queue) -> bool {
+        if !self.held.is_empty() || inner.log.run_len(len_bytes as u64) > 1 {
+            return false;
+        }
+        let appender = self.appender_for(inner, queue);
+        let reservation = appender.reserve(&inner.log, len_bytes, Purpose::Ahead);
+        reservation.map(|reservation| appender.cancel(&inner.log, reservation)).is_some()
     }
 
     /// Makes room for one entry; false: there is none to make.
@@ -103,7 +118,7 @@ impl Local {
         let mut victims_left = 2 * inner.log.segment_count() + 64;
         loop {
             inner.epochs.quiesce(self.place);
-            self.free_retired(inner);
+            self.drain_retired(inner);
             let grace_runs = inner.log.free_waiting(&inner.epochs);
             let wanted = run_len.saturating_mul(count);
             let others_reclaim = {
@@ -133,12 +148,11 @@ impl Local {
         run_len: u32,
     ) -> bool {
         if self.job.is_none() {
-            let Some(victim) = choose_victim(inner, now, run_len, CLEAN_BELOW_PCT_DESPERATE) else {
-                return false;
-            };
+            let Some(victim) = choose_victim(inner, now, run_len) else { return false };
             // Wanting a run, nothing may get a second life where it lies.
             self.job = Some(Job::new(inner, victim, run_len > 1));
         }
+        self.work.segments_in_writes += 1;
         loop {
             match self.reclaim_step(inner, now, STEP) {
                 Step::More => {}
@@ -151,56 +165,104 @@ impl Local {
     /// Whether reclaiming ahead of need has something to do; two loads.
     #[inline]
     pub(super) fn wants_room(&self, inner: &Inner) -> bool {
-        let per_session = match inner.config.mode {
-            Mode::Clean => LOW_WATER_STORE,
-            Mode::Evict => LOW_WATER_CACHE,
-        };
+        self.lacks_room(
+            inner,
+            match inner.config.mode {
+                Mode::Clean => LOW_WATER_STORE,
+                Mode::Evict => LOW_WATER_CACHE,
+            },
+        )
+    }
+
+    /// Whether a victim is being emptied, or fewer than `per_session` segments are free.
+    #[inline]
+    pub(super) fn lacks_room(&self, inner: &Inner, per_session: u32) -> bool {
         let low_water = per_session * inner.config.session_max as u32;
         let low_water = low_water.min(inner.log.segment_count() / 16).max(1);
         self.job.is_some() || inner.log.available_hint() < low_water
     }
 
     /// One bounded step of reclaiming while free segments are below the low water; true: more.
-    pub(super) fn reclaim_ahead(&mut self, inner: &Inner, now: UnixMillis) -> bool {
+    pub(super) fn reclaim_ahead(&mut self, inner: &Inner, now: UnixMillis, max: StepMax) -> bool {
         if !self.wants_room(inner) {
             return false;
         }
         if self.job.is_none() {
             inner.log.free_waiting(&inner.epochs);
             if !self.wants_room(inner) {
+                self.pace.rest();
                 return false;
             }
-            let Some(victim) = choose_victim(inner, now, 1, CLEAN_BELOW_PCT) else { return false };
-            self.job = Some(Job::new(inner, victim, false));
+            match self.search_step(inner, now) {
+                Found::NotYet => return true,
+                Found::Nothing => return false,
+                Found::Victim(victim) => {
+                    if inner.config.mode == Mode::Clean || victim.reason == Reason::DeadSpace {
+                        let live_bytes = inner.log.live_bytes(victim.segment);
+                        self.pace.expect(live_bytes, victim.used_bytes);
+                    }
+                    self.job = Some(Job::new(inner, victim, false));
+                }
+            }
         }
-        match self.reclaim_step(inner, now, STEP) {
+        match self.reclaim_step(inner, now, max) {
             Step::More | Step::Finished => true,
             Step::Stuck => false,
         }
     }
+
+    /// A bounded look for the next victim.
+    fn search_step(&mut self, inner: &Inner, now: UnixMillis) -> Found {
+        // Without any segment left, the next write would take what it can get.
+        let below_pct = match inner.log.available_hint() {
+            0 => CLEAN_BELOW_PCT_DESPERATE,
+            _ => CLEAN_BELOW_PCT,
+        };
+        let aim = aim_of(inner, below_pct);
+        if !self.pace.may_search(aim) {
+            return Found::Nothing;
+        }
+        let same = self.pace.search.take().filter(|search| search.aim() == aim);
+        let mut search = same.unwrap_or(Search::new(aim));
+        let found =
+            inner.log.allocator().search(&mut search, now, |segment| inner.log.live_bytes(segment));
+        match found {
+            Found::NotYet => self.pace.search = Some(search),
+            Found::Nothing => self.pace.found_nothing(aim, inner.log.segment_count()),
+            Found::Victim(_) => {}
+        }
+        found
+    }
 }
 
-fn choose_victim(
-    inner: &Inner,
-    now: UnixMillis,
-    run_len: u32,
-    clean_below_pct: u64,
-) -> Option<Victim> {
+/// What is given up first.
+fn aim_of(inner: &Inner, clean_below_pct: u64) -> Aim {
+    match inner.config.mode {
+        Mode::Evict => Aim { copy_below_pct: COPY_BELOW_PCT, then: Then::Turn },
+        Mode::Clean => {
+            let segment_bytes = inner.log.segment_bytes();
+            Aim {
+                copy_below_pct: 0,
+                then: Then::Sparsest { below_pct: clean_below_pct, segment_bytes },
+            }
+        }
+    }
+}
+
+/// The next victim of a write that must make room by itself.
+fn choose_victim(inner: &Inner, now: UnixMillis, run_len: u32) -> Option<Victim> {
     let log = &inner.log;
     let live_bytes = |segment| log.live_bytes(segment);
     let mut allocator = log.allocator();
     // A run that exists but would eat the reserve: any segments will do.
     let wants_window = run_len > 1 && !allocator.can_take(run_len, Purpose::Reserve);
     match (inner.config.mode, wants_window) {
-        (Mode::Evict, false) => allocator
-            .claim_dead_space(now, COPY_BELOW_PCT, live_bytes)
-            .or_else(|| allocator.claim_turn(live_bytes)),
+        (_, false) => {
+            allocator.search_all(aim_of(inner, CLEAN_BELOW_PCT_DESPERATE), now, live_bytes)
+        }
         (Mode::Evict, true) => allocator.claim_in_window(run_len, |segment, sequence| {
             (!log.is_pinned(segment)).then_some(sequence)
         }),
-        (Mode::Clean, false) => allocator
-            .claim_dead_space(now, 0, live_bytes)
-            .or_else(|| allocator.claim_sparsest(clean_below_pct, log.segment_bytes(), live_bytes)),
         (Mode::Clean, true) => allocator.claim_in_window(run_len, |segment, _| {
             // More than a segment is a large entry in a run: it cannot be moved aside.
             let live_bytes = log.live_bytes(segment);

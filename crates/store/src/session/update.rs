@@ -65,7 +65,9 @@ impl Local {
                     break;
                 }
                 Attempt::NeedsRoom { len_bytes, is_touch } => {
-                    if self.make_room_for(inner, now, len_bytes) {
+                    let has_room = self.borrow_reserve(inner, len_bytes, queue)
+                        || self.make_room_for(inner, now, len_bytes);
+                    if has_room {
                         continue;
                     }
                     if is_touch && space == Space::Open {

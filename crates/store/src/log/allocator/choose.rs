@@ -1,9 +1,20 @@
 //! Which segment to reclaim next.
 //!
+//! ```text
+//!  table:   | row 0 | row 1 | ...   seen   ...  | ^ next_row      not seen yet       |
+//!  Search:   the best of what was seen: dead space, oldest of each queue, sparsest
+//! ```
+//!
+//! # Invariants
+//! I1: what a finished search names is claimed only if its row is still that of the same used
+//!     segment; else the search starts anew. Of a used segment ever less is alive, so it is no
+//!     worse than when it was seen.
+//!
 //! # Limits
-//! Choosing scans the table under the log's mutex, in a cache twice, once a segment's worth of
-//! writes: 0.12 ms at 16,384 segments (64 GiB of 4 MiB), 1 ms at 131,072. A run's window takes one
-//! pass more, whatever the run's length.
+//! A step looks at [`SEARCH_ROWS`] rows under the log's mutex, some 10 us; the whole table is
+//! looked at once a segment's worth of writes: 1 ms at 131,072 segments (512 GiB of 4 MiB), in
+//! steps. Only a write that must make room by itself takes all steps at once. A run's window takes
+//! one pass, whatever the run's length.
 
 use std::collections::VecDeque;
 
@@ -14,88 +25,191 @@ use crate::log::table::{Queue, SegmentRow, SegmentState};
 
 /// The small queue's share of what is alive (Yang et al., SOSP 2023, §4.1).
 const SMALL_SHARE_PCT: u64 = 10;
+/// Rows that one step of a search looks at.
+pub(crate) const SEARCH_ROWS: u32 = 1024;
 
-impl Allocator {
-    fn used(&self) -> impl Iterator<Item = (u32, &SegmentRow)> {
-        let rows = self.rows.iter().enumerate();
-        rows.filter(|(_, row)| row.state == SegmentState::Used).map(|(i, row)| (i as u32, row))
+/// Which segment is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aim {
+    /// First a segment in which nothing is alive, or all has expired, or of whose entries less
+    /// than this is alive by bytes: the one with the least to copy, of several the oldest. Runs
+    /// are alive or not: moving them makes no room.
+    pub copy_below_pct: u64,
+    /// If there is none.
+    pub then: Then,
+}
+
+/// The second choice of an [`Aim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// The segment whose turn it is (evict mode): the oldest of the small queue while that holds
+    /// more than its share of what is alive, else the oldest of main.
+    Turn,
+    /// The segment with the smallest live share of those whose used bytes are live to less than
+    /// `below_pct` (clean mode). Runs count once they are dead.
+    Sparsest {
+        /// More alive than this is not worth it.
+        below_pct: u64,
+        /// Of a segment without a run.
+        segment_bytes: u64,
+    },
+}
+
+/// A look through the table for the next victim, some rows at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Search {
+    aim: Aim,
+    next_row: u32,
+    /// Bytes to copy, sequence, segment.
+    dead: Option<(u64, u64, u32)>,
+    /// Sequence and segment, of main and of the small queue.
+    oldest: [Option<(u64, u32)>; 2],
+    /// Live share, sequence, segment.
+    sparsest: Option<(u64, u64, u32)>,
+    small_bytes: u64,
+    all_bytes: u64,
+}
+
+/// What a step of a search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Rows are left, or what was found is no longer there.
+    NotYet,
+    /// Claimed.
+    Victim(Victim),
+    /// No segment is worth it.
+    Nothing,
+}
+
+impl Search {
+    pub(crate) fn new(aim: Aim) -> Search {
+        Search {
+            aim,
+            next_row: 0,
+            dead: None,
+            oldest: [None; 2],
+            sparsest: None,
+            small_bytes: 0,
+            all_bytes: 0,
+        }
     }
 
-    /// Claims a used segment in which nothing is alive, or all has expired, or of whose entries
-    /// less than `max_live_pct` is alive by bytes: the one with the least to copy, of several the
-    /// oldest. Runs are alive or not: moving them makes no room.
-    pub(crate) fn claim_dead_space(
-        &mut self,
-        now: UnixMillis,
-        max_live_pct: u64,
-        live_bytes: impl Fn(u32) -> u64,
-    ) -> Option<Victim> {
-        let to_copy = |segment: u32, row: &SegmentRow| match live_bytes(segment) {
+    pub(crate) fn aim(&self) -> Aim {
+        self.aim
+    }
+
+    fn look_at(&mut self, segment: u32, row: &SegmentRow, live_bytes: u64, now: UnixMillis) {
+        let is_small = row.queue == Queue::Small;
+        self.all_bytes += live_bytes;
+        self.small_bytes += if is_small { live_bytes } else { 0 };
+        if row.state != SegmentState::Used {
+            return;
+        }
+        let to_copy = match live_bytes {
             _ if row.latest_expiry_ms <= now.0 => Some(0),
             0 => Some(0),
-            live if row.run_len == 1 && live * 100 < max_live_pct * row.used_bytes => Some(live),
+            live if row.run_len == 1 && live * 100 < self.aim.copy_below_pct * row.used_bytes => {
+                Some(live)
+            }
             _ => None,
         };
-        let worth_it = self.used().filter_map(|(segment, row)| {
-            to_copy(segment, row).map(|copied_bytes| (copied_bytes, row.sequence, segment))
-        });
-        let (_, _, segment) = worth_it.min()?;
-        Some(self.claim(segment, Reason::DeadSpace))
+        let at = |cost: u64| (cost, row.sequence, segment);
+        self.dead = least(self.dead, to_copy.map(at));
+        let age = (row.sequence, segment);
+        let oldest = &mut self.oldest[usize::from(is_small)];
+        *oldest = least(*oldest, Some(age));
+        self.sparsest = least(self.sparsest, self.share(row, live_bytes).map(at));
     }
 
-    /// Claims the segment whose turn it is (evict mode): the oldest of the small queue while that
-    /// holds more than its share of what is alive, else the oldest of main.
-    pub(crate) fn claim_turn(&mut self, live_bytes: impl Fn(u32) -> u64) -> Option<Victim> {
-        let (mut small_bytes, mut all_bytes) = (0, 0);
-        let mut oldest: [Option<(u64, u32)>; 2] = [None; 2];
-        for (segment, row) in self.rows() {
-            let is_small = row.queue == Queue::Small;
-            match row.state {
-                SegmentState::Used => {
-                    let best = &mut oldest[usize::from(is_small)];
-                    let age = (row.sequence, segment);
-                    *best = Some(best.map_or(age, |best| best.min(age)));
-                }
-                SegmentState::Using | SegmentState::Reclaiming => {}
-                _ => continue,
-            }
-            let live_bytes = live_bytes(segment);
-            all_bytes += live_bytes;
-            small_bytes += if is_small { live_bytes } else { 0 };
-        }
-        let [main, small] = oldest;
-        let (first, second) = match small_bytes * 100 > SMALL_SHARE_PCT * all_bytes {
-            true => (small, main),
-            false => (main, small),
-        };
-        let (_, segment) = first.or(second)?;
-        Some(self.claim(segment, Reason::Turn))
-    }
-
-    /// Claims the used segment with the smallest live share of those whose used bytes are live to
-    /// less than `max_share_pct` (clean mode). Runs count once they are dead.
-    pub(crate) fn claim_sparsest(
-        &mut self,
-        max_share_pct: u64,
-        segment_bytes: u64,
-        live_bytes: impl Fn(u32) -> u64,
-    ) -> Option<Victim> {
-        let share = |segment: u32, row: &SegmentRow| {
-            live_bytes(segment) * 10_000 / (segment_bytes * u64::from(row.run_len))
-        };
+    /// The live share of a segment worth cleaning.
+    fn share(&self, row: &SegmentRow, live_bytes: u64) -> Option<u64> {
+        let Then::Sparsest { below_pct, segment_bytes } = self.aim.then else { return None };
         // A run is one entry: it is live or dead, and moving it makes no room. Nor does moving what
         // is all alive, unless two such segments fit into one: the tail of a segment of long
         // entries stays empty wherever they lie.
-        let is_worth_it = |(segment, row): &(u32, &SegmentRow)| match (live_bytes(*segment), row) {
-            (0, _) => true,
-            (live, SegmentRow { run_len: 1, used_bytes, .. }) => {
-                live * 100 < max_share_pct * used_bytes || 2 * used_bytes < segment_bytes
+        let is_worth_it = match row {
+            _ if live_bytes == 0 => true,
+            SegmentRow { run_len: 1, used_bytes, .. } => {
+                live_bytes * 100 < below_pct * used_bytes || 2 * used_bytes < segment_bytes
             }
             _ => false,
         };
-        let (segment, _) =
-            self.used().filter(is_worth_it).min_by_key(|(segment, row)| share(*segment, row))?;
-        Some(self.claim(segment, Reason::Turn))
+        is_worth_it.then(|| live_bytes * 10_000 / (segment_bytes * u64::from(row.run_len)))
+    }
+
+    /// The segment to be claimed, once all rows were seen, with its sequence.
+    fn choice(&self) -> Option<(u32, u64, Reason)> {
+        if let Some((_, sequence, segment)) = self.dead {
+            return Some((segment, sequence, Reason::DeadSpace));
+        }
+        let (sequence, segment) = match self.aim.then {
+            Then::Sparsest { .. } => {
+                self.sparsest.map(|(_, sequence, segment)| (sequence, segment))
+            }
+            Then::Turn => {
+                let [main, small] = self.oldest;
+                match self.small_bytes * 100 > SMALL_SHARE_PCT * self.all_bytes {
+                    true => small.or(main),
+                    false => main.or(small),
+                }
+            }
+        }?;
+        Some((segment, sequence, Reason::Turn))
+    }
+}
+
+fn least<T: Ord>(left: Option<T>, right: Option<T>) -> Option<T> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(left.min(right)),
+        (left, right) => left.or(right),
+    }
+}
+
+impl Allocator {
+    /// Looks at the next rows for `search`; claims what that names once all were seen (I1).
+    pub(crate) fn search(
+        &mut self,
+        search: &mut Search,
+        now: UnixMillis,
+        live_bytes: impl Fn(u32) -> u64,
+    ) -> Found {
+        let end = (self.rows.len() as u32).min(search.next_row + SEARCH_ROWS);
+        for segment in search.next_row..end {
+            let row = &self.rows[segment as usize];
+            if row.has_entries() {
+                search.look_at(segment, row, live_bytes(segment), now);
+            }
+        }
+        search.next_row = end;
+        if (end as usize) < self.rows.len() {
+            return Found::NotYet;
+        }
+        let choice = search.choice();
+        *search = Search::new(search.aim);
+        let Some((segment, sequence, reason)) = choice else { return Found::Nothing };
+        let row = &self.rows[segment as usize];
+        match row.state == SegmentState::Used && row.sequence == sequence {
+            true => Found::Victim(self.claim(segment, reason)),
+            false => Found::NotYet,
+        }
+    }
+
+    /// All steps of a search at once.
+    pub(crate) fn search_all(
+        &mut self,
+        aim: Aim,
+        now: UnixMillis,
+        live_bytes: impl Fn(u32) -> u64,
+    ) -> Option<Victim> {
+        let mut search = Search::new(aim);
+        loop {
+            match self.search(&mut search, now, &live_bytes) {
+                // The lock is held: what was seen is still there.
+                Found::NotYet => {}
+                Found::Victim(victim) => return Some(victim),
+                Found::Nothing => return None,
+            }
+        }
     }
 
     /// Claims one used segment of the window of `run_len` that costs least to empty, so that a

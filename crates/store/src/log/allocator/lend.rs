@@ -45,9 +45,9 @@ impl Allocator {
         if self.lending.count >= self.lending.max || self.available(Purpose::Write) == 0 {
             return None;
         }
-        let rows = &mut self.rows[..self.lending.end as usize];
-        let segment = rows.iter().rposition(|row| row.state == SegmentState::Free)?;
-        rows[segment] = SegmentRow { state: SegmentState::Index, ..SegmentRow::FREE };
+        let segment = self.free.highest_below(self.lending.end as usize)?;
+        self.free.remove(segment, 1);
+        self.rows[segment] = SegmentRow { state: SegmentState::Index, ..SegmentRow::FREE };
         self.free_count -= 1;
         self.lending.count += 1;
         let segment = segment as u32;
@@ -59,7 +59,7 @@ impl Allocator {
     pub(crate) fn take_back(&mut self, segment: u32) {
         assert!(self.rows[segment as usize].state == SegmentState::Index, "it was lent");
         self.lending.count -= 1;
-        self.free(segment);
+        self.make_free(segment);
     }
 
     /// Recounts I1.

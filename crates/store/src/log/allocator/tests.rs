@@ -11,6 +11,16 @@ fn take_used(allocator: &mut Allocator, run_len: u32) -> u32 {
     segment
 }
 
+const TURN: Aim = Aim { copy_below_pct: 0, then: Then::Turn };
+
+fn sparsest(below_pct: u64) -> Aim {
+    Aim { copy_below_pct: 0, then: Then::Sparsest { below_pct, segment_bytes: 100 } }
+}
+
+fn claim(allocator: &mut Allocator, aim: Aim, live_bytes: impl Fn(u32) -> u64) -> Option<Victim> {
+    allocator.search_all(aim, UnixMillis(10), live_bytes)
+}
+
 fn free_now(allocator: &mut Allocator, victim: Victim) {
     allocator.retire(victim.segment, 1);
     assert!(!allocator.free_waiting(|_| true, |_| false));
@@ -21,12 +31,12 @@ fn free_now(allocator: &mut Allocator, victim: Victim) {
 fn segments_are_taken_from_the_bottom_and_reused_there() {
     let mut allocator = Allocator::new(8);
     assert_eq!([0, 1, 2].map(|_| take_used(&mut allocator, 1)), [0, 1, 2]);
-    let oldest = allocator.claim_turn(|_| 1).unwrap();
+    let oldest = claim(&mut allocator, TURN, |_| 1).unwrap();
     assert_eq!(oldest.segment, 0);
     free_now(&mut allocator, oldest);
     assert_eq!(take_used(&mut allocator, 1), 0);
     assert_eq!(
-        allocator.claim_turn(|_| 1).unwrap().segment,
+        claim(&mut allocator, TURN, |_| 1).unwrap().segment,
         1,
         "age, not position, is what counts"
     );
@@ -36,11 +46,13 @@ fn segments_are_taken_from_the_bottom_and_reused_there() {
 #[test]
 fn writes_leave_the_reserve_to_those_who_make_room() {
     let mut allocator = Allocator::new(8);
-    allocator.set_reserve(2);
+    allocator.set_reserve(2, 1);
     for _ in 0..6 {
         take_used(&mut allocator, 1);
     }
     assert_eq!(allocator.take(1, Purpose::Write), None);
+    assert!(allocator.take(1, Purpose::Ahead).is_some());
+    assert_eq!(allocator.take(1, Purpose::Ahead), None, "one is lent");
     assert!(allocator.take(1, Purpose::Reserve).is_some());
 }
 
@@ -51,7 +63,7 @@ fn a_run_is_contiguous_and_freed_as_one() {
     let run = take_used(&mut allocator, 3);
     assert_eq!((run, allocator.free_count()), (1, 4));
     assert_eq!(allocator.take(5, Purpose::Write), None);
-    let victim = allocator.claim_sparsest(75, 100, |segment| u64::from(segment != run)).unwrap();
+    let victim = claim(&mut allocator, sparsest(75), |segment| u64::from(segment != run)).unwrap();
     assert_eq!(victim.segment, run);
     free_now(&mut allocator, victim);
     assert_eq!(allocator.free_count(), 7);
@@ -65,10 +77,10 @@ fn cleaning_takes_the_sparsest_below_the_limit_and_never_a_live_run() {
     }
     take_used(&mut allocator, 2);
     let live = |segment: u32| [90, 60, 80, 50][segment as usize];
-    let sparsest = allocator.claim_sparsest(75, 100, live).unwrap().segment;
-    assert_eq!(sparsest, 1, "the run is sparser, but live, and does not stand in the way");
-    assert_eq!(allocator.claim_sparsest(75, 100, live), None);
-    assert_eq!(allocator.claim_sparsest(85, 100, live).unwrap().segment, 2);
+    let first = claim(&mut allocator, sparsest(75), live).unwrap().segment;
+    assert_eq!(first, 1, "the run is sparser, but live, and does not stand in the way");
+    assert_eq!(claim(&mut allocator, sparsest(75), live), None);
+    assert_eq!(claim(&mut allocator, sparsest(85), live).unwrap().segment, 2);
 }
 
 #[test]
@@ -139,10 +151,14 @@ fn dead_space_is_claimed_where_least_is_alive() {
     }
     let live = |segment: u32| [60, 49, 0, 90, 100][segment as usize];
     let mut claimed = Vec::new();
-    while let Some(victim) = allocator.claim_dead_space(UnixMillis(10), 50, live) {
-        assert_eq!(victim.reason, Reason::DeadSpace);
-        claimed.push(victim.segment);
-    }
+    let aim = Aim { copy_below_pct: 50, ..TURN };
+    let turn = loop {
+        match claim(&mut allocator, aim, live).expect("five segments are used") {
+            victim if victim.reason == Reason::DeadSpace => claimed.push(victim.segment),
+            victim => break victim,
+        }
+    };
+    assert_eq!(turn.segment, 0, "then the oldest has its turn");
     assert_eq!(claimed, [2, 4, 1], "dead, then expired, then sparse; others have too much alive");
 }
 
@@ -152,18 +168,68 @@ fn the_small_queue_gives_up_segments_while_it_has_more_than_its_share() {
     let small = [0, 1].map(|_| take_queued(&mut allocator, Queue::Small, NEVER));
     let main: Vec<u32> = (0..12).map(|_| take_queued(&mut allocator, Queue::Main, NEVER)).collect();
     let mut live = [100_u64; 32];
-    let mut claim = |live: &[u64; 32]| {
-        let victim = allocator.claim_turn(|segment| live[segment as usize]).unwrap();
+    let mut turn = |live: &[u64; 32]| {
+        let victim = claim(&mut allocator, TURN, |at| live[at as usize]).unwrap();
         (victim.segment, victim.queue)
     };
-    assert_eq!(claim(&live), (small[0], Queue::Small), "2 of 14");
+    assert_eq!(turn(&live), (small[0], Queue::Small), "2 of 14");
     live[small[0] as usize] = 0;
-    assert_eq!(claim(&live), (main[0], Queue::Main), "1 of 13");
+    assert_eq!(turn(&live), (main[0], Queue::Main), "1 of 13");
     live[main[0] as usize] = 0;
-    live[main[1] as usize] = 0;
-    live[main[2] as usize] = 0;
-    assert_eq!(claim(&live), (main[1], Queue::Main), "1 of 10 is the share");
-    live[main[3] as usize] = 0;
-    assert_eq!(claim(&live), (small[1], Queue::Small), "1 of 9");
-    assert_eq!(claim(&live), (main[2], Queue::Main), "none is left");
+    // Not quite dead: dead space would be taken first, whatever its queue.
+    live[main[1] as usize] = 1;
+    live[main[2] as usize] = 1;
+    assert_eq!(turn(&live), (main[1], Queue::Main), "1 of 10 is the share");
+    live[main[3] as usize] = 1;
+    assert_eq!(turn(&live), (small[1], Queue::Small), "1 of 9");
+    assert_eq!(turn(&live), (main[2], Queue::Main), "none is left");
+}
+
+/// A table of used segments.
+fn large_table(segment_count: u32) -> Allocator {
+    let mut allocator = Allocator::new(segment_count);
+    for _ in 0..segment_count {
+        take_used(&mut allocator, 1);
+    }
+    allocator
+}
+
+#[test]
+fn a_step_of_a_search_looks_at_a_bounded_number_of_rows_in_a_log_of_any_size() {
+    let mut allocator = large_table(20_000);
+    let (mut search, mut steps) = (Search::new(TURN), 0);
+    let victim = loop {
+        let looked_at = std::cell::Cell::new(0);
+        let live_bytes = |segment| {
+            looked_at.set(looked_at.get() + 1);
+            u64::from(segment != 17_000)
+        };
+        let found = allocator.search(&mut search, UnixMillis(10), live_bytes);
+        assert!(looked_at.get() <= 1024, "{} rows in a step", looked_at.get());
+        steps += 1;
+        match found {
+            Found::NotYet => {}
+            Found::Victim(victim) => break victim,
+            Found::Nothing => panic!("all segments are used"),
+        }
+    };
+    assert_eq!((victim.segment, steps), (17_000, 20), "as one pass would have found");
+}
+
+#[test]
+fn a_search_whose_find_was_taken_meanwhile_starts_anew() {
+    let mut allocator = large_table(2_000);
+    let mut search = Search::new(TURN);
+    assert_eq!(allocator.search(&mut search, UnixMillis(10), |_| 1), Found::NotYet);
+    // The oldest goes to another session, which empties and fills it again.
+    let other = claim(&mut allocator, TURN, |_| 1).unwrap();
+    assert_eq!(other.segment, 0);
+    free_now(&mut allocator, other);
+    assert_eq!(take_used(&mut allocator, 1), 0);
+    assert_eq!(allocator.search(&mut search, UnixMillis(10), |_| 1), Found::NotYet);
+    assert_eq!(allocator.search(&mut search, UnixMillis(10), |_| 1), Found::NotYet);
+    match allocator.search(&mut search, UnixMillis(10), |_| 1) {
+        Found::Victim(victim) => assert_eq!(victim.segment, 1),
+        found => panic!("{found:?}"),
+    }
 }

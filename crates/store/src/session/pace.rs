@@ -1,0 +1,148 @@
+//! Reclaiming in step with writing: what a chunk of requests has used up of the log's room, it
+//! pays for at its end, so that no write has to empty a whole segment.
+//!
+//! ```text
+//!  chunk: 32 SETs ─▶ 1 KiB appended ─▶ owes 1 KiB x 1.25 / (1 - kept) of victim ─▶ one step
+//!                                          kept: the share of a victim that has to be copied
+//! ```
+//!
+//! It begins when hardly a segment is free for each session and ends when one is. Housekeeping
+//! between batches may work further ahead (room.rs); where that has time, nothing is left to do here.
+//! Victims that keep 60 % give two fifths of what is looked at: then 3.1 KiB of victim a KiB
+//! written make room as fast as it is used, and a quarter faster.
+//!
+//! # Invariants
+//! I1: a step looks at [`ENTRIES_MAX`] entries and one group at most, and copies [`COPIED_MAX`]
+//!     bytes, or as many as the chunk wrote, and one group at most.
+//!
+//! # Limits
+//! Where more than 94 of 100 bytes of every victim stay, or a step ends at I1 again and again,
+//! writes are faster than this, and one of them may find no room and empty a segment by itself.
+
+use base::UnixMillis;
+
+use super::Local;
+use super::reclaim::StepMax;
+use crate::log::{Aim, Purpose, SEARCH_ROWS, Search};
+use crate::store::Inner;
+
+/// Free segments for each session below which it pays. Each more would lie idle: with two, a store
+/// that is 85 % full copied a third more.
+const LOW_WATER: u32 = 1;
+/// Entries of a victim that one step looks at: some 40 us (I1).
+const ENTRIES_MAX: usize = 512;
+/// Bytes that a step copies even if the chunk wrote fewer (I1).
+const COPIED_MAX: u64 = 256 << 10;
+/// More than this is not believed to stay of every victim: a step of 21 bytes for one written.
+const KEPT_PCT_MAX: u64 = 94;
+/// Bytes of victim for each byte that is to come free, in percent, ...
+const HASTE_PCT: u64 = 125;
+/// ... and when hardly a segment is left, not even one that the reserve could lend.
+const GREAT_HASTE_PCT: u64 = 500;
+/// What a session that was held up owes at most, beyond its last chunk.
+const OWED_MAX_BYTES: u64 = 1 << 20;
+/// Steps of reclaiming that are left out when no victim was found, for each step of the search.
+const FRUITLESS_STEPS: u32 = 32;
+
+/// How far a session's reclaiming has kept up with its writing.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// What it had appended when it last paid; `None`: there was room enough.
+    appended_bytes: Option<u64>,
+    /// Bytes of victims that it should have looked at by now.
+    owed_bytes: u64,
+    /// Of the last victims' bytes, what had to be copied.
+    kept_pct: u64,
+    /// The look for the next victim.
+    pub(super) search: Option<Search>,
+    /// The aim that no segment suited, and the steps to be left out.
+    fruitless: Option<(Aim, u32)>,
+}
+
+impl Pace {
+    /// There is room enough.
+    pub(super) fn rest(&mut self) {
+        self.appended_bytes = None;
+        self.owed_bytes = 0;
+    }
+
+    /// All that is alive in the next victim is to be copied.
+    pub(super) fn expect(&mut self, live_bytes: u64, used_bytes: u64) {
+        let live_pct = live_bytes * 100 / used_bytes.max(1);
+        self.kept_pct = self.kept_pct.max(live_pct.min(KEPT_PCT_MAX));
+    }
+
+    /// A victim was emptied.
+    pub(super) fn learn(&mut self, copied_bytes: u64, used_bytes: u64) {
+        let kept_pct = copied_bytes * 100 / used_bytes.max(1);
+        // Half of what was known before: segments differ.
+        self.kept_pct = (self.kept_pct + kept_pct).div_ceil(2).min(KEPT_PCT_MAX);
+    }
+
+    /// No segment of a table of so many is worth it.
+    pub(super) fn found_nothing(&mut self, aim: Aim, segment_count: u32) {
+        self.fruitless = Some((aim, FRUITLESS_STEPS * segment_count.div_ceil(SEARCH_ROWS)));
+    }
+
+    /// Whether to look for a victim at all: not soon after none was found.
+    pub(super) fn may_search(&mut self, wanted: Aim) -> bool {
+        self.fruitless = match self.fruitless {
+            Some((aim, left)) if aim == wanted && left > 0 => Some((aim, left - 1)),
+            _ => None,
+        };
+        self.fruitless.is_none()
+    }
+
+    /// So many bytes were appended by now: the step that is due.
+    fn step_for(&mut self, appended_bytes: u64, haste_pct: u64) -> Option<StepMax> {
+        // A write that was cancelled gave its space back.
+        let used_bytes =
+            appended_bytes.saturating_sub(self.appended_bytes.replace(appended_bytes)?);
+        if used_bytes == 0 {
+            return None;
+        }
+        let owed_bytes = used_bytes * haste_pct / (100 - self.kept_pct);
+        self.owed_bytes = self.owed_bytes.min(OWED_MAX_BYTES) + owed_bytes;
+        Some(StepMax {
+            entries: ENTRIES_MAX,
+            moved_bytes: COPIED_MAX.max(used_bytes),
+            seen_bytes: self.owed_bytes,
+        })
+    }
+}
+
+impl Local {
+    /// After a chunk of requests; the session holds no reference and no lock.
+    #[inline]
+    pub(super) fn reclaim_in_step(&mut self, inner: &Inner, now: UnixMillis) {
+        if self.lacks_room(inner, LOW_WATER) {
+            self.pay_for_chunk(inner, now);
+        }
+    }
+
+    #[cold]
+    fn pay_for_chunk(&mut self, inner: &Inner, now: UnixMillis) {
+        let haste_pct = match inner.log.allocator().available(Purpose::Ahead) {
+            0 => GREAT_HASTE_PCT,
+            _ => HASTE_PCT,
+        };
+        let Some(max) = self.pace.step_for(self.appended_bytes(), haste_pct) else { return };
+        let seen_before = self.work.seen_bytes;
+        self.reclaim_ahead(inner, now, max);
+        let seen_bytes = self.work.seen_bytes - seen_before;
+        self.pace.owed_bytes = self.pace.owed_bytes.saturating_sub(seen_bytes);
+        // Copies are no writes: what they take is in the share that is kept.
+        if self.pace.appended_bytes.is_some() {
+            self.pace.appended_bytes = Some(self.appended_bytes());
+        }
+        self.free_retired(inner);
+        inner.epochs.quiesce(self.place);
+    }
+
+    fn appended_bytes(&self) -> u64 {
+        self.appender.appended_bytes() + self.survivors.appended_bytes()
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests;

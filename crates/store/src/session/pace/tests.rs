@@ -1,0 +1,153 @@
+//! What one call does for the house, counted: a bounded step, whoever calls and however seldom.
+
+use std::sync::Arc;
+
+use base::UnixMillis;
+
+use super::ENTRIES_MAX;
+use crate::session::{FREED_MAX, Work};
+use crate::{
+    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
+    Session, Set, Sink, Store, StoreConfig,
+};
+
+const BATCH: usize = 32;
+/// Entries of a victim whose buckets are prefetched together: what a step may go over by.
+const GROUP: u64 = 16;
+
+fn open(mode: Mode, eviction: Eviction, session_max: usize, index_bytes: u64) -> Arc<Store> {
+    Store::open(StoreConfig {
+        memory_bytes: 12 << 20,
+        index_bytes,
+        mode,
+        eviction,
+        index: IndexKind::Hash,
+        lossy_index: false,
+        session_max,
+        item_max_bytes: 1 << 20,
+        hash_seed: 3,
+        batch: BATCH,
+        huge_pages: HugePages::Off,
+    })
+    .unwrap()
+}
+
+/// Nothing is ever refused.
+struct Served;
+
+impl Sink<NoUpdate> for Served {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        assert!(!matches!(outcome, Outcome::OutOfMemory), "there is room to be made");
+    }
+}
+
+fn set(value: &[u8]) -> Op<'_, NoUpdate> {
+    let (expiry, condition) = (Expiry::Never, Condition::Always);
+    Op::Set(Set { value, client_flags: 0, expiry, condition })
+}
+
+/// One call with a request for each id; what it did for the house.
+fn call<'v>(
+    store: &Store,
+    session: &mut Session,
+    ids: impl Iterator<Item = u64>,
+    op: impl Fn(u64) -> Op<'v, NoUpdate>,
+) -> Work {
+    let keys: Vec<(u64, [u8; 8])> = ids.map(|id| (id, id.to_le_bytes())).collect();
+    let request = |(id, key): &'_ (u64, [u8; 8])| (*key, op(*id));
+    let owned: Vec<_> = keys.iter().map(request).collect();
+    let requests: Vec<Request<'_, NoUpdate>> = owned
+        .iter()
+        .map(|(key, op)| Request { key, hash: store.key_hasher().hash(key), op: op.clone() })
+        .collect();
+    let before = session.local.work;
+    session.execute(UnixMillis(1), &requests, &mut Served);
+    let after = session.local.work;
+    Work {
+        seen_entries: after.seen_entries - before.seen_entries,
+        seen_bytes: after.seen_bytes - before.seen_bytes,
+        freed_blocks: after.freed_blocks - before.freed_blocks,
+        segments_in_writes: after.segments_in_writes - before.segments_in_writes,
+    }
+}
+
+/// Numbers that look random, below `end`.
+fn shuffled(round: u64, end: u64) -> u64 {
+    (round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % end
+}
+
+/// Nobody calls `maintain`, ever.
+#[track_caller]
+fn check(mode: Mode, eviction: Eviction, key_count: u64, value_lens: &[usize]) {
+    let store = open(mode, eviction, 1, 2 << 20);
+    let mut session = store.session().unwrap();
+    let value = vec![7_u8; 64 << 10];
+    let mut most = Work::default();
+    for round in 0..12_000_u64 {
+        let ids = (0..BATCH as u64).map(|at| match round * BATCH as u64 + at {
+            place if place < key_count => place,
+            place => shuffled(place, key_count),
+        });
+        let work = call(&store, &mut session, ids, |id| match round % 4 {
+            3 if mode == Mode::Evict => Op::Get,
+            _ => set(&value[..value_lens[(id + round) as usize % value_lens.len()]]),
+        });
+        most.seen_entries = most.seen_entries.max(work.seen_entries);
+        most.freed_blocks = most.freed_blocks.max(work.freed_blocks);
+        most.segments_in_writes += work.segments_in_writes;
+    }
+    let stats = store.stats();
+    let made_room = stats.evicted_by_log + stats.cleaned_bytes + stats.dead_space_copied_bytes;
+    assert!(made_room > 1000, "the log was full: {stats:?}");
+    let what = format!("{mode:?} {eviction:?} {value_lens:?}");
+    assert_eq!(most.segments_in_writes, 0, "{what}: no write has emptied a segment");
+    assert!(most.seen_entries <= ENTRIES_MAX as u64 + GROUP, "{most:?}");
+    let retired_max = ENTRIES_MAX as u64 + GROUP + BATCH as u64;
+    assert!(most.freed_blocks <= FREED_MAX as u64 + retired_max, "{most:?}");
+    drop(session);
+    store.validate();
+}
+
+#[test]
+fn a_cache_makes_room_in_step_with_its_writes_whatever_survives() {
+    for eviction in [Eviction::Fifo, Eviction::LruApprox, Eviction::S3Fifo] {
+        check(Mode::Evict, eviction, 400_000, &[9]);
+        check(Mode::Evict, eviction, 60_000, &[100, 300, 30]);
+        check(Mode::Evict, eviction, 20_000, &[100, 900, 9]);
+    }
+}
+
+#[test]
+fn a_store_is_cleaned_in_step_with_its_writes() {
+    // 48 bytes an entry: three fifths of the log, and four fifths.
+    check(Mode::Clean, Eviction::Fifo, 130_000, &[24]);
+    check(Mode::Clean, Eviction::Fifo, 160_000, &[24]);
+}
+
+#[test]
+fn lines_that_wait_for_a_reader_are_freed_some_at_a_time_when_it_has_gone() {
+    const KEYS: u64 = 120_000;
+    let store = open(Mode::Clean, Eviction::Fifo, 2, 64 << 10);
+    let (mut session, mut reader) = (store.session().unwrap(), store.session().unwrap());
+    let freed_max = (FREED_MAX + 4 * BATCH) as u64;
+    // The reader stands still while the index grows, which leaves old heads and lines behind.
+    for first in (0..KEYS).step_by(BATCH) {
+        let ids = first..first + BATCH as u64;
+        let work = call(&store, &mut session, ids, |_| set(b"too long for a word"));
+        assert!(work.freed_blocks <= freed_max, "{work:?}");
+    }
+    let waiting = session.local.retired.len();
+    assert!(waiting > 10 * FREED_MAX, "{waiting} blocks wait");
+    let mut calls = 0;
+    while session.local.retired.len() > FREED_MAX {
+        reader.quiesce();
+        // What comes and goes, so that the session keeps house; nobody calls `maintain`.
+        let op = |_| if calls % 2 == 0 { Op::Delete } else { set(b"too long for a word") };
+        let work = call(&store, &mut session, 0..BATCH as u64, op);
+        assert!(work.freed_blocks <= freed_max, "{work:?}");
+        calls += 1;
+        assert!(calls <= waiting, "{} blocks are left", session.local.retired.len());
+    }
+    drop((session, reader));
+    store.validate();
+}
