@@ -47,7 +47,8 @@ use execute::Guess;
 pub(crate) use execute::know_processor;
 pub use several::LockedSession;
 
-/// Blocks of the index that are freed in one go, beyond as many as the same step retired: some 10 us.
+/// Blocks of the index that are freed in one go, beyond as many as the same step retired: some
+/// 10 us.
 const FREED_MAX: usize = 128;
 /// Scratch that a large read-modify-write has grown is given back above this.
 const SCRATCH_KEPT_BYTES: usize = 1 << 20;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! It begins when hardly a segment is free for each session and ends when one is. Housekeeping
-//! between batches may work further ahead (room.rs); where that has time, nothing is left to do here.
+//! between batches may work further ahead (room.rs); then there is nothing left to do here.
 //! Victims that keep 60 % give two fifths of what is looked at: then 3.1 KiB of victim a KiB
 //! written make room as fast as it is used, and a quarter faster.
 //!

@@ -1,5 +1,7 @@
 //! What one call does for the house, counted: a bounded step, whoever calls and however seldom.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 
 use base::UnixMillis;
@@ -58,7 +60,7 @@ fn call<'v>(
     let owned: Vec<_> = keys.iter().map(request).collect();
     let requests: Vec<Request<'_, NoUpdate>> = owned
         .iter()
-        .map(|(key, op)| Request { key, hash: store.key_hasher().hash(key), op: op.clone() })
+        .map(|(key, op)| Request { key, hash: store.key_hasher().hash(key), op: *op })
         .collect();
     let before = session.local.work;
     session.execute(UnixMillis(1), &requests, &mut Served);
