@@ -1,7 +1,7 @@
 //! A RESP server with no store: what sockets and the least parsing cost by themselves.
 //!
 //! ```text
-//!  epoll ─▶ one read per ready connection ─▶ skip over each command ─▶ one write of made-up replies
+//!  epoll ─▶ one read per ready connection ─▶ skip each command ─▶ one write of made-up replies
 //! ```
 //!
 //! GET answers 64 bytes, everything else `+OK`. `bench-peers` starts it beside the real servers:

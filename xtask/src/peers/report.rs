@@ -176,8 +176,8 @@ fn replace_table(readme: &str, table: &str) -> Option<String> {
 
 fn table(run: &Run) -> String {
     let mut out = String::from(
-        "| workload | server | server CPU, ns per operation (least to most) | to the best peer | to \
-         no store | thousand operations a second | p50, us | p99, us \
+        "| workload | server | server CPU, ns per operation (least to most) | to the best peer | \
+         to no store | thousand operations a second | p50, us | p99, us \
          |\n|---|---|---|---|---|---|---|---|\n",
     );
     for row in WORKLOADS.iter().flat_map(|workload| run.rows_of(workload.name)) {
