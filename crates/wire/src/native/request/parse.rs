@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use base::UnixMillis;
 
-use super::super::layout::Raw;
+use super::super::layout::{MESSAGE_HEAD_BYTES, Raw, read_u32, read_u64};
 use super::super::reply::Status;
 use super::{
     Condition, Direction, Expiry, KEEP_EXPIRY, NO_VALUE, ONCE, Op, Part, Range, RangeItems,
@@ -32,6 +32,10 @@ impl<'a> Iterator for Requests<'a> {
         if self.rest.is_empty() {
             return None;
         }
+        if let Some((request, rest)) = split_plain_get(self.rest) {
+            self.rest = rest;
+            return Some(Ok(request));
+        }
         let Some((raw, rest)) = Raw::split(self.rest) else {
             self.rest = &[];
             return Some(Err(RequestError::Overrun));
@@ -43,6 +47,25 @@ impl<'a> Iterator for Requests<'a> {
             Err(status) => Err(RequestError::Refused { id, status }),
         })
     }
+}
+
+/// A get without words or mode, which most requests are: one compare says so. `None`: another
+/// message, or a broken one.
+#[inline]
+fn split_plain_get(body: &[u8]) -> Option<(Request<'_>, &[u8])> {
+    const WANT_BITS: u64 = (WANT_MASK as u64) << 8;
+    const KEY_LEN_BITS: u64 = 0xffff << 32;
+    let (head, rest) = body.split_first_chunk::<MESSAGE_HEAD_BYTES>()?;
+    let first = read_u64(head, 0);
+    let value_len_bytes = read_u32(head, 12);
+    if first & !(WANT_BITS | KEY_LEN_BITS) != u64::from(code::GET) || value_len_bytes != 0 {
+        return None;
+    }
+    let key_len_bytes = usize::from((first >> 32) as u16);
+    let (padded, rest) = rest.split_at_checked(key_len_bytes.next_multiple_of(8))?;
+    let op = Op::Get { key: &padded[..key_len_bytes], touch: None };
+    let want = Want((first >> 8) as u8);
+    Some((Request { id: RequestId::Free(read_u32(head, 8)), want, op }, rest))
 }
 
 /// Flags, words and the highest mode that an op of version 1 has.
