@@ -18,8 +18,10 @@
 //!     first cancels all receives.
 //!
 //! # Limits
-//! A datagram that does not fit in what is left of a buffer is cut, and the kernel does not say so:
-//! the zone's length check finds it (K20). Unconnected sockets are for `udp`: the multishot receive
+//! A datagram that does not fit in what is left of a buffer is cut, and the kernel does not say so.
+//! Nor is that the only place: a receive that found its socket empty remembers how much was left
+//! then, and its next datagram is cut to that even in a fresh buffer (seen on Linux 6.18). So the
+//! zone's length check is asked about every datagram (K20), and senders send cut ones again. Unconnected sockets are for `udp`: the multishot receive
 //! that names the sender cannot use up the last bytes of an incremental buffer.
 //!
 //! # Concurrency
@@ -283,7 +285,7 @@ fn land(zone: &mut Zone, lane: Lane, len_bytes: usize, is_stream: bool) -> bool 
         zone.land_piece(lane.into(), len_bytes);
         return true;
     }
-    zone.land(lane.into(), 0, len_bytes) == Landed::Completed
+    zone.land_unsure(lane.into(), len_bytes) == Landed::Completed
 }
 
 impl Transport for Uring {
@@ -354,6 +356,10 @@ impl Transport for Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         if !self.is_enabled || cancel_all(&self.ring) {
+            // The kernel lets go of the sockets now, as far as it does at all before the ring goes.
+            let flags = EnterFlags::GETEVENTS.bits();
+            // SAFETY: no argument is passed, and nothing is submitted.
+            let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, flags, None) };
             return;
         }
         // U2: receives may still be armed, so the memory that they write to stays for good.

@@ -41,8 +41,9 @@ use base::sync::Arc;
 use self::buffers::Buffers;
 use crate::{Region, Sender};
 
-/// Says whether a message is whole, by the length that its header states. Asked only about one
-/// that ends exactly at its buffer's end, where a datagram may have been cut (K20).
+/// Says whether a message is whole, by the length that its header states. Asked about one that ends
+/// exactly at its buffer's end, where a datagram may have been cut (K20), and about every one of a
+/// transport whose kernel may cut elsewhere.
 pub type LengthCheck = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 /// One message that has landed. Plain data; its bytes are [`Zone::bytes`].
@@ -395,6 +396,21 @@ impl Zone {
         self.complete(sender, offset_bytes, len_bytes);
         self.buffers.fill(skip_bytes + len_bytes, self.next);
         Landed::Completed
+    }
+
+    /// The same for a message at the window's start that may have been cut anywhere: its length is
+    /// checked wherever it ends.
+    pub fn land_unsure(&mut self, sender: Sender, len_bytes: usize) -> Landed {
+        let window = self.window().expect("a message lands in a posted buffer");
+        assert!(len_bytes <= window.len_bytes, "Z3: a message lies in one buffer");
+        let is_whole = self.check_length(window.offset_bytes, len_bytes);
+        if is_whole {
+            self.complete(sender, window.offset_bytes, len_bytes);
+        } else {
+            self.counters.truncated += 1;
+        }
+        self.buffers.fill(len_bytes, self.next);
+        if is_whole { Landed::Completed } else { Landed::Truncated }
     }
 
     /// The same for a piece of a stream, which has no length of its own to be held against.

@@ -1,0 +1,247 @@
+//! A transport with its zone and some senders, for each kind of transport.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use landing::udp::{Offload, Udp, UdpConfig};
+use landing::uring::{Uring, UringConfig};
+use landing::{Lane, Sender, Transport, Zone, ZoneSize};
+
+/// The longest message of a test.
+pub const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// Messages begin with their length.
+pub fn is_whole(message: &[u8]) -> bool {
+    message.first_chunk().is_some_and(|len| usize::from(u16::from_le_bytes(*len)) == message.len())
+}
+
+/// What a scenario needs of a transport.
+pub trait Rig: Sized {
+    /// `None`, with a line that says why, where this kernel cannot.
+    fn open(sender_count: usize) -> Option<Self>;
+
+    /// Transport and zone of the receiver.
+    fn receiver(&mut self) -> (&mut dyn Transport, &mut Zone);
+
+    /// A sender's socket.
+    fn client(&mut self, index: usize) -> &mut Udp;
+
+    /// Which sender a completion came from.
+    fn index_of(&self, sender: Sender) -> usize;
+
+    /// A sender dies; another takes its place.
+    fn replace_client(&mut self, index: usize);
+
+    /// The receiver dies with all that had landed, and comes back at the same address.
+    fn restart(&mut self);
+
+    /// Sends a datagram that no transport would.
+    fn send_raw(&mut self, index: usize, bytes: &[u8]);
+}
+
+fn zone(buffer_bytes: usize) -> Zone {
+    let size = ZoneSize { buffer_bytes, buffer_count: 16, completions_max: 4096 };
+    Zone::ring(size, Box::new(is_whole)).unwrap()
+}
+
+/// The kernel gives a ring's ports back a moment after the ring is gone: asked until it does.
+fn bind(address: SocketAddr) -> UdpSocket {
+    let mut tries_left = 1_000_000;
+    loop {
+        match UdpSocket::bind(address) {
+            Ok(socket) => return socket,
+            Err(error) if tries_left == 0 => panic!("{address} stays in use: {error}"),
+            Err(_) => std::thread::yield_now(),
+        }
+        tries_left -= 1;
+    }
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+fn config(offload: Offload) -> UdpConfig {
+    UdpConfig { frame_bytes_max: MESSAGE_BYTES_MAX, offload, ..UdpConfig::default() }
+}
+
+fn client(socket: UdpSocket, peer: SocketAddr) -> Udp {
+    socket.connect(peer).unwrap();
+    Udp::from_socket(socket, config(Offload::Auto)).unwrap()
+}
+
+fn send_raw(client: &Udp, to: SocketAddr, bytes: &[u8]) {
+    // From the client's own address, since a connected receiver hears nobody else.
+    let from = client.local_address().unwrap();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    match socket.bind(&from.into()) {
+        Ok(()) => drop(socket.send_to(bytes, &to.into())),
+        // The address is the client's alone: send through it, as far as it goes.
+        Err(_) => panic!("senders of these rigs share their addresses"),
+    }
+}
+
+/// One unconnected socket that hears from everybody.
+struct Unconnected {
+    udp: Option<Udp>,
+    zone: Zone,
+    address: SocketAddr,
+    clients: Vec<Udp>,
+    offload: Offload,
+    buffer_bytes: usize,
+}
+
+impl Unconnected {
+    fn open(sender_count: usize, offload: Offload, buffer_bytes: usize) -> Unconnected {
+        let udp = Udp::bind(any_port(), config(offload)).unwrap();
+        let address = udp.local_address().unwrap();
+        let clients = (0..sender_count).map(|_| client(shared_socket(), address)).collect();
+        let zone = zone(buffer_bytes);
+        Unconnected { udp: Some(udp), zone, address, clients, offload, buffer_bytes }
+    }
+
+    fn restart(&mut self) {
+        self.udp = None;
+        self.udp = Some(Udp::bind(self.address, config(self.offload)).unwrap());
+        self.zone = zone(self.buffer_bytes);
+    }
+}
+
+/// A socket whose address a raw sender may share.
+fn shared_socket() -> UdpSocket {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&any_port().into()).unwrap();
+    socket.into()
+}
+
+macro_rules! unconnected {
+    ($name:ident, $offload:expr, $buffer_bytes:expr, $doc:literal) => {
+        #[doc = $doc]
+        pub struct $name(Unconnected);
+
+        impl Rig for $name {
+            fn open(sender_count: usize) -> Option<Self> {
+                Some($name(Unconnected::open(sender_count, $offload, $buffer_bytes)))
+            }
+
+            fn receiver(&mut self) -> (&mut dyn Transport, &mut Zone) {
+                (self.0.udp.as_mut().unwrap(), &mut self.0.zone)
+            }
+
+            fn client(&mut self, index: usize) -> &mut Udp {
+                &mut self.0.clients[index]
+            }
+
+            fn index_of(&self, sender: Sender) -> usize {
+                let address = sender.as_address();
+                let is_it = |client: &Udp| client.local_address().ok() == address;
+                self.0.clients.iter().position(is_it).expect("a sender of the rig")
+            }
+
+            fn replace_client(&mut self, index: usize) {
+                self.0.clients[index] = client(shared_socket(), self.0.address);
+            }
+
+            fn restart(&mut self) {
+                self.0.restart();
+            }
+
+            fn send_raw(&mut self, index: usize, bytes: &[u8]) {
+                send_raw(&self.0.clients[index], self.0.address, bytes);
+            }
+        }
+    };
+}
+
+unconnected!(Single, Offload::Off, 4096, "`recvmmsg`, each datagram by itself.");
+unconnected!(Joined, Offload::Auto, 1 << 17, "`recvmmsg` with GRO: many datagrams in a slot.");
+
+/// io_uring: a socket for each sender, one ring of buffers.
+pub struct Shared {
+    uring: Option<Uring>,
+    zone: Zone,
+    clients: Vec<Udp>,
+    /// By lane.
+    addresses: Vec<SocketAddr>,
+    /// Which sender a lane is: a new one gets a new lane.
+    lane_of: Vec<usize>,
+}
+
+const SHARED_BUFFER_BYTES: usize = 4096;
+
+impl Shared {
+    /// Our end of a pair of connected sockets, added as a lane.
+    fn add(&mut self, local: SocketAddr, peer: SocketAddr) -> SocketAddr {
+        let socket = bind(local);
+        let address = socket.local_addr().unwrap();
+        socket.connect(peer).unwrap();
+        self.uring.as_mut().unwrap().add_datagrams(socket).unwrap();
+        address
+    }
+
+    fn add_client(&mut self, index: usize) {
+        let theirs = shared_socket();
+        let address = self.add(any_port(), theirs.local_addr().unwrap());
+        self.addresses[index] = address;
+        self.lane_of.push(index);
+        let udp = client(theirs, address);
+        if index < self.clients.len() {
+            self.clients[index] = udp;
+        } else {
+            self.clients.push(udp);
+        }
+    }
+}
+
+impl Rig for Shared {
+    fn open(sender_count: usize) -> Option<Shared> {
+        let mut zone = zone(SHARED_BUFFER_BYTES);
+        let uring = match Uring::new(&mut zone, UringConfig::default()) {
+            Ok(uring) => Some(uring),
+            Err(unavailable) => {
+                println!("skipped: {unavailable}");
+                return None;
+            }
+        };
+        let addresses = vec![any_port(); sender_count];
+        let mut rig = Shared { uring, zone, clients: Vec::new(), addresses, lane_of: Vec::new() };
+        for index in 0..sender_count {
+            rig.add_client(index);
+        }
+        Some(rig)
+    }
+
+    fn receiver(&mut self) -> (&mut dyn Transport, &mut Zone) {
+        (self.uring.as_mut().unwrap(), &mut self.zone)
+    }
+
+    fn client(&mut self, index: usize) -> &mut Udp {
+        &mut self.clients[index]
+    }
+
+    fn index_of(&self, sender: Sender) -> usize {
+        let Lane(lane) = sender.as_lane().expect("lanes only");
+        self.lane_of[lane as usize]
+    }
+
+    fn replace_client(&mut self, index: usize) {
+        self.add_client(index);
+    }
+
+    fn restart(&mut self) {
+        self.uring = None;
+        self.zone = zone(SHARED_BUFFER_BYTES);
+        self.uring = Some(Uring::new(&mut self.zone, UringConfig::default()).unwrap());
+        self.lane_of.clear();
+        for index in 0..self.clients.len() {
+            let peer = self.clients[index].local_address().unwrap();
+            self.add(self.addresses[index], peer);
+            self.lane_of.push(index);
+        }
+    }
+
+    fn send_raw(&mut self, index: usize, bytes: &[u8]) {
+        send_raw(&self.clients[index], self.addresses[index], bytes);
+    }
+}
