@@ -24,11 +24,11 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Fresh zeroed memory of at least `len_bytes`.
+    /// Fresh zeroed memory of at least `len_bytes`, resident, so that no receive waits for a page.
     pub fn memory(len_bytes: usize) -> io::Result<Region> {
         let len_bytes = len_bytes.max(1).next_multiple_of(rustix::param::page_size());
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE;
+        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
         let start = unsafe {
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), len_bytes, protection, flags)
@@ -36,14 +36,14 @@ impl Region {
         Ok(Region::owned(start.cast(), len_bytes))
     }
 
-    /// The first `len_bytes` of a file, shared with it: what lands there is in the file.
+    /// The first `len_bytes` of a file, shared with it, resident: what lands there is in the file.
     pub fn file(file: &File, len_bytes: usize) -> io::Result<Region> {
         if len_bytes == 0 || file.metadata()?.len() < len_bytes as u64 {
             let message = format!("the file is shorter than the {len_bytes} bytes to map");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let (null, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
+        let (null, flags) = (std::ptr::null_mut(), MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases no Rust memory.
         let start =
             unsafe { rustix::mm::mmap(null, len_bytes, protection, flags, file.as_fd(), 0) }?;

@@ -21,8 +21,12 @@
 //! A datagram that does not fit in what is left of a buffer is cut, and the kernel does not say so.
 //! Nor is that the only place: a receive that found its socket empty remembers how much was left
 //! then, and its next datagram is cut to that even in a fresh buffer (seen on Linux 6.18). So the
-//! zone's length check is asked about every datagram (K20), and senders send cut ones again. Unconnected sockets are for `udp`: the multishot receive
-//! that names the sender cannot use up the last bytes of an incremental buffer.
+//! zone's length check is asked about every datagram (K20), and senders send cut ones again.
+//! Unconnected sockets are for `udp`: the multishot receive that names the sender cannot use up the
+//! last bytes of an incremental buffer.
+//!
+//! # References
+//! Decision 0024: what this is for, and what was measured.
 //!
 //! # Concurrency
 //! The first thread that receives owns the transport from then on.

@@ -3,6 +3,8 @@
 //! One thread sends, receives and acknowledges in turns. Loopback delivers inside the send call, so
 //! nothing is waited for, and a run is the same each time.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 #[path = "conformance/rigs.rs"]
 mod rigs;
 #[path = "conformance/scenarios.rs"]
