@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p landing --bench landing [MESSAGES]`. CPU time is measured with both sides in
 //! turns on one thread, so that neither waits; the rate with a core for each. Both sides' CPU
-//! counts: on loopback the receiver's share of the kernel's work is done in the sender's call (K21).
+//! counts: on loopback much of the receiver's kernel work is done in the sender's call (K21).
 
 use std::fs::File;
 use std::io;
