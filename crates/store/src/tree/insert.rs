@@ -3,15 +3,18 @@
 //! ```text
 //!  place free, border has room      fill a slot, one store of the order word
 //!  place free, border is full       split (split.rs), then the same
-//!  place has another key's entry    a chain of new layers with both keys, one store of the slot
+//!  place has entries of other keys  the same, in the order of the keys: a group
+//!  group is full                    a chain of new layers with its keys and the new one; the group's
+//!                                   first slot becomes the link, the others go
 //!  place has a link                 one layer down
 //! ```
 
+use arrayvec::ArrayVec;
 use base::sync::Backoff;
 
 use super::descend::{Border, Found};
 use super::memory::Spare;
-use super::node::{Node, Role, WIDTH};
+use super::node::{GROUP_MAX, Node, Role, WIDTH};
 use super::slice::{Kind, Place, SLICE_BYTES};
 use super::{Keys, Tree};
 use crate::index::Position;
@@ -108,18 +111,11 @@ impl Tree {
         spare: &mut Spare,
     ) -> Result<Inserted, Shortage> {
         let (node, place) = (self.node(border), target.place());
-        if place.kind == Kind::LONGER
-            && let Some((index, other)) = node.search(place, |_| true)
-        {
-            let layers = self.layers_for(target, slot, other, keys, spare);
-            if let Ok(root) = layers {
-                node.set_slot(index, Slot::link(root));
-            }
-            node.unlock();
-            return layers.map(|_| Inserted::Added);
+        if place.kind == Kind::LONGER && node.ranks_at(place).len() == GROUP_MAX {
+            return self.insert_below(node, target, slot, keys, spare);
         }
         if node.order().count() < WIDTH {
-            put(node, place, slot);
+            put_at(node, rank_of(node, target, keys), place, slot);
             node.unlock();
             return Ok(Inserted::Added);
         }
@@ -127,27 +123,59 @@ impl Tree {
             node.unlock();
             return Err(Shortage { node_count: SPLIT_NODES_MAX });
         }
-        self.split_border(border, target, slot, spare);
+        self.split_border(border, target, slot, keys, spare);
         Ok(Inserted::Added)
     }
 
-    /// A layer with the new key and the one that has its place, or a chain of layers down to where
-    /// they differ. Nobody sees it yet; its root.
+    /// Moves the full group at the target's place of the locked border into a layer of its own, and
+    /// the new key with it; frees the lock.
+    fn insert_below(
+        &self,
+        node: &Node,
+        target: Target<'_>,
+        slot: Slot,
+        keys: &impl Keys,
+        spare: &mut Spare,
+    ) -> Result<Inserted, Shortage> {
+        let (mut order, ranks) = (node.order(), node.ranks_at(target.place()));
+        let indexes: ArrayVec<usize, GROUP_MAX> = ranks.clone().map(|at| order.slot_at(at)).collect();
+        let group = indexes.iter().map(|index| node.slot(*index)).collect();
+        let root = match self.layers_for(target, slot, &group, keys, spare) {
+            Ok(root) => root,
+            Err(shortage) => {
+                node.unlock();
+                return Err(shortage);
+            }
+        };
+        node.begin_change();
+        node.set_slot(indexes[0], Slot::link(root));
+        for rank in ranks.skip(1).rev() {
+            order = order.removed(rank);
+        }
+        node.set_order(order);
+        indexes[1..].iter().for_each(|index| node.set_slot(*index, Slot::EMPTY));
+        node.unlock_changed();
+        Ok(Inserted::Added)
+    }
+
+    /// A layer with the new key and those of `group`, or a chain of layers down to where they
+    /// differ. Nobody sees it yet; its root.
     fn layers_for(
         &self,
         target: Target<'_>,
         slot: Slot,
-        other: Slot,
+        group: &ArrayVec<Slot, GROUP_MAX>,
         keys: &impl Keys,
         spare: &mut Spare,
     ) -> Result<u32, Shortage> {
-        // SAFETY: the slot was read under its border's lock since the last quiescent point.
-        let other_key = unsafe { keys.key(other) };
+        // SAFETY: the slots were read under their border's lock since the last quiescent point.
+        let key_of = |slot: &Slot| unsafe { keys.key(*slot) };
+        let others: ArrayVec<&[u8], GROUP_MAX> = group.iter().map(key_of).collect();
         let first_bytes = target.depth_bytes + SLICE_BYTES;
         let mut end_bytes = first_bytes;
         loop {
             let place = Place::of(target.key, end_bytes);
-            if place != Place::of(other_key, end_bytes) {
+            if others.iter().any(|other| place != Place::of(other, end_bytes)) {
                 break;
             }
             debug_assert!(place.kind == Kind::LONGER, "the keys differ");
@@ -158,12 +186,16 @@ impl Tree {
             return Err(Shortage { node_count });
         }
         let mut root = self.new_border(spare);
-        put(self.node(root), Place::of(target.key, end_bytes), slot);
-        put(self.node(root), Place::of(other_key, end_bytes), other);
+        for (rank, (other, slot)) in others.iter().zip(group).enumerate() {
+            put_at(self.node(root), rank, Place::of(other, end_bytes), *slot);
+        }
+        let target_below = Target { depth_bytes: end_bytes, ..target };
+        let rank = rank_of(self.node(root), target_below, keys);
+        put_at(self.node(root), rank, target_below.place(), slot);
         self.node(root).unlock();
         for depth_bytes in (first_bytes..end_bytes).step_by(SLICE_BYTES).rev() {
             let above = self.new_border(spare);
-            put(self.node(above), Place::of(target.key, depth_bytes), Slot::link(root));
+            put_at(self.node(above), 0, Place::of(target.key, depth_bytes), Slot::link(root));
             self.node(above).unlock();
             root = above;
         }
@@ -197,9 +229,18 @@ impl Tree {
     }
 }
 
-/// Adds a place to a locked border that has room and does not have it.
-pub(super) fn put(node: &Node, place: Place, slot: Slot) {
-    let (order, index) = node.order().inserted(node.rank(place));
+/// Where the target, which is not there, belongs in the locked border: behind the places below its
+/// own and behind the lower keys of its group.
+pub(super) fn rank_of(node: &Node, target: Target<'_>, keys: &impl Keys) -> usize {
+    let (order, mut ranks) = (node.order(), node.ranks_at(target.place()));
+    // SAFETY: the slot is read under its border's lock since the last quiescent point.
+    let key_at = |rank| unsafe { keys.key(node.slot(order.slot_at(rank))) };
+    ranks.find(|rank| key_at(*rank) > target.key).unwrap_or(ranks.end)
+}
+
+/// Adds a place at `rank` to a locked border that has room.
+pub(super) fn put_at(node: &Node, rank: usize, place: Place, slot: Slot) {
+    let (order, index) = node.order().inserted(rank);
     node.fill(index, place, slot);
     node.set_order(order);
 }

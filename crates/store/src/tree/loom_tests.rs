@@ -1,6 +1,6 @@
 //! Model-checked: inserts, splits, new layers, removals and reuse under readers and walkers.
 //!
-//! Nodes have three keys here. `present` are the ids that are in the tree from the start.
+//! Nodes have three keys here and groups two. `present` are the ids that are in the tree from the start.
 
 use base::sync::Arc;
 
@@ -155,17 +155,53 @@ fn a_slot_that_is_used_anew_is_never_taken_for_the_old_key() {
 const LAYERED: &[&[u8]] = &[b"samesame-left", b"samesame-right", b"z", b"samesame-up"];
 
 #[test]
-fn a_new_layer_hides_no_key() {
-    check(LAYERED, &[0, 2], |tree, spare| add(tree, 1, spare), |tree| assert!(is_found(tree, 0)));
+fn a_group_that_grows_hides_no_key() {
+    check(
+        LAYERED,
+        &[0, 2],
+        |tree, spare| add(tree, 1, spare),
+        |tree| {
+            assert!(is_found(tree, 0));
+            let ids = walk(tree, Direction::Forward);
+            assert!(ids == [0, 2] || ids == [0, 1, 2], "{ids:?}");
+        },
+    );
+}
+
+/// The last of the group is the one whose slot goes, and whose key is only in the layer then.
+#[test]
+fn a_group_that_becomes_a_layer_hides_no_key_from_a_search() {
+    check(LAYERED, &[0, 3], |tree, spare| add(tree, 1, spare), |tree| assert!(is_found(tree, 3)));
+}
+
+#[test]
+fn a_group_that_becomes_a_layer_hides_no_key_from_a_walk() {
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(move || {
+            let (fixture, mut spare) = fixture(LAYERED, &[0, 3]);
+            let fixture = Arc::new(fixture);
+            let writing = fixture.clone();
+            let thread = loom::thread::spawn(move || add(&writing, 1, &mut spare));
+            let mut ids = walk(&fixture, direction);
+            if direction == Direction::Reverse {
+                ids.reverse();
+            }
+            assert!(ids == [0, 3] || ids == [0, 1, 3], "{ids:?}");
+            thread.join().unwrap();
+        });
+    }
 }
 
 #[test]
 fn a_layer_that_goes_hides_no_key() {
     check(
         LAYERED,
-        &[0, 2, 3],
+        &[0, 3, 1, 2],
         |tree, _| {
             remove(tree, 3);
+            remove(tree, 1);
             remove(tree, 0);
         },
         |tree| {

@@ -28,11 +28,13 @@
 //! stronger), then fences with Acquire, then loads the version again ([`Node::is_same`]): had it
 //! seen such a store, it would now see that version.
 
+use std::ops::Range;
+
 use base::sync::{AtomicU32, AtomicU64, Backoff, Ordering, fence};
 
 use super::held::{Load, lock_freed, lock_taken};
 use super::permutation::Permutation;
-use super::slice::{Kind, Place};
+use super::slice::{Kind, Place, SLICE_BYTES};
 use crate::index::slot::Slot;
 
 /// Keys in a border node.
@@ -46,6 +48,12 @@ pub(super) const SEPARATORS: usize = 18;
 pub(super) const WIDTH: usize = 3;
 #[cfg(loom)]
 pub(super) const SEPARATORS: usize = 3;
+/// Entries of longer keys that share a slice and still have no layer below: the most that leave a
+/// full border two slices to be split between (lengths 0 to 8 are nine places more).
+#[cfg(not(loom))]
+pub(super) const GROUP_MAX: usize = 4;
+#[cfg(loom)]
+pub(super) const GROUP_MAX: usize = 2;
 
 /// Words of a node behind its first 32 bytes.
 const WORDS: usize = 2 * WIDTH;
@@ -62,6 +70,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Node, order) == 8);
     assert!(std::mem::offset_of!(Node, words) == 32);
     assert!(CHILD_WORD + (SEPARATORS + 2) / 2 == WORDS);
+    assert!(SLICE_BYTES + 1 + GROUP_MAX < WIDTH);
 };
 
 const LOCKED: u32 = 1;
@@ -360,10 +369,14 @@ impl Node {
         None
     }
 
-    /// How many places of the node are below `place`; the caller holds the lock.
-    pub(super) fn rank(&self, place: Place) -> usize {
+    /// The ranks of the node's slots at `place`, or where it would be; the caller holds the lock.
+    pub(super) fn ranks_at(&self, place: Place) -> Range<usize> {
         let order = self.order();
-        (0..order.count()).take_while(|rank| self.place(order.slot_at(*rank)) < place).count()
+        let count_while = |is_before: fn(&Place, &Place) -> bool| {
+            let place_at = |rank: &usize| self.place(order.slot_at(*rank));
+            (0..order.count()).take_while(|rank| is_before(&place_at(rank), &place)).count()
+        };
+        count_while(Place::lt)..count_while(Place::le)
     }
 }
 

@@ -8,7 +8,8 @@
 //!
 //! # Invariants
 //! I1: `edge` is the place of the last row that was worked off in this layer; only rows beyond it
-//!     are. Places of a layer are worked off in order, each once.
+//!     are, and in the border that is worked on the rest of its group. Places of a layer are worked
+//!     off in order, each once: a group is in one border, and so in one copy.
 //! I2: a key that is there throughout is never passed by: it can leave a copied border only to the
 //!     right, to a new node that the copy's `next` does not name; walking up, the copy has the key
 //!     itself. Walking down, the neighbour's `next` must name the border that was left.
@@ -129,24 +130,34 @@ impl<'t, K: Keys> Walk<'t, K> {
             // Rows before the place are worked off; the one at it needs a look.
             self.edge = place;
             self.worked = self.beyond(place);
-            let at_place = self.now.rows().iter().position(|row| row.place == place);
-            let Some(row) = at_place.map(|rank| self.now.rows()[rank]) else { break };
+            let Some(row) = self.worked_at(place, 1) else { break };
             if let Some(layer) = row.slot.linked_bucket() {
                 self.push_frame(place.slice);
                 root = layer;
                 depth_bytes += SLICE_BYTES;
                 continue;
             }
-            if !row.slot.is_empty() && self.is_wanted(row.slot, key, with_key) {
-                // The walk yields this row first: nothing at the place is worked off yet.
-                self.worked -= 1;
+            // Rows of a group are in the order of their keys: the wanted ones are the last.
+            let mut back = 1;
+            while let Some(row) = self.worked_at(place, back) {
+                if !row.slot.is_empty() && !self.is_wanted(row.slot, key, with_key) {
+                    break;
+                }
+                back += 1;
             }
+            self.worked -= back - 1;
             break;
         }
         self.look_ahead();
         // It was asked for with this one, by the parent's word.
         self.copy_ahead();
         Ok(())
+    }
+
+    /// The row that is `back` before the first one that is not worked off, if it is at `place`.
+    fn worked_at(&self, place: Place, back: usize) -> Option<Row> {
+        let worked = self.worked.checked_sub(back)?;
+        self.row(worked).filter(|row| row.place == place)
     }
 
     /// Whether the entry at the seek's place is on the wanted side of its key.

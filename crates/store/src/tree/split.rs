@@ -8,8 +8,8 @@
 //! Going up, the lock of a node is kept until its parent's is held and the parent is marked as
 //! changing (T5).
 
-use super::Tree;
-use super::insert::{Target, put};
+use super::{Keys, Tree};
+use super::insert::{Target, put_at, rank_of};
 use super::memory::Spare;
 use super::node::{NO_NODE, Node, Role, SEPARATORS, WIDTH};
 use super::slice::{Place, SLICE_BYTES};
@@ -31,6 +31,7 @@ impl Tree {
         border: u32,
         target: Target<'_>,
         slot: Slot,
+        keys: &impl Keys,
         spare: &mut Spare,
     ) {
         let (left, place) = (self.node(border), target.place());
@@ -44,12 +45,13 @@ impl Tree {
         let keep_count = if is_last { WIDTH } else { split_rank(&places) };
         for (rank, moved) in places.iter().enumerate().skip(keep_count) {
             let index = order.slot_at(rank);
-            put(right, *moved, left.slot(index));
+            put_at(right, rank - keep_count, *moved, left.slot(index));
             left.set_slot(index, Slot::EMPTY);
         }
         left.set_order(order.cut(keep_count));
         let separator = if is_last { place.slice } else { places[keep_count].slice };
-        put(if place.slice >= separator { right } else { left }, place, slot);
+        let home = if place.slice >= separator { right } else { left };
+        put_at(home, rank_of(home, target, keys), place, slot);
         self.link_behind(border, new);
         let root = self.ascend(Siblings { left: border, right: new, separator }, spare);
         if let Some(root) = root {
@@ -193,7 +195,7 @@ fn split_rank(places: &[Place; WIDTH]) -> usize {
     (1..WIDTH)
         .filter(is_boundary)
         .min_by_key(distance)
-        .expect("ten keys share a slice at most: lengths 0 to 8 and longer")
+        .expect("a slice has fewer places than a border: lengths 0 to 8 and a group")
 }
 
 /// Which child of the locked interior `child` is.

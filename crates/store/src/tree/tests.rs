@@ -187,6 +187,64 @@ fn a_layer_below_grows_its_own_tree_and_goes_with_its_last_key() {
     assert_eq!((census.layer_count, census.border_count), (0, 1), "{census:?}");
 }
 
+#[test]
+fn a_few_keys_of_one_slice_need_no_layer_and_one_more_has_them_all_in_one() {
+    // The short ones have places of their own beside the group.
+    let group = node::GROUP_MAX;
+    let mut keys: Vec<_> = (0..=group).map(|id| format!("prefix88-{id}").into_bytes()).collect();
+    keys.extend([b"prefix88".to_vec(), b"prefix8".to_vec(), b"prefix89".to_vec()]);
+    let mut pair = Pair::new(keys);
+    // Not in their order.
+    for id in (1..=group).chain(group + 1..group + 4).rev() {
+        pair.insert(id);
+    }
+    let count_layers = |pair: &Pair| pair.tree.validate(&pair.table, |_| {}).layer_count;
+    assert_eq!(count_layers(&pair), 0);
+    check_all(&pair);
+    pair.insert(0);
+    assert_eq!(count_layers(&pair), 1);
+    check_all(&pair);
+    for id in 1..=group {
+        pair.remove(id);
+        check_all(&pair);
+    }
+    pair.remove(0);
+    assert_eq!(count_layers(&pair), 0, "an empty layer goes");
+    check_all(&pair);
+}
+
+/// Each key is found and walked from.
+#[track_caller]
+fn check_all(pair: &Pair) {
+    pair.validate();
+    pair.check_walks(Origin::End, usize::MAX);
+    let ids: Vec<usize> = (0..pair.table.keys.len()).collect();
+    pair.find_batch(&ids);
+    for id in ids {
+        pair.find(id);
+        for limit in [1, 3, usize::MAX] {
+            pair.check_walks(Origin::At(&pair.table.keys[id]), limit);
+            pair.check_walks(Origin::Behind(&pair.table.keys[id]), limit);
+        }
+    }
+}
+
+#[test]
+fn scattered_decimal_keys_take_under_32_bytes_of_nodes_each() {
+    // As dense as ten million numbers below 2^31: two keys of five share eight digits with others.
+    let (count, range) = if cfg!(miri) { (300, 64_000) } else { (100_000, 21_474_836_u64) };
+    let scatter = |id: usize| (id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+    let number = |id| format!("00{}", scatter(id) % range).into_bytes();
+    let mut pair = Pair::new((0..count).map(number).collect());
+    for id in 0..count {
+        pair.insert(id);
+    }
+    let census = pair.tree.validate(&pair.table, |_| {});
+    let node_bytes = (census.border_count + census.interior_count) * node::NODE_BYTES as u64;
+    let per_key = node_bytes as f64 / census.entry_count as f64;
+    assert!(per_key < 32.0, "{per_key:.1} bytes a key: {census:?}");
+}
+
 /// One step of an op stream; numbers pick keys of the universe.
 #[derive(Clone, Debug)]
 enum Step {

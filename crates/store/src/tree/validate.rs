@@ -1,6 +1,6 @@
 //! Recounting the tree: order, fill, links, parents, layers.
 
-use super::node::{NO_NODE, SEPARATORS};
+use super::node::{GROUP_MAX, NO_NODE, SEPARATORS};
 use super::slice::{Kind, Place, SLICE_BYTES};
 use super::{Keys, Tree};
 use crate::index::slot::Slot;
@@ -57,7 +57,9 @@ impl Tree {
             self.validate_node(root, NO_NODE, bounds, &mut borders, &mut census);
             self.validate_list(&borders);
             for border in borders {
-                for (place, slot) in self.rows_of(border) {
+                let rows = self.rows_of(border);
+                validate_groups(&rows, keys);
+                for (place, slot) in rows {
                     if let Some(root) = slot.linked_bucket() {
                         assert_eq!(place.kind, Kind::LONGER, "links are for longer keys");
                         let depth_bytes = layer.depth_bytes + SLICE_BYTES;
@@ -109,7 +111,11 @@ impl Tree {
             census.border_count += 1;
             borders.push(at);
             let rows = self.rows_of(at);
-            assert!(rows.windows(2).all(|pair| pair[0].0 < pair[1].0), "T1: places grow");
+            let is_longer = |place: Place| place.kind == Kind::LONGER;
+            let grow = |pair: &[(Place, Slot)]| {
+                pair[0].0 < pair[1].0 || (pair[0].0 == pair[1].0 && is_longer(pair[0].0))
+            };
+            assert!(rows.windows(2).all(grow), "T1: places grow");
             let is_inside =
                 |slice| slice >= bounds.low && bounds.high.is_none_or(|high| slice < high);
             assert!(rows.iter().all(|(place, _)| is_inside(place.slice)), "T2");
@@ -135,5 +141,16 @@ impl Tree {
             assert_eq!(self.node(*border).prev(), prev.unwrap_or(NO_NODE), "the list down");
             assert!(at == 0 || self.node(*border).order().count() > 0, "T4: only the first");
         }
+    }
+}
+
+/// A link is alone at its place; the keys of a group grow, and are few (T1).
+fn validate_groups(rows: &[(Place, Slot)], keys: &impl Keys) {
+    for group in rows.chunk_by(|left, right| left.0 == right.0).filter(|group| group.len() > 1) {
+        assert!(group.len() <= GROUP_MAX, "T1: larger groups have a layer");
+        assert!(group.iter().all(|(_, slot)| slot.linked_bucket().is_none()), "T1: a link is alone");
+        // SAFETY: nobody writes, so what a slot names stays.
+        let key_of = |slot: Slot| unsafe { keys.key(slot) };
+        assert!(group.is_sorted_by(|left, right| key_of(left.1) < key_of(right.1)), "T1: keys grow");
     }
 }
