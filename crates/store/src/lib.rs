@@ -40,7 +40,7 @@ pub use cursor::UnknownCursor;
 pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};
 pub use mapping::{HugePages, PageKind, huge_pages_available};
 pub use pin::{PinnedValue, Pins};
-pub use range::{Direction, NoOrder, Range, RangeEnd, prefix_end};
+pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};
 pub use request::{
     Condition, Expiry, Item, NoUpdate, Op, Outcome, Request, Set, Sink, Update, Verdict,
 };

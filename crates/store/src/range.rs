@@ -12,6 +12,8 @@ use std::ops::Bound;
 
 use thiserror::Error;
 
+use crate::request::Item;
+
 /// The way a range is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -75,6 +77,16 @@ pub struct RangeEnd {
     /// The last key that was looked at, when more may follow ([`Range::after`]); `None`: the
     /// range is done.
     pub resume_key: Option<Vec<u8>>,
+}
+
+/// Takes what several ranges have ([`crate::Session::ranges`]), range after range.
+pub trait RangeSink {
+    /// The next item of the range at `range_index`.
+    fn item(&mut self, range_index: usize, item: &Item<'_>);
+
+    /// The range at `range_index` has shown `visited` items; more may follow behind `resume_key`
+    /// ([`Range::after`]), or with none the range is done.
+    fn ended(&mut self, range_index: usize, visited: usize, resume_key: Option<&[u8]>);
 }
 
 /// The store keeps its keys in no order.

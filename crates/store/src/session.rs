@@ -270,7 +270,7 @@ impl Local {
         key: &[u8],
     ) -> Option<(Position, Entry<'a>)> {
         if let Some(tree) = &inner.tree {
-            return Local::find_ordered(inner, tree, key);
+            return Local::find_ordered(inner, tree, tag, key);
         }
         let is_key = |slot: Slot| {
             // SAFETY: the chain's lock keeps its entries in place.

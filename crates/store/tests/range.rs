@@ -10,8 +10,9 @@ use base::UnixMillis;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use store::{
-    Condition, Direction, Eviction, Expiry, HugePages, IndexKind, Mode, NoOrder, NoUpdate, Op,
-    Outcome, Pins, Range, Request, Session, Set, Sink, Store, StoreConfig,
+    BATCH_MAX, Condition, Direction, Eviction, Expiry, HugePages, IndexKind, Item, Mode, NoOrder,
+    NoUpdate, Op, Outcome, Pins, Range, RangeEnd, RangeSink, Request, Session, Set, Sink, Store,
+    StoreConfig,
 };
 
 const NOW: UnixMillis = UnixMillis(1000);
@@ -127,6 +128,105 @@ proptest! {
     }
 }
 
+/// What one range showed, and how it ended.
+type Shown = (Vec<(Vec<u8>, Vec<u8>)>, RangeEnd);
+
+fn shown(item: &Item<'_>) -> (Vec<u8>, Vec<u8>) {
+    (item.key.to_vec(), item.value.to_vec())
+}
+
+/// The ranges that have ended, and the items of the one that has not.
+#[derive(Default)]
+struct Collect {
+    items: Vec<(Vec<u8>, Vec<u8>)>,
+    ended: Vec<Shown>,
+}
+
+impl RangeSink for Collect {
+    fn item(&mut self, range_index: usize, item: &Item<'_>) {
+        assert_eq!(range_index, self.ended.len(), "range after range");
+        self.items.push(shown(item));
+    }
+
+    fn ended(&mut self, range_index: usize, visited: usize, resume_key: Option<&[u8]>) {
+        assert_eq!(range_index, self.ended.len(), "range after range");
+        let resume_key = resume_key.map(<[u8]>::to_vec);
+        self.ended.push((std::mem::take(&mut self.items), RangeEnd { visited, resume_key }));
+    }
+}
+
+#[track_caller]
+fn check_together(session: &mut Session, now: UnixMillis, ranges: &[Range<'_>]) {
+    let mut together = Collect::default();
+    session.ranges(now, ranges, &mut together).unwrap();
+    assert_eq!(together.ended.len(), ranges.len());
+    for (range, together) in ranges.iter().zip(together.ended) {
+        let mut items = Vec::new();
+        let end = session.range(now, range, |item| items.push(shown(item))).unwrap();
+        assert_eq!(together, (items, end), "{range:?}");
+    }
+}
+
+/// Bounds, whether forward, and the limit.
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>, bool, usize);
+
+fn range_of((start, end, is_forward, item_limit): &Bounds) -> Range<'_> {
+    Range {
+        start: start.as_ref().map(Vec::as_slice),
+        end: end.as_ref().map(Vec::as_slice),
+        direction: if *is_forward { Direction::Forward } else { Direction::Reverse },
+        item_limit: *item_limit,
+    }
+}
+
+proptest! {
+    #[test]
+    fn ranges_in_one_call_have_what_each_has_alone(
+        keys in vec((key(), any::<bool>()), 0..300),
+        bounds in vec((bound(), bound(), any::<bool>(), 0_usize..150), 0..80),
+    ) {
+        let store = open(IndexKind::Tree);
+        let mut session = store.session().unwrap();
+        for (key, expires) in &keys {
+            let at = Expiry::At(UnixMillis(NOW.0 + 1));
+            set(&store, &mut session, key, key, if *expires { at } else { Expiry::Never });
+        }
+        let ranges: Vec<Range<'_>> = bounds.iter().map(range_of).collect();
+        check_together(&mut session, NOW, &ranges);
+        check_together(&mut session, UnixMillis(NOW.0 + 2), &ranges);
+    }
+}
+
+#[test]
+fn ranges_of_any_length_share_a_call() {
+    let store = open(IndexKind::Tree);
+    let mut session = store.session().unwrap();
+    let count = 3000_u32;
+    let keys: Vec<_> = (0..count).map(|id| id.to_be_bytes()).collect();
+    for key in &keys {
+        set(&store, &mut session, key, &[key[3]; 600], Expiry::Never);
+    }
+    // More ranges than a batch, longer and shorter ones by turns, some beyond what a call does.
+    let limits = [1, 63, 64, 65, 200, 999, 1000, usize::MAX];
+    let range = |at: usize| Range {
+        start: Bound::Included(&keys[at * 37 % keys.len()][..]),
+        end: if at % 3 == 0 { Bound::Excluded(&keys[2500][..]) } else { Bound::Unbounded },
+        direction: if at % 2 == 0 { Direction::Forward } else { Direction::Reverse },
+        item_limit: limits[at % limits.len()],
+    };
+    let ranges: Vec<_> = (0..2 * BATCH_MAX + 3).map(range).collect();
+    check_together(&mut session, NOW, &ranges);
+    let (start, end) = (Bound::Unbounded, Bound::Unbounded);
+    let whole = Range { start, end, direction: Direction::Forward, item_limit: usize::MAX };
+    let mut first = Collect::default();
+    session.ranges(NOW, &[whole, whole], &mut first).unwrap();
+    let wanted: Vec<_> = keys[..1000].iter().map(|key| key.to_vec()).collect();
+    for (items, end) in first.ended {
+        assert!(items.into_iter().map(|(key, _)| key).eq(wanted.clone()));
+        assert_eq!(end, RangeEnd { visited: 1000, resume_key: wanted.last().cloned() });
+    }
+}
+
 #[test]
 fn items_that_have_expired_are_passed_by() {
     let store = open(IndexKind::Tree);
@@ -165,7 +265,7 @@ fn keys_of_any_length_that_differ_in_their_last_byte_come_and_go() {
     let mut session = store.session().unwrap();
     for len in [7, 8, 9, 16, 17, 216, 217, 300, 4096, 65_535] {
         let keys: Vec<Vec<u8>> =
-            (b'1'..=b'3').map(|last| [&vec![b'k'; len - 1][..], &[last]].concat()).collect();
+            (b'1'..=b'7').map(|last| [&vec![b'k'; len - 1][..], &[last]].concat()).collect();
         for key in &keys {
             set(&store, &mut session, key, b"value", Expiry::Never);
         }
@@ -199,6 +299,7 @@ fn a_hash_index_has_no_ranges() {
         item_limit: 1,
     };
     assert_eq!(session.range(NOW, &range, |_| {}), Err(NoOrder));
+    assert_eq!(session.ranges(NOW, &[range], &mut Collect::default()), Err(NoOrder));
 }
 
 #[test]

@@ -348,7 +348,7 @@ pub(super) fn find<'a>(
     key: &[u8],
 ) -> Option<(Position, Entry<'a>)> {
     if let Some(tree) = &inner.tree {
-        return Local::find_ordered(inner, tree, key);
+        return Local::find_ordered(inner, tree, Tag::of(hash), key);
     }
     let position = inner.index.find(head, hash, |slot| {
         // SAFETY: the slot was read since this session's last quiescent point.

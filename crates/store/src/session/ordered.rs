@@ -18,15 +18,15 @@ use base::sync::Backoff;
 use super::Local;
 use super::execute::{Call, NO_GUESS, prefetch_heads};
 use crate::config::{BATCH_MAX, Mode};
-use crate::entry::Entry;
-use crate::index::slot::Slot;
+use crate::entry::{Entry, HEADER_BYTES};
+use crate::index::slot::{Slot, Tag};
 use crate::index::{IndexFull, Position};
 use crate::log::Log;
 use crate::pin::Pins;
 use crate::prefetch;
 use crate::request::{Op, Outcome, Request, Sink, Update};
 use crate::store::Inner;
-use crate::tree::{Hint, Inserted, Keys, SPARE_NODES, Shortage, Tree};
+use crate::tree::{Hint, Inserted, Keys, SPARE_NODES, Shortage, Sought, Tree};
 
 /// Nodes that a session keeps between requests.
 const SPARE_KEPT: usize = 2 * SPARE_NODES;
@@ -48,8 +48,35 @@ impl Keys for Log {
     fn prefetch(&self, slot: Slot) {
         let start = self.address(slot.offset_bytes());
         prefetch::line(start);
-        // Entries start at multiples of eight: header and a key of 16 bytes may lie in two lines.
-        prefetch::line(start.wrapping_add(40));
+        // Entries start at multiples of eight: header and 24 bytes of key and value may lie in two
+        // lines.
+        prefetch::line(start.wrapping_add(HEADER_BYTES + 23));
+    }
+}
+
+/// The log, when the tag of the one key that is looked for is known: entries of its group that
+/// have another are told apart without a look at them.
+struct Tagged<'l> {
+    log: &'l Log,
+    tag: Tag,
+}
+
+impl Keys for Tagged<'_> {
+    #[inline]
+    unsafe fn key<'a>(&self, slot: Slot) -> &'a [u8] {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.log.key(slot) }
+    }
+
+    #[inline]
+    unsafe fn has_key(&self, slot: Slot, key: &[u8]) -> bool {
+        // SAFETY: as above.
+        slot.has_tag(self.tag) && unsafe { self.log.has_key(slot, key) }
+    }
+
+    #[inline]
+    fn prefetch(&self, slot: Slot) {
+        self.log.prefetch(slot);
     }
 }
 
@@ -59,9 +86,10 @@ impl Local {
     pub(super) fn find_ordered<'a>(
         inner: &'a Inner,
         tree: &Tree,
+        tag: Tag,
         key: &[u8],
     ) -> Option<(Position, Entry<'a>)> {
-        let position = tree.find(key, &inner.log)?;
+        let position = tree.find(key, &Tagged { log: &inner.log, tag })?;
         Some((position, Local::entry_of(inner, position)))
     }
 
@@ -192,7 +220,11 @@ impl Local {
         let hints = &mut hints[..chunk.len()];
         if chunk.len() > 1 {
             prefetch_heads(inner, chunk);
-            tree.seek_batch(&inner.log, |index| chunk[index].key, hints);
+            let sought = |index: usize| {
+                let Request { key, hash, .. } = &chunk[index];
+                Sought { key, tag: Some(Tag::of(*hash)) }
+            };
+            tree.seek_batch(&inner.log, sought, hints);
         }
         self.prefetched_count = self.prefetched_count.saturating_sub(chunk.len());
         self.are_hints_good = true;
@@ -204,7 +236,8 @@ impl Local {
             }
             // A write that made room has quiesced: the borders of the hints may be gone.
             let hint = if self.are_hints_good { *hint } else { Hint::NONE };
-            let position = tree.find_hinted(hint, request.key, &inner.log);
+            let log = Tagged { log: &inner.log, tag: Tag::of(request.hash) };
+            let position = tree.find_hinted(hint, request.key, &log);
             self.answer_get(call, position, sink);
         }
         self.keep_few_nodes(inner);

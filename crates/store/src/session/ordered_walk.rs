@@ -13,7 +13,7 @@ use crate::index::slot::{Slot, Tag};
 use crate::range::{Direction, Range, prefix_end};
 use crate::request::Item;
 use crate::store::Inner;
-use crate::tree::{Origin, Tree, Walk};
+use crate::tree::{Hint, Keys, Origin, Tree, Walk};
 
 /// Entries that FLUSHALL and the sweep of expired ones look at between two quiescent points.
 const WALK_STEP: usize = 256;
@@ -199,12 +199,10 @@ fn key_of(inner: &Inner, slot: Slot) -> &[u8] {
 
 /// The next slots in the order of keys.
 fn collect_behind(inner: &Inner, tree: &Tree, last: Option<&[u8]>, slots: &mut Vec<Slot>) {
-    let mut walk = Walk::new(tree, &inner.log, Direction::Forward);
-    let mut origin = last.map_or(Origin::End, Origin::Behind);
-    walk.seek(origin);
-    while slots.len() < WALK_STEP {
-        let Some(slot) = walk.next(origin) else { break };
-        origin = Origin::Behind(key_of(inner, slot));
-        slots.push(slot);
-    }
+    let mut walk = Walk::new(tree, &inner.log);
+    let origin = last.map_or(Origin::End, Origin::Behind);
+    walk.start(Direction::Forward, origin, WALK_STEP, Hint::NONE);
+    // All are gathered before the first entry is looked at.
+    let asked_for = std::iter::from_fn(|| walk.next()).inspect(|slot| inner.log.prefetch(*slot));
+    slots.extend(asked_for.take(WALK_STEP));
 }

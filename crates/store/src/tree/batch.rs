@@ -10,13 +10,13 @@
 //! A state machine never waits and never begins again: whatever stands in its way ends it without a
 //! hint, and the request looks its key up by itself.
 
-use super::descend::Found;
-use super::node::{NO_NODE, Version};
+use super::descend::{Border, Found};
+use super::node::{NO_NODE, Node, Version};
 use super::slice::{Place, SLICE_BYTES};
 use super::{Keys, Tree};
 use crate::config::BATCH_MAX;
 use crate::index::Position;
-use crate::index::slot::Slot;
+use crate::index::slot::Tag;
 
 /// Where a key's search ended: a border that had it, or would have.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,21 @@ pub(crate) struct Hint {
 
 impl Hint {
     pub(crate) const NONE: Hint = Hint { border: NO_NODE, version: Version::NONE, depth_bytes: 0 };
+
+    /// The border of the first layer in which the search ended.
+    #[inline]
+    pub(super) fn first_layer(self) -> Option<Border> {
+        let Hint { border, version, depth_bytes } = self;
+        (border != NO_NODE && depth_bytes == 0).then_some(Border { node: border, version })
+    }
+}
+
+/// What is looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Sought<'k> {
+    pub key: &'k [u8],
+    /// Tells the key's entry among those of its group; `None`: all are asked for.
+    pub tag: Option<Tag>,
 }
 
 /// One key on its way down.
@@ -44,8 +59,8 @@ struct Seek {
 /// What a step found.
 enum Step {
     More,
-    /// The border, and the slot of its key or of one that begins alike.
-    Border(Version, Option<Slot>),
+    /// The border; the entries at the key's place are asked for.
+    Border(Version),
     Lost,
 }
 
@@ -55,7 +70,7 @@ impl Tree {
     pub(crate) fn seek_batch<'k, K: Keys>(
         &self,
         keys: &K,
-        key_of: impl Fn(usize) -> &'k [u8],
+        sought_of: impl Fn(usize) -> Sought<'k>,
         hints: &mut [Hint],
     ) {
         let root = self.root();
@@ -68,15 +83,12 @@ impl Tree {
             for turn in 0..active_count {
                 let index = usize::from(active[turn]);
                 let seek = &mut seeks[index];
-                match self.step(seek, key_of(index)) {
+                match self.step(seek, sought_of(index), keys) {
                     Step::More => {
                         active[kept] = active[turn];
                         kept += 1;
                     }
-                    Step::Border(version, slot) => {
-                        if let Some(slot) = slot {
-                            keys.prefetch(slot);
-                        }
+                    Step::Border(version) => {
                         let (border, depth_bytes) = (seek.at, seek.depth_bytes);
                         hints[index] = Hint { border, version, depth_bytes };
                     }
@@ -88,7 +100,7 @@ impl Tree {
     }
 
     #[inline]
-    fn step(&self, seek: &mut Seek, key: &[u8]) -> Step {
+    fn step(&self, seek: &mut Seek, sought: Sought<'_>, keys: &impl Keys) -> Step {
         let node = self.node(seek.at);
         let version = node.version();
         if version.is_changing() || version.is_dead() {
@@ -101,15 +113,14 @@ impl Tree {
         } else if node.parent() != NO_NODE {
             return self.go_to(seek, node.parent()); // An old root.
         }
-        let place = Place::of(key, seek.depth_bytes as usize);
+        let place = Place::of(sought.key, seek.depth_bytes as usize);
         if version.is_border() {
-            let found = node.search(place, |_| true);
-            if let Some(layer) = found.and_then(|(_, slot)| slot.linked_bucket()) {
+            if let Some(layer) = ask_for_entries(node, place, sought.tag, keys) {
                 seek.depth_bytes += SLICE_BYTES as u32;
                 seek.above = NO_NODE;
                 return self.go_to(seek, layer);
             }
-            return Step::Border(version, found.map(|(_, slot)| slot));
+            return Step::Border(version);
         }
         let child = node.child_for(place.slice);
         if !node.is_same(version) {
@@ -141,4 +152,28 @@ impl Tree {
         }
         self.find(key, keys)
     }
+}
+
+/// Asks for the entry at the place that has the tag; for all at the place if none has, since an
+/// insert among them will compare keys. The layer below, if there is one.
+#[inline]
+fn ask_for_entries(node: &Node, place: Place, tag: Option<Tag>, keys: &impl Keys) -> Option<u32> {
+    let mut is_asked = false;
+    let link = node.search(place, |slot| {
+        if slot.linked_bucket().is_some() {
+            return true;
+        }
+        if tag.is_some_and(|tag| slot.has_tag(tag)) {
+            keys.prefetch(slot);
+            is_asked = true;
+        }
+        false
+    });
+    if link.is_none() && !is_asked {
+        node.search(place, |slot| {
+            keys.prefetch(slot);
+            false
+        });
+    }
+    link.and_then(|(_, slot)| slot.linked_bucket())
 }

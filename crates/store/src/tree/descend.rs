@@ -2,7 +2,7 @@
 
 use base::sync::Backoff;
 
-use super::node::{NO_NODE, SEPARATORS, Version};
+use super::node::{NO_NODE, Version};
 use super::slice::{Place, SLICE_BYTES};
 use super::{Keys, Tree};
 use crate::index::Position;
@@ -88,26 +88,22 @@ impl Tree {
         Some(at)
     }
 
-    /// [`Tree::descend`] for a walk that will want `neighbour_count` borders beyond the one it
-    /// comes to: asks for them by what their parent says, since each border names only the next.
-    pub(super) fn descend_to_walk(
+    /// Asks for `neighbour_count` borders beyond `border` by what their parent says, since each
+    /// border names only the next. A hint for walks: it does what it can.
+    pub(super) fn ask_for_neighbours(
         &self,
-        root: u32,
-        slice: u64,
+        border: u32,
         direction: Direction,
         neighbour_count: usize,
-    ) -> Result<Border, LayerGone> {
-        let border = self.descend(root, slice)?;
-        let parent = self.node(border.node).parent();
+    ) {
+        let parent = self.node(border).parent();
         if neighbour_count == 0 || parent == NO_NODE {
-            return Ok(border);
+            return;
         }
         let node = self.node(parent);
         let version = node.version();
-        let count = node.count().min(SEPARATORS);
-        let Some(rank) = (0..=count).find(|rank| node.child(*rank) == border.node) else {
-            return Ok(border);
-        };
+        let count = node.count();
+        let Some(rank) = (0..=count).find(|rank| node.child(*rank) == border) else { return };
         let mut neighbours = [NO_NODE; NEIGHBOURS_MAX];
         for (distance, neighbour) in neighbours.iter_mut().take(neighbour_count).enumerate() {
             let rank = match direction {
@@ -121,7 +117,6 @@ impl Tree {
             let known = neighbours.into_iter().filter(|neighbour| *neighbour != NO_NODE);
             known.for_each(|neighbour| self.memory.prefetch(neighbour));
         }
-        Ok(border)
     }
 
     /// What the border has for `key`, whose layer begins at byte `depth_bytes`.

@@ -138,7 +138,8 @@ impl Tree {
         spare: &mut Spare,
     ) -> Result<Inserted, Shortage> {
         let (mut order, ranks) = (node.order(), node.ranks_at(target.place()));
-        let indexes: ArrayVec<usize, GROUP_MAX> = ranks.clone().map(|at| order.slot_at(at)).collect();
+        let indexes: ArrayVec<usize, GROUP_MAX> =
+            ranks.clone().map(|at| order.slot_at(at)).collect();
         let group = indexes.iter().map(|index| node.slot(*index)).collect();
         let root = match self.layers_for(target, slot, &group, keys, spare) {
             Ok(root) => root,

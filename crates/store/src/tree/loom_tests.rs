@@ -34,14 +34,21 @@ fn fixture(keys: &[&[u8]], present: &[usize]) -> (Fixture, Spare) {
     (fixture, spare)
 }
 
+/// Writers that hold a lock load by exchanges (held.rs), each of which is a branch.
+fn model() -> loom::model::Builder {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.max_branches = 5000;
+    model
+}
+
 fn check(
     keys: &'static [&'static [u8]],
     present: &'static [usize],
     write: fn(&Fixture, &mut Spare),
     read: fn(&Fixture),
 ) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
+    let model = model();
     model.check(move || {
         let (fixture, mut spare) = fixture(keys, present);
         let fixture = Arc::new(fixture);
@@ -177,8 +184,7 @@ fn a_group_that_becomes_a_layer_hides_no_key_from_a_search() {
 #[test]
 fn a_group_that_becomes_a_layer_hides_no_key_from_a_walk() {
     for direction in [Direction::Forward, Direction::Reverse] {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
+        let model = model();
         model.check(move || {
             let (fixture, mut spare) = fixture(LAYERED, &[0, 3]);
             let fixture = Arc::new(fixture);
@@ -216,8 +222,7 @@ const TWO_BORDERS_BELOW: &[&[u8]] = &[b"samesamea", b"samesameb", b"samesamec", 
 /// Whoever empties one border may find the other at work in the parent: one of them tidies up.
 #[test]
 fn two_who_empty_a_layer_of_two_borders_leave_none() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
+    let model = model();
     model.check(|| {
         let (fixture, _spare) = fixture(TWO_BORDERS_BELOW, &[4, 0, 1, 2, 3]);
         remove(&fixture, 1);
@@ -247,8 +252,7 @@ fn a_border_that_goes_hides_no_key() {
 
 #[test]
 fn two_writers_of_one_border_lose_nothing() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
+    let model = model();
     model.check(|| {
         let (fixture, mut spare) = fixture(FULL, &[0, 1]);
         let fixture = Arc::new(fixture);
@@ -268,8 +272,7 @@ fn two_writers_of_one_border_lose_nothing() {
 
 #[test]
 fn a_node_is_reused_only_when_no_reader_is_in_it() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
+    let model = model();
     model.check(|| {
         let (fixture, _spare) = fixture(FULL, &[0, 1, 2, 3]);
         let (fixture, epochs) = (Arc::new(fixture), Arc::new(Epochs::new(2)));

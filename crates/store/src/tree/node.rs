@@ -293,14 +293,20 @@ impl Node {
         self.words[index].load_at(Ordering::Relaxed)
     }
 
+    /// The kinds of all slots, for `place_of`.
     #[inline]
-    fn kind(&self, index: usize) -> Kind {
-        Kind(((self.kinds.load_at(Ordering::Relaxed) >> (4 * index)) & 0xf) as u8)
+    pub(super) fn kinds(&self) -> u64 {
+        self.kinds.load_at(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn place_of(&self, index: usize, kinds: u64) -> Place {
+        Place { slice: self.slice(index), kind: Kind(((kinds >> (4 * index)) & 0xf) as u8) }
     }
 
     #[inline]
     pub(super) fn place(&self, index: usize) -> Place {
-        Place { slice: self.slice(index), kind: self.kind(index) }
+        self.place_of(index, self.kinds())
     }
 
     /// Acquire pairs with `set_slot`: the entry or the layer behind it is complete.
@@ -372,11 +378,11 @@ impl Node {
     /// The ranks of the node's slots at `place`, or where it would be; the caller holds the lock.
     pub(super) fn ranks_at(&self, place: Place) -> Range<usize> {
         let order = self.order();
-        let count_while = |is_before: fn(&Place, &Place) -> bool| {
-            let place_at = |rank: &usize| self.place(order.slot_at(*rank));
-            (0..order.count()).take_while(|rank| is_before(&place_at(rank), &place)).count()
-        };
-        count_while(Place::lt)..count_while(Place::le)
+        let place_at = |rank: usize| self.place(order.slot_at(rank));
+        let is_below = |rank: &usize| place_at(*rank) < place;
+        let start = (0..order.count()).take_while(is_below).count();
+        let is_at = |rank: &usize| place_at(*rank) == place;
+        start..start + (start..order.count()).take_while(is_at).count()
     }
 }
 

@@ -2,9 +2,13 @@
 //!
 //! ```text
 //!  frames   layer 0: behind "user:123" ─▶ layer 1: behind " ..." ─▶ ...     where to go on above
-//!  ahead    the border after this one: copied, its entries asked for, its neighbour asked for
 //!  now      a copy of one border, worked off row by row
+//!  beyond   the borders that the parent names next are asked for on the way down
 //! ```
+//!
+//! A walk yields slots and looks at no entry unless it has to begin again: whoever asks for the entry
+//! of each slot, and takes many slots before he looks at the first, has all entries on their way
+//! (session/range.rs).
 //!
 //! # Invariants
 //! I1: `edge` is the place of the last row that was worked off in this layer; only rows beyond it
@@ -15,6 +19,7 @@
 //!     itself. Walking down, the neighbour's `next` must name the border that was left.
 //! I3: whatever does not fit together ends in a new descent to the last key that was yielded.
 
+use super::Hint;
 use super::descend::{Border, LayerGone};
 use super::node::NO_NODE;
 use super::slice::{Kind, Place, SLICE_BYTES};
@@ -34,33 +39,32 @@ struct Frame {
     slice: u64,
 }
 
-/// The copies of the layer that was left for the one below; others are copied anew.
+/// The copy of the layer that was left for the one below; others are copied anew.
 struct Parked {
     /// How many frames there are while this is the layer above; 0: nothing is parked.
     frame_count: usize,
     now: Snapshot,
     worked: usize,
-    ahead: Snapshot,
-    has_ahead: bool,
 }
 
 /// A walk; holds slots, so it ends before its session quiesces.
-pub(crate) struct Walk<'t, K> {
+pub(crate) struct Walk<'t, 'k, K> {
     tree: &'t Tree,
     keys: &'t K,
     direction: Direction,
+    /// Where it began.
+    origin: Origin<'k>,
+    /// What it yielded last.
+    last: Option<Slot>,
     frames: Vec<Frame>,
     now: Snapshot,
     /// Rows of `now` that are worked off.
     worked: usize,
-    /// The border behind `now`, if `has_ahead`.
-    ahead: Snapshot,
-    has_ahead: bool,
     /// The layer above as it was left, so that a short layer does not cost another copy of it.
     parked: Parked,
     edge: Place,
     is_over: bool,
-    /// Entries that are still wanted: no more are asked for ahead.
+    /// Entries that are still wanted: no more borders are asked for.
     wanted: usize,
 }
 
@@ -75,45 +79,63 @@ pub(crate) enum Origin<'k> {
     Behind(&'k [u8]),
 }
 
-impl<'t, K: Keys> Walk<'t, K> {
-    /// A walk that yields nothing before `Walk::seek`.
-    pub(crate) fn new(tree: &'t Tree, keys: &'t K, direction: Direction) -> Walk<'t, K> {
+impl<'k> Origin<'k> {
+    /// Its key; of an end the first one.
+    pub(crate) fn key(self) -> &'k [u8] {
+        match self {
+            Origin::End => &[],
+            Origin::At(key) | Origin::Behind(key) => key,
+        }
+    }
+}
+
+impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
+    /// A walk that yields nothing before `Walk::start`.
+    pub(crate) fn new(tree: &'t Tree, keys: &'t K) -> Walk<'t, 'k, K> {
         Walk {
             tree,
             keys,
-            direction,
+            direction: Direction::Forward,
+            origin: Origin::End,
+            last: None,
             frames: Vec::new(),
             now: Snapshot::NONE,
             worked: 0,
-            ahead: Snapshot::NONE,
-            has_ahead: false,
-            parked: Parked {
-                frame_count: 0,
-                now: Snapshot::NONE,
-                worked: 0,
-                ahead: Snapshot::NONE,
-                has_ahead: false,
-            },
+            parked: Parked { frame_count: 0, now: Snapshot::NONE, worked: 0 },
             edge: Place::FIRST,
             is_over: true,
             wanted: usize::MAX,
         }
     }
 
-    /// Says how many entries will be wanted, so that no others are asked for.
-    pub(crate) fn expect(&mut self, entry_count: usize) {
-        self.wanted = entry_count;
+    /// Goes to the place from which `next` yields. `wanted` entries are expected to be wanted; `hint` is where a search for the origin's key ended.
+    pub(crate) fn start(
+        &mut self,
+        direction: Direction,
+        origin: Origin<'k>,
+        wanted: usize,
+        hint: Hint,
+    ) {
+        (self.direction, self.origin, self.last, self.wanted) = (direction, origin, None, wanted);
+        self.seek(origin, hint);
     }
 
-    /// Goes to the place from which `next` yields.
-    pub(crate) fn seek(&mut self, from: Origin<'_>) {
-        let mut backoff = Backoff::new();
-        while self.try_seek(from).is_err() {
+    /// Asks for the borders that a walk from the hint on will come to.
+    pub(crate) fn ask_ahead(tree: &Tree, direction: Direction, wanted: usize, hint: Hint) {
+        if let Some(border) = hint.first_layer() {
+            tree.ask_for_neighbours(border.node, direction, wanted.div_ceil(ROWS_TYPICAL));
+        }
+    }
+
+    fn seek(&mut self, from: Origin<'_>, hint: Hint) {
+        let (mut hint, mut backoff) = (hint, Backoff::new());
+        while self.try_seek(from, hint).is_err() {
+            hint = Hint::NONE;
             backoff.snooze();
         }
     }
 
-    fn try_seek(&mut self, from: Origin<'_>) -> Result<(), LayerGone> {
+    fn try_seek(&mut self, from: Origin<'_>, hint: Hint) -> Result<(), LayerGone> {
         self.frames.clear();
         self.parked.frame_count = 0;
         self.is_over = false;
@@ -123,10 +145,13 @@ impl<'t, K: Keys> Walk<'t, K> {
             Origin::At(key) => (key, true),
             Origin::Behind(key) => (key, false),
         };
+        let mut hinted = hint.first_layer();
         let mut depth_bytes = 0;
         loop {
             let place = Place::of(key, depth_bytes);
-            self.enter_at(root, place)?;
+            if !hinted.take().is_some_and(|border| self.copy(border)) {
+                self.enter_at(root, place)?;
+            }
             // Rows before the place are worked off; the one at it needs a look.
             self.edge = place;
             self.worked = self.beyond(place);
@@ -149,8 +174,6 @@ impl<'t, K: Keys> Walk<'t, K> {
             break;
         }
         self.look_ahead();
-        // It was asked for with this one, by the parent's word.
-        self.copy_ahead();
         Ok(())
     }
 
@@ -184,17 +207,20 @@ impl<'t, K: Keys> Walk<'t, K> {
     }
 
     fn enter_at(&mut self, root: u32, place: Place) -> Result<(), LayerGone> {
-        self.has_ahead = false;
         loop {
+            let border = self.tree.descend(root, place.slice)?;
             let neighbour_count = self.wanted.div_ceil(ROWS_TYPICAL);
-            let border =
-                self.tree.descend_to_walk(root, place.slice, self.direction, neighbour_count)?;
-            // The copy may be of a later moment than the descent: keys may have left for the right.
-            if self.tree.snapshot(border.node, &mut self.now) && self.now.version == border.version
-            {
+            self.tree.ask_for_neighbours(border.node, self.direction, neighbour_count);
+            if self.copy(border) {
                 return Ok(());
             }
         }
+    }
+
+    /// Copies a border as it was when it was reached; false: keys may have left it for the right
+    /// since.
+    fn copy(&mut self, border: Border) -> bool {
+        self.tree.snapshot(border.node, &mut self.now) && self.now.version == border.version
     }
 
     fn push_frame(&mut self, slice: u64) {
@@ -219,29 +245,29 @@ impl<'t, K: Keys> Walk<'t, K> {
         }
     }
 
-    /// The next entry's slot. `last` is the key that was yielded last, or where the walk began.
-    pub(crate) fn next(&mut self, last: Origin<'_>) -> Option<Slot> {
+    /// The next entry's slot.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Slot> {
         while !self.is_over {
             let Some(row) = self.row(self.worked) else {
                 if self.leave_border().is_err() {
-                    self.seek_again(last);
+                    self.seek_again();
                 }
                 continue;
             };
             self.worked += 1;
             self.edge = row.place;
-            if !self.has_ahead && self.worked == self.now.rows().len() / 2 {
-                self.copy_ahead();
+            if row.slot.is_entry() {
+                self.wanted = self.wanted.saturating_sub(1);
+                self.last = Some(row.slot);
+                return Some(row.slot);
             }
             if let Some(layer) = row.slot.linked_bucket() {
                 self.push_frame(row.place.slice);
                 self.park();
                 if self.enter(layer).is_err() {
-                    self.seek_again(last);
+                    self.seek_again();
                 }
-            } else if !row.slot.is_empty() {
-                self.wanted = self.wanted.saturating_sub(1);
-                return Some(row.slot);
             }
         }
         None
@@ -249,37 +275,14 @@ impl<'t, K: Keys> Walk<'t, K> {
 
     /// What the walk stood on has changed: on from the last key, once others had a chance.
     #[cold]
-    fn seek_again(&mut self, last: Origin<'_>) {
+    fn seek_again(&mut self) {
         Backoff::new().snooze();
-        self.seek(last);
-    }
-
-    /// Copies the neighbour, which has arrived by now, and asks for its entries and for the one
-    /// behind it.
-    fn copy_ahead(&mut self) {
-        let neighbour = self.neighbour();
-        let beyond_now = self.wanted.saturating_sub(self.now.rows().len() - self.worked);
-        if neighbour == NO_NODE
-            || beyond_now == 0
-            || !self.tree.snapshot(neighbour, &mut self.ahead)
-        {
-            return;
-        }
-        self.has_ahead = true;
-        match self.direction {
-            Direction::Forward => self.prefetch_rows(self.ahead.rows().iter(), beyond_now),
-            Direction::Reverse => self.prefetch_rows(self.ahead.rows().iter().rev(), beyond_now),
-        }
-        if beyond_now <= self.ahead.rows().len() {
-            return;
-        }
-        let behind = match self.direction {
-            Direction::Forward => self.ahead.next,
-            Direction::Reverse => self.ahead.prev,
+        let from = match self.last {
+            None => self.origin,
+            // SAFETY: the slot was read since the last quiescent point; a walk ends before the next.
+            Some(slot) => Origin::Behind(unsafe { self.keys.key(slot) }),
         };
-        if behind != NO_NODE {
-            self.tree.memory.prefetch(behind);
-        }
+        self.seek(from, Hint::NONE);
     }
 
     /// To the neighbour, or back to the layer above, or over. `Err`: things have moved (I3).
@@ -289,10 +292,7 @@ impl<'t, K: Keys> Walk<'t, K> {
             return self.leave_layer();
         }
         let left = self.now.node;
-        let is_copied = std::mem::take(&mut self.has_ahead);
-        if is_copied {
-            std::mem::swap(&mut self.now, &mut self.ahead);
-        } else if !self.tree.snapshot(neighbour, &mut self.now) {
+        if !self.tree.snapshot(neighbour, &mut self.now) {
             return Err(LayerGone);
         }
         if self.direction == Direction::Reverse && self.now.next != left {
@@ -300,11 +300,7 @@ impl<'t, K: Keys> Walk<'t, K> {
         }
         // Keys that were deleted and came back may lie behind the edge (T3 of the tree).
         self.worked = self.beyond(self.edge);
-        // The neighbour of one that was copied ahead was asked for then.
-        match is_copied {
-            true => self.copy_ahead(),
-            false => self.look_ahead(),
-        }
+        self.look_ahead();
         Ok(())
     }
 
@@ -317,9 +313,7 @@ impl<'t, K: Keys> Walk<'t, K> {
             self.edge = Place { slice: frame.slice, kind: Kind::LONGER };
             return Ok(());
         }
-        self.has_ahead = false;
-        let is_there = self.tree.snapshot(frame.border.node, &mut self.now);
-        if !is_there || self.now.version != frame.border.version {
+        if !self.copy(frame.border) {
             return Err(LayerGone);
         }
         self.edge = Place { slice: frame.slice, kind: Kind::LONGER };
@@ -328,24 +322,20 @@ impl<'t, K: Keys> Walk<'t, K> {
         Ok(())
     }
 
-    /// Puts the copies of this layer aside; the frame for it was just pushed.
+    /// Puts the copy of this layer aside; the frame for it was just pushed.
     fn park(&mut self) {
         std::mem::swap(&mut self.now, &mut self.parked.now);
-        std::mem::swap(&mut self.ahead, &mut self.parked.ahead);
         self.parked.worked = self.worked;
-        self.parked.has_ahead = self.has_ahead;
         self.parked.frame_count = self.frames.len();
     }
 
-    /// Takes the copies of the layer above, if they are the ones put aside; its frame was just
-    /// popped. They may be old by now, as any copy that is being worked on (I2).
+    /// Takes the copy of the layer above, if it is the one put aside; its frame was just popped. It
+    /// may be old by now, as any copy that is being worked on (I2).
     fn unpark(&mut self) -> bool {
         let is_parked = self.parked.frame_count == self.frames.len() + 1;
         if is_parked {
             std::mem::swap(&mut self.now, &mut self.parked.now);
-            std::mem::swap(&mut self.ahead, &mut self.parked.ahead);
             self.worked = self.parked.worked;
-            self.has_ahead = self.parked.has_ahead;
             self.parked.frame_count = 0;
         }
         is_parked
@@ -358,29 +348,21 @@ impl<'t, K: Keys> Walk<'t, K> {
         }
     }
 
-    /// Asks for the entries of the rows that are left, and for the neighbour.
+    /// Asks for the layers of the rows that are left, and for the neighbour.
+    #[inline]
     fn look_ahead(&self) {
         let rows = self.now.rows();
         let left = rows.len() - self.worked.min(rows.len());
-        match self.direction {
-            Direction::Forward => self.prefetch_rows(rows[rows.len() - left..].iter(), self.wanted),
-            Direction::Reverse => self.prefetch_rows(rows[..left].iter().rev(), self.wanted),
+        if self.now.has_links() {
+            let rows = match self.direction {
+                Direction::Forward => &rows[rows.len() - left..],
+                Direction::Reverse => &rows[..left],
+            };
+            let layers = rows.iter().filter_map(|row| row.slot.linked_bucket());
+            layers.for_each(|layer| self.tree.memory.prefetch(layer));
         }
         if self.neighbour() != NO_NODE && left < self.wanted {
             self.tree.memory.prefetch(self.neighbour());
-        }
-    }
-
-    fn prefetch_rows<'r>(&self, rows: impl Iterator<Item = &'r Row>, limit: usize) {
-        rows.take(limit).for_each(|row| self.prefetch_row(row));
-    }
-
-    #[inline]
-    fn prefetch_row(&self, row: &Row) {
-        match row.slot.linked_bucket() {
-            Some(layer) => self.tree.memory.prefetch(layer),
-            None if row.slot.is_empty() => {}
-            None => self.keys.prefetch(row.slot),
         }
     }
 }

@@ -19,6 +19,7 @@ pub(super) struct Snapshot {
     pub version: Version,
     pub next: u32,
     pub prev: u32,
+    has_links: bool,
     count: usize,
     rows: [Row; WIDTH],
 }
@@ -29,20 +30,32 @@ impl Snapshot {
         version: Version::NONE,
         next: NO_NODE,
         prev: NO_NODE,
+        has_links: false,
         count: 0,
         rows: [Row { place: Place::FIRST, slot: Slot::EMPTY }; WIDTH],
     };
 
+    #[inline]
     pub(super) fn rows(&self) -> &[Row] {
         &self.rows[..self.count]
     }
 
+    /// Whether layers hang on rows.
+    #[inline]
+    pub(super) fn has_links(&self) -> bool {
+        self.has_links
+    }
+
+    #[inline]
     fn read(&mut self, node: &Node) {
         let order = node.order();
         self.count = order.count();
-        for rank in 0..self.count {
+        self.has_links = false;
+        let kinds = node.kinds();
+        for (rank, row) in self.rows.iter_mut().enumerate().take(self.count) {
             let index = order.slot_at(rank);
-            self.rows[rank] = Row { place: node.place(index), slot: node.slot(index) };
+            *row = Row { place: node.place_of(index, kinds), slot: node.slot(index) };
+            self.has_links |= row.slot.linked_bucket().is_some();
         }
         (self.next, self.prev) = (node.next(), node.prev());
     }

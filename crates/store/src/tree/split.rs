@@ -8,11 +8,11 @@
 //! Going up, the lock of a node is kept until its parent's is held and the parent is marked as
 //! changing (T5).
 
-use super::{Keys, Tree};
 use super::insert::{Target, put_at, rank_of};
 use super::memory::Spare;
 use super::node::{NO_NODE, Node, Role, SEPARATORS, WIDTH};
 use super::slice::{Place, SLICE_BYTES};
+use super::{Keys, Tree};
 use crate::index::slot::Slot;
 
 /// Two siblings whose parent does not know the right one yet; both are locked.

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::tests_support::{Table, drain, empty_tree, id_of, slot_of};
+use super::tests_support::{Table, drain, drain_from, empty_tree, id_of, slot_of};
 use super::*;
 use crate::config::BATCH_MAX;
 use crate::range::Direction;
@@ -69,11 +69,18 @@ impl Pair {
     fn find_batch(&self, ids: &[usize]) {
         let mut hints = [Hint::NONE; BATCH_MAX];
         let hints = &mut hints[..ids.len()];
-        self.tree.seek_batch(&self.table, |at| &self.table.keys[ids[at]][..], hints);
+        let sought = |at: usize| Sought { key: &self.table.keys[ids[at]], tag: None };
+        self.tree.seek_batch(&self.table, sought, hints);
         for (id, hint) in ids.iter().zip(hints) {
             let key = &self.table.keys[*id];
             let found = self.tree.find_hinted(*hint, key, &self.table);
             assert_eq!(found.map(|position| id_of(position.slot)), self.model.get(key).copied());
+            for direction in [Direction::Forward, Direction::Reverse] {
+                for from in [Origin::At(key), Origin::Behind(key)] {
+                    let found = drain_from(&self.tree, &self.table, *hint, from, direction, 3);
+                    assert_eq!(found, self.walk(from, direction, 3), "{from:?} by a hint");
+                }
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use base::sync::{AtomicU32, Ordering};
 
 #[cfg(not(loom))]
 use super::node::NODE_BYTES;
-use super::{Keys, NodeMemory, Origin, Tree, Walk};
+use super::{Hint, Keys, NodeMemory, Origin, Tree, Walk};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Arena, Lender};
 #[cfg(not(loom))]
@@ -84,15 +84,19 @@ pub(super) fn drain(
     direction: Direction,
     limit: usize,
 ) -> Vec<usize> {
-    let mut walk = Walk::new(tree, table, direction);
-    walk.expect(limit);
-    walk.seek(origin);
-    let (mut ids, mut last) = (Vec::new(), None);
-    while ids.len() < limit {
-        let after = last.map_or(origin, |id: usize| Origin::Behind(&table.keys[id]));
-        let Some(slot) = walk.next(after) else { break };
-        last = Some(id_of(slot));
-        ids.push(id_of(slot));
-    }
-    ids
+    drain_from(tree, table, Hint::NONE, origin, direction, limit)
+}
+
+/// The same with a hint where the origin is.
+pub(super) fn drain_from(
+    tree: &Tree,
+    table: &Table,
+    hint: Hint,
+    origin: Origin<'_>,
+    direction: Direction,
+    limit: usize,
+) -> Vec<usize> {
+    let mut walk = Walk::new(tree, table);
+    walk.start(direction, origin, limit, hint);
+    std::iter::from_fn(|| walk.next()).take(limit).map(id_of).collect()
 }

@@ -148,9 +148,15 @@ impl Tree {
 fn validate_groups(rows: &[(Place, Slot)], keys: &impl Keys) {
     for group in rows.chunk_by(|left, right| left.0 == right.0).filter(|group| group.len() > 1) {
         assert!(group.len() <= GROUP_MAX, "T1: larger groups have a layer");
-        assert!(group.iter().all(|(_, slot)| slot.linked_bucket().is_none()), "T1: a link is alone");
+        assert!(
+            group.iter().all(|(_, slot)| slot.linked_bucket().is_none()),
+            "T1: a link is alone"
+        );
         // SAFETY: nobody writes, so what a slot names stays.
         let key_of = |slot: Slot| unsafe { keys.key(slot) };
-        assert!(group.is_sorted_by(|left, right| key_of(left.1) < key_of(right.1)), "T1: keys grow");
+        assert!(
+            group.is_sorted_by(|left, right| key_of(left.1) < key_of(right.1)),
+            "T1: keys grow"
+        );
     }
 }

@@ -93,7 +93,8 @@ fn read(shared: &Shared) {
     while !shared.is_over.load(Ordering::Relaxed) {
         let ids: [usize; 32] = std::array::from_fn(|_| fixed[draw(&mut state) % fixed.len()]);
         let mut hints = [Hint::NONE; 32];
-        tree.seek_batch(table, |at| &table.keys[ids[at]][..], &mut hints);
+        let sought = |at: usize| Sought { key: &table.keys[ids[at]], tag: None };
+        tree.seek_batch(table, sought, &mut hints);
         for (id, hint) in ids.iter().zip(hints) {
             let found = tree.find_hinted(hint, &table.keys[*id], table).expect("a fixed key");
             assert_eq!(id_of(found.slot), *id);
@@ -104,18 +105,29 @@ fn read(shared: &Shared) {
     epochs.leave(place);
 }
 
-/// Every fixed key exactly once and in order, in both directions.
+/// Every fixed key exactly once and in order, in both directions: all of them, and those from one
+/// of them on, to which a search among others has led.
 fn walk(shared: &Shared) {
     let Shared { tree, table, epochs, fixed, .. } = shared;
     let place = epochs.join().unwrap();
-    let mut direction = Direction::Forward;
+    let (mut direction, mut round) = (Direction::Forward, 0_usize);
     while !shared.is_over.load(Ordering::Relaxed) {
-        let mut walk = Walk::new(tree, table, direction);
-        walk.seek(Origin::End);
+        let mut walk = Walk::new(tree, table);
+        let from = round.is_multiple_of(3).then_some(round * 7 % fixed.len());
+        match from {
+            None => walk.start(direction, Origin::End, usize::MAX, Hint::NONE),
+            Some(from) => {
+                let key = &table.keys[fixed[from]];
+                let mut hints = [Hint::NONE; 2];
+                tree.seek_batch(table, |_| Sought { key, tag: None }, &mut hints);
+                // Time for others to change the border.
+                std::thread::yield_now();
+                walk.start(direction, Origin::At(key), usize::MAX, hints[1]);
+            }
+        }
+        round += 1;
         let (mut seen, mut last) = (Vec::new(), None::<usize>);
-        loop {
-            let after = last.map_or(Origin::End, |id| Origin::Behind(&table.keys[id]));
-            let Some(slot) = walk.next(after) else { break };
+        while let Some(slot) = walk.next() {
             let id = id_of(slot);
             if let Some(last) = last {
                 let is_behind = match direction {
@@ -131,11 +143,12 @@ fn walk(shared: &Shared) {
         }
         direction = match direction {
             Direction::Forward => {
-                assert_eq!(&seen, fixed, "up");
+                assert_eq!(seen, fixed[from.unwrap_or(0)..], "up");
                 Direction::Reverse
             }
             Direction::Reverse => {
-                assert!(seen.iter().rev().eq(fixed.iter()), "down");
+                let end = from.map_or(fixed.len(), |from| from + 1);
+                assert!(seen.iter().rev().eq(&fixed[..end]), "down");
                 Direction::Forward
             }
         };
