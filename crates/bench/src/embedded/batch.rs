@@ -3,12 +3,14 @@
 //! Forms in two passes, since values of different lengths lie one after another in one buffer. The
 //! commonest loads have a faster way (`fixed.rs`).
 
+use std::ops::Bound;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use base::{KeyHasher, UnixMillis};
 use store::{
-    BATCH_MAX, Condition, Expiry, Item, Op, Outcome, Pins, Request, Set, Sink, Update, Verdict,
+    BATCH_MAX, Condition, Direction, Expiry, Item, Op, Outcome, Pins, Range, Request, Set, Sink,
+    Update, Verdict,
 };
 use workload::{KeyFormat, ValueSizes, values};
 
@@ -130,22 +132,34 @@ impl<'a> Batch<'a> {
         tally.operation_count += self.steps.len() as u64;
     }
 
-    /// Walks the batch's ranges, which are one call each.
+    /// Walks the batch's ranges, in one call.
     fn scan<E: Engine>(&mut self, engine: &mut E, now: UnixMillis, tally: &mut Tally) {
         let (format, sizes) = (self.key_format, self.value_sizes);
-        for (id, keys) in &self.scans {
-            let key = &mut self.keys[..format.len_max_bytes()];
-            let len = format.write(*id, key);
-            let scanned = engine.scan(now, &key[..len], *keys as usize, |key, value| {
-                let is_checked = tally.scanned_count.is_multiple_of(SCAN_CHECK_EVERY);
-                if !is_checked {
-                    std::hint::black_box(values::sum(key).wrapping_add(values::sum(value)));
+        // The requests of single keys are served; their keys' places are free again.
+        let keys = self.keys.chunks_exact_mut(format.len_max_bytes());
+        let ranges: ArrayVec<Range<'_>, BATCH_MAX> = self
+            .scans
+            .iter()
+            .zip(keys)
+            .map(|((id, count), key)| {
+                let len = format.write(*id, key);
+                Range {
+                    start: Bound::Included(&key[..len]),
+                    end: Bound::Unbounded,
+                    direction: Direction::Forward,
+                    item_limit: *count as usize,
                 }
-                tally.scanned(!is_checked || is_right(&format, sizes, key, value));
-            });
-            if let Err(error) = scanned {
-                tally.refuse(|| error.to_string());
+            })
+            .collect();
+        let scanned = engine.scan(now, &ranges, |key, value| {
+            let is_checked = tally.scanned_count.is_multiple_of(SCAN_CHECK_EVERY);
+            if !is_checked {
+                std::hint::black_box(values::sum(key).wrapping_add(values::sum(value)));
             }
+            tally.scanned(!is_checked || is_right(&format, sizes, key, value));
+        });
+        if let Err(error) = scanned {
+            tally.refuse(|| error.to_string());
         }
         tally.operation_count += self.scans.len() as u64;
     }
@@ -167,7 +181,9 @@ impl Work for Batch<'_> {
         if !self.steps.is_empty() {
             self.execute(engine, now, tally);
         }
-        self.scan(engine, now, tally);
+        if !self.scans.is_empty() {
+            self.scan(engine, now, tally);
+        }
         for _ in 0..self.insert_count {
             lane.inserted();
         }

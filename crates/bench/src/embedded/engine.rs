@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::time::Instant;
 
 use base::{KeyHash, UnixMillis};
-use store::{Direction, NoOrder, Op, Range, Request, Session, Sink, Update};
+use store::{Item, NoOrder, Op, Range, RangeSink, Request, Session, Sink, Update};
 
 use crate::tally::{CallTimes, thread_cpu_ns};
 
@@ -31,12 +31,11 @@ pub(super) trait Engine {
         requests: &[Request<'_, U>],
         sink: &mut S,
     );
-    /// Shows key and value of up to `count` items from `key` on.
+    /// Shows key and value of the items of each range, in order.
     fn scan(
         &mut self,
         now: UnixMillis,
-        key: &[u8],
-        count: usize,
+        ranges: &[Range<'_>],
         show: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), NoOrder>;
     /// Housekeeping between batches.
@@ -59,6 +58,50 @@ impl StoreEngine {
     /// `times_calls`: whether each call is timed, which costs about half a microsecond a call.
     pub(super) fn new(session: Session, times_calls: bool) -> StoreEngine {
         StoreEngine { session, calls: times_calls.then(CallTimes::new) }
+    }
+}
+
+/// Shows items, and remembers the ranges that one call was not enough for.
+struct Shown<'r, F> {
+    ranges: &'r [Range<'r>],
+    show: F,
+    /// Index of the range, items that were visited, the last key.
+    rests: Vec<(usize, usize, Vec<u8>)>,
+}
+
+impl<F: FnMut(&[u8], &[u8])> RangeSink for Shown<'_, F> {
+    #[inline]
+    fn item(&mut self, _range_index: usize, item: &Item<'_>) {
+        (self.show)(item.key, item.value);
+    }
+
+    fn ended(&mut self, range_index: usize, visited: usize, resume_key: Option<&[u8]>) {
+        let is_short = visited < self.ranges[range_index].item_limit;
+        if let Some(key) = resume_key.filter(|_| is_short) {
+            self.rests.push((range_index, visited, key.to_vec()));
+        }
+    }
+}
+
+impl StoreEngine {
+    /// What is left of a long range, call after call.
+    fn scan_rest(
+        &mut self,
+        now: UnixMillis,
+        range: &Range<'_>,
+        visited: usize,
+        key: Vec<u8>,
+        show: &mut impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), NoOrder> {
+        let (mut left, mut key) = (range.item_limit - visited, key);
+        while left > 0 {
+            let rest = Range { item_limit: left, ..range.after(&key) };
+            let found = self.session.range(now, &rest, |item| show(item.key, item.value))?;
+            left = left.saturating_sub(found.visited);
+            let Some(next) = found.resume_key else { break };
+            key = next;
+        }
+        Ok(())
     }
 }
 
@@ -104,23 +147,15 @@ impl Engine for StoreEngine {
     fn scan(
         &mut self,
         now: UnixMillis,
-        key: &[u8],
-        count: usize,
-        mut show: impl FnMut(&[u8], &[u8]),
+        ranges: &[Range<'_>],
+        show: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), NoOrder> {
         let started = self.calls.is_some().then(Started::now);
-        let (mut start, mut left) = (Bound::Included(key), count);
-        let mut resume_key;
-        loop {
-            let (end, direction) = (Bound::Unbounded, Direction::Forward);
-            let range = Range { start, end, direction, item_limit: left };
-            let found = self.session.range(now, &range, |item| show(item.key, item.value))?;
-            left = left.saturating_sub(found.visited);
-            match found.resume_key {
-                Some(key) if left > 0 => resume_key = key,
-                _ => break,
-            }
-            start = Bound::Excluded(&resume_key);
+        let mut shown = Shown { ranges, show, rests: Vec::new() };
+        self.session.ranges(now, ranges, &mut shown)?;
+        let Shown { mut show, rests, .. } = shown;
+        for (range_index, visited, key) in rests {
+            self.scan_rest(now, &ranges[range_index], visited, key, &mut show)?;
         }
         if let (Some(started), Some(calls)) = (started, &mut self.calls) {
             let (wall_ns, cpu_ns) = started.wall_and_cpu_ns();
@@ -188,12 +223,14 @@ impl Engine for Nothing {
     fn scan(
         &mut self,
         _now: UnixMillis,
-        key: &[u8],
-        count: usize,
+        ranges: &[Range<'_>],
         mut show: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), NoOrder> {
-        for _ in 0..count {
-            show(black_box(key), black_box(&self.value));
+        for range in ranges {
+            let (Bound::Included(key) | Bound::Excluded(key)) = range.start else { continue };
+            for _ in 0..range.item_limit {
+                show(black_box(key), black_box(&self.value));
+            }
         }
         Ok(())
     }
