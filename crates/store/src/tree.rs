@@ -10,15 +10,15 @@
 //! ```
 //!
 //! Each layer is a B+-tree over one eight-byte slice of the keys (slice.rs). Two keys that agree on
-//! a whole slice and both go on are a *group*: as long as it is small, their entries are side by side
-//! in the border, however long the keys are, because an entry holds the whole key. A larger group
-//! shares a layer below.
+//! a whole slice and both go on are a *group*: as long as it is small, their entries are side by
+//! side in the border, however long the keys are, because an entry holds the whole key. A larger
+//! group shares a layer below.
 //! docs/design/tree.md explains the protocols, docs/formats/tree-node.md the bytes.
 //!
 //! # Invariants
 //! T1: in a layer, places (slice and kind) grow from left to right, each at most once but that of
-//!     longer keys, which has one link, or up to `GROUP_MAX` entries in the order of their keys; all
-//!     keys of one slice are in one border.
+//!     longer keys, which has one link, or up to `GROUP_MAX` entries in the order of their keys;
+//!     all keys of one slice are in one border.
 //! T2: the child before separator `k` has slices below `k`, the one behind it the others.
 //! T3: keys move only to a new node on the right (split). A range moves to a neighbour only when
 //!     its node is empty.

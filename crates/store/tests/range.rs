@@ -210,8 +210,8 @@ fn ranges_of_any_length_share_a_call() {
     let limits = [1, 63, 64, 65, 200, 999, 1000, usize::MAX];
     let range = |at: usize| Range {
         start: Bound::Included(&keys[at * 37 % keys.len()][..]),
-        end: if at % 3 == 0 { Bound::Excluded(&keys[2500][..]) } else { Bound::Unbounded },
-        direction: if at % 2 == 0 { Direction::Forward } else { Direction::Reverse },
+        end: if at.is_multiple_of(3) { Bound::Excluded(&keys[2500][..]) } else { Bound::Unbounded },
+        direction: if at.is_multiple_of(2) { Direction::Forward } else { Direction::Reverse },
         item_limit: limits[at % limits.len()],
     };
     let ranges: Vec<_> = (0..2 * BATCH_MAX + 3).map(range).collect();

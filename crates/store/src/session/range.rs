@@ -124,8 +124,8 @@ fn walk_ranges(
     for index in 0..=ranges.len() {
         let (gathering, visiting) = (&mut lanes.0, &mut lanes.1);
         ask_ahead(index + BORDERS_AHEAD);
-        if let Some(range) = ranges.get(index) {
-            gathering.open(range, hints[index]);
+        if let (Some(range), Some(hint)) = (ranges.get(index), hints.get(index)) {
+            gathering.open(range, *hint);
         }
         if let Some(last) = index.checked_sub(1) {
             let mut visit = |item: &Item<'_>| sink.item(first + last, item);

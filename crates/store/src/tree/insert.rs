@@ -4,8 +4,8 @@
 //!  place free, border has room      fill a slot, one store of the order word
 //!  place free, border is full       split (split.rs), then the same
 //!  place has entries of other keys  the same, in the order of the keys: a group
-//!  group is full                    a chain of new layers with its keys and the new one; the group's
-//!                                   first slot becomes the link, the others go
+//!  group is full                    a chain of new layers with its keys and the new one; the
+//!                                   group's first slot becomes the link, the others go
 //!  place has a link                 one layer down
 //! ```
 

@@ -1,6 +1,7 @@
 //! Model-checked: inserts, splits, new layers, removals and reuse under readers and walkers.
 //!
-//! Nodes have three keys here and groups two. `present` are the ids that are in the tree from the start.
+//! Nodes have three keys here and groups two. `present` are the ids that are in the tree from the
+//! start.
 
 use base::sync::Arc;
 

@@ -6,9 +6,9 @@
 //!  beyond   the borders that the parent names next are asked for on the way down
 //! ```
 //!
-//! A walk yields slots and looks at no entry unless it has to begin again: whoever asks for the entry
-//! of each slot, and takes many slots before he looks at the first, has all entries on their way
-//! (session/range.rs).
+//! A walk yields slots and looks at no entry unless it has to begin again: whoever asks for the
+//! entry of each slot, and takes many slots before he looks at the first, has all entries on their
+//! way (session/range.rs).
 //!
 //! # Invariants
 //! I1: `edge` is the place of the last row that was worked off in this layer; only rows beyond it
@@ -108,7 +108,8 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         }
     }
 
-    /// Goes to the place from which `next` yields. `wanted` entries are expected to be wanted; `hint` is where a search for the origin's key ended.
+    /// Goes to the place from which `next` yields. So many entries are expected to be `wanted`;
+    /// `hint` is where a search for the origin's key ended.
     pub(crate) fn start(
         &mut self,
         direction: Direction,
@@ -185,7 +186,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
 
     /// Whether the entry at the seek's place is on the wanted side of its key.
     fn is_wanted(&self, slot: Slot, key: &[u8], with_key: bool) -> bool {
-        // SAFETY: the slot was read since the last quiescent point; a walk ends before the next.
+        // SAFETY: the slot was read since the last quiescent point; walks end before the next.
         let found = unsafe { self.keys.key(slot) };
         match self.direction {
             Direction::Forward => found > key || (with_key && found == key),
@@ -279,7 +280,7 @@ impl<'t, 'k, K: Keys> Walk<'t, 'k, K> {
         Backoff::new().snooze();
         let from = match self.last {
             None => self.origin,
-            // SAFETY: the slot was read since the last quiescent point; a walk ends before the next.
+            // SAFETY: the slot was read since the last quiescent point; walks end before the next.
             Some(slot) => Origin::Behind(unsafe { self.keys.key(slot) }),
         };
         self.seek(from, Hint::NONE);
