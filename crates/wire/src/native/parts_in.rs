@@ -107,6 +107,11 @@ impl PartsIn {
         }
     }
 
+    /// Whether parts of this write have come already.
+    pub fn is_under_way(&self, name: (SessionId, u32)) -> bool {
+        self.transfers.contains_key(&name)
+    }
+
     /// Drops transfers that got no part for too long; answers how many. Looks at each once.
     pub fn expire(&mut self, now: Instant) -> usize {
         let idle_ns = self.limits.idle_ns;

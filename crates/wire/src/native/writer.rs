@@ -48,6 +48,16 @@ impl<'b> FrameWriter<'b> {
         Ok(FrameWriter { buffer, len_bytes: HEADER_LEN_BYTES })
     }
 
+    /// Goes on with a frame that was begun in this buffer and is `len_bytes` long so far; `None`
+    /// if the buffer is shorter than that.
+    #[inline]
+    pub fn resume(buffer: &'b mut [u8], len_bytes: usize) -> Option<FrameWriter<'b>> {
+        let end = buffer.len().min(FRAME_MAX_BYTES);
+        let buffer = &mut buffer[..end & !7];
+        let is_begun = (HEADER_LEN_BYTES..=buffer.len()).contains(&len_bytes);
+        is_begun.then_some(FrameWriter { buffer, len_bytes })
+    }
+
     /// The frame's length so far.
     #[inline]
     pub fn len_bytes(&self) -> usize {
