@@ -125,7 +125,7 @@ pub fn gather(matches: &ArgMatches, machine: &Machine) -> Result<Gathered, Failu
     let environment =
         |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
     let mut settings = layers::combine(&flags, &environment, &entries)?;
-    serve::settle_memory(&mut settings, machine);
+    serve::settle(&mut settings, machine);
     let is_default_read = explicit.is_none() && !entries.is_empty();
     let config_file = explicit.or(is_default_read.then(|| PathBuf::from(file::DEFAULT_PATH)));
     Ok(Gathered { settings, config_file })

@@ -45,7 +45,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             let path = matches.get_one::<PathBuf>("file").cloned().unwrap_or_default();
             let entries = file::load(Some(&path))?;
             let mut settings = layers::combine(&Default::default(), &|_| None, &entries)?;
-            serve::settle_memory(&mut settings, &machine);
+            serve::settle(&mut settings, &machine);
             ServeSettings::new(&settings, Some(path.clone()), &machine)?;
             print(&format!("{}: ok\n", path.display()))
         }

@@ -10,7 +10,8 @@
 //! test needs no such machine.
 
 use std::fmt::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
 
 use base::ByteSize;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -96,6 +97,11 @@ fn examine(config: &Config, machine: &Machine) -> Vec<Finding> {
     for (name, address) in ports {
         findings.extend(address.map(|address| port(name, address)));
     }
+    if let Some(address) = config.native {
+        findings.push(native_port(address));
+        findings.push(socket_buffers(read("/proc/sys/net/core/rmem_max").trim()));
+    }
+    findings.extend(config.native_key_file.as_deref().map(key_file));
     findings
 }
 
@@ -197,8 +203,44 @@ fn backlog(somaxconn: &str) -> Finding {
 }
 
 fn port(name: &'static str, address: SocketAddr) -> Finding {
-    match TcpListener::bind(address) {
-        Ok(_) => finding(name, Verdict::Ok, format!("{address} is free")),
+    bound(name, address, TcpListener::bind(address).map(drop))
+}
+
+fn native_port(address: SocketAddr) -> Finding {
+    bound("native", address, UdpSocket::bind(address).map(drop))
+}
+
+/// A burst of datagrams waits in the kernel until its worker comes round.
+fn socket_buffers(rmem_max: &str) -> Finding {
+    match rmem_max.parse::<u64>() {
+        Ok(bytes) if bytes < 1 << 20 => finding(
+            "socket buffers",
+            Verdict::Warn,
+            format!("{bytes}: bursts of datagrams are dropped; sysctl net.core.rmem_max=4194304"),
+        ),
+        Ok(bytes) => finding("socket buffers", Verdict::Ok, bytes.to_string()),
+        Err(_) => {
+            finding("socket buffers", Verdict::Warn, "unknown: /proc is not there".to_owned())
+        }
+    }
+}
+
+/// Others who can read the key can speak for its holders.
+fn key_file(path: &Path) -> Finding {
+    use std::os::unix::fs::PermissionsExt;
+    match std::fs::metadata(path) {
+        Ok(file) if file.permissions().mode() & 0o077 != 0 => {
+            let text = format!("{} is readable by others: chmod 600", path.display());
+            finding("native key", Verdict::Warn, text)
+        }
+        Ok(_) => finding("native key", Verdict::Ok, path.display().to_string()),
+        Err(error) => finding("native key", Verdict::Bad, format!("{}: {error}", path.display())),
+    }
+}
+
+fn bound(name: &'static str, address: SocketAddr, result: std::io::Result<()>) -> Finding {
+    match result {
+        Ok(()) => finding(name, Verdict::Ok, format!("{address} is free")),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             finding(name, Verdict::Warn, format!("{address} is in use, maybe by a running server"))
         }
@@ -263,6 +305,8 @@ mod tests {
         check(&clock(""), Verdict::Warn, "unknown");
         check(&backlog("128"), Verdict::Warn, "somaxconn=4096");
         check(&backlog("4096"), Verdict::Ok, "4096");
+        check(&socket_buffers("212992"), Verdict::Warn, "rmem_max=4194304");
+        check(&socket_buffers("4194304"), Verdict::Ok, "4194304");
     }
 
     #[test]
@@ -288,6 +332,16 @@ mod tests {
         let address = holder.local_addr().unwrap();
         check(&port("resp", address), Verdict::Warn, "is in use");
         check(&port("resp", "192.0.2.1:7".parse().unwrap()), Verdict::Bad, "192.0.2.1:7");
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_a_warning() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        check(&key_file(file.path()), Verdict::Ok, "");
+        std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o640)).unwrap();
+        check(&key_file(file.path()), Verdict::Warn, "chmod 600");
+        check(&key_file(Path::new("/nowhere/key")), Verdict::Bad, "/nowhere/key");
     }
 
     #[test]

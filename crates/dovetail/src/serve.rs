@@ -125,8 +125,9 @@ fn announce(server: &Server, machine: &Machine) {
         used = %server.shared().store().page_kind(),
         "pages",
     );
-    if config.resp.is_none() && config.memcached.is_none() {
-        warn!("both --resp and --memcached are off: no client can connect");
+    let has_port = config.resp.or(config.memcached).or(config.native).is_some();
+    if !has_port && config.shm.is_none() {
+        warn!("--resp, --memcached, --native and --shm are off: no client can connect");
     }
     let shown = |address: Option<std::net::SocketAddr>| match address {
         Some(address) => address.to_string(),
@@ -135,6 +136,8 @@ fn announce(server: &Server, machine: &Machine) {
     info!(
         resp = %shown(server.resp_addr()),
         memcached = %shown(server.memcached_addr()),
+        native = %shown(server.native_addr()),
+        shm = config.shm.as_ref().map_or("off".to_owned(), |path| path.display().to_string()),
         admin = %shown(server.admin_addr()),
         "ready",
     );

@@ -81,10 +81,26 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         key: "native",
-        value_name: "off",
-        kind: Kind::NotBuilt { what: "the native protocol" },
+        value_name: "ADDR|off",
+        kind: Kind::Address,
+        default: "127.0.0.1:7379",
+        help: "Where native clients connect (UDP); off by itself when a password is set and no key",
+    },
+    Setting {
+        key: "native-key-file",
+        value_name: "PATH",
+        kind: Kind::Path,
+        default: "",
+        help: "A file of 32 hexadecimal digits: the key that native clients and this server share; \
+               datagrams of anybody else are dropped",
+    },
+    Setting {
+        key: "shm",
+        value_name: "PATH|off",
+        kind: Kind::SocketPath,
         default: "off",
-        help: "The native protocol; not built yet, `off` is the only value",
+        help: "Unix socket at which clients on this host get shared memory to speak the native \
+               protocol through; for processes of the server's own user",
     },
     Setting {
         key: "admin",
@@ -198,7 +214,7 @@ pub const TABLE: &[Setting] = &[
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "Allow addresses outside loopback without a password",
+        help: "Allow addresses outside loopback without a password or, for native, a key",
     },
     Setting {
         key: "log",

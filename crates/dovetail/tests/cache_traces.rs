@@ -138,7 +138,8 @@ fn a_generated_cluster_is_replayed_and_only_the_seed_decides() {
 fn a_server_is_replayed_at_like_a_policy() {
     let (_directory, path) = trace();
     let mut server = Command::new(env!("CARGO_BIN_EXE_dovetail"));
-    server.args(["serve", "--resp", "off", "--admin", "off", "--memory", "64MiB"]);
+    server
+        .args(["serve", "--resp", "off", "--native", "off", "--admin", "off", "--memory", "64MiB"]);
     server.args(["--memcached", "127.0.0.1:0", "--threads", "1", "--pin", "off"]);
     let mut server =
         server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-const FREE_PORTS: [&str; 6] = ["--resp", "0", "--memcached", "0", "--admin", "0"];
+const FREE_PORTS: [&str; 8] = ["--resp", "0", "--memcached", "0", "--native", "0", "--admin", "0"];
 
 /// The binary with an environment of its own.
 fn dovetail(arguments: &[&str]) -> Command {
@@ -78,7 +78,7 @@ fn wrong_usage_is_one_line_and_status_2() {
     check_usage(&["serve", "--memory", "1m"], "--memory: `1m` is too little: write at least 64MiB");
     check_usage(&["serve", "--memory", "big"], "--memory: `big` is not a size");
     check_usage(&["serve", "--cluster", "zk://a/b"], "unexpected argument '--cluster'");
-    check_usage(&["serve", "--native", "127.0.0.1:1"], "the native protocol is not built yet");
+    check_usage(&["serve", "--native", "0.0.0.0:0"], "bind 0.0.0.0 refused: no key configured");
     check_usage(&["serve", "--index", "skiplist"], "`skiplist` is not one of hash or tree");
     let lossy_tree = ["serve", "--index", "tree", "--lossy-index", "on"];
     check_usage(&lossy_tree, "only the hash index can be lossy");
@@ -208,6 +208,7 @@ fn a_port_in_use_is_a_failure_at_run_time() {
     let address = holder.local_addr().unwrap().to_string();
     for flag in ["resp", "memcached", "admin"] {
         let mut arguments = vec!["serve", "--memory", "64m", "--log", "error"];
+        arguments.extend(["--native", "off"]);
         let flags = ["resp", "memcached", "admin"].map(|name| format!("--{name}"));
         for name in &flags {
             let is_taken = name.strip_prefix("--") == Some(flag);
@@ -307,7 +308,7 @@ fn a_second_server_on_the_same_port_is_refused() {
     let address = server.ready["resp"].as_str().unwrap();
     let arguments = [
         &["serve", "--memory", "64m", "--log", "error", "--resp", address][..],
-        &["--memcached", "off", "--admin", "off"],
+        &["--memcached", "off", "--native", "off", "--admin", "off"],
     ];
     check_error(&run(&arguments.concat()), 1, &format!("{address} is in use"));
     server.signal(Signal::TERM);

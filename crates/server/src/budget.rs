@@ -70,6 +70,37 @@ impl BufferBudget {
     }
 }
 
+/// Bytes that are held for as long as this lives, by no worker in particular.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: Arc<BufferBudget>,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Takes `bytes` if they are free.
+    pub fn try_new(budget: &Arc<BufferBudget>, bytes: u64) -> Option<Reservation> {
+        let reservation = || Reservation { budget: Arc::clone(budget), bytes };
+        budget.try_grant(bytes).then(reservation)
+    }
+
+    /// Grows if there is room, or shrinks.
+    pub fn try_resize(&mut self, bytes: u64) -> bool {
+        if bytes > self.bytes && !self.budget.try_grant(bytes - self.bytes) {
+            return false;
+        }
+        self.budget.give_back(self.bytes.saturating_sub(bytes));
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
 /// One worker's part of the budget.
 #[derive(Debug)]
 pub struct Ledger {

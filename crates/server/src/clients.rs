@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{UnixMillis, WorkerId};
 
-use crate::counters::Protocol;
+use crate::counters::Dialect;
 
 /// One connected client.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Client {
     /// Never reused; starts at 1.
     pub id: u64,
     /// Which protocol its port speaks.
-    pub protocol: Protocol,
+    pub protocol: Dialect,
     /// The worker that serves it.
     pub worker: WorkerId,
     /// Its end.
@@ -78,7 +78,7 @@ fn unpoisoned<'a, T>(
 /// Everything that is known of a connection when it is accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    pub protocol: Protocol,
+    pub protocol: Dialect,
     pub worker: WorkerId,
     pub peer: SocketAddr,
     pub local: SocketAddr,
@@ -125,7 +125,7 @@ impl Clients {
     }
 
     /// How many there are of one protocol.
-    pub fn count(&self, protocol: Protocol) -> usize {
+    pub fn count(&self, protocol: Dialect) -> usize {
         let by_id = unpoisoned(self.by_id.lock());
         by_id.values().filter(|client| client.protocol == protocol).count()
     }
@@ -138,7 +138,7 @@ mod tests {
     fn arrival() -> Arrival {
         let any = SocketAddr::from(([127, 0, 0, 1], 1));
         Arrival {
-            protocol: Protocol::Resp,
+            protocol: Dialect::Resp,
             worker: WorkerId(0),
             peer: any,
             local: any,
@@ -155,8 +155,8 @@ mod tests {
         clients.remove(first.id);
         let second = clients.admit(arrival(), 1).unwrap();
         assert_ne!(first.id, second.id);
-        assert_eq!(clients.count(Protocol::Resp), 1);
-        assert_eq!(clients.count(Protocol::Memcached), 0);
+        assert_eq!(clients.count(Dialect::Resp), 1);
+        assert_eq!(clients.count(Dialect::Memcached), 0);
         assert_eq!(clients.list().len(), 1);
     }
 }

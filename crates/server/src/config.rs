@@ -13,6 +13,14 @@ pub struct Config {
     pub resp: Option<SocketAddr>,
     /// Where memcached clients connect; `None`: off. Port 0 takes a free port.
     pub memcached: Option<SocketAddr>,
+    /// Where native clients send their datagrams; `None`: off. Port 0 takes a free port.
+    pub native: Option<SocketAddr>,
+    /// Nobody asked for the native port: start without it if its address is in use.
+    pub is_native_optional: bool,
+    /// The file with the key of the native protocol's tags; `None`: anybody may send.
+    pub native_key_file: Option<PathBuf>,
+    /// The Unix socket for clients in shared memory; `None`: off.
+    pub shm: Option<PathBuf>,
     /// Where the admin port listens; `None`: off. Port 0 takes a free port.
     pub admin: Option<SocketAddr>,
     /// The hard cap on index, log and buffers together.
@@ -73,12 +81,16 @@ impl Config {
 }
 
 impl Default for Config {
-    /// Both protocols and the admin port on loopback at their usual ports, 1 GiB, one thread.
+    /// All protocols and the admin port on loopback at their usual ports, 1 GiB, one thread.
     fn default() -> Config {
         let loopback = |port| Some(SocketAddr::from(([127, 0, 0, 1], port)));
         Config {
             resp: loopback(6379),
             memcached: loopback(11211),
+            native: loopback(7379),
+            is_native_optional: true,
+            native_key_file: None,
+            shm: None,
             admin: loopback(8379),
             memory_bytes: 1 << 30,
             mode: Mode::Evict,

@@ -16,7 +16,7 @@ use std::time::Instant;
 use wire::{memcached, resp};
 
 use crate::clients::Client;
-use crate::counters::Protocol;
+use crate::counters::Dialect;
 use crate::output::Output;
 use crate::poller::Interest;
 use crate::resp::key_range::RangeWalk;
@@ -127,8 +127,8 @@ impl Connection {
     /// A connection that has just been accepted.
     pub fn new(socket: TcpStream, client: Arc<Client>, needs_auth: bool) -> Connection {
         let speech = match client.protocol {
-            Protocol::Resp => Speech::Resp(Resp { needs_auth, ..Resp::default() }),
-            Protocol::Memcached => {
+            Dialect::Resp => Speech::Resp(Resp { needs_auth, ..Resp::default() }),
+            Dialect::Memcached => {
                 Speech::Memcached(Memcached { needs_auth, ..Memcached::default() })
             }
         };

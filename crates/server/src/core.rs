@@ -44,6 +44,8 @@ pub struct Core {
     pub now: UnixMillis,
     /// Some commands have to wait (CLIENT PAUSE).
     pub is_paused: bool,
+    /// All of them.
+    pub is_paused_for_all: bool,
     /// Number of the batch that is being gathered; 0 is never one.
     pub batch_id: u64,
     /// What several requests of one command add up to.
@@ -80,6 +82,7 @@ impl Core {
             ledger: Ledger::new(Arc::clone(shared.buffer_budget())),
             now: UnixMillis(0),
             is_paused: false,
+            is_paused_for_all: false,
             batch_id: 1,
             tally: Tally::default(),
             shared,

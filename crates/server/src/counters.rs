@@ -11,9 +11,13 @@
 //!     path is an atomic read-modify-write.
 //! I2: sums are exact once the workers are quiet and may trail by a few operations before that.
 
+mod native;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::resp::{CommandId, Spec};
+
+pub use native::{DropReason, NativeCells, NativeTotals};
 
 /// A counter with one writing thread.
 #[derive(Debug, Default)]
@@ -27,6 +31,12 @@ impl Cell {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
+    /// Shows what is counted elsewhere; only the owning worker calls this (I1).
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     /// The value, as of some recent moment.
     #[inline]
     pub fn get(&self) -> u64 {
@@ -34,13 +44,24 @@ impl Cell {
     }
 }
 
-/// Which protocol a command or a connection speaks.
+/// Which protocol a connection speaks; native clients have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// RESP2 or RESP3.
+    Resp,
+    /// memcached text.
+    Memcached,
+}
+
+/// Which protocol a command came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// RESP2 or RESP3.
     Resp,
     /// memcached text.
     Memcached,
+    /// The native protocol, over UDP or shared memory.
+    Native,
 }
 
 impl Protocol {
@@ -49,6 +70,7 @@ impl Protocol {
         match self {
             Protocol::Resp => "resp",
             Protocol::Memcached => "memcached",
+            Protocol::Native => "native",
         }
     }
 }
@@ -89,6 +111,8 @@ pub struct WorkerCounters {
     pub auth_attempts: Cell,
     /// Of these, failed.
     pub auth_errors: Cell,
+    /// Of native clients.
+    pub native: NativeCells,
 }
 
 impl WorkerCounters {
@@ -162,14 +186,39 @@ const MEMCACHED_NAMES: [&str; 22] = [
     "unknown",
 ];
 
+/// The native protocol's ops, in the order of their counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the op of its name")]
+pub enum NativeCommand {
+    Ping,
+    Get,
+    Pull,
+    Set,
+    Delete,
+    Incr,
+    Append,
+    Prepend,
+    Touch,
+    Range,
+    Unknown,
+}
+
+const NATIVE_NAMES: [&str; 11] = [
+    "ping", "get", "pull", "set", "delete", "incr", "append", "prepend", "touch", "range",
+    "unknown",
+];
+
 const _: () = {
+    assert!(NativeCommand::Unknown as usize + 1 == NATIVE_NAMES.len());
     assert!(MemcachedCommand::Unknown as usize + 1 == MEMCACHED_NAMES.len());
     assert!(CommandIndex::COUNT <= u8::MAX as usize);
 };
 
 impl CommandIndex {
-    /// RESP commands, one for unknown ones, memcached commands.
-    pub const COUNT: usize = CommandId::COUNT + 1 + MEMCACHED_NAMES.len();
+    /// RESP commands, one for unknown ones, memcached commands, native ones.
+    pub const COUNT: usize = CommandIndex::NATIVE_START + NATIVE_NAMES.len();
+
+    const NATIVE_START: usize = CommandId::COUNT + 1 + MEMCACHED_NAMES.len();
 
     /// A RESP command that is in no table.
     pub const UNKNOWN_RESP: CommandIndex = CommandIndex(CommandId::COUNT as u8);
@@ -186,12 +235,21 @@ impl CommandIndex {
         CommandIndex(CommandIndex::UNKNOWN_RESP.0 + 1 + command as u8)
     }
 
+    /// The position of a native op.
+    #[inline]
+    pub fn native(command: NativeCommand) -> CommandIndex {
+        CommandIndex(CommandIndex::NATIVE_START as u8 + command as u8)
+    }
+
     /// The port and the name of the command at a position.
     fn describe(index: usize) -> (Protocol, &'static str) {
         let unknown = usize::from(CommandIndex::UNKNOWN_RESP.0);
         match index {
             _ if index < unknown => (Protocol::Resp, Spec::all()[index].name),
             _ if index == unknown => (Protocol::Resp, "unknown"),
+            _ if index >= CommandIndex::NATIVE_START => {
+                (Protocol::Native, NATIVE_NAMES[index - CommandIndex::NATIVE_START])
+            }
             _ => (Protocol::Memcached, MEMCACHED_NAMES[index - unknown - 1]),
         }
     }
@@ -241,6 +299,8 @@ pub struct Totals {
     pub auth_attempts: u64,
     /// Of these, failed.
     pub auth_errors: u64,
+    /// Of native clients.
+    pub native: NativeTotals,
 }
 
 impl Totals {
@@ -263,8 +323,12 @@ impl Totals {
                 errors: sum(|cells| &cells.errors),
             }
         };
+        let commands: Vec<CommandTotals> = (0..CommandIndex::COUNT).map(command).collect();
+        let is_native = |command: &&CommandTotals| command.protocol == Protocol::Native;
+        let requests = commands.iter().filter(is_native).map(|command| command.calls).sum();
         Totals {
-            commands: (0..CommandIndex::COUNT).map(command).collect(),
+            native: NativeTotals { requests, ..NativeTotals::sum(workers.clone()) },
+            commands,
             connections_resp: 0,
             connections_memcached: 0,
             connections_total: sum(|worker| &worker.accepted),
@@ -300,6 +364,7 @@ impl Totals {
         ] {
             *now = now.saturating_sub(then);
         }
+        self.native = self.native.since(&baseline.native);
         self
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Why [`crate::Server::start`] failed.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +51,22 @@ pub enum StartError {
     /// Buckets that drop keys were asked of an index that has no buckets.
     #[error("--lossy-index on needs --index hash: a tree drops no keys")]
     LossyTree,
+    /// The key of the native protocol could not be read.
+    #[error("--native-key-file {}: {reason}", path.display())]
+    KeyFile {
+        /// As it was given.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Clients in shared memory cannot be taken.
+    #[error("--shm {}: {reason}", path.display())]
+    Shm {
+        /// As it was given.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The store could not be opened.
     #[error("cannot open the store: {reason}")]
     Store {

@@ -20,7 +20,7 @@ use base::KeyHash;
 use store::request::{Op, Request};
 
 use crate::core::Core;
-use crate::counters::{CommandIndex, Protocol};
+use crate::counters::{CommandIndex, Dialect};
 use crate::engine::Engine;
 use crate::reply::{Pending, ReplySink, Shape};
 use crate::resp::Fed;
@@ -118,8 +118,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     #[inline]
     pub fn feed(&mut self, slot: usize, input: &'a [u8]) -> Fed {
         match self.core.connections[slot].client.protocol {
-            Protocol::Resp => self.feed_resp(slot, input),
-            Protocol::Memcached => self.feed_memcached(slot, input),
+            Dialect::Resp => self.feed_resp(slot, input),
+            Dialect::Memcached => self.feed_memcached(slot, input),
         }
     }
 }

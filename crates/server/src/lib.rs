@@ -38,6 +38,7 @@ mod listen;
 mod memcached;
 mod memory;
 mod metrics;
+mod native;
 mod output;
 mod password;
 mod poller;

@@ -18,6 +18,7 @@ use crate::counters::{CommandTotals, Totals};
 use crate::shared::Shared;
 
 pub mod facts;
+mod native;
 pub mod openmetrics;
 mod process;
 
@@ -126,6 +127,7 @@ impl Snapshot {
                 "accepted_total": totals.connections_total,
                 "rejected_total": totals.connections_rejected,
             },
+            "native": native::json(&totals.native),
             "net": {
                 "in_bytes_total": totals.net_input_bytes,
                 "out_bytes_total": totals.net_output_bytes,

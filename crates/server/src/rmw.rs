@@ -29,6 +29,10 @@ pub enum Rmw<'a> {
     IncrementByFloat(&'a [u8]),
     /// APPEND: creates an absent key.
     Append(Bounded<'a>),
+    /// The native prepend: creates an absent key.
+    Prepend(Bounded<'a>),
+    /// The native delete of one version.
+    DeleteVersion(u64),
     /// SETRANGE: fills with zero bytes up to the offset.
     SetRange {
         /// Where the bytes go.
@@ -90,13 +94,18 @@ pub enum Refusal {
     Absent,
     /// memcached: the value is not a decimal number.
     NotNumeric,
+    /// The item has this version and not the one that was asked for.
+    OtherVersion(u64),
 }
 
 impl Refusal {
     /// The answer on the RESP port.
     pub fn error_reply(self) -> ErrorReply<'static> {
         match self {
-            Refusal::NotAnInteger | Refusal::NotNumeric => ErrorReply::NotAnInteger,
+            // No RESP command asks for a version.
+            Refusal::NotAnInteger | Refusal::NotNumeric | Refusal::OtherVersion(_) => {
+                ErrorReply::NotAnInteger
+            }
             Refusal::IntegerOverflow => ErrorReply::IntegerOverflow,
             Refusal::NotAFloat => ErrorReply::NotAFloat,
             Refusal::FloatOverflow => ErrorReply::FloatOverflow,
@@ -113,7 +122,9 @@ impl Update for Rmw<'_> {
         match *self {
             Rmw::IncrementBy(delta) => number::increment(old, delta, value),
             Rmw::IncrementByFloat(increment) => number::increment_float(old, increment, value),
-            Rmw::Append(tail) => text::append(old, tail, value),
+            Rmw::Append(tail) => text::join(old, tail, Side::Behind, value),
+            Rmw::Prepend(head) => text::join(old, head, Side::Before, value),
+            Rmw::DeleteVersion(version) => delete_version(old, version),
             Rmw::SetRange { offset_bytes, value: part } => {
                 text::set_range(old, offset_bytes, part, value)
             }
@@ -124,6 +135,14 @@ impl Update for Rmw<'_> {
             Rmw::Increase(delta) => memcached::arithmetic(old, value, |n| n.wrapping_add(delta)),
             Rmw::Decrease(delta) => memcached::arithmetic(old, value, |n| n.saturating_sub(delta)),
         }
+    }
+}
+
+fn delete_version(old: Option<&Item<'_>>, version: u64) -> Verdict<Refusal> {
+    match old {
+        None => Verdict::Keep,
+        Some(old) if old.version == version => Verdict::Delete,
+        Some(old) => Verdict::Refuse(Refusal::OtherVersion(old.version)),
     }
 }
 

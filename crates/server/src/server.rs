@@ -1,7 +1,7 @@
 //! A running server: starts the workers, tells the addresses, stops.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -11,11 +11,14 @@ use base::WorkerId;
 use crossbeam_channel::{Receiver, Sender};
 use policy::AnyWorker;
 use store::Session;
+use wire::native::TagKey;
 
 use crate::admin::AdminThread;
 use crate::config::{Config, Poll};
 use crate::error::StartError;
 use crate::listen::listen;
+use crate::native::shm::ShmDoor;
+use crate::native::{self, Native, Shop};
 use crate::poller::Epoll;
 use crate::shared::Shared;
 use crate::worker::{Worker, WorkerSockets};
@@ -58,10 +61,14 @@ impl Server {
         config.poll = effective_poll(&config);
         let (resp, resp_listeners) = bind(config.resp, config.threads, "resp")?;
         let (memcached, memcached_listeners) = bind(config.memcached, config.threads, "memcached")?;
+        let (native, native_sockets) = bind_native(&config)?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
+        let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
         let mut shared = Shared::open(config)?;
-        shared.set_addresses(resp, memcached, admin);
+        shared.set_addresses(resp, memcached, native, admin);
         let shared = Arc::new(shared);
+        let shm_door = ShmDoor::open(shared.config(), shared.buffer_budget())?;
+        let natives = open_natives(&shared, key, (native_sockets, shm_door))?;
         let (ended_sender, ended) = crossbeam_channel::bounded(0);
         let mut server = Server {
             populate: Populate::start(&shared)?,
@@ -70,7 +77,7 @@ impl Server {
             ended,
             admin: None,
         };
-        server.start_workers(resp_listeners, memcached_listeners, ended_sender)?;
+        server.start_workers((resp_listeners, memcached_listeners, natives), ended_sender)?;
         if let Some(listener) = admin_listeners.into_iter().next() {
             let admin = AdminThread::start(listener, Arc::clone(&server.shared))
                 .map_err(|source| StartError::System { what: "start the admin port", source })?;
@@ -81,16 +88,22 @@ impl Server {
 
     fn start_workers(
         &mut self,
-        resp: Vec<TcpListener>,
-        memcached: Vec<TcpListener>,
+        (resp, memcached, natives): Listeners,
         ended: Sender<()>,
     ) -> Result<(), StartError> {
         let config = self.shared.config();
         let processors = affinity::plan(config.pin, config.threads);
         let (mut resp, mut memcached) = (resp.into_iter(), memcached.into_iter());
+        let mut natives = natives.into_iter();
         for index in 0..config.threads {
             let id = WorkerId(u16::try_from(index).expect("checked: at most 256 threads"));
-            let sockets = WorkerSockets { resp: resp.next(), memcached: memcached.next() };
+            let (native, shm_door) = natives.next().unzip();
+            let sockets = WorkerSockets {
+                resp: resp.next(),
+                memcached: memcached.next(),
+                native,
+                shm_door: shm_door.flatten(),
+            };
             let session = self
                 .shared
                 .store()
@@ -116,6 +129,11 @@ impl Server {
     /// Where memcached clients connect.
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
         self.shared.config().memcached
+    }
+
+    /// Where native clients send their datagrams.
+    pub fn native_addr(&self) -> Option<SocketAddr> {
+        self.shared.config().native
     }
 
     /// Where the admin port listens.
@@ -172,6 +190,9 @@ impl Drop for Server {
         self.populate.stop(&self.shared);
     }
 }
+
+/// Every worker's share of the ports.
+type Listeners = (Vec<TcpListener>, Vec<TcpListener>, Vec<(Native, Option<ShmDoor>)>);
 
 /// What a worker's thread needs to begin.
 struct WorkerStart {
@@ -262,6 +283,39 @@ fn bind(
             listen(address, count, setting).map(|(at, listeners)| (Some(at), listeners))
         }
     }
+}
+
+/// The sockets of the native port, one for each worker.
+fn bind_native(config: &Config) -> Result<(Option<SocketAddr>, Vec<UdpSocket>), StartError> {
+    let Some(address) = config.native else { return Ok((None, Vec::new())) };
+    match native::udp::open_group(address, config.threads) {
+        Ok((resolved, sockets)) => Ok((Some(resolved), sockets)),
+        Err(error @ StartError::AddressInUse { .. }) if config.is_native_optional => {
+            tracing::warn!("no native port: {error}");
+            Ok((None, Vec::new()))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Each worker's native side; none if no native client can come. The first worker keeps the door.
+fn open_natives(
+    shared: &Arc<Shared>,
+    key: Option<TagKey>,
+    (sockets, mut shm_door): (Vec<UdpSocket>, Option<ShmDoor>),
+) -> Result<Vec<(Native, Option<ShmDoor>)>, StartError> {
+    if sockets.is_empty() && shm_door.is_none() {
+        return Ok(Vec::new());
+    }
+    let shop = Arc::new(Shop::open(shared, key)?);
+    shared.set_native(Arc::clone(&shop));
+    let mut sockets = sockets.into_iter();
+    let mut open = |_| {
+        let native = Native::new(Arc::clone(&shop), sockets.next())
+            .map_err(|source| StartError::System { what: "open the native port", source })?;
+        Ok((native, shm_door.take()))
+    };
+    (0..shared.config().threads).map(&mut open).collect()
 }
 
 /// A thread that makes log memory resident ahead of the writers: a first touch in a write would

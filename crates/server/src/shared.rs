@@ -10,7 +10,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base::UnixMillis;
@@ -21,9 +21,11 @@ use store::{IndexKind, Store, StoreConfig, StoreStats};
 use crate::budget::BufferBudget;
 use crate::clients::Clients;
 use crate::config::Config;
-use crate::counters::{Protocol, Totals, WorkerCounters};
+use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::error::StartError;
 use crate::memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
+use crate::native::Shop;
+use crate::native::shm::ShmGuest;
 use crate::poller::Waker;
 
 /// Why [`Shared::probe`] did not see its value back.
@@ -57,6 +59,8 @@ pub(crate) enum Control {
         /// [`crate::clients::Client::id`].
         client_id: u64,
     },
+    /// Serve this client in shared memory.
+    Adopt(Box<ShmGuest>),
 }
 
 /// The sending end of a worker's mailbox.
@@ -85,6 +89,7 @@ pub struct Shared {
     clients: Clients,
     counters: Vec<CachePadded<WorkerCounters>>,
     mailboxes: Vec<(Mailbox, Receiver<Control>)>,
+    native: OnceLock<Arc<Shop>>,
     baseline: Mutex<Totals>,
     rate: Mutex<RateSample>,
     run_id: String,
@@ -155,6 +160,7 @@ impl Shared {
             mailboxes: (0..config.threads).map(mailbox).collect::<Result<_, StartError>>()?,
             run_id: (0..3).map(|_| format!("{:016x}", random_u64())).collect::<String>()[..40]
                 .to_owned(),
+            native: OnceLock::new(),
             baseline: Mutex::default(),
             rate: Mutex::new(RateSample { at: Instant::now(), calls: 0, calls_per_second: 0 }),
             started: Instant::now(),
@@ -224,10 +230,28 @@ impl Shared {
     pub fn totals(&self) -> Totals {
         let sum = Totals::sum(self.counters.iter().map(|padded| &**padded));
         Totals {
-            connections_resp: self.clients.count(Protocol::Resp) as u64,
-            connections_memcached: self.clients.count(Protocol::Memcached) as u64,
+            connections_resp: self.clients.count(Dialect::Resp) as u64,
+            connections_memcached: self.clients.count(Dialect::Memcached) as u64,
+            native: self.native_now(&sum.native),
             ..sum
         }
+    }
+
+    /// With what is open now.
+    fn native_now(&self, counted: &NativeTotals) -> NativeTotals {
+        let Some(shop) = self.native.get() else { return counted.clone() };
+        NativeTotals {
+            sessions: shop.sessions.count() as u64,
+            transfer_bytes: shop.transfers.held_bytes(),
+            shm_clients: shop.shm_count.load(Ordering::Relaxed) as u64,
+            ..counted.clone()
+        }
+    }
+
+    /// What the workers share for native clients, once they are served.
+    pub(crate) fn set_native(&self, shop: Arc<Shop>) {
+        // Set once, at the start.
+        let _ = self.native.set(shop);
     }
 
     /// What was counted since CONFIG RESETSTAT or `stats reset`. The workers' counters only grow,
@@ -281,8 +305,14 @@ impl Shared {
 
     /// Asks the client's worker to close it.
     pub(crate) fn kill_client(&self, client: &crate::clients::Client) {
-        let (mailbox, _) = &self.mailboxes[client.worker.index()];
-        let _ = mailbox.sender.send(Control::Kill { client_id: client.id });
+        self.send(client.worker.index(), Control::Kill { client_id: client.id });
+    }
+
+    /// Puts a message into a worker's mailbox.
+    pub(crate) fn send(&self, worker: usize, message: Control) {
+        let (mailbox, _) = &self.mailboxes[worker];
+        // It cannot fail: the receiving end lives as long as `self`.
+        let _ = mailbox.sender.send(message);
         mailbox.waker.wake();
     }
 
@@ -368,10 +398,12 @@ impl Shared {
         &mut self,
         resp: Option<SocketAddr>,
         memcached: Option<SocketAddr>,
+        native: Option<SocketAddr>,
         admin: Option<SocketAddr>,
     ) {
         self.config.resp = resp;
         self.config.memcached = memcached;
+        self.config.native = native;
         self.config.admin = admin;
     }
 }

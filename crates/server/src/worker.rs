@@ -20,11 +20,13 @@
 mod accept;
 mod control;
 mod finish;
+mod native;
 mod read;
 mod starve;
 
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,9 +36,11 @@ use store::Session;
 
 use crate::config::Poll;
 use crate::core::Core;
-use crate::counters::Protocol;
+use crate::counters::Dialect;
 use crate::engine::RunToCompletion;
 use crate::gather::Gather;
+use crate::native::Native;
+use crate::native::shm::ShmDoor;
 use crate::poller::{Interest, Poller, Ready};
 use crate::shared::{Shared, unix_now};
 use read::Region;
@@ -63,11 +67,19 @@ const KEEP_HOUSE_EVERY: Duration = Duration::from_millis(1);
 const TOKEN_WAKER: u64 = u64::MAX;
 const TOKEN_RESP: u64 = u64::MAX - 1;
 const TOKEN_MEMCACHED: u64 = u64::MAX - 2;
+const TOKEN_NATIVE: u64 = u64::MAX - 3;
+const TOKEN_SHM_DOOR: u64 = u64::MAX - 4;
+/// Doorbells of clients in shared memory count from here.
+const TOKEN_SHM: u64 = 1 << 62;
+
+/// While clients in shared memory are busy, the sockets are asked for only once in so many rounds:
+/// asking costs as much as serving a small batch.
+const ROUNDS_PER_WAIT: u32 = 16;
 
 /// A listener of this worker.
 struct Listener {
     socket: TcpListener,
-    protocol: Protocol,
+    protocol: Dialect,
     token: u64,
 }
 
@@ -77,6 +89,14 @@ pub struct Worker<R, P> {
     engine: RunToCompletion<R>,
     poller: P,
     listeners: Vec<Listener>,
+    native: Option<Native>,
+    shm_door: Option<ShmDoor>,
+    /// Rounds since the sockets were asked for.
+    rounds_without_wait: u32,
+    /// Whether the last round served clients in shared memory.
+    has_served_shm: bool,
+    /// Whether datagrams wait for the kernel to take them.
+    has_unsent: bool,
     arena: Box<[u8]>,
     regions: Vec<Region>,
     ready: Vec<Ready>,
@@ -104,6 +124,10 @@ pub struct WorkerSockets {
     pub resp: Option<TcpListener>,
     /// Its share of the memcached port.
     pub memcached: Option<TcpListener>,
+    /// Its side of the native protocol, if that is on.
+    pub native: Option<Native>,
+    /// Where clients in shared memory come in; one worker takes them for all.
+    pub shm_door: Option<ShmDoor>,
 }
 
 impl<R: Router, P: Poller> Worker<R, P> {
@@ -117,17 +141,23 @@ impl<R: Router, P: Poller> Worker<R, P> {
     ) -> io::Result<Worker<R, P>> {
         let (mailbox, _) = shared.mailbox(worker.index());
         poller.add(mailbox.waker.as_fd(), TOKEN_WAKER, Interest::READ)?;
-        let resp = sockets.resp.map(|socket| (socket, Protocol::Resp, TOKEN_RESP));
+        let resp = sockets.resp.map(|socket| (socket, Dialect::Resp, TOKEN_RESP));
         let memcached =
-            sockets.memcached.map(|socket| (socket, Protocol::Memcached, TOKEN_MEMCACHED));
+            sockets.memcached.map(|socket| (socket, Dialect::Memcached, TOKEN_MEMCACHED));
         let listeners: Vec<Listener> = resp
             .into_iter()
             .chain(memcached)
             .map(|(socket, protocol, token)| Listener { socket, protocol, token })
             .collect();
         for listener in &listeners {
-            use std::os::fd::AsFd;
             poller.add(listener.socket.as_fd(), listener.token, Interest::READ)?;
+        }
+        if let Some(udp) = sockets.native.as_ref().and_then(Native::udp) {
+            poller.add(udp.as_fd(), TOKEN_NATIVE, Interest::READ)?;
+            shared.counters(worker.index()).native.zone_bytes.set(udp.zone_bytes());
+        }
+        if let Some(door) = &sockets.shm_door {
+            poller.add(door.as_fd(), TOKEN_SHM_DOOR, Interest::READ)?;
         }
         let now = Instant::now();
         let partition_bits = shared.store().partition_bits();
@@ -137,6 +167,11 @@ impl<R: Router, P: Poller> Worker<R, P> {
             engine: RunToCompletion { session, router, partition_bits, depths, worker },
             poller,
             listeners,
+            native: sockets.native,
+            shm_door: sockets.shm_door,
+            rounds_without_wait: 0,
+            has_served_shm: false,
+            has_unsent: false,
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),
             regions: Vec::new(),
             ready: Vec::new(),
@@ -173,6 +208,12 @@ impl<R: Router, P: Poller> Worker<R, P> {
 
     /// Waits for something to do, as the configuration wants it.
     fn wait(&mut self) -> io::Result<()> {
+        if self.has_served_shm && self.rounds_without_wait < ROUNDS_PER_WAIT {
+            self.rounds_without_wait += 1;
+            self.ready.clear();
+            return Ok(());
+        }
+        self.rounds_without_wait = 0;
         let poll = self.core.shared.config().poll;
         if poll == Poll::Busy || self.has_work_at_hand() {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
@@ -187,6 +228,12 @@ impl<R: Router, P: Poller> Worker<R, P> {
         if self.engine.session.maintain(self.core.now) {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
         }
+        if let Some(native) = &mut self.native {
+            native.keep_house(&self.core);
+            if !native.may_sleep() {
+                return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
+            }
+        }
         let sleep_max = self.sleep_max();
         self.engine.session.park(); // I3.
         let waited = self.poller.wait(&mut self.ready, Some(sleep_max));
@@ -195,7 +242,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
     }
 
     fn has_work_at_hand(&self) -> bool {
-        !self.resumable.is_empty() || !self.to_drain.is_empty()
+        !self.resumable.is_empty() || !self.to_drain.is_empty() || self.has_unsent
     }
 
     fn sleep_max(&mut self) -> Duration {
@@ -238,6 +285,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
                 self.finish_touched();
             }
             drop(rest_resumable);
+            self.serve_native(&ready);
             self.accept_ready(&ready);
             ready.clear();
             self.ready = ready;
@@ -245,7 +293,11 @@ impl<R: Router, P: Poller> Worker<R, P> {
                 self.resumable = resumable;
             }
         }
-        self.after_round(had_work);
+        if let Some(native) = &mut self.native {
+            self.has_served_shm = native.serve_shm(&mut self.engine, &self.core);
+            self.has_unsent = native.send_unsent(&self.core);
+        }
+        self.after_round(had_work || self.has_served_shm);
     }
 
     /// Parses what was read and executes it.
@@ -267,7 +319,8 @@ impl<R: Router, P: Poller> Worker<R, P> {
         if self.core.shared.take_due_flush(self.core.now) {
             self.engine.session.flush();
         }
-        let (paused_until, _) = self.core.shared.paused();
+        let (paused_until, writes_only) = self.core.shared.paused();
+        self.core.is_paused_for_all = paused_until > self.core.now && !writes_only;
         let was_paused = std::mem::replace(&mut self.core.is_paused, paused_until > self.core.now);
         if was_paused && !self.core.is_paused {
             self.resume_all();
@@ -293,6 +346,9 @@ impl<R: Router, P: Poller> Worker<R, P> {
         if is_due || self.engine.session.wants_room() {
             self.kept_house_at = now;
             self.engine.session.maintain(self.core.now);
+            if let Some(native) = &mut self.native {
+                native.keep_house(&self.core);
+            }
         }
         self.feed_starved(now);
         if self.accept_again_at.is_some_and(|at| at <= now) {

@@ -46,7 +46,7 @@ func binary(t *testing.T) string {
 func start(t *testing.T, flags ...string) *server {
 	t.Helper()
 	arguments := []string{
-		"serve", "--resp", "127.0.0.1:0", "--memcached", "127.0.0.1:0", "--admin", "off",
+		"serve", "--resp", "127.0.0.1:0", "--memcached", "127.0.0.1:0", "--native", "off", "--admin", "off",
 		"--memory", "128MiB", "--threads", "2", "--log-format", "json",
 	}
 	command := exec.Command(binary(t), append(arguments, flags...)...)

@@ -47,7 +47,7 @@ class Dovetail:
     def __init__(self, *flags, memory="128MiB", threads="1"):
         command = [
             binary(), "serve", "--resp", f"{HOST}:0", "--memcached", f"{HOST}:0",
-            "--admin", f"{HOST}:0", "--memory", memory, "--threads", threads,
+            "--native", "off", "--admin", f"{HOST}:0", "--memory", memory, "--threads", threads,
             "--log-format", "json", *flags,
         ]
         self.process = subprocess.Popen(

@@ -109,7 +109,7 @@ def test_the_admin_port_answers(server, client):
 def test_a_port_in_use_is_one_line_and_status_1(server):
     taken = f"{servers.HOST}:{server.resp_port}"
     # A worker's listener shares its port only inside its own process.
-    found = run("serve", "--resp", taken, "--memcached", "off", "--admin", "off",
+    found = run("serve", "--resp", taken, "--memcached", "off", "--native", "off", "--admin", "off",
                 "--memory", "64MiB", "--log", "error")
     assert found.returncode == 1
     message = [line for line in found.stderr.splitlines() if line.strip()]

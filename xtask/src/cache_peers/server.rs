@@ -48,7 +48,7 @@ impl Kind {
             Kind::Dovetail(eviction) => (
                 binary,
                 format!(
-                    "serve -q --memcached 127.0.0.1:{port} --resp off --admin off --threads 1 \
+                    "serve -q --memcached 127.0.0.1:{port} --resp off --native off --admin off --threads 1 \
                      --pin off --memory {memory_mib}MiB"
                 ),
                 Some(eviction).filter(|eviction| *eviction != "default"),

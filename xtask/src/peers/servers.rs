@@ -71,26 +71,26 @@ fn plans(binary: &Path, bare_binary: &Path) -> Vec<Plan> {
         ours(
             "dovetail, RESP, auto",
             "resp",
-            "serve -q --resp 127.0.0.1:PORT --memcached off --admin off --threads 1 --pin off \
-             --memory 1GiB --poll auto",
+            "serve -q --resp 127.0.0.1:PORT --memcached off --native off --admin off \
+             --threads 1 --pin off --memory 1GiB --poll auto",
         ),
         ours(
             "dovetail, RESP, block",
             "resp",
-            "serve -q --resp 127.0.0.1:PORT --memcached off --admin off --threads 1 --pin off \
-             --memory 1GiB --poll block",
+            "serve -q --resp 127.0.0.1:PORT --memcached off --native off --admin off \
+             --threads 1 --pin off --memory 1GiB --poll block",
         ),
         ours(
             "dovetail, memcached",
             "memcached",
-            "serve -q --memcached 127.0.0.1:PORT --resp off --admin off --threads 1 --pin off \
-             --memory 1GiB --poll auto",
+            "serve -q --memcached 127.0.0.1:PORT --resp off --native off --admin off \
+             --threads 1 --pin off --memory 1GiB --poll auto",
         ),
         ours(
             "dovetail, RESP, busy",
             "resp",
-            "serve -q --resp 127.0.0.1:PORT --memcached off --admin off --threads 1 --pin off \
-             --memory 1GiB --poll busy",
+            "serve -q --resp 127.0.0.1:PORT --memcached off --native off --admin off \
+             --threads 1 --pin off --memory 1GiB --poll busy",
         ),
         bare("no store, auto", "127.0.0.1:PORT auto"),
         bare("no store, block", "127.0.0.1:PORT block"),

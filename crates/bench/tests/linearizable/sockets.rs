@@ -152,6 +152,7 @@ fn a_server_of_two_workers_is_linearizable_per_key_over_both_ports() {
     let server = Server::start(Config {
         resp: any_port,
         memcached: any_port,
+        native: None,
         admin: None,
         memory_bytes: 64 << 20,
         threads: 2,

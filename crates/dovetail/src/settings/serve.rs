@@ -21,12 +21,34 @@ pub struct ServeSettings {
     pub log_format: Format,
 }
 
-/// Puts a number in the place of `--memory auto`, so that what is printed is what holds.
-pub fn settle_memory(settings: &mut [Layered], machine: &Machine) {
+/// Replaces what depends on the machine or on other settings, so that what is printed is what
+/// holds.
+pub fn settle(settings: &mut [Layered], machine: &Machine) {
+    settle_memory(settings, machine);
+    settle_native(settings);
+}
+
+/// Puts a number in the place of `--memory auto`.
+fn settle_memory(settings: &mut [Layered], machine: &Machine) {
     for layered in settings {
         if layered.setting.key == "memory" && layered.value == Value::Auto {
             layered.value = Value::Size(ByteSize { bytes: machine.default_memory_bytes() });
         }
+    }
+}
+
+/// A password keeps strangers out, and the native port asks for none: unless somebody asked for
+/// that port, or gave it a key, it stays closed.
+fn settle_native(settings: &mut [Layered]) {
+    let lookup = Lookup(settings);
+    let is_protected = lookup.text("requirepass").is_some() && !lookup.is_on("insecure");
+    let has_key = lookup.path("native-key-file").is_some();
+    if !is_protected || has_key {
+        return;
+    }
+    let native = settings.iter_mut().find(|layered| layered.setting.key == "native");
+    if let Some(native) = native.filter(|native| native.origin == Origin::Default) {
+        native.value = Value::Off;
     }
 }
 
@@ -41,6 +63,10 @@ impl ServeSettings {
         let config = Config {
             resp: lookup.address("resp"),
             memcached: lookup.address("memcached"),
+            native: lookup.address("native"),
+            is_native_optional: lookup.layered("native").origin == Origin::Default,
+            native_key_file: lookup.path("native-key-file"),
+            shm: lookup.path("shm"),
             admin: lookup.address("admin"),
             memory_bytes: lookup.size_bytes("memory").unwrap_or(machine.default_memory_bytes()),
             mode: match lookup.word("mode") {
@@ -86,6 +112,7 @@ impl ServeSettings {
         };
         refuse_lossy_tree(&lookup, &config)?;
         refuse_open_ports(&lookup, &config)?;
+        refuse_open_native(&lookup, &config)?;
         Ok(ServeSettings {
             config,
             log_level: Level::named(lookup.word("log")),
@@ -112,10 +139,7 @@ fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
     }
     let ports = [("resp", config.resp), ("memcached", config.memcached), ("admin", config.admin)];
     for (key, address) in ports {
-        let Some(address) = address.filter(|address| !address.ip().to_canonical().is_loopback())
-        else {
-            continue;
-        };
+        let Some(address) = address.filter(|address| !is_loopback(*address)) else { continue };
         return Err(SettingError {
             place: lookup.place(key),
             reason: format!(
@@ -125,6 +149,31 @@ fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
         });
     }
     Ok(())
+}
+
+/// The native port knows no passwords: who may send is who has the key.
+fn refuse_open_native(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    let Some(address) = config.native else { return Ok(()) };
+    if config.native_key_file.is_some() || lookup.is_on("insecure") {
+        return Ok(());
+    }
+    let reason = if !is_loopback(address) {
+        format!(
+            "bind {} refused: no key configured; use --native-key-file PATH or --insecure",
+            address.ip()
+        )
+    } else if config.requirepass.is_some() {
+        "refused beside --requirepass: native clients give no password; use --native-key-file \
+         PATH, --insecure or --native off"
+            .to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(SettingError { place: lookup.place("native"), reason })
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 /// Every setting but secrets, for CONFIG GET.
@@ -176,6 +225,13 @@ impl Lookup<'_> {
     fn text(&self, key: &str) -> Option<String> {
         match &self.layered(key).value {
             Value::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        match &self.layered(key).value {
+            Value::Path(path) => Some(PathBuf::from(path)),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use super::file::{FileEntry, parse};
 use super::layers::combine;
 use super::print::{Listing, toml};
 use super::reference::reference_page;
-use super::serve::settle_memory;
+use super::serve::settle;
 use super::*;
 use crate::machine::{HugePages, Machine};
 
@@ -32,7 +32,7 @@ fn layered(
         environment.iter().find(|(key, _)| *key == name).map(|(_, text)| text.to_string())
     };
     let mut settings = combine(&flags, &environment, &file(text)?)?;
-    settle_memory(&mut settings, &MACHINE);
+    settle(&mut settings, &MACHINE);
     Ok(settings)
 }
 
@@ -86,6 +86,8 @@ fn what_is_printed_reads_back() {
         ("lossy-index", "on"),
         ("requirepass", "a \"quoted\" \\ pass\nword"),
         ("max-connections", "7"),
+        ("native-key-file", "/etc/dovetail/native key"),
+        ("shm", "/run/dovetail/shm"),
     ];
     let settings = layered(&flags, &[], "").unwrap();
     let printed = toml(&settings, Listing::Complete);
@@ -153,11 +155,7 @@ fn a_bad_value_says_what_would_be_right() {
     check_flag_error("mode", "disk", "--mode: `disk` is not one of cache or store");
     check_flag_error("index", "btree", "--index: `btree` is not one of hash or tree");
     check_flag_error("huge-pages", "on", "--huge-pages: `on` is not one of auto, hugetlb or off");
-    check_flag_error(
-        "native",
-        "127.0.0.1:7379",
-        "--native: the native protocol is not built yet: the only value is `off`",
-    );
+    check_flag_error("shm", "", "--shm: `` is not a socket's path: write 1 to 107 bytes, or `off`");
     check_flag_error(
         "max-item-size",
         "1g",
@@ -202,6 +200,38 @@ fn an_open_port_needs_a_password_or_a_word() {
     assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("requirepass", "x")]), Ok(()));
     assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("insecure", "on")]), Ok(()));
     assert_eq!(check(&[("resp", "127.9.9.9:1"), ("memcached", "[::1]:2")]), Ok(()));
+}
+
+#[test]
+fn the_native_port_is_open_to_strangers_only_by_a_word() {
+    let check = |flags: &[(&'static str, &str)]| {
+        let settings = layered(flags, &[], "").unwrap();
+        ServeSettings::new(&settings, None, &MACHINE)
+            .map(|settings| settings.config.native.is_some())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(check(&[]), Ok(true));
+    assert_eq!(
+        check(&[("native", "0.0.0.0:7379")]),
+        Err("--native 0.0.0.0:7379: bind 0.0.0.0 refused: no key configured; \
+             use --native-key-file PATH or --insecure"
+            .to_owned())
+    );
+    assert_eq!(check(&[("native", "0.0.0.0:1"), ("native-key-file", "/k")]), Ok(true));
+    assert_eq!(check(&[("native", "0.0.0.0:1"), ("insecure", "on")]), Ok(true));
+    let error = check(&[("native", "0.0.0.0:1"), ("requirepass", "x")]).unwrap_err();
+    assert!(error.contains("no key configured"), "a password is no key: {error}");
+}
+
+#[test]
+fn a_password_closes_a_native_port_that_nobody_asked_for() {
+    let password = ("requirepass", "x");
+    check_value(&layered(&[password], &[], "").unwrap(), "native", "off", "default");
+    let with_key = layered(&[password, ("native-key-file", "/k")], &[], "").unwrap();
+    check_value(&with_key, "native", "127.0.0.1:7379", "default");
+    let asked_for = layered(&[password, ("native", "7379")], &[], "").unwrap();
+    let error = ServeSettings::new(&asked_for, None, &MACHINE).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("refused beside --requirepass"), "{error}");
 }
 
 #[test]

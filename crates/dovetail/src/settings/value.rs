@@ -10,11 +10,10 @@ use base::ByteSize;
 pub enum Kind {
     /// `HOST:PORT`, a port alone (loopback), or `off`.
     Address,
-    /// Only `off`, until the part is there.
-    NotBuilt {
-        /// The part, as a message names it.
-        what: &'static str,
-    },
+    /// The path of a file that is read at start; empty when unset.
+    Path,
+    /// The path of a socket, or `off`.
+    SocketPath,
     /// A size within bounds.
     Size {
         /// Smallest.
@@ -70,8 +69,10 @@ pub enum Value {
     Count(u64),
     /// One of the words of the setting's choice.
     Choice(&'static str),
-    /// Text.
+    /// Text that is not shown.
     Text(String),
+    /// A path, as it was written.
+    Path(String),
 }
 
 impl Kind {
@@ -79,10 +80,12 @@ impl Kind {
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
             Kind::Address => read_address(text),
-            Kind::NotBuilt { what } => match text {
-                "off" => Ok(Value::Off),
-                _ => Err(format!("{what} is not built yet: the only value is `off`")),
-            },
+            Kind::Path if text.is_empty() => Ok(Value::Unset),
+            Kind::SocketPath if text == "off" => Ok(Value::Off),
+            Kind::SocketPath if !is_socket_path(text) => {
+                Err(format!("`{text}` is not a socket's path: write 1 to 107 bytes, or `off`"))
+            }
+            Kind::Path | Kind::SocketPath => Ok(Value::Path(text.to_owned())),
             Kind::AutoSize { .. } | Kind::AutoCount { .. } if text == "auto" => Ok(Value::Auto),
             Kind::Size { min_bytes, max_bytes } | Kind::AutoSize { min_bytes, max_bytes } => {
                 read_size(text, min_bytes, max_bytes)
@@ -99,6 +102,11 @@ impl Kind {
             Kind::Secret => Ok(Value::Text(text.to_owned())),
         }
     }
+}
+
+/// The kernel's structure for an address has room for so many bytes and a zero.
+fn is_socket_path(text: &str) -> bool {
+    (1..=107).contains(&text.len()) && !text.contains('\0')
 }
 
 fn read_address(text: &str) -> Result<Value, String> {
@@ -182,7 +190,7 @@ impl fmt::Display for Value {
             Value::Size(size) => size.fmt(formatter),
             Value::Count(count) => count.fmt(formatter),
             Value::Choice(word) => formatter.write_str(word),
-            Value::Text(text) => formatter.write_str(text),
+            Value::Text(text) | Value::Path(text) => formatter.write_str(text),
         }
     }
 }

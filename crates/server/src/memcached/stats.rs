@@ -5,7 +5,7 @@ use wire::memcached::{Encoder, Reply, StatsKind};
 
 use super::MEMCACHED_VERSION;
 use crate::Mode;
-use crate::counters::{CommandTotals, MemcachedCommand, Protocol, Totals};
+use crate::counters::{CommandTotals, Dialect, MemcachedCommand, Protocol, Totals};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::metrics::facts::facts;
@@ -175,7 +175,7 @@ fn slabs(encoder: &mut Encoder<'_>, shared: &Shared) {
 fn connections(encoder: &mut Encoder<'_>, shared: &Shared) {
     let now = unix_now();
     for client in shared.clients().list() {
-        if client.protocol == Protocol::Memcached {
+        if client.protocol == Dialect::Memcached {
             let descriptor = client.descriptor;
             let seconds_idle = now.0.saturating_sub(client.last_active_at().0) / 1000;
             encoder.stat(&format!("{descriptor}:addr"), format_args!("tcp:{}", client.peer));

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use store::StoreStats;
 
-use crate::metrics::{Snapshot, facts};
+use crate::metrics::{Snapshot, facts, native};
 
 /// The type that a scraper must be told.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -15,6 +15,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     identity(&mut page, snapshot);
     commands(&mut page, snapshot);
     connections(&mut page, snapshot);
+    native::families(&mut page, &snapshot.totals.native);
     memory(&mut page, snapshot);
     store(&mut page, &snapshot.store);
     page.out.push_str("# EOF\n");
@@ -196,13 +197,13 @@ fn index(page: &mut Page, store: &StoreStats) {
 
 /// The text so far.
 #[derive(Default)]
-struct Page {
+pub struct Page {
     out: String,
 }
 
 impl Page {
     /// Head of a metric family; its samples must follow at once.
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.out, "# TYPE {name} {kind}\n# HELP {name} {help}.");
     }
@@ -213,7 +214,7 @@ impl Page {
     }
 
     /// One line; label values are ours and need no escapes (I2 of the parent).
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.out.push_str(name);
         for (index, (label, text)) in labels.iter().enumerate() {
             let mark = if index == 0 { '{' } else { ',' };
@@ -223,13 +224,13 @@ impl Page {
         let _ = writeln!(self.out, "{close} {value}");
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+    pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", help);
         self.sample(name, &[], value);
     }
 
     /// A family `name` with its one sample `name_total`.
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+    pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "counter", help);
         self.sample(&format!("{name}_total"), &[], value);
     }

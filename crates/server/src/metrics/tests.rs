@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use store::LogSpace;
 
 use super::*;
-use crate::counters::{CommandTotals, Protocol};
+use crate::counters::{CommandTotals, NativeTotals, Protocol};
 
 fn snapshot() -> Snapshot {
     let command = |protocol, name, calls, hits, misses, errors| CommandTotals {
@@ -28,6 +28,14 @@ fn snapshot() -> Snapshot {
             ],
             connections_resp: 4,
             net_input_bytes: 99,
+            native: NativeTotals {
+                sessions: 3,
+                frames_in: 4,
+                requests: 10,
+                drops: [0, 0, 5, 0, 0, 1],
+                kernel_drops: 2,
+                ..NativeTotals::default()
+            },
             ..Totals::default()
         },
         store: StoreStats {
@@ -78,6 +86,9 @@ fn commands_count_by_status_and_keys_by_what_was_found() {
         "dovetail_keys_total{proto=\"resp\",cmd=\"get\",status=\"miss\"} 2",
         "dovetail_connections{proto=\"resp\"} 4",
         "dovetail_net_bytes_total{dir=\"in\"} 99",
+        "dovetail_native_sessions 3",
+        "dovetail_native_drops_total{reason=\"tag\"} 5",
+        "dovetail_native_drops_total{reason=\"kernel\"} 2",
         "dovetail_memory_limit_bytes 67108864",
         "dovetail_uptime_seconds 1.5",
         "dovetail_items 12",
@@ -100,6 +111,8 @@ fn the_json_folds_the_commands() {
     assert_eq!(json["commands"].as_array().unwrap().len(), 2);
     assert_eq!(json["connections"]["resp"], 4);
     assert_eq!(json["store"]["items"], 12);
+    assert_eq!(json["native"]["drops_total"]["unknown_session"], 1);
+    assert_eq!(json["native"]["requests_per_frame"], 2.5);
     assert_eq!(json["store"]["log_live_bytes"], 300);
     assert_eq!(json["store"]["evicted_small_total"], 5);
 }

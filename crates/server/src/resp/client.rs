@@ -10,7 +10,7 @@ use super::Caller;
 use super::connection::text;
 use crate::clients::Client;
 use crate::connection::{Ending, Resp, Speech};
-use crate::counters::Protocol;
+use crate::counters::Dialect;
 use crate::engine::Engine;
 use crate::gather::Gather;
 
@@ -169,7 +169,7 @@ fn is_selected(filter: &ClientFilter<'_>, client: &Client) -> bool {
     let is_id = |id: &[u8]| itoa::Buffer::new().format(client.id).as_bytes() == id;
     let is_address =
         |wanted: &[u8], address: std::net::SocketAddr| address.to_string().as_bytes() == wanted;
-    client.protocol == Protocol::Resp
+    client.protocol == Dialect::Resp
         && filter.ids.is_none_or(|mut ids| ids.any(is_id))
         && filter.id.is_none_or(|id| id == client.id)
         && filter.type_name.is_none_or(|name| name == "normal")

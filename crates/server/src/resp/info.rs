@@ -119,6 +119,8 @@ fn clients(section: &mut Section<'_>) {
     section.line("maxclients", section.shared.config().max_connections);
     section.line("blocked_clients", 0);
     section.line("dovetail_memcached_clients", totals.connections_memcached);
+    section.line("dovetail_native_sessions", totals.native.sessions);
+    section.line("dovetail_shm_clients", totals.native.shm_clients);
 }
 
 fn memory(section: &mut Section<'_>) {
@@ -172,6 +174,10 @@ fn stats(section: &mut Section<'_>) {
     section.line("keyspace_hits", totals.hits());
     section.line("keyspace_misses", totals.misses());
     section.line("acl_access_denied_auth", totals.auth_errors);
+    section.line("dovetail_native_frames_in", totals.native.frames_in);
+    section.line("dovetail_native_requests", totals.native.requests);
+    section.line("dovetail_native_drops", totals.native.drops.iter().sum::<u64>());
+    section.line("dovetail_native_answered_again", totals.native.answered_again);
     section.line("dovetail_batches", totals.batches);
     section.line("dovetail_batch_requests", totals.batch_requests);
     section.line("dovetail_out_of_memory", store.out_of_memory);

@@ -1,21 +1,26 @@
-//! APPEND and SETRANGE.
+//! APPEND, the native prepend, and SETRANGE.
 
 use store::request::{Item, Verdict};
 
-use super::{Bounded, Refusal, write_keeping};
+use super::{Bounded, Refusal, Side, write_keeping};
 
-/// Adds bytes behind the value; an absent key counts as empty.
-pub(super) fn append(
+/// Adds bytes on one side of the value; an absent key counts as empty.
+pub(super) fn join(
     old: Option<&Item<'_>>,
-    tail: Bounded<'_>,
+    part: Bounded<'_>,
+    side: Side,
     value: &mut Vec<u8>,
 ) -> Verdict<Refusal> {
     let old_value = old.map_or(&b""[..], |old| old.value);
-    if (old_value.len() + tail.bytes.len()) as u64 > tail.max_bytes {
+    if (old_value.len() + part.bytes.len()) as u64 > part.max_bytes {
         return Verdict::Refuse(Refusal::TooLong);
     }
-    value.extend_from_slice(old_value);
-    value.extend_from_slice(tail.bytes);
+    let (first, second) = match side {
+        Side::Behind => (old_value, part.bytes),
+        Side::Before => (part.bytes, old_value),
+    };
+    value.extend_from_slice(first);
+    value.extend_from_slice(second);
     write_keeping(old)
 }
 

@@ -12,7 +12,7 @@ use socket2::{SockRef, TcpKeepalive};
 use super::Worker;
 use crate::clients::Arrival;
 use crate::connection::Connection;
-use crate::counters::Protocol;
+use crate::counters::Dialect;
 use crate::poller::{Interest, Poller, Ready};
 
 /// Connections that one round accepts per listener.
@@ -23,7 +23,7 @@ const KEEPALIVE: Duration = Duration::from_secs(300);
 
 /// How long accepting rests when there is no descriptor left. The listener would be reported as
 /// ready at once, and the worker would spin.
-const ACCEPT_REST: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 impl<R: Router, P: Poller> Worker<R, P> {
     /// Accepts from the listeners among `ready`. Last in a round: a position freed in this round
@@ -75,9 +75,13 @@ impl<R: Router, P: Poller> Worker<R, P> {
         for listener in &self.listeners {
             let _ = self.poller.add(listener.socket.as_fd(), listener.token, Interest::READ);
         }
+        if let Some(door) = &self.shm_door {
+            // It may be watched still.
+            let _ = self.poller.add(door.as_fd(), super::TOKEN_SHM_DOOR, Interest::READ);
+        }
     }
 
-    fn admit(&mut self, socket: TcpStream, protocol: Protocol) {
+    fn admit(&mut self, socket: TcpStream, protocol: Dialect) {
         let (Ok(peer), Ok(local)) = (socket.peer_addr(), socket.local_addr()) else { return };
         // Replies must not wait for acknowledgements; a refusal only costs speed.
         let _ = socket.set_nodelay(true);
@@ -109,10 +113,10 @@ impl<R: Router, P: Poller> Worker<R, P> {
 }
 
 /// One client too many: it is told so.
-fn turn_away(socket: &TcpStream, protocol: Protocol) {
+fn turn_away(socket: &TcpStream, protocol: Dialect) {
     let reply: &[u8] = match protocol {
-        Protocol::Resp => b"-ERR max number of clients reached\r\n",
-        Protocol::Memcached => b"ERROR Too many open connections\r\n",
+        Dialect::Resp => b"-ERR max number of clients reached\r\n",
+        Dialect::Memcached => b"ERROR Too many open connections\r\n",
     };
     // It fits an empty socket buffer; if the client has gone, nobody misses it.
     let _ = rustix::net::send(socket, reply, rustix::net::SendFlags::NOSIGNAL);

@@ -46,6 +46,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
                     let _ = answer.send(self.probe());
                 }
                 Control::Kill { client_id } => self.kill(client_id),
+                Control::Adopt(guest) => self.adopt_shm(*guest),
             }
         }
         if shared.is_stopping() {
@@ -88,6 +89,11 @@ impl<R: Router, P: Poller> Worker<R, P> {
         }
         self.is_draining = true;
         self.listeners.clear();
+        self.shm_door = None;
+        (self.has_served_shm, self.has_unsent) = (false, false);
+        if let Some(mut native) = self.native.take() {
+            native.drain(&mut self.engine, &self.core);
+        }
         self.accept_again_at = None;
         self.to_drain = self.core.connections.slots();
     }

@@ -20,7 +20,7 @@ use rustix::io::ioctl_fionread;
 use super::Worker;
 use super::read::HELD_BYTES_MAX;
 use crate::connection::{Connection, Ending};
-use crate::counters::Protocol;
+use crate::counters::Dialect;
 use crate::poller::Poller;
 
 /// How often waiting connections are asked whether their clients still are there.
@@ -40,8 +40,8 @@ impl<R: Router, P: Poller> Worker<R, P> {
         self.core.counters().protocol_errors.add(1);
         let connection = &mut self.core.connections[slot];
         let reply: &[u8] = match connection.client.protocol {
-            Protocol::Resp => resp_reply,
-            Protocol::Memcached => b"SERVER_ERROR out of memory reading request\r\n",
+            Dialect::Resp => resp_reply,
+            Dialect::Memcached => b"SERVER_ERROR out of memory reading request\r\n",
         };
         connection.output.append(|out| out.extend_from_slice(reply));
         connection.ending = Ending::AfterFlush;

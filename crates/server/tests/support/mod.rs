@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+pub mod native;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -23,6 +25,7 @@ pub fn config() -> Config {
     Config {
         resp: any,
         memcached: any,
+        native: None,
         admin: None,
         memory_bytes: 128 << 20,
         threads: 2,

@@ -23,6 +23,11 @@ const charts = [
   }],
   ["resident memory", bytes, (now) => now.memory.resident_bytes],
   ["connections", whole, (now) => now.connections.resp + now.connections.memcached],
+  ["native sessions", whole, (now) => now.native.sessions + now.native.shm_clients],
+  ["native requests a frame", (n) => n.toFixed(1), (now, then) => {
+    const frames = now.native.frames_in_total - then.native.frames_in_total;
+    return frames > 0 ? (now.native.requests_total - then.native.requests_total) / frames : null;
+  }],
 ].map(([title, write, value]) => {
   const figure = document.createElement("figure");
   const caption = document.createElement("figcaption");

@@ -1,0 +1,213 @@
+//! Native clients: frames of requests over UDP and shared memory, on the same store, session and
+//! counters as the other protocols.
+//!
+//! ```text
+//!  UDP group ─▶ worker's socket ─▶ zone  ─┐                         ┌─▶ frames, sendmmsg
+//!                                         ├─▶ desk ─▶ batch ─▶ store ┤
+//!  Unix socket ─▶ worker's rings ─▶ arena ┘    │                     └─▶ frames, rings
+//!                                              └─ Shop: sessions, transfers, cookies (all workers)
+//! ```
+//!
+//! Requests are parsed where they landed and replies are written into the frames that leave;
+//! nothing is allocated for a request.
+//!
+//! # Invariants
+//! I1: what native clients make the server keep (sessions, remembered outcomes, values in parts)
+//!     is bounded and part of the client buffers.
+//! I2: a get and a plain set touch nothing that workers share but the store.
+//!
+//! # References
+//! docs/formats/native.md for the bytes, docs/design/native-server.md for how this works.
+
+pub mod answers;
+pub mod batch;
+pub mod desk;
+pub mod greet;
+pub mod outgoing;
+pub mod sessions;
+pub mod shm;
+pub mod transfers;
+pub mod udp;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use base::Instant;
+use store::IndexKind;
+use wire::native::{Cookies, Steering, TagKey, Welcome};
+
+use crate::StartError;
+use crate::core::Core;
+use crate::engine::Engine;
+use crate::shared::Shared;
+use desk::{Desk, Service};
+use sessions::Sessions;
+use shm::{ShmGuest, ShmPort};
+use transfers::Transfers;
+use udp::UdpPort;
+
+pub use greet::{Shop, Terms};
+
+/// Room for the longest frame of any transport.
+pub const FRAME_MAX_BYTES: usize = 64 << 10;
+
+/// Idle sessions are looked for so often.
+const SWEEP_EVERY_MS: u64 = 1_000;
+
+/// A round's time on a clock that does not jump.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// Since the server's start.
+    pub monotonic: Instant,
+}
+
+impl Clock {
+    /// Now.
+    pub fn now(shared: &Shared) -> Clock {
+        let ns = u64::try_from(shared.uptime().as_nanos()).unwrap_or(u64::MAX);
+        Clock { monotonic: Instant { ns } }
+    }
+
+    /// Milliseconds since the server's start.
+    pub fn uptime_ms(self) -> u64 {
+        self.monotonic.ns / 1_000_000
+    }
+}
+
+/// Reads the file of `--native-key-file`.
+pub fn read_key(path: &Path) -> Result<TagKey, StartError> {
+    let refused = |reason: String| StartError::KeyFile { path: path.to_owned(), reason };
+    let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    TagKey::from_hex(&text).map_err(|error| refused(error.to_string()))
+}
+
+impl Shop {
+    /// What the workers of a server share for native clients.
+    pub fn open(shared: &Shared, key: Option<TagKey>) -> Result<Shop, StartError> {
+        let config = shared.config();
+        let mut secret = [0; wire::native::COOKIE_SECRET_LEN_BYTES];
+        fill_random(&mut secret)
+            .map_err(|source| StartError::System { what: "draw random bytes", source })?;
+        let bits = shared.store().partition_bits().partition_count().ilog2() as u8;
+        let terms = Terms {
+            steering: Steering::new(bits, u16::try_from(config.threads).unwrap_or(u16::MAX)),
+            hash_seed: shared.store().key_hasher().seed(),
+            value_max_bytes: u32::try_from(config.max_item_size_bytes).unwrap_or(u32::MAX),
+            features: if config.index == IndexKind::Tree { Welcome::RANGES } else { 0 },
+        };
+        let budget = shared.buffer_budget();
+        Ok(Shop {
+            sessions: Sessions::new(config.max_connections, Arc::clone(budget)),
+            transfers: Transfers::new(Arc::clone(budget), config.max_item_size_bytes),
+            key,
+            cookies: Cookies::new(&secret),
+            terms,
+            shm_count: AtomicUsize::new(0),
+        })
+    }
+}
+
+fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
+    use std::io::Read;
+    fs::File::open("/dev/urandom")?.read_exact(bytes)
+}
+
+/// One worker's native side.
+pub struct Native {
+    shop: Arc<Shop>,
+    desk: Desk,
+    udp: Option<UdpPort>,
+    shm: ShmPort,
+    swept_at_ms: u64,
+}
+
+impl Native {
+    /// A side that serves what comes in by `socket`.
+    pub fn new(shop: Arc<Shop>, socket: Option<UdpSocket>) -> std::io::Result<Native> {
+        let udp = socket.map(UdpPort::new).transpose()?;
+        Ok(Native { shop, desk: Desk::new(), udp, shm: ShmPort::new(), swept_at_ms: 0 })
+    }
+
+    /// The socket, to be watched.
+    pub fn udp(&self) -> Option<&UdpPort> {
+        self.udp.as_ref()
+    }
+
+    /// Serves the datagrams that have arrived. Says whether there were any.
+    pub fn serve_udp<E: Engine>(&mut self, engine: &mut E, core: &Core) -> bool {
+        let Native { shop, desk, udp: Some(udp), .. } = self else { return false };
+        let clock = Clock::now(&core.shared);
+        udp.serve(desk, &mut Service { engine, core, shop, clock })
+    }
+
+    /// Serves the clients in shared memory that have something to do. Says whether any had.
+    #[inline]
+    pub fn serve_shm<E: Engine>(&mut self, engine: &mut E, core: &Core) -> bool {
+        if self.shm.is_empty() {
+            return false;
+        }
+        let Native { shop, desk, shm, .. } = self;
+        let clock = Clock::now(&core.shared);
+        shm.serve(desk, &mut Service { engine, core, shop, clock })
+    }
+
+    /// Takes a client in shared memory in; its place.
+    pub fn adopt(&mut self, guest: ShmGuest) -> Option<usize> {
+        self.shm.adopt(guest, &self.shop)
+    }
+
+    /// The doorbell of the client at a place.
+    pub fn doorbell(&self, slot: usize) -> Option<BorrowedFd<'_>> {
+        self.shm.doorbell(slot)
+    }
+
+    /// The doorbell of a client was rung.
+    pub fn hear(&mut self, slot: usize) {
+        self.shm.hear(slot, &self.shop);
+    }
+
+    /// Sends replies again that the kernel had no room for. Whether some are still here.
+    #[inline]
+    pub fn send_unsent(&mut self, core: &Core) -> bool {
+        match &mut self.udp {
+            Some(udp) if udp.has_unsent() => {
+                udp.flush(core);
+                udp.has_unsent()
+            }
+            _ => false,
+        }
+    }
+
+    /// Before the worker sleeps: tells clients to ring. False: there is something to do.
+    pub fn may_sleep(&mut self) -> bool {
+        self.shm.may_sleep()
+    }
+
+    /// Forgets what is idle, once in a while. One worker sweeps for all.
+    pub fn keep_house(&mut self, core: &Core) {
+        let clock = Clock::now(&core.shared);
+        if clock.uptime_ms().saturating_sub(self.swept_at_ms) < SWEEP_EVERY_MS {
+            return;
+        }
+        self.swept_at_ms = clock.uptime_ms();
+        if core.worker.index() == 0 {
+            self.shop.sweep(clock);
+        }
+        self.desk.known.sweep();
+        if let Some(udp) = &self.udp {
+            udp.keep_house(core);
+        }
+    }
+
+    /// The end: what has arrived is answered, then everything is closed.
+    pub fn drain<E: Engine>(&mut self, engine: &mut E, core: &Core) {
+        self.serve_udp(engine, core);
+        self.serve_shm(engine, core);
+        self.shm.close(&self.shop);
+        self.udp = None;
+    }
+}

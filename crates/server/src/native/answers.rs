@@ -1,0 +1,257 @@
+//! From a batch's outcomes to replies, straight into the frame that leaves.
+
+use store::pin::Pins;
+use store::request::{Item, Outcome, Sink};
+use wire::native::{PART_UNIT_BYTES, Part, Remembered, Reply, RequestId, Span, Status, Want};
+
+use super::outgoing::{Origin, Outgoing, Outlet};
+use crate::counters::{CommandCells, CommandIndex, WorkerCounters};
+use crate::rmw::Refusal;
+
+/// What the reply to one request looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// get, with or without touch: the item.
+    Item,
+    /// pull: a part of this version.
+    Pulled {
+        /// The version that the client has parts of.
+        version: u64,
+        /// What it asks for.
+        span: Span,
+    },
+    /// touch that only looks: whether the key is there.
+    Presence,
+    /// set: whether it was stored.
+    Stored,
+    /// delete, touch: whether the key was there.
+    Done,
+    /// incr: the sum.
+    Sum,
+    /// append, prepend: the new length.
+    Length,
+}
+
+/// One request of the batch that waits for its outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// Its name.
+    pub id: RequestId,
+    /// What the reply should carry.
+    pub want: Want,
+    /// What it looks like.
+    pub shape: Shape,
+    /// The position of its frame among the batch's.
+    pub origin: u16,
+    /// For its counters.
+    pub command: CommandIndex,
+}
+
+/// Encodes the outcomes of one batch.
+pub struct Answers<'s, 'o, 'k, T> {
+    /// In the order of the requests.
+    pub pendings: &'s [Pending],
+    /// The frames that they came in.
+    pub origins: &'s [Origin<'k>],
+    /// Where replies are written.
+    pub out: &'s mut Outgoing<'o, 'k, T>,
+    /// The worker's.
+    pub counters: &'s WorkerCounters,
+}
+
+impl<T: Outlet> Sink<Refusal> for Answers<'_, '_, '_, T> {
+    #[inline]
+    fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        let pending = &self.pendings[request_index];
+        let cells = self.counters.command(pending.command);
+        self.out.turn_to(&self.origins[usize::from(pending.origin)]);
+        match (pending.shape, &outcome) {
+            (Shape::Item, Outcome::Hit(item)) => {
+                cells.hits.add(1);
+                self.item(pending, item);
+            }
+            _ => self.rare(pending, cells, &outcome),
+        }
+    }
+}
+
+impl<T: Outlet> Answers<'_, '_, '_, T> {
+    #[inline]
+    fn item(&mut self, pending: &Pending, item: &Item<'_>) {
+        let mut reply = described(pending, item);
+        if pending.want.contains(Want::NO_VALUE) {
+            reply.number = Some(item.value.len() as i64);
+        } else {
+            reply.value = item.value;
+        }
+        if !self.out.is_generous() && item.value.len() > PART_UNIT_BYTES {
+            return self.first_part(pending, item);
+        }
+        if !self.out.push(&reply) {
+            self.first_part(pending, item);
+        }
+    }
+
+    /// The beginning of a value that the frame has no room for: the client pulls the rest.
+    #[cold]
+    fn first_part(&mut self, pending: &Pending, item: &Item<'_>) {
+        // Up to four words: version, flags, expiry, part.
+        let mut room_bytes = self.out.value_room_bytes(4, 0);
+        if !self.out.is_generous() {
+            room_bytes = PART_UNIT_BYTES;
+        }
+        let total = item.value.len() as u32;
+        let span = Span { offset: 0, len_bytes: total };
+        let Some(range) = span.within(total, room_bytes) else {
+            return self.say(&Reply::new(pending.id, Status::TooLarge));
+        };
+        let reply = Reply {
+            version: Some(item.version),
+            part: Some(Part { offset: 0, total }),
+            value: &item.value[range],
+            ..described(pending, item)
+        };
+        self.say(&reply);
+    }
+
+    /// A later part, if the value is still the one that the client has parts of.
+    fn pulled(&mut self, pending: &Pending, item: &Item<'_>, version: u64, span: Span) {
+        if item.version != version {
+            return self.say(&Reply::new(pending.id, Status::Changed));
+        }
+        let mut room_bytes = self.out.value_room_bytes(4, 0);
+        if !self.out.is_generous() {
+            room_bytes = PART_UNIT_BYTES;
+        }
+        let total = item.value.len() as u32;
+        let Some(range) = span.within(total, room_bytes) else {
+            return self.say(&Reply::new(pending.id, Status::Malformed));
+        };
+        let reply = Reply {
+            version: Some(item.version).filter(|_| pending.want.contains(Want::VERSION)),
+            part: Some(span.part_of(total)),
+            value: &item.value[range],
+            ..described(pending, item)
+        };
+        self.say(&reply);
+    }
+
+    /// Everything but the hit of a get.
+    fn rare(&mut self, pending: &Pending, cells: &CommandCells, outcome: &Outcome<'_, Refusal>) {
+        match (pending.shape, outcome) {
+            (Shape::Pulled { version, span }, Outcome::Hit(item)) => {
+                cells.hits.add(1);
+                self.pulled(pending, item, version, span);
+            }
+            // A get that touched: the item as it is now, or as it was when its time had passed.
+            (
+                Shape::Item,
+                Outcome::Updated { new: Some(item), .. } | Outcome::Deleted { old: Some(item) },
+            ) => {
+                cells.hits.add(1);
+                self.item(pending, item);
+            }
+            _ => {
+                let reply = written(pending, outcome);
+                count(cells, pending.shape, reply.status);
+                self.settle(pending, &reply);
+            }
+        }
+    }
+
+    /// Remembers the outcome of a write that may come again, and answers.
+    fn settle(&mut self, pending: &Pending, reply: &Reply<'_>) {
+        if let RequestId::Once(sequence) = pending.id {
+            let session = self.origins[usize::from(pending.origin)].session;
+            session.once().once.record(sequence, Remembered::of(reply));
+        }
+        self.say(reply);
+    }
+
+    fn say(&mut self, reply: &Reply<'_>) {
+        let is_written = self.out.push(reply);
+        debug_assert!(is_written, "a reply without a value fits any frame");
+    }
+}
+
+/// A success that carries what is wanted of an item, but for its value.
+#[inline]
+fn described<'i>(pending: &Pending, item: &Item<'_>) -> Reply<'i> {
+    let want = pending.want;
+    let mut reply = Reply::new(pending.id, Status::Ok);
+    if want != Want::PLAIN {
+        if want.contains(Want::VERSION) {
+            reply.version = Some(item.version);
+        }
+        if want.contains(Want::CLIENT_FLAGS) {
+            reply.client_flags = item.client_flags;
+        }
+        if want.contains(Want::EXPIRY) {
+            reply.expires_at = item.expires_at;
+        }
+    }
+    reply
+}
+
+/// The reply to a write, or to a look that found nothing.
+fn written(pending: &Pending, outcome: &Outcome<'_, Refusal>) -> Reply<'static> {
+    let wants_version = pending.want.contains(Want::VERSION);
+    let say = |status| Reply::new(pending.id, status);
+    let with_version =
+        |status, version| Reply { version: Some(version), ..Reply::new(pending.id, status) };
+    match outcome {
+        Outcome::Hit(_) => say(Status::Ok),
+        Outcome::Miss => say(Status::Miss),
+        Outcome::Stored { version, .. } if wants_version => with_version(Status::Ok, *version),
+        Outcome::Stored { .. } => say(Status::Ok),
+        Outcome::NotStored { .. } => say(Status::NotStored),
+        Outcome::VersionMismatch { old } => with_version(Status::VersionMismatch, old.version),
+        Outcome::Deleted { old: Some(_) } => say(Status::Ok),
+        // A set whose time had passed when it came, of a key that was not there.
+        Outcome::Deleted { old: None } if pending.shape == Shape::Stored => say(Status::Ok),
+        Outcome::Deleted { old: None } => say(Status::Miss),
+        Outcome::Updated { new: None, .. } => say(Status::Miss),
+        Outcome::Updated { new: Some(item), .. } => Reply {
+            version: Some(item.version).filter(|_| wants_version),
+            number: number_of(pending.shape, item),
+            ..say(Status::Ok)
+        },
+        Outcome::Refused(Refusal::OtherVersion(version)) => {
+            with_version(Status::VersionMismatch, *version)
+        }
+        Outcome::Refused(refusal) => say(refusal_status(*refusal)),
+        Outcome::OutOfMemory => say(Status::OutOfMemory),
+        Outcome::TooLarge { .. } => say(Status::TooLarge),
+    }
+}
+
+fn number_of(shape: Shape, item: &Item<'_>) -> Option<i64> {
+    match shape {
+        Shape::Length => Some(item.value.len() as i64),
+        Shape::Sum => wire::resp::number::parse_i64(item.value),
+        _ => None,
+    }
+}
+
+fn refusal_status(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::NotAnInteger
+        | Refusal::NotNumeric
+        | Refusal::NotAFloat
+        | Refusal::FloatOverflow => Status::NotANumber,
+        Refusal::IntegerOverflow => Status::OutOfRange,
+        Refusal::TooLong => Status::TooLarge,
+        Refusal::Absent => Status::Miss,
+        Refusal::OtherVersion(_) => Status::VersionMismatch,
+    }
+}
+
+/// Counts hits and misses where a key has to exist, and what was refused.
+fn count(cells: &CommandCells, shape: Shape, status: Status) {
+    match (status, shape) {
+        (Status::Ok, Shape::Done | Shape::Presence) => cells.hits.add(1),
+        (Status::Miss, _) => cells.misses.add(1),
+        (Status::Ok | Status::NotStored, _) => {}
+        _ => cells.errors.add(1),
+    }
+}

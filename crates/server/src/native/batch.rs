@@ -1,0 +1,459 @@
+//! Frames of requests become batches for the store; sibling of `gather`, with frames for
+//! connections.
+//!
+//! ```text
+//!  frame 7: get a, get b ─┐
+//!  frame 8: set c, incr d ┼──▶ requests [a][b][c][d] ...   (at most 128)
+//!  frame 9: get e ────────┘    pendings [7][7][8][8] ...
+//!                                   │ flush: full, or a request that the store is not asked for
+//!                                   ▼
+//!                         Engine::execute ──▶ Answers ──▶ frames of replies
+//! ```
+//!
+//! # Invariants
+//! I1: `requests` and `pendings` have equal lengths; `pendings[i].origin` is a position in
+//!     `origins`.
+//! I2: requests are executed in the order of their frames and of their places in them, so that a
+//!     client's later request sees what its earlier one wrote (K10).
+//! I3: an at-most-once request is admitted before it is executed, and its outcome is remembered
+//!     before it is answered.
+
+use arrayvec::ArrayVec;
+use base::UnixMillis;
+use store::request::{self, Request};
+use wire::native::{
+    Admission, Direction, Expiry, Item, ItemValue, ItemWriter, Op, PartOutcome, Range, RangeItems,
+    Remembered, Reply, RequestError, RequestId, Requests, Set, Status, Want, item_len_bytes,
+};
+
+use super::answers::{Answers, Pending, Shape};
+use super::outgoing::{Origin, Outgoing, Outlet};
+use super::sessions::NoMemory;
+use super::{Clock, Shop};
+use crate::core::Core;
+use crate::counters::{CommandIndex, NativeCommand};
+use crate::engine::Engine;
+use crate::gather::BATCH_REQUESTS_MAX;
+use crate::rmw::{Bounded, Rmw};
+
+/// The batch of one worker in the making. `'a` is the lifetime of the bytes that arrived.
+pub struct Batch<'b, 'a, 'k, E, T> {
+    /// Executes.
+    pub engine: &'b mut E,
+    /// Hash, limits, counters.
+    pub core: &'b Core,
+    /// What all workers share.
+    pub shop: &'b Shop,
+    /// The round's times.
+    pub clock: Clock,
+    /// Where replies are written.
+    pub out: Outgoing<'b, 'k, T>,
+    /// For the items of a range.
+    pub items: &'b mut [u8],
+    requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
+    pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
+    origins: ArrayVec<Origin<'k>, BATCH_REQUESTS_MAX>,
+}
+
+impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
+    /// An empty batch.
+    pub fn new(
+        engine: &'b mut E,
+        core: &'b Core,
+        (shop, clock): (&'b Shop, Clock),
+        out: Outgoing<'b, 'k, T>,
+        items: &'b mut [u8],
+    ) -> Batch<'b, 'a, 'k, E, T> {
+        let (requests, pendings, origins) = (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
+        Batch { engine, core, shop, clock, out, items, requests, pendings, origins }
+    }
+
+    /// Takes all requests of a frame.
+    #[inline]
+    pub fn frame(&mut self, origin: Origin<'k>, body: &'a [u8]) {
+        if self.origins.is_full() {
+            self.flush();
+        }
+        self.origins.push(origin);
+        for parsed in Requests::new(body) {
+            match parsed {
+                Ok(request) => self.take(request.id, request.want, request.op),
+                Err(RequestError::Refused { id, status }) => {
+                    self.refuse(NativeCommand::Unknown, id, status);
+                }
+                Err(RequestError::Overrun) => self.core.counters().protocol_errors.add(1),
+            }
+        }
+    }
+
+    /// Executes what was gathered. The last frame's origin stays: more of it may follow.
+    pub fn flush(&mut self) {
+        if !self.requests.is_empty() {
+            let counters = self.core.counters();
+            counters.batches.add(1);
+            counters.batch_requests.add(self.requests.len() as u64);
+            let (pendings, origins) = (&self.pendings[..], &self.origins[..]);
+            let mut answers = Answers { pendings, origins, out: &mut self.out, counters };
+            self.engine.execute(self.core.now, &self.requests, &mut answers);
+            self.requests.clear();
+            self.pendings.clear();
+        }
+        if let Some(last) = self.origins.last().copied() {
+            self.origins.clear();
+            self.origins.push(last);
+        }
+    }
+
+    /// Executes everything and closes the last frame of replies.
+    pub fn finish(mut self) {
+        self.flush();
+        self.out.close();
+    }
+
+    fn origin(&self) -> &Origin<'k> {
+        self.origins.last().expect("requests come in frames")
+    }
+
+    /// Takes one request: to the batch, or answers it.
+    #[inline]
+    fn take(&mut self, id: RequestId, want: Want, op: Op<'a>) {
+        if let (RequestId::Free(_), Op::Get { key, touch: None }) = (id, op) {
+            self.count(NativeCommand::Get);
+            return self.push(
+                key,
+                request::Op::Get,
+                pending(id, want, Shape::Item, NativeCommand::Get),
+            );
+        }
+        self.take_rare(id, want, op);
+    }
+
+    fn take_rare(&mut self, id: RequestId, want: Want, op: Op<'a>) {
+        let command = command_of(&op);
+        self.count(command);
+        if self.core.is_paused && op.changes_data() {
+            self.core.counters().native.busy.add(1);
+            return self.direct(&Reply::new(id, Status::Busy));
+        }
+        if let Op::Set(Set { part: Some(_), .. }) = op {
+            return self.take_part(id, want, op);
+        }
+        if let RequestId::Once(sequence) = id
+            && !self.admit(sequence)
+        {
+            return;
+        }
+        match self.translate(op) {
+            Ok((key, store_op, shape)) => {
+                self.push(key, store_op, pending(id, want, shape, command));
+            }
+            Err(Instead::Answer(status)) => self.answer(id, status),
+            Err(Instead::Range(range)) => self.range(id, &range),
+        }
+    }
+
+    /// Asks the session whether to execute a write; answers copies of earlier ones (I3).
+    fn admit(&mut self, sequence: u32) -> bool {
+        let origin = *self.origin();
+        let budget = self.shop.sessions.budget();
+        let admission = origin.session.once().admit(sequence, origin.floor, budget);
+        self.follow(sequence, admission)
+    }
+
+    /// Does what an admission says; true: execute.
+    fn follow(&mut self, sequence: u32, admission: Result<Admission, NoMemory>) -> bool {
+        let id = RequestId::Once(sequence);
+        let native = &self.core.counters().native;
+        match admission {
+            Ok(Admission::Execute) => return true,
+            Ok(Admission::Again(remembered)) => {
+                native.answered_again.add(1);
+                self.direct(&remembered.reply(sequence));
+            }
+            Ok(Admission::UnderWay | Admission::BelowFloor) => native.dropped_copies.add(1),
+            Ok(Admission::OutsideWindow) => {
+                self.direct(&Reply::new(id, Status::OutsideWindow));
+            }
+            Err(NoMemory) => {
+                native.busy.add(1);
+                self.direct(&Reply::new(id, Status::Busy));
+            }
+        }
+        false
+    }
+
+    /// The request as the store knows it.
+    fn translate(
+        &self,
+        op: Op<'a>,
+    ) -> Result<(&'a [u8], request::Op<'a, Rmw<'a>>, Shape), Instead<'a>> {
+        use request::Op as StoreOp;
+        let update = |update| StoreOp::Update(update);
+        let max_bytes = self.core.value_max_bytes;
+        Ok(match op {
+            Op::Ping => return Err(Instead::Answer(Status::Ok)),
+            Op::Range(range) => return Err(Instead::Range(range)),
+            Op::Get { key, touch } => match touch.map(|expiry| self.expires_at(expiry)) {
+                None | Some(None) => (key, StoreOp::Get, Shape::Item),
+                Some(Some(at)) => (key, update(Rmw::SetExpiry(at)), Shape::Item),
+            },
+            Op::Pull { key, version, span } => (key, StoreOp::Get, Shape::Pulled { version, span }),
+            Op::Set(set) if set.value.len() as u64 > max_bytes => {
+                return Err(Instead::Answer(Status::TooLarge));
+            }
+            Op::Set(set) => (set.key, self.store_set(&set, set.value), Shape::Stored),
+            Op::Delete { key, version: None } => (key, StoreOp::Delete, Shape::Done),
+            Op::Delete { key, version: Some(version) } => {
+                (key, update(Rmw::DeleteVersion(version)), Shape::Done)
+            }
+            Op::Incr { key, delta } => (key, update(Rmw::IncrementBy(delta)), Shape::Sum),
+            Op::Append { key, value } => {
+                let part = Bounded { bytes: value, max_bytes };
+                (key, update(Rmw::Append(part)), Shape::Length)
+            }
+            Op::Prepend { key, value } => {
+                let part = Bounded { bytes: value, max_bytes };
+                (key, update(Rmw::Prepend(part)), Shape::Length)
+            }
+            Op::Touch { key, expiry } => match self.expires_at(expiry) {
+                None => (key, StoreOp::Get, Shape::Presence),
+                Some(at) => (key, update(Rmw::SetExpiry(at)), Shape::Done),
+            },
+        })
+    }
+
+    /// The expiry that an item gets; `None`: it keeps its own.
+    fn expires_at(&self, expiry: Expiry) -> Option<Option<UnixMillis>> {
+        match expiry {
+            Expiry::Never => Some(None),
+            Expiry::Keep => None,
+            Expiry::At(at) => Some(Some(at)),
+            Expiry::AfterMs(ttl_ms) => {
+                Some(Some(UnixMillis(self.core.now.0.saturating_add(ttl_ms))))
+            }
+        }
+    }
+
+    fn store_set<'v>(&self, set: &Set<'_>, value: &'v [u8]) -> request::Op<'v, Rmw<'v>> {
+        use store::request::Condition;
+        request::Op::Set(request::Set {
+            value,
+            client_flags: set.client_flags,
+            expiry: match self.expires_at(set.expiry) {
+                None => request::Expiry::Keep,
+                Some(None) => request::Expiry::Never,
+                Some(Some(at)) => request::Expiry::At(at),
+            },
+            condition: match set.condition {
+                wire::native::Condition::Always => Condition::Always,
+                wire::native::Condition::IfAbsent => Condition::IfAbsent,
+                wire::native::Condition::IfPresent => Condition::IfPresent,
+                wire::native::Condition::IfVersion(version) => Condition::IfVersion(version),
+            },
+        })
+    }
+
+    #[inline]
+    fn count(&self, command: NativeCommand) {
+        self.core.counters().command(CommandIndex::native(command)).calls.add(1);
+    }
+
+    #[inline]
+    fn push(&mut self, key: &'a [u8], op: request::Op<'a, Rmw<'a>>, mut pending: Pending) {
+        if self.requests.is_full() {
+            self.flush();
+        }
+        let hash = self.core.hash(key);
+        assert!(self.engine.accepts(hash), "requests are not handed to other workers yet");
+        self.engine.prefetch(hash);
+        pending.origin = self.origins.len() as u16 - 1;
+        self.requests.push(Request { key, hash, op });
+        self.pendings.push(pending);
+    }
+
+    /// Refuses what was not understood.
+    #[cold]
+    fn refuse(&mut self, command: NativeCommand, id: RequestId, status: Status) {
+        self.count(command);
+        self.core.counters().command(CommandIndex::native(command)).errors.add(1);
+        self.direct(&Reply::new(id, status));
+    }
+
+    /// Answers a request without the store; one that was admitted is settled by it.
+    fn answer(&mut self, id: RequestId, status: Status) {
+        let reply = Reply::new(id, status);
+        if let RequestId::Once(sequence) = id {
+            self.origin().session.once().once.record(sequence, Remembered::of(&reply));
+        }
+        self.direct(&reply);
+    }
+
+    /// A reply that does not come from the batch. What was gathered goes first, so that the frame
+    /// of replies that is open stays one.
+    fn direct(&mut self, reply: &Reply<'_>) {
+        self.flush();
+        let origin = *self.origin();
+        self.out.turn_to(&origin);
+        let is_written = self.out.push(reply);
+        debug_assert!(is_written, "a reply without a value fits any frame");
+    }
+
+    /// A part of a value: kept until all of them are there.
+    fn take_part(&mut self, id: RequestId, want: Want, op: Op<'a>) {
+        let (Op::Set(set), RequestId::Once(sequence)) = (op, id) else {
+            return self.direct(&Reply::new(id, Status::Malformed));
+        };
+        let Some(part) = set.part else { return };
+        let origin = *self.origin();
+        let budget = self.shop.sessions.budget();
+        let looked = origin.session.once().look(sequence, origin.floor, budget);
+        if !self.follow(sequence, looked) {
+            return;
+        }
+        let name = (origin.session.id, sequence);
+        let outcome = self.shop.transfers.accept(self.clock.monotonic, name, part, set.value);
+        match outcome {
+            PartOutcome::Taken { missing_bytes } => self.direct(&Reply {
+                number: Some(missing_bytes as i64),
+                part: Some(part),
+                ..Reply::new(id, Status::PartTaken)
+            }),
+            PartOutcome::Refused(status) => {
+                if status == Status::Busy {
+                    self.core.counters().native.busy.add(1);
+                }
+                self.direct(&Reply { part: Some(part), ..Reply::new(id, status) });
+            }
+            PartOutcome::Complete(value) => self.set_whole(id, want, &set, &value),
+        }
+    }
+
+    /// Executes a set whose value came in parts.
+    fn set_whole(&mut self, id: RequestId, want: Want, set: &Set<'_>, value: &[u8]) {
+        if let RequestId::Once(sequence) = id
+            && !self.admit(sequence)
+        {
+            return;
+        }
+        self.flush();
+        let hash = self.core.hash(set.key);
+        let request = Request { key: set.key, hash, op: self.store_set(set, value) };
+        let pendings = [pending(id, want, Shape::Stored, NativeCommand::Set)];
+        let (origins, counters) = ([*self.origin()], self.core.counters());
+        let mut answers =
+            Answers { pendings: &pendings, origins: &origins, out: &mut self.out, counters };
+        self.engine.execute(self.core.now, &[request], &mut answers);
+    }
+
+    /// A part of the key order, as far as one reply goes.
+    fn range(&mut self, id: RequestId, range: &Range<'_>) {
+        self.flush();
+        let origin = *self.origin();
+        self.out.turn_to(&origin);
+        let room_bytes = self.out.value_room_bytes(0, 0).min(self.items.len());
+        let mut page = Page {
+            writer: ItemWriter::new(&mut self.items[..room_bytes]),
+            used_bytes: 0,
+            room_bytes,
+            is_keys_only: range.items == RangeItems::KeysOnly,
+            last_key: Vec::new(),
+            is_full: false,
+        };
+        let wanted = store::Range {
+            start: range.start,
+            end: range.end,
+            direction: match range.direction {
+                Direction::Forward => store::Direction::Forward,
+                Direction::Reverse => store::Direction::Reverse,
+            },
+            // No more than fit, so that the walk does not go far in vain.
+            item_limit: (range.item_limit as usize).min(room_bytes / item_len_bytes(0, 0) + 1),
+        };
+        let Some(session) = self.engine.session() else {
+            debug_assert!(false, "native requests never run under locks");
+            return;
+        };
+        let walked = session.range(self.core.now, &wanted, |item| page.push(item));
+        let Page { writer, last_key, is_full, .. } = page;
+        let reply = match &walked {
+            Err(_) => Reply::new(id, Status::NoOrder),
+            Ok(end) => Reply {
+                resume_key: if is_full { Some(&last_key[..]) } else { end.resume_key.as_deref() },
+                value: writer.finish(),
+                ..Reply::new(id, Status::Ok)
+            },
+        };
+        let is_written = self.out.push(&reply);
+        debug_assert!(is_written, "the page was cut to the frame");
+    }
+}
+
+/// What is done with a request that the store is not asked for in a batch.
+enum Instead<'a> {
+    Answer(Status),
+    Range(Range<'a>),
+}
+
+/// The items of one reply in the making.
+struct Page<'b> {
+    writer: ItemWriter<'b>,
+    used_bytes: usize,
+    room_bytes: usize,
+    is_keys_only: bool,
+    /// Where the range goes on.
+    last_key: Vec<u8>,
+    is_full: bool,
+}
+
+impl Page<'_> {
+    /// Adds an item, if it and its key as the place to go on fit.
+    fn push(&mut self, item: &request::Item<'_>) {
+        if self.is_full {
+            return;
+        }
+        let key = item.key;
+        let mut value = ItemValue::Here(if self.is_keys_only { &[] } else { item.value });
+        let fits = |used_bytes: usize, value_len_bytes: usize| {
+            let len_bytes = item_len_bytes(key.len(), value_len_bytes) + key.len();
+            used_bytes + len_bytes <= self.room_bytes
+        };
+        let value_len_bytes = if self.is_keys_only { 0 } else { item.value.len() };
+        // A value that no reply has room for is got by its key.
+        if !fits(0, value_len_bytes) {
+            value = ItemValue::LeftOut { len_bytes: item.value.len() as u32 };
+        }
+        let here_bytes = match value {
+            ItemValue::Here(bytes) => bytes.len(),
+            ItemValue::LeftOut { .. } => 0,
+        };
+        if !fits(self.used_bytes, here_bytes) && self.used_bytes > 0 {
+            self.is_full = true;
+            return;
+        }
+        // Only a key that no frame has room for is passed over: no native client can name it.
+        if self.writer.push(&Item { key, value }) {
+            self.used_bytes += item_len_bytes(key.len(), here_bytes);
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+    }
+}
+
+fn pending(id: RequestId, want: Want, shape: Shape, command: NativeCommand) -> Pending {
+    Pending { id, want, shape, origin: 0, command: CommandIndex::native(command) }
+}
+
+fn command_of(op: &Op<'_>) -> NativeCommand {
+    match op {
+        Op::Ping => NativeCommand::Ping,
+        Op::Get { .. } => NativeCommand::Get,
+        Op::Pull { .. } => NativeCommand::Pull,
+        Op::Set(_) => NativeCommand::Set,
+        Op::Delete { .. } => NativeCommand::Delete,
+        Op::Incr { .. } => NativeCommand::Incr,
+        Op::Append { .. } => NativeCommand::Append,
+        Op::Prepend { .. } => NativeCommand::Prepend,
+        Op::Touch { .. } => NativeCommand::Touch,
+        Op::Range(_) => NativeCommand::Range,
+    }
+}

@@ -1,0 +1,180 @@
+//! What a worker does with the frames that have arrived, from whatever transport.
+//!
+//! ```text
+//!  (sender, bytes) ... ──▶ look: tag, header, session ──▶ requests ──▶ batch ──▶ replies
+//!                             ├──▶ hello, bye: at once
+//!                             └──▶ dropped and counted, or refused
+//! ```
+
+use arrayvec::ArrayVec;
+use landing::Sender;
+use wire::native::{Frame, FrameError, Kind, Reason};
+
+use super::batch::Batch;
+use super::greet::{Caller, Shop};
+use super::outgoing::{Origin, Outgoing, Outlet};
+use super::sessions::Known;
+use super::{Clock, FRAME_MAX_BYTES};
+use crate::core::Core;
+use crate::counters::{DropReason, WorkerCounters};
+use crate::engine::Engine;
+
+/// Frames that are looked at before their requests are executed.
+const LOOK_AHEAD_FRAMES: usize = 64;
+
+/// One worker's side of the native protocol, apart from its transports.
+pub struct Desk {
+    /// The sessions that it has met.
+    pub known: Known,
+    /// The frame of replies in the making.
+    frame: Box<[u8]>,
+    /// The items of a range in the making.
+    items: Box<[u8]>,
+}
+
+/// What frames are served with.
+pub struct Service<'s, E> {
+    /// Executes.
+    pub engine: &'s mut E,
+    /// Hash, limits, counters.
+    pub core: &'s Core,
+    /// What all workers share.
+    pub shop: &'s Shop,
+    /// The round's times.
+    pub clock: Clock,
+}
+
+/// A frame of requests whose session is known.
+struct Seen<'a> {
+    place: u32,
+    frame: Frame<'a>,
+}
+
+impl Desk {
+    /// A desk that has met nobody.
+    pub fn new() -> Desk {
+        let buffer = || vec![0; FRAME_MAX_BYTES].into_boxed_slice();
+        Desk { known: Known::default(), frame: buffer(), items: buffer() }
+    }
+
+    /// Serves all that has arrived.
+    pub fn serve<'a, E: Engine, T: Outlet>(
+        &mut self,
+        service: &mut Service<'_, E>,
+        mut arrivals: impl Iterator<Item = (Sender, &'a [u8])>,
+        outlet: &mut T,
+    ) {
+        loop {
+            let mut seen: ArrayVec<Seen<'a>, LOOK_AHEAD_FRAMES> = ArrayVec::new();
+            let mut is_more = true;
+            while !seen.is_full() && is_more {
+                match arrivals.next() {
+                    Some(arrival) => seen.extend(self.look(service, arrival, outlet)),
+                    None => is_more = false,
+                }
+            }
+            self.execute(service, &seen, outlet);
+            if !is_more {
+                return;
+            }
+        }
+    }
+
+    /// Looks at one frame: whose it is and what it holds.
+    #[inline]
+    fn look<'a, E, T: Outlet>(
+        &mut self,
+        service: &Service<'_, E>,
+        (sender, bytes): (Sender, &'a [u8]),
+        outlet: &mut T,
+    ) -> Option<Seen<'a>> {
+        let counters = service.core.counters();
+        counters.native.frames_in.add(1);
+        counters.input_bytes.add(bytes.len() as u64);
+        let frame = match Frame::parse(bytes, service.shop.key.as_ref()) {
+            Ok(frame) => frame,
+            Err(error) => {
+                counters.native.drop_frame(drop_reason(&error));
+                return None;
+            }
+        };
+        if frame.header.kind == Kind::Requests
+            && !service.core.is_paused_for_all
+            && let Some(place) =
+                self.known.find(&service.shop.sessions, frame.header.session, sender)
+        {
+            return Some(Seen { place, frame });
+        }
+        self.look_closer(service, Caller { sender, frame: &frame }, counters, outlet);
+        None
+    }
+
+    #[cold]
+    fn look_closer<E, T: Outlet>(
+        &mut self,
+        service: &Service<'_, E>,
+        caller: Caller<'_>,
+        counters: &WorkerCounters,
+        outlet: &mut T,
+    ) {
+        let (shop, clock) = (service.shop, service.clock);
+        let header = &caller.frame.header;
+        let is_known = self.known.find(&shop.sessions, header.session, caller.sender).is_some();
+        match header.kind {
+            Kind::Hello => shop.greet(caller, clock, counters, outlet),
+            Kind::Bye if is_known => shop.bye(header),
+            Kind::Requests if is_known => {
+                counters.native.busy.add(1);
+                shop.refuse(caller, Reason::Busy, counters, outlet);
+            }
+            Kind::Requests => {
+                counters.native.drop_frame(DropReason::UnknownSession);
+                shop.refuse(caller, Reason::UnknownSession, counters, outlet);
+            }
+            Kind::Bye => counters.native.drop_frame(DropReason::UnknownSession),
+            Kind::Challenge | Kind::Welcome | Kind::Replies | Kind::Refusal => {
+                counters.native.drop_frame(DropReason::Malformed);
+            }
+        }
+    }
+
+    fn execute<'a, E: Engine, T: Outlet>(
+        &mut self,
+        service: &mut Service<'_, E>,
+        seen: &[Seen<'a>],
+        outlet: &mut T,
+    ) {
+        if seen.is_empty() {
+            return;
+        }
+        let (shop, clock, core) = (service.shop, service.clock, service.core);
+        let Desk { known, frame, items } = self;
+        let known = &*known;
+        let out = Outgoing::new(frame, outlet, shop.key.as_ref(), core.counters());
+        let mut batch: Batch<'_, 'a, '_, E, T> =
+            Batch::new(&mut *service.engine, core, (shop, clock), out, items);
+        for Seen { place, frame } in seen {
+            let session = known.at(*place);
+            session.set_active(clock.uptime_ms());
+            let header = &frame.header;
+            let origin = Origin {
+                session,
+                steering: header.steering,
+                number: header.number,
+                floor: header.answered,
+            };
+            batch.frame(origin, frame.body);
+        }
+        batch.finish();
+    }
+}
+
+fn drop_reason(error: &FrameError) -> DropReason {
+    match error {
+        FrameError::NotOurs => DropReason::NotOurs,
+        FrameError::Version { .. } => DropReason::Version,
+        FrameError::Tag => DropReason::Tag,
+        FrameError::Truncated { .. } => DropReason::Truncated,
+        _ => DropReason::Malformed,
+    }
+}

@@ -1,0 +1,219 @@
+//! How a session begins and ends: hellos, cookies, byes, and the frames that are refused.
+//!
+//! ```text
+//!  hello ──▶ no cookie, or a stale one ──▶ challenge     nothing is kept (no flood of hellos fills
+//!        └─▶ good cookie ──▶ session   ──▶ welcome       anything)
+//! ```
+//!
+//! # Invariants
+//! I1: nothing is kept for an address that was not shown to be true, and no answer to it is longer
+//!     than what it answers.
+
+use std::sync::atomic::AtomicUsize;
+
+use landing::Sender;
+use wire::native::{
+    Challenge, Cookies, Frame, HELLO_LEN_BYTES, Header, Hello, Kind, Reason, Refusal, SessionId,
+    Steering, TagKey, Versions, Welcome,
+};
+
+use super::Clock;
+use super::outgoing::Outlet;
+use super::sessions::{Guest, IDLE_MS, ONCE_WINDOW, Sessions, SessionsFull};
+use super::transfers::{PART_WINDOW_BYTES, Transfers};
+use crate::counters::{DropReason, WorkerCounters};
+
+/// A cookie is good in its stretch of time and in the next.
+const COOKIE_SLOT_MS: u64 = 10_000;
+
+/// Below this a client's frames could not hold the largest head of a reply.
+const FRAME_MIN_BYTES: usize = 256;
+
+/// What a busy server asks a client to wait.
+const RETRY_AFTER_US: u32 = 1_000;
+
+/// What all workers share for native clients.
+#[derive(Debug)]
+pub struct Shop {
+    /// Who is served.
+    pub sessions: Sessions,
+    /// What arrives in parts.
+    pub transfers: Transfers,
+    /// Of the tags; `None`: there are none.
+    pub key: Option<TagKey>,
+    /// Proofs of address.
+    pub cookies: Cookies,
+    /// What each welcome says.
+    pub terms: Terms,
+    /// Clients in shared memory now.
+    pub shm_count: AtomicUsize,
+}
+
+/// What a client has to know of the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// How datagrams find their worker.
+    pub steering: Steering,
+    /// Of the key hash (K26).
+    pub hash_seed: u64,
+    /// The largest value.
+    pub value_max_bytes: u32,
+    /// [`Welcome::RANGES`].
+    pub features: u64,
+}
+
+/// Who says something, and what.
+#[derive(Clone, Copy)]
+pub struct Caller<'f> {
+    /// Its address or lane.
+    pub sender: Sender,
+    /// What it sent.
+    pub frame: &'f Frame<'f>,
+}
+
+impl Shop {
+    /// Answers a hello.
+    pub fn greet<T: Outlet>(
+        &self,
+        caller: Caller<'_>,
+        clock: Clock,
+        counters: &WorkerCounters,
+        outlet: &mut T,
+    ) {
+        let Ok(hello) = Hello::parse(caller.frame) else {
+            return counters.native.drop_frame(DropReason::Malformed);
+        };
+        let Some(version) = hello.versions.common(Versions::OURS) else {
+            return self.refuse(caller, Reason::Version, counters, outlet);
+        };
+        if !self.is_address_true(caller.sender, &hello, clock) {
+            return self.challenge(caller, &hello, clock, counters, outlet);
+        }
+        if let Some(replaced) = hello.replaces {
+            self.end(replaced);
+        }
+        let frame_max_bytes =
+            (hello.frame_max_bytes as usize).clamp(FRAME_MIN_BYTES, outlet.frame_max_bytes());
+        let guest = Guest { peer: caller.sender, nonce: hello.nonce, frame_max_bytes };
+        // No client's address has port 0, so that no other id can be made of the same.
+        let address = caller.sender.as_address().unwrap_or(([0, 0, 0, 0], 0).into());
+        let id_of = |serial| self.cookies.session(address, serial);
+        match self.sessions.grant(guest, clock.uptime_ms(), id_of) {
+            Ok(id) => self.welcome(caller, (&hello, version, id), counters, outlet),
+            Err(SessionsFull) => self.refuse(caller, Reason::SessionsFull, counters, outlet),
+        }
+    }
+
+    /// Whether a client receives where it says it is. Who has a lane does.
+    fn is_address_true(&self, sender: Sender, hello: &Hello, clock: Clock) -> bool {
+        let Some(address) = sender.as_address() else { return true };
+        hello.cookie.is_some_and(|cookie| {
+            self.cookies.is_good(cookie, address, hello.nonce, cookie_slot(clock))
+        })
+    }
+
+    fn challenge<T: Outlet>(
+        &self,
+        caller: Caller<'_>,
+        hello: &Hello,
+        clock: Clock,
+        counters: &WorkerCounters,
+        outlet: &mut T,
+    ) {
+        let Some(address) = caller.sender.as_address() else { return };
+        let cookie = self.cookies.cookie(address, hello.nonce, cookie_slot(clock));
+        let challenge = Challenge { cookie, nonce: hello.nonce, versions: Versions::OURS };
+        let mut out = [0; HELLO_LEN_BYTES];
+        if let Ok(len_bytes) = challenge.encode(&caller.frame.header, self.key.as_ref(), &mut out) {
+            counters.native.challenges.add(1);
+            outlet.send(caller.sender, &out[..len_bytes], counters);
+        }
+    }
+
+    fn welcome<T: Outlet>(
+        &self,
+        caller: Caller<'_>,
+        (hello, version, id): (&Hello, u8, SessionId),
+        counters: &WorkerCounters,
+        outlet: &mut T,
+    ) {
+        // One worker polls a lane, whatever its frames say.
+        let worker_count = match caller.sender.as_lane() {
+            Some(_) => 1,
+            None => self.terms.steering.worker_count(),
+        };
+        let welcome = Welcome {
+            version,
+            steering: Steering::new(self.terms.steering.bits(), worker_count),
+            frame_max_bytes: outlet.frame_max_bytes() as u32,
+            nonce: hello.nonce,
+            hash_seed: self.terms.hash_seed,
+            once_window: ONCE_WINDOW,
+            idle_ms: IDLE_MS,
+            part_window_bytes: PART_WINDOW_BYTES,
+            value_max_bytes: self.terms.value_max_bytes,
+            features: self.terms.features,
+        };
+        let mut out = [0; HELLO_LEN_BYTES];
+        let key = self.key.as_ref();
+        if let Ok(len_bytes) = welcome.encode(&caller.frame.header, id, key, &mut out) {
+            outlet.send(caller.sender, &out[..len_bytes], counters);
+        }
+    }
+
+    /// Refuses a whole frame, unless that would be a longer answer than it deserves (I1).
+    #[cold]
+    pub fn refuse<T: Outlet>(
+        &self,
+        caller: Caller<'_>,
+        reason: Reason,
+        counters: &WorkerCounters,
+        outlet: &mut T,
+    ) {
+        let retry_after_us = match reason {
+            Reason::Busy | Reason::SessionsFull => RETRY_AFTER_US,
+            Reason::UnknownSession | Reason::Version => 0,
+        };
+        let refusal = Refusal { reason, versions: Versions::OURS, retry_after_us };
+        let mut out = [0; HELLO_LEN_BYTES];
+        let Ok(len_bytes) = refusal.encode(&caller.frame.header, self.key.as_ref(), &mut out)
+        else {
+            return;
+        };
+        if len_bytes <= caller.frame.len_bytes {
+            outlet.send(caller.sender, &out[..len_bytes], counters);
+        }
+    }
+
+    /// A client says that its session is over.
+    pub fn bye(&self, header: &Header) {
+        debug_assert!(header.kind == Kind::Bye);
+        self.end(header.session);
+    }
+
+    /// Ends a session at the word of who knows its id.
+    pub fn end(&self, id: SessionId) {
+        if self.sessions.end(id) {
+            self.transfers.end_session(id);
+        }
+    }
+
+    /// Ends the sessions of a lane whose client has gone.
+    pub fn end_peer(&self, peer: Sender) {
+        for id in self.sessions.end_peer(peer) {
+            self.transfers.end_session(id);
+        }
+    }
+
+    /// Forgets what is idle.
+    pub fn sweep(&self, clock: Clock) {
+        for id in self.sessions.sweep(clock.uptime_ms()) {
+            self.transfers.end_session(id);
+        }
+        self.transfers.expire(clock.monotonic);
+    }
+}
+
+fn cookie_slot(clock: Clock) -> u64 {
+    clock.uptime_ms() / COOKIE_SLOT_MS
+}

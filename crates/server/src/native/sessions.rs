@@ -1,0 +1,426 @@
+//! The sessions of native clients: granted by a hello, known to all workers, bounded.
+//!
+//! ```text
+//!  hello ──▶ Sessions (one lock, rare) ──Arc<Session>──▶ Known (each worker's own map)
+//!  frame ────────────────────────────────────────────────▶ one look-up, no lock
+//!  bye, silence ──▶ Session::is_ended ──▶ every worker forgets it when it meets it next
+//! ```
+//!
+//! # Invariants
+//! I1: at most `session_count_max` sessions.
+//! I2: what a session remembers of its writes is reserved from the client buffers before its first
+//!     write is admitted, and given back when the session goes.
+//! I3: an id is granted once: it is made of a serial number. A hello that was delayed can make a
+//!     session that nobody uses, but bring none back with its memory lost.
+//!
+//! # Concurrency
+//! The table is locked by hellos, byes, the sweep and the first frame that a worker sees of a
+//! session; [`Session::once`] by at-most-once requests alone.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::mem::size_of;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use landing::Sender;
+use wire::native::{Admission, Once, SessionId};
+
+use crate::budget::{BufferBudget, Reservation};
+
+/// How far at-most-once numbers may run ahead of a session's floor.
+pub const ONCE_WINDOW: u32 = 1024;
+
+/// What the outcomes of a whole window take.
+const ONCE_BYTES: u64 = ONCE_WINDOW as u64 * 16;
+
+/// A session that sends nothing for so long is forgotten.
+pub const IDLE_MS: u32 = 60_000;
+
+/// What a session takes before its first write: itself, and its places in the maps.
+const SESSION_BYTES: u64 = size_of::<Session>() as u64 + 256;
+
+/// One client's session.
+#[derive(Debug)]
+pub struct Session {
+    /// Not to be guessed.
+    pub id: SessionId,
+    /// Where its frames come from and its replies go.
+    pub peer: Sender,
+    /// The longest frame that its client takes.
+    pub frame_max_bytes: usize,
+    /// Of the hello that made it.
+    nonce: u64,
+    /// The number of the next frame of replies.
+    next_number: AtomicU32,
+    /// Milliseconds of the server's life.
+    last_active_ms: AtomicU64,
+    is_ended: AtomicBool,
+    once: Mutex<Remembering>,
+    _booked: Reservation,
+}
+
+/// What a session remembers of its writes.
+#[derive(Debug)]
+pub struct Remembering {
+    /// The outcomes.
+    pub once: Once,
+    /// I2; `None` until the first write.
+    booked: Option<Reservation>,
+}
+
+/// No room for the session's memory: answer `Busy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+impl Session {
+    /// The number of a frame of replies that is about to leave.
+    #[inline]
+    pub fn take_number(&self) -> u32 {
+        // Relaxed: the numbers tell a client what was lost, and order nothing.
+        self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether its frames are refused.
+    #[inline]
+    pub fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Relaxed)
+    }
+
+    /// A frame of it has arrived.
+    #[inline]
+    pub fn set_active(&self, uptime_ms: u64) {
+        // The line is shared among workers: written once a millisecond at most.
+        if self.last_active_ms.load(Ordering::Relaxed) < uptime_ms {
+            self.last_active_ms.store(uptime_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// What it remembers of its writes.
+    pub fn once(&self) -> MutexGuard<'_, Remembering> {
+        // A panic in between would have left an outcome out, which only a new session mends; but
+        // panics end the process (decision 0004).
+        self.once.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Remembering {
+    /// Asks whether to execute a write, `floor` being its frame's.
+    pub fn admit(
+        &mut self,
+        sequence: u32,
+        floor: u32,
+        budget: &Arc<BufferBudget>,
+    ) -> Result<Admission, NoMemory> {
+        self.reserve(budget)?;
+        self.once.raise_floor(floor);
+        Ok(self.once.admit(sequence))
+    }
+
+    /// The same without admitting it: for a part of a value, which executes nothing yet.
+    pub fn look(
+        &mut self,
+        sequence: u32,
+        floor: u32,
+        budget: &Arc<BufferBudget>,
+    ) -> Result<Admission, NoMemory> {
+        self.reserve(budget)?;
+        self.once.raise_floor(floor);
+        Ok(self.once.look(sequence))
+    }
+
+    fn reserve(&mut self, budget: &Arc<BufferBudget>) -> Result<(), NoMemory> {
+        if self.booked.is_none() {
+            self.booked = Some(Reservation::try_new(budget, ONCE_BYTES).ok_or(NoMemory)?);
+        }
+        Ok(())
+    }
+}
+
+/// A hello that asks for a session, its address known to be true.
+#[derive(Clone, Copy, Debug)]
+pub struct Guest {
+    /// Whose.
+    pub peer: Sender,
+    /// The hello's.
+    pub nonce: u64,
+    /// The longest frame that both sides take.
+    pub frame_max_bytes: usize,
+}
+
+/// No more sessions, or no more memory for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionsFull;
+
+/// All sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    table: Mutex<Table>,
+    session_count_max: usize,
+    budget: Arc<BufferBudget>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_id: HashMap<SessionId, Arc<Session>>,
+    /// A hello that comes again gets the session that it got before.
+    by_hello: HashMap<(Sender, u64), SessionId>,
+    /// How many were ever granted (I3).
+    serial: u64,
+}
+
+impl Sessions {
+    /// None yet.
+    pub fn new(session_count_max: usize, budget: Arc<BufferBudget>) -> Sessions {
+        Sessions { table: Mutex::default(), session_count_max, budget }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The memory that sessions are booked on.
+    pub fn budget(&self) -> &Arc<BufferBudget> {
+        &self.budget
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.table().by_id.len()
+    }
+
+    /// A session, unless it is unknown or has ended.
+    pub fn find(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.table().by_id.get(&id).cloned()
+    }
+
+    /// Makes a session, or finds the one that the same hello made before. `id_of` makes an id of a
+    /// serial number.
+    pub fn grant(
+        &self,
+        guest: Guest,
+        uptime_ms: u64,
+        id_of: impl FnOnce(u64) -> SessionId,
+    ) -> Result<SessionId, SessionsFull> {
+        let mut table = self.table();
+        let hello = (guest.peer, guest.nonce);
+        if let Some(id) = table.by_hello.get(&hello) {
+            return Ok(*id);
+        }
+        if table.by_id.len() >= self.session_count_max {
+            return Err(SessionsFull);
+        }
+        let booked = Reservation::try_new(&self.budget, SESSION_BYTES).ok_or(SessionsFull)?;
+        let id = id_of(table.serial);
+        table.serial += 1;
+        let session = Session {
+            id,
+            peer: guest.peer,
+            frame_max_bytes: guest.frame_max_bytes,
+            nonce: guest.nonce,
+            next_number: AtomicU32::new(0),
+            last_active_ms: AtomicU64::new(uptime_ms),
+            is_ended: AtomicBool::new(false),
+            once: Mutex::new(Remembering { once: Once::new(ONCE_WINDOW), booked: None }),
+            _booked: booked,
+        };
+        table.by_hello.insert(hello, id);
+        table.by_id.insert(id, Arc::new(session));
+        Ok(id)
+    }
+
+    /// Ends a session. Whether there was one.
+    pub fn end(&self, id: SessionId) -> bool {
+        self.table().end(id)
+    }
+
+    /// Ends the sessions of a peer that has gone. Answers which.
+    pub fn end_peer(&self, peer: Sender) -> Vec<SessionId> {
+        let mut table = self.table();
+        let of_peer = table.by_id.values().filter(|session| session.peer == peer);
+        let gone: Vec<SessionId> = of_peer.map(|session| session.id).collect();
+        for id in &gone {
+            table.end(*id);
+        }
+        gone
+    }
+
+    /// Forgets what is idle. Answers the sessions that are gone.
+    pub fn sweep(&self, uptime_ms: u64) -> Vec<SessionId> {
+        let mut table = self.table();
+        let is_idle = |session: &Session| {
+            let active_ms = session.last_active_ms.load(Ordering::Relaxed);
+            uptime_ms.saturating_sub(active_ms) > u64::from(IDLE_MS)
+        };
+        let idle = table.by_id.values().filter(|session| is_idle(session));
+        let gone: Vec<SessionId> = idle.map(|session| session.id).collect();
+        for id in &gone {
+            table.end(*id);
+        }
+        gone
+    }
+}
+
+impl Table {
+    fn end(&mut self, id: SessionId) -> bool {
+        let Some(session) = self.by_id.remove(&id) else { return false };
+        self.by_hello.remove(&(session.peer, session.nonce));
+        session.is_ended.store(true, Ordering::Relaxed);
+        true
+    }
+}
+
+/// Session ids come out of a keyed hash: any of their bits are as good as a hash of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdentityState;
+
+/// Passes a 64-bit number on as its hash.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdentityHasher(u64);
+
+impl BuildHasher for IdentityState {
+    type Hasher = IdentityHasher;
+
+    fn build_hasher(&self) -> IdentityHasher {
+        IdentityHasher(0)
+    }
+}
+
+impl Hasher for IdentityHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// The sessions that one worker has met.
+#[derive(Debug, Default)]
+pub struct Known {
+    places: HashMap<SessionId, u32, IdentityState>,
+    sessions: Vec<Option<Arc<Session>>>,
+    free: Vec<u32>,
+}
+
+impl Known {
+    /// Where the session of a frame is, if it may send from there.
+    #[inline]
+    pub fn find(&mut self, sessions: &Sessions, id: SessionId, peer: Sender) -> Option<u32> {
+        let place = match self.places.get(&id) {
+            Some(place) => *place,
+            None => self.meet(sessions, id)?,
+        };
+        // An ended one keeps its place until the sweep: this round's frames may name it.
+        let session = self.sessions[place as usize].as_ref()?;
+        (session.peer == peer && !session.is_ended()).then_some(place)
+    }
+
+    #[cold]
+    fn meet(&mut self, sessions: &Sessions, id: SessionId) -> Option<u32> {
+        let session = sessions.find(id)?;
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                self.sessions.push(None);
+                self.sessions.len() as u32 - 1
+            }
+        };
+        self.sessions[place as usize] = Some(session);
+        self.places.insert(id, place);
+        Some(place)
+    }
+
+    /// The session at a place that [`Known::find`] gave since the last sweep.
+    #[inline]
+    pub fn at(&self, place: u32) -> &Session {
+        self.sessions[place as usize].as_ref().expect("places are kept until the sweep")
+    }
+
+    /// Forgets the sessions that ended; between two rounds.
+    pub fn sweep(&mut self) {
+        let Known { places, sessions, free } = self;
+        places.retain(|_, place| {
+            let session = &mut sessions[*place as usize];
+            let stays = session.as_ref().is_some_and(|session| !session.is_ended());
+            if !stays {
+                *session = None;
+                free.push(*place);
+            }
+            stays
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    fn sessions(count_max: usize) -> Sessions {
+        Sessions::new(count_max, Arc::new(BufferBudget::new(1 << 20)))
+    }
+
+    fn peer(port: u16) -> Sender {
+        Sender::address(SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    /// A session for a hello of this nonce; its id is ten times its serial number, plus one.
+    fn grant(sessions: &Sessions, nonce: u64) -> Result<SessionId, SessionsFull> {
+        let guest = Guest { peer: peer(1), nonce, frame_max_bytes: 1400 };
+        sessions.grant(guest, 0, |serial| SessionId(serial * 10 + 1))
+    }
+
+    #[test]
+    fn a_repeated_hello_finds_its_session_again() {
+        let sessions = sessions(1);
+        assert_eq!(grant(&sessions, 7), Ok(SessionId(1)));
+        assert_eq!(grant(&sessions, 7), Ok(SessionId(1)));
+        assert_eq!((sessions.count(), grant(&sessions, 8)), (1, Err(SessionsFull)));
+    }
+
+    #[test]
+    fn a_session_is_known_only_to_its_address_and_until_it_ends() {
+        let sessions = sessions(9);
+        let (mut known, id) = (Known::default(), SessionId(1));
+        assert_eq!(known.find(&sessions, id, peer(1)), None);
+        grant(&sessions, 7).unwrap();
+        let place = known.find(&sessions, id, peer(1)).unwrap();
+        assert_eq!((known.at(place).id, known.find(&sessions, id, peer(2))), (id, None));
+        assert!(sessions.end(id) && !sessions.end(id));
+        assert_eq!(known.find(&sessions, id, peer(1)), None);
+        assert_eq!(grant(&sessions, 7), Ok(SessionId(11)), "I3: another id for a late hello");
+    }
+
+    #[test]
+    fn a_silent_session_is_forgotten_and_gives_its_memory_back() {
+        let sessions = sessions(9);
+        let mut known = Known::default();
+        let id = grant(&sessions, 7).unwrap();
+        let place = known.find(&sessions, id, peer(1)).unwrap();
+        let admitted = known.at(place).once().admit(0, 0, sessions.budget());
+        assert_eq!(admitted, Ok(Admission::Execute));
+        known.at(place).set_active(10);
+        assert_eq!(sessions.sweep(10 + u64::from(IDLE_MS)), []);
+        assert_eq!(sessions.sweep(11 + u64::from(IDLE_MS)), [id]);
+        assert!(sessions.budget().granted_bytes() > 0, "a worker still knows it");
+        known.sweep();
+        assert_eq!(sessions.budget().granted_bytes(), 0);
+    }
+
+    #[test]
+    fn a_session_without_room_for_its_memory_is_busy() {
+        let budget = Arc::new(BufferBudget::new(SESSION_BYTES + ONCE_BYTES - 1));
+        let sessions = Sessions::new(9, budget);
+        let session = sessions.find(grant(&sessions, 7).unwrap()).unwrap();
+        assert_eq!(session.once().admit(0, 0, sessions.budget()), Err(NoMemory));
+    }
+}

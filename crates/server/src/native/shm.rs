@@ -1,0 +1,352 @@
+//! Clients in shared memory: the rings of each are polled by one worker.
+//!
+//! ```text
+//!  acceptor (worker 0) ── ServerEnd ──▶ a worker, in turn
+//!  rings of its clients ──copied──▶ arena ──▶ desk ──▶ rings ──publish──▶ clients
+//!                                                └──▶ unsent, while a ring is full
+//! ```
+//!
+//! # Invariants
+//! I1: no reply is lost: one that its ring has no room for is kept, and its client is not read
+//!     until all that was kept has left.
+//! I2: a worker sleeps only after every client was told to ring.
+//!
+//! # Limits
+//! What is kept for a client is bounded by the replies to the frames of one round, and those by
+//! `outgoing`: values are cut short once there is much to send.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use landing::shm::{Accepted, Acceptor, AcceptorConfig, Armed, Gone, RingSize, ServerEnd};
+use landing::{Lane, Sender};
+
+use super::desk::{Desk, Service};
+use super::greet::Shop;
+use super::outgoing::Outlet;
+use crate::StartError;
+use crate::budget::{BufferBudget, Reservation};
+use crate::config::Config;
+use crate::counters::WorkerCounters;
+use crate::engine::Engine;
+
+/// Frames taken from one client in one round.
+const BURST_MAX: usize = 32;
+
+/// What one round's frames are copied to: it stays in the second-level cache.
+const ARENA_BYTES: usize = 512 << 10;
+
+/// Clients of a server at most.
+const CLIENTS_MAX: usize = 128;
+
+/// The low bits of a lane are its client's place at its worker, the high ones a serial number.
+const SLOT_BITS: u32 = 8;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+
+const _: () = assert!(CLIENTS_MAX <= 1 << SLOT_BITS);
+
+/// Takes clients for all workers.
+pub struct ShmDoor {
+    acceptor: Acceptor,
+    ring: RingSize,
+    budget: Arc<BufferBudget>,
+    /// Lanes handed out so far.
+    serial: AtomicU32,
+    /// Whose turn it is.
+    next_worker: AtomicUsize,
+}
+
+/// A client that came, on its way to its worker.
+pub struct ShmGuest {
+    end: ServerEnd,
+    serial: u32,
+    /// Its rings.
+    booked: Reservation,
+}
+
+impl std::fmt::Debug for ShmGuest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "ShmGuest({})", self.serial)
+    }
+}
+
+impl ShmDoor {
+    /// Listens, if the configuration says so. Rings take at most a quarter of the client buffers.
+    pub fn open(
+        config: &Config,
+        budget: &Arc<BufferBudget>,
+    ) -> Result<Option<ShmDoor>, StartError> {
+        let Some(path) = &config.shm else { return Ok(None) };
+        let ring = RingSize::DEFAULT;
+        let fit_count = budget.limit_bytes() / 4 / rings_bytes(ring);
+        let clients_max = usize::try_from(fit_count).unwrap_or(CLIENTS_MAX).clamp(1, CLIENTS_MAX);
+        let acceptor_config = AcceptorConfig { ring, clients_max, ..AcceptorConfig::default() };
+        let acceptor = Acceptor::listen(path, acceptor_config)
+            .map_err(|error| StartError::Shm { path: path.clone(), reason: error.to_string() })?;
+        Ok(Some(ShmDoor {
+            acceptor,
+            ring,
+            budget: Arc::clone(budget),
+            serial: AtomicU32::new(0),
+            next_worker: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Takes one client that waits, if any does; `None` inside: it was not admitted.
+    pub fn accept(&self) -> io::Result<Option<Option<ShmGuest>>> {
+        let end = match self.acceptor.accept()? {
+            Accepted::Nobody => return Ok(None),
+            Accepted::Client(end) => end,
+            Accepted::Refused(refusal) => {
+                tracing::debug!("a client in shared memory was refused: {refusal}");
+                return Ok(Some(None));
+            }
+            Accepted::Vanished => return Ok(Some(None)),
+        };
+        let booked = Reservation::try_new(&self.budget, rings_bytes(self.ring));
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(booked.map(|booked| ShmGuest { end, serial, booked })))
+    }
+
+    /// The worker that serves the next client.
+    pub fn next_worker(&self, worker_count: usize) -> usize {
+        self.next_worker.fetch_add(1, Ordering::Relaxed) % worker_count.max(1)
+    }
+}
+
+impl AsFd for ShmDoor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.acceptor.as_fd()
+    }
+}
+
+/// Both rings and their control page.
+fn rings_bytes(ring: RingSize) -> u64 {
+    2 * ring.bytes() as u64 + 4096
+}
+
+/// A client of one worker.
+struct ShmClient {
+    end: ServerEnd,
+    lane: Lane,
+    /// Frames that found no room (I1).
+    unsent: VecDeque<Box<[u8]>>,
+    is_gone: bool,
+    _booked: Reservation,
+}
+
+/// A frame in the arena.
+#[derive(Clone, Copy)]
+struct Arrived {
+    lane: Lane,
+    start: usize,
+    end: usize,
+}
+
+/// One worker's clients.
+pub struct ShmPort {
+    clients: Vec<Option<ShmClient>>,
+    client_count: usize,
+    arena: Box<[u8]>,
+    frames: Vec<Arrived>,
+    /// Who is read first in the next round, so that a full arena is not always full of the same.
+    first: usize,
+}
+
+impl ShmPort {
+    /// No clients; nothing is allocated until one comes.
+    pub fn new() -> ShmPort {
+        ShmPort {
+            clients: Vec::new(),
+            client_count: 0,
+            arena: Box::default(),
+            frames: Vec::new(),
+            first: 0,
+        }
+    }
+
+    /// Whether there is nobody.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.client_count == 0
+    }
+
+    /// Takes a client in; its place, unless there are too many.
+    pub fn adopt(&mut self, guest: ShmGuest, shop: &Shop) -> Option<usize> {
+        let free = self.clients.iter().position(Option::is_none);
+        let slot = free.unwrap_or(self.clients.len());
+        let slot_bits = u32::try_from(slot).ok().filter(|slot| *slot <= SLOT_MASK)?;
+        if slot == self.clients.len() {
+            self.clients.push(None);
+        }
+        if self.arena.is_empty() {
+            self.arena = vec![0; ARENA_BYTES].into_boxed_slice();
+        }
+        let ShmGuest { end, serial, booked } = guest;
+        let lane = Lane((serial << SLOT_BITS) | slot_bits);
+        self.clients[slot] =
+            Some(ShmClient { end, lane, unsent: VecDeque::new(), is_gone: false, _booked: booked });
+        self.client_count += 1;
+        shop.shm_count.fetch_add(1, Ordering::Relaxed);
+        Some(slot)
+    }
+
+    /// A client's doorbell, to be watched.
+    pub fn doorbell(&self, slot: usize) -> Option<BorrowedFd<'_>> {
+        Some(self.clients.get(slot)?.as_ref()?.end.as_fd())
+    }
+
+    /// A client's doorbell was rung, or the client has gone.
+    pub fn hear(&mut self, slot: usize, shop: &Shop) {
+        let Some(Some(client)) = self.clients.get_mut(slot) else { return };
+        if let Err(error) = client.end.hear() {
+            client.part(&error);
+            self.forget(slot, shop);
+        }
+    }
+
+    fn forget(&mut self, slot: usize, shop: &Shop) {
+        let Some(client) = self.clients[slot].take() else { return };
+        self.client_count -= 1;
+        shop.shm_count.fetch_sub(1, Ordering::Relaxed);
+        shop.end_peer(client.lane.into());
+    }
+
+    /// Polls all rings, executes and answers. Says whether there was anything to do.
+    pub fn serve<E: Engine>(&mut self, desk: &mut Desk, service: &mut Service<'_, E>) -> bool {
+        self.collect();
+        if self.frames.is_empty() {
+            self.sweep(service.shop);
+            return false;
+        }
+        let ShmPort { clients, arena, frames, .. } = self;
+        let arena = &**arena;
+        let arrivals =
+            frames.iter().map(|frame| (Sender::lane(frame.lane), &arena[frame.start..frame.end]));
+        desk.serve(service, arrivals, &mut ShmOutlet(clients));
+        for client in self.clients.iter_mut().flatten() {
+            client.end.publish();
+        }
+        self.sweep(service.shop);
+        true
+    }
+
+    /// Copies what has come to the arena.
+    fn collect(&mut self) {
+        self.frames.clear();
+        let (mut used_bytes, count) = (0, self.clients.len());
+        for step in 0..count {
+            let slot = (self.first + step) % count;
+            let Some(client) = &mut self.clients[slot] else { continue };
+            if !client.send_unsent() {
+                continue;
+            }
+            if self.arena.len() - used_bytes < client.end.frame_len_max() {
+                self.first = slot;
+                return;
+            }
+            let (lane, frames) = (client.lane, &mut self.frames);
+            let landed = |frame: landing::shm::Frame| {
+                let start = used_bytes + frame.offset;
+                frames.push(Arrived { lane, start, end: start + frame.len_bytes });
+            };
+            if let Err(error) = client.end.poll(&mut self.arena[used_bytes..], BURST_MAX, landed) {
+                client.part(&error);
+            }
+            used_bytes = self.frames.last().map_or(0, |last| last.end.next_multiple_of(8));
+        }
+    }
+
+    /// Parts with clients that were found to be gone.
+    fn sweep(&mut self, shop: &Shop) {
+        for slot in 0..self.clients.len() {
+            if self.clients[slot].as_ref().is_some_and(|client| client.is_gone) {
+                self.forget(slot, shop);
+            }
+        }
+    }
+
+    /// Tells every client to ring (I2). False: one has something to do already.
+    pub fn may_sleep(&mut self) -> bool {
+        self.clients.iter_mut().flatten().all(|client| {
+            let unsent_bytes = client.unsent.front().map_or(0, |frame| frame.len());
+            match client.end.arm(unsent_bytes) {
+                Ok(armed) => armed == Armed::Sleep,
+                Err(error) => {
+                    client.part(&error);
+                    false
+                }
+            }
+        })
+    }
+
+    /// Parts with everybody.
+    pub fn close(&mut self, shop: &Shop) {
+        for slot in 0..self.clients.len() {
+            self.forget(slot, shop);
+        }
+    }
+}
+
+impl ShmClient {
+    fn part(&mut self, error: &Gone) {
+        if !matches!(error, Gone::HungUp) {
+            tracing::warn!(process = self.end.peer().process_id, "shared memory: {error}");
+        }
+        self.is_gone = true;
+    }
+
+    /// Sends what was kept; false: some of it is still here.
+    #[inline]
+    fn send_unsent(&mut self) -> bool {
+        self.unsent.is_empty() || self.send_kept()
+    }
+
+    #[cold]
+    fn send_kept(&mut self) -> bool {
+        while let Some(frame) = self.unsent.front() {
+            match self.end.write(frame) {
+                Ok(true) => drop(self.unsent.pop_front()),
+                Ok(false) => break,
+                Err(error) => {
+                    self.part(&error);
+                    break;
+                }
+            }
+        }
+        self.end.publish();
+        self.unsent.is_empty()
+    }
+}
+
+/// Writes frames into the rings of their clients.
+struct ShmOutlet<'c>(&'c mut [Option<ShmClient>]);
+
+impl Outlet for ShmOutlet<'_> {
+    fn frame_max_bytes(&self) -> usize {
+        RingSize::DEFAULT.frame_len_max() & !7
+    }
+
+    #[inline]
+    fn send(&mut self, to: Sender, frame: &[u8], counters: &WorkerCounters) {
+        let lane = to.as_lane();
+        let client = lane.and_then(|lane| self.0.get_mut((lane.0 & SLOT_MASK) as usize)?.as_mut());
+        let Some(client) = client.filter(|client| Some(client.lane) == lane) else {
+            return counters.native.lost_replies.add(1);
+        };
+        if client.is_gone {
+            return;
+        }
+        if client.unsent.is_empty() {
+            match client.end.write(frame) {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => return client.part(&error),
+            }
+        }
+        client.unsent.push_back(frame.into());
+    }
+}

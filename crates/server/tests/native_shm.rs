@@ -1,0 +1,253 @@
+//! Native clients in shared memory, against a server in the same process.
+
+mod support;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use landing::shm::{ClientConfig, ClientEnd, ConnectError, Woken};
+use server::{Config, Poll, Server};
+use support::native::{Answer, answers_of, get, requests_frame, set};
+use support::{PATIENCE, TestServer};
+use wire::native::{
+    Frame, Header, Hello, Kind, Op, Reason, Refusal, Request, RequestId, SessionId, Status,
+    SteeringId, Versions, Want, Welcome,
+};
+
+/// A path of its own for each test.
+fn socket_path(test: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("dovetail-shm-{}-{test}", std::process::id()))
+}
+
+fn config(test: &str) -> Config {
+    Config { shm: Some(socket_path(test)), ..support::config() }
+}
+
+/// One client in shared memory.
+struct Client {
+    end: ClientEnd,
+    session: SessionId,
+    number: u32,
+}
+
+impl Client {
+    fn connect(server: &TestServer) -> Client {
+        let path = server.server().shared().config().shm.clone().unwrap();
+        let end = ClientEnd::connect(&path, ClientConfig::default()).unwrap();
+        let mut client = Client { end, session: SessionId(0), number: 0 };
+        let hello = Hello {
+            versions: Versions::OURS,
+            frame_max_bytes: client.end.frame_len_max() as u32,
+            cookie: None,
+            nonce: 7,
+            replaces: None,
+        };
+        let mut bytes = [0; 128];
+        let len_bytes = hello.encode(1, None, &mut bytes).unwrap();
+        client.write(&bytes[..len_bytes]);
+        let answer = client.receive();
+        let frame = Frame::parse(&answer, None).unwrap();
+        let welcome = Welcome::parse(&frame).unwrap();
+        assert_eq!(welcome.steering.worker_count(), 1);
+        client.session = frame.header.session;
+        client
+    }
+
+    fn write(&mut self, frame: &[u8]) {
+        while !self.end.write(frame).unwrap() {
+            self.end.publish();
+            let woken = self.end.wait_for_room(frame.len(), Some(PATIENCE)).unwrap();
+            assert_eq!(woken, Woken::Ready);
+        }
+        self.end.publish();
+    }
+
+    fn receive(&mut self) -> Vec<u8> {
+        loop {
+            if let Some(frame) = self.end.receive().unwrap() {
+                return frame.to_vec();
+            }
+            assert_eq!(self.end.wait(Some(PATIENCE)).unwrap(), Woken::Ready);
+        }
+    }
+
+    fn frame(&mut self, requests: &[Request<'_>]) -> Vec<u8> {
+        self.number += 1;
+        let header = Header {
+            kind: Kind::Requests,
+            steering: SteeringId::ANY,
+            session: self.session,
+            number: self.number,
+            answered: 0,
+        };
+        requests_frame(header, None, requests)
+    }
+
+    fn ask(&mut self, requests: &[Request<'_>]) -> Vec<Answer> {
+        let frame = self.frame(requests);
+        self.write(&frame);
+        let mut answers = Vec::new();
+        while answers.len() < requests.len() {
+            let (header, more) = answers_of(&self.receive(), None);
+            assert_eq!((header.session, header.answered), (self.session, self.number));
+            answers.extend(more);
+        }
+        answers
+    }
+}
+
+fn totals(server: &TestServer) -> server::counters::NativeTotals {
+    server.server().shared().totals().native
+}
+
+fn wait_for(is_there: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !is_there() {
+        assert!(std::time::Instant::now() < deadline, "it does not come");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn clients_in_shared_memory_share_keys_with_all_others() {
+    for (test, poll) in [("block", Poll::Block), ("auto", Poll::Auto)] {
+        let server = TestServer::with(Config { poll, ..config(test) });
+        let mut clients: Vec<Client> = (0..5).map(|_| Client::connect(&server)).collect();
+        assert_eq!((totals(&server).shm_clients, totals(&server).sessions), (5, 5));
+        clients[0].ask(&[set(b"k", b"value")]);
+        for client in &mut clients {
+            let answers = client.ask(&[get(b"k"), get(b"none")]);
+            assert_eq!((&answers[0].value[..], answers[1].status), (&b"value"[..], Status::Miss));
+        }
+        server.resp().ask("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "$5\r\nvalue\r\n");
+        drop(clients);
+        wait_for(|| totals(&server).shm_clients == 0 && totals(&server).sessions == 0);
+    }
+}
+
+#[test]
+fn a_thousand_round_trips_lose_nothing() {
+    let server = TestServer::with(config("trips"));
+    let mut client = Client::connect(&server);
+    for index in 0..1000_u32 {
+        let (key, value) = (index.to_le_bytes(), index.to_be_bytes());
+        let answers = client.ask(&[set(&key, &value), get(&key)]);
+        assert_eq!(answers[1].value, value);
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_is_held_back_and_loses_nothing() {
+    let server = TestServer::with(config("slow"));
+    let mut client = Client::connect(&server);
+    client.ask(&[set(b"k", &[5; 10_000])]);
+    // Replies of many rings' worth, none of them taken until all is asked for that fits.
+    let gets = vec![get(b"k"); 100];
+    let frame = client.frame(&gets);
+    let mut sent = 0;
+    while client.end.write(&frame).unwrap() {
+        client.end.publish();
+        sent += 1;
+        if sent == 200 {
+            break;
+        }
+    }
+    client.end.publish();
+    let (mut whole, mut cut) = (0, 0);
+    while whole + cut < sent * 100 {
+        for answer in answers_of(&client.receive(), None).1 {
+            assert_eq!(answer.status, Status::Ok);
+            assert!(answer.value.iter().all(|byte| *byte == 5));
+            match answer.part {
+                None => whole += 1,
+                Some(_) => cut += 1,
+            }
+        }
+    }
+    assert!(whole > 0 && client.end.receive().unwrap().is_none());
+    assert_eq!(client.ask(&[get(b"k")])[0].value.len(), 10_000);
+}
+
+#[test]
+fn large_values_need_no_parts_up_to_a_frame() {
+    let server = TestServer::with(config("large"));
+    let mut client = Client::connect(&server);
+    server.resp().ask(support::command(&[b"SET", b"k", &[9; 60_000]]), "+OK\r\n");
+    let answer = client.ask(&[get(b"k")]).remove(0);
+    assert_eq!((answer.value.len(), answer.part), (60_000, None));
+    server.resp().ask(support::command(&[b"SET", b"k", &[9; 70_000]]), "+OK\r\n");
+    assert_eq!(client.ask(&[get(b"k")])[0].part.unwrap().total, 70_000);
+}
+
+#[test]
+fn writes_take_effect_once() {
+    let server = TestServer::with(config("once"));
+    let mut client = Client::connect(&server);
+    let op = Op::Incr { key: b"n", delta: 2 };
+    let incr = Request { id: RequestId::Once(0), want: Want::PLAIN, op };
+    assert_eq!(client.ask(&[incr])[0].number, Some(2));
+    assert_eq!(client.ask(&[incr])[0].number, Some(2));
+}
+
+#[test]
+fn another_clients_session_is_no_use() {
+    let server = TestServer::with(config("thief"));
+    let owner = Client::connect(&server);
+    let mut thief = Client::connect(&server);
+    thief.session = owner.session;
+    let frame = thief.frame(&[get(b"k")]);
+    thief.write(&frame);
+    let answer = thief.receive();
+    let refusal = Refusal::parse(&Frame::parse(&answer, None).unwrap()).unwrap();
+    assert_eq!(refusal.reason, Reason::UnknownSession);
+}
+
+#[test]
+fn clients_notice_that_the_server_stops() {
+    let server = TestServer::with(config("stop"));
+    let mut client = Client::connect(&server);
+    client.ask(&[set(b"k", b"v")]);
+    assert!(server.stop(PATIENCE));
+    let ended = loop {
+        match client.end.wait(Some(PATIENCE)) {
+            Ok(Woken::Ready) => {}
+            other => break other,
+        }
+    };
+    assert!(ended.is_err(), "{ended:?}");
+}
+
+#[test]
+fn more_clients_than_the_buffers_have_rings_for_are_refused() {
+    // 64 MiB of memory have 8 MiB of buffers, and rings get a quarter of them.
+    let server = TestServer::with(Config { memory_bytes: 64 << 20, ..config("many") });
+    let path = server.server().shared().config().shm.clone().unwrap();
+    let connect = || ClientEnd::connect(&path, ClientConfig::default());
+    let clients: Vec<_> = (0..3).map(|_| connect().unwrap()).collect();
+    assert!(matches!(connect(), Err(ConnectError::Refused(_))));
+    drop(clients);
+    wait_for(|| totals(&server).shm_clients == 0);
+    connect().unwrap();
+}
+
+#[test]
+fn a_path_that_cannot_be_is_said_at_the_start() {
+    let shm = Some(PathBuf::from("/nowhere/at/all"));
+    let error = Server::start(Config { shm, ..support::config() }).err().unwrap();
+    assert!(error.to_string().starts_with("--shm /nowhere/at/all: "), "{error}");
+}
+
+#[test]
+fn an_idle_server_with_a_client_in_shared_memory_sleeps() {
+    let server = TestServer::with(Config { threads: 1, poll: Poll::Auto, ..config("idle") });
+    let mut client = Client::connect(&server);
+    client.ask(&[set(b"k", b"v")]);
+    // It sleeps once nothing has come for 50 us; a bell then has to wake it.
+    for _ in 0..3 {
+        let ticks = || server.server().shared().totals().batches;
+        let before = ticks();
+        assert_eq!(client.end.wait(Some(Duration::from_millis(20))).unwrap(), Woken::TimedOut);
+        assert_eq!(ticks(), before);
+        assert_eq!(client.ask(&[get(b"k")])[0].value, b"v");
+    }
+}
