@@ -1,5 +1,7 @@
 //! Native clients in shared memory, against a server in the same process.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use std::path::PathBuf;
