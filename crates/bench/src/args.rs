@@ -9,8 +9,8 @@ use base::units::parse_duration;
 /// What `dovetail bench` takes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What to load: resp://HOST:PORT, memcached://HOST:PORT, HOST:PORT (RESP), embedded: or null:
-    /// (the embedded store's harness without a store)
+    /// What to load: resp://HOST:PORT, memcached://HOST:PORT, native://HOST:PORT, shm:PATH,
+    /// HOST:PORT (RESP), embedded: or null: (the embedded store's harness without a store)
     #[arg(default_value = "resp://127.0.0.1:6379", value_name = "TARGET")]
     pub target: String,
 
@@ -120,6 +120,10 @@ pub struct Args {
         help_heading = "Load"
     )]
     pub password: Option<String>,
+
+    /// native: a file with the servers' tag key, 32 hexadecimal digits
+    #[arg(long, value_name = "FILE", help_heading = "Load")]
+    pub native_key_file: Option<PathBuf>,
 
     /// Measure this process's CPU time instead of the one that listens on the target's port
     #[arg(long, value_name = "PID", help_heading = "Load")]

@@ -41,7 +41,7 @@ pub(crate) enum Source<'a> {
 }
 
 impl Source<'_> {
-    fn advance(&mut self) -> Option<Step> {
+    pub(crate) fn advance(&mut self) -> Option<Step> {
         match self {
             Source::Load(lane) => Some(lane.advance()),
             Source::Populate { next, step, end } => {

@@ -24,6 +24,12 @@ pub enum BenchError {
         /// What the system said.
         source: io::Error,
     },
+    /// The native client has no connection.
+    #[error("{reason}: is the server running, with --native or --shm?")]
+    ConnectNative {
+        /// What the client said.
+        reason: String,
+    },
     /// A connection broke while requests were outstanding.
     #[error("lost the connection to {address}: {reason}")]
     ConnectionLost {

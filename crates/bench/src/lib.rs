@@ -6,6 +6,7 @@
 //!                    ▼
 //!  populate ─▶ warm up ─▶ measure ─▶ Tally per thread ─▶ Summary ─▶ table, JSON, SVG, log
 //!     worker: epoll, RESP or memcached         embedded: Session::execute in batches
+//!     native: the client, UDP or shared memory
 //! ```
 //!
 //! How to read the figures, and how to be misled by them: `docs/design/bench.md`.
@@ -20,6 +21,7 @@ mod error;
 mod items;
 mod lane;
 pub mod look_aside;
+mod native;
 mod network;
 mod pin;
 mod plan;
@@ -51,6 +53,7 @@ pub fn run(args: Args) -> Result<(), BenchError> {
         Target::Server { protocol, address } => {
             network::run(&plan, *protocol, address, &control, &progress)?
         }
+        Target::Native(target) => native::run(&plan, target, &control, &progress)?,
     };
     summary.was_interrupted = control.is_interrupted();
     report::write(&plan, &summary)

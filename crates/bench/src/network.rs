@@ -79,45 +79,13 @@ impl NetworkRun<'_> {
                     })
                 })
                 .collect();
-            let server_cpu = self.conduct(processes.as_ref());
+            let server_cpu = conduct(plan, self.control, self.progress, processes.as_ref());
             let mut tallies = Vec::new();
             for thread in threads {
                 tallies.push(thread.join().expect("a client thread panicked")?);
             }
             server_cpu.map(|server_cpu| Summary::new(&tallies, server_cpu))
         })
-    }
-
-    /// The main thread's part: moves the phases on and reads the server's CPU time at both ends.
-    fn conduct(
-        &self,
-        processes: Option<&ServerProcesses>,
-    ) -> Result<Option<ServerCpu>, BenchError> {
-        let (plan, control) = (self.plan, self.control);
-        let keys = if plan.populate { plan.draw.key_count } else { 0 };
-        self.progress.start_populating(keys);
-        control.wait_ready(plan.thread_count, |count| self.progress.populated(count));
-        self.progress.start_running(plan.warmup + plan.duration);
-        control.enter(Phase::WarmUp);
-        control.pass(plan.warmup, |passed| self.progress.running(passed));
-        if control.is_interrupted() || control.phase() == Phase::Stop {
-            control.stop();
-            return Err(BenchError::Interrupted);
-        }
-        let cpu_before_ns = processes.and_then(ServerProcesses::cpu_ns);
-        let start_ns = control.now_ns();
-        control.enter(Phase::Measure);
-        control.pass(plan.duration, |passed| self.progress.running(plan.warmup + passed));
-        let cpu_after_ns = processes.and_then(ServerProcesses::cpu_ns);
-        let end_ns = control.now_ns();
-        control.stop();
-        self.progress.finish();
-        let cpu = processes.zip(cpu_before_ns.zip(cpu_after_ns));
-        Ok(cpu.map(|(processes, (before_ns, after_ns))| ServerCpu {
-            pids: processes.pids.clone(),
-            cpu_ns: after_ns.saturating_sub(before_ns),
-            wall_ns: end_ns - start_ns,
-        }))
     }
 
     fn run_thread<C: Codec>(
@@ -158,7 +126,7 @@ impl NetworkRun<'_> {
             connections,
             poller,
             pipeline: plan.pipeline,
-            pacing: self.pacing(index),
+            pacing: pacing(plan, index),
             tally: Tally::new(),
         };
         worker.populate()?;
@@ -171,17 +139,6 @@ impl NetworkRun<'_> {
             worker.load(lane_ids.into_iter().map(lane).collect())?;
         }
         Ok(worker.tally)
-    }
-
-    fn pacing(&self, thread_index: usize) -> Pacing {
-        match self.plan.open_loop {
-            None => Pacing::Closed,
-            Some(open) => {
-                let per_second = open.per_second / self.plan.thread_count as f64;
-                let seed = self.plan.draw.seed.wrapping_add(thread_index as u64 + 1);
-                Pacing::Open(Offer::new(ArrivalClock::new(open.arrivals, per_second, seed)))
-            }
-        }
     }
 
     fn connect_all(&self) -> Result<Vec<TcpStream>, BenchError> {
@@ -224,6 +181,51 @@ impl NetworkRun<'_> {
                     return Err(broken_error(self.address, self.protocol.name(), broken));
                 }
             }
+        }
+    }
+}
+
+/// The main thread's part: moves the phases on and reads the server's CPU time at both ends.
+pub(crate) fn conduct(
+    plan: &Plan,
+    control: &Control,
+    progress: &Progress,
+    processes: Option<&ServerProcesses>,
+) -> Result<Option<ServerCpu>, BenchError> {
+    let keys = if plan.populate { plan.draw.key_count } else { 0 };
+    progress.start_populating(keys);
+    control.wait_ready(plan.thread_count, |count| progress.populated(count));
+    progress.start_running(plan.warmup + plan.duration);
+    control.enter(Phase::WarmUp);
+    control.pass(plan.warmup, |passed| progress.running(passed));
+    if control.is_interrupted() || control.phase() == Phase::Stop {
+        control.stop();
+        return Err(BenchError::Interrupted);
+    }
+    let cpu_before_ns = processes.and_then(ServerProcesses::cpu_ns);
+    let start_ns = control.now_ns();
+    control.enter(Phase::Measure);
+    control.pass(plan.duration, |passed| progress.running(plan.warmup + passed));
+    let cpu_after_ns = processes.and_then(ServerProcesses::cpu_ns);
+    let end_ns = control.now_ns();
+    control.stop();
+    progress.finish();
+    let cpu = processes.zip(cpu_before_ns.zip(cpu_after_ns));
+    Ok(cpu.map(|(processes, (before_ns, after_ns))| ServerCpu {
+        pids: processes.pids.clone(),
+        cpu_ns: after_ns.saturating_sub(before_ns),
+        wall_ns: end_ns - start_ns,
+    }))
+}
+
+/// What decides when a thread sends.
+pub(crate) fn pacing(plan: &Plan, thread_index: usize) -> Pacing {
+    match plan.open_loop {
+        None => Pacing::Closed,
+        Some(open) => {
+            let per_second = open.per_second / plan.thread_count as f64;
+            let seed = plan.draw.seed.wrapping_add(thread_index as u64 + 1);
+            Pacing::Open(Offer::new(ArrivalClock::new(open.arrivals, per_second, seed)))
         }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) struct Plan {
     /// CPUs that threads are pinned to in turn; empty: not pinned.
     pub(crate) pin_cpus: Vec<usize>,
     pub(crate) password: Option<String>,
+    pub(crate) native_key: Option<client::TagKey>,
     pub(crate) server_pid: Option<u32>,
     pub(crate) embedded: EmbeddedPlan,
     pub(crate) outputs: Outputs,
@@ -119,6 +120,11 @@ impl Plan {
         if mix.insert > 0 && args.mget > 1 {
             return Err(BenchError::usage("--mget reads popular keys; ycsb-d reads the latest"));
         }
+        if args.mget > 1 && matches!(target, Target::Native(_)) {
+            return Err(BenchError::usage(
+                "a native request has one key: leave --mget out and give --pipeline a number",
+            ));
+        }
         let lane_count = if target.is_in_process() { thread_count } else { connection_count };
         if mix.insert > 0 && items.key_count < lane_count as u64 {
             return Err(BenchError::usage(format!(
@@ -146,6 +152,7 @@ impl Plan {
             poll: poll(&args.poll)?,
             pin_cpus: cpu_list(args.pin.as_deref().unwrap_or(""))?,
             password: args.password.clone(),
+            native_key: native_key(args)?,
             server_pid: args.server_pid,
             embedded,
             outputs: Outputs {
@@ -160,7 +167,7 @@ impl Plan {
     pub(crate) fn lane_count(&self) -> usize {
         match self.target {
             Target::Embedded | Target::Null => self.thread_count,
-            Target::Server { .. } => self.connection_count,
+            Target::Server { .. } | Target::Native(_) => self.connection_count,
         }
     }
 
@@ -203,7 +210,7 @@ fn profile(
     }
     let has_order = match target {
         Target::Embedded => index == IndexKind::Tree,
-        Target::Null => true,
+        Target::Null | Target::Native(_) => true,
         Target::Server { protocol, .. } => *protocol == Protocol::Resp,
     };
     if profile.mix.scan > 0 && !has_order {
@@ -224,7 +231,7 @@ fn key_format(
     let (style, len_max) = match target {
         Target::Embedded | Target::Null => (KeyStyle::Binary, store::KEY_LEN_MAX_BYTES),
         Target::Server { protocol: Protocol::Memcached, .. } => (KeyStyle::Text, 250),
-        Target::Server { protocol: Protocol::Resp, .. } => {
+        Target::Server { protocol: Protocol::Resp, .. } | Target::Native(_) => {
             (KeyStyle::Text, store::KEY_LEN_MAX_BYTES)
         }
     };
@@ -257,6 +264,13 @@ fn open_loop(args: &Args) -> Result<Option<OpenLoop>, BenchError> {
         Some(0) => Err(BenchError::usage("--rate is 0; leave it out for a closed loop")),
         Some(rate) => Ok(Some(OpenLoop { per_second: rate as f64, arrivals })),
     }
+}
+
+fn native_key(args: &Args) -> Result<Option<client::TagKey>, BenchError> {
+    let Some(path) = &args.native_key_file else { return Ok(None) };
+    let failed = |reason: String| BenchError::usage(format!("{}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    client::TagKey::from_hex(&text).map(Some).map_err(|error| failed(error.to_string()))
 }
 
 fn poll(text: &str) -> Result<Poll, BenchError> {
@@ -375,6 +389,7 @@ mod tests {
         check_refused("--pin 3-1", "CPU list");
         check_refused("--key-size 2", "4096 keys");
         check_refused("memcached://h --key-size 251", "--key-size is 251");
+        check_refused("native://h --mget 4", "--pipeline");
         check_refused("embedded: --batch 65", "--batch is 65");
         check_refused("embedded: --mode lru", "--mode");
         check_refused("embedded: --eviction lru", "s3-fifo");
@@ -396,7 +411,7 @@ mod tests {
     #[test]
     fn every_workload_without_scans_runs_against_every_target() {
         for name in Profile::names().iter().filter(|name| *name != "ycsb-e") {
-            for target in ["resp://h:1", "memcached://h:1", "embedded:"] {
+            for target in ["resp://h:1", "memcached://h:1", "native://h:1", "shm:/p", "embedded:"] {
                 let found = plan(&format!("{target} --workload {name}"));
                 let found = found.unwrap_or_else(|error| panic!("{target} {name}: {error}"));
                 assert_eq!(&found.workload, name);

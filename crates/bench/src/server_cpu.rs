@@ -23,10 +23,19 @@ impl ServerProcesses {
 
     /// Whoever on this host listens on `server`; `None` when that is elsewhere or hidden from us.
     pub(crate) fn listening_on(server: SocketAddr) -> Option<ServerProcesses> {
+        ServerProcesses::holding(&["/proc/net/tcp", "/proc/net/tcp6"], LISTENING, server)
+    }
+
+    /// Whoever on this host receives datagrams at `server`.
+    pub(crate) fn receiving_at(server: SocketAddr) -> Option<ServerProcesses> {
+        ServerProcesses::holding(&["/proc/net/udp", "/proc/net/udp6"], UNCONNECTED, server)
+    }
+
+    fn holding(tables: &[&str], state: &str, server: SocketAddr) -> Option<ServerProcesses> {
         let mut inodes = HashSet::new();
-        for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        for table in tables {
             let text = fs::read_to_string(table).unwrap_or_default();
-            inodes.extend(listening_inodes(&text, server));
+            inodes.extend(inodes_at(&text, state, server));
         }
         let own_pid = std::process::id();
         let mut pids: Vec<u32> = numbered_entries(Path::new("/proc"))
@@ -70,9 +79,12 @@ fn holds_socket(process: &Path, inodes: &HashSet<u64>) -> bool {
     })
 }
 
-/// The inodes of sockets in `table` that listen on `server`'s port at its address or at any.
-fn listening_inodes(table: &str, server: SocketAddr) -> Vec<u64> {
-    const LISTEN: &str = "0A";
+/// States as the tables write them.
+const LISTENING: &str = "0A";
+const UNCONNECTED: &str = "07";
+
+/// The inodes of sockets in `table` in this state on `server`'s port at its address or at any.
+fn inodes_at(table: &str, wanted_state: &str, server: SocketAddr) -> Vec<u64> {
     let mut inodes = Vec::new();
     for row in table.lines().skip(1) {
         let fields: Vec<&str> = row.split_whitespace().collect();
@@ -83,7 +95,7 @@ fn listening_inodes(table: &str, server: SocketAddr) -> Vec<u64> {
         let Some((address, port)) = local.split_once(':') else { continue };
         let is_port = u16::from_str_radix(port, 16) == Ok(server.port());
         let is_address = parse_address(address).is_some_and(|found| serves(found, server.ip()));
-        if *state == LISTEN && is_port && is_address {
+        if *state == wanted_state && is_port && is_address {
             inodes.extend(inode.parse::<u64>());
         }
     }
@@ -124,7 +136,7 @@ mod tests {
 
     #[track_caller]
     fn check(server: &str, want: &[u64]) {
-        assert_eq!(listening_inodes(TABLE, server.parse().unwrap()), want, "{server}");
+        assert_eq!(inodes_at(TABLE, LISTENING, server.parse().unwrap()), want, "{server}");
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(crate) enum Target {
         protocol: Protocol,
         address: String,
     },
+    /// The native protocol, over UDP or shared memory.
+    Native(client::Target),
     Embedded,
     /// Nothing: what the harness of the embedded store costs by itself.
     Null,
@@ -47,8 +49,8 @@ impl Target {
     pub(crate) fn parse(text: &str) -> Result<Target, BenchError> {
         let bad = || {
             BenchError::usage(format!(
-                "`{text}` is no target: write resp://HOST:PORT, memcached://HOST:PORT, HOST:PORT, \
-                 embedded: or null:"
+                "`{text}` is no target: write resp://HOST:PORT, memcached://HOST:PORT, \
+                 native://HOST:PORT, shm:PATH, HOST:PORT, embedded: or null:"
             ))
         };
         if matches!(text, "embedded:" | "embedded" | "embedded://") {
@@ -56,6 +58,9 @@ impl Target {
         }
         if text == "null:" {
             return Ok(Target::Null);
+        }
+        if text.starts_with("native:") || text.starts_with("shm:") {
+            return text.parse().map(Target::Native).map_err(|_| bad());
         }
         let (protocol, rest) = match text.split_once("://") {
             None => (Protocol::Resp, text),
@@ -117,6 +122,10 @@ mod tests {
             check(text, None);
         }
         assert_eq!(Target::parse("embedded:").ok(), Some(Target::Embedded));
+        for text in ["native://127.0.0.1:7379", "shm:/run/dovetail.sock"] {
+            assert_eq!(Target::parse(text).ok(), text.parse().ok().map(Target::Native), "{text}");
+        }
+        assert_eq!(Target::parse("native:h").ok(), None);
         assert_eq!(Target::parse("null:").ok(), Some(Target::Null));
     }
 }

@@ -46,8 +46,19 @@ impl Offer {
         Offer { clock, zero_ns: 0, next_connection: 0 }
     }
 
-    fn due_ns(&self) -> u64 {
+    /// When the next request is due.
+    pub(crate) fn due_ns(&self) -> u64 {
         self.zero_ns + self.clock.next_ns()
+    }
+
+    /// The clock starts now.
+    pub(crate) fn start(&mut self, now_ns: u64) {
+        self.zero_ns = now_ns;
+    }
+
+    /// The request that was due is sent, or given up.
+    pub(crate) fn advance(&mut self) {
+        self.clock.advance();
     }
 }
 

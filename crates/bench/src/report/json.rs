@@ -204,6 +204,7 @@ fn config(plan: &Plan) -> Config<'_> {
         Target::Embedded => ("embedded:".to_owned(), "embedded"),
         Target::Null => ("null:".to_owned(), "none"),
         Target::Server { protocol, address } => (address.clone(), protocol.name()),
+        Target::Native(target) => (target.to_string(), "native"),
     };
     Config {
         target,

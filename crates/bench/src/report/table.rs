@@ -30,6 +30,9 @@ pub(crate) fn title(plan: &Plan) -> String {
             plan.connection_count,
             plan.pipeline
         ),
+        Target::Native(target) => {
+            format!("{target}, {} connections x {} deep", plan.connection_count, plan.pipeline)
+        }
     };
     let mget = if plan.mget > 1 { format!(", {} keys per read", plan.mget) } else { String::new() };
     let pace = match plan.open_loop {

@@ -1,0 +1,288 @@
+//! The polling API: submit requests, move datagrams, take completions. One thread at a time.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant as Clock};
+
+use base::Instant;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use wire::native::{Op, Reason, Want};
+
+use crate::config::Config;
+use crate::engine::{Completion, Engine, Token};
+use crate::error::SubmitError;
+use crate::link::{Link, ShmLink, UdpLink};
+use crate::stats::Stats;
+use crate::target::{Target, frame_bytes_to, resolve};
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The system said no.
+    #[error("cannot connect to {target}: {source}")]
+    System {
+        /// The server.
+        target: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The server's shared memory cannot be had.
+    #[error("cannot connect to shm:{}: {source}", path.display())]
+    Shm {
+        /// The server's socket.
+        path: PathBuf,
+        /// Why.
+        source: landing::shm::ConnectError,
+    },
+    /// Nobody listens at the address.
+    #[error("cannot connect to {target}: connection refused")]
+    Refused {
+        /// The server.
+        target: String,
+    },
+    /// No answer.
+    #[error("cannot connect to {target}: no answer in time")]
+    TimedOut {
+        /// The server.
+        target: String,
+    },
+    /// The server will not grant a session.
+    #[error("cannot connect to {target}: {reason}")]
+    NoSession {
+        /// The server.
+        target: String,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// How long [`Connection::wait`] looks before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Not at all.
+    Sleep,
+    /// So long: a little longer than falling asleep and being woken takes.
+    SpinThenSleep(Duration),
+    /// Always: a core for the shortest round trips.
+    Spin,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting::SpinThenSleep(Duration::from_micros(50))
+    }
+}
+
+/// A connection to one server, with any number of requests outstanding.
+///
+/// [`submit`](Connection::submit) requests, [`poll`](Connection::poll) to send them and to take
+/// what has arrived, then take completions until there are none. Requests that are submitted before
+/// one poll share datagrams.
+pub struct Connection {
+    engine: Engine,
+    link: Link,
+    start: Clock,
+    waiting: Waiting,
+}
+
+impl Connection {
+    /// Begins a connection; requests may be submitted at once, and are sent when it is open.
+    pub fn begin(target: &Target, config: Config) -> Result<Connection, ConnectError> {
+        let (link, fitting_bytes) = match target {
+            Target::Udp(address) => {
+                let server = resolve(address)?;
+                let fitting_bytes = config.frame_max_bytes.unwrap_or(frame_bytes_to(server));
+                let fitting_bytes = fitting_bytes.clamp(128, landing::udp::DATAGRAM_BYTES_MAX) & !7;
+                let link = UdpLink::connect(server, fitting_bytes).map_err(|source| {
+                    ConnectError::System { target: target.to_string(), source }
+                })?;
+                (Link::Udp(Box::new(link)), fitting_bytes)
+            }
+            Target::Shm(path) => {
+                let link = ShmLink::connect(path)?;
+                let fitting_bytes = link.frame_max_bytes() & !7;
+                (Link::Shm(Box::new(link)), fitting_bytes)
+            }
+        };
+        // Keys of the standard library's hash maps: drawn from the system.
+        let seed = RandomState::new().hash_one(std::process::id());
+        let engine = Engine::new(config, link.delivery(), fitting_bytes, seed);
+        Ok(Connection { engine, link, start: Clock::now(), waiting: Waiting::default() })
+    }
+
+    /// Begins a connection and waits until it is open.
+    pub fn open(
+        target: &Target,
+        config: Config,
+        timeout: Duration,
+    ) -> Result<Connection, ConnectError> {
+        let mut connection = Connection::begin(target, config)?;
+        let deadline = Clock::now() + timeout;
+        let failed = |source| ConnectError::System { target: target.to_string(), source };
+        loop {
+            connection.poll().map_err(failed)?;
+            if connection.engine.is_open() {
+                return Ok(connection);
+            }
+            let name = || target.to_string();
+            if let Some(reason) = connection.engine.failure() {
+                return Err(ConnectError::NoSession { target: name(), reason });
+            }
+            if connection.link.take_refused() {
+                return Err(ConnectError::Refused { target: name() });
+            }
+            let left = deadline.saturating_duration_since(Clock::now());
+            if left.is_zero() {
+                return Err(ConnectError::TimedOut { target: name() });
+            }
+            connection.wait(Some(left)).map_err(failed)?;
+        }
+    }
+
+    /// How [`wait`](Connection::wait) waits.
+    pub fn set_waiting(&mut self, waiting: Waiting) {
+        self.waiting = waiting;
+    }
+
+    fn now(&self) -> Instant {
+        Instant { ns: self.start.elapsed().as_nanos() as u64 + 1 }
+    }
+
+    /// Takes a request; it is sent by the next [`poll`](Connection::poll) or wait.
+    #[inline]
+    pub fn submit(&mut self, op: &Op<'_>, want: Want) -> Result<Token, SubmitError> {
+        self.engine.submit(op, want)
+    }
+
+    /// Sends what is to be sent and takes what has arrived, without waiting; how many frames came.
+    pub fn poll(&mut self) -> io::Result<usize> {
+        let now = self.now();
+        self.link.send(&mut self.engine, now)?;
+        let count = self.link.receive(&mut self.engine, now)?;
+        if count > 0 {
+            // Answers make room, and may ask for more.
+            self.link.send(&mut self.engine, now)?;
+        }
+        Ok(count)
+    }
+
+    /// Polls, then waits until something arrives, a timer of the protocol is due, or the time is
+    /// over; and polls again.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if self.poll()? > 0 || self.engine.has_completion() {
+            return Ok(());
+        }
+        let begun = Clock::now();
+        let spin = match self.waiting {
+            Waiting::Sleep => Duration::ZERO,
+            Waiting::SpinThenSleep(spin) => spin,
+            Waiting::Spin => Duration::MAX,
+        };
+        loop {
+            let passed = begun.elapsed();
+            if timeout.is_some_and(|timeout| passed >= timeout) {
+                return Ok(());
+            }
+            if passed >= spin {
+                break;
+            }
+            if self.poll()? > 0 || self.engine.has_completion() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        self.sleep(timeout.map(|timeout| timeout.saturating_sub(begun.elapsed())))?;
+        self.poll().map(|_| ())
+    }
+
+    fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if !self.prepare_sleep() {
+            return Ok(());
+        }
+        let left = self.next_timer().into_iter().chain(timeout).min();
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let polled = match self.link.as_fd() {
+            Some(fd) => rustix::event::poll(
+                &mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)],
+                left.as_ref(),
+            ),
+            None => rustix::event::poll(&mut [], left.as_ref()),
+        };
+        self.end_sleep();
+        match polled {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The next request that has ended.
+    #[inline]
+    pub fn next_completion(&mut self) -> Option<Completion<'_>> {
+        self.engine.next_completion()
+    }
+
+    /// Whether a request has ended and was not taken.
+    pub fn has_completion(&self) -> bool {
+        self.engine.has_completion()
+    }
+
+    /// Requests that were taken and whose completions were not.
+    pub fn outstanding_count(&self) -> usize {
+        self.engine.outstanding_count()
+    }
+
+    /// Whether the server has granted a session.
+    pub fn is_open(&self) -> bool {
+        self.engine.is_open()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> &Stats {
+        self.engine.stats()
+    }
+}
+
+/// For an event loop of one's own.
+impl Connection {
+    /// Readable when [`poll`](Connection::poll) may find something; `None` while a server in shared
+    /// memory is away.
+    pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.link.as_fd()
+    }
+
+    /// Call it before waiting for the descriptor. False: poll again instead.
+    pub fn prepare_sleep(&mut self) -> bool {
+        let now = self.now();
+        self.link.may_sleep(&mut self.engine, now)
+    }
+
+    /// Call it after waiting for the descriptor.
+    pub fn end_sleep(&mut self) {
+        let now = self.now();
+        self.link.wake(&mut self.engine, now);
+    }
+
+    /// After how long to poll although nothing arrives.
+    pub fn next_timer(&self) -> Option<Duration> {
+        let at = self.engine.next_timer()?;
+        Some(Duration::from_nanos(at.ns.saturating_sub(self.now().ns)))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.link.end(&mut self.engine);
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Connection").field("is_open", &self.is_open()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

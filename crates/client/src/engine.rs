@@ -1,0 +1,389 @@
+//! The protocol engine: requests and datagrams in, datagrams and completions out. No I/O, no clock.
+//!
+//! ```text
+//!  submit ──▶ order ──▶ queues, one per worker ──▶ output ──▶ datagrams
+//!             (K10)     (frames fill up)             │ window, pace, at-most-once numbers
+//!                                                    ▼
+//!                       next_timer ◀── frames under way ──▶ lost: queued again
+//!                                                    ▲
+//!  next_completion ◀── slots that are done ◀─────── input ◀── datagrams
+//! ```
+//!
+//! Whoever drives it calls [`Engine::input`] for what arrived, then [`Engine::output`] until it has
+//! nothing more, and again when [`Engine::next_timer`] says so or a request was submitted. Time
+//! comes in as an argument and never goes back.
+//!
+//! # Invariants
+//! E1: a write is executed at most once: it keeps its at-most-once number as long as its session
+//!     lasts, and ends [`RequestError::Unknown`] where a session ends that may have executed it.
+//! E2: a number is settled, and so may pass below the floor, only when its request has ended.
+//! E3: whatever arrives, memory stays within what the configuration says: nothing is allocated for
+//!     a frame but the value of a request that waits for one.
+//!
+//! # Limits
+//! 64 parts of large values are under way at once. A deadline is looked at sixteen times within a
+//! timeout, so a request ends up to a sixteenth late.
+
+mod frames;
+mod order;
+mod receive;
+mod send;
+mod sequences;
+mod session;
+mod slots;
+mod transfers;
+
+use std::collections::VecDeque;
+
+use base::hash::mix;
+use base::{KeyHasher, UnixMillis};
+use wire::native::{Op, Status, Want};
+
+use self::frames::Frames;
+use self::order::Order;
+use self::sequences::Sequences;
+use self::session::Session;
+use self::slots::{Ending, NONE, Slots, State, Stored};
+use crate::config::{Config, Delivery, KeyOrder};
+use crate::error::{RequestError, SubmitError};
+use crate::rtt::RttEstimate;
+use crate::stats::Stats;
+use crate::window::{Pacer, Window};
+
+/// Queues for owners; workers beyond share them.
+const ROUTES_MAX: usize = 64;
+
+/// Names a request until its completion was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token {
+    index: u32,
+    number: u32,
+}
+
+impl Token {
+    /// Less than [`Config::outstanding_max`], and no other outstanding request's: a place in the
+    /// caller's own table.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// What a server answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// How the request ended.
+    pub status: Status,
+    /// The item's version, where it was wanted.
+    pub version: Option<u64>,
+    /// The item's client flags, where they were wanted.
+    pub client_flags: u32,
+    /// When the item expires, where that was wanted.
+    pub expires_at: Option<UnixMillis>,
+    /// The sum of an incr, the length of a value.
+    pub number: Option<i64>,
+    /// The value; of a range its items ([`wire::native::Items`]).
+    pub value: &'a [u8],
+    /// Where a range goes on.
+    pub resume_key: Option<&'a [u8]>,
+}
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion<'a> {
+    /// Which.
+    pub token: Token,
+    /// How.
+    pub result: Result<Answer<'a>, RequestError>,
+}
+
+/// Draws numbers from a seed (SplitMix64).
+#[derive(Clone, Copy, Debug)]
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+}
+
+/// One connection's protocol state.
+#[derive(Debug)]
+pub struct Engine {
+    config: Config,
+    delivery: Delivery,
+    frame_max_bytes: usize,
+    draw: Draw,
+    now_ns: u64,
+    slots: Slots,
+    order: Order,
+    session: Session,
+    sequences: Sequences,
+    frames: Frames,
+    /// For owners; with one route for everything.
+    routes: Vec<VecDeque<u32>>,
+    /// For any worker.
+    reads: VecDeque<u32>,
+    /// How many entries all queues have.
+    queued_count: usize,
+    next_route: usize,
+    /// Writes that wait for an at-most-once number.
+    numberless: VecDeque<u32>,
+    /// Large values that still have parts to send or to ask for.
+    transfers: VecDeque<u32>,
+    transfer_bytes: u64,
+    hasher: KeyHasher,
+    rtt: RttEstimate,
+    window: Window,
+    pacer: Pacer,
+    /// Doublings of the retransmission time since the last answer.
+    silences: u32,
+    /// Until when a busy server is left alone, and how often it has said so in a row.
+    quiet_until_ns: u64,
+    busy_streak: u32,
+    /// When deadlines are looked at next.
+    scan_at_ns: u64,
+    last_sent_ns: u64,
+    done: VecDeque<u32>,
+    lent: Option<u32>,
+    stats: Stats,
+}
+
+impl Engine {
+    /// A connection that has not begun. `frame_fitting_bytes` is the longest frame that its way to
+    /// the server carries; `seed` must be drawn anew for each connection outside tests.
+    pub fn new(
+        config: Config,
+        delivery: Delivery,
+        frame_fitting_bytes: usize,
+        seed: u64,
+    ) -> Engine {
+        let count = config.outstanding_count();
+        let mut draw = Draw(seed);
+        let is_kept = config.key_order == KeyOrder::Kept && delivery == Delivery::Lossy;
+        let session = Session::greeting(&mut draw, None);
+        Engine {
+            frame_max_bytes: config.frame_bytes(frame_fitting_bytes),
+            delivery,
+            now_ns: 0,
+            slots: Slots::new(count),
+            order: Order::new(count, is_kept, draw.next()),
+            session,
+            sequences: Sequences::new(1),
+            frames: Frames::new(1),
+            routes: vec![VecDeque::with_capacity(count)],
+            reads: VecDeque::with_capacity(count),
+            queued_count: 0,
+            next_route: 0,
+            numberless: VecDeque::new(),
+            transfers: VecDeque::new(),
+            transfer_bytes: 0,
+            hasher: KeyHasher::new(0),
+            rtt: RttEstimate::default(),
+            window: Window::new(config.window_max_frames.min(frames::FRAMES_MAX)),
+            pacer: Pacer::default(),
+            silences: 0,
+            quiet_until_ns: 0,
+            busy_streak: 0,
+            scan_at_ns: u64::MAX,
+            last_sent_ns: 0,
+            done: VecDeque::with_capacity(count),
+            lent: None,
+            stats: Stats::default(),
+            draw,
+            config,
+        }
+    }
+
+    /// Takes a request. Its bytes are copied; they leave with the next [`Engine::output`].
+    pub fn submit(&mut self, op: &Op<'_>, want: Want) -> Result<Token, SubmitError> {
+        let (stored, key, value) = Stored::of(op);
+        if key.len() > wire::native::KEY_MAX_BYTES {
+            return Err(SubmitError::KeyTooLong { len_bytes: key.len() });
+        }
+        if value.len() > self.config.value_max_bytes as usize {
+            let (len_bytes, max_bytes) = (value.len(), self.config.value_max_bytes);
+            return Err(SubmitError::ValueTooLong { len_bytes, max_bytes });
+        }
+        self.take_lent_back();
+        let index = self.slots.take().ok_or(SubmitError::Full)?;
+        let slot = self.slots.get_mut(index);
+        (slot.stored, slot.want) = (stored, want);
+        slot.key_len_bytes = key.len() as u32;
+        slot.bytes.extend_from_slice(key);
+        slot.bytes.extend_from_slice(value);
+        let token = Token { index, number: slot.number };
+        self.stats.requests += 1;
+        if self.scan_at_ns == u64::MAX {
+            self.scan_at_ns = self.now_ns;
+        }
+        if self.order.admit(&mut self.slots, index) {
+            self.enqueue(index);
+        } else {
+            self.slots.get_mut(index).state = State::Blocked;
+        }
+        Ok(token)
+    }
+
+    /// The next request that has ended; its place is free when this is called again.
+    pub fn next_completion(&mut self) -> Option<Completion<'_>> {
+        self.take_lent_back();
+        let index = self.done.pop_front()?;
+        self.lent = Some(index);
+        let slot = self.slots.get(index);
+        let ending = &slot.ending;
+        let result = ending.result.map(|status| {
+            let (value, rest) = slot.bytes.split_at(ending.value_len_bytes);
+            Answer {
+                status,
+                version: ending.version,
+                client_flags: ending.client_flags,
+                expires_at: ending.expires_at,
+                number: ending.number,
+                value,
+                resume_key: ending.has_more.then_some(rest),
+            }
+        });
+        Some(Completion { token: Token { index, number: slot.number }, result })
+    }
+
+    fn take_lent_back(&mut self) {
+        if let Some(index) = self.lent.take() {
+            self.slots.give_back(index);
+        }
+    }
+
+    /// Whether a request has ended and was not taken.
+    pub fn has_completion(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Requests that were taken and whose completions were not, the one being looked at included.
+    pub fn outstanding_count(&self) -> usize {
+        self.slots.outstanding_count()
+    }
+
+    /// Whether a session is open: the server has answered.
+    pub fn is_open(&self) -> bool {
+        matches!(self.session, Session::Open(_))
+    }
+
+    /// Why there will be no session, if that is so.
+    pub fn failure(&self) -> Option<wire::native::Reason> {
+        match self.session {
+            Session::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Puts a request into the queue of its worker.
+    fn enqueue(&mut self, index: u32) {
+        let route = self.route_of(index);
+        let slot = self.slots.get_mut(index);
+        slot.state = State::Queued;
+        let number = slot.number;
+        self.queue(route).push_back(number);
+        self.queued_count += 1;
+    }
+
+    /// The same, in front of what was never sent.
+    fn enqueue_again(&mut self, index: u32) {
+        let route = self.route_of(index);
+        let slot = self.slots.get_mut(index);
+        slot.state = State::Queued;
+        let number = slot.number;
+        self.queue(route).push_front(number);
+        self.queued_count += 1;
+    }
+
+    fn queue(&mut self, route: Option<usize>) -> &mut VecDeque<u32> {
+        match route {
+            Some(route) => &mut self.routes[route],
+            None => &mut self.reads,
+        }
+    }
+
+    /// `None`: any worker's.
+    fn route_of(&self, index: u32) -> Option<usize> {
+        if self.routes.len() == 1 {
+            return Some(0);
+        }
+        let stored = &self.slots.get(index).stored;
+        if !stored.is_for_owner() && !self.reads_go_to_owners(stored) {
+            return None;
+        }
+        let worker = self.steering_of(index).map_or(0, |(_, worker)| usize::from(worker));
+        Some(worker % self.routes.len())
+    }
+
+    fn reads_go_to_owners(&self, stored: &Stored) -> bool {
+        let has_key = !matches!(stored, Stored::Ping | Stored::Range { .. });
+        has_key && self.config.read_steering == crate::config::ReadSteering::Owner
+    }
+
+    /// A request ends: its number is settled, its place in the order free, its completion ready.
+    fn finish(&mut self, index: u32, ending: Ending) {
+        self.leave_frame(index);
+        self.end_transfer(index);
+        let slot = self.slots.get_mut(index);
+        slot.state = State::Done;
+        slot.ending = ending;
+        let sequence = slot.sequence.take();
+        let place = std::mem::replace(&mut slot.order_place, NONE);
+        if let Some(sequence) = sequence {
+            self.sequences.settle(sequence);
+            self.enqueue_numberless();
+        }
+        self.stats.completions += 1;
+        match ending.result {
+            Ok(_) => {}
+            Err(RequestError::Unknown) => self.stats.unknowns += 1,
+            Err(_) => self.stats.timeouts += 1,
+        }
+        self.done.push_back(index);
+        if place != NONE {
+            self.order.settle(place);
+            while let Some(next) = self.order.release(&mut self.slots, place) {
+                self.enqueue(next);
+            }
+        }
+    }
+
+    /// The frame that carries this request need not be answered on its account.
+    fn leave_frame(&mut self, index: u32) {
+        let slot = self.slots.get_mut(index);
+        if slot.state != State::Sent {
+            return;
+        }
+        let frame = std::mem::replace(&mut slot.frame, NONE);
+        let in_flight = self.frames.in_flight();
+        if self.frames.settle(frame) {
+            self.window.answered(in_flight);
+        }
+    }
+
+    /// How a request ends that got no answer.
+    fn error_without_answer(&self, index: u32) -> RequestError {
+        let slot = self.slots.get(index);
+        let may_have_happened = match slot.transfer.as_deref() {
+            Some(slots::Transfer::Push(push)) => push.was_sent,
+            Some(slots::Transfer::Pull { .. }) => false,
+            None => slot.may_have_happened(),
+        };
+        if slot.stored.changes_data() && may_have_happened {
+            RequestError::Unknown
+        } else if slot.refused_count > 0 {
+            RequestError::Busy
+        } else {
+            RequestError::TimedOut
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,156 @@
+//! The engine's way in: what a frame from the server changes.
+//!
+//! Nothing here believes a server: an id that nobody asked for, a status that does not belong to
+//! the op, a length that contradicts itself end in a count or in [`RequestError::BadAnswer`].
+
+use base::Instant;
+use wire::native::{Frame, Kind, Replies, Reply, ReplyError, RequestId, Status};
+
+use super::frames::Echo;
+use super::session::Session;
+use super::slots::{Ending, State, Stored, Transfer};
+use super::{Engine, NONE};
+use crate::error::RequestError;
+
+impl Engine {
+    /// Takes a datagram that arrived.
+    pub fn input(&mut self, datagram: &[u8], now: Instant) {
+        self.now_ns = self.now_ns.max(now.ns);
+        let key = self.config.tag_key;
+        let Ok(frame) = Frame::parse(datagram, key.as_ref()) else {
+            self.stats.frames_dropped += 1;
+            return;
+        };
+        let is_ours = match frame.header.kind {
+            Kind::Replies => self.take_replies(&frame),
+            Kind::Challenge => self.take_challenge(&frame),
+            Kind::Welcome => self.take_welcome(&frame),
+            Kind::Refusal => self.take_refusal(&frame),
+            Kind::Hello | Kind::Requests | Kind::Bye => false,
+        };
+        if is_ours {
+            self.stats.frames_received += 1;
+        } else {
+            self.stats.frames_dropped += 1;
+        }
+    }
+
+    fn take_replies(&mut self, frame: &Frame<'_>) -> bool {
+        match &self.session {
+            Session::Open(open) if open.id == frame.header.session => {}
+            _ => return false,
+        }
+        match self.frames.echo(frame.header.answered, self.now_ns) {
+            Echo::Never => return false,
+            Echo::Known => {}
+            Echo::Measured { rtt_ns } => {
+                self.rtt.observe(rtt_ns);
+                self.stats.rtt.add(rtt_ns);
+                self.silences = 0;
+            }
+        }
+        for reply in Replies::new(frame.body) {
+            match reply {
+                Ok(reply) => self.take_reply(&reply),
+                Err(ReplyError::UnknownStatus { id, .. } | ReplyError::Malformed { id }) => {
+                    self.take_nonsense(id);
+                }
+                Err(ReplyError::Overrun) => break,
+            }
+        }
+        true
+    }
+
+    /// The request that a reply is about, if it waits for one.
+    fn find(&self, id: RequestId) -> Option<u32> {
+        let index = match id {
+            RequestId::Free(number) => self.slots.find(number).filter(|index| {
+                let slot = self.slots.get(*index);
+                slot.sequence.is_none() && !matches!(slot.stored, Stored::PushPart { .. })
+            }),
+            RequestId::Once(sequence) => self.sequences.find(sequence),
+        }?;
+        let slot = self.slots.get(index);
+        let waits = match slot.state {
+            State::Sent => true,
+            // Given up for lost, and answered after all.
+            State::Queued => slot.sent_count > 0,
+            State::InParts => matches!(id, RequestId::Once(_)),
+            State::Free | State::Blocked | State::Done => false,
+        };
+        waits.then_some(index)
+    }
+
+    fn take_reply(&mut self, reply: &Reply<'_>) {
+        let Some(index) = self.find(reply.id) else {
+            self.stats.replies_late += 1;
+            return;
+        };
+        let slot = self.slots.get(index);
+        if slot.state == State::InParts {
+            if let Some(Transfer::Push(_)) = slot.transfer.as_deref() {
+                self.take_pushed(index, reply);
+            }
+            return;
+        }
+        match reply.status {
+            Status::Busy | Status::OutsideWindow => {
+                self.stats.busy += 1;
+                self.back_off(0);
+                self.slots.get_mut(index).refused_count += 1;
+                self.take_back(index);
+            }
+            _ => {
+                self.busy_streak = 0;
+                self.take_outcome(index, reply);
+            }
+        }
+    }
+
+    fn take_outcome(&mut self, index: u32, reply: &Reply<'_>) {
+        let slot = self.slots.get(index);
+        if slot.parent != NONE {
+            return self.take_pulled(index, reply);
+        }
+        let is_first_part = reply.part.is_some_and(|part| part.total as usize > reply.value.len());
+        let is_get = matches!(slot.stored, Stored::Get { .. });
+        if is_first_part && is_get && reply.status == Status::Ok {
+            if let Some(open) = self.open_session() {
+                self.begin_pull(index, reply, &open);
+            }
+            return;
+        }
+        if is_first_part || matches!(reply.status, Status::PartTaken | Status::Changed) {
+            return self.finish(index, Ending::error(RequestError::BadAnswer));
+        }
+        let slot = self.slots.get_mut(index);
+        slot.bytes.clear();
+        slot.bytes.extend_from_slice(reply.value);
+        slot.bytes.extend_from_slice(reply.resume_key.unwrap_or_default());
+        self.finish(index, Ending::of(reply));
+    }
+
+    /// The server has answered, and this side cannot tell what.
+    fn take_nonsense(&mut self, id: RequestId) {
+        let Some(index) = self.find(id) else {
+            self.stats.replies_late += 1;
+            return;
+        };
+        let parent = self.slots.get(index).parent;
+        let index = if parent == NONE { index } else { parent };
+        self.finish(index, Ending::error(RequestError::BadAnswer));
+    }
+
+    /// A request that was sent and not executed is queued again.
+    pub(super) fn take_back(&mut self, index: u32) {
+        self.leave_frame(index);
+        self.enqueue_if_sent(index);
+    }
+
+    /// Queues a request again, unless it is queued already.
+    pub(super) fn enqueue_if_sent(&mut self, index: u32) {
+        if self.slots.get(index).state == State::Sent {
+            self.enqueue_again(index);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! How a session begins, and begins again when the server has forgotten it.
+//!
+//! ```text
+//!              hello               challenge: cookie, hello again
+//!  Greeting ───────────▶ ... ────────────────────────────────────▶ welcome ──▶ Open
+//!     ▲                                                                         │
+//!     └──────────── refused: unknown session; idle for long; numbers used up ◀──┘
+//! ```
+//!
+//! What was sent in a session that is over: reads are sent again; writes end `Unknown`, unless each
+//! copy was in a frame that was refused whole, which a server says of frames it did not execute.
+
+use wire::native::{
+    Challenge, Frame, Hello, Once, Reason, Refusal, SessionId, Steering, SteeringId, Versions,
+    Welcome,
+};
+
+use base::KeyHasher;
+
+use super::frames::Frames;
+use super::sequences::Sequences;
+use super::slots::{Ending, State, Transfer};
+use super::{Draw, Engine, ROUTES_MAX};
+use crate::config::Delivery;
+use crate::error::RequestError;
+
+/// The shortest frame that a server may insist on: a header, a message's head and 64 bytes.
+const FRAME_BYTES_MIN: usize = 128;
+/// The first wait for the answer to a hello, doubled each time.
+const HELLO_AGAIN_NS: u64 = 100_000_000;
+const HELLO_AGAIN_MAX_NS: u64 = 1_000_000_000;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Session {
+    Greeting(Greeting),
+    Open(Open),
+    /// The server will not grant one.
+    Failed(Reason),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Greeting {
+    nonce: u64,
+    cookie: Option<u64>,
+    /// The session that is over.
+    replaces: Option<SessionId>,
+    /// Of the last hello; begins anywhere, so that a stranger cannot refuse it.
+    number: u32,
+    pub again_at_ns: u64,
+    tries: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub id: SessionId,
+    pub steering: Steering,
+    pub frame_max_bytes: usize,
+    pub part_window_bytes: u32,
+    /// 0: never forgotten.
+    pub idle_ns: u64,
+}
+
+impl Session {
+    pub fn greeting(draw: &mut Draw, replaces: Option<SessionId>) -> Session {
+        let (nonce, number) = (draw.next(), draw.next() as u32);
+        Session::Greeting(Greeting {
+            nonce,
+            cookie: None,
+            replaces,
+            number,
+            again_at_ns: 0,
+            tries: 0,
+        })
+    }
+}
+
+impl Engine {
+    /// The connection under the session was made anew: nothing of the old one will be answered.
+    pub fn restart(&mut self) {
+        self.session = Session::greeting(&mut self.draw, None);
+        self.end_session();
+    }
+
+    /// Says goodbye, so that the server forgets the session at once. Nothing may be outstanding
+    /// that is still wanted.
+    pub fn farewell(&mut self, out: &mut [u8]) -> Option<usize> {
+        let Session::Open(open) = self.session else { return None };
+        let (number, key) = (self.frames.next(), self.config.tag_key.as_ref());
+        wire::native::encode_bye(open.id, number, key, out).ok()
+    }
+
+    /// A hello, if one is due.
+    pub(super) fn greet(&mut self, out: &mut [u8]) -> Option<usize> {
+        let frame_max_bytes = self.frame_max_bytes as u32;
+        let Session::Greeting(greeting) = &mut self.session else { return None };
+        if self.now_ns < greeting.again_at_ns {
+            return None;
+        }
+        let wait_ns = HELLO_AGAIN_NS << greeting.tries.min(8);
+        greeting.again_at_ns = self.now_ns + wait_ns.min(HELLO_AGAIN_MAX_NS);
+        greeting.tries += 1;
+        greeting.number = greeting.number.wrapping_add(1);
+        let hello = Hello {
+            versions: Versions::OURS,
+            frame_max_bytes,
+            cookie: greeting.cookie,
+            nonce: greeting.nonce,
+            replaces: greeting.replaces,
+        };
+        let len_bytes = hello.encode(greeting.number, self.config.tag_key.as_ref(), out).ok()?;
+        self.stats.frames_sent += 1;
+        Some(len_bytes)
+    }
+
+    /// A challenge: the next hello has its cookie. Whether it was ours.
+    pub(super) fn take_challenge(&mut self, frame: &Frame<'_>) -> bool {
+        let Session::Greeting(greeting) = &mut self.session else { return false };
+        let Ok(challenge) = Challenge::parse(frame) else { return false };
+        if challenge.nonce != greeting.nonce {
+            return false;
+        }
+        if challenge.versions.common(Versions::OURS).is_none() {
+            self.fail(Reason::Version);
+            return true;
+        }
+        // A cookie that was refused silently is replaced by the next one; the same one again says
+        // that the answer to our hello is on its way.
+        if greeting.cookie != Some(challenge.cookie) {
+            greeting.cookie = Some(challenge.cookie);
+            greeting.again_at_ns = 0;
+        }
+        true
+    }
+
+    /// A welcome: the session is open. Whether it was ours.
+    pub(super) fn take_welcome(&mut self, frame: &Frame<'_>) -> bool {
+        let Session::Greeting(greeting) = self.session else { return false };
+        let Ok(welcome) = Welcome::parse(frame) else { return false };
+        let frame_max_bytes = self.frame_max_bytes.min(welcome.frame_max_bytes as usize);
+        if welcome.nonce != greeting.nonce || frame_max_bytes < FRAME_BYTES_MIN {
+            return false;
+        }
+        if welcome.version != wire::native::VERSION {
+            self.fail(Reason::Version);
+            return true;
+        }
+        self.stats.sessions += 1;
+        self.session = Session::Open(Open {
+            id: frame.header.session,
+            steering: welcome.steering,
+            frame_max_bytes,
+            part_window_bytes: welcome.part_window_bytes,
+            idle_ns: u64::from(welcome.idle_ms) * 1_000_000,
+        });
+        self.hasher = KeyHasher::new(welcome.hash_seed);
+        self.last_sent_ns = self.now_ns;
+        let is_steered = self.delivery == Delivery::Lossy;
+        let worker_count = usize::from(welcome.steering.worker_count());
+        let route_count = if is_steered { worker_count.min(ROUTES_MAX) } else { 1 };
+        // Old routes may hold what is queued: it is sorted anew.
+        self.routes.resize_with(route_count, Default::default);
+        self.end_session();
+        self.sequences = Sequences::new(welcome.once_window.min(Once::WINDOW_MAX));
+        self.frames = Frames::new(route_count);
+        self.window.restart();
+        true
+    }
+
+    /// A refusal: of a frame of this session, or of a hello. Whether it was ours.
+    pub(super) fn take_refusal(&mut self, frame: &Frame<'_>) -> bool {
+        let Ok(refusal) = Refusal::parse(frame) else { return false };
+        let header = frame.header;
+        match &mut self.session {
+            Session::Greeting(greeting) if header.session == SessionId::default() => {
+                if header.answered != greeting.number {
+                    return false;
+                }
+                let retry_ns = u64::from(refusal.retry_after_us) * 1000;
+                match refusal.reason {
+                    Reason::Version => self.fail(Reason::Version),
+                    // Our cookie grew old, or the session that it stood for has ended.
+                    Reason::UnknownSession => {
+                        let replaces = greeting.replaces;
+                        self.session = Session::greeting(&mut self.draw, replaces);
+                    }
+                    Reason::Busy | Reason::SessionsFull => {
+                        let soonest_ns = self.now_ns + retry_ns.min(HELLO_AGAIN_MAX_NS);
+                        greeting.again_at_ns = greeting.again_at_ns.max(soonest_ns);
+                    }
+                }
+                true
+            }
+            // Further frames of the session that is being replaced.
+            Session::Greeting(greeting) if greeting.replaces == Some(header.session) => {
+                self.take_back_refused(header.answered);
+                true
+            }
+            Session::Open(open) if open.id == header.session => {
+                self.take_refused_frame(header.answered, &refusal);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn take_refused_frame(&mut self, number: u32, refusal: &Refusal) {
+        match refusal.reason {
+            Reason::Busy => {
+                self.stats.busy += 1;
+                self.back_off(u64::from(refusal.retry_after_us) * 1000);
+                self.window.lost(number, self.frames.next());
+                self.take_back_refused(number);
+            }
+            Reason::UnknownSession | Reason::SessionsFull => {
+                self.take_back_refused(number);
+                self.renew_session();
+            }
+            Reason::Version => self.fail(Reason::Version),
+        }
+    }
+
+    /// Nothing of this frame was executed: it is queued again, and its copies do not count.
+    fn take_back_refused(&mut self, number: u32) {
+        let Some(list) = self.frames.give_up(number) else { return };
+        for slot_number in list.iter().rev() {
+            if let Some(index) = self.slots.find(*slot_number) {
+                let slot = self.slots.get_mut(index);
+                if slot.state == State::Sent && slot.frame == number {
+                    slot.refused_count += 1;
+                    self.enqueue_again(index);
+                }
+            }
+        }
+        self.frames.give_back(number, list);
+    }
+
+    /// Begins a new session in place of the open one.
+    pub(super) fn renew_session(&mut self) {
+        if let Session::Open(open) = self.session {
+            self.session = Session::greeting(&mut self.draw, Some(open.id));
+        }
+    }
+
+    /// Whether what is to be sent needs another session: the server has probably forgotten this
+    /// one, or it has no numbers left. Nothing of it may be under way that its end would leave
+    /// unknown.
+    pub(super) fn is_session_worn(&self) -> bool {
+        let Session::Open(open) = &self.session else { return false };
+        let silent_ns = self.now_ns.saturating_sub(self.last_sent_ns);
+        let is_idle = open.idle_ns > 0 && silent_ns > open.idle_ns / 4 * 3;
+        let is_forgotten = is_idle && self.queued_count > 0 && self.frames.in_flight() == 0;
+        let is_used_up = !self.numberless.is_empty() && self.are_numbers_used_up();
+        self.sequences.is_idle() && (is_forgotten || is_used_up)
+    }
+
+    pub(super) fn are_numbers_used_up(&self) -> bool {
+        self.sequences.next() >= self.config.writes_per_session_max
+    }
+
+    fn fail(&mut self, reason: Reason) {
+        self.session = Session::Failed(reason);
+        self.end_all(RequestError::NoSession(reason));
+    }
+
+    /// Ends every request with this error.
+    fn end_all(&mut self, error: RequestError) {
+        for index in self.slots.request_indexes() {
+            let slot = self.slots.get_mut(index);
+            if !matches!(slot.state, State::Free | State::Done) {
+                slot.order_place = super::NONE;
+                let unknown = self.error_without_answer(index) == RequestError::Unknown;
+                let error = if unknown { RequestError::Unknown } else { error };
+                self.finish(index, Ending::error(error));
+            }
+        }
+        self.order.clear();
+        self.clear_queues();
+    }
+
+    fn clear_queues(&mut self) {
+        self.routes.iter_mut().for_each(|queue| queue.clear());
+        self.reads.clear();
+        self.numberless.clear();
+        self.queued_count = 0;
+    }
+
+    /// Settles what was sent in the session that is over, and queues the rest anew.
+    fn end_session(&mut self) {
+        self.frames = Frames::new(self.routes.len());
+        self.clear_queues();
+        for index in self.slots.request_indexes() {
+            let slot = self.slots.get(index);
+            if !matches!(slot.state, State::Queued | State::Sent | State::InParts) {
+                continue;
+            }
+            if self.error_without_answer(index) == RequestError::Unknown {
+                self.finish(index, Ending::error(RequestError::Unknown));
+                continue;
+            }
+            if matches!(slot.transfer.as_deref(), Some(Transfer::Push(_) | Transfer::Pull { .. })) {
+                self.end_transfer(index);
+            }
+            let slot = self.slots.get_mut(index);
+            slot.sequence = None;
+            (slot.sent_count, slot.refused_count) = (0, 0);
+            self.enqueue(index);
+        }
+        self.sequences = Sequences::new(1);
+    }
+
+    /// The steering field of a request's key and the worker behind it.
+    pub(super) fn steering_of(&self, index: u32) -> Option<(SteeringId, u16)> {
+        let Session::Open(open) = &self.session else { return None };
+        let slot = self.slots.get(index);
+        let holder = if slot.parent == super::NONE { slot } else { self.slots.get(slot.parent) };
+        let id = open.steering.id(self.hasher.hash(holder.key()));
+        Some((id, open.steering.worker(id).unwrap_or(0)))
+    }
+}
