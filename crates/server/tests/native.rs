@@ -148,8 +148,8 @@ fn a_write_that_comes_again_is_answered_from_memory() {
     assert_eq!(peer.ask(&[next])[0].number, Some(2));
     // Below the floor: dropped, since the client has its answer.
     peer.send(&[incr]);
+    peer.wait_for(|| native(&server).dropped_copies == 1);
     assert_eq!(peer.ask(&[get(b"n")])[0].value, b"2");
-    assert_eq!(native(&server).dropped_copies, 1);
 }
 
 #[test]
@@ -328,15 +328,17 @@ fn strangers_frames_are_dropped_or_refused_and_counted() {
     for datagram in &hostile {
         peer.socket.send(datagram).unwrap();
     }
-    peer.drain_until_answered();
-    let counted = native(&server);
-    let by_reason = |reason: server::counters::DropReason| counted.drops[reason as usize];
     use server::counters::DropReason::{
         Malformed, NotOurs, Tag, Truncated, UnknownSession, Version,
     };
-    assert!(by_reason(NotOurs) >= 2 && by_reason(Version) >= 1 && by_reason(Tag) >= 1);
-    assert!(by_reason(Truncated) >= 1 && by_reason(Malformed) >= 2);
-    assert_eq!(by_reason(UnknownSession), 1);
+    // Several workers share the port: each takes its datagrams in its own time.
+    peer.wait_for(|| {
+        let drops = native(&server).drops;
+        let least = [(NotOurs, 2), (Version, 1), (Tag, 1), (Truncated, 1), (Malformed, 3)];
+        least.iter().all(|(reason, count)| drops[*reason as usize] >= *count)
+    });
+    peer.drain_until_answered();
+    assert_eq!(native(&server).drops[UnknownSession as usize], 1);
 }
 
 #[test]
@@ -390,6 +392,23 @@ fn sessions_are_bounded() {
     third.send_hello(cookie);
     assert_eq!(third.receive_refusal().reason, Reason::SessionsFull);
     drop(peers);
+}
+
+#[test]
+fn a_paused_server_is_busy() {
+    // Of several workers, one may be in a round that began before the pause.
+    let server = TestServer::with(Config { threads: 1, ..config() });
+    let mut peer = Peer::connect(&server);
+    server.resp().ask("CLIENT PAUSE 60000 WRITE\r\n", "+OK\r\n");
+    let write = Request { id: RequestId::Once(0), ..set(b"k", b"v") };
+    let replies = peer.ask(&[write, get(b"k")]);
+    assert_eq!((replies[0].status, replies[1].status), (Status::Busy, Status::Miss));
+    server.resp().ask("CLIENT PAUSE 60000 ALL\r\n", "+OK\r\n");
+    peer.send(&[get(b"k")]);
+    assert_eq!(peer.receive_refusal().reason, Reason::Busy);
+    server.resp().ask("CLIENT UNPAUSE\r\n", "+OK\r\n");
+    assert_eq!(peer.ask(&[write])[0].status, Status::Ok, "it was not executed before");
+    assert!(native(&server).busy >= 2);
 }
 
 #[test]
