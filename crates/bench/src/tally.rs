@@ -48,6 +48,10 @@ pub(crate) struct CallTimes {
     pub(crate) execute_cpu_ns: Histogram<u64>,
     pub(crate) maintain_wall_ns: Histogram<u64>,
     pub(crate) maintain_cpu_ns: Histogram<u64>,
+    /// Arithmetic that touches no memory, for as long in sum as `execute` took: its longest times
+    /// are the machine's.
+    pub(crate) control_wall_ns: Histogram<u64>,
+    pub(crate) control_cpu_ns: Histogram<u64>,
 }
 
 impl CallTimes {
@@ -57,6 +61,8 @@ impl CallTimes {
             execute_cpu_ns: new_histogram(),
             maintain_wall_ns: new_histogram(),
             maintain_cpu_ns: new_histogram(),
+            control_wall_ns: new_histogram(),
+            control_cpu_ns: new_histogram(),
         }
     }
 
@@ -66,6 +72,8 @@ impl CallTimes {
             (&mut self.execute_cpu_ns, &other.execute_cpu_ns),
             (&mut self.maintain_wall_ns, &other.maintain_wall_ns),
             (&mut self.maintain_cpu_ns, &other.maintain_cpu_ns),
+            (&mut self.control_wall_ns, &other.control_wall_ns),
+            (&mut self.control_cpu_ns, &other.control_cpu_ns),
         ] {
             histogram.add(other).expect("all histograms have the same bounds");
         }

@@ -100,6 +100,7 @@ fn every_call_is_timed_when_asked() {
     let calls = total.calls.unwrap();
     assert!(calls.execute_wall_ns.len() >= total.operation_count / 32);
     assert!(!calls.maintain_cpu_ns.is_empty() && calls.execute_cpu_ns.max() > 0);
+    assert!(calls.control_cpu_ns.max() > 0, "the control runs beside them");
     assert_eq!(total.populate_calls.unwrap().execute_wall_ns.len(), 3000_u64.div_ceil(32));
     assert!(check("").total.calls.is_none());
 }

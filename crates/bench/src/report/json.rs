@@ -90,6 +90,9 @@ struct Calls {
     execute_cpu_us: CallLatency,
     maintain_us: CallLatency,
     maintain_cpu_us: CallLatency,
+    /// Arithmetic without memory, as much of it: what the machine does to such calls.
+    control_us: CallLatency,
+    control_cpu_us: CallLatency,
 }
 
 impl Calls {
@@ -99,6 +102,8 @@ impl Calls {
             execute_cpu_us: CallLatency::of(&calls.execute_cpu_ns),
             maintain_us: CallLatency::of(&calls.maintain_wall_ns),
             maintain_cpu_us: CallLatency::of(&calls.maintain_cpu_ns),
+            control_us: CallLatency::of(&calls.control_wall_ns),
+            control_cpu_us: CallLatency::of(&calls.control_cpu_ns),
         }
     }
 }
@@ -111,6 +116,8 @@ struct CallLatency {
     p999: f64,
     p9999: f64,
     max: f64,
+    /// Calls that took more than 100 us.
+    over_100us: u64,
 }
 
 impl CallLatency {
@@ -122,6 +129,7 @@ impl CallLatency {
             p999: quantile_us(histogram, 0.999),
             p9999: quantile_us(histogram, 0.9999),
             max: quantile_us(histogram, 1.0),
+            over_100us: histogram.count_between(100_000, u64::MAX),
         }
     }
 }

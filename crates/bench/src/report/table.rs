@@ -101,6 +101,7 @@ fn call_rows(what: &str, calls: Option<&CallTimes>) -> String {
         ("execute, CPU", &calls.execute_cpu_ns),
         ("maintain, wall", &calls.maintain_wall_ns),
         ("maintain, CPU", &calls.maintain_cpu_ns),
+        ("control, CPU", &calls.control_cpu_ns),
     ] {
         let _ = write!(text, "    {name:<15}");
         for quantile in [0.5, 0.99, 0.999, 0.9999, 1.0] {
