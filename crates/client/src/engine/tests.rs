@@ -321,6 +321,18 @@ fn large_values_go_in_parts_both_ways() {
 }
 
 #[test]
+fn more_large_values_than_the_server_holds_at_once_are_all_stored() {
+    let mut network = calm();
+    let value = large_value(200_000);
+    for key in 0..60_u8 {
+        network.engine.submit(&set(&[key], &value), Want::PLAIN).unwrap();
+    }
+    let ended = network.run_until(60, |completion| completion.result.map(|it| it.status));
+    assert!(ended.iter().all(|status| *status == Ok(Status::Ok)), "{ended:?}");
+    assert!((0..60_u8).all(|key| network.server.value(&[key]) == Some(&value[..])));
+}
+
+#[test]
 fn a_value_that_changes_while_it_is_pulled_is_got_whole() {
     let mut network = calm();
     let value = large_value(50_000);

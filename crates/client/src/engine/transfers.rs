@@ -5,7 +5,8 @@
 //!  set too long for a frame ──▶ parent InParts ──▶ parts, one slot each ──▶ last answer ──▶ Done
 //! ```
 //!
-//! Transfers take turns at the part slots. A pull whose value changes under it begins again; a push
+//! The oldest transfer has the part slots first: with turns, hundreds of pushes would all hold a
+//! part of the server's memory for transfers, or be refused it, and few would end. A pull whose value changes under it begins again; a push
 //! that the server gave up is pushed again, under the same at-most-once number.
 
 use wire::native::{Expiry, Pull, PullError, PullStep, Reply, Span, Status, part_room_bytes};
@@ -63,7 +64,8 @@ impl Engine {
         }
     }
 
-    /// Gives free part slots to transfers, in turn.
+    /// Gives free part slots to transfers, one after the other: a server promises memory to a
+    /// transfer with its first part, so those that were begun go first.
     pub(super) fn feed_transfers(&mut self, open: &Open) {
         while self.slots.has_free_part()
             && let Some(number) = self.transfers.pop_front()
@@ -72,7 +74,7 @@ impl Engine {
             match self.next_part(parent, open) {
                 NextPart::Part(stored) => {
                     self.send_part(parent, stored);
-                    self.transfers.push_back(number);
+                    self.transfers.push_front(number);
                 }
                 NextPart::Later => {
                     self.transfers.push_front(number);
