@@ -158,6 +158,11 @@ impl Engine {
         else {
             return self.finish(parent, Ending::error(RequestError::BadAnswer));
         };
+        // After a short answer the slot asks for what was left out; a copy of the short one is late.
+        if reply.part.is_some_and(|part| part.offset != span.offset) {
+            self.stats.replies_late += 1;
+            return;
+        }
         match pull.accept(span, reply) {
             Ok(PullStep::More) => {
                 holder.deadline_ns = deadline_ns;

@@ -267,7 +267,10 @@ impl Server {
                     return plain(Status::Changed);
                 }
                 let total = stored.value.len() as u32;
-                let room_bytes = part_room_bytes(self.frame_max_bytes, 0);
+                // Now and then a server has less room than was asked for.
+                let is_short = span.offset.is_multiple_of(5);
+                let room_bytes =
+                    if is_short { 64 } else { part_room_bytes(self.frame_max_bytes, 0) };
                 let Some(range) = span.within(total, room_bytes) else {
                     return plain(Status::Malformed);
                 };
