@@ -27,6 +27,8 @@ pub mod steer;
 mod transport;
 pub mod udp;
 pub mod uring;
+#[cfg(feature = "xdp")]
+pub mod xdp;
 mod zone;
 
 pub use board::{ChangePending, Poster, Reader, board};

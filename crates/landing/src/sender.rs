@@ -12,7 +12,7 @@ pub struct Lane(pub u32);
 /// ```text
 ///  word 0   63            32 31     16 15      8 7      0
 ///           +---------------+---------+---------+--------+
-///           | lane or scope |  port   |    0    |  kind  |
+///           | lane or scope |  port   |   hop   |  kind  |
 ///           +---------------+---------+---------+--------+
 ///  word 1   the address's first 8 bytes, big-endian (IPv4: the address)
 ///  word 2   the address's last 8 bytes (IPv4: 0)
@@ -43,6 +43,21 @@ impl Sender {
                 Sender([KIND_IPV6 | port | scope, (bits >> 64) as u64, bits as u64])
             }
         }
+    }
+
+    /// The sender at that address, heard through a next hop that its transport knows by number
+    /// (0: none in particular).
+    #[cfg(feature = "xdp")]
+    pub(crate) fn through(address: SocketAddr, hop: u8) -> Sender {
+        let mut sender = Sender::address(address);
+        sender.0[0] |= u64::from(hop) << 8;
+        sender
+    }
+
+    /// The next hop that it was heard through.
+    #[cfg(feature = "xdp")]
+    pub(crate) fn hop(self) -> u8 {
+        (self.0[0] >> 8) as u8
     }
 
     /// The position, if it is known by one.

@@ -93,6 +93,8 @@ pub enum Notice {
         /// What the refusal said.
         errno: i32,
     },
+    /// The device's driver has no zero-copy AF_XDP; the kernel copies frames.
+    CopyMode,
 }
 
 impl fmt::Display for Notice {
@@ -104,6 +106,9 @@ impl fmt::Display for Notice {
             }
             Notice::CoalescingOff { errno } => {
                 write!(f, "UDP coalescing (GRO) is off, datagrams come singly: {}", error(errno))
+            }
+            Notice::CopyMode => {
+                f.write_str("the driver has no zero-copy AF_XDP, the kernel copies frames")
             }
         }
     }

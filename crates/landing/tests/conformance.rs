@@ -5,10 +5,17 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[cfg(feature = "xdp")]
+#[path = "xdp/namespaces.rs"]
+#[allow(dead_code, reason = "shared with tests/xdp.rs, which uses the rest")]
+mod namespaces;
 #[path = "conformance/rigs.rs"]
 mod rigs;
 #[path = "conformance/scenarios.rs"]
 mod scenarios;
+#[cfg(feature = "xdp")]
+#[path = "conformance/xdp_rig.rs"]
+mod xdp_rig;
 
 macro_rules! conforms {
     ($($transport:ident: $rig:ty),+ $(,)?) => {$(
@@ -67,4 +74,9 @@ conforms! {
     udp: rigs::Single,
     udp_joined: rigs::Joined,
     uring: rigs::Shared,
+}
+
+#[cfg(feature = "xdp")]
+conforms! {
+    xdp: rigs::Bypassed,
 }

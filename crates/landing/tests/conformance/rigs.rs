@@ -6,6 +6,9 @@ use landing::udp::{Offload, Udp, UdpConfig};
 use landing::uring::{Uring, UringConfig};
 use landing::{Lane, Sender, Transport, Zone, ZoneSize};
 
+#[cfg(feature = "xdp")]
+pub use crate::xdp_rig::Bypassed;
+
 /// The longest message of a test.
 pub const MESSAGE_BYTES_MAX: usize = 1024;
 
