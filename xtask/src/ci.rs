@@ -20,6 +20,7 @@ pub fn run(root: &Path, scope: Scope) -> bool {
     let mut steps = workspace_steps(root);
     let mut skipped = Vec::new();
     if scope == Scope::WithClients {
+        steps.extend(xdp_steps());
         steps.push(Step::new("binary", "cargo build --release --locked -p dovetail"));
     }
     let mut is_good = steps.iter().all(|step| take(step, root, &mut tally));
@@ -34,6 +35,23 @@ pub fn run(root: &Path, scope: Scope) -> bool {
     // The last line of all; machines read it.
     println!("{} passed, {} failed", tally.passed, tally.failed);
     is_good
+}
+
+/// AF_XDP alone; true if it conforms, or if this machine cannot say.
+pub fn run_xdp(root: &Path) -> bool {
+    let mut tally = Tally::default();
+    let is_good = xdp_steps().iter().all(|step| take(step, root, &mut tally));
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    is_good
+}
+
+/// Between network namespaces. Tests that need root or iproute2 say so, hence no capture.
+fn xdp_steps() -> [Step; 2] {
+    let test = "cargo test --locked -p landing --features xdp";
+    [
+        Step::new("AF_XDP, parts", &format!("{test} --lib xdp")),
+        Step::new("AF_XDP", &format!("{test} --test conformance --test xdp -- --nocapture")),
+    ]
 }
 
 fn take(step: &Step, root: &Path, tally: &mut Tally) -> bool {
@@ -59,6 +77,10 @@ fn workspace_steps(root: &Path) -> Vec<Step> {
         Step::new("fuzz smoke", "cargo test --locked --package fuzz"),
         Step::new("simulator smoke", &every_figure),
         Step::new("clippy", "cargo clippy --locked --workspace --all-targets -- -D warnings"),
+        Step::new(
+            "clippy of AF_XDP",
+            "cargo clippy --locked -p landing --features xdp --all-targets -- -D warnings",
+        ),
         // Loom breaks tokio, so only the crates that build on `base::sync` see the flag.
         Step::new(
             "loom",

@@ -1,5 +1,5 @@
-//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `nightly`, `tidy`, `bench-peers`,
-//! `bench-cache`, `bench-store`.
+//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `test-xdp`, `nightly`, `tidy`,
+//! `bench-peers`, `bench-cache`, `bench-store`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
@@ -30,6 +30,8 @@ enum Command {
     Ci,
     /// `ci`, then real clients against the real binary; installs what they need
     Test,
+    /// AF_XDP between network namespaces; needs root and iproute2, says so where they are missing
+    TestXdp,
     /// Long property tests, torture of the store, Miri, sanitizers and coverage-guided fuzzing
     Nightly(nightly::Args),
     /// Only the rules of style that the compiler does not know
@@ -58,6 +60,7 @@ fn run(cli: Cli) -> Result<bool> {
     match cli.command {
         Command::Ci => Ok(ci::run(&root, ci::Scope::Workspace)),
         Command::Test => Ok(ci::run(&root, ci::Scope::WithClients)),
+        Command::TestXdp => Ok(ci::run_xdp(&root)),
         Command::Nightly(args) => Ok(nightly::run(&root, args)),
         Command::Tidy => tidy::run(&root),
         Command::BenchPeers(args) => peers::run(&root, &args).map(|()| true),
