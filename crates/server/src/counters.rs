@@ -105,6 +105,8 @@ pub struct WorkerCounters {
     pub batches: Cell,
     /// Requests in them.
     pub batch_requests: Cell,
+    /// Time in rounds that found something to serve: what polling costs is not in it.
+    pub busy_ns: Cell,
     /// Streams that lost their frame.
     pub protocol_errors: Cell,
     /// Log-ins.
@@ -293,6 +295,8 @@ pub struct Totals {
     pub batches: u64,
     /// Store requests in those batches.
     pub batch_requests: u64,
+    /// Of each worker: time in rounds that found something to serve, polling left out.
+    pub worker_busy_ns: Vec<u64>,
     /// Requests that broke the protocol.
     pub protocol_errors: u64,
     /// Failed and successful attempts to log in.
@@ -337,6 +341,7 @@ impl Totals {
             net_output_bytes: sum(|worker| &worker.output_bytes),
             batches: sum(|worker| &worker.batches),
             batch_requests: sum(|worker| &worker.batch_requests),
+            worker_busy_ns: workers.clone().map(|worker| worker.busy_ns.get()).collect(),
             protocol_errors: sum(|worker| &worker.protocol_errors),
             auth_attempts: sum(|worker| &worker.auth_attempts),
             auth_errors: sum(|worker| &worker.auth_errors),
@@ -350,6 +355,9 @@ impl Totals {
             now.hits = now.hits.saturating_sub(then.hits);
             now.misses = now.misses.saturating_sub(then.misses);
             now.errors = now.errors.saturating_sub(then.errors);
+        }
+        for (now, then) in self.worker_busy_ns.iter_mut().zip(&baseline.worker_busy_ns) {
+            *now = now.saturating_sub(*then);
         }
         for (now, then) in [
             (&mut self.connections_total, baseline.connections_total),

@@ -136,6 +136,7 @@ impl Snapshot {
                 "count_total": totals.batches,
                 "requests_total": totals.batch_requests,
             },
+            "workers": { "busy_ns_total": totals.worker_busy_ns },
             "protocol_errors_total": totals.protocol_errors,
             "auth": { "attempts_total": totals.auth_attempts, "errors_total": totals.auth_errors },
             "memory": {

@@ -268,6 +268,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
     /// Everything between two waits.
     fn round(&mut self) {
         let had_work = !self.ready.is_empty() || self.has_work_at_hand();
+        let started_at = Instant::now();
         self.before_round();
         self.drain();
         if had_work {
@@ -297,7 +298,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
             self.has_served_shm = native.serve_shm(&mut self.engine, &self.core);
             self.has_unsent = native.send_unsent(&self.core);
         }
-        self.after_round(had_work || self.has_served_shm);
+        self.after_round(had_work || self.has_served_shm, started_at);
     }
 
     /// Parses what was read and executes it.
@@ -327,7 +328,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
         }
     }
 
-    fn after_round(&mut self, had_work: bool) {
+    fn after_round(&mut self, had_work: bool, started_at: Instant) {
         let is_stopping = self.core.shared.is_stopping();
         if self.core.ledger.is_over() {
             self.evict_clients();
@@ -340,6 +341,8 @@ impl<R: Router, P: Poller> Worker<R, P> {
         let now = Instant::now();
         if had_work {
             self.last_work_at = now;
+            let busy_ns = now.duration_since(started_at).as_nanos() as u64;
+            self.core.counters().busy_ns.add(busy_ns);
         }
         let is_due = now.duration_since(self.kept_house_at) >= KEEP_HOUSE_EVERY;
         // Short of free segments: a step after every batch, so that no write reclaims a whole one.

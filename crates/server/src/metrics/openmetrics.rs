@@ -65,6 +65,17 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
         "Store requests in those batches",
         totals.batch_requests,
     );
+    page.family_with_unit(
+        "dovetail_worker_busy_seconds",
+        "counter",
+        "Time in rounds that found something to serve, polling left out",
+        "seconds",
+    );
+    for (worker, busy_ns) in totals.worker_busy_ns.iter().enumerate() {
+        let seconds = *busy_ns as f64 / 1e9;
+        let worker = worker.to_string();
+        page.sample("dovetail_worker_busy_seconds_total", &[("worker", &worker)], seconds);
+    }
     page.counter(
         "dovetail_protocol_errors",
         "Requests that broke the protocol",

@@ -28,6 +28,7 @@ fn snapshot() -> Snapshot {
             ],
             connections_resp: 4,
             net_input_bytes: 99,
+            worker_busy_ns: vec![1_500_000_000, 0],
             native: NativeTotals {
                 sessions: 3,
                 frames_in: 4,
@@ -86,6 +87,7 @@ fn commands_count_by_status_and_keys_by_what_was_found() {
         "dovetail_keys_total{proto=\"resp\",cmd=\"get\",status=\"miss\"} 2",
         "dovetail_connections{proto=\"resp\"} 4",
         "dovetail_net_bytes_total{dir=\"in\"} 99",
+        "dovetail_worker_busy_seconds_total{worker=\"0\"} 1.5",
         "dovetail_native_sessions 3",
         "dovetail_native_drops_total{reason=\"tag\"} 5",
         "dovetail_native_drops_total{reason=\"kernel\"} 2",
