@@ -480,5 +480,6 @@ impl Zone {
     }
 }
 
-#[cfg(test)]
+// Loom models atomics, not zones shared with a kernel.
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -48,8 +48,8 @@ impl Kind {
             Kind::Dovetail(eviction) => (
                 binary,
                 format!(
-                    "serve -q --memcached 127.0.0.1:{port} --resp off --native off --admin off --threads 1 \
-                     --pin off --memory {memory_mib}MiB"
+                    "serve -q --memcached 127.0.0.1:{port} --resp off --native off --admin off \
+                     --threads 1 --pin off --memory {memory_mib}MiB"
                 ),
                 Some(eviction).filter(|eviction| *eviction != "default"),
             ),

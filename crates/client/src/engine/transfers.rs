@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The oldest transfer has the part slots first: with turns, hundreds of pushes would all hold a
-//! part of the server's memory for transfers, or be refused it, and few would end. A pull whose value changes under it begins again; a push
-//! that the server gave up is pushed again, under the same at-most-once number.
+//! part of the server's memory for transfers, or be refused it, and few would end. A pull whose
+//! value changes under it begins again; a push that the server gave up is pushed again, under the
+//! same at-most-once number.
 
 use wire::native::{Expiry, Pull, PullError, PullStep, Reply, Span, Status, part_room_bytes};
 
@@ -158,7 +159,7 @@ impl Engine {
         else {
             return self.finish(parent, Ending::error(RequestError::BadAnswer));
         };
-        // After a short answer the slot asks for what was left out; a copy of the short one is late.
+        // After a short answer the slot asks for what was left out; a copy of it is late.
         if reply.part.is_some_and(|part| part.offset != span.offset) {
             self.stats.replies_late += 1;
             return;
