@@ -270,13 +270,23 @@ impl Client {
         end: Bound<&[u8]>,
         limit: u32,
     ) -> Result<Vec<KeyAndValue>, ClientError> {
+        let (direction, items) = (Direction::Forward, RangeItems::Whole);
+        self.range_with(Range { start, end, direction, items, item_limit: limit })
+    }
+
+    /// The same in either direction, and of keys alone: then all values are empty.
+    pub fn range_with(&mut self, asked: Range<'_>) -> Result<Vec<KeyAndValue>, ClientError> {
+        let limit = asked.item_limit as usize;
         let mut items: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
-        let mut from = start.map(<[u8]>::to_vec);
-        loop {
-            let left = limit.saturating_sub(items.len() as u32);
-            let (start, direction) = (from.as_ref().map(|key| &key[..]), Direction::Forward);
-            let range = Range { start, end, direction, items: RangeItems::Whole, item_limit: left };
-            let (status, resume) = self.ask(&Op::Range(range), Want::PLAIN, |answer| {
+        let mut resume: Option<Vec<u8>> = None;
+        while items.len() < limit {
+            let mut page = Range { item_limit: (limit - items.len()) as u32, ..asked };
+            match (resume.as_deref(), asked.direction) {
+                (None, _) => {}
+                (Some(key), Direction::Forward) => page.start = Bound::Excluded(key),
+                (Some(key), Direction::Reverse) => page.end = Bound::Excluded(key),
+            }
+            let (status, next) = self.ask(&Op::Range(page), Want::PLAIN, |answer| {
                 items.extend(Items::new(answer.value).map(|item| match item.value {
                     ItemValue::Here(value) => (item.key.to_vec(), Some(value.to_vec())),
                     ItemValue::LeftOut { .. } => (item.key.to_vec(), None),
@@ -286,12 +296,20 @@ impl Client {
             if status != Status::Ok {
                 return Err(ClientError::Refused(status));
             }
-            match resume {
-                Some(key) if (items.len() as u32) < limit => from = Bound::Excluded(key),
-                _ => break,
+            resume = next;
+            if resume.is_none() {
+                break;
             }
         }
-        items.truncate(limit as usize);
+        items.truncate(limit);
+        self.whole(items)
+    }
+
+    /// Gets what was too long for the replies; what is gone by then is left out.
+    fn whole(
+        &mut self,
+        items: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    ) -> Result<Vec<KeyAndValue>, ClientError> {
         let mut whole = Vec::with_capacity(items.len());
         for (key, value) in items {
             let value = match value {

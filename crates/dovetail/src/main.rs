@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod cli_command;
 mod config_command;
 mod doctor;
 mod failure;

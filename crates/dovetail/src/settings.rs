@@ -24,6 +24,7 @@ pub mod value;
 
 pub use layers::{Layered, Origin, SettingError};
 pub use serve::ServeSettings;
+pub use suggest::closest;
 pub use value::{Kind, Value};
 
 /// One row of the table.

@@ -104,6 +104,7 @@ fn help_and_version_go_to_standard_output() {
         (&["--help"], "serve "),
         (&["serve", "--help"], "DOVETAIL_MAX_ITEM_SIZE"),
         (&["bench", "--help"], "--pipeline"),
+        (&["cli", "--help"], "--native-key-file"),
         (&["config", "--help"], "check"),
     ] {
         let output = run(arguments);

@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     // Other crates' maps under bench's load; in no shipped binary.
     ("peers", &["workload"]),
     ("sim", &["policy", "cluster", "store", "workload"]),
-    ("dovetail", &["server", "sim", "bench"]),
+    ("dovetail", &["server", "sim", "bench", "client"]),
     ("fuzz", &["wire", "store", "policy"]),
     ("xtask", &[]),
     // The linearizability checker drives the server from outside.

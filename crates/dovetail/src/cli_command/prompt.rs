@@ -1,0 +1,72 @@
+//! Lines from standard input, each an order, until they end.
+//!
+//! At a terminal there is a prompt, and errors stand among the answers. Otherwise errors are lines
+//! on standard error with the number of their line, and one of them makes the exit status 1.
+//!
+//! No line editor: the crates for that are larger than this command, and `rlwrap` adds one.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use super::order::Order;
+use super::reply::{Form, Reply};
+use super::session::Session;
+use super::words;
+use crate::failure::{Failure, print, print_bytes};
+
+/// Answers line after line.
+pub fn run(session: &mut Session, form: Form) -> Result<(), Failure> {
+    let mut input = std::io::stdin().lock();
+    let is_terminal = input.is_terminal();
+    let prompt = format!("{}> ", session.name());
+    let (mut line, mut out) = (Vec::new(), Vec::new());
+    let (mut line_number, mut failed_count) = (0u64, 0u64);
+    loop {
+        if is_terminal {
+            print(&prompt)?;
+        }
+        line.clear();
+        let read = input.read_until(b'\n', &mut line);
+        let len_bytes =
+            read.map_err(|error| Failure::Runtime(format!("cannot read standard input: {error}")))?;
+        if len_bytes == 0 {
+            break;
+        }
+        line_number += 1;
+        out.clear();
+        match answer(session, &line) {
+            Ok(Answer::Nothing) => continue,
+            Ok(Answer::Quit) => break,
+            Ok(Answer::Reply(reply)) => reply.write(form, &mut out),
+            Err(error) if is_terminal => out.extend(format!("(error) {error}\n").bytes()),
+            Err(error) => {
+                failed_count += 1;
+                // Nothing is left to be done about a standard error that is closed.
+                let _ = writeln!(std::io::stderr(), "dovetail: line {line_number}: {error}");
+            }
+        }
+        print_bytes(&out)?;
+    }
+    if failed_count > 0 { Err(Failure::Silent(1)) } else { Ok(()) }
+}
+
+enum Answer {
+    /// To an empty line.
+    Nothing,
+    /// To `quit` and `exit`.
+    Quit,
+    Reply(Reply),
+}
+
+fn answer(session: &mut Session, line: &[u8]) -> Result<Answer, String> {
+    let words = words::split(line).map_err(|error| error.to_string())?;
+    match words.as_slice() {
+        [] => return Ok(Answer::Nothing),
+        [word] if [&b"quit"[..], b"exit"].contains(&&word.to_ascii_lowercase()[..]) => {
+            return Ok(Answer::Quit);
+        }
+        _ => {}
+    }
+    let order = Order::from_words(&words).map_err(|error| error.to_string())?;
+    let reply = session.execute(&order).map_err(|error| error.to_string())?;
+    Ok(Answer::Reply(reply))
+}
