@@ -56,6 +56,7 @@ struct CliArgs {
 pub fn command() -> Command {
     CliArgs::augment_args(Command::new("cli"))
         .about("Ask a server, once or at a prompt")
+        .override_usage("dovetail cli [OPTIONS] [COMMAND ARG...]")
         .after_help(format!("Commands:\n{}", order::listing()))
 }
 
