@@ -149,9 +149,11 @@ impl Session {
         Session { inner, local }
     }
 
-    /// The session holds no reference any more; others may reuse what was unlinked before.
+    /// The session holds no reference any more; others may reuse what was unlinked before, and
+    /// empty the segment that this one has begun to empty.
     #[inline]
     pub fn quiesce(&mut self) {
+        self.local.drop_job(&self.inner);
         self.inner.epochs.quiesce(self.local.place);
     }
 

@@ -56,7 +56,7 @@ impl Session {
             item_limit: item_target.max(1),
         };
         let walked = walk_range(inner, tree, now, &range, visit);
-        inner.epochs.quiesce(local.place);
+        local.quiesce_after_reads(inner, now);
         Ok(walked.resume_key.map_or(0, |key| inner.cursors().remember(key)))
     }
 

@@ -14,6 +14,8 @@
 //! # Invariants
 //! I1: a step looks at [`ENTRIES_MAX`] entries and one group at most, and copies [`COPIED_MAX`]
 //!     bytes, or as many as the chunk wrote, and one group at most.
+//! I2: whoever has begun to empty a segment goes on with it at each chunk, even of reads: a write
+//!     of another session may find nothing else to empty.
 //!
 //! # Limits
 //! Where nine tenths of every victim stay, or a step ends at I1 again and again,
@@ -42,6 +44,8 @@ const HASTE_PCT: u64 = 125;
 const GREAT_HASTE_PCT: u64 = 500;
 /// What a session that was held up owes at most, beyond its last chunk.
 const OWED_MAX_BYTES: u64 = 1 << 20;
+/// After a chunk that appended nothing: one group of what was begun, since others may wait for it.
+const IDLE_STEP: StepMax = StepMax { entries: 1, moved_bytes: 1, seen_bytes: 1 };
 /// Steps of reclaiming that are left out when no victim was found, for each step of the search.
 const FRUITLESS_STEPS: u32 = 32;
 
@@ -121,13 +125,22 @@ impl Local {
         }
     }
 
+    /// After a call that only read; the session holds no reference (I2).
+    #[inline]
+    pub(super) fn quiesce_after_reads(&mut self, inner: &Inner, now: UnixMillis) {
+        inner.epochs.quiesce(self.place);
+        self.reclaim_in_step(inner, now);
+    }
+
     #[cold]
     fn pay_for_chunk(&mut self, inner: &Inner, now: UnixMillis) {
         let haste_pct = match inner.log.allocator().available(Purpose::Ahead) {
             0 => GREAT_HASTE_PCT,
             _ => HASTE_PCT,
         };
-        let Some(max) = self.pace.step_for(self.appended_bytes(), haste_pct) else { return };
+        let is_begun = self.job.is_some();
+        let due = self.pace.step_for(self.appended_bytes(), haste_pct);
+        let Some(max) = due.or(is_begun.then_some(IDLE_STEP)) else { return }; // I2
         let seen_before = self.work.seen_bytes;
         self.reclaim_ahead(inner, now, max);
         let seen_bytes = self.work.seen_bytes - seen_before;

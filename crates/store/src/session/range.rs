@@ -55,7 +55,7 @@ impl Session {
         let Session { inner, local } = self;
         let tree = inner.tree.as_ref().ok_or(NoOrder)?;
         let end = walk_range(inner, tree, now, range, visit);
-        inner.epochs.quiesce(local.place);
+        local.quiesce_after_reads(inner, now);
         Ok(end)
     }
 
@@ -74,7 +74,7 @@ impl Session {
         let tree = inner.tree.as_ref().ok_or(NoOrder)?;
         for (batch, ranges) in ranges.chunks(BATCH_MAX).enumerate() {
             walk_ranges(inner, tree, now, (batch * BATCH_MAX, ranges), sink);
-            inner.epochs.quiesce(local.place);
+            local.quiesce_after_reads(inner, now);
         }
         Ok(())
     }

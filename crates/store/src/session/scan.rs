@@ -54,7 +54,7 @@ impl Session {
             heads += 1;
             next = place.next_hash(hash);
         }
-        self.quiesce();
+        self.local.quiesce_after_reads(&self.inner, now);
         Ok(next.map_or(0, |hash| hash.0 >> CURSOR_SHIFT))
     }
 
@@ -128,7 +128,7 @@ impl Session {
                 (next, has_wrapped) = (Some(KeyHash(0)), true);
             }
         }
-        self.quiesce();
+        self.local.quiesce_after_reads(&self.inner, now);
         is_found
     }
 

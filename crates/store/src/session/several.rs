@@ -50,7 +50,7 @@ impl Session {
             let outcome = live.map_or(Outcome::Miss, |seen| Outcome::Hit(seen.item()));
             sink.outcome(request_index, outcome, Pins(inner));
         }
-        inner.epochs.quiesce(local.place);
+        local.quiesce_after_reads(inner, now);
     }
 
     /// Locks the chains of all keys (I1) and makes room for `room_bytes` of entries before.

@@ -1,0 +1,125 @@
+//! A write that finds no room waits for what others are doing now, never for what they might do.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::UnixMillis;
+use store::{
+    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
+    Session, Set, Sink, Store, StoreConfig,
+};
+
+const NOW: UnixMillis = UnixMillis(1000);
+/// More batches of reads than one write should have to wait for.
+const READS_MAX: u64 = 5_000_000;
+/// What a session does that writes nothing, given the id of an item.
+type Read = fn(&Store, &mut Session, u64);
+const FINISHED: u64 = u64::MAX;
+
+#[derive(Default)]
+struct Refused(u64);
+
+impl Sink<NoUpdate> for Refused {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        self.0 += u64::from(matches!(outcome, Outcome::OutOfMemory));
+    }
+}
+
+fn is_refused(store: &Store, session: &mut Session, id: u64, op: Op<'_, NoUpdate>) -> bool {
+    let key = id.to_le_bytes();
+    let mut refused = Refused::default();
+    let request = Request { key: &key, hash: store.key_hasher().hash(&key), op };
+    session.execute(NOW, &[request], &mut refused);
+    refused.0 > 0
+}
+
+fn set(value: &[u8]) -> Op<'_, NoUpdate> {
+    let (expiry, condition) = (Expiry::Never, Condition::Always);
+    Op::Set(Set { value, client_flags: 0, expiry, condition })
+}
+
+/// One session rewrites `rewritten` of its items in a store that is nearly full, then only does
+/// `read`; another fills the store up. Whether it was told that the store is full meanwhile.
+fn is_told_while_another(index: IndexKind, rewritten: u64, read: Read) -> bool {
+    let store = Store::open(StoreConfig {
+        memory_bytes: 8 << 20,
+        index_bytes: 1 << 20,
+        mode: Mode::Clean,
+        eviction: Eviction::default(),
+        index,
+        lossy_index: false,
+        session_max: 2,
+        item_max_bytes: 1 << 20,
+        hash_seed: 3,
+        batch: 32,
+        huge_pages: HugePages::Off,
+    });
+    let store = store.unwrap();
+    let (mut reader, mut writer) = (store.session().unwrap(), store.session().unwrap());
+    writer.park();
+    let value = [7; 100];
+    let fill = 36_000;
+    assert!((0..fill).all(|id| !is_refused(&store, &mut reader, id, set(&value))));
+    for at in 0..rewritten {
+        assert!(!is_refused(&store, &mut reader, at * 7919 % fill, set(&value)));
+    }
+    // Writes of the second session so far.
+    let written = AtomicU64::new(0);
+    let reads = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut session = reader;
+            let (mut reads, mut seen) = (0, 0);
+            while reads < READS_MAX && seen != FINISHED {
+                read(&store, &mut session, reads % fill);
+                let before = std::mem::replace(&mut seen, written.load(Ordering::Acquire));
+                reads = if seen == before { reads + 1 } else { 0 };
+                if reads % 1000 == 999 {
+                    std::thread::yield_now();
+                }
+            }
+            reads
+        });
+        writer.unpark();
+        let mut id = fill;
+        while !is_refused(&store, &mut writer, id, set(&value)) {
+            id += 1;
+            written.store(id, Ordering::Release);
+        }
+        written.store(FINISHED, Ordering::Release);
+        reading.join().unwrap()
+    });
+    store.validate();
+    reads < READS_MAX
+}
+
+#[track_caller]
+fn check(index: IndexKind, read: Read) {
+    for rewritten in (30_000..31_000).step_by(130) {
+        let is_told = is_told_while_another(index, rewritten, read);
+        assert!(is_told, "{index:?}, after {rewritten} rewrites");
+    }
+}
+
+#[test]
+fn a_write_to_a_full_store_is_refused_though_another_session_only_reads() {
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        check(index, |store, session, id| {
+            is_refused(store, session, id, Op::Get);
+        });
+    }
+}
+
+#[test]
+fn a_write_to_a_full_store_is_refused_though_another_session_only_scans() {
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        check(index, |_, session, _| {
+            session.scan(NOW, 0, 1, |_| {}).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_write_to_a_full_store_is_refused_though_another_session_does_nothing() {
+    check(IndexKind::Hash, |_, session, _| session.quiesce());
+}
