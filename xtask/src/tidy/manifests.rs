@@ -6,7 +6,7 @@ use crate::tidy::{Problem, Repository};
 
 /// The arrows that are drawn: a crate and what it may use besides `base`. A new one needs a
 /// decision note.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("base", &[]),
     ("wire", &[]),
     ("workload", &[]),
@@ -16,6 +16,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("cluster", &["store"]),
     ("server", &["wire", "store", "landing", "policy", "cluster"]),
     ("client", &["wire", "landing"]),
+    ("client-c", &["client"]),
     ("bench", &["client", "wire", "store", "workload"]),
     // Other crates' maps under bench's load; in no shipped binary.
     ("peers", &["workload"]),

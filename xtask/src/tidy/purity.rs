@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tidy::{Problem, Repository};
 
-/// Crates without a line of unsafe code.
-const SAFE_CRATES: [&str; 8] =
-    ["wire", "policy", "workload", "cluster", "sim", "bench", "dovetail", "client"];
+/// Crates that may say unsafe: the structures of memory, the system, and C's boundary (decision
+/// 0027). All others forbid it.
+const UNSAFE_CRATES: [&str; 5] = ["base", "store", "landing", "server", "client-c"];
 
 /// Crates on the data path, which no runtime may enter.
 const DATA_PATH_CRATES: [&str; 5] = ["base", "wire", "workload", "policy", "store"];
@@ -23,15 +23,16 @@ pub fn check_sources(repository: &Repository) -> Vec<Problem> {
 }
 
 fn forbids_unsafe(repository: &Repository) -> Vec<Problem> {
-    let heads = SAFE_CRATES.iter().flat_map(|name| {
-        [format!("crates/{name}/src/lib.rs"), format!("crates/{name}/src/main.rs")]
-    });
-    heads
-        .filter(|path| {
-            let text = repository.text(path);
-            text.is_some_and(|text| !text.contains("#![forbid(unsafe_code)]"))
+    let is_head = |path: &str| {
+        let inner = path.strip_prefix("crates/").and_then(|rest| rest.split_once('/'));
+        inner.is_some_and(|(name, file)| {
+            ["src/lib.rs", "src/main.rs"].contains(&file) && !UNSAFE_CRATES.contains(&name)
         })
-        .map(|path| Problem::of(&path, "write `#![forbid(unsafe_code)]`"))
+    };
+    repository
+        .named(is_head)
+        .filter(|(_, text)| !text.contains("#![forbid(unsafe_code)]"))
+        .map(|(path, _)| Problem::of(path, "write `#![forbid(unsafe_code)]`"))
         .collect()
 }
 
@@ -106,6 +107,10 @@ mod tests {
         let good = "//! Wire.\n#![forbid(unsafe_code)]\n";
         expect(forbids_unsafe, "crates/wire/src/lib.rs", good, &[]);
         expect(forbids_unsafe, "crates/store/src/lib.rs", "//! Store.\n", &[]);
+        expect(forbids_unsafe, "crates/client-c/src/lib.rs", "//! For C.\n", &[]);
+        let new = "crates/anew/src/main.rs";
+        expect(forbids_unsafe, new, "//! Not on any list.\n", &[new]);
+        expect(forbids_unsafe, "crates/wire/src/resp.rs", "//! Not a crate's head.\n", &[]);
     }
 
     #[test]
