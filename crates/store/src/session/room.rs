@@ -113,26 +113,30 @@ impl Local {
             return false;
         }
         self.are_hints_good = false;
+        let wanted = run_len.saturating_mul(count);
         let mut backoff = Backoff::new();
         // Emptying every segment twice is all that could help.
         let mut victims_left = 2 * inner.log.segment_count() + 64;
         loop {
             inner.epochs.quiesce(self.place);
             self.drain_retired(inner);
-            let grace_runs = inner.log.free_waiting(&inner.epochs);
-            let wanted = run_len.saturating_mul(count);
-            let others_reclaim = {
-                let allocator = inner.log.allocator();
-                let is_enough = allocator.available(Purpose::Write) >= wanted
-                    && allocator.can_take(run_len, Purpose::Write);
-                if is_enough {
-                    return true;
-                }
-                allocator.reclaiming_count() > u32::from(self.job.is_some())
-            };
+            inner.log.free_waiting(&inner.epochs);
+            if has_run(inner, run_len, wanted) {
+                return true;
+            }
             if victims_left > 0 && self.empty_one_segment(inner, now, run_len) {
                 victims_left -= 1;
-            } else if grace_runs || others_reclaim {
+                continue;
+            }
+            // Asked after the search: what another session began to empty, or gave up to wait for
+            // its grace period, while this one searched is what it did not find.
+            let grace_runs = inner.log.free_waiting(&inner.epochs);
+            let own_count = u32::from(self.job.is_some());
+            let others_reclaim = inner.log.allocator().reclaiming_count() > own_count;
+            if has_run(inner, run_len, wanted) {
+                return true;
+            }
+            if grace_runs || others_reclaim {
                 backoff.snooze();
             } else if inner.config.mode == Mode::Evict || !self.expire_all(inner, now) {
                 return false;
@@ -247,6 +251,12 @@ fn aim_of(inner: &Inner, clean_below_pct: u64) -> Aim {
             }
         }
     }
+}
+
+/// Whether a write could take a run of `run_len` segments, of `wanted` free ones.
+fn has_run(inner: &Inner, run_len: u32, wanted: u32) -> bool {
+    let allocator = inner.log.allocator();
+    allocator.available(Purpose::Write) >= wanted && allocator.can_take(run_len, Purpose::Write)
 }
 
 /// The next victim of a write that must make room by itself.
