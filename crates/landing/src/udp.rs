@@ -219,5 +219,6 @@ fn enable_coalescing(socket: &UdpSocket) -> io::Result<()> {
 }
 
 // Loom models atomics, not zones shared with a kernel.
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

@@ -385,5 +385,6 @@ fn not_found_is_fine(result: io::Result<()>) -> io::Result<()> {
 }
 
 // Loom models atomics, not zones shared with a kernel.
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

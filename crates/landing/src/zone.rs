@@ -481,5 +481,6 @@ impl Zone {
 }
 
 // Loom models atomics, not zones shared with a kernel.
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
