@@ -123,3 +123,57 @@ fn a_write_to_a_full_store_is_refused_though_another_session_only_scans() {
 fn a_write_to_a_full_store_is_refused_though_another_session_does_nothing() {
     check(IndexKind::Hash, |_, session, _| session.quiesce());
 }
+
+/// Threads that write large values beside small ones into a cache of few segments.
+const WRITERS: u64 = 4;
+const WRITES_EACH: u64 = 4_000;
+
+/// How many writes a cache refused, though it may drop whatever it holds.
+fn refusals_of_a_cache(index: IndexKind, seed: u64) -> u64 {
+    let store = Store::open(StoreConfig {
+        memory_bytes: 8 << 20,
+        index_bytes: 1 << 20,
+        mode: Mode::Evict,
+        eviction: Eviction::S3Fifo,
+        index,
+        lossy_index: false,
+        session_max: WRITERS as usize,
+        item_max_bytes: 1 << 20,
+        hash_seed: 5,
+        batch: 32,
+        huge_pages: HugePages::Off,
+    });
+    let store = store.unwrap();
+    let write = |writer: u64| {
+        let mut session = store.session().unwrap();
+        let large = vec![1; 470_000];
+        let mut refused = 0;
+        for count in 0..WRITES_EACH {
+            let draw = (seed + writer * WRITES_EACH + count).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let len_bytes = match draw >> 58 {
+                0..3 => 70_000 + (draw >> 20) as usize % 400_000,
+                3..6 => 10_000 + (draw >> 20) as usize % 50_000,
+                _ => (draw >> 20) as usize % 3000,
+            };
+            let id = (draw >> 40) % 500;
+            refused += u64::from(is_refused(&store, &mut session, id, set(&large[..len_bytes])));
+        }
+        refused
+    };
+    let refused = std::thread::scope(|scope| {
+        let writers: Vec<_> =
+            (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    store.validate();
+    refused
+}
+
+#[test]
+fn a_cache_refuses_no_large_value_while_others_make_room_too() {
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        for seed in 0..4 {
+            assert_eq!(refusals_of_a_cache(index, seed * 1_000_003), 0, "{index:?}, {seed}");
+        }
+    }
+}

@@ -65,6 +65,8 @@ pub(crate) struct Allocator {
     next_sequence: u64,
     waiting: VecDeque<(u32, u64)>,
     reclaiming_count: u32,
+    /// Grows whenever a segment changes its state.
+    change_count: u64,
     /// One past the highest segment ever taken.
     high_water: u32,
     lending: lend::Lending,
@@ -81,6 +83,7 @@ impl Allocator {
             next_sequence: 1,
             waiting: VecDeque::new(),
             reclaiming_count: 0,
+            change_count: 0,
             high_water: 0,
             lending: lend::Lending::none(),
         }
@@ -100,6 +103,11 @@ impl Allocator {
 
     pub(crate) fn high_water(&self) -> u32 {
         self.high_water
+    }
+
+    /// Differs from an earlier answer if a segment was taken, closed, given up or freed since.
+    pub(crate) fn change_count(&self) -> u64 {
+        self.change_count
     }
 
     /// Segments that some session is emptying now.
@@ -133,6 +141,7 @@ impl Allocator {
             debug_assert!(row.state == SegmentState::Free);
             *row = SegmentRow { state: SegmentState::RunTail, ..SegmentRow::FREE };
         }
+        self.change_count += 1;
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.rows[first] =
@@ -145,6 +154,7 @@ impl Allocator {
     pub(super) fn close(&mut self, segment: u32, contents: Contents) {
         let row = &mut self.rows[segment as usize];
         assert!(row.state == SegmentState::Using, "only its writer closes a segment");
+        self.change_count += 1;
         row.state = SegmentState::Used;
         row.used_bytes = contents.used_bytes;
         row.latest_expiry_ms = contents.latest_expiry_ms;
@@ -166,6 +176,7 @@ impl Allocator {
         assert!(row.state == SegmentState::Reclaiming, "retired by its reclaimer");
         row.state = SegmentState::Waiting;
         self.reclaiming_count -= 1;
+        self.change_count += 1;
         self.waiting.push_back((segment, tag));
     }
 
@@ -193,6 +204,7 @@ impl Allocator {
     fn make_free(&mut self, segment: u32) {
         let first = segment as usize;
         let run_len = self.rows[first].run_len as usize;
+        self.change_count += 1;
         self.rows[first..first + run_len].fill(SegmentRow::FREE);
         self.free_count += run_len as u32;
         self.free.insert(first, run_len);

@@ -8,6 +8,7 @@ use super::Local;
 use crate::counters;
 use crate::entry::Entry;
 use crate::index::slot::Slot;
+use crate::prefetch;
 use crate::store::Inner;
 
 /// Buckets that a step looks at for each millisecond since the session's last one ...
@@ -15,7 +16,9 @@ const HEADS_PER_MS: u64 = 64;
 /// ... and at most, ...
 const STEP_HEADS_MAX: u64 = 4096;
 /// ... unless it has met so many items before: some tens of microseconds of work.
-const STEP_ITEMS_MAX: usize = 256;
+const STEP_ITEMS_MAX: usize = 128;
+/// Buckets whose items are fetched from memory together.
+const RANGE_HEADS: u64 = 8;
 /// The pass goes on at once while more than one in this many items with an expiry had expired.
 pub(super) const HURRY_SHARE: u32 = 4;
 /// A store without room sweeps the whole index at most this often, ...
@@ -25,14 +28,13 @@ const SWEEP_HEADS_PER_MS: u64 = 400;
 /// Buckets of a sweep between two quiescent points.
 const SWEEP_QUIESCE_HEADS: u32 = 1024;
 
-/// What the pass found in one chain.
-struct SweptChain {
+/// What the pass found among some items.
+#[derive(Default)]
+struct Swept {
     /// Items with an expiry ...
     seen: u32,
     /// ... of which so many were removed.
     expired: u32,
-    /// The first hash behind the chain.
-    next_hash: Option<KeyHash>,
 }
 
 impl Local {
@@ -57,16 +59,17 @@ impl Local {
         let (mut seen, mut expired, mut looked_at) = (0, 0, 0);
         let mut slots = Vec::new();
         while heads_left > 0 && looked_at < STEP_ITEMS_MAX {
-            let (start, end) = inner.next_expiry_range(HEADS_PER_MS);
+            let (start, end) = inner.next_expiry_range(RANGE_HEADS);
+            slots.clear();
             let mut next = Some(start);
             while let Some(hash) = next.filter(|hash| end.is_none_or(|end| *hash < end)) {
-                let chain = self.expire_chain(inner, now, hash, &mut slots);
-                seen += chain.seen;
-                expired += chain.expired;
-                looked_at += slots.len();
-                next = chain.next_hash;
+                next = inner.index.collect(hash, &mut slots).next_hash(hash);
             }
-            heads_left = heads_left.saturating_sub(HEADS_PER_MS);
+            let swept = self.expire_items(inner, now, &slots);
+            seen += swept.seen;
+            expired += swept.expired;
+            looked_at += slots.len();
+            heads_left = heads_left.saturating_sub(RANGE_HEADS);
         }
         expired > 0 && expired * HURRY_SHARE > seen
     }
@@ -99,9 +102,9 @@ impl Local {
         let (mut expired, mut slots) = (0, Vec::new());
         let (mut next, mut heads) = (Some(KeyHash(0)), 0_u32);
         while let Some(hash) = next {
-            let chain = self.expire_chain(inner, now, hash, &mut slots);
-            expired += chain.expired;
-            next = chain.next_hash;
+            slots.clear();
+            next = inner.index.collect(hash, &mut slots).next_hash(hash);
+            expired += self.expire_items(inner, now, &slots).expired;
             heads += 1;
             if heads.is_multiple_of(SWEEP_QUIESCE_HEADS) {
                 inner.epochs.quiesce(self.place);
@@ -117,25 +120,20 @@ impl Local {
         with_expiry.cast_signed() > 0
     }
 
-    /// Looks at the chain of `hash`.
-    fn expire_chain(
-        &mut self,
-        inner: &Inner,
-        now: UnixMillis,
-        hash: KeyHash,
-        slots: &mut Vec<Slot>,
-    ) -> SweptChain {
-        slots.clear();
-        let place = inner.index.collect(hash, slots);
-        let (mut seen, mut expired) = (0, 0);
-        for slot in slots.iter() {
+    /// Removes what has expired of some items whose slots were read since the last quiescent point.
+    fn expire_items(&mut self, inner: &Inner, now: UnixMillis, slots: &[Slot]) -> Swept {
+        for slot in slots {
+            prefetch::line(inner.log.address(slot.offset_bytes()));
+        }
+        let mut swept = Swept::default();
+        for slot in slots {
             // SAFETY: the slot was read since the last quiescent point.
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
-            seen += u32::from(entry.has_expiry());
+            swept.seen += u32::from(entry.has_expiry());
             let is_removed = entry.is_expired(now) && self.expire_entry(inner, now, entry, *slot);
-            expired += u32::from(is_removed);
+            swept.expired += u32::from(is_removed);
         }
-        SweptChain { seen, expired, next_hash: place.next_hash(hash) }
+        swept
     }
 
     /// Removes the entry that `seen` named, if it is still there.

@@ -33,6 +33,8 @@ const COPY_BELOW_PCT: u64 = 70;
 const LOW_WATER_STORE: u32 = 2;
 /// ... and of a cache, in which a segment is emptied faster than the next one fills.
 const LOW_WATER_CACHE: u32 = 1;
+/// Searches in vain that a write repeats because others took or freed segments meanwhile.
+const RETRIES_MAX: u32 = 64;
 /// One step of reclaiming: some tens of microseconds.
 pub(super) const STEP: StepMax =
     StepMax { entries: 128, moved_bytes: 256 << 10, seen_bytes: u64::MAX };
@@ -117,9 +119,11 @@ impl Local {
         let mut backoff = Backoff::new();
         // Emptying every segment twice is all that could help.
         let mut victims_left = 2 * inner.log.segment_count() + 64;
+        let mut retries_left = RETRIES_MAX;
         loop {
             inner.epochs.quiesce(self.place);
             self.drain_retired(inner);
+            let changes = inner.log.allocator().change_count();
             inner.log.free_waiting(&inner.epochs);
             if has_run(inner, run_len, wanted) {
                 return true;
@@ -136,7 +140,12 @@ impl Local {
             if has_run(inner, run_len, wanted) {
                 return true;
             }
+            let has_changed = inner.log.allocator().change_count() != changes;
             if grace_runs || others_reclaim {
+                backoff.snooze();
+            } else if has_changed && retries_left > 0 {
+                // What was found, or was not, is not what is there now.
+                retries_left -= 1;
                 backoff.snooze();
             } else if inner.config.mode == Mode::Evict || !self.expire_all(inner, now) {
                 return false;
