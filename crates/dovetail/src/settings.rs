@@ -96,6 +96,14 @@ pub const TABLE: &[Setting] = &[
                datagrams of anybody else are dropped",
     },
     Setting {
+        key: "native-transport",
+        value_name: "auto|recvmmsg|io-uring",
+        kind: Kind::Choice(&["auto", "recvmmsg", "io-uring"]),
+        default: "auto",
+        help: "How native datagrams are received; auto takes what measurement chose, recvmmsg, and \
+               the log says what is used; io-uring needs Linux 6.12 and falls back to recvmmsg",
+    },
+    Setting {
         key: "shm",
         value_name: "PATH|off",
         kind: Kind::SocketPath,

@@ -9,7 +9,7 @@
 //! else's datagrams arrive (K19, K22). On an unconnected one the sender is an address.
 
 mod inbox;
-mod name;
+pub(crate) mod name;
 pub(crate) mod outbox;
 
 use std::io;
@@ -93,21 +93,9 @@ impl Udp {
     pub fn from_socket(socket: UdpSocket, config: UdpConfig) -> io::Result<Udp> {
         let frame_bytes_max = config.frame_bytes_max.clamp(1, DATAGRAM_BYTES_MAX);
         socket.set_nonblocking(true)?;
-        let reference = socket2::SockRef::from(&socket);
-        // A wish: the kernel gives what `rmem_max` and `wmem_max` allow.
-        reference.set_recv_buffer_size(config.kernel_bytes)?;
-        reference.set_send_buffer_size(config.kernel_bytes)?;
+        let notice = prepare(&socket, &config)?;
+        let is_coalesced = config.offload == Offload::Auto && notice.is_none();
         let lane = socket.peer_addr().is_ok().then_some(Lane(0));
-        let (mut is_coalesced, mut notice) = (false, None);
-        if config.offload == Offload::Auto {
-            match enable_coalescing(&socket) {
-                Ok(()) => is_coalesced = true,
-                Err(error) => {
-                    let errno = error.raw_os_error().unwrap_or_default();
-                    notice = Some(Notice::CoalescingOff { errno });
-                }
-            }
-        }
         let joining = match config.offload {
             Offload::Auto => Joining::Segmented,
             Offload::Off => Joining::Single,
@@ -140,20 +128,12 @@ impl Udp {
 
     /// Datagrams that the kernel dropped because nobody received them in time.
     pub fn kernel_drops(&self) -> io::Result<u64> {
-        const DROPS: usize = 8; // SK_MEMINFO_DROPS
-        let mut values = [0_u32; DROPS + 1];
-        let mut len_bytes = size_of_val(&values) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len_bytes` into `values` and says how many.
-        let code = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_MEMINFO,
-                values.as_mut_ptr().cast(),
-                &raw mut len_bytes,
-            )
-        };
-        if code == 0 { Ok(u64::from(values[DROPS])) } else { Err(io::Error::last_os_error()) }
+        Ok(self.kernel_queue()?.dropped)
+    }
+
+    /// What waits in the kernel to be received.
+    pub fn kernel_queue(&self) -> io::Result<KernelQueue> {
+        kernel_queue(&self.socket)
     }
 }
 
@@ -200,6 +180,58 @@ impl Transport for Udp {
     fn take_notice(&mut self) -> Option<Notice> {
         self.notice.take().or_else(|| self.outbox.take_notice())
     }
+}
+
+/// Gives a socket its buffers, and has the kernel join datagrams if it can and is to.
+pub(crate) fn prepare(socket: &UdpSocket, config: &UdpConfig) -> io::Result<Option<Notice>> {
+    let reference = socket2::SockRef::from(socket);
+    // A wish: the kernel gives what `rmem_max` and `wmem_max` allow.
+    reference.set_recv_buffer_size(config.kernel_bytes)?;
+    reference.set_send_buffer_size(config.kernel_bytes)?;
+    if config.offload == Offload::Off {
+        return Ok(None);
+    }
+    Ok(enable_coalescing(socket).err().map(|error| {
+        let errno = error.raw_os_error().unwrap_or_default();
+        Notice::CoalescingOff { errno }
+    }))
+}
+
+/// What the kernel keeps for a socket until it is received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelQueue {
+    /// Its memory now, the kernel's own structures included. While it is being emptied, up to a
+    /// quarter of `max_bytes` more than there is.
+    pub used_bytes: u64,
+    /// What it may take; beyond, datagrams are dropped.
+    pub max_bytes: u64,
+    /// Datagrams that were dropped so far.
+    pub dropped: u64,
+}
+
+/// Asks what the kernel keeps for a socket.
+pub(crate) fn kernel_queue(socket: &UdpSocket) -> io::Result<KernelQueue> {
+    // SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_RCVBUF, SK_MEMINFO_DROPS.
+    const USED: usize = 0;
+    const MAX: usize = 1;
+    const DROPS: usize = 8;
+    let mut values = [0_u32; DROPS + 1];
+    let mut len_bytes = size_of_val(&values) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len_bytes` into `values` and says how many.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut len_bytes,
+        )
+    };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let value = |index: usize| u64::from(values[index]);
+    Ok(KernelQueue { used_bytes: value(USED), max_bytes: value(MAX), dropped: value(DROPS) })
 }
 
 /// Asks the kernel to join datagrams of one sender (UDP_GRO, Linux 5.0).

@@ -22,8 +22,7 @@
 //! Nor is that the only place: a receive that found its socket empty remembers how much was left
 //! then, and its next datagram is cut to that even in a fresh buffer (seen on Linux 6.18). So the
 //! zone's length check is asked about every datagram (K20), and senders send cut ones again.
-//! Unconnected sockets are for `udp`: the multishot receive that names the sender cannot use up the
-//! last bytes of an incremental buffer.
+//! A socket that is not connected needs another receive, one that names the sender: [`UringUdp`].
 //!
 //! # References
 //! Decision 0024: what this is for, and what was measured.
@@ -33,18 +32,21 @@
 
 mod buffers;
 mod sends;
+mod unconnected;
 
 use std::fmt;
 use std::io;
 use std::net::{TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use base::sync::Arc;
 use io_uring::types::{CancelBuilder, Fd};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode};
+use rustix::event::EventfdFlags;
 
 use self::buffers::{BufferRing, GROUP};
 use self::sends::{Sends, Target};
+pub use self::unconnected::UringUdp;
 use crate::udp::SendCounters;
 use crate::{Landed, Lane, Notice, Region, SendError, Sender, Transport, Zone};
 
@@ -108,6 +110,7 @@ struct Connection {
 /// Sockets that share one ring of buffers: a zone's.
 pub struct Uring {
     ring: IoUring,
+    bell: Bell,
     is_enabled: bool,
     buffers: BufferRing,
     /// U2.
@@ -122,20 +125,13 @@ pub struct Uring {
 impl Uring {
     /// A transport that fills this zone, and no sockets yet.
     pub fn new(zone: &mut Zone, config: UringConfig) -> Result<Uring, Unavailable> {
-        let ring = IoUring::builder()
-            // The task of the first receive is the issuer, whoever made the ring.
-            .setup_r_disabled()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .setup_submit_all()
-            .setup_cqsize(config.queue_max)
-            .build(256)
-            .map_err(Unavailable)?;
+        let ring = receive_ring(config.queue_max).map_err(Unavailable)?;
+        let bell = Bell::of(&ring).map_err(Unavailable)?;
         let buffers = BufferRing::register(&ring, zone).map_err(Unavailable)?;
         let sends = Sends::new(config.send_bytes, config.send_frames_max).map_err(Unavailable)?;
         Ok(Uring {
             ring,
+            bell,
             is_enabled: false,
             buffers,
             region: zone.lend(),
@@ -216,28 +212,6 @@ impl Uring {
         Ok(())
     }
 
-    /// Submits, and lets the kernel do what has become possible.
-    fn enter(&mut self) -> io::Result<()> {
-        let submission = self.ring.submission();
-        let (waiting, is_work_due) = (submission.len(), submission.taskrun());
-        let is_overflown = submission.cq_overflow();
-        drop(submission);
-        if waiting == 0 && !is_work_due && !is_overflown {
-            return Ok(());
-        }
-        let flags = EnterFlags::GETEVENTS.bits();
-        // SAFETY: no argument is passed, and all entries point to no memory.
-        let entered = unsafe {
-            self.ring.submitter().enter::<libc::sigset_t>(waiting as u32, 0, flags, None)
-        };
-        match entered {
-            Ok(_) => Ok(()),
-            // Completions wait to be taken: the entries stay for the next call.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EINTR)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Takes what has completed, as far as the zone has room.
     fn reap(&mut self, zone: &mut Zone) -> io::Result<usize> {
         let mut landed = 0;
@@ -306,7 +280,7 @@ impl Transport for Uring {
         if self.unarmed_count > 0 && zone.window().is_some() {
             self.arm()?;
         }
-        self.enter()?;
+        enter(&mut self.ring)?;
         self.reap(zone)
     }
 
@@ -344,12 +318,11 @@ impl Transport for Uring {
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring's descriptor is open as long as the ring, which lives as long as `self`.
-        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+        self.bell.0.as_fd()
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.unarmed_count == 0 && self.ring.completion().is_empty()
+        self.bell.may_sleep(&mut self.ring) && self.unarmed_count == 0
     }
 
     fn take_notice(&mut self) -> Option<Notice> {
@@ -359,16 +332,77 @@ impl Transport for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        if !self.is_enabled || cancel_all(&self.ring) {
-            // The kernel lets go of the sockets now, as far as it does at all before the ring goes.
-            let flags = EnterFlags::GETEVENTS.bits();
-            // SAFETY: no argument is passed, and nothing is submitted.
-            let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, flags, None) };
-            return;
+        if !let_go(&self.ring, self.is_enabled) {
+            // U2: receives may still be armed, so the memory that they write to stays for good.
+            std::mem::forget(self.region.clone());
         }
-        // U2: receives may still be armed, so the memory that they write to stays for good.
-        std::mem::forget(self.region.clone());
     }
+}
+
+/// A ring for receives. The task of the first one is the issuer, whoever made the ring.
+fn receive_ring(queue_max: u32) -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_r_disabled()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .setup_submit_all()
+        .setup_cqsize(queue_max)
+        .build(256)
+}
+
+/// Rung by the kernel when a ring has something to do. A ring whose completions wait for its task
+/// to enter the kernel (`DEFER_TASKRUN`) does not wake who polls its own descriptor.
+struct Bell(OwnedFd);
+
+impl Bell {
+    fn of(ring: &IoUring) -> io::Result<Bell> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = rustix::event::eventfd(0, flags)?;
+        ring.submitter().register_eventfd(bell.as_raw_fd())?;
+        Ok(Bell(bell))
+    }
+
+    /// Whether there is nothing to do, and the next thing will ring.
+    fn may_sleep(&self, ring: &mut IoUring) -> bool {
+        // Silenced before the look: what comes behind the look rings again. It fails only when it
+        // has not been rung.
+        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
+        !ring.submission().taskrun() && ring.completion().is_empty()
+    }
+}
+
+/// Submits, and lets the kernel do what has become possible.
+fn enter(ring: &mut IoUring) -> io::Result<()> {
+    let submission = ring.submission();
+    let (waiting, is_work_due) = (submission.len(), submission.taskrun());
+    let is_overflown = submission.cq_overflow();
+    drop(submission);
+    if waiting == 0 && !is_work_due && !is_overflown {
+        return Ok(());
+    }
+    let flags = EnterFlags::GETEVENTS.bits();
+    // SAFETY: no argument is passed, and what the entries point to lives during the call.
+    let entered =
+        unsafe { ring.submitter().enter::<libc::sigset_t>(waiting as u32, 0, flags, None) };
+    match entered {
+        Ok(_) => Ok(()),
+        // Completions wait to be taken: the entries stay for the next call.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EINTR)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Has the kernel end all receives of a ring that goes; whether that is certain.
+fn let_go(ring: &IoUring, is_enabled: bool) -> bool {
+    if is_enabled && !cancel_all(ring) {
+        return false;
+    }
+    // The kernel lets go of the sockets now, as far as it does at all before the ring goes.
+    let flags = EnterFlags::GETEVENTS.bits();
+    // SAFETY: no argument is passed, and nothing is submitted.
+    let _ = unsafe { ring.submitter().enter::<libc::sigset_t>(0, 0, flags, None) };
+    true
 }
 
 /// Ends all requests of a ring; whether that is certain.

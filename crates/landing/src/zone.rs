@@ -427,6 +427,14 @@ impl Zone {
         self.region()
     }
 
+    /// Bytes at the window's start that the kernel has written and handed over.
+    pub(crate) fn lent_bytes(&self, offset_bytes: usize, len_bytes: usize) -> &[u8] {
+        // SAFETY: they have landed in the window and belong to no completion yet; the kernel does
+        // not write them again before their buffer is posted again, which needs the zone
+        // exclusively (Z6).
+        unsafe { self.region.bytes(offset_bytes, len_bytes) }
+    }
+
     /// Where the posted buffer with that sequence number starts; they are counted from 0 in the
     /// order of posting.
     pub(crate) fn posted_at(&self, sequence: u64) -> Option<usize> {

@@ -74,6 +74,7 @@ conforms! {
     udp: rigs::Single,
     udp_joined: rigs::Joined,
     uring: rigs::Shared,
+    uring_unconnected: rigs::Named,
 }
 
 #[cfg(feature = "xdp")]

@@ -19,6 +19,8 @@ pub struct Config {
     pub is_native_optional: bool,
     /// The file with the key of the native protocol's tags; `None`: anybody may send.
     pub native_key_file: Option<PathBuf>,
+    /// How datagrams are received at the native port.
+    pub native_transport: NativeTransport,
     /// The Unix socket for clients in shared memory; `None`: off.
     pub shm: Option<PathBuf>,
     /// Where the admin port listens; `None`: off. Port 0 takes a free port.
@@ -90,6 +92,7 @@ impl Default for Config {
             native: loopback(7379),
             is_native_optional: true,
             native_key_file: None,
+            native_transport: NativeTransport::Auto,
             shm: None,
             admin: loopback(8379),
             memory_bytes: 1 << 30,
@@ -112,6 +115,18 @@ impl Default for Config {
             settings: Vec::new(),
         }
     }
+}
+
+/// How datagrams are received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NativeTransport {
+    /// As measurement chose: by [`NativeTransport::Recvmmsg`] (decision 0024).
+    Auto,
+    /// By `recvmmsg`, with GRO.
+    Recvmmsg,
+    /// By io_uring's multishot receive into a ring of buffers; by `recvmmsg` where the kernel has
+    /// none.
+    IoUring,
 }
 
 /// Whether worker `i` stays on the `i`-th processor of the inherited affinity mask.

@@ -2,7 +2,7 @@
 //! counters as the other protocols.
 //!
 //! ```text
-//!  UDP group ─▶ worker's socket ─▶ zone  ─┐                         ┌─▶ frames, sendmmsg
+//!  UDP group ─▶ worker's ports ─▶ zones  ─┐                         ┌─▶ frames, sendmmsg
 //!                                         ├─▶ desk ─▶ batch ─▶ store ┤
 //!  Unix socket ─▶ worker's rings ─▶ arena ┘    │                     └─▶ frames, rings
 //!                                              └─ Shop: sessions, transfers, cookies (all workers)
@@ -24,13 +24,14 @@ pub mod batch;
 pub mod desk;
 pub mod greet;
 pub mod outgoing;
+pub mod port;
+pub mod ports;
 pub mod sessions;
 pub mod shm;
 pub mod transfers;
 pub mod udp;
 
 use std::fs;
-use std::net::UdpSocket;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,10 +46,10 @@ use crate::core::Core;
 use crate::engine::Engine;
 use crate::shared::Shared;
 use desk::{Desk, Service};
+use ports::{AnyPort, Ports};
 use sessions::Sessions;
 use shm::{ShmGuest, ShmPort};
 use transfers::Transfers;
-use udp::UdpPort;
 
 pub use greet::{Shop, Terms};
 
@@ -120,28 +121,39 @@ fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
 pub struct Native {
     shop: Arc<Shop>,
     desk: Desk,
-    udp: Option<UdpPort>,
+    ports: Ports,
     shm: ShmPort,
     swept_at_ms: u64,
 }
 
 impl Native {
-    /// A side that serves what comes in by `socket`.
-    pub fn new(shop: Arc<Shop>, socket: Option<UdpSocket>) -> std::io::Result<Native> {
-        let udp = socket.map(UdpPort::new).transpose()?;
-        Ok(Native { shop, desk: Desk::new(), udp, shm: ShmPort::new(), swept_at_ms: 0 })
+    /// A side that serves what comes in by these ports.
+    pub fn new(shop: Arc<Shop>, ports: Vec<AnyPort>) -> Native {
+        let (desk, ports, shm) = (Desk::new(), Ports::new(ports), ShmPort::new());
+        Native { shop, desk, ports, shm, swept_at_ms: 0 }
     }
 
-    /// The socket, to be watched.
-    pub fn udp(&self) -> Option<&UdpPort> {
-        self.udp.as_ref()
+    /// Where datagrams come in.
+    pub fn ports(&self) -> &Ports {
+        &self.ports
     }
 
-    /// Serves the datagrams that have arrived. Says whether there were any.
-    pub fn serve_udp<E: Engine>(&mut self, engine: &mut E, core: &Core) -> bool {
-        let Native { shop, desk, udp: Some(udp), .. } = self else { return false };
+    /// Serves the datagrams that have arrived at a port.
+    pub fn serve_port<E: Engine>(&mut self, index: usize, engine: &mut E, core: &Core) {
+        let Native { shop, desk, ports, .. } = self;
         let clock = Clock::now(&core.shared);
-        udp.serve(desk, &mut Service { engine, core, shop, clock })
+        ports.serve(index, desk, &mut Service { engine, core, shop, clock });
+    }
+
+    /// Serves the ports that have to be looked at whatever the poller says. Whether some still do.
+    #[inline]
+    pub fn serve_due<E: Engine>(&mut self, engine: &mut E, core: &Core) -> bool {
+        let mut from = 0;
+        while let Some(index) = self.ports.next_due(from) {
+            self.serve_port(index, engine, core);
+            from = index + 1;
+        }
+        from > 0 && self.ports.next_due(0).is_some()
     }
 
     /// Serves the clients in shared memory that have something to do. Says whether any had.
@@ -151,8 +163,13 @@ impl Native {
             return false;
         }
         let Native { shop, desk, shm, .. } = self;
+        if !shm.collect() {
+            shm.sweep(shop);
+            return false;
+        }
         let clock = Clock::now(&core.shared);
-        shm.serve(desk, &mut Service { engine, core, shop, clock })
+        shm.serve(desk, &mut Service { engine, core, shop, clock });
+        true
     }
 
     /// Takes a client in shared memory in; its place.
@@ -173,18 +190,13 @@ impl Native {
     /// Sends replies again that the kernel had no room for. Whether some are still here.
     #[inline]
     pub fn send_unsent(&mut self, core: &Core) -> bool {
-        match &mut self.udp {
-            Some(udp) if udp.has_unsent() => {
-                udp.flush(core);
-                udp.has_unsent()
-            }
-            _ => false,
-        }
+        self.ports.send_unsent(core)
     }
 
     /// Before the worker sleeps: tells clients to ring. False: there is something to do.
     pub fn may_sleep(&mut self) -> bool {
-        self.shm.may_sleep()
+        let may_ports_sleep = self.ports.may_sleep();
+        self.shm.may_sleep() && may_ports_sleep
     }
 
     /// Forgets what is idle, once in a while. One worker sweeps for all.
@@ -198,16 +210,16 @@ impl Native {
             self.shop.sweep(clock);
         }
         self.desk.known.sweep();
-        if let Some(udp) = &self.udp {
-            udp.keep_house(core);
-        }
+        self.ports.keep_house(core);
     }
 
     /// The end: what has arrived is answered, then everything is closed.
     pub fn drain<E: Engine>(&mut self, engine: &mut E, core: &Core) {
-        self.serve_udp(engine, core);
+        for index in 0..self.ports.len() {
+            self.serve_port(index, engine, core);
+        }
         self.serve_shm(engine, core);
         self.shm.close(&self.shop);
-        self.udp = None;
+        self.ports = Ports::new(Vec::new());
     }
 }

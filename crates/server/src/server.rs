@@ -309,13 +309,15 @@ fn open_natives(
     }
     let shop = Arc::new(Shop::open(shared, key)?);
     shared.set_native(Arc::clone(&shop));
-    let mut sockets = sockets.into_iter();
+    let opened = native::udp::open_ports(sockets, shared.config().native_transport);
+    let mut ports = opened
+        .map_err(|source| StartError::System { what: "open the native port", source })?
+        .into_iter();
     let mut open = |_| {
-        let native = Native::new(Arc::clone(&shop), sockets.next())
-            .map_err(|source| StartError::System { what: "open the native port", source })?;
-        Ok((native, shm_door.take()))
+        let native = Native::new(Arc::clone(&shop), ports.next().into_iter().collect());
+        (native, shm_door.take())
     };
-    (0..shared.config().threads).map(&mut open).collect()
+    Ok((0..shared.config().threads).map(&mut open).collect())
 }
 
 /// A thread that makes log memory resident ahead of the writers: a first touch in a write would

@@ -67,8 +67,9 @@ const KEEP_HOUSE_EVERY: Duration = Duration::from_millis(1);
 const TOKEN_WAKER: u64 = u64::MAX;
 const TOKEN_RESP: u64 = u64::MAX - 1;
 const TOKEN_MEMCACHED: u64 = u64::MAX - 2;
-const TOKEN_NATIVE: u64 = u64::MAX - 3;
-const TOKEN_SHM_DOOR: u64 = u64::MAX - 4;
+const TOKEN_SHM_DOOR: u64 = u64::MAX - 3;
+/// Ports for datagrams count from here.
+const TOKEN_PORT: u64 = 1 << 61;
 /// Doorbells of clients in shared memory count from here.
 const TOKEN_SHM: u64 = 1 << 62;
 
@@ -95,8 +96,8 @@ pub struct Worker<R, P> {
     rounds_without_wait: u32,
     /// Whether the last round served clients in shared memory.
     has_served_shm: bool,
-    /// Whether datagrams wait for the kernel to take them.
-    has_unsent: bool,
+    /// Whether datagrams wait for the kernel to take them, or ports have to be looked at.
+    has_native_work: bool,
     arena: Box<[u8]>,
     regions: Vec<Region>,
     ready: Vec<Ready>,
@@ -152,13 +153,18 @@ impl<R: Router, P: Poller> Worker<R, P> {
         for listener in &listeners {
             poller.add(listener.socket.as_fd(), listener.token, Interest::READ)?;
         }
-        if let Some(udp) = sockets.native.as_ref().and_then(Native::udp) {
-            poller.add(udp.as_fd(), TOKEN_NATIVE, Interest::READ)?;
-            shared.counters(worker.index()).native.zone_bytes.set(udp.zone_bytes());
+        if let Some(native) = &sockets.native {
+            for (token, descriptor) in (TOKEN_PORT..).zip(native.ports().descriptors()) {
+                poller.add(descriptor, token, Interest::READ)?;
+            }
+            let zone_bytes = native.ports().zone_bytes();
+            shared.counters(worker.index()).native.zone_bytes.set(zone_bytes);
         }
         if let Some(door) = &sockets.shm_door {
             poller.add(door.as_fd(), TOKEN_SHM_DOOR, Interest::READ)?;
         }
+        // Ports begin with a first look at them.
+        let has_native_work = sockets.native.is_some();
         let now = Instant::now();
         let partition_bits = shared.store().partition_bits();
         let depths = Depths::new(0);
@@ -171,7 +177,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
             shm_door: sockets.shm_door,
             rounds_without_wait: 0,
             has_served_shm: false,
-            has_unsent: false,
+            has_native_work,
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),
             regions: Vec::new(),
             ready: Vec::new(),
@@ -242,7 +248,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
     }
 
     fn has_work_at_hand(&self) -> bool {
-        !self.resumable.is_empty() || !self.to_drain.is_empty() || self.has_unsent
+        !self.resumable.is_empty() || !self.to_drain.is_empty() || self.has_native_work
     }
 
     fn sleep_max(&mut self) -> Duration {
@@ -296,7 +302,8 @@ impl<R: Router, P: Poller> Worker<R, P> {
         }
         if let Some(native) = &mut self.native {
             self.has_served_shm = native.serve_shm(&mut self.engine, &self.core);
-            self.has_unsent = native.send_unsent(&self.core);
+            let is_due = native.serve_due(&mut self.engine, &self.core);
+            self.has_native_work = native.send_unsent(&self.core) || is_due;
         }
         self.after_round(had_work || self.has_served_shm, started_at);
     }

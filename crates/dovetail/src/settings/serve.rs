@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use base::ByteSize;
-use server::{Config, Eviction, HugePages, IndexKind, Mode, Pin, Poll};
+use server::{Config, Eviction, HugePages, IndexKind, Mode, NativeTransport, Pin, Poll};
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
@@ -66,6 +66,11 @@ impl ServeSettings {
             native: lookup.address("native"),
             is_native_optional: lookup.layered("native").origin == Origin::Default,
             native_key_file: lookup.path("native-key-file"),
+            native_transport: match lookup.word("native-transport") {
+                "recvmmsg" => NativeTransport::Recvmmsg,
+                "io-uring" => NativeTransport::IoUring,
+                _ => NativeTransport::Auto,
+            },
             shm: lookup.path("shm"),
             admin: lookup.address("admin"),
             memory_bytes: lookup.size_bytes("memory").unwrap_or(machine.default_memory_bytes()),

@@ -59,6 +59,15 @@ impl Name {
         }
     }
 
+    /// The address in these bytes, as the kernel wrote them.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Name {
+        let mut name = Name::NONE;
+        let len = bytes.len().min(size_of::<Name>());
+        // SAFETY: both are of that length, do not overlap, and any bytes are a `Name`.
+        unsafe { (&raw mut name).cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), len) };
+        name
+    }
+
     /// Whom it names; `None` for a family that is neither IPv4 nor IPv6.
     pub(crate) fn sender(&self) -> Option<Sender> {
         // SAFETY: every byte of a `Name` is initialised, and any bytes are a `sockaddr_in6`.

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use landing::udp::{Offload, Udp, UdpConfig};
-use landing::uring::{Uring, UringConfig};
+use landing::uring::{Uring, UringConfig, UringUdp};
 use landing::{Lane, Sender, Transport, Zone, ZoneSize};
 
 #[cfg(feature = "xdp")]
@@ -246,5 +246,66 @@ impl Rig for Shared {
 
     fn send_raw(&mut self, index: usize, bytes: &[u8]) {
         send_raw(&self.clients[index], self.addresses[index], bytes);
+    }
+}
+
+/// io_uring: one unconnected socket that hears from everybody.
+pub struct Named {
+    uring: Option<UringUdp>,
+    zone: Zone,
+    address: SocketAddr,
+    clients: Vec<Udp>,
+}
+
+impl Named {
+    /// Each datagram by itself, so that one that is cut is one that is lost.
+    fn listen(zone: &mut Zone, address: SocketAddr) -> Option<UringUdp> {
+        match UringUdp::new(zone, bind(address), config(Offload::Off)) {
+            Ok(uring) => Some(uring),
+            Err((_, unavailable)) => {
+                println!("skipped: {unavailable}");
+                None
+            }
+        }
+    }
+}
+
+impl Rig for Named {
+    fn open(sender_count: usize) -> Option<Named> {
+        let mut zone = zone(SHARED_BUFFER_BYTES);
+        let uring = Named::listen(&mut zone, any_port())?;
+        let address = uring.local_address().unwrap();
+        let clients = (0..sender_count).map(|_| client(shared_socket(), address)).collect();
+        let mut rig = Named { uring: Some(uring), zone, address, clients };
+        // What comes before the first receive waits as well, but would be one round late.
+        rig.uring.as_mut().unwrap().receive(&mut rig.zone).unwrap();
+        Some(rig)
+    }
+
+    fn receiver(&mut self) -> (&mut dyn Transport, &mut Zone) {
+        (self.uring.as_mut().unwrap(), &mut self.zone)
+    }
+
+    fn client(&mut self, index: usize) -> &mut Udp {
+        &mut self.clients[index]
+    }
+
+    fn index_of(&self, sender: Sender) -> usize {
+        let is_it = |client: &Udp| client.local_address().ok() == sender.as_address();
+        self.clients.iter().position(is_it).expect("a sender of the rig")
+    }
+
+    fn replace_client(&mut self, index: usize) {
+        self.clients[index] = client(shared_socket(), self.address);
+    }
+
+    fn restart(&mut self) {
+        self.uring = None;
+        self.zone = zone(SHARED_BUFFER_BYTES);
+        self.uring = Named::listen(&mut self.zone, self.address);
+    }
+
+    fn send_raw(&mut self, index: usize, bytes: &[u8]) {
+        send_raw(&self.clients[index], self.address, bytes);
     }
 }

@@ -80,6 +80,21 @@ impl Desk {
         }
     }
 
+    /// Answers all frames of requests busy, and the others as ever (K18).
+    pub fn shed<'a, E, T: Outlet>(
+        &mut self,
+        service: &Service<'_, E>,
+        arrivals: impl Iterator<Item = (Sender, &'a [u8])>,
+        outlet: &mut T,
+    ) {
+        let counters = service.core.counters();
+        for (sender, bytes) in arrivals {
+            if let Some(frame) = admit_frame(service, bytes) {
+                self.look_closer(service, Caller { sender, frame: &frame }, counters, outlet);
+            }
+        }
+    }
+
     /// Looks at one frame: whose it is and what it holds.
     #[inline]
     fn look<'a, E, T: Outlet>(
@@ -89,15 +104,7 @@ impl Desk {
         outlet: &mut T,
     ) -> Option<Seen<'a>> {
         let counters = service.core.counters();
-        counters.native.frames_in.add(1);
-        counters.input_bytes.add(bytes.len() as u64);
-        let frame = match Frame::parse(bytes, service.shop.key.as_ref()) {
-            Ok(frame) => frame,
-            Err(error) => {
-                counters.native.drop_frame(drop_reason(&error));
-                return None;
-            }
-        };
+        let frame = admit_frame(service, bytes)?;
         if frame.header.kind == Kind::Requests
             && !service.core.is_paused_for_all
             && let Some(place) =
@@ -167,6 +174,16 @@ impl Desk {
         }
         batch.finish();
     }
+}
+
+/// Counts what has arrived, and drops it if it is no good frame.
+#[inline]
+fn admit_frame<'a, E>(service: &Service<'_, E>, bytes: &'a [u8]) -> Option<Frame<'a>> {
+    let counters = service.core.counters();
+    counters.native.frames_in.add(1);
+    counters.input_bytes.add(bytes.len() as u64);
+    let parsed = Frame::parse(bytes, service.shop.key.as_ref());
+    parsed.map_err(|error| counters.native.drop_frame(drop_reason(&error))).ok()
 }
 
 fn drop_reason(error: &FrameError) -> DropReason {

@@ -29,7 +29,7 @@ const COOKIE_SLOT_MS: u64 = 10_000;
 /// Below this a client's frames could not hold the largest head of a reply.
 const FRAME_MIN_BYTES: usize = 256;
 
-/// What a busy server asks a client to wait.
+/// What a client is asked to wait for a session to become free.
 const RETRY_AFTER_US: u32 = 1_000;
 
 /// What all workers share for native clients.
@@ -171,8 +171,9 @@ impl Shop {
         outlet: &mut T,
     ) {
         let retry_after_us = match reason {
-            Reason::Busy | Reason::SessionsFull => RETRY_AFTER_US,
-            Reason::UnknownSession | Reason::Version => 0,
+            Reason::SessionsFull => RETRY_AFTER_US,
+            // A time that is said to all of them would bring them all back at once.
+            Reason::Busy | Reason::UnknownSession | Reason::Version => 0,
         };
         let refusal = Refusal { reason, versions: Versions::OURS, retry_after_us };
         let mut out = [0; HELLO_LEN_BYTES];

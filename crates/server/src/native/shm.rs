@@ -215,13 +215,8 @@ impl ShmPort {
         shop.end_peer(client.lane.into());
     }
 
-    /// Polls all rings, executes and answers. Says whether there was anything to do.
-    pub fn serve<E: Engine>(&mut self, desk: &mut Desk, service: &mut Service<'_, E>) -> bool {
-        self.collect();
-        if self.frames.is_empty() {
-            self.sweep(service.shop);
-            return false;
-        }
+    /// Executes and answers what was collected.
+    pub fn serve<E: Engine>(&mut self, desk: &mut Desk, service: &mut Service<'_, E>) {
         let ShmPort { clients, arena, frames, .. } = self;
         let arena = &**arena;
         let arrivals =
@@ -231,11 +226,10 @@ impl ShmPort {
             client.end.publish();
         }
         self.sweep(service.shop);
-        true
     }
 
-    /// Copies what has come to the arena.
-    fn collect(&mut self) {
+    /// Polls all rings: copies what has come to the arena. Says whether there was anything.
+    pub fn collect(&mut self) -> bool {
         self.frames.clear();
         let (mut used_bytes, count) = (0, self.clients.len());
         for step in 0..count {
@@ -246,7 +240,7 @@ impl ShmPort {
             }
             if self.arena.len() - used_bytes < client.end.frame_len_max() {
                 self.first = slot;
-                return;
+                break;
             }
             let (lane, frames) = (client.lane, &mut self.frames);
             let landed = |frame: landing::shm::Frame| {
@@ -258,10 +252,11 @@ impl ShmPort {
             }
             used_bytes = self.frames.last().map_or(0, |last| last.end.next_multiple_of(8));
         }
+        !self.frames.is_empty()
     }
 
     /// Parts with clients that were found to be gone.
-    fn sweep(&mut self, shop: &Shop) {
+    pub fn sweep(&mut self, shop: &Shop) {
         for slot in 0..self.clients.len() {
             if self.clients[slot].as_ref().is_some_and(|client| client.is_gone) {
                 self.forget(slot, shop);

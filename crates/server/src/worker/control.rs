@@ -90,7 +90,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
         self.is_draining = true;
         self.listeners.clear();
         self.shm_door = None;
-        (self.has_served_shm, self.has_unsent) = (false, false);
+        (self.has_served_shm, self.has_native_work) = (false, false);
         if let Some(mut native) = self.native.take() {
             native.drain(&mut self.engine, &self.core);
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use policy::Router;
 
-use super::{TOKEN_NATIVE, TOKEN_SHM, TOKEN_SHM_DOOR, Worker};
+use super::{TOKEN_PORT, TOKEN_SHM, TOKEN_SHM_DOOR, Worker};
 use crate::native::shm::ShmGuest;
 use crate::poller::{Interest, Poller, Ready};
 use crate::shared::Control;
@@ -19,9 +19,10 @@ impl<R: Router, P: Poller> Worker<R, P> {
         for event in ready {
             match event.token {
                 TOKEN_SHM_DOOR => self.admit_shm(),
-                TOKEN_NATIVE => {
+                token @ TOKEN_PORT..TOKEN_SHM => {
                     if let Some(native) = &mut self.native {
-                        native.serve_udp(&mut self.engine, &self.core);
+                        let index = (token - TOKEN_PORT) as usize;
+                        native.serve_port(index, &mut self.engine, &self.core);
                     }
                 }
                 token @ TOKEN_SHM..TOKEN_SHM_DOOR => {

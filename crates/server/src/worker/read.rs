@@ -88,7 +88,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
             } else if let Some(event) = ready.next() {
                 match event.token {
                     super::TOKEN_WAKER => self.take_control(),
-                    super::TOKEN_SHM.. => {}
+                    super::TOKEN_PORT.. => {}
                     token => used_bytes = self.read_event(token as usize, event, used_bytes),
                 }
             } else {

@@ -43,7 +43,12 @@ impl TestServer {
 
     /// Starts a server.
     pub fn with(config: Config) -> TestServer {
-        TestServer { server: Some(Server::start(config).unwrap()) }
+        TestServer::try_with(config).unwrap()
+    }
+
+    /// The same where it may fail.
+    pub fn try_with(config: Config) -> Result<TestServer, server::StartError> {
+        Server::start(config).map(|server| TestServer { server: Some(server) })
     }
 
     pub fn server(&self) -> &Server {

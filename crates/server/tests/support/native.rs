@@ -16,6 +16,9 @@ pub fn config() -> Config {
     Config { native: Some(([127, 0, 0, 1], 0).into()), ..super::config() }
 }
 
+/// When a frame that was not answered is sent again.
+const AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// One client.
 pub struct Peer {
     pub socket: UdpSocket,
@@ -245,6 +248,23 @@ impl Peer {
             assert_eq!(number_of(request.id), number_of(answer.id));
         }
         answers
+    }
+
+    /// The same where frames may be lost: asks again until there is an answer.
+    pub fn ask_patiently(&mut self, requests: &[Request<'_>]) -> Vec<Answer> {
+        for _ in 0..20 {
+            self.send(requests);
+            self.socket.set_read_timeout(Some(AGAIN_AFTER)).unwrap();
+            let mut bytes = vec![0; 64 << 10];
+            while let Ok(len_bytes) = self.socket.recv(&mut bytes) {
+                let (header, answers) = answers_of(&bytes[..len_bytes], self.key.as_ref());
+                if header.answered == self.number {
+                    self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+                    return answers;
+                }
+            }
+        }
+        panic!("no answer, however often it is asked");
     }
 
     /// Gets a value of any length.
