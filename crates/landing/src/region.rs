@@ -70,6 +70,12 @@ impl Region {
         self.len_bytes
     }
 
+    /// Where it starts, for who registers it with a device. Every access is unsafe: the zone over
+    /// it says who may touch which bytes.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// The address of a byte.
     pub(crate) fn at(&self, offset_bytes: usize) -> *mut u8 {
         assert!(offset_bytes <= self.len_bytes, "offsets stay inside the region");

@@ -320,6 +320,11 @@ impl Zone {
         self.region.clone()
     }
 
+    /// Whether it is over that region.
+    pub fn is_over(&self, region: &Arc<Region>) -> bool {
+        Arc::ptr_eq(&self.region, region)
+    }
+
     /// All messages below that number are released.
     pub(crate) fn released_below(&self) -> u64 {
         self.released
@@ -420,8 +425,9 @@ impl Zone {
         self.buffers.fill(len_bytes, self.next);
     }
 
-    /// Lends all posted buffers, now and later, to a kernel that fills them on its own.
-    pub(crate) fn lend(&mut self) -> Arc<Region> {
+    /// Lends all posted buffers, now and later, to a kernel or a device that fills them on its own
+    /// (Z6). Whoever asks keeps the region as long as that may write there.
+    pub fn lend(&mut self) -> Arc<Region> {
         assert!(!self.is_lent, "Z6: a zone is lent once");
         self.is_lent = true;
         self.region()
@@ -437,18 +443,50 @@ impl Zone {
 
     /// Where the posted buffer with that sequence number starts; they are counted from 0 in the
     /// order of posting.
-    pub(crate) fn posted_at(&self, sequence: u64) -> Option<usize> {
+    pub fn posted_at(&self, sequence: u64) -> Option<usize> {
         self.buffers.offset_of(sequence)
     }
 
     /// The sequence number of the buffer that is being filled.
-    pub(crate) fn filling(&self) -> u64 {
+    pub fn filling(&self) -> u64 {
         self.buffers.filling()
     }
 
     /// Counts a receive that found no room.
-    pub(crate) fn count_starved(&mut self) {
+    pub fn count_starved(&mut self) {
         self.counters.starved += 1;
+    }
+
+    /// Says that a message lies at the start of a slot of a zone that was lent. Slots are parts of
+    /// posted buffers that are not closed; a device that has one for each message may complete
+    /// them in any order, and numbers are given in that order (Z1).
+    ///
+    /// # Safety
+    /// The device has written the message and writes no byte of the slot from now on, until it is
+    /// posted again (Z4). The slot holds no other message (Z3).
+    pub unsafe fn land_in(&mut self, sender: Sender, slot: Window, len_bytes: usize) {
+        assert!(self.is_lent, "Z6: slots are for who fills a zone alone");
+        assert!(len_bytes <= slot.len_bytes, "Z3: a message lies in one slot");
+        let region_bytes = self.region.len_bytes();
+        let is_inside =
+            slot.len_bytes <= region_bytes && slot.offset_bytes <= region_bytes - slot.len_bytes;
+        assert!(is_inside, "Z3: a slot lies in the region");
+        self.counters.skipped_bytes += (slot.len_bytes - len_bytes) as u64;
+        self.complete(sender, slot.offset_bytes, len_bytes);
+    }
+
+    /// Closes the buffer that is being filled, of a zone that was lent: nothing more will land in
+    /// it, and its slots took `filled_bytes`.
+    ///
+    /// # Safety
+    /// The device writes no byte of that buffer from now on, until it is posted again (Z4).
+    pub unsafe fn close_filled(&mut self, filled_bytes: usize) {
+        assert!(self.is_lent, "Z6: slots are for who fills a zone alone");
+        let window = self.window().expect("a posted buffer is closed");
+        self.counters.skipped_bytes += window.len_bytes.saturating_sub(filled_bytes) as u64;
+        if !self.buffers.fill(filled_bytes, self.next) {
+            self.buffers.close(self.next);
+        }
     }
 
     fn complete(&mut self, sender: Sender, offset_bytes: usize, len_bytes: usize) {

@@ -6,13 +6,14 @@ use crate::tidy::{Problem, Repository};
 
 /// The arrows that are drawn: a crate and what it may use besides `base`. A new one needs a
 /// decision note.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("base", &[]),
     ("wire", &[]),
     ("workload", &[]),
     ("policy", &[]),
     ("store", &[]),
     ("landing", &[]),
+    ("landing-rdma", &["landing"]),
     ("cluster", &["store"]),
     ("server", &["wire", "store", "landing", "policy", "cluster"]),
     ("client", &["wire", "landing"]),

@@ -1,0 +1,30 @@
+//! RDMA verbs: reliable connections whose messages land in one zone, written by the device.
+//!
+//! ```text
+//!   lane 0 ─ queue pair ─┐      receives, one for each slot, posted in address order
+//!   lane 1 ─ queue pair ─┼──▶  shared queue ──▶ │ 0 │ 2 │ 0 │ 1 │ ...   the device writes
+//!   lane 2 ─ queue pair ─┘                      completions: lane, slot, length
+//! ```
+//!
+//! It is what Rowan (rowan §3.2) and uTPS (mutps §3.2.1) are made of: senders SEND, the receiver's
+//! device takes the first receive of the queue that all connections share, writes the message
+//! there and acknowledges; the receiver's CPU posts receives. [`Rdma`] is a
+//! [`Transport`](landing::Transport), so whoever uses a zone over UDP can use this.
+//!
+//! libibverbs is loaded when a transport is made: this crate builds, and its users run, where it
+//! is not installed. Decision 0028; how it works is in docs/design/landing.md.
+
+mod config;
+mod control;
+mod handshake;
+mod lanes;
+mod port;
+mod rdma;
+mod receives;
+mod sends;
+mod verbs;
+
+pub use config::{Acknowledge, RdmaConfig};
+pub use handshake::Refusal;
+pub use rdma::{Counters, Rdma};
+pub use verbs::{NotLoaded, OpenError};

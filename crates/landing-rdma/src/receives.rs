@@ -1,0 +1,190 @@
+//! Receives: the zone's slots, given to the device in address order and settled in any.
+//!
+//! ```text
+//!   buffer    │ slot │ slot │ slot │ slot │ slot │ ...   each one receive
+//!   number      40     41     42     43     44
+//!               settled ─────▶│ waiting at the device ──▶│ posted next
+//! ```
+//!
+//! # Invariants
+//! S1: numbers count receives in the order of posting, which is that of the zone's buffers and,
+//!     in each, of addresses.
+//! S2: each receive is settled once, whether a message came or not.
+//! S3: a buffer is closed when all of its slots are settled, so the device has no receive left
+//!     that would write there.
+//!
+//! # Trade-offs
+//! A slot takes one message, however short: stock verbs have no shared queue whose receives take
+//! several (docs/design/landing.md). Two devices' queues may complete a later receive first, when
+//! a message of several packets holds the earlier one; slots settle in any order, so that costs
+//! nobody else anything but the reuse of that buffer.
+
+use std::io;
+
+use base::sync::Arc;
+use landing::{Lane, Window, Zone};
+
+use crate::verbs::{Memory, SharedQueue};
+
+/// Receives of one call to the provider.
+const LIST_MAX: usize = 64;
+
+/// The slots of a zone that was lent.
+pub struct Receives {
+    queue: Arc<SharedQueue>,
+    memory: Memory,
+    slot_bytes: usize,
+    slots_per_buffer: u64,
+    /// Receives that the device may hold.
+    depth: u64,
+    /// The zone's buffer that number 0 lies in.
+    first_buffer: u64,
+    posted: u64,
+    settled: u64,
+    /// By buffer: slots that are not settled.
+    left: Box<[u32]>,
+    /// By number: whether it waits (S2).
+    waiting: Box<[bool]>,
+    list: Vec<(u64, usize, u32)>,
+    /// The device says when fewer wait than that; 0: it is not to.
+    limit: u64,
+    is_limit_armed: bool,
+}
+
+impl Receives {
+    /// For a zone that is this memory. Nothing is posted yet.
+    pub fn new(
+        queue: Arc<SharedQueue>,
+        memory: Memory,
+        zone: &Zone,
+        slot_bytes: usize,
+        depth: u64,
+    ) -> Receives {
+        let size = zone.size();
+        let slots_per_buffer = size.buffer_bytes / slot_bytes;
+        assert!(slots_per_buffer > 0, "a slot fits in a buffer");
+        Receives {
+            queue,
+            memory,
+            slot_bytes,
+            slots_per_buffer: slots_per_buffer as u64,
+            depth,
+            first_buffer: zone.filling(),
+            posted: 0,
+            settled: 0,
+            left: vec![0; size.buffer_count].into_boxed_slice(),
+            waiting: vec![false; size.buffer_count * slots_per_buffer].into_boxed_slice(),
+            list: Vec::with_capacity(LIST_MAX),
+            limit: depth / 4,
+            is_limit_armed: false,
+        }
+    }
+
+    /// Gives the device the slots that it has room for.
+    pub fn post(&mut self, zone: &Zone) -> io::Result<()> {
+        while self.waiting_count() < self.depth {
+            let Some(offset_bytes) = self.offset_of(zone, self.posted) else { break };
+            let (buffer, slot) = self.place(self.posted);
+            if slot == 0 {
+                self.left[buffer] = self.slots_per_buffer as u32;
+            }
+            let index = self.index(self.posted);
+            self.waiting[index] = true;
+            self.list.push((self.posted, offset_bytes, self.slot_bytes as u32));
+            self.posted += 1;
+            if self.list.len() == LIST_MAX {
+                self.post_list()?;
+            }
+        }
+        self.post_list()?;
+        if !self.is_limit_armed && self.limit > 0 && self.waiting_count() > self.limit {
+            self.queue.arm_limit(self.limit as u32)?;
+            self.is_limit_armed = true;
+        }
+        Ok(())
+    }
+
+    fn post_list(&mut self) -> io::Result<()> {
+        if self.list.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the slots are of posted buffers of a zone that was lent, so nobody else writes
+        // there, and nobody reads before they are settled (S3, Z6).
+        unsafe { self.queue.post(&self.memory, &self.list) }?;
+        self.list.clear();
+        Ok(())
+    }
+
+    /// The receive of that number has completed with a message of a lane, or without one.
+    pub fn settle(
+        &mut self,
+        zone: &mut Zone,
+        number: u64,
+        message: Option<(Lane, usize)>,
+    ) -> io::Result<()> {
+        let index = self.index(number);
+        let is_waiting = number < self.posted && std::mem::take(&mut self.waiting[index]);
+        let offset_bytes = self.offset_of(zone, number).filter(|_| is_waiting);
+        let Some(offset_bytes) = offset_bytes else {
+            return Err(io::Error::other(
+                "S2: the device completed a receive that it did not have",
+            ));
+        };
+        self.settled += 1;
+        if let Some((lane, len_bytes)) = message {
+            let slot = Window { offset_bytes, len_bytes: self.slot_bytes };
+            // SAFETY: the device has completed the receive of this slot, once (S2), so it writes
+            // there no more, and the slot is this message's alone.
+            unsafe { zone.land_in(lane.into(), slot, len_bytes) };
+        }
+        let (buffer, _) = self.place(number);
+        self.left[buffer] -= 1;
+        self.close_settled(zone);
+        Ok(())
+    }
+
+    /// S3, for as many buffers as it holds for, oldest first.
+    fn close_settled(&mut self, zone: &mut Zone) {
+        let filled_bytes = self.slots_per_buffer as usize * self.slot_bytes;
+        loop {
+            let behind = (zone.filling() + 1 - self.first_buffer) * self.slots_per_buffer;
+            let (buffer, _) = self.place(behind - 1);
+            if behind > self.posted || self.left[buffer] > 0 {
+                return;
+            }
+            // SAFETY: all receives of the buffer have been posted and are settled.
+            unsafe { zone.close_filled(filled_bytes) };
+        }
+    }
+
+    /// Whether the device has no receive left.
+    pub fn is_out(&self) -> bool {
+        self.posted == self.settled
+    }
+
+    /// The device has said that few receives are left, and will not say so again.
+    pub fn limit_was_reached(&mut self) {
+        self.is_limit_armed = false;
+    }
+
+    fn waiting_count(&self) -> u64 {
+        self.posted - self.settled
+    }
+
+    /// Where the slot of that number lies, while its buffer is posted.
+    fn offset_of(&self, zone: &Zone, number: u64) -> Option<usize> {
+        let sequence = self.first_buffer + number / self.slots_per_buffer;
+        let slot = (number % self.slots_per_buffer) as usize;
+        Some(zone.posted_at(sequence)? + slot * self.slot_bytes)
+    }
+
+    /// Index of its buffer, and which of the buffer's slots it is.
+    fn place(&self, number: u64) -> (usize, u64) {
+        let sequence = number / self.slots_per_buffer;
+        ((sequence % self.left.len() as u64) as usize, number % self.slots_per_buffer)
+    }
+
+    fn index(&self, number: u64) -> usize {
+        (number % self.waiting.len() as u64) as usize
+    }
+}
