@@ -267,7 +267,7 @@ impl Connection {
 
     /// After how long to poll although nothing arrives.
     pub fn next_timer(&self) -> Option<Duration> {
-        let at = self.engine.next_timer()?;
+        let at = self.link.timer(self.engine.next_timer()?);
         Some(Duration::from_nanos(at.ns.saturating_sub(self.now().ns)))
     }
 }

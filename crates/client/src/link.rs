@@ -273,6 +273,17 @@ impl Link {
         }
     }
 
+    /// When to poll although nothing arrives, if the engine would like to at `wanted`: while there
+    /// is no server in shared memory it can do nothing before the next look for one.
+    pub fn timer(&self, wanted: Instant) -> Instant {
+        match self {
+            Link::Shm(link) if link.end.is_none() => {
+                Instant { ns: wanted.ns.max(link.reconnect_at_ns) }
+            }
+            _ => wanted,
+        }
+    }
+
     /// What to wait for; `None` while there is no server.
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {

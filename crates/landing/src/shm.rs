@@ -57,6 +57,9 @@ mod region;
 mod ring;
 #[cfg(not(loom))]
 mod server_end;
+#[cfg(not(loom))]
+mod transport;
+mod weaken;
 
 #[cfg(not(loom))]
 pub use self::{
@@ -70,4 +73,5 @@ pub use self::{
     region::NotARegion,
     ring::Fault,
     server_end::{Peer, ServerEnd},
+    transport::{Shm, ShmConfig},
 };

@@ -5,6 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "shm_processes/hostile.rs"]
+#[allow(dead_code, reason = "shared with tests/shm_processes.rs, which uses the rest")]
+mod hostile;
 #[cfg(feature = "xdp")]
 #[path = "xdp/namespaces.rs"]
 #[allow(dead_code, reason = "shared with tests/xdp.rs, which uses the rest")]
@@ -13,6 +16,8 @@ mod namespaces;
 mod rigs;
 #[path = "conformance/scenarios.rs"]
 mod scenarios;
+#[path = "conformance/shm_rig.rs"]
+mod shm_rig;
 #[cfg(feature = "xdp")]
 #[path = "conformance/xdp_rig.rs"]
 mod xdp_rig;
@@ -75,6 +80,7 @@ conforms! {
     udp_joined: rigs::Joined,
     uring: rigs::Shared,
     uring_unconnected: rigs::Named,
+    shm: rigs::Mapped,
 }
 
 #[cfg(feature = "xdp")]

@@ -14,6 +14,7 @@ use landing::shm::{
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 #[path = "shm_processes/hostile.rs"]
+#[allow(dead_code, reason = "shared with other tests, which use the rest")]
 mod hostile;
 
 const ROLE: &str = "DOVETAIL_SHM_ROLE";

@@ -1,7 +1,7 @@
 //! The links with the model server behind them: real datagrams, real shared memory.
 
 use std::net::UdpSocket;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -11,7 +11,10 @@ use base::Instant;
 use landing::shm::{Accepted, Acceptor, AcceptorConfig, ServerEnd};
 
 use crate::engine::tests::server::Server;
-use crate::{Client, ClientError, Config, ConnectError, Expiry, Op, Target, Want, Written};
+use crate::{
+    Client, ClientError, Config, ConnectError, Expiry, Op, RequestError, Status, Target, Want,
+    Written,
+};
 
 const NOW: Instant = Instant { ns: 1 };
 
@@ -81,7 +84,9 @@ fn the_client_works_over_datagrams() {
     });
 }
 
-fn serve_shm(path: &Path, stop: &AtomicBool, ready: &AtomicBool) {
+/// Serves one client after the other until it is told to stop; or dies with the answers to a frame
+/// that wrote this key.
+fn serve_shm(path: &Path, stop: &AtomicBool, ready: &AtomicBool, deadly_key: &[u8]) {
     let acceptor = Acceptor::listen(path, AcceptorConfig::default()).unwrap();
     ready.store(true, Ordering::Relaxed);
     let (mut server, mut client) = (Server::new(), None::<ServerEnd>);
@@ -104,6 +109,9 @@ fn serve_shm(path: &Path, stop: &AtomicBool, ready: &AtomicBool) {
         for frame in &frames {
             server.input(&arena[frame.offset..frame.offset + frame.len_bytes], NOW);
         }
+        if server.value(deadly_key).is_some() {
+            return;
+        }
         while let Some(answer) = server.out.front()
             && end.write(answer).unwrap_or(false)
         {
@@ -114,18 +122,99 @@ fn serve_shm(path: &Path, stop: &AtomicBool, ready: &AtomicBool) {
     }
 }
 
+fn socket_path(test: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("dovetail-client-{}-{test}", std::process::id()))
+}
+
+fn wait_for(flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn the_client_works_over_shared_memory() {
-    let path = std::env::temp_dir().join(format!("dovetail-client-{}", std::process::id()));
+    let path = socket_path("use");
     let (stop, ready) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        scope.spawn(|| serve_shm(&path, &stop, &ready));
-        while !ready.load(Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
+        scope.spawn(|| serve_shm(&path, &stop, &ready, b"none"));
+        wait_for(&ready);
         let used = std::panic::catch_unwind(|| use_it(&format!("shm:{}", path.display())));
         stop.store(true, Ordering::Relaxed);
         used.unwrap();
+    });
+}
+
+/// Ends the threads of a scope also when a test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+const INCR_N: Op<'_> = Op::Incr { key: b"n", delta: 1 };
+
+/// A connection in shared memory whose server has executed a write and died before it answered;
+/// the tokens of that write, and of a read that was not answered either.
+fn bereft<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    path: &'scope Path,
+    flags: &'scope [AtomicBool; 2],
+) -> (crate::Connection, crate::Token, crate::Token) {
+    let dying = scope.spawn(move || serve_shm(path, &flags[0], &flags[1], b"n"));
+    wait_for(&flags[1]);
+    let target: Target = format!("shm:{}", path.display()).parse().unwrap();
+    let config = Config { timeout_ns: 60_000_000_000, ..Config::default() };
+    let mut connection = crate::Connection::open(&target, config, Duration::from_secs(60)).unwrap();
+    let write = connection.submit(&INCR_N, Want::PLAIN).unwrap();
+    let read = connection.submit(&Op::Get { key: b"a", touch: None }, Want::PLAIN).unwrap();
+    connection.poll().unwrap();
+    dying.join().unwrap();
+    (connection, write, read)
+}
+
+fn next_ended(connection: &mut crate::Connection) -> (crate::Token, Result<Status, RequestError>) {
+    loop {
+        if let Some(completion) = connection.next_completion() {
+            return (completion.token, completion.result.map(|answer| answer.status));
+        }
+        connection.wait(None).unwrap();
+    }
+}
+
+#[test]
+fn a_server_in_shared_memory_that_starts_again_is_found_again() {
+    let path = socket_path("restart");
+    let flags = [const { AtomicBool::new(false) }; 2];
+    let [stop, ready] = [const { AtomicBool::new(false) }; 2];
+    std::thread::scope(|scope| {
+        let (mut connection, write, read) = bereft(scope, &path, &flags);
+        let _stop = Stop(&stop);
+        scope.spawn(|| serve_shm(&path, &stop, &ready, b"none"));
+        // The write may have happened, and is not sent again; the read is.
+        assert_eq!(next_ended(&mut connection), (write, Err(RequestError::Unknown)));
+        assert_eq!(next_ended(&mut connection), (read, Ok(Status::Miss)));
+        connection.submit(&INCR_N, Want::PLAIN).unwrap();
+        assert_eq!(next_ended(&mut connection).1, Ok(Status::Ok));
+        assert_eq!(connection.stats().sessions, 2);
+        assert!(connection.next_completion().is_none(), "each ended once");
+    });
+}
+
+#[test]
+fn a_client_whose_server_is_away_sleeps_until_it_looks_again() {
+    let path = socket_path("away");
+    let flags = [const { AtomicBool::new(false) }; 2];
+    std::thread::scope(|scope| {
+        let (mut connection, write, _) = bereft(scope, &path, &flags);
+        assert_eq!(next_ended(&mut connection).0, write);
+        // Looks for the server once, and then not for a while.
+        connection.poll().unwrap();
+        assert!(connection.as_fd().is_none() && connection.prepare_sleep());
+        let timer = connection.next_timer().unwrap();
+        assert!(timer > Duration::from_millis(20), "{timer:?}");
     });
 }
 

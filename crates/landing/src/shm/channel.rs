@@ -24,11 +24,12 @@
 
 use std::sync::Arc;
 
-use base::sync::{Ordering, fence};
+use base::sync::Ordering;
 
 use crate::shm::layout::{CLIENT_SLEEP_WORD, Lane, RingSize, SERVER_SLEEP_WORD};
 use crate::shm::region::Region;
 use crate::shm::ring::{Fault, Reader, Taken, Writer};
+use crate::shm::weaken::{Place, fence_at};
 
 /// Sleeps until there are frames to take.
 const FOR_FRAMES: u64 = 1;
@@ -142,7 +143,7 @@ impl Channel {
         if told == 0 {
             return Bell::Quiet;
         }
-        fence(Ordering::SeqCst); // P2, pairs with D2
+        fence_at(Place::P2); // Pairs with D2.
         let word = &self.region.words()[self.peer_sleep_word];
         if word.load(Ordering::Relaxed) & told != 0 && word.swap(0, Ordering::Relaxed) != 0 {
             return Bell::Ring;
@@ -160,7 +161,7 @@ impl Channel {
         // that took an earlier value. Loom orders only what a thread has seen, and an exchange
         // sees.
         word.swap(for_frames | for_room, Ordering::Relaxed);
-        fence(Ordering::SeqCst); // D2, pairs with P2
+        fence_at(Place::D2); // Pairs with P2.
         self.is_armed = true;
         let has_frames = want.frames && self.reader.has_frames()?;
         let has_room = match want.room_for {

@@ -23,6 +23,9 @@ pub(crate) struct Region {
     first: NonNull<AtomicU64>,
     word_count: usize,
     home: Home,
+    /// One for each word, by which a model checker tells reads and writes that race.
+    #[cfg(loom)]
+    shadows: Box<[loom::cell::UnsafeCell<()>]>,
 }
 
 /// Where the words are, and how they are given back.
@@ -56,7 +59,19 @@ impl Region {
     pub fn on_heap(word_count: usize) -> Region {
         let words: Box<[AtomicU64]> = (0..word_count).map(|_| AtomicU64::new(0)).collect();
         let first = NonNull::from(Box::leak(words)).cast();
-        Region { first, word_count, home: Home::Heap }
+        Region {
+            first,
+            word_count,
+            home: Home::Heap,
+            #[cfg(loom)]
+            shadows: (0..word_count).map(|_| loom::cell::UnsafeCell::new(())).collect(),
+        }
+    }
+
+    /// A word's shadow.
+    #[cfg(loom)]
+    pub fn shadow(&self, word: usize) -> &loom::cell::UnsafeCell<()> {
+        &self.shadows[word]
     }
 }
 

@@ -29,6 +29,7 @@ use thiserror::Error;
 use crate::shm::copy::{copy_in, copy_out};
 use crate::shm::layout::{Lane, WORD_BYTES};
 use crate::shm::region::Region;
+use crate::shm::weaken::{Place, ordering};
 
 /// The other side broke the protocol; there is nothing to do but to part with it.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -96,6 +97,35 @@ impl Words {
         (&ring[start..start + first], &ring[..word_count - first])
     }
 
+    /// Tells a model checker that these words are read: no write may race with that, since both
+    /// ends of a model keep the protocol. It sees so what it cannot see from values: that a word
+    /// is written again before it was read (W2, A2).
+    #[inline(always)]
+    fn note_read(&self, at: u64, word_count: usize) {
+        #[cfg(loom)]
+        self.shadows(at, word_count, |shadow| shadow.with(|_| ()));
+        #[cfg(not(loom))]
+        let _ = (at, word_count);
+    }
+
+    /// The same for words that are written.
+    #[inline(always)]
+    fn note_written(&self, at: u64, word_count: usize) {
+        #[cfg(loom)]
+        self.shadows(at, word_count, |shadow| shadow.with_mut(|_| ()));
+        #[cfg(not(loom))]
+        let _ = (at, word_count);
+    }
+
+    #[cfg(loom)]
+    fn shadows(&self, at: u64, word_count: usize, note: impl Fn(&loom::cell::UnsafeCell<()>)) {
+        let ring_words = self.lane.ring.bytes() / WORD_BYTES;
+        for step in 0..word_count {
+            let word = (at as usize / WORD_BYTES + step) % ring_words;
+            note(self.region.shadow(self.lane.data_word + word));
+        }
+    }
+
     /// R1: how far `tail` is ahead of `head`, unless the other side's index makes no sense.
     #[inline]
     fn filled(&self, tail: u64, head: u64) -> Option<u64> {
@@ -128,7 +158,7 @@ impl Reader {
         if self.head != self.tail {
             return Ok(true);
         }
-        let tail = self.words.tail().load(Ordering::Acquire); // A1
+        let tail = self.words.tail().load(ordering(Place::A1, Ordering::Acquire));
         if self.words.filled(tail, self.head).is_none() {
             return Err(Fault::Index { stored: tail, own: self.head });
         }
@@ -147,6 +177,7 @@ impl Reader {
         let len_bytes = self.checked_len(word)?;
         let Some(into) = into.get_mut(..len_bytes) else { return Ok(Taken::TooShort) };
         let word_count = len_bytes.div_ceil(WORD_BYTES);
+        self.words.note_read(self.head, 1 + word_count);
         let (first, rest) = self.words.span(self.head + WORD_BYTES as u64, word_count);
         if rest.is_empty() {
             copy_out(first, into);
@@ -182,7 +213,7 @@ impl Reader {
     #[inline]
     pub fn release(&mut self) {
         self.released = self.head;
-        self.words.head().store(self.head, Ordering::Release); // W2
+        self.words.head().store(self.head, ordering(Place::W2, Ordering::Release));
     }
 }
 
@@ -215,7 +246,7 @@ impl Writer {
         if self.tail - self.head <= used_max {
             return Ok(true);
         }
-        let head = self.words.head().load(Ordering::Acquire); // A2
+        let head = self.words.head().load(ordering(Place::A2, Ordering::Acquire));
         if self.words.filled(self.tail, head).is_none() {
             return Err(Fault::Index { stored: head, own: self.tail });
         }
@@ -231,9 +262,10 @@ impl Writer {
         if !self.has_room(frame.len())? {
             return Ok(false);
         }
+        let word_count = frame.len().div_ceil(WORD_BYTES);
+        self.words.note_written(self.tail, 1 + word_count);
         let (length, _) = self.words.span(self.tail, 1);
         length[0].store(frame.len() as u64, Ordering::Relaxed);
-        let word_count = frame.len().div_ceil(WORD_BYTES);
         let (first, rest) = self.words.span(self.tail + WORD_BYTES as u64, word_count);
         if rest.is_empty() {
             copy_in(first, frame);
@@ -256,7 +288,7 @@ impl Writer {
     #[inline]
     pub fn publish(&mut self) {
         self.published = self.tail;
-        self.words.tail().store(self.tail, Ordering::Release); // W1
+        self.words.tail().store(self.tail, ordering(Place::W1, Ordering::Release));
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::shm::channel::{Armed, Want};
 use crate::shm::link::{Frame, Gone, Link};
+use crate::shm::ring::Taken;
 
 /// Who is at the other end, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +72,33 @@ impl ServerEnd {
         burst_max: usize,
         landed: impl FnMut(Frame),
     ) -> Result<usize, Gone> {
-        if !self.has_room(self.frame_len_max())? {
+        if !self.may_take()? {
             return Ok(0);
         }
         Ok(self.link.poll(arena, burst_max, landed)?)
+    }
+
+    /// Whether the longest reply fits (K18).
+    #[inline]
+    pub(crate) fn may_take(&mut self) -> Result<bool, Gone> {
+        self.has_room(self.frame_len_max())
+    }
+
+    /// Is there a request?
+    #[inline]
+    pub(crate) fn has_frames(&mut self) -> Result<bool, Gone> {
+        Ok(self.link.channel().has_frames()?)
+    }
+
+    /// Copies the next request into the beginning of `into`.
+    #[inline]
+    pub(crate) fn take(&mut self, into: &mut [u8]) -> Result<Taken, Gone> {
+        Ok(self.link.channel().take(into)?)
+    }
+
+    /// Says that the server is awake, so that nobody rings.
+    pub(crate) fn disarm(&mut self) {
+        self.link.channel().disarm();
     }
 
     /// Is there room for a reply of so many bytes?
@@ -106,7 +130,7 @@ impl ServerEnd {
     pub fn arm(&mut self, unsent_bytes: usize) -> Result<Armed, Gone> {
         self.link.publish();
         let frame_len_max = self.frame_len_max();
-        let may_take = self.has_room(frame_len_max)?;
+        let may_take = self.may_take()?;
         let room_for = match (may_take, unsent_bytes) {
             (true, 0) => None,
             (_, 0) => Some(frame_len_max),

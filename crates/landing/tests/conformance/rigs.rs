@@ -6,6 +6,7 @@ use landing::udp::{Offload, Udp, UdpConfig};
 use landing::uring::{Uring, UringConfig, UringUdp};
 use landing::{Lane, Sender, Transport, Zone, ZoneSize};
 
+pub use crate::shm_rig::Mapped;
 #[cfg(feature = "xdp")]
 pub use crate::xdp_rig::Bypassed;
 
@@ -25,8 +26,8 @@ pub trait Rig: Sized {
     /// Transport and zone of the receiver.
     fn receiver(&mut self) -> (&mut dyn Transport, &mut Zone);
 
-    /// A sender's socket.
-    fn client(&mut self, index: usize) -> &mut Udp;
+    /// A sender sends messages; what its way does not take now is lost.
+    fn send(&mut self, index: usize, messages: &[Vec<u8>]);
 
     /// Which sender a completion came from.
     fn index_of(&self, sender: Sender) -> usize;
@@ -70,6 +71,14 @@ fn config(offload: Offload) -> UdpConfig {
 fn client(socket: UdpSocket, peer: SocketAddr) -> Udp {
     socket.connect(peer).unwrap();
     Udp::from_socket(socket, config(Offload::Auto)).unwrap()
+}
+
+/// A sender's socket sends messages to its peer.
+pub fn send(client: &mut Udp, messages: &[Vec<u8>]) {
+    for message in messages {
+        client.queue(Lane(0).into(), message).unwrap();
+    }
+    client.flush().unwrap();
 }
 
 fn send_raw(client: &Udp, to: SocketAddr, bytes: &[u8]) {
@@ -132,8 +141,8 @@ macro_rules! unconnected {
                 (self.0.udp.as_mut().unwrap(), &mut self.0.zone)
             }
 
-            fn client(&mut self, index: usize) -> &mut Udp {
-                &mut self.0.clients[index]
+            fn send(&mut self, index: usize, messages: &[Vec<u8>]) {
+                send(&mut self.0.clients[index], messages);
             }
 
             fn index_of(&self, sender: Sender) -> usize {
@@ -219,8 +228,8 @@ impl Rig for Shared {
         (self.uring.as_mut().unwrap(), &mut self.zone)
     }
 
-    fn client(&mut self, index: usize) -> &mut Udp {
-        &mut self.clients[index]
+    fn send(&mut self, index: usize, messages: &[Vec<u8>]) {
+        send(&mut self.clients[index], messages);
     }
 
     fn index_of(&self, sender: Sender) -> usize {
@@ -286,8 +295,8 @@ impl Rig for Named {
         (self.uring.as_mut().unwrap(), &mut self.zone)
     }
 
-    fn client(&mut self, index: usize) -> &mut Udp {
-        &mut self.clients[index]
+    fn send(&mut self, index: usize, messages: &[Vec<u8>]) {
+        send(&mut self.clients[index], messages);
     }
 
     fn index_of(&self, sender: Sender) -> usize {

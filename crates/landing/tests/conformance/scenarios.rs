@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use landing::{Completion, Lane, Transport, board};
+use landing::{Completion, board};
 
 use crate::rigs::{MESSAGE_BYTES_MAX, Rig, is_whole};
 
@@ -58,11 +58,9 @@ impl<R: Rig> Exchange<R> {
 
     /// Sends some messages of a sender, from a sequence on.
     fn send(&mut self, sender: usize, sequences: std::ops::Range<u32>) {
-        let client = self.rig.client(sender);
-        for sequence in sequences {
-            client.queue(Lane(0).into(), &message(sender, sequence, len_of(sequence))).unwrap();
-        }
-        client.flush().unwrap();
+        let messages: Vec<_> =
+            sequences.map(|sequence| message(sender, sequence, len_of(sequence))).collect();
+        self.rig.send(sender, &messages);
     }
 
     /// Receives until nothing comes, and takes what has landed. Two rounds without anything mean
@@ -176,9 +174,7 @@ pub fn truncation_is_found_and_retried<R: Rig>() {
     let (mut sequence, mut sends) = (0, 0);
     while sequence < goal {
         let sent = message(0, sequence, MESSAGE_BYTES_MAX - 60);
-        let client = exchange.rig.client(0);
-        client.queue(Lane(0).into(), &sent).unwrap();
-        client.flush().unwrap();
+        exchange.rig.send(0, &[sent]);
         sends += 1;
         let landed = exchange.receive();
         for completion in &landed {

@@ -7,7 +7,7 @@ use landing::xdp::{Xdp, XdpConfig};
 use landing::{Sender, Transport, Zone, ZoneSize};
 
 use crate::namespaces::{DEVICE, Hosts, Neighbours, address};
-use crate::rigs::{MESSAGE_BYTES_MAX, Rig, is_whole};
+use crate::rigs::{MESSAGE_BYTES_MAX, Rig, is_whole, send};
 
 /// One worker on one queue.
 pub struct Bypassed {
@@ -50,8 +50,8 @@ impl Rig for Bypassed {
         (self.xdp.as_mut().unwrap(), &mut self.zone)
     }
 
-    fn client(&mut self, index: usize) -> &mut Udp {
-        &mut self.clients[index]
+    fn send(&mut self, index: usize, messages: &[Vec<u8>]) {
+        send(&mut self.clients[index], messages);
     }
 
     fn index_of(&self, sender: Sender) -> usize {

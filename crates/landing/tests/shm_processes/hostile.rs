@@ -63,6 +63,18 @@ impl Raw {
         rustix::io::write(&self.socket, &[0]).unwrap();
     }
 
+    /// A frame of any length, also of one that no frame has, as far as it fits into the region.
+    pub fn publish_frame(&self, bytes: &[u8]) {
+        self.store(REQUESTS_WORD, bytes.len() as u64);
+        let words = &self.words[REQUESTS_WORD + 1..];
+        for (word, chunk) in words.iter().zip(bytes.chunks(8)) {
+            let mut full = [0; 8];
+            full[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(full), Ordering::Relaxed);
+        }
+        self.store(REQUESTS_TAIL_WORD, 8 + bytes.len().next_multiple_of(8) as u64);
+    }
+
     /// The length and a part of the frame are there, the index is not, and nobody says goodbye.
     pub fn die_in_the_middle_of_a_frame(self) {
         self.store(REQUESTS_WORD, 64);

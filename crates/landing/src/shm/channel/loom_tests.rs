@@ -1,8 +1,12 @@
 //! Every interleaving of two ends of a small region: frames are whole and in order, nobody sleeps
 //! on.
 //!
-//! Each fence, the second look, the exchange's answer, W1 and A1 were taken away in turn: a test
-//! failed each time. W2 and A2 forbid a load to see a later store, which loom never tries.
+//! The last tests take away, one after another, every ordering and fence that has a name
+//! (shm/weaken.rs) and expect that a model objects. W2 and A2 forbid a load to see a later store;
+//! loom runs loads in order, and never tries that. It is seen all the same, as a race: each word of
+//! a ring has a shadow that is read and written with it, and of which loom asks that reads and
+//! writes be ordered. The second look (D3) and the exchange's answer (P4) were taken away by hand:
+//! a test failed each time.
 
 use std::sync::Arc;
 
@@ -13,6 +17,7 @@ use super::{Armed, Bell, Channel, Side, Want};
 use crate::shm::layout::{RING_BYTES_MIN, RingSize, WORD_BYTES};
 use crate::shm::region::Region;
 use crate::shm::ring::Taken;
+use crate::shm::weaken::{Place, Weakened};
 
 const FOR_FRAMES: Want = Want { frames: true, room_for: None };
 const FOR_ROOM: Want = Want { frames: false, room_for: Some(8) };
@@ -103,25 +108,29 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 
 #[test]
 fn a_reader_that_sleeps_is_woken_for_each_frame() {
-    check(3, || {
-        let (mut server, mut client) = ends();
-        let writer = thread::spawn(move || (1..=2).for_each(|number| client.write(number)));
-        assert_eq!([server.take(), server.take()], [1, 2]);
-        writer.join().unwrap();
-    });
+    check(3, frames_for_a_sleeper);
+}
+
+fn frames_for_a_sleeper() {
+    let (mut server, mut client) = ends();
+    let writer = thread::spawn(move || (1..=2).for_each(|number| client.write(number)));
+    assert_eq!([server.take(), server.take()], [1, 2]);
+    writer.join().unwrap();
 }
 
 #[test]
 fn a_writer_that_sleeps_for_room_is_woken_and_the_ring_wraps() {
-    check(3, || {
-        let (mut server, mut client) = ends();
-        let writer = thread::spawn(move || (1..=4).for_each(|number| client.write(number)));
-        for number in 1..=4 {
-            assert_eq!(server.take(), number);
-        }
-        server.publish();
-        writer.join().unwrap();
-    });
+    check(3, frames_round_the_ring);
+}
+
+fn frames_round_the_ring() {
+    let (mut server, mut client) = ends();
+    let writer = thread::spawn(move || (1..=4).for_each(|number| client.write(number)));
+    for number in 1..=4 {
+        assert_eq!(server.take(), number);
+    }
+    server.publish();
+    writer.join().unwrap();
 }
 
 #[test]
@@ -158,4 +167,46 @@ fn a_side_that_goes_to_sleep_for_another_reason_is_woken_for_that() {
         assert_eq!(server.take(), 3);
         other.join().unwrap();
     });
+}
+
+/// Without this place's ordering some interleaving fails.
+fn check_missed(place: Place, model: fn()) {
+    let _weakened = Weakened::at(place);
+    check(3, model);
+}
+
+#[test]
+#[should_panic]
+fn without_the_release_of_frames_a_reader_takes_what_is_not_whole() {
+    check_missed(Place::W1, frames_for_a_sleeper);
+}
+
+#[test]
+#[should_panic]
+fn without_the_acquire_of_frames_a_reader_takes_what_is_not_whole() {
+    check_missed(Place::A1, frames_for_a_sleeper);
+}
+
+#[test]
+#[should_panic(expected = "ausality violation")]
+fn without_the_release_of_room_a_word_is_reused_before_it_was_read() {
+    check_missed(Place::W2, frames_round_the_ring);
+}
+
+#[test]
+#[should_panic(expected = "ausality violation")]
+fn without_the_acquire_of_room_a_word_is_reused_before_it_was_read() {
+    check_missed(Place::A2, frames_round_the_ring);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_publishers_fence_a_sleeper_sleeps_on() {
+    check_missed(Place::P2, frames_for_a_sleeper);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_sleepers_fence_it_sleeps_on() {
+    check_missed(Place::D2, frames_for_a_sleeper);
 }
