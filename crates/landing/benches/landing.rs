@@ -11,6 +11,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use landing::peers::{Peers, PeersConfig, WantedWay};
 use landing::udp::{Offload, Udp, UdpConfig};
 use landing::uring::{Uring, UringConfig};
 use landing::{Lane, Region, Transport, Zone, ZoneSize};
@@ -33,6 +34,10 @@ enum Kind {
     Burst,
     /// The same with GRO, the senders' messages joined as far as they are neighbours.
     Joined,
+    /// A connected socket for each sender, `recvmmsg` from each into one zone.
+    Lanes,
+    /// The same with GRO, one slot at a time, so that the log has few gaps.
+    LanesJoined,
     /// A connected socket and an area for each sender, by epoll.
     Each,
 }
@@ -110,18 +115,22 @@ fn setup(kind: Kind, sender_count: usize) -> io::Result<Setup> {
         Kind::Shared => shared(sender_count),
         Kind::Burst => burst(sender_count, Offload::Off),
         Kind::Joined => burst(sender_count, Offload::Auto),
+        Kind::Lanes => lanes(sender_count, config(Offload::Off)),
+        Kind::LanesJoined => {
+            lanes(sender_count, UdpConfig { burst_max: 1, ..config(Offload::Auto) })
+        }
         Kind::Each => each(sender_count),
     }
 }
 
-fn pairs(sender_count: usize) -> io::Result<(Vec<UdpSocket>, Vec<Udp>)> {
+fn pairs(sender_count: usize, offload: Offload) -> io::Result<(Vec<UdpSocket>, Vec<Udp>)> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..sender_count {
         let (here, there) = (UdpSocket::bind(localhost())?, UdpSocket::bind(localhost())?);
         here.connect(there.local_addr()?)?;
         there.connect(here.local_addr()?)?;
         ours.push(here);
-        theirs.push(Udp::from_socket(there, config(Offload::Off))?);
+        theirs.push(Udp::from_socket(there, config(offload))?);
     }
     Ok((ours, theirs))
 }
@@ -142,7 +151,7 @@ fn done(zone: &Zone) -> Done {
 }
 
 fn shared(sender_count: usize) -> io::Result<Setup> {
-    let (ours, senders) = pairs(sender_count)?;
+    let (ours, senders) = pairs(sender_count, Offload::Off)?;
     let mut zone = log(&file()?, SEGMENT_BYTES, SEGMENT_COUNT);
     let mut uring = Uring::new(&mut zone, UringConfig::default())
         .map_err(|e| io::Error::other(e.to_string()))?;
@@ -152,6 +161,23 @@ fn shared(sender_count: usize) -> io::Result<Setup> {
     let mut sum = 0;
     let receiver = Box::new(move || {
         uring.receive(&mut zone)?;
+        consume(&mut zone, &mut sum);
+        Ok(done(&zone))
+    });
+    Ok(Setup { receiver, senders })
+}
+
+fn lanes(sender_count: usize, udp: UdpConfig) -> io::Result<Setup> {
+    let (ours, senders) = pairs(sender_count, udp.offload)?;
+    let mut zone = log(&file()?, SEGMENT_BYTES, SEGMENT_COUNT);
+    let config = PeersConfig { way: WantedWay::Recvmmsg, udp, ..PeersConfig::default() };
+    let mut peers = Peers::open(&mut zone, config)?;
+    for socket in ours {
+        peers.add_datagrams(socket)?;
+    }
+    let mut sum = 0;
+    let receiver = Box::new(move || {
+        peers.receive(&mut zone)?;
         consume(&mut zone, &mut sum);
         Ok(done(&zone))
     });
@@ -174,7 +200,7 @@ fn burst(sender_count: usize, offload: Offload) -> io::Result<Setup> {
 }
 
 fn each(sender_count: usize) -> io::Result<Setup> {
-    let (ours, senders) = pairs(sender_count)?;
+    let (ours, senders) = pairs(sender_count, Offload::Off)?;
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut lanes = Vec::new();
     for (index, socket) in ours.into_iter().enumerate() {
@@ -291,8 +317,9 @@ fn main() -> io::Result<()> {
     );
     println!("senders  group  transport  receive ns  send ns  log bytes  messages/s");
     for (sender_count, group) in [(4, 1), (64, 1), (144, 1), (4, 16), (144, 16)] {
-        let kinds = [Kind::Shared, Kind::Burst, Kind::Joined, Kind::Each];
-        let mut best = [None::<Cost>; 4];
+        let kinds =
+            [Kind::Shared, Kind::Burst, Kind::Joined, Kind::Lanes, Kind::LanesJoined, Kind::Each];
+        let mut best = [None::<Cost>; 6];
         for _ in 0..ROUNDS {
             for (kind, best) in kinds.iter().zip(&mut best) {
                 let cost = run(*kind, sender_count, messages, group)?;
@@ -307,7 +334,7 @@ fn main() -> io::Result<()> {
             let (receive, send) = (each_ns(cost.receiver), each_ns(cost.sender));
             let log_bytes = cost.log_bytes / messages;
             let rate = messages as f64 / cost.wall.as_secs_f64();
-            print!("{sender_count:7}  {group:5}  {kind:<9?}  {receive:10}  ");
+            print!("{sender_count:7}  {group:5}  {kind:<11?}  {receive:10}  ");
             println!("{send:7}  {log_bytes:9}  {rate:10.0}");
         }
     }

@@ -20,6 +20,7 @@
 
 mod board;
 mod frames;
+pub mod peers;
 mod region;
 mod sender;
 pub mod shm;

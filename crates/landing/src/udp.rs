@@ -9,6 +9,7 @@
 //! else's datagrams arrive (K19, K22). On an unconnected one the sender is an address.
 
 mod inbox;
+mod lanes;
 pub(crate) mod name;
 pub(crate) mod outbox;
 
@@ -17,6 +18,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use self::inbox::Inbox;
+pub use self::lanes::{ReceiveCounters, UdpLanes};
 use self::outbox::Outbox;
 pub use self::outbox::SendCounters;
 use crate::frames::Joining;
@@ -65,6 +67,32 @@ impl Default for UdpConfig {
     }
 }
 
+impl UdpConfig {
+    /// What of it can be.
+    pub(crate) fn clamped(self) -> UdpConfig {
+        let frame_bytes_max = self.frame_bytes_max.clamp(1, DATAGRAM_BYTES_MAX);
+        UdpConfig {
+            frame_bytes_max,
+            burst_max: self.burst_max.clamp(1, 1024),
+            send_bytes: self.send_bytes.max(frame_bytes_max),
+            send_frames_max: self.send_frames_max.max(1),
+            ..self
+        }
+    }
+
+    fn inbox(&self, is_coalesced: bool) -> Inbox {
+        Inbox::new(self.burst_max, self.frame_bytes_max, is_coalesced)
+    }
+
+    pub(crate) fn outbox(&self) -> Outbox {
+        let joining = match self.offload {
+            Offload::Auto => Joining::Segmented,
+            Offload::Off => Joining::Single,
+        };
+        Outbox::new(self.send_bytes, self.send_frames_max, joining)
+    }
+}
+
 /// One UDP socket.
 pub struct Udp {
     socket: UdpSocket,
@@ -91,22 +119,17 @@ impl Udp {
 
     /// A socket that is open already, connected or not; see [`steer`](crate::steer).
     pub fn from_socket(socket: UdpSocket, config: UdpConfig) -> io::Result<Udp> {
-        let frame_bytes_max = config.frame_bytes_max.clamp(1, DATAGRAM_BYTES_MAX);
+        let config = config.clamped();
         socket.set_nonblocking(true)?;
         let notice = prepare(&socket, &config)?;
         let is_coalesced = config.offload == Offload::Auto && notice.is_none();
         let lane = socket.peer_addr().is_ok().then_some(Lane(0));
-        let joining = match config.offload {
-            Offload::Auto => Joining::Segmented,
-            Offload::Off => Joining::Single,
-        };
-        let send_bytes = config.send_bytes.max(frame_bytes_max);
         Ok(Udp {
             socket,
             lane,
-            inbox: Inbox::new(config.burst_max.clamp(1, 1024), frame_bytes_max, is_coalesced),
-            outbox: Outbox::new(send_bytes, config.send_frames_max.max(1), joining),
-            frame_bytes_max,
+            inbox: config.inbox(is_coalesced),
+            outbox: config.outbox(),
+            frame_bytes_max: config.frame_bytes_max,
             notice,
         })
     }
@@ -139,7 +162,7 @@ impl Udp {
 
 impl Transport for Udp {
     fn receive(&mut self, zone: &mut Zone) -> io::Result<usize> {
-        self.inbox.receive(self.socket.as_raw_fd(), self.lane, zone)
+        self.inbox.receive(self.socket.as_raw_fd(), self.lane, zone, usize::MAX)
     }
 
     fn reserve(&mut self, to: Sender, bytes_max: usize) -> Result<&mut [u8], SendError> {
@@ -162,7 +185,8 @@ impl Transport for Udp {
     }
 
     fn flush(&mut self) -> io::Result<usize> {
-        self.outbox.flush(self.socket.as_raw_fd())
+        let socket = self.socket.as_raw_fd();
+        self.outbox.flush(|_| Some(socket))
     }
 
     fn queued(&self) -> usize {

@@ -80,6 +80,8 @@ conforms! {
     udp_joined: rigs::Joined,
     uring: rigs::Shared,
     uring_unconnected: rigs::Named,
+    lanes: rigs::Lanes,
+    lanes_joined: rigs::LanesJoined,
     shm: rigs::Mapped,
 }
 

@@ -62,12 +62,19 @@ impl Inbox {
         self.slot_bytes
     }
 
-    /// Lands what the socket has, one call's worth. `lane` names the sender of a connected socket.
+    /// Whether datagrams of one sender come joined.
+    pub(crate) fn is_coalesced(&self) -> bool {
+        self.is_coalesced
+    }
+
+    /// Lands what the socket has, one call's worth, from at most `slots_max` slots. `lane` names
+    /// the sender of a connected socket.
     pub(crate) fn receive(
         &mut self,
         socket: RawFd,
         lane: Option<Lane>,
         zone: &mut Zone,
+        slots_max: usize,
     ) -> io::Result<usize> {
         if zone.size().buffer_bytes < self.slot_bytes {
             let message = format!("the zone's buffers are shorter than {} bytes", self.slot_bytes);
@@ -77,7 +84,8 @@ impl Inbox {
         let Some(window) = zone.window_for(self.slot_bytes, each) else { return Ok(0) };
         let slot_count = (window.len_bytes / self.slot_bytes)
             .min(zone.completions_free() / each)
-            .min(self.headers.len());
+            .min(self.headers.len())
+            .min(slots_max);
         for index in 0..slot_count {
             let start = zone.address(window.offset_bytes + index * self.slot_bytes);
             self.vectors[index] = libc::iovec { iov_base: start.cast(), iov_len: self.slot_bytes };

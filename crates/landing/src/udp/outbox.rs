@@ -71,11 +71,20 @@ impl Outbox {
         self.notice.take()
     }
 
-    /// Sends what the kernel takes; how many frames left or were refused.
-    pub(crate) fn flush(&mut self, socket: RawFd) -> io::Result<usize> {
+    /// Sends what the kernel takes; how many frames left or were refused. `socket_of` names the
+    /// socket that leads to a peer, unless it is closed.
+    pub(crate) fn flush(
+        &mut self,
+        socket_of: impl Fn(Sender) -> Option<RawFd>,
+    ) -> io::Result<usize> {
         let before = self.queued();
         while self.queued() > 0 {
-            self.gather();
+            let Some(socket) = self.gather(&socket_of) else {
+                // Nobody is there to read it.
+                self.frames.leave(1);
+                self.counters.refused += 1;
+                continue;
+            };
             match self.batch.send(socket) {
                 Ok(message_count) => self.leave(message_count),
                 Err(error) => {
@@ -90,16 +99,22 @@ impl Outbox {
         Ok(done)
     }
 
-    /// Fills the batch with messages, from the first frame that has not left.
-    fn gather(&mut self) {
+    /// Fills the batch with messages of one socket, from the first frame that has not left; which
+    /// socket, unless it is closed.
+    fn gather(&mut self, socket_of: &impl Fn(Sender) -> Option<RawFd>) -> Option<RawFd> {
         self.batch.clear();
         let mut waiting = self.frames.waiting();
+        let socket = socket_of(self.frames.to(waiting.start))?;
         while !waiting.is_empty() && !self.batch.is_full() {
-            let run = self.frames.run(waiting.start, self.joining);
             let to = self.frames.to(waiting.start);
+            if socket_of(to) != Some(socket) {
+                break;
+            }
+            let run = self.frames.run(waiting.start, self.joining);
             self.batch.push(to, self.frames.start(waiting.start), run);
             waiting.start += run.frame_count;
         }
+        Some(socket)
     }
 
     /// The first `message_count` messages of the batch have left.

@@ -33,10 +33,9 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use super::buffers::{BufferRing, GROUP};
 use super::{Bell, Unavailable, enter, let_go, receive_ring};
-use crate::frames::Joining;
 use crate::udp::name::{NAME_BYTES, Name};
 use crate::udp::outbox::Outbox;
-use crate::udp::{self, DATAGRAM_BYTES_MAX, KernelQueue, Offload, SendCounters, UdpConfig};
+use crate::udp::{self, KernelQueue, SendCounters, UdpConfig};
 use crate::{Landed, Notice, Region, SendError, Sender, Transport, Zone};
 
 /// `io_uring_recvmsg_out`: four words.
@@ -98,6 +97,7 @@ impl UringUdp {
         socket: UdpSocket,
         config: UdpConfig,
     ) -> Result<UringUdp, (UdpSocket, Unavailable)> {
+        let config = config.clamped();
         let parts = || {
             let ring = receive_ring(QUEUE_MAX)?;
             let bell = Bell::of(&ring)?;
@@ -112,12 +112,6 @@ impl UringUdp {
             Ok(parts) => parts,
             Err(error) => return Err((socket, Unavailable(error))),
         };
-        let frame_bytes_max = config.frame_bytes_max.clamp(1, DATAGRAM_BYTES_MAX);
-        let joining = match config.offload {
-            Offload::Auto => Joining::Segmented,
-            Offload::Off => Joining::Single,
-        };
-        let send_bytes = config.send_bytes.max(frame_bytes_max);
         Ok(UringUdp {
             ring,
             bell,
@@ -127,9 +121,9 @@ impl UringUdp {
             socket,
             filler,
             is_armed: false,
-            outbox: Outbox::new(send_bytes, config.send_frames_max.max(1), joining),
-            frame_bytes_max,
-            burst_max: config.burst_max.clamp(1, 1024),
+            outbox: config.outbox(),
+            frame_bytes_max: config.frame_bytes_max,
+            burst_max: config.burst_max,
             notice,
         })
     }
@@ -332,7 +326,8 @@ impl Transport for UringUdp {
     }
 
     fn flush(&mut self) -> io::Result<usize> {
-        self.outbox.flush(self.socket.as_raw_fd())
+        let socket = self.socket.as_raw_fd();
+        self.outbox.flush(|_| Some(socket))
     }
 
     fn queued(&self) -> usize {
@@ -371,6 +366,7 @@ impl Drop for UringUdp {
 mod tests {
     use super::*;
     use crate::ZoneSize;
+    use crate::udp::Offload;
 
     /// Frames begin with their length.
     fn is_whole(frame: &[u8]) -> bool {

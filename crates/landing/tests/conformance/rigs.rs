@@ -2,8 +2,9 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
+use landing::peers::{Peers, PeersConfig, WantedWay, Way};
 use landing::udp::{Offload, Udp, UdpConfig};
-use landing::uring::{Uring, UringConfig, UringUdp};
+use landing::uring::UringUdp;
 use landing::{Lane, Sender, Transport, Zone, ZoneSize};
 
 pub use crate::shm_rig::Mapped;
@@ -169,26 +170,48 @@ macro_rules! unconnected {
 unconnected!(Single, Offload::Off, 4096, "`recvmmsg`, each datagram by itself.");
 unconnected!(Joined, Offload::Auto, 1 << 17, "`recvmmsg` with GRO: many datagrams in a slot.");
 
-/// io_uring: a socket for each sender, one ring of buffers.
-pub struct Shared {
-    uring: Option<Uring>,
+/// A connected socket for each sender, all of them landing in one zone.
+struct Connected {
+    peers: Option<Peers>,
     zone: Zone,
     clients: Vec<Udp>,
     /// By lane.
     addresses: Vec<SocketAddr>,
     /// Which sender a lane is: a new one gets a new lane.
     lane_of: Vec<usize>,
+    config: PeersConfig,
+    buffer_bytes: usize,
 }
 
-const SHARED_BUFFER_BYTES: usize = 4096;
+impl Connected {
+    fn open(sender_count: usize, config: PeersConfig, buffer_bytes: usize) -> Option<Connected> {
+        let mut zone = zone(buffer_bytes);
+        let peers = Peers::open(&mut zone, config).unwrap();
+        if let Way::Fallback(unavailable) = peers.way() {
+            println!("skipped: {unavailable}");
+            return None;
+        }
+        let mut rig = Connected {
+            peers: Some(peers),
+            zone,
+            clients: Vec::new(),
+            addresses: vec![any_port(); sender_count],
+            lane_of: Vec::new(),
+            config,
+            buffer_bytes,
+        };
+        for index in 0..sender_count {
+            rig.add_client(index);
+        }
+        Some(rig)
+    }
 
-impl Shared {
     /// Our end of a pair of connected sockets, added as a lane.
     fn add(&mut self, local: SocketAddr, peer: SocketAddr) -> SocketAddr {
         let socket = bind(local);
         let address = socket.local_addr().unwrap();
         socket.connect(peer).unwrap();
-        self.uring.as_mut().unwrap().add_datagrams(socket).unwrap();
+        self.peers.as_mut().unwrap().add_datagrams(socket).unwrap();
         address
     }
 
@@ -204,47 +227,11 @@ impl Shared {
             self.clients.push(udp);
         }
     }
-}
-
-impl Rig for Shared {
-    fn open(sender_count: usize) -> Option<Shared> {
-        let mut zone = zone(SHARED_BUFFER_BYTES);
-        let uring = match Uring::new(&mut zone, UringConfig::default()) {
-            Ok(uring) => Some(uring),
-            Err(unavailable) => {
-                println!("skipped: {unavailable}");
-                return None;
-            }
-        };
-        let addresses = vec![any_port(); sender_count];
-        let mut rig = Shared { uring, zone, clients: Vec::new(), addresses, lane_of: Vec::new() };
-        for index in 0..sender_count {
-            rig.add_client(index);
-        }
-        Some(rig)
-    }
-
-    fn receiver(&mut self) -> (&mut dyn Transport, &mut Zone) {
-        (self.uring.as_mut().unwrap(), &mut self.zone)
-    }
-
-    fn send(&mut self, index: usize, messages: &[Vec<u8>]) {
-        send(&mut self.clients[index], messages);
-    }
-
-    fn index_of(&self, sender: Sender) -> usize {
-        let Lane(lane) = sender.as_lane().expect("lanes only");
-        self.lane_of[lane as usize]
-    }
-
-    fn replace_client(&mut self, index: usize) {
-        self.add_client(index);
-    }
 
     fn restart(&mut self) {
-        self.uring = None;
-        self.zone = zone(SHARED_BUFFER_BYTES);
-        self.uring = Some(Uring::new(&mut self.zone, UringConfig::default()).unwrap());
+        self.peers = None;
+        self.zone = zone(self.buffer_bytes);
+        self.peers = Some(Peers::open(&mut self.zone, self.config).unwrap());
         self.lane_of.clear();
         for index in 0..self.clients.len() {
             let peer = self.clients[index].local_address().unwrap();
@@ -252,11 +239,55 @@ impl Rig for Shared {
             self.lane_of.push(index);
         }
     }
-
-    fn send_raw(&mut self, index: usize, bytes: &[u8]) {
-        send_raw(&self.clients[index], self.addresses[index], bytes);
-    }
 }
+
+fn recvmmsg(offload: Offload) -> PeersConfig {
+    PeersConfig { way: WantedWay::Recvmmsg, udp: config(offload), ..PeersConfig::default() }
+}
+
+macro_rules! connected {
+    ($name:ident, $config:expr, $buffer_bytes:expr, $doc:literal) => {
+        #[doc = $doc]
+        pub struct $name(Connected);
+
+        impl Rig for $name {
+            fn open(sender_count: usize) -> Option<Self> {
+                Connected::open(sender_count, $config, $buffer_bytes).map($name)
+            }
+
+            fn receiver(&mut self) -> (&mut dyn Transport, &mut Zone) {
+                (self.0.peers.as_mut().unwrap(), &mut self.0.zone)
+            }
+
+            fn send(&mut self, index: usize, messages: &[Vec<u8>]) {
+                send(&mut self.0.clients[index], messages);
+            }
+
+            fn index_of(&self, sender: Sender) -> usize {
+                let Lane(lane) = sender.as_lane().expect("lanes only");
+                self.0.lane_of[lane as usize]
+            }
+
+            fn replace_client(&mut self, index: usize) {
+                self.0.add_client(index);
+            }
+
+            fn restart(&mut self) {
+                self.0.restart();
+            }
+
+            fn send_raw(&mut self, index: usize, bytes: &[u8]) {
+                send_raw(&self.0.clients[index], self.0.addresses[index], bytes);
+            }
+        }
+    };
+}
+
+connected!(Shared, PeersConfig::default(), 4096, "io_uring: one ring of buffers.");
+connected!(Lanes, recvmmsg(Offload::Off), 4096, "`recvmmsg` from each socket.");
+connected!(LanesJoined, recvmmsg(Offload::Auto), 1 << 17, "`recvmmsg` with GRO from each socket.");
+
+const NAMED_BUFFER_BYTES: usize = 4096;
 
 /// io_uring: one unconnected socket that hears from everybody.
 pub struct Named {
@@ -281,7 +312,7 @@ impl Named {
 
 impl Rig for Named {
     fn open(sender_count: usize) -> Option<Named> {
-        let mut zone = zone(SHARED_BUFFER_BYTES);
+        let mut zone = zone(NAMED_BUFFER_BYTES);
         let uring = Named::listen(&mut zone, any_port())?;
         let address = uring.local_address().unwrap();
         let clients = (0..sender_count).map(|_| client(shared_socket(), address)).collect();
@@ -310,7 +341,7 @@ impl Rig for Named {
 
     fn restart(&mut self) {
         self.uring = None;
-        self.zone = zone(SHARED_BUFFER_BYTES);
+        self.zone = zone(NAMED_BUFFER_BYTES);
         self.uring = Named::listen(&mut self.zone, self.address);
     }
 
