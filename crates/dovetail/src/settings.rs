@@ -197,6 +197,13 @@ pub const TABLE: &[Setting] = &[
         help: "Requests that a worker carries through the store's stages at a time",
     },
     Setting {
+        key: "compaction",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "on",
+        help: "Store several writes of one key that wait together as one; each gets its own reply",
+    },
+    Setting {
         key: "max-connections",
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },

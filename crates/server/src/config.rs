@@ -45,6 +45,8 @@ pub struct Config {
     pub poll: Poll,
     /// Requests in flight in the store's pipeline, 1 to 64.
     pub batch: usize,
+    /// Several writes of a key in one batch become one (C-4 §4.3).
+    pub compaction: bool,
     /// Client connections at a time, over both protocols.
     pub max_connections: usize,
     /// The largest value; lowered to what `memory_bytes` can hold.
@@ -105,6 +107,7 @@ impl Default for Config {
             pin: Pin::Auto,
             poll: Poll::Auto,
             batch: 32,
+            compaction: true,
             max_connections: 10_000,
             max_item_size_bytes: 32 << 20,
             requirepass: None,

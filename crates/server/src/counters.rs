@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::resp::{CommandId, Spec};
 
+use crate::compaction::Compacted;
+
 pub use native::{DropReason, NativeCells, NativeTotals};
 
 /// A counter with one writing thread.
@@ -41,6 +43,30 @@ impl Cell {
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What compaction has done.
+#[derive(Debug, Default)]
+pub struct CompactionCells {
+    /// Groups that were written at once.
+    pub windows: Cell,
+    /// Writes that the store never saw.
+    pub writes_saved: Cell,
+    /// Groups that ran one by one after all.
+    pub given_up: Cell,
+}
+
+impl CompactionCells {
+    /// Adds what one batch brought.
+    #[inline]
+    pub fn add(&self, counted: Compacted) {
+        if counted == Compacted::default() {
+            return;
+        }
+        self.windows.add(counted.windows);
+        self.writes_saved.add(counted.writes_saved);
+        self.given_up.add(counted.given_up);
     }
 }
 
@@ -105,6 +131,8 @@ pub struct WorkerCounters {
     pub batches: Cell,
     /// Requests in them.
     pub batch_requests: Cell,
+    /// Writes that became one.
+    pub compaction: CompactionCells,
     /// Time in rounds that found something to serve: what polling costs is not in it.
     pub busy_ns: Cell,
     /// Streams that lost their frame.
@@ -295,6 +323,12 @@ pub struct Totals {
     pub batches: u64,
     /// Store requests in those batches.
     pub batch_requests: u64,
+    /// Groups of writes of one key that were written at once.
+    pub compaction_windows: u64,
+    /// Writes that the store never saw.
+    pub compacted_writes: u64,
+    /// Groups that ran one by one after all.
+    pub compaction_given_up: u64,
     /// Of each worker: time in rounds that found something to serve, polling left out.
     pub worker_busy_ns: Vec<u64>,
     /// Requests that broke the protocol.
@@ -341,6 +375,9 @@ impl Totals {
             net_output_bytes: sum(|worker| &worker.output_bytes),
             batches: sum(|worker| &worker.batches),
             batch_requests: sum(|worker| &worker.batch_requests),
+            compaction_windows: sum(|worker| &worker.compaction.windows),
+            compacted_writes: sum(|worker| &worker.compaction.writes_saved),
+            compaction_given_up: sum(|worker| &worker.compaction.given_up),
             worker_busy_ns: workers.clone().map(|worker| worker.busy_ns.get()).collect(),
             protocol_errors: sum(|worker| &worker.protocol_errors),
             auth_attempts: sum(|worker| &worker.auth_attempts),
@@ -366,6 +403,9 @@ impl Totals {
             (&mut self.net_output_bytes, baseline.net_output_bytes),
             (&mut self.batches, baseline.batches),
             (&mut self.batch_requests, baseline.batch_requests),
+            (&mut self.compaction_windows, baseline.compaction_windows),
+            (&mut self.compacted_writes, baseline.compacted_writes),
+            (&mut self.compaction_given_up, baseline.compaction_given_up),
             (&mut self.protocol_errors, baseline.protocol_errors),
             (&mut self.auth_attempts, baseline.auth_attempts),
             (&mut self.auth_errors, baseline.auth_errors),

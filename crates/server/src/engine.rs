@@ -4,10 +4,11 @@
 
 use base::{KeyHash, PartitionBits, UnixMillis, WorkerId};
 use policy::{Access, Depths, Route, RouteRequest, Router};
-use store::request::{Request, Sink};
+use store::request::Request;
 use store::{LockedSession, Session};
 
-use crate::rmw::{Refusal, Rmw};
+use crate::compaction::{Answering, Compacted, Compaction};
+use crate::rmw::Rmw;
 
 /// Executes batches of requests.
 pub trait Engine {
@@ -18,12 +19,17 @@ pub trait Engine {
     fn prefetch(&mut self, hash: KeyHash);
 
     /// Executes a batch, in order.
-    fn execute<S: Sink<Refusal>>(
+    fn execute<S: Answering>(
         &mut self,
         now: UnixMillis,
         requests: &[Request<'_, Rmw<'_>>],
         sink: &mut S,
     );
+
+    /// What compaction has done since the last call.
+    fn take_compacted(&mut self) -> Compacted {
+        Compacted::default()
+    }
 
     /// The session, unless keys are locked.
     fn session(&mut self) -> Option<&mut Session>;
@@ -41,6 +47,8 @@ pub struct RunToCompletion<R> {
     pub depths: Depths,
     /// This worker.
     pub worker: WorkerId,
+    /// Several writes of a key in one batch become one; `None`: switched off.
+    pub compaction: Option<Compaction>,
 }
 
 impl<R: Router> Engine for RunToCompletion<R> {
@@ -62,13 +70,21 @@ impl<R: Router> Engine for RunToCompletion<R> {
     }
 
     #[inline]
-    fn execute<S: Sink<Refusal>>(
+    fn execute<S: Answering>(
         &mut self,
         now: UnixMillis,
         requests: &[Request<'_, Rmw<'_>>],
         sink: &mut S,
     ) {
-        self.session.execute(now, requests, sink);
+        match &mut self.compaction {
+            Some(compaction) => compaction.execute(&mut self.session, now, requests, sink),
+            None => self.session.execute(now, requests, sink),
+        }
+    }
+
+    #[inline]
+    fn take_compacted(&mut self) -> Compacted {
+        self.compaction.as_mut().map(Compaction::take_counted).unwrap_or_default()
     }
 
     fn session(&mut self) -> Option<&mut Session> {
@@ -84,7 +100,7 @@ impl Engine for LockedSession<'_> {
     /// Taking the locks has brought the buckets.
     fn prefetch(&mut self, _hash: KeyHash) {}
 
-    fn execute<S: Sink<Refusal>>(
+    fn execute<S: Answering>(
         &mut self,
         now: UnixMillis,
         requests: &[Request<'_, Rmw<'_>>],

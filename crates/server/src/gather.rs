@@ -91,7 +91,9 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         let mut sink = ReplySink::new(self.core, &self.pendings);
         sink.counters.batches.add(1);
         sink.counters.batch_requests.add(self.requests.len() as u64);
+        let counters = sink.counters;
         self.engine.execute(now, &self.requests, &mut sink);
+        counters.compaction.add(self.engine.take_compacted());
         self.requests.clear();
         self.pendings.clear();
         self.core.batch_id += 1;

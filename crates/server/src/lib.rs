@@ -26,6 +26,7 @@ mod admin;
 mod affinity;
 mod budget;
 pub mod clients;
+mod compaction;
 pub mod config;
 mod connection;
 mod core;

@@ -136,6 +136,11 @@ impl Snapshot {
                 "count_total": totals.batches,
                 "requests_total": totals.batch_requests,
             },
+            "compaction": {
+                "windows_total": totals.compaction_windows,
+                "writes_saved_total": totals.compacted_writes,
+                "given_up_total": totals.compaction_given_up,
+            },
             "workers": { "busy_ns_total": totals.worker_busy_ns },
             "protocol_errors_total": totals.protocol_errors,
             "auth": { "attempts_total": totals.auth_attempts, "errors_total": totals.auth_errors },

@@ -8,6 +8,7 @@ use store::pin::Pins;
 use store::request::{Item, Outcome, Sink};
 use wire::resp::{InvalidTime, Unit};
 
+use crate::compaction::{Answering, Tells};
 use crate::connection::{Connection, Ending};
 use crate::core::{Core, Tally};
 use crate::counters::{CommandCells, CommandIndex, WorkerCounters};
@@ -140,6 +141,20 @@ struct Reply<'r> {
     pins: Pins<'r>,
     now: UnixMillis,
     output_limit_bytes: usize,
+}
+
+impl Answering for ReplySink<'_> {
+    fn tells(&self, request_index: usize) -> Tells {
+        match self.pendings[request_index].shape {
+            Shape::OldValue | Shape::RefusedTime(_) => Tells::Old,
+            Shape::McValue { with_cas: true, .. } => Tells::Version,
+            _ => Tells::Nothing,
+        }
+    }
+
+    fn connection(&self, request_index: usize) -> u64 {
+        u64::from(self.pendings[request_index].slot)
+    }
 }
 
 impl Sink<Refusal> for ReplySink<'_> {

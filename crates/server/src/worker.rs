@@ -34,6 +34,7 @@ use base::{UnixMillis, WorkerId};
 use policy::{Depths, Router};
 use store::Session;
 
+use crate::compaction::Compaction;
 use crate::config::Poll;
 use crate::core::Core;
 use crate::counters::Dialect;
@@ -169,8 +170,15 @@ impl<R: Router, P: Poller> Worker<R, P> {
         let partition_bits = shared.store().partition_bits();
         let depths = Depths::new(0);
         Ok(Worker {
+            engine: RunToCompletion {
+                session,
+                router,
+                partition_bits,
+                depths,
+                worker,
+                compaction: shared.config().compaction.then(Compaction::default),
+            },
             core: Core::new(shared, worker),
-            engine: RunToCompletion { session, router, partition_bits, depths, worker },
             poller,
             listeners,
             native: sockets.native,

@@ -229,6 +229,14 @@ impl Log {
         self.memory.as_ptr().wrapping_add(offset_bytes as usize)
     }
 
+    /// Whether some bytes lie in the log.
+    pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
+        let start = self.memory.as_ptr().addr();
+        let end = start + self.memory.len_bytes();
+        let bytes = bytes.as_ptr_range();
+        start <= bytes.start.addr() && bytes.end.addr() <= end
+    }
+
     /// The entry that a slot names.
     ///
     /// # Safety

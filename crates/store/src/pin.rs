@@ -35,14 +35,19 @@ unsafe impl Send for PinnedValue {}
 unsafe impl Sync for PinnedValue {}
 
 impl Pins<'_> {
-    /// Keeps `item.value` in place; `item` is the one that the sink was called with. `None` when
-    /// a quarter of the log is pinned already: then copy, so that clients who take their time
-    /// cannot keep the log from being written.
+    /// Keeps `item.value` in place. `None`, which means that the value is to be copied, when it
+    /// does not lie in the log, or when a quarter of the log is pinned already, so that clients who
+    /// take their time cannot keep the log from being written.
     pub fn try_pin(self, item: &Item<'_>) -> Option<PinnedValue> {
-        self.0.log.may_pin().then(|| self.pin(item))
+        let log = &self.0.log;
+        (log.holds(item.key) && log.holds(item.value) && log.may_pin()).then(|| self.pin(item))
     }
 
-    /// Keeps `item.value` in place, without a limit.
+    /// Keeps `item.value` in place, without a limit; `item` is the one that the sink was called
+    /// with.
+    ///
+    /// # Panics
+    /// If the item is from somewhere else.
     pub fn pin(self, item: &Item<'_>) -> PinnedValue {
         let len_bytes = item.value.len();
         let mut bytes = [0; 8];
@@ -51,6 +56,7 @@ impl Pins<'_> {
             return PinnedValue(Held::Copied { bytes, len_bytes });
         }
         let log = &self.0.log;
+        assert!(log.holds(item.key) && log.holds(item.value), "an item of this store");
         // Key and header lie in the segment where the entry starts, even if the value is long.
         let offset_bytes = (item.key.as_ptr().addr() - log.address(0).addr()) as u64;
         let end = item.value.as_ptr().addr() + len_bytes - log.address(0).addr();

@@ -38,6 +38,7 @@ use crate::entry::{Entry, Seen};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Block, Chain, Position};
 use crate::log::{Appender, Lane, Queue, Role};
+use crate::pin::Pins;
 use crate::store::Inner;
 use crate::tree::{NodeMemory, Spare};
 use crate::tuning::Prefetch;
@@ -175,6 +176,16 @@ impl Session {
     #[inline]
     pub fn wants_room(&self) -> bool {
         self.local.wants_room(&self.inner)
+    }
+
+    /// Of this store, for a sink that is told of outcomes outside [`Session::execute`].
+    pub fn pins(&self) -> Pins<'_> {
+        Pins(&self.inner)
+    }
+
+    /// The largest value for a key of this length.
+    pub fn value_max_bytes(&self, key_len_bytes: usize) -> u64 {
+        self.inner.value_max_bytes(key_len_bytes)
     }
 
     /// A bounded step of housekeeping between batches: frees what waited for its grace period,

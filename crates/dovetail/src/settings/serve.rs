@@ -108,6 +108,7 @@ impl ServeSettings {
                 _ => Poll::Auto,
             },
             batch: lookup.count("batch").unwrap_or(32),
+            compaction: lookup.is_on("compaction"),
             max_connections: lookup.count("max-connections").unwrap_or(10_000),
             max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
             requirepass: lookup.text("requirepass"),

@@ -65,6 +65,21 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
         "Store requests in those batches",
         totals.batch_requests,
     );
+    page.counter(
+        "dovetail_compaction_windows",
+        "Groups of writes of one key that were written at once",
+        totals.compaction_windows,
+    );
+    page.counter(
+        "dovetail_compacted_writes",
+        "Writes that the store never saw, because a later one of the batch took their place",
+        totals.compacted_writes,
+    );
+    page.counter(
+        "dovetail_compaction_given_up",
+        "Groups that ran one by one after all",
+        totals.compaction_given_up,
+    );
     page.family_with_unit(
         "dovetail_worker_busy_seconds",
         "counter",

@@ -5,6 +5,7 @@ use store::request::{Item, Outcome, Sink};
 use wire::native::{PART_UNIT_BYTES, Part, Remembered, Reply, RequestId, Span, Status, Want};
 
 use super::outgoing::{Origin, Outgoing, Outlet};
+use crate::compaction::{Answering, Tells};
 use crate::counters::{CommandCells, CommandIndex, WorkerCounters};
 use crate::rmw::Refusal;
 
@@ -45,6 +46,8 @@ pub struct Pending {
     pub origin: u16,
     /// For its counters.
     pub command: CommandIndex,
+    /// It happens only if the item has a certain version.
+    pub is_conditional: bool,
 }
 
 /// Encodes the outcomes of one batch.
@@ -57,6 +60,22 @@ pub struct Answers<'s, 'o, 'k, T> {
     pub out: &'s mut Outgoing<'o, 'k, T>,
     /// The worker's.
     pub counters: &'s WorkerCounters,
+}
+
+impl<T: Outlet> Answering for Answers<'_, '_, '_, T> {
+    /// A value may leave in parts, which its version holds together, and a write that is refused
+    /// because of a version tells it.
+    fn tells(&self, request_index: usize) -> Tells {
+        let pending = &self.pendings[request_index];
+        let is_conditional = pending.want.contains(Want::VERSION) || pending.is_conditional;
+        match pending.shape {
+            Shape::Item | Shape::Pulled { .. } => Tells::Version,
+            _ if is_conditional => Tells::Version,
+            _ => Tells::Nothing,
+        }
+    }
+
+    // Reads are never part of a group here, so that whose they are does not matter.
 }
 
 impl<T: Outlet> Sink<Refusal> for Answers<'_, '_, '_, T> {

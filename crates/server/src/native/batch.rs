@@ -95,6 +95,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
             let (pendings, origins) = (&self.pendings[..], &self.origins[..]);
             let mut answers = Answers { pendings, origins, out: &mut self.out, counters };
             self.engine.execute(self.core.now, &self.requests, &mut answers);
+            counters.compaction.add(self.engine.take_compacted());
             self.requests.clear();
             self.pendings.clear();
         }
@@ -267,6 +268,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         assert!(self.engine.accepts(hash), "requests are not handed to other workers yet");
         self.engine.prefetch(hash);
         pending.origin = self.origins.len() as u16 - 1;
+        pending.is_conditional = is_conditional(&op);
         self.requests.push(Request { key, hash, op });
         self.pendings.push(pending);
     }
@@ -440,7 +442,17 @@ impl Page<'_> {
 }
 
 fn pending(id: RequestId, want: Want, shape: Shape, command: NativeCommand) -> Pending {
-    Pending { id, want, shape, origin: 0, command: CommandIndex::native(command) }
+    let command = CommandIndex::native(command);
+    Pending { id, want, shape, origin: 0, command, is_conditional: false }
+}
+
+/// Whether a refusal tells the item's version.
+fn is_conditional(op: &request::Op<'_, Rmw<'_>>) -> bool {
+    match op {
+        request::Op::Set(set) => matches!(set.condition, request::Condition::IfVersion(_)),
+        request::Op::Update(update) => matches!(update, Rmw::DeleteVersion(_)),
+        request::Op::Get | request::Op::Delete => false,
+    }
 }
 
 fn command_of(op: &Op<'_>) -> NativeCommand {

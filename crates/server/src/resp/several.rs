@@ -7,6 +7,7 @@ use store::{Condition, Expiry, Item, Op, Outcome, Pins, Request, Set, Sink, entr
 use wire::resp::{Copy, ErrorReply, Keys, Pairs};
 
 use super::{Caller, strings};
+use crate::compaction::Answering;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{Pending, ReplySink, Shape};
@@ -48,6 +49,8 @@ struct Observed {
     value_len_bytes: usize,
     keeps_item: bool,
 }
+
+impl Answering for Observed {}
 
 impl Sink<Refusal> for Observed {
     fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {

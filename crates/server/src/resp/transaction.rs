@@ -26,6 +26,7 @@ use wire::resp::{
 
 use super::Caller;
 use super::several::TOO_MANY_PARTS;
+use crate::compaction::Answering;
 use crate::connection::Ending;
 use crate::counters::CommandIndex;
 use crate::engine::Engine;
@@ -405,6 +406,8 @@ struct VersionSink {
     version: u64,
 }
 
+impl Answering for VersionSink {}
+
 impl Sink<Refusal> for VersionSink {
     fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         if let Outcome::Hit(item) = outcome {
@@ -416,6 +419,8 @@ impl Sink<Refusal> for VersionSink {
 struct LengthSink {
     len_bytes: u64,
 }
+
+impl Answering for LengthSink {}
 
 impl Sink<Refusal> for LengthSink {
     fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {

@@ -4,6 +4,7 @@ use policy::Router;
 use store::{Condition, Expiry, Op, Outcome, Pins, Request, Set, Sink};
 
 use super::Worker;
+use crate::compaction::Answering;
 use crate::connection::Ending;
 use crate::engine::Engine;
 use crate::poller::{Poller, Ready};
@@ -30,6 +31,9 @@ impl Sink<Refusal> for ProbeSink {
         }
     }
 }
+
+/// The store itself is asked.
+impl Answering for ProbeSink {}
 
 const PROBE_VALUE: &[u8] = b"ready";
 

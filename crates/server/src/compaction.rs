@@ -1,0 +1,202 @@
+//! Compaction inside a batch: several writes of one key become one (C-4 §4.3).
+//!
+//! ```text
+//!  batch      SET h 1   GET x   INCR h   SET y 2   SET h 5   GET h
+//!               │                 │                  │
+//!  group h      └── Plan: Stored, Replayed on "1", Stored ──▶ one SET h 5, first of all
+//!  the rest             GET x             SET y 2            GET h ──▶ the store's pipeline
+//!                       │                 │                    │
+//!  outcomes     h       x         h       y          h         h   ──▶ sink, in this order
+//! ```
+//!
+//! The batch is what clients have sent already, so a window over it never waits: it opens with the
+//! first write that another write of its key follows, and closes early, with the batch (C-4 §7.2).
+//!
+//! # Invariants
+//! I1: a sink sees each request's outcome exactly once and in order, as without compaction.
+//! I2: outcomes of a group reach the sink only after its one write is visible (K6). A group whose
+//!     write fails, or whose key somebody else wrote meanwhile, runs one by one instead.
+//! I3: who looked at the stored value writes on condition that it is still there, so that nothing
+//!     rests on the worker being its key's only writer.
+//! I4: keys are compared in full (K8).
+//! I5: a group in which somebody is told a version is left alone: versions of values that never
+//!     reached the store do not exist.
+//!
+//! I6: a read that is not part of its key's group finds what the group leaves; none whose own
+//!     connection writes the key later in the batch is left out (K10).
+//!
+//! # Trade-offs
+//! A group's write is done before the rest of the batch, so that another client may see it before
+//! an earlier request of the same pipeline on another key: requests that wait together are
+//! concurrent. Short values are not compacted: the store takes them faster (decision 0029).
+//!
+//! # Limits
+//! At most [`SCRATCH_BYTES_MAX`] of values are kept aside per batch; a group that needs more runs
+//! one by one.
+
+mod find;
+mod merge;
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use arrayvec::ArrayVec;
+use base::UnixMillis;
+use policy::window::Plan;
+use store::Session;
+use store::request::{Request, Sink};
+
+use crate::gather::BATCH_REQUESTS_MAX;
+use crate::rmw::{Refusal, Rmw};
+use find::{Finder, Member};
+use merge::{ASK, Kept, Merge};
+use replay::Replay;
+
+/// Of values that replayed requests found or left, per batch.
+const SCRATCH_BYTES_MAX: usize = 256 << 10;
+
+/// What a request's reply tells beyond whether it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tells {
+    /// Nothing, or what a read found.
+    Nothing,
+    /// What was there before.
+    Old,
+    /// A version.
+    Version,
+}
+
+/// A sink that knows what its replies tell.
+pub trait Answering: Sink<Refusal> {
+    /// Of the reply to `requests[request_index]`; whoever does not say gets each request executed
+    /// by itself.
+    fn tells(&self, request_index: usize) -> Tells {
+        let _ = request_index;
+        Tells::Version
+    }
+
+    /// Whose `requests[request_index]` is: it sees its own earlier writes, and not its later ones
+    /// (K10).
+    fn connection(&self, request_index: usize) -> u64 {
+        let _ = request_index;
+        0
+    }
+}
+
+/// What compaction has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Groups that were written at once.
+    pub windows: u64,
+    /// Writes that the store never saw.
+    pub writes_saved: u64,
+    /// Groups that ran one by one after all.
+    pub given_up: u64,
+}
+
+/// One worker's compaction: memory that is reused from batch to batch.
+pub struct Compaction {
+    finder: Finder,
+    /// Values that kept outcomes borrow.
+    scratch: Vec<u8>,
+    /// What an update writes.
+    value: Vec<u8>,
+    kept: Vec<Kept>,
+    /// Where the outcome of each request of the batch is kept.
+    kept_at: [u8; BATCH_REQUESTS_MAX],
+    counted: Compacted,
+}
+
+const _: () = assert!(BATCH_REQUESTS_MAX <= ASK as usize, "a position fits a byte");
+
+impl Default for Compaction {
+    fn default() -> Compaction {
+        Compaction {
+            finder: Finder::default(),
+            scratch: Vec::new(),
+            value: Vec::new(),
+            kept: Vec::new(),
+            kept_at: [ASK; BATCH_REQUESTS_MAX],
+            counted: Compacted::default(),
+        }
+    }
+}
+
+impl Compaction {
+    /// What was done since the last call.
+    pub fn take_counted(&mut self) -> Compacted {
+        std::mem::take(&mut self.counted)
+    }
+
+    /// Executes a batch of at most [`BATCH_REQUESTS_MAX`] requests.
+    #[inline]
+    pub fn execute<S: Answering>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        if !self.finder.has_groups(requests) {
+            return session.execute(now, requests, sink);
+        }
+        self.execute_groups(session, now, requests, sink);
+    }
+
+    #[cold]
+    fn execute_groups<S: Answering>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        self.scratch.clear();
+        self.kept.clear();
+        self.kept_at = [ASK; BATCH_REQUESTS_MAX];
+        for first in self.finder.take_groups() {
+            if let Some(members) = find::members(requests, usize::from(first), now, sink) {
+                self.group(session, now, members);
+            }
+        }
+        let mut rest: ArrayVec<Request<'_, Rmw<'_>>, BATCH_REQUESTS_MAX> = ArrayVec::new();
+        let mut places: ArrayVec<u8, BATCH_REQUESTS_MAX> = ArrayVec::new();
+        for (index, request) in requests.iter().enumerate() {
+            if self.kept_at[index] == ASK {
+                rest.push(*request);
+                places.push(index as u8);
+            }
+        }
+        let mut merge = Merge {
+            sink,
+            requests,
+            kept: &self.kept,
+            kept_at: &self.kept_at,
+            places: &places,
+            scratch: &self.scratch,
+            next: 0,
+        };
+        session.execute(now, &rest, &mut merge);
+        merge.finish(session.pins());
+    }
+
+    /// Executes one key's requests with one write; they stay without outcomes if that fails (I2).
+    fn group(&mut self, session: &mut Session, now: UnixMillis, members: Vec<Member<'_>>) {
+        let (scratch_before, kept_before) = (self.scratch.len(), self.kept.len());
+        let plan = Plan::of(members);
+        let mut replay = Replay::new(session, now, &mut self.scratch, &mut self.value);
+        let done = plan.execute(&mut replay, &mut self.kept);
+        // A group that changes nothing is not asked to write.
+        if done.is_err() || replay.is_too_long() {
+            self.kept.truncate(kept_before);
+            self.scratch.truncate(scratch_before);
+            self.counted.given_up += 1;
+            return;
+        }
+        self.counted.windows += 1;
+        self.counted.writes_saved += plan.writes_compacted() as u64;
+        for (member, kept) in plan.operations().iter().zip(kept_before..) {
+            self.kept_at[member.index] = kept as u8;
+        }
+    }
+}

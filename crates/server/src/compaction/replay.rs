@@ -1,0 +1,337 @@
+//! A group's requests on a running value: what each is answered, and the one write at the end.
+//!
+//! # Invariants
+//! I1: what a request is answered is what the store would have answered, had the requests of the
+//!     group run one by one; versions apart (I5 of the module above).
+//! I2: nothing is written before [`Executor::write`], so that until then the group may be given up.
+
+use base::UnixMillis;
+use policy::window::{Change, Executor, FinalWrite};
+use store::Session;
+use store::pin::Pins;
+use store::request::{Condition, Expiry, Item, Op, Outcome, Request, Set, Sink, Update, Verdict};
+
+use super::SCRATCH_BYTES_MAX;
+use super::find::Member;
+use super::merge::{Kept, KeptItem};
+use crate::rmw::{Refusal, Rmw};
+
+/// A longer stored value is not looked at: a few requests that change it would need more room than
+/// there is.
+const LOOKED_BYTES_MAX: usize = SCRATCH_BYTES_MAX / 16;
+
+/// Why a group runs one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GivenUp {
+    /// Its values are too long to be kept aside.
+    TooLong,
+    /// Its write was refused, or came too late.
+    Refused,
+}
+
+/// What the store held when somebody looked.
+#[derive(Clone, Copy)]
+enum Looked {
+    /// Nobody has.
+    No,
+    Absent,
+    Version(u64),
+}
+
+pub(super) struct Replay<'x> {
+    session: &'x mut Session,
+    now: UnixMillis,
+    /// Values of the batch's kept items; only grows.
+    scratch: &'x mut Vec<u8>,
+    /// What an update writes.
+    value: &'x mut Vec<u8>,
+    looked: Looked,
+    is_too_long: bool,
+}
+
+impl<'x> Replay<'x> {
+    pub fn new(
+        session: &'x mut Session,
+        now: UnixMillis,
+        scratch: &'x mut Vec<u8>,
+        value: &'x mut Vec<u8>,
+    ) -> Replay<'x> {
+        Replay { session, now, scratch, value, looked: Looked::No, is_too_long: false }
+    }
+
+    /// Whether some value was too long to be kept aside: then no outcome is right.
+    pub fn is_too_long(&self) -> bool {
+        self.is_too_long
+    }
+
+    /// Keeps a value aside.
+    fn keep(
+        &mut self,
+        value: &[u8],
+        client_flags: u32,
+        version: u64,
+        expires_at: Option<UnixMillis>,
+    ) -> KeptItem {
+        let start = self.scratch.len();
+        if start + value.len() > SCRATCH_BYTES_MAX {
+            // What is replayed from here on is thrown away.
+            self.is_too_long = true;
+        } else {
+            self.scratch.extend_from_slice(value);
+        }
+        KeptItem { value: start..self.scratch.len(), client_flags, version, expires_at }
+    }
+
+    /// A value that an operation left, or why it is too large.
+    fn leave(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        client_flags: u32,
+        expires_at: Option<UnixMillis>,
+    ) -> Result<KeptItem, Kept> {
+        match self.too_large(key, value) {
+            Some(too_large) => Err(too_large),
+            None => Ok(self.keep(value, client_flags, 0, expires_at)),
+        }
+    }
+
+    fn too_large(&self, key: &[u8], value: &[u8]) -> Option<Kept> {
+        let max_bytes = self.session.value_max_bytes(key.len());
+        let len_bytes = value.len() as u64;
+        (len_bytes > max_bytes).then_some(Kept::TooLarge { len_bytes, max_bytes })
+    }
+
+    fn set(&mut self, key: &[u8], set: &Set<'_>, value: &mut Option<KeptItem>) -> (Kept, Change) {
+        if let Some(too_large) = self.too_large(key, set.value) {
+            return (too_large, Change::Unchanged);
+        }
+        match (set.condition, &*value) {
+            (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => {
+                return (Kept::NotStored { old: value.clone() }, Change::Unchanged);
+            }
+            (Condition::IfVersion(_), None) => return (Kept::Miss, Change::Unchanged),
+            (Condition::IfVersion(version), Some(old)) if old.version != version => {
+                return (Kept::VersionMismatch { old: old.clone() }, Change::Unchanged);
+            }
+            _ => {}
+        }
+        let expires_at = match set.expiry {
+            Expiry::Never => None,
+            Expiry::Keep => value.as_ref().and_then(|old| old.expires_at),
+            Expiry::At(at) => Some(at),
+        };
+        let new = self.keep(set.value, set.client_flags, 0, expires_at);
+        let lives = expires_at.is_none_or(|at| at > self.now);
+        let old = std::mem::replace(value, lives.then_some(new));
+        (Kept::Stored { old }, Change::Changed)
+    }
+
+    fn update(
+        &mut self,
+        key: &[u8],
+        update: &Rmw<'_>,
+        value: &mut Option<KeptItem>,
+    ) -> (Kept, Change) {
+        let mut bytes = std::mem::take(self.value);
+        bytes.clear();
+        let old = value.as_ref().map(|old| old.item(key, self.scratch));
+        let verdict = update.apply(old.as_ref(), &mut bytes);
+        let result = self.carry_out(key, verdict, &bytes, value);
+        *self.value = bytes;
+        result
+    }
+
+    fn carry_out(
+        &mut self,
+        key: &[u8],
+        verdict: Verdict<Refusal>,
+        bytes: &[u8],
+        value: &mut Option<KeptItem>,
+    ) -> (Kept, Change) {
+        let old = value.clone();
+        let (client_flags, expires_at) = match (verdict, &old) {
+            (Verdict::Keep, _) | (Verdict::Touch { .. }, None) => {
+                return (Kept::Updated { old, new: None }, Change::Unchanged);
+            }
+            (Verdict::Refuse(why), _) => return (Kept::Refused(why), Change::Unchanged),
+            (Verdict::Delete, _) => {
+                *value = None;
+                return (Kept::Deleted { old }, Change::Changed);
+            }
+            (Verdict::Write { client_flags, expires_at }, _) => (client_flags, expires_at),
+            (Verdict::Touch { expires_at }, Some(old)) => (old.client_flags, expires_at),
+        };
+        if expires_at.is_some_and(|at| at <= self.now) {
+            *value = None;
+            return (Kept::Deleted { old }, Change::Changed);
+        }
+        let new = match (verdict, &old) {
+            (Verdict::Touch { .. }, Some(old)) => {
+                Ok(KeptItem { version: 0, expires_at, ..old.clone() })
+            }
+            _ => self.leave(key, bytes, client_flags, expires_at),
+        };
+        match new {
+            Ok(new) => {
+                *value = Some(new.clone());
+                (Kept::Updated { old, new: Some(new) }, Change::Changed)
+            }
+            Err(too_large) => (too_large, Change::Unchanged),
+        }
+    }
+
+    /// Runs one request of its own; whether the store did what it says.
+    fn run(&mut self, member: &Member<'_>, op: Op<'_, Rmw<'_>>) -> Result<(), GivenUp> {
+        let Request { key, hash, .. } = *member.request;
+        let mut done = IsDone { deletes: matches!(op, Op::Delete), is_done: false };
+        self.session.execute(self.now, &[Request { key, hash, op }], &mut done);
+        if done.is_done { Ok(()) } else { Err(GivenUp::Refused) }
+    }
+
+    /// Leaves no value, if the key is as it was when somebody looked.
+    fn remove(&mut self, member: &Member<'_>) -> Result<(), GivenUp> {
+        match self.looked {
+            Looked::No => self.run(member, Op::Delete),
+            Looked::Absent => Ok(()),
+            Looked::Version(version) => self.run(member, Op::Update(Rmw::DeleteVersion(version))),
+        }
+    }
+
+    /// Leaves a value, if the key is as it was when somebody looked.
+    fn put(&mut self, member: &Member<'_>, set: Set<'_>) -> Result<(), GivenUp> {
+        let condition = match self.looked {
+            Looked::No => Condition::Always,
+            Looked::Absent => Condition::IfAbsent,
+            Looked::Version(version) => Condition::IfVersion(version),
+        };
+        self.run(member, Op::Set(Set { condition, ..set }))
+    }
+}
+
+impl<'r> Executor<Member<'r>> for Replay<'_> {
+    type Value = KeptItem;
+    type Reply = Kept;
+    type Error = GivenUp;
+
+    fn load(&mut self, member: &Member<'r>) -> Option<KeptItem> {
+        let Request { key, hash, .. } = *member.request;
+        let request = Request { key, hash, op: Op::<Rmw<'_>>::Get };
+        let mut taken = Taken { scratch: self.scratch, item: None, is_too_long: false };
+        self.session.execute(self.now, &[request], &mut taken);
+        self.is_too_long |= taken.is_too_long;
+        let item = taken.item;
+        self.looked = item.as_ref().map_or(Looked::Absent, |item| Looked::Version(item.version));
+        item
+    }
+
+    fn value_of(&mut self, member: &Member<'r>) -> KeptItem {
+        let Op::Set(set) = member.request.op else {
+            unreachable!("asked of a SET");
+        };
+        let expires_at = match set.expiry {
+            Expiry::At(at) => Some(at),
+            Expiry::Never | Expiry::Keep => None,
+        };
+        self.keep(set.value, set.client_flags, 0, expires_at)
+    }
+
+    fn replay(&mut self, member: &Member<'r>, value: &mut Option<KeptItem>) -> (Kept, Change) {
+        if self.is_too_long {
+            return (Kept::Miss, Change::Unchanged);
+        }
+        let key = member.request.key;
+        match &member.request.op {
+            Op::Get => {
+                let kept = value.clone().map_or(Kept::Miss, Kept::Hit);
+                (kept, Change::Unchanged)
+            }
+            Op::Set(set) => self.set(key, set, value),
+            Op::Delete => match value.take() {
+                Some(old) => (Kept::Deleted { old: Some(old) }, Change::Changed),
+                None => (Kept::Miss, Change::Unchanged),
+            },
+            Op::Update(update) => self.update(key, update, value),
+        }
+    }
+
+    fn reply_stored(&mut self, member: &Member<'r>) -> Kept {
+        if let Request { key, op: Op::Set(set), .. } = member.request {
+            self.is_too_long |= self.too_large(key, set.value).is_some();
+        }
+        Kept::Stored { old: None }
+    }
+
+    fn reply_removed(&mut self, _: &Member<'r>, found: bool) -> Kept {
+        if !found {
+            return Kept::Miss;
+        }
+        // Nobody is told what it was, only that it was there.
+        let old = KeptItem { value: 0..0, client_flags: 0, version: 0, expires_at: None };
+        Kept::Deleted { old: Some(old) }
+    }
+
+    fn write(&mut self, write: FinalWrite<'_, Member<'r>, KeptItem>) -> Result<(), GivenUp> {
+        if self.is_too_long {
+            return Err(GivenUp::TooLong);
+        }
+        match write {
+            FinalWrite::Operation(member) => match member.request.op {
+                Op::Set(set) => self.put(member, set),
+                _ => self.remove(member),
+            },
+            FinalWrite::Value { operation, value: None } => self.remove(operation),
+            FinalWrite::Value { operation, value: Some(item) } => {
+                let scratch = std::mem::take(self.scratch);
+                let set = Set {
+                    value: &scratch[item.value],
+                    client_flags: item.client_flags,
+                    expiry: item.expires_at.map_or(Expiry::Never, Expiry::At),
+                    condition: Condition::Always,
+                };
+                let written = self.put(operation, set);
+                *self.scratch = scratch;
+                written
+            }
+        }
+    }
+}
+
+/// Copies the item that a look found.
+struct Taken<'t> {
+    scratch: &'t mut Vec<u8>,
+    item: Option<KeptItem>,
+    is_too_long: bool,
+}
+
+impl Sink<Refusal> for Taken<'_> {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        let Outcome::Hit(item) = outcome else { return };
+        let Item { value, client_flags, version, expires_at, .. } = item;
+        let start = self.scratch.len();
+        let is_long = value.len() > LOOKED_BYTES_MAX;
+        self.is_too_long = is_long || start + value.len() > SCRATCH_BYTES_MAX;
+        if !self.is_too_long {
+            self.scratch.extend_from_slice(value);
+        }
+        let value = start..self.scratch.len();
+        self.item = Some(KeptItem { value, client_flags, version, expires_at });
+    }
+}
+
+/// Whether a write was done.
+struct IsDone {
+    /// A plain delete: an absent key is as it should be.
+    deletes: bool,
+    is_done: bool,
+}
+
+impl Sink<Refusal> for IsDone {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        self.is_done = match outcome {
+            Outcome::Stored { .. } | Outcome::Deleted { .. } => true,
+            Outcome::Miss => self.deletes,
+            _ => false,
+        };
+    }
+}
