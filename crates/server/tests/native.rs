@@ -153,6 +153,20 @@ fn a_write_that_comes_again_is_answered_from_memory() {
 }
 
 #[test]
+fn a_write_that_was_given_up_never_happens_behind_a_read_that_says_so() {
+    let server = start();
+    let mut peer = Peer::connect(&server);
+    let late = Request { id: RequestId::Once(0), ..set(b"k", b"late") };
+    // The frame is on its way for long; meanwhile its client gives the write up and reads.
+    let frame = peer.frame(&[late]);
+    peer.floor = 1;
+    assert_eq!(peer.ask(&[get(b"k")])[0].status, Status::Miss);
+    peer.socket.send(&frame).unwrap();
+    peer.wait_for(|| native(&server).dropped_copies == 1);
+    assert_eq!(peer.ask(&[get(b"k")])[0].status, Status::Miss);
+}
+
+#[test]
 fn a_copy_in_the_same_frame_takes_effect_once() {
     let server = start();
     let mut peer = Peer::connect(&server);

@@ -157,7 +157,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
     fn admit(&mut self, sequence: u32) -> bool {
         let origin = *self.origin();
         let budget = self.shop.sessions.budget();
-        let admission = origin.session.once().admit(sequence, origin.floor, budget);
+        let admission = origin.session.once().admit(sequence, budget);
         self.follow(sequence, admission)
     }
 
@@ -308,7 +308,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         let Some(part) = set.part else { return };
         let origin = *self.origin();
         let budget = self.shop.sessions.budget();
-        let looked = origin.session.once().look(sequence, origin.floor, budget);
+        let looked = origin.session.once().look(sequence, budget);
         if !self.follow(sequence, looked) {
             return;
         }

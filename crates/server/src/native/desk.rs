@@ -164,12 +164,8 @@ impl Desk {
             let session = known.at(*place);
             session.set_active(clock.uptime_ms());
             let header = &frame.header;
-            let origin = Origin {
-                session,
-                steering: header.steering,
-                number: header.number,
-                floor: header.answered,
-            };
+            session.hear_floor(header.answered);
+            let origin = Origin { session, steering: header.steering, number: header.number };
             batch.frame(origin, frame.body);
         }
         batch.finish();

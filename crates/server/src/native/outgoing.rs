@@ -41,8 +41,6 @@ pub struct Origin<'k> {
     pub steering: SteeringId,
     /// Its number.
     pub number: u32,
-    /// Every at-most-once request below is settled.
-    pub floor: u32,
 }
 
 /// Writes frames of replies.

@@ -56,6 +56,8 @@ pub struct Session {
     /// Milliseconds of the server's life.
     last_active_ms: AtomicU64,
     is_ended: AtomicBool,
+    /// The highest floor that a frame said, and that [`Once`] knows.
+    floor: AtomicU32,
     once: Mutex<Remembering>,
     _booked: Reservation,
 }
@@ -96,6 +98,23 @@ impl Session {
         }
     }
 
+    /// Hears the floor of a frame, whatever else is in it: a client that gave a write up and reads
+    /// on relies on its never being executed from then on.
+    #[inline]
+    pub fn hear_floor(&self, floor: u32) {
+        // Relaxed: the lock orders what is remembered; this only saves taking it. The floor of who
+        // reads alone stays 0.
+        if self.floor.load(Ordering::Relaxed) < floor {
+            self.raise_floor(floor);
+        }
+    }
+
+    #[cold]
+    fn raise_floor(&self, floor: u32) {
+        self.once().once.raise_floor(floor);
+        self.floor.fetch_max(floor, Ordering::Relaxed);
+    }
+
     /// What it remembers of its writes.
     pub fn once(&self) -> MutexGuard<'_, Remembering> {
         // A panic in between would have left an outcome out, which only a new session mends; but
@@ -105,15 +124,13 @@ impl Session {
 }
 
 impl Remembering {
-    /// Asks whether to execute a write, `floor` being its frame's.
+    /// Asks whether to execute a write. Its frame's floor was heard before.
     pub fn admit(
         &mut self,
         sequence: u32,
-        floor: u32,
         budget: &Arc<BufferBudget>,
     ) -> Result<Admission, NoMemory> {
         self.reserve(budget)?;
-        self.once.raise_floor(floor);
         Ok(self.once.admit(sequence))
     }
 
@@ -121,11 +138,9 @@ impl Remembering {
     pub fn look(
         &mut self,
         sequence: u32,
-        floor: u32,
         budget: &Arc<BufferBudget>,
     ) -> Result<Admission, NoMemory> {
         self.reserve(budget)?;
-        self.once.raise_floor(floor);
         Ok(self.once.look(sequence))
     }
 
@@ -221,6 +236,7 @@ impl Sessions {
             next_number: AtomicU32::new(0),
             last_active_ms: AtomicU64::new(uptime_ms),
             is_ended: AtomicBool::new(false),
+            floor: AtomicU32::new(0),
             once: Mutex::new(Remembering { once: Once::new(ONCE_WINDOW), booked: None }),
             _booked: booked,
         };
@@ -406,7 +422,7 @@ mod tests {
         let mut known = Known::default();
         let id = grant(&sessions, 7).unwrap();
         let place = known.find(&sessions, id, peer(1)).unwrap();
-        let admitted = known.at(place).once().admit(0, 0, sessions.budget());
+        let admitted = known.at(place).once().admit(0, sessions.budget());
         assert_eq!(admitted, Ok(Admission::Execute));
         known.at(place).set_active(10);
         assert_eq!(sessions.sweep(10 + u64::from(IDLE_MS)), []);
@@ -421,6 +437,6 @@ mod tests {
         let budget = Arc::new(BufferBudget::new(SESSION_BYTES + ONCE_BYTES - 1));
         let sessions = Sessions::new(9, budget);
         let session = sessions.find(grant(&sessions, 7).unwrap()).unwrap();
-        assert_eq!(session.once().admit(0, 0, sessions.budget()), Err(NoMemory));
+        assert_eq!(session.once().admit(0, sessions.budget()), Err(NoMemory));
     }
 }
