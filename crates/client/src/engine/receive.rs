@@ -51,7 +51,7 @@ impl Engine {
         }
         for reply in Replies::new(frame.body) {
             match reply {
-                Ok(reply) => self.take_reply(&reply),
+                Ok(reply) => self.take_reply(frame.header.answered, &reply),
                 Err(ReplyError::UnknownStatus { id, .. } | ReplyError::Malformed { id }) => {
                     self.take_nonsense(id);
                 }
@@ -81,7 +81,8 @@ impl Engine {
         waits.then_some(index)
     }
 
-    fn take_reply(&mut self, reply: &Reply<'_>) {
+    /// Takes what frame `number` of ours was answered.
+    fn take_reply(&mut self, number: u32, reply: &Reply<'_>) {
         let Some(index) = self.find(reply.id) else {
             self.stats.replies_late += 1;
             return;
@@ -94,16 +95,29 @@ impl Engine {
             return;
         }
         match reply.status {
-            Status::Busy | Status::OutsideWindow => {
-                self.stats.busy += 1;
-                self.back_off(0);
-                self.slots.get_mut(index).refused_count += 1;
-                self.take_back(index);
-            }
+            Status::Busy | Status::OutsideWindow => self.take_refused(index, number),
             _ => {
                 self.busy_streak = 0;
                 self.take_outcome(index, reply);
             }
+        }
+    }
+
+    /// The server did not execute the copy of a request that was in frame `number`. It is counted
+    /// once, however often the network repeats the answer: who counts more refusals than there
+    /// were takes a copy that was executed for one that was not.
+    fn take_refused(&mut self, index: u32, number: u32) {
+        self.stats.busy += 1;
+        self.back_off(0);
+        let slot = self.slots.get_mut(index);
+        // Another frame's copy is under way, or this one's refusal was taken already.
+        if slot.frame != number {
+            return;
+        }
+        slot.refused_count += 1;
+        match slot.state {
+            State::Sent => self.take_back(index),
+            _ => slot.frame = NONE,
         }
     }
 

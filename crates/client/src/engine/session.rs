@@ -227,6 +227,7 @@ impl Engine {
                 let slot = self.slots.get_mut(index);
                 if slot.state == State::Sent && slot.frame == number {
                     slot.refused_count += 1;
+                    slot.frame = super::NONE;
                     self.enqueue_again(index);
                 }
             }

@@ -242,7 +242,8 @@ pub(super) struct Slot {
     pub bytes: Vec<u8>,
     /// Its at-most-once number in this session, from its first sending on.
     pub sequence: Option<u32>,
-    /// The frame that carries it, while `Sent`.
+    /// The frame that carries it, while `Sent`; while it is `Queued` again the one that was lost
+    /// with it, until that turns out to have been refused.
     pub frame: u32,
     /// How often it was sent in this session, and how many of these were refused unexecuted.
     pub sent_count: u32,

@@ -5,7 +5,10 @@ mod network;
 pub(crate) mod server;
 
 use base::Instant;
-use wire::native::{Condition, Expiry, Op, Range, RangeItems, Set, Status, TagKey, Want};
+use wire::native::{
+    Condition, Expiry, FrameWriter, Header, Kind, Op, Range, RangeItems, Reply, RequestId,
+    SessionId, Set, Status, SteeringId, TagKey, Want,
+};
 
 use self::network::{Network, Weather};
 use super::slots::State;
@@ -292,6 +295,56 @@ fn a_server_that_stays_busy_ends_requests_unharmed() {
     network.engine.submit(&INCR_N, Want::PLAIN).unwrap();
     let ended = network.run_until(1, |completion| completion.result.unwrap_err());
     assert_eq!(ended, [RequestError::Busy]);
+}
+
+/// A server's word that it did not execute the first write, in answer to this frame.
+fn busy_frame(answered: u32) -> Vec<u8> {
+    let (kind, steering) = (Kind::Replies, SteeringId::ANY);
+    let header = Header { kind, steering, session: SessionId(1), number: 77, answered };
+    let mut bytes = vec![0; 64];
+    let mut writer = FrameWriter::new(&mut bytes, header).unwrap();
+    writer.push_reply(&Reply::new(RequestId::Once(0), Status::Busy)).unwrap();
+    let len_bytes = writer.finish(None);
+    bytes.truncate(len_bytes);
+    bytes
+}
+
+#[test]
+fn a_refusal_that_comes_twice_counts_once() {
+    let mut network = calm();
+    check(&mut network, &Op::Ping, Status::Ok, b"");
+    network.server.moods.busy_requests = 1;
+    network.engine.submit(&INCR_N, Want::PLAIN).unwrap();
+    network.flush();
+    let refused = network.engine.frames.next() - 1;
+    while network.server.executed_writes == 0 {
+        assert!(network.step());
+    }
+    // The second copy was executed, its answer is lost, the first refusal comes again, and then
+    // the server restarts.
+    network.forget_flying();
+    network.engine.input(&busy_frame(refused), network.now);
+    network.server.forget_sessions();
+    let ended = network.run_until(1, |completion| completion.result.map(|it| it.number));
+    assert_eq!((ended, network.server.executed_writes), (vec![Err(RequestError::Unknown)], 1));
+}
+
+#[test]
+fn a_late_refusal_of_a_copy_that_was_given_up_for_lost_counts() {
+    let mut network = calm();
+    check(&mut network, &Op::Ping, Status::Ok, b"");
+    network.engine.submit(&INCR_N, Want::PLAIN).unwrap();
+    network.is_cut = true;
+    network.flush();
+    let sent = network.engine.frames.next() - 1;
+    let now = Instant { ns: network.now.ns + 1_000_000_000 };
+    network.engine.advance(now);
+    network.engine.input(&busy_frame(sent), now);
+    // So nothing is unknown about it when the server restarts.
+    network.is_cut = false;
+    network.server.forget_sessions();
+    let ended = network.run_until(1, |completion| completion.result.map(|it| it.number));
+    assert_eq!(ended, [Ok(Some(1))]);
 }
 
 fn large_value(len_bytes: usize) -> Vec<u8> {

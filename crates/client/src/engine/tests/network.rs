@@ -66,6 +66,11 @@ impl Network {
         }
     }
 
+    /// Loses all that is on its way.
+    pub fn forget_flying(&mut self) {
+        self.flying.clear();
+    }
+
     /// Sends what the engine has to send now.
     pub fn flush(&mut self) {
         let mut buffer = vec![0; 65_536];

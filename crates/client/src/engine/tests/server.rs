@@ -152,6 +152,9 @@ impl Server {
             self.moods.busy_frames -= 1;
             return self.refuse(&header, Reason::Busy);
         }
+        if let Some(once) = self.sessions.get_mut(&header.session) {
+            once.raise_floor(header.answered);
+        }
         self.steerings.push(header.steering.0);
         let mut replies = Vec::new();
         let mut count = 0;
@@ -202,7 +205,6 @@ impl Server {
             return Some(self.execute(request));
         };
         let once = self.sessions.get_mut(&header.session).unwrap();
-        once.raise_floor(header.answered);
         let whole = match request.op {
             Op::Set(Set { part: Some(part), value, .. }) => {
                 if once.look(sequence) == Admission::Execute {
