@@ -160,7 +160,9 @@ impl Engine {
     ) -> Engine {
         let count = config.outstanding_count();
         let mut draw = Draw(seed);
-        let is_kept = config.key_order == KeyOrder::Kept && delivery == Delivery::Lossy;
+        // In shared memory too: a value in parts, or a write that a busy server sent back, would
+        // be overtaken by what follows it in the ring.
+        let is_kept = config.key_order == KeyOrder::Kept;
         let session = Session::greeting(&mut draw, None);
         Engine {
             frame_max_bytes: config.frame_bytes(frame_fitting_bytes),

@@ -347,6 +347,27 @@ fn a_late_refusal_of_a_copy_that_was_given_up_for_lost_counts() {
     assert_eq!(ended, [Ok(Some(1))]);
 }
 
+#[test]
+fn a_reliable_way_keeps_the_order_of_requests_on_one_key_too() {
+    let large = large_value(20_000);
+    for (ops, busy_requests, last) in [
+        ([set(b"a", b"first"), set(b"a", &large), GET_A], 0, &large[..]),
+        ([set(b"a", &large), set(b"a", b"last"), GET_A], 0, b"last"),
+        ([set(b"a", b"first"), set(b"a", b"last"), GET_A], 1, b"last"),
+    ] {
+        let engine = Engine::new(Config::default(), Delivery::Reliable, 1448, 7);
+        let mut network = Network::new(engine, Weather::default(), 1);
+        network.server.is_reliable = true;
+        check(&mut network, &Op::Ping, Status::Ok, b"");
+        network.server.moods.busy_requests = busy_requests;
+        for op in &ops {
+            network.engine.submit(op, Want::PLAIN).unwrap();
+        }
+        let ended = network.run_until(3, |completion| completion.result.unwrap().value.to_vec());
+        assert!(ended[2] == last, "{busy_requests}: {} bytes", ended[2].len());
+    }
+}
+
 fn large_value(len_bytes: usize) -> Vec<u8> {
     (0..len_bytes).map(|at| (at / 64 * 7 + at) as u8).collect()
 }
