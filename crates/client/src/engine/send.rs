@@ -314,16 +314,22 @@ impl Engine {
         Some(sequence)
     }
 
-    /// A number has become free: writes that wait for one are queued.
+    /// Numbers may have become free, many at once where the lowest was answered last: as many
+    /// writes that wait for one are queued.
     pub(super) fn enqueue_numberless(&mut self) {
         if self.are_numbers_used_up() {
             return;
         }
-        if let Some(number) = self.numberless.pop_front()
-            && let Some(index) = self.slots.find(number)
-            && self.slots.get(index).state == State::Queued
+        let mut room = self.sequences.room();
+        while room > 0
+            && let Some(number) = self.numberless.pop_front()
         {
-            self.enqueue(index);
+            if let Some(index) = self.slots.find(number)
+                && self.slots.get(index).state == State::Queued
+            {
+                self.enqueue(index);
+                room -= 1;
+            }
         }
     }
 

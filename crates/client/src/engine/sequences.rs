@@ -40,9 +40,14 @@ impl Sequences {
         sequence as usize & (self.ring.len() - 1)
     }
 
+    /// How many numbers may be taken.
+    pub fn room(&self) -> u32 {
+        self.window - (self.next - self.floor)
+    }
+
     /// A number for a slot; `None`: the window is full.
     pub fn take(&mut self, slot: u32) -> Option<u32> {
-        if self.next - self.floor >= self.window {
+        if self.room() == 0 {
             return None;
         }
         let sequence = self.next;

@@ -368,6 +368,25 @@ fn a_reliable_way_keeps_the_order_of_requests_on_one_key_too() {
     }
 }
 
+#[test]
+fn writes_that_waited_for_numbers_leave_together() {
+    let config = Config { key_order: KeyOrder::Free, ..Config::default() };
+    let mut network = Network::new(engine(config), Weather::default(), 1);
+    check(&mut network, &Op::Ping, Status::Ok, b"");
+    // The first is lost, and the window fills up behind it.
+    network.is_cut = true;
+    network.engine.submit(&INCR_N, Want::PLAIN).unwrap();
+    network.flush();
+    network.is_cut = false;
+    let (window, waiting) = (network.server.once_window as usize, 40);
+    for _ in 1..window + waiting {
+        network.engine.submit(&INCR_N, Want::PLAIN).unwrap();
+    }
+    network.run_until(window + waiting, own);
+    let last_sizes = network.server.frame_sizes.iter().rev();
+    assert!(last_sizes.take(2).sum::<usize>() >= waiting, "{:?}", network.server.frame_sizes);
+}
+
 fn large_value(len_bytes: usize) -> Vec<u8> {
     (0..len_bytes).map(|at| (at / 64 * 7 + at) as u8).collect()
 }
