@@ -187,7 +187,10 @@ impl Client {
                 }
                 next += 1;
             }
-            self.connection.wait(None)?;
+            // With nothing under way there is nothing to wait for.
+            if !waiting.is_empty() {
+                self.connection.wait(None)?;
+            }
             while let Some(completion) = self.connection.next_completion() {
                 let found = waiting.iter().position(|(token, _)| *token == completion.token);
                 let Some(found) = found else { continue };

@@ -44,6 +44,9 @@ fn serve_udp<'scope>(
 /// What both links must be able to carry.
 fn use_it(target: &str) {
     let mut client = Client::connect(target).unwrap();
+    // Before anything was asked: there is no answer to wait for.
+    let too_long = vec![b'k'; 1 << 16];
+    assert!(matches!(client.mget(&[&too_long]), Err(ClientError::Submit(_))));
     client.ping().unwrap();
     assert_eq!(client.get(b"a").unwrap(), None);
     client.set(b"a", b"value").unwrap();
