@@ -253,3 +253,15 @@ fn an_idle_server_with_a_client_in_shared_memory_sleeps() {
         assert_eq!(client.ask(&[get(b"k")])[0].value, b"v");
     }
 }
+
+#[test]
+fn the_length_of_a_value_is_told_however_much_was_answered_before() {
+    let server = TestServer::with(config("length"));
+    let mut client = Client::connect(&server);
+    client.ask(&[set(b"k", &[b'a'; 10_000])]);
+    let length = Request { want: Want::NO_VALUE, ..get(b"k") };
+    let mut asked = vec![get(b"k"); 30];
+    asked.push(length);
+    let last = client.ask(&asked).remove(30);
+    assert_eq!((last.number, last.part, last.value.len()), (Some(10_000), None, 0));
+}

@@ -100,9 +100,9 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
         let mut reply = described(pending, item);
         if pending.want.contains(Want::NO_VALUE) {
             reply.number = Some(item.value.len() as i64);
-        } else {
-            reply.value = item.value;
+            return self.say(&reply);
         }
+        reply.value = item.value;
         if !self.out.is_generous() && item.value.len() > PART_UNIT_BYTES {
             return self.first_part(pending, item);
         }
