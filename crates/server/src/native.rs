@@ -24,6 +24,7 @@ pub mod batch;
 pub mod desk;
 pub mod greet;
 pub mod outgoing;
+pub mod page;
 pub mod port;
 pub mod ports;
 pub mod sessions;

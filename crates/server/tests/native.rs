@@ -276,6 +276,50 @@ fn ranges_come_in_pages() {
     assert_eq!(left_out, [&(b"k050a".to_vec(), true)]);
 }
 
+#[test]
+fn a_range_goes_on_behind_keys_that_hardly_fit_a_reply_and_behind_longer_ones() {
+    let server = TestServer::with(Config { index: IndexKind::Tree, ..config() });
+    let mut peer = Peer::connect(&server);
+    let lengths = [5, 600, 1000, 1344, 1352, 3000];
+    let mut keys = Vec::new();
+    for index in 0..4 {
+        for length in lengths {
+            let mut key = format!("{index}-{length:04}").into_bytes();
+            key.resize(length.max(6), b'x');
+            server.resp().ask(support::command(&[b"SET", &key, b"value"]), "+OK\r\n");
+            keys.push(key);
+        }
+    }
+    // A frame of 1,400 bytes has room for an item with a key of 1,344 bytes, and no more.
+    keys.retain(|key| key.len() <= 1344);
+    for item_limit in [1, 2, 1000] {
+        let found = keys_in_pages(&mut peer, item_limit);
+        assert!(found == keys, "{item_limit}: {} of {} keys", found.len(), keys.len());
+    }
+}
+
+/// All keys, page by page, each behind the last.
+fn keys_in_pages(peer: &mut Peer, item_limit: u32) -> Vec<Vec<u8>> {
+    let (mut found, mut start): (Vec<Vec<u8>>, Vec<u8>) = (Vec::new(), Vec::new());
+    loop {
+        let range = Range {
+            start: std::ops::Bound::Excluded(&start),
+            end: std::ops::Bound::Unbounded,
+            direction: Direction::Forward,
+            items: RangeItems::Whole,
+            item_limit,
+        };
+        let page = peer.ask(&[request(Op::Range(range))]).remove(0);
+        assert_eq!(page.status, Status::Ok);
+        found.extend(Items::new(&page.value).map(|item| item.key.to_vec()));
+        match page.resume_key {
+            None => return found,
+            Some(key) if key.is_empty() => start.clone_from(&found[found.len() - 1]),
+            Some(key) => start = key,
+        }
+    }
+}
+
 fn left_out(len_bytes: u32) -> ItemValue<'static> {
     ItemValue::LeftOut { len_bytes }
 }

@@ -4,7 +4,7 @@
 //! the op, a length that contradicts itself end in a count or in [`RequestError::BadAnswer`].
 
 use base::Instant;
-use wire::native::{Frame, Kind, Replies, Reply, ReplyError, RequestId, Status};
+use wire::native::{Frame, Items, Kind, Replies, Reply, ReplyError, RequestId, Status};
 
 use super::frames::Echo;
 use super::session::Session;
@@ -140,7 +140,7 @@ impl Engine {
         let slot = self.slots.get_mut(index);
         slot.bytes.clear();
         slot.bytes.extend_from_slice(reply.value);
-        slot.bytes.extend_from_slice(reply.resume_key.unwrap_or_default());
+        slot.bytes.extend_from_slice(resume_key_of(reply));
         self.finish(index, Ending::of(reply));
     }
 
@@ -166,5 +166,14 @@ impl Engine {
         if self.slots.get(index).state == State::Sent {
             self.enqueue_again(index);
         }
+    }
+}
+
+/// Where a range goes on: the empty key is short for the last item's.
+fn resume_key_of<'a>(reply: &Reply<'a>) -> &'a [u8] {
+    match reply.resume_key {
+        None => &[],
+        Some([]) => Items::new(reply.value).last().map_or(&[], |item| item.key),
+        Some(key) => key,
     }
 }

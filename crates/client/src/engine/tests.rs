@@ -6,8 +6,8 @@ pub(crate) mod server;
 
 use base::Instant;
 use wire::native::{
-    Condition, Expiry, FrameWriter, Header, Kind, Op, Range, RangeItems, Reply, RequestId,
-    SessionId, Set, Status, SteeringId, TagKey, Want,
+    Condition, Expiry, FrameWriter, Header, Item, ItemValue, ItemWriter, Kind, Op, Range,
+    RangeItems, Reply, RequestId, SessionId, Set, Status, SteeringId, TagKey, Want,
 };
 
 use self::network::{Network, Weather};
@@ -297,16 +297,21 @@ fn a_server_that_stays_busy_ends_requests_unharmed() {
     assert_eq!(ended, [RequestError::Busy]);
 }
 
-/// A server's word that it did not execute the first write, in answer to this frame.
-fn busy_frame(answered: u32) -> Vec<u8> {
+/// A frame of the server's with one reply, which answers this frame.
+fn reply_frame(answered: u32, reply: &Reply<'_>) -> Vec<u8> {
     let (kind, steering) = (Kind::Replies, SteeringId::ANY);
     let header = Header { kind, steering, session: SessionId(1), number: 77, answered };
-    let mut bytes = vec![0; 64];
+    let mut bytes = vec![0; 256];
     let mut writer = FrameWriter::new(&mut bytes, header).unwrap();
-    writer.push_reply(&Reply::new(RequestId::Once(0), Status::Busy)).unwrap();
+    writer.push_reply(reply).unwrap();
     let len_bytes = writer.finish(None);
     bytes.truncate(len_bytes);
     bytes
+}
+
+/// A server's word that it did not execute the first write, in answer to this frame.
+fn busy_frame(answered: u32) -> Vec<u8> {
+    reply_frame(answered, &Reply::new(RequestId::Once(0), Status::Busy))
 }
 
 #[test]
@@ -476,6 +481,35 @@ fn a_range_answers_its_items() {
         items.map(|item| item.key.to_vec()).collect::<Vec<_>>()
     });
     assert_eq!(keys, [[b"b".to_vec(), b"c".to_vec()]]);
+}
+
+#[test]
+fn an_empty_resume_key_is_short_for_the_last_items() {
+    let mut network = calm();
+    check(&mut network, &Op::Ping, Status::Ok, b"");
+    let range = Op::Range(Range {
+        start: std::ops::Bound::Included(b""),
+        end: std::ops::Bound::Unbounded,
+        direction: wire::native::Direction::Forward,
+        items: RangeItems::KeysOnly,
+        item_limit: 10,
+    });
+    let token = network.engine.submit(&range, Want::PLAIN).unwrap();
+    network.flush();
+    network.forget_flying();
+    let mut items = [0; 64];
+    let mut writer = ItemWriter::new(&mut items);
+    let value = ItemValue::Here(b"");
+    assert!(
+        writer.push(&Item { key: b"first", value }) && writer.push(&Item { key: b"last", value })
+    );
+    let id = RequestId::Free(network.engine.slots.get(token.index() as u32).number);
+    let (resume_key, value) = (Some(&b""[..]), writer.finish());
+    let reply = Reply { resume_key, value, ..Reply::new(id, Status::Ok) };
+    let answered = network.engine.frames.next() - 1;
+    network.engine.input(&reply_frame(answered, &reply), network.now);
+    let completion = network.engine.next_completion().unwrap();
+    assert_eq!(completion.result.unwrap().resume_key, Some(&b"last"[..]));
 }
 
 #[test]

@@ -22,12 +22,13 @@ use arrayvec::ArrayVec;
 use base::UnixMillis;
 use store::request::{self, Request};
 use wire::native::{
-    Admission, Direction, Expiry, Item, ItemValue, ItemWriter, Op, PartOutcome, Range, RangeItems,
-    Remembered, Reply, RequestError, RequestId, Requests, Set, Status, Want, item_len_bytes,
+    Admission, Direction, Expiry, Op, PartOutcome, Range, RangeItems, Remembered, Reply,
+    RequestError, RequestId, Requests, Set, Status, Want, item_len_bytes,
 };
 
 use super::answers::{Answers, Pending, Shape};
 use super::outgoing::{Origin, Outgoing, Outlet};
+use super::page::{KeyTooLong, Page};
 use super::sessions::NoMemory;
 use super::{Clock, Shop};
 use crate::core::Core;
@@ -353,14 +354,9 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         let origin = *self.origin();
         self.out.turn_to(&origin);
         let room_bytes = self.out.value_room_bytes(0, 0).min(self.items.len());
-        let mut page = Page {
-            writer: ItemWriter::new(&mut self.items[..room_bytes]),
-            used_bytes: 0,
-            room_bytes,
-            is_keys_only: range.items == RangeItems::KeysOnly,
-            last_key: Vec::new(),
-            is_full: false,
-        };
+        let (limit, is_keys_only) =
+            (range.item_limit as usize, range.items == RangeItems::KeysOnly);
+        let mut page = Page::new(&mut self.items[..room_bytes], limit, is_keys_only);
         let wanted = store::Range {
             start: range.start,
             end: range.end,
@@ -369,21 +365,19 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
                 Direction::Reverse => store::Direction::Reverse,
             },
             // No more than fit, so that the walk does not go far in vain.
-            item_limit: (range.item_limit as usize).min(room_bytes / item_len_bytes(0, 0) + 1),
+            item_limit: limit.min(room_bytes / item_len_bytes(0, 0) + 1),
         };
         let Some(session) = self.engine.session() else {
             debug_assert!(false, "native requests never run under locks");
             return;
         };
-        let walked = session.range(self.core.now, &wanted, |item| page.push(item));
-        let Page { writer, last_key, is_full, .. } = page;
-        let reply = match &walked {
+        let walked = page.fill(session, self.core.now, &wanted);
+        let reply = match walked.as_ref().map(|key| page.resume(key.as_deref())) {
             Err(_) => Reply::new(id, Status::NoOrder),
-            Ok(end) => Reply {
-                resume_key: if is_full { Some(&last_key[..]) } else { end.resume_key.as_deref() },
-                value: writer.finish(),
-                ..Reply::new(id, Status::Ok)
-            },
+            Ok(Err(KeyTooLong)) => Reply::new(id, Status::TooLarge),
+            Ok(Ok(resume_key)) => {
+                Reply { resume_key, value: page.items(), ..Reply::new(id, Status::Ok) }
+            }
         };
         let is_written = self.out.push(&reply);
         debug_assert!(is_written, "the page was cut to the frame");
@@ -394,51 +388,6 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
 enum Instead<'a> {
     Answer(Status),
     Range(Range<'a>),
-}
-
-/// The items of one reply in the making.
-struct Page<'b> {
-    writer: ItemWriter<'b>,
-    used_bytes: usize,
-    room_bytes: usize,
-    is_keys_only: bool,
-    /// Where the range goes on.
-    last_key: Vec<u8>,
-    is_full: bool,
-}
-
-impl Page<'_> {
-    /// Adds an item, if it and its key as the place to go on fit.
-    fn push(&mut self, item: &request::Item<'_>) {
-        if self.is_full {
-            return;
-        }
-        let key = item.key;
-        let mut value = ItemValue::Here(if self.is_keys_only { &[] } else { item.value });
-        let fits = |used_bytes: usize, value_len_bytes: usize| {
-            let len_bytes = item_len_bytes(key.len(), value_len_bytes) + key.len();
-            used_bytes + len_bytes <= self.room_bytes
-        };
-        let value_len_bytes = if self.is_keys_only { 0 } else { item.value.len() };
-        // A value that no reply has room for is got by its key.
-        if !fits(0, value_len_bytes) {
-            value = ItemValue::LeftOut { len_bytes: item.value.len() as u32 };
-        }
-        let here_bytes = match value {
-            ItemValue::Here(bytes) => bytes.len(),
-            ItemValue::LeftOut { .. } => 0,
-        };
-        if !fits(self.used_bytes, here_bytes) && self.used_bytes > 0 {
-            self.is_full = true;
-            return;
-        }
-        // Only a key that no frame has room for is passed over: no native client can name it.
-        if self.writer.push(&Item { key, value }) {
-            self.used_bytes += item_len_bytes(key.len(), here_bytes);
-        }
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
-    }
 }
 
 fn pending(id: RequestId, want: Want, shape: Shape, command: NativeCommand) -> Pending {

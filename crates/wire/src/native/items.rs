@@ -72,6 +72,11 @@ impl<'b> ItemWriter<'b> {
         true
     }
 
+    /// What was written so far.
+    pub fn written(&self) -> &[u8] {
+        &self.buffer[..self.len_bytes]
+    }
+
     /// What was written: the value of the reply.
     pub fn finish(self) -> &'b [u8] {
         &self.buffer[..self.len_bytes]
