@@ -70,6 +70,15 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_steered_as_the_page_of_the_format_says() {
+        let hash = base::KeyHasher::new(7).hash(b"user:1000");
+        assert_eq!(hash, KeyHash(0xb4e0_975c_7a3b_0b70));
+        let steering = Steering::new(6, 1);
+        assert_eq!(steering.id(hash), SteeringId(45));
+        assert_eq!(steering.id(base::KeyHasher::new(91).hash(b"user:1000")), SteeringId(3));
+    }
+
+    #[test]
     fn no_partition_is_called_any() {
         let steering = Steering::new(255, 0);
         assert_eq!((steering.bits(), steering.worker_count()), (15, 1));
