@@ -9,6 +9,10 @@ use serde_json::Value;
 
 use crate::store_bench::table::{Items, Peer};
 
+/// Long enough that most items were read three times: S3-FIFO counts as many uses of an item, and a
+/// read writes nothing after that.
+const WARMUP: &str = "1500ms";
+
 /// What one window found.
 #[derive(Clone, Debug)]
 pub struct Window {
@@ -55,7 +59,7 @@ impl Programs {
         let mut command = Command::new(&self.dovetail);
         command.args(["bench", target]).args(words);
         command.args(["--threads", &thread_count.to_string(), "--pin", &self.pins(thread_count)]);
-        command.args(["--duration", &format!("{}ms", self.milliseconds), "--warmup", "300ms"]);
+        command.args(["--duration", &format!("{}ms", self.milliseconds), "--warmup", WARMUP]);
         command.arg("--json").arg(&path).stdin(Stdio::null());
         let output = command.output().context("cannot start dovetail bench")?;
         let words = String::from_utf8_lossy(&output.stderr);
