@@ -345,3 +345,28 @@ pub fn policy_events(rng: &mut Rng) -> Vec<u8> {
 pub fn store_requests(rng: &mut Rng) -> Vec<u8> {
     (0..2 + rng.below(600)).map(|_| rng.next_u64() as u8).collect()
 }
+
+/// A client's requests, a server that has mostly greeted it, and what that server does to it.
+pub fn native_client(rng: &mut Rng) -> Vec<u8> {
+    let mut out = vec![rng.next_u64() as u8];
+    if !rng.one_in(8) {
+        // A challenge now and then, and a welcome with usual limits.
+        if rng.one_in(2) {
+            out.extend_from_slice(&[2, 0, 0, 3]);
+        }
+        out.extend_from_slice(&[2, 7, 7, 7]);
+    }
+    for _ in 0..rng.below(60) {
+        let bits = rng.next_u64().to_le_bytes();
+        out.extend_from_slice(&bits[..4]);
+        if bits[0] % 10 == 6 {
+            // Raw bytes follow: of a frame's first looks, or none.
+            let mut raw = vec![bits[5]; usize::from(bits[1])];
+            let head = b"DV\x01\x04";
+            let head_len = raw.len().min(head.len());
+            raw[..head_len].copy_from_slice(&head[..head_len]);
+            out.append(&mut raw);
+        }
+    }
+    out
+}

@@ -19,6 +19,7 @@
 mod globs;
 pub mod inputs;
 mod memcached_text;
+mod native_client;
 mod native_frames;
 mod native_memory;
 mod numbers;
@@ -29,6 +30,7 @@ mod store_requests;
 
 pub use globs::globs;
 pub use memcached_text::memcached_text;
+pub use native_client::native_client;
 pub use native_frames::native_frames;
 pub use native_memory::native_memory;
 pub use numbers::numbers;

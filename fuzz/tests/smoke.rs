@@ -51,6 +51,11 @@ fn globs() {
 }
 
 #[test]
+fn native_client() {
+    check("native_client", fuzz::native_client, inputs::native_client);
+}
+
+#[test]
 fn native_frames() {
     check("native_frames", fuzz::native_frames, inputs::native_frames);
 }

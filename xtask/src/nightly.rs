@@ -12,9 +12,10 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 8] = [
+const FUZZ_TARGETS: [&str; 9] = [
     "globs",
     "memcached_text",
+    "native_client",
     "native_frames",
     "native_memory",
     "numbers",

@@ -236,8 +236,11 @@ impl Engine {
         // A worker's own number is one of its partitions.
         let mut steering = SteeringId(route as u16);
         if usize::from(worker_count) > route_count {
-            let first = self.routes[route].front().and_then(|number| self.slots.find(*number));
-            steering = first.and_then(|index| self.steering_of(index)).map_or(steering, |it| it.0);
+            // Some may have been answered while they were queued again: their keys are gone.
+            let is_queued = |index: &u32| self.slots.get(*index).state == State::Queued;
+            let mut slots = self.routes[route].iter().filter_map(|number| self.slots.find(*number));
+            let first = slots.find(is_queued).and_then(|index| self.steering_of(index));
+            steering = first.map_or(steering, |it| it.0);
         }
         (route as u16, steering)
     }
