@@ -20,6 +20,8 @@ struct Frame {
     to: Sender,
     offset_bytes: u32,
     len_bytes: u32,
+    /// It goes on elsewhere, and so leaves by itself.
+    is_head: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -59,7 +61,7 @@ pub(crate) struct Frames {
 
 impl Frames {
     pub(crate) fn new(arena_bytes: usize, frames_max: usize) -> Frames {
-        let unused = Frame { to: Lane(0).into(), offset_bytes: 0, len_bytes: 0 };
+        let unused = Frame { to: Lane(0).into(), offset_bytes: 0, len_bytes: 0, is_head: false };
         Frames {
             arena: vec![0; arena_bytes].into_boxed_slice(),
             used_bytes: 0,
@@ -80,10 +82,21 @@ impl Frames {
     }
 
     pub(crate) fn commit(&mut self, len_bytes: usize) {
+        self.push(len_bytes, false);
+    }
+
+    /// The same for the head of a message that goes on elsewhere; its index.
+    pub(crate) fn commit_head(&mut self, len_bytes: usize) -> usize {
+        self.push(len_bytes, true);
+        self.frame_count - 1
+    }
+
+    fn push(&mut self, len_bytes: usize, is_head: bool) {
         let reserved = self.reserved.take().expect("room is reserved before it is committed");
         assert!(len_bytes <= reserved.bytes_max, "a frame fits in what was reserved");
         let (offset_bytes, len) = (self.used_bytes as u32, len_bytes as u32);
-        self.frames[self.frame_count] = Frame { to: reserved.to, offset_bytes, len_bytes: len };
+        let to = reserved.to;
+        self.frames[self.frame_count] = Frame { to, offset_bytes, len_bytes: len, is_head };
         self.frame_count += 1;
         self.used_bytes += len_bytes;
     }
@@ -116,12 +129,19 @@ impl Frames {
         self.arena[offset_bytes..].as_mut_ptr()
     }
 
+    /// So many frames from `index` on, which have been found to go as one message.
+    pub(crate) fn run_of(&self, index: usize, frame_count: usize) -> Run {
+        let frames = &self.frames[index..index + frame_count];
+        let bytes = frames.iter().map(|frame| frame.len_bytes as usize).sum();
+        Run { frame_count, bytes, segment_bytes: frames[0].len_bytes as usize }
+    }
+
     /// The frames from `index` on that can go as one message.
     pub(crate) fn run(&self, index: usize, joining: Joining) -> Run {
         let first = self.frames[index];
         let segment_bytes = first.len_bytes as usize;
         let mut run = Run { frame_count: 1, bytes: segment_bytes, segment_bytes };
-        if joining == Joining::Single || segment_bytes == 0 {
+        if joining == Joining::Single || segment_bytes == 0 || first.is_head {
             return run;
         }
         for frame in &self.frames[index + 1..self.frame_count] {
@@ -130,7 +150,7 @@ impl Frames {
                 && run.bytes + len_bytes <= SEGMENTED_BYTES_MAX
                 && len_bytes > 0;
             let is_joined = joining == Joining::Stream || len_bytes <= segment_bytes;
-            if !fits || !is_joined || frame.to != first.to {
+            if !fits || !is_joined || frame.to != first.to || frame.is_head {
                 break;
             }
             run.frame_count += 1;

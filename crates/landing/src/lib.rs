@@ -21,6 +21,7 @@
 mod board;
 mod frames;
 pub mod peers;
+mod pinned;
 mod region;
 mod sender;
 pub mod shm;
@@ -33,6 +34,7 @@ pub mod xdp;
 mod zone;
 
 pub use board::{ChangePending, Poster, Reader, board};
+pub use pinned::{Pinned, ZeroCopy, ZeroCopyCounters};
 pub use region::Region;
 pub use sender::{Lane, Sender};
 pub use transport::{Notice, SendError, Transport};

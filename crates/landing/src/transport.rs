@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::{Sender, Zone};
+use crate::{Lane, Sender, Zone};
 
 /// How messages come and go. One thread drives a transport and its zone.
 ///
@@ -93,6 +93,12 @@ pub enum Notice {
         /// What the refusal said.
         errno: i32,
     },
+    /// The kernel copies what it was to send to a peer without a copy, as it does to receivers on
+    /// this host; to that peer messages leave by plain sends from now on.
+    ZeroCopyOff {
+        /// Whose.
+        lane: Lane,
+    },
     /// The device's driver has no zero-copy AF_XDP; the kernel copies frames.
     CopyMode,
 }
@@ -106,6 +112,13 @@ impl fmt::Display for Notice {
             }
             Notice::CoalescingOff { errno } => {
                 write!(f, "UDP coalescing (GRO) is off, datagrams come singly: {}", error(errno))
+            }
+            Notice::ZeroCopyOff { lane } => {
+                write!(
+                    f,
+                    "the kernel copies what is sent to lane {}: zero-copy sends are off",
+                    lane.0
+                )
             }
             Notice::CopyMode => {
                 f.write_str("the driver has no zero-copy AF_XDP, the kernel copies frames")

@@ -48,7 +48,10 @@ use self::buffers::{BufferRing, GROUP};
 use self::sends::{Sends, Target};
 pub use self::unconnected::UringUdp;
 use crate::udp::SendCounters;
-use crate::{Landed, Lane, Notice, Region, SendError, Sender, Transport, Zone};
+use crate::{
+    Landed, Lane, Notice, Pinned, Region, SendError, Sender, Transport, ZeroCopy, ZeroCopyCounters,
+    Zone,
+};
 
 /// How an io_uring transport behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub struct UringConfig {
     pub send_bytes: usize,
     /// Frames of the send queue, at most 65536.
     pub send_frames_max: usize,
+    /// Which messages are sent without a copy.
+    pub zero_copy: ZeroCopy,
 }
 
 impl Default for UringConfig {
@@ -73,9 +78,13 @@ impl Default for UringConfig {
             queue_max: 8192,
             send_bytes: 512 << 10,
             send_frames_max: 1024,
+            zero_copy: ZeroCopy::default(),
         }
     }
 }
+
+/// A message that was not queued, and its value.
+pub type Unqueued = (SendError, Box<dyn Pinned>);
 
 /// This kernel, or its settings, cannot do it; another transport can.
 #[derive(Debug)]
@@ -128,7 +137,7 @@ impl Uring {
         let ring = receive_ring(config.queue_max).map_err(Unavailable)?;
         let bell = Bell::of(&ring).map_err(Unavailable)?;
         let buffers = BufferRing::register(&ring, zone).map_err(Unavailable)?;
-        let sends = Sends::new(config.send_bytes, config.send_frames_max).map_err(Unavailable)?;
+        let sends = Sends::new(&config).map_err(Unavailable)?;
         Ok(Uring {
             ring,
             bell,
@@ -185,6 +194,45 @@ impl Uring {
     /// What it has sent.
     pub fn send_counters(&self) -> SendCounters {
         self.sends.counters()
+    }
+
+    /// Completions of sends that are due: while there are any, `receive` or `flush` may let go of
+    /// values.
+    pub fn unsettled(&self) -> usize {
+        self.sends.unsettled()
+    }
+
+    /// What it has sent without a copy.
+    pub fn zero_copy_counters(&self) -> ZeroCopyCounters {
+        self.sends.zero_copy_counters()
+    }
+
+    /// Queues a message of `head` and `value`, whose bytes are not copied to the queue: they stay
+    /// where they are, and `value` is dropped as soon as the kernel has let go of them. That is
+    /// noticed by `receive` and `flush`. On a stream the value may be longer than a frame.
+    pub fn queue_pinned(
+        &mut self,
+        to: Sender,
+        head: &[u8],
+        value: Box<dyn Pinned>,
+    ) -> Result<(), Unqueued> {
+        let (len_bytes, is_stream) = (head.len() + value.bytes().len(), self.is_stream(to));
+        let max_bytes = if is_stream { u32::MAX as usize } else { self.config.frame_bytes_max };
+        if self.socket_of(to).is_none() {
+            return Err((SendError::NoPeer, value));
+        }
+        if len_bytes > max_bytes {
+            return Err((SendError::TooLong { len_bytes, max_bytes }, value));
+        }
+        self.sends.queue_pinned(to, head, value)
+    }
+
+    fn socket_of(&self, to: Sender) -> Option<&Socket> {
+        self.lanes.get(to.as_lane()?.0 as usize)?.socket.as_ref()
+    }
+
+    fn is_stream(&self, to: Sender) -> bool {
+        self.socket_of(to).is_some_and(|socket| socket.is_stream)
     }
 
     fn end(&mut self, lane: Lane) {
@@ -258,6 +306,12 @@ impl Uring {
     }
 }
 
+/// Where a lane's bytes go, unless it is closed.
+fn target(lanes: &[Connection], lane: Lane) -> Option<Target> {
+    let socket = lanes[lane.0 as usize].socket.as_ref()?;
+    Some(Target { descriptor: socket.descriptor.as_raw_fd(), is_stream: socket.is_stream })
+}
+
 fn land(zone: &mut Zone, lane: Lane, len_bytes: usize, is_stream: bool) -> bool {
     if is_stream {
         zone.land_piece(lane.into(), len_bytes);
@@ -281,12 +335,13 @@ impl Transport for Uring {
             self.arm()?;
         }
         enter(&mut self.ring)?;
+        let lanes = &self.lanes;
+        self.sends.settle(|lane| target(lanes, lane))?;
         self.reap(zone)
     }
 
     fn reserve(&mut self, to: Sender, bytes_max: usize) -> Result<&mut [u8], SendError> {
-        let connection = to.as_lane().and_then(|lane| self.lanes.get(lane.0 as usize));
-        if connection.is_none_or(|connection| connection.socket.is_none()) {
+        if self.socket_of(to).is_none() {
             return Err(SendError::NoPeer);
         }
         if bytes_max > self.config.frame_bytes_max {
@@ -302,11 +357,7 @@ impl Transport for Uring {
 
     fn flush(&mut self) -> io::Result<usize> {
         let lanes = &self.lanes;
-        self.sends.flush(|lane| {
-            let socket = lanes[lane.0 as usize].socket.as_ref()?;
-            let descriptor = socket.descriptor.as_raw_fd();
-            Some(Target { descriptor, is_stream: socket.is_stream })
-        })
+        self.sends.flush(|lane| target(lanes, lane))
     }
 
     fn queued(&self) -> usize {

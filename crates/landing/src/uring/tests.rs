@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
+mod zero_copy;
+
 use super::*;
 use crate::{Completion, Spent, ZoneSize};
 
