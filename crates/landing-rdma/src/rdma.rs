@@ -74,6 +74,9 @@ pub struct Rdma {
     closed: Vec<Lane>,
     refusals: Vec<(Lane, Refusal)>,
     stopping_count: usize,
+    /// Something other than messages has happened since somebody last wanted to sleep: who waits
+    /// for it looks again first.
+    has_news: bool,
     rounds: u64,
     counters: Counters,
     shared: Arc<SharedQueue>,
@@ -93,6 +96,8 @@ impl fmt::Debug for Rdma {
         f.debug_struct("Rdma")
             .field("device", &self.device.name())
             .field("connections", &self.lanes.live_count())
+            .field("stopping", &self.stopping_count)
+            .field("receives_waiting", &self.receives.waiting_count())
             .field("counters", &self.counters())
             .finish_non_exhaustive()
     }
@@ -149,6 +154,7 @@ impl Rdma {
             closed: Vec::new(),
             refusals: Vec::new(),
             stopping_count: 0,
+            has_news: false,
             rounds: 0,
             counters: Counters::default(),
             shared,
@@ -301,11 +307,10 @@ impl Rdma {
         Ok(())
     }
 
-    /// Looks at all descriptors once. Whether one had news that are no completions.
-    fn look(&mut self) -> io::Result<bool> {
-        let mut has_news = false;
+    /// Looks at all descriptors once.
+    fn look(&mut self) -> io::Result<()> {
         for heard in self.control.poll()? {
-            has_news |= heard != Heard::Channel;
+            self.has_news |= heard != Heard::Channel;
             match heard {
                 Heard::Channel => self.channel.hear(),
                 Heard::Device => self.hear_device()?,
@@ -318,7 +323,7 @@ impl Rdma {
                 Heard::Lane(lane) => self.hear_lane(lane),
             }
         }
-        Ok(has_news)
+        Ok(())
     }
 
     fn hear_device(&mut self) -> io::Result<()> {
@@ -430,13 +435,15 @@ impl Rdma {
             }
             self.stopping_count -= 1;
             self.closed.push(lane);
+            self.has_news = true;
         }
     }
 
-    /// Takes what the device says of requests to send: how many completions.
-    fn take_acknowledgements(&mut self) -> io::Result<usize> {
+    /// Takes what the device says of requests to send.
+    fn take_acknowledgements(&mut self) -> io::Result<()> {
         let mut batch = [NO_COMPLETION; ACKNOWLEDGEMENTS_MAX];
         let count = self.send_queue.poll(&mut batch)?;
+        self.has_news |= count > 0;
         for completion in &batch[..count] {
             let lane = lane_of(completion.id);
             let Some(connection) = self.lanes.get_mut(lane) else { continue };
@@ -446,7 +453,7 @@ impl Rdma {
                 self.sends.acknowledge(&mut connection.outbox, completion.id);
             }
         }
-        Ok(count)
+        Ok(())
     }
 
     /// The next completion of a receive.
@@ -582,15 +589,18 @@ impl Transport for Rdma {
 
     fn may_sleep(&mut self) -> bool {
         // What fails here fails again in the next receive, which says so.
-        let is_quiet = self.look().is_ok_and(|has_news| !has_news)
+        let is_armed = self.look().is_ok()
             && self.receive_queue.arm().is_ok()
             && self.send_queue.arm().is_ok()
-            && self.take_acknowledgements().is_ok_and(|count| count == 0);
+            && self.take_acknowledgements().is_ok();
+        let is_quiet = is_armed && !std::mem::take(&mut self.has_news);
         if self.burst_at == self.burst_len {
             self.burst_at = 0;
             self.burst_len = self.receive_queue.poll(&mut self.burst).unwrap_or(0);
         }
-        is_quiet && self.burst_len == self.burst_at && self.stopping_count == 0
+        // Without receives nothing arrives that could wake anybody: the next receive posts some.
+        let can_be_woken = !self.receives.is_out() && self.stopping_count == 0;
+        is_quiet && can_be_woken && self.burst_len == self.burst_at
     }
 }
 

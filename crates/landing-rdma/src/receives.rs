@@ -167,7 +167,8 @@ impl Receives {
         self.is_limit_armed = false;
     }
 
-    fn waiting_count(&self) -> u64 {
+    /// Receives that the device holds.
+    pub fn waiting_count(&self) -> u64 {
         self.posted - self.settled
     }
 

@@ -212,6 +212,8 @@ impl Sends {
             self.sent.signalled += u64::from(is_signalled);
             requests[count].id = id(lane, outbox.posted);
             requests[count].operation = abi::OPERATION_SEND;
+            // Some devices take a segment without bytes for one of 2 GiB.
+            requests[count].segment_count = i32::from(len_bytes > 0);
             requests[count].flags = if is_inline { abi::SEND_INLINE } else { 0 }
                 | if is_signalled { abi::SEND_SIGNALED } else { 0 };
             count += 1;
@@ -222,6 +224,7 @@ impl Sends {
             segments[count] = segment(&self.memory, offset_bytes, FENCE_BYTES as u32);
             requests[count].id = id(lane, outbox.posted);
             requests[count].operation = abi::OPERATION_READ;
+            requests[count].segment_count = 1;
             requests[count].flags = abi::SEND_SIGNALED;
             requests[count].remote_address = fence.address;
             requests[count].remote_key = fence.key;
@@ -232,7 +235,6 @@ impl Sends {
             // SAFETY: the entry lies in the array, which nobody else refers to.
             let request = unsafe { &mut *first_request.wrapping_add(index) };
             request.segments = first_segment.wrapping_add(index);
-            request.segment_count = 1;
             if index + 1 < count {
                 request.next = first_request.wrapping_add(index + 1);
             }

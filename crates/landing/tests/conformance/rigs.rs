@@ -7,41 +7,10 @@ use landing::udp::{Offload, Udp, UdpConfig};
 use landing::uring::UringUdp;
 use landing::{Lane, Sender, Transport, Zone, ZoneSize};
 
+use crate::rig::{MESSAGE_BYTES_MAX, Rig, is_whole};
 pub use crate::shm_rig::Mapped;
 #[cfg(feature = "xdp")]
 pub use crate::xdp_rig::Bypassed;
-
-/// The longest message of a test.
-pub const MESSAGE_BYTES_MAX: usize = 1024;
-
-/// Messages begin with their length.
-pub fn is_whole(message: &[u8]) -> bool {
-    message.first_chunk().is_some_and(|len| usize::from(u16::from_le_bytes(*len)) == message.len())
-}
-
-/// What a scenario needs of a transport.
-pub trait Rig: Sized {
-    /// `None`, with a line that says why, where this kernel cannot.
-    fn open(sender_count: usize) -> Option<Self>;
-
-    /// Transport and zone of the receiver.
-    fn receiver(&mut self) -> (&mut dyn Transport, &mut Zone);
-
-    /// A sender sends messages; what its way does not take now is lost.
-    fn send(&mut self, index: usize, messages: &[Vec<u8>]);
-
-    /// Which sender a completion came from.
-    fn index_of(&self, sender: Sender) -> usize;
-
-    /// A sender dies; another takes its place.
-    fn replace_client(&mut self, index: usize);
-
-    /// The receiver dies with all that had landed, and comes back at the same address.
-    fn restart(&mut self);
-
-    /// Sends a datagram that no transport would.
-    fn send_raw(&mut self, index: usize, bytes: &[u8]);
-}
 
 fn zone(buffer_bytes: usize) -> Zone {
     let size = ZoneSize { buffer_bytes, buffer_count: 16, completions_max: 4096 };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use landing::{Completion, board};
 
-use crate::rigs::{MESSAGE_BYTES_MAX, Rig, is_whole};
+use crate::rig::{MESSAGE_BYTES_MAX, Rig, is_whole};
 
 /// A message: its length, its number within its sender, and bytes that follow from both.
 ///

@@ -8,7 +8,7 @@ use landing::shm::{
 use landing::{Lane, Sender, Transport, Zone, ZoneSize};
 
 use crate::hostile::Raw;
-use crate::rigs::{Rig, is_whole};
+use crate::rig::{Rig, is_whole};
 
 /// A quarter of it holds the longest message of a test several times over, and a buffer of the
 /// zone is as long.

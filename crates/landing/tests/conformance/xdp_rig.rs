@@ -7,7 +7,8 @@ use landing::xdp::{Xdp, XdpConfig};
 use landing::{Sender, Transport, Zone, ZoneSize};
 
 use crate::namespaces::{DEVICE, Hosts, Neighbours, address};
-use crate::rigs::{MESSAGE_BYTES_MAX, Rig, is_whole, send};
+use crate::rig::{MESSAGE_BYTES_MAX, Rig, is_whole};
+use crate::rigs::send;
 
 /// One worker on one queue.
 pub struct Bypassed {
