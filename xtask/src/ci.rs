@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::blackbox;
+use crate::rdma;
 use crate::step::{Step, Tally};
 
 /// How much to run.
@@ -21,12 +22,16 @@ pub fn run(root: &Path, scope: Scope) -> bool {
     let mut skipped = Vec::new();
     if scope == Scope::WithClients {
         steps.extend(xdp_steps());
+        match rdma::missing(root) {
+            Some(reason) => skipped.push(reason),
+            None => steps.push(rdma_step()),
+        }
         steps.push(Step::new("binary", "cargo build --release --locked -p dovetail"));
     }
     let mut is_good = steps.iter().all(|step| take(step, root, &mut tally));
     if is_good && scope == Scope::WithClients {
         let clients = blackbox::prepare(root);
-        skipped = clients.skipped;
+        skipped.extend(clients.skipped);
         is_good = clients.steps.iter().all(|step| take(step, root, &mut tally));
     }
     for reason in skipped {
@@ -52,6 +57,11 @@ fn xdp_steps() -> [Step; 2] {
         Step::new("AF_XDP, parts", &format!("{test} --lib xdp")),
         Step::new("AF_XDP", &format!("{test} --test conformance --test xdp -- --nocapture")),
     ]
+}
+
+/// In an emulated machine, whose tests are counted as if they were here.
+fn rdma_step() -> Step {
+    Step::new("RDMA over soft-RoCE", "cargo run --quiet --locked --package xtask -- test-rdma")
 }
 
 fn take(step: &Step, root: &Path, tally: &mut Tally) -> bool {

@@ -1,5 +1,5 @@
-//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `test-xdp`, `nightly`, `tidy`,
-//! `bench-peers`, `bench-cache`, `bench-store`.
+//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `test-xdp`, `test-rdma`,
+//! `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
@@ -7,6 +7,7 @@ mod cache_peers;
 mod ci;
 mod nightly;
 mod peers;
+mod rdma;
 mod step;
 mod store_bench;
 mod tidy;
@@ -32,6 +33,8 @@ enum Command {
     Test,
     /// AF_XDP between network namespaces; needs root and iproute2, says so where they are missing
     TestXdp,
+    /// RDMA over soft-RoCE in an emulated machine; says what is missing where something is
+    TestRdma(rdma::Args),
     /// Long property tests, torture of the store, Miri, sanitizers and coverage-guided fuzzing
     Nightly(nightly::Args),
     /// Only the rules of style that the compiler does not know
@@ -61,6 +64,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Ci => Ok(ci::run(&root, ci::Scope::Workspace)),
         Command::Test => Ok(ci::run(&root, ci::Scope::WithClients)),
         Command::TestXdp => Ok(ci::run_xdp(&root)),
+        Command::TestRdma(args) => rdma::run(&root, args),
         Command::Nightly(args) => Ok(nightly::run(&root, args)),
         Command::Tidy => tidy::run(&root),
         Command::BenchPeers(args) => peers::run(&root, &args).map(|()| true),

@@ -1,0 +1,93 @@
+//! Starts the emulated machine, passes its console on, and ends it if it hangs.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// A run takes a minute or two where nothing else does.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// The last line of a machine all of whose tests have passed.
+const GOOD_END: &str = "machine: exit 0";
+
+/// Boots, runs the tests, powers off; true if they passed.
+pub fn run(kernel: &Path, initramfs: &Path) -> Result<bool> {
+    let mut child = Command::new("qemu-system-x86_64")
+        // Emulation in software: a machine within a machine may have nothing better.
+        .args(["-accel", "tcg", "-m", "768", "-smp", "1", "-nographic", "-vga", "none"])
+        .args(["-no-reboot", "-net", "none"])
+        .arg("-kernel")
+        .arg(kernel)
+        .arg("-initrd")
+        .arg(initramfs)
+        .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start qemu-system-x86_64")?;
+    let result = follow(&mut child);
+    // It has ended by itself, or it hangs: either way it is over.
+    let _ = child.kill();
+    child.wait().context("qemu cannot be waited for")?;
+    result
+}
+
+fn follow(child: &mut Child) -> Result<bool> {
+    let console = child.stdout.take().context("qemu has no console")?;
+    let (lines, received) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut console = BufReader::new(console);
+        let mut line = Vec::new();
+        while console.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
+            if lines.send(clean(&line)).is_err() {
+                break;
+            }
+            line.clear();
+        }
+    });
+    let mut is_good = false;
+    loop {
+        match received.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                is_good |= line == GOOD_END;
+                // A closed standard output must not end the tests.
+                let _ = writeln!(std::io::stdout(), "{line}");
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(is_good),
+            Err(RecvTimeoutError::Timeout) => {
+                println!("the machine has said nothing for {} s", PATIENCE.as_secs());
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// A console's line without what moves its cursor.
+fn clean(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let mut clean = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            // Escape sequences end with a letter.
+            '\x1b' => drop(letters.by_ref().find(char::is_ascii_alphabetic)),
+            letter if letter.is_control() => {}
+            letter => clean.push(letter),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_loses_what_moves_the_cursor() {
+        assert_eq!(clean(b"\x1b[2J\x1b[0mtest a ... ok\r\n"), "test a ... ok");
+        assert_eq!(clean(b"machine: exit 0\r\n"), GOOD_END);
+    }
+}
