@@ -69,7 +69,11 @@ fn until<T>(ends: &mut [&mut End], mut is_so: impl FnMut(&mut [&mut End]) -> Opt
             return value;
         }
         // All are asked: that is also how they go on.
-        if ends.iter_mut().fold(true, |is_quiet, end| end.rdma.may_sleep() && is_quiet) {
+        let mut is_quiet = true;
+        for end in ends.iter_mut() {
+            is_quiet &= end.rdma.may_sleep();
+        }
+        if is_quiet {
             let fds: Vec<_> = ends.iter().map(|end| end.rdma.as_fd()).collect();
             let mut polls: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
             let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
