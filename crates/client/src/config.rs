@@ -45,7 +45,8 @@ pub struct Config {
     pub outstanding_max: usize,
     /// How many frames may be unanswered, whatever the round trips say.
     pub window_max_frames: u32,
-    /// A request ends after so long without an answer, a large value without a part of it.
+    /// A request ends after so long without an answer, a large value without a part of it;
+    /// `u64::MAX`: never.
     pub timeout_ns: u64,
     /// The shortest time after which a frame counts as lost. Below what a server takes for its
     /// slowest requests, those are executed twice (reads) or asked for twice (writes).

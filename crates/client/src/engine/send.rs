@@ -92,7 +92,7 @@ impl Engine {
                 continue;
             }
             if slot.deadline_ns == 0 {
-                slot.deadline_ns = self.now_ns + timeout_ns;
+                slot.deadline_ns = self.now_ns.saturating_add(timeout_ns);
             }
             // A blocked one is over soon after the one that it waits for.
             if slot.deadline_ns <= self.now_ns && slot.state != State::Blocked {
@@ -103,7 +103,8 @@ impl Engine {
             }
         }
         let step_ns = (timeout_ns / SCANS_PER_TIMEOUT).max(1);
-        self.scan_at_ns = if is_any_left { self.now_ns + step_ns } else { u64::MAX };
+        let next_ns = self.now_ns.saturating_add(step_ns);
+        self.scan_at_ns = if is_any_left { next_ns } else { u64::MAX };
     }
 
     pub(super) fn retransmit_after_ns(&self) -> u64 {

@@ -256,6 +256,21 @@ fn without_a_server_requests_time_out_unharmed() {
 }
 
 #[test]
+fn a_client_that_waits_for_ever_does_so() {
+    let config = Config { timeout_ns: u64::MAX, ..Config::default() };
+    let mut network = Network::new(engine(config), Weather::default(), 1);
+    network.now.ns = 5_000_000_000;
+    check(&mut network, &INCR_N, Status::Ok, b"");
+    network.is_cut = true;
+    network.engine.submit(&GET_A, Want::PLAIN).unwrap();
+    while network.now.ns < 60_000_000_000 {
+        assert!(network.step() && !network.engine.has_completion());
+    }
+    network.is_cut = false;
+    assert_eq!(network.run_until(1, own)[0].1, Ok((Status::Miss, Vec::new(), None)));
+}
+
+#[test]
 fn a_write_without_an_answer_ends_unknown_and_a_read_in_time() {
     let mut network = calm();
     check(&mut network, &Op::Ping, Status::Ok, b"");

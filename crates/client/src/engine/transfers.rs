@@ -152,7 +152,7 @@ impl Engine {
     pub(super) fn take_pulled(&mut self, index: u32, reply: &Reply<'_>) {
         let slot = self.slots.get(index);
         let (parent, stored) = (slot.parent, slot.stored);
-        let deadline_ns = self.now_ns + self.config.timeout_ns;
+        let deadline_ns = self.now_ns.saturating_add(self.config.timeout_ns);
         let holder = self.slots.get_mut(parent);
         let (Stored::PullPart { span, .. }, Some(Transfer::Pull { pull, .. })) =
             (stored, holder.transfer.as_deref_mut())
@@ -241,7 +241,7 @@ impl Engine {
         };
         self.end_part(index);
         let is_last_gone = self.slots.parts_of(parent).next().is_none();
-        let deadline_ns = self.now_ns + self.config.timeout_ns;
+        let deadline_ns = self.now_ns.saturating_add(self.config.timeout_ns);
         let slot = self.slots.get_mut(parent);
         slot.deadline_ns = deadline_ns;
         if let Some(Transfer::Push(push)) = slot.transfer.as_deref_mut() {
