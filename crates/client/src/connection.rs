@@ -2,11 +2,13 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant as Clock};
 
 use base::Instant;
+use landing::udp::DATAGRAM_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use wire::native::{Op, Reason, Want};
 
@@ -16,6 +18,9 @@ use crate::error::SubmitError;
 use crate::link::{Link, ShmLink, UdpLink};
 use crate::stats::Stats;
 use crate::target::{Target, frame_bytes_to, resolve};
+
+/// The server takes a client's longest frame for this at least.
+const FRAME_MIN_BYTES: usize = 256;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -89,56 +94,90 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Begins a connection; requests may be submitted at once, and are sent when it is open.
+    /// Begins a connection; requests may be submitted at once, and are sent when it is open. Of a
+    /// name with several addresses it takes the first.
     pub fn begin(target: &Target, config: Config) -> Result<Connection, ConnectError> {
-        let (link, fitting_bytes) = match target {
-            Target::Udp(address) => {
-                let server = resolve(address)?;
-                let fitting_bytes = config.frame_max_bytes.unwrap_or(frame_bytes_to(server));
-                let fitting_bytes = fitting_bytes.clamp(128, landing::udp::DATAGRAM_BYTES_MAX) & !7;
-                let link = UdpLink::connect(server, fitting_bytes).map_err(|source| {
-                    ConnectError::System { target: target.to_string(), source }
-                })?;
-                (Link::Udp(Box::new(link)), fitting_bytes)
-            }
+        match target {
+            Target::Udp(address) => Connection::begin_at(resolve(address)?[0], target, config),
             Target::Shm(path) => {
                 let link = ShmLink::connect(path)?;
                 let fitting_bytes = link.frame_max_bytes() & !7;
-                (Link::Shm(Box::new(link)), fitting_bytes)
+                Ok(Connection::over(Link::Shm(Box::new(link)), fitting_bytes, config))
             }
-        };
+        }
+    }
+
+    fn begin_at(
+        server: SocketAddr,
+        target: &Target,
+        config: Config,
+    ) -> Result<Connection, ConnectError> {
+        let fitting_bytes = config.frame_max_bytes.unwrap_or(frame_bytes_to(server));
+        let fitting_bytes = fitting_bytes.clamp(FRAME_MIN_BYTES, DATAGRAM_BYTES_MAX) & !7;
+        let link = UdpLink::connect(server, fitting_bytes)
+            .map_err(|source| ConnectError::System { target: target.to_string(), source })?;
+        Ok(Connection::over(Link::Udp(Box::new(link)), fitting_bytes, config))
+    }
+
+    fn over(link: Link, fitting_bytes: usize, config: Config) -> Connection {
         // Keys of the standard library's hash maps: drawn from the system.
         let seed = RandomState::new().hash_one(std::process::id());
         let engine = Engine::new(config, link.delivery(), fitting_bytes, seed);
-        Ok(Connection { engine, link, start: Clock::now(), waiting: Waiting::default() })
+        Connection { engine, link, start: Clock::now(), waiting: Waiting::default() }
     }
 
-    /// Begins a connection and waits until it is open.
+    /// Begins a connection and waits until it is open. Of a name with several addresses it takes
+    /// the first at which somebody listens.
     pub fn open(
         target: &Target,
         config: Config,
         timeout: Duration,
     ) -> Result<Connection, ConnectError> {
-        let mut connection = Connection::begin(target, config)?;
+        match target {
+            Target::Udp(address) => {
+                Connection::open_first(&resolve(address)?, target, &config, timeout)
+            }
+            Target::Shm(_) => Connection::begin(target, config)?.opened(target, timeout),
+        }
+    }
+
+    fn open_first(
+        servers: &[SocketAddr],
+        target: &Target,
+        config: &Config,
+        timeout: Duration,
+    ) -> Result<Connection, ConnectError> {
+        let mut refused = ConnectError::Refused { target: target.to_string() };
+        for server in servers {
+            // `localhost` is often ::1 first, and a server on 127.0.0.1 alone.
+            match Connection::begin_at(*server, target, config.clone())?.opened(target, timeout) {
+                Err(error @ ConnectError::Refused { .. }) => refused = error,
+                other => return other,
+            }
+        }
+        Err(refused)
+    }
+
+    fn opened(mut self, target: &Target, timeout: Duration) -> Result<Connection, ConnectError> {
         let deadline = Clock::now() + timeout;
         let failed = |source| ConnectError::System { target: target.to_string(), source };
         loop {
-            connection.poll().map_err(failed)?;
-            if connection.engine.is_open() {
-                return Ok(connection);
+            self.poll().map_err(failed)?;
+            if self.engine.is_open() {
+                return Ok(self);
             }
             let name = || target.to_string();
-            if let Some(reason) = connection.engine.failure() {
+            if let Some(reason) = self.engine.failure() {
                 return Err(ConnectError::NoSession { target: name(), reason });
             }
-            if connection.link.take_refused() {
+            if self.link.take_refused() {
                 return Err(ConnectError::Refused { target: name() });
             }
             let left = deadline.saturating_duration_since(Clock::now());
             if left.is_zero() {
                 return Err(ConnectError::TimedOut { target: name() });
             }
-            connection.wait(Some(left)).map_err(failed)?;
+            self.wait(Some(left)).map_err(failed)?;
         }
     }
 

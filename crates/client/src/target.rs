@@ -72,10 +72,13 @@ fn with_port(text: &str) -> Option<String> {
 }
 
 /// The first address of a name.
-pub(crate) fn resolve(address: &str) -> Result<SocketAddr, ConnectError> {
+pub(crate) fn resolve(address: &str) -> Result<Vec<SocketAddr>, ConnectError> {
     let failed = |source| ConnectError::System { target: format!("native://{address}"), source };
-    let found = address.to_socket_addrs().map_err(failed)?.next();
-    found.ok_or_else(|| failed(std::io::Error::other("the name has no address")))
+    let found: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+    if found.is_empty() {
+        return Err(failed(std::io::Error::other("the name has no address")));
+    }
+    Ok(found)
 }
 
 /// The longest frame that surely travels there in one piece.

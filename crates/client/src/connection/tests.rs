@@ -1,6 +1,6 @@
 //! The links with the model server behind them: real datagrams, real shared memory.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,8 @@ use landing::shm::{Accepted, Acceptor, AcceptorConfig, ServerEnd};
 
 use crate::engine::tests::server::Server;
 use crate::{
-    Client, ClientError, Config, ConnectError, Expiry, Op, RequestError, Status, Target, Want,
-    Written,
+    Client, ClientError, Config, ConnectError, Connection, Expiry, Op, RequestError, Status,
+    Target, Want, Written,
 };
 
 const NOW: Instant = Instant { ns: 1 };
@@ -72,6 +72,26 @@ fn use_it(target: &str) {
     }
     assert!(matches!(client.touch(b"a", Expiry::Never), Err(ClientError::Refused(_))));
     assert_eq!(client.stats().frames_dropped, 0);
+}
+
+#[test]
+fn of_several_addresses_the_first_that_listens_is_taken() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let server = socket.local_addr().unwrap();
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let target: Target = "native://several:1".parse().unwrap();
+    let open = |servers: &[SocketAddr]| {
+        let timeout = Duration::from_secs(20);
+        Connection::open_first(servers, &target, &Config::default(), timeout).map(|_| ())
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        serve_udp(scope, socket, &stop);
+        assert!(open(&[closed, server]).is_ok());
+        let error = open(&[closed, closed]).unwrap_err().to_string();
+        assert_eq!(error, "cannot connect to native://several:1: connection refused");
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
