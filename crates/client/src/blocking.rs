@@ -16,8 +16,8 @@ use crate::error::{RequestError, SubmitError};
 use crate::stats::Stats;
 use crate::target::{BadTarget, Target};
 
-/// How long connecting may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long connecting may take at most.
+const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +116,8 @@ impl Client {
     /// The same, with settings.
     pub fn connect_with(target: &str, config: Config) -> Result<Client, ClientError> {
         let target: Target = target.parse()?;
-        Ok(Client { connection: Connection::open(&target, config, CONNECT_TIMEOUT)? })
+        let timeout = Duration::from_nanos(config.timeout_ns).min(CONNECT_TIMEOUT_MAX);
+        Ok(Client { connection: Connection::open(&target, config, timeout)? })
     }
 
     /// The connection, to submit and poll by oneself. Nothing may be outstanding at the next call

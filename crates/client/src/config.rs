@@ -46,7 +46,7 @@ pub struct Config {
     /// How many frames may be unanswered, whatever the round trips say.
     pub window_max_frames: u32,
     /// A request ends after so long without an answer, a large value without a part of it;
-    /// `u64::MAX`: never.
+    /// `u64::MAX`: never. A blocking client gives up connecting after so long, at most 5 s.
     pub timeout_ns: u64,
     /// The shortest time after which a frame counts as lost. Below what a server takes for its
     /// slowest requests, those are executed twice (reads) or asked for twice (writes).

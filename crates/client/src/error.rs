@@ -40,8 +40,10 @@ pub enum RequestError {
     /// The server had too much to do for as long as there was time; nothing was changed.
     #[error("the server is busy; nothing was changed")]
     Busy,
-    /// Key, value or both fit no frame.
-    #[error("the request is longer than a frame of {frame_max_bytes} bytes and cannot be cut")]
+    /// Key, value or both fit no frame, and only values of set travel in parts.
+    #[error(
+        "the request is longer than a frame of {frame_max_bytes} bytes; only set takes such values"
+    )]
     TooLong {
         /// The longest frame of this session.
         frame_max_bytes: u32,

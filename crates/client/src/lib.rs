@@ -31,8 +31,8 @@ mod target;
 mod window;
 
 pub use wire::native::{
-    BadTagKey, Condition, Direction, Expiry, ItemValue, Items, Op, Range, RangeItems, Set, Status,
-    TagKey, Want,
+    BadTagKey, Condition, Direction, Expiry, ItemValue, Items, Op, Range, RangeItems, Reason, Set,
+    Status, TagKey, Want,
 };
 
 pub use blocking::{Client, ClientError, Item, KeyAndValue, SetOptions, Written};

@@ -1,8 +1,8 @@
 //! The connection behind the prompt: carries orders out, and comes back after the server was away.
 
 use client::{
-    Client, ClientError, Config, ConnectError, RangeItems, RequestError, Stats, TagKey, Target,
-    Written,
+    Client, ClientError, Config, ConnectError, RangeItems, Reason, RequestError, Stats, TagKey,
+    Target, Written,
 };
 
 use super::order::{self, Order};
@@ -65,9 +65,13 @@ fn hint(error: &ClientError) -> &'static str {
         ClientError::Connect(ConnectError::TimedOut { .. }) => {
             "; --target takes the server's --native address, --native-key-file its key"
         }
-        ClientError::Connect(ConnectError::NoSession { .. }) => {
-            "; --native-key-file takes the server's key"
+        ClientError::Connect(ConnectError::NoSession { reason: Reason::Version, .. }) => {
+            "; take the dovetail of the server's version"
         }
+        ClientError::Connect(ConnectError::NoSession { reason: Reason::SessionsFull, .. }) => {
+            "; --max-connections says how many"
+        }
+        ClientError::Connect(ConnectError::NoSession { .. }) => "",
         ClientError::Connect(ConnectError::Shm { .. }) => "; `dovetail serve --shm PATH` makes it",
         ClientError::Connect(_) => "; is `dovetail serve` running? --target takes its address",
         _ => "",

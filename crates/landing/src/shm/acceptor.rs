@@ -26,6 +26,8 @@ pub enum Access {
     SameUser,
     /// Any local process. The socket's file has mode 0666; limit access by its directory.
     Everyone,
+    /// Whom the socket's file, of this mode, lets write: the kernel checks it.
+    FileMode(u16),
 }
 
 /// How a server takes clients.
@@ -73,6 +75,7 @@ impl Acceptor {
         let mode = match config.access {
             Access::SameUser => Mode::RUSR | Mode::WUSR,
             Access::Everyone => Mode::from_raw_mode(0o666),
+            Access::FileMode(mode) => Mode::from_raw_mode(u32::from(mode)),
         };
         let claim = claim(path, mode)?;
         refuse_descriptors(&claim.socket);
@@ -114,7 +117,7 @@ impl Acceptor {
         let own_user = rustix::process::geteuid().as_raw();
         let is_allowed = match self.config.access {
             Access::SameUser => peer.user_id == own_user || peer.user_id == 0,
-            Access::Everyone => true,
+            Access::Everyone | Access::FileMode(_) => true,
         };
         if !is_allowed {
             return Err(Some(Refusal::WrongUser));

@@ -59,6 +59,8 @@ pub(crate) fn claim(path: &Path, mode: Mode) -> Result<Claim, ListenError> {
     // The name gets the socket's own mode when it appears, whatever happens before a chmod.
     rustix::fs::fchmod(&socket, mode).map_err(system)?;
     rustix::net::bind(&socket, &address).map_err(system)?;
+    // The process's mask has taken its share: given back before anybody can connect.
+    rustix::fs::chmod(name.as_c_str(), mode).map_err(system)?;
     let inode = inode_of(&rustix::fs::lstat(name.as_c_str()).map_err(system)?);
     rustix::net::listen(&socket, BACKLOG).map_err(system)?;
     Ok(Claim { socket, path: name, inode })

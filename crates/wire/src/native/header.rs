@@ -98,7 +98,8 @@ pub struct Frame<'a> {
     pub len_bytes: usize,
 }
 
-/// Why a frame is dropped. None of these is answered.
+/// Why a frame is dropped. None of these is answered, but for a hello in another version
+/// ([`Frame::parse_foreign_hello`]).
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -161,6 +162,27 @@ impl<'a> Frame<'a> {
         if head[2] != VERSION {
             return Err(FrameError::Version { version: head[2] });
         }
+        Frame::read(datagram, head, key)
+    }
+
+    /// Reads a hello that is written in another version, so that it can be refused: as long as
+    /// hellos are, laid out and tagged as in version 1, which no version changes.
+    pub fn parse_foreign_hello(datagram: &'a [u8], key: Option<&TagKey>) -> Option<Frame<'a>> {
+        let head = datagram.first_chunk::<HEADER_LEN_BYTES>()?;
+        if head[..2] != MAGIC || head[2] == VERSION || head[3] != Kind::Hello as u8 {
+            return None;
+        }
+        let frame = Frame::read(datagram, head, key).ok()?;
+        (frame.len_bytes >= super::hello::HELLO_LEN_BYTES).then_some(frame)
+    }
+
+    /// What follows magic and version.
+    #[inline]
+    fn read(
+        datagram: &'a [u8],
+        head: &[u8; HEADER_LEN_BYTES],
+        key: Option<&TagKey>,
+    ) -> Result<Frame<'a>, FrameError> {
         let len_bytes = usize::from(read_u16(head, LENGTH_AT)) * 8;
         if len_bytes < HEADER_LEN_BYTES {
             return Err(FrameError::BadLength { len_bytes });
