@@ -51,11 +51,15 @@ pub fn run_xdp(root: &Path) -> bool {
 }
 
 /// Between network namespaces. Tests that need root or iproute2 say so, hence no capture.
-fn xdp_steps() -> [Step; 2] {
+fn xdp_steps() -> [Step; 3] {
     let test = "cargo test --locked -p landing --features xdp";
     [
         Step::new("AF_XDP, parts", &format!("{test} --lib xdp")),
         Step::new("AF_XDP", &format!("{test} --test conformance --test xdp -- --nocapture")),
+        Step::new(
+            "AF_XDP, server and clients",
+            "cargo test --locked -p dovetail --features xdp --test xdp -- --nocapture",
+        ),
     ]
 }
 
@@ -89,7 +93,8 @@ fn workspace_steps(root: &Path) -> Vec<Step> {
         Step::new("clippy", "cargo clippy --locked --workspace --all-targets -- -D warnings"),
         Step::new(
             "clippy of AF_XDP",
-            "cargo clippy --locked -p landing --features xdp --all-targets -- -D warnings",
+            "cargo clippy --locked -p landing -p server -p dovetail --all-targets \
+             --features landing/xdp,server/xdp,dovetail/xdp -- -D warnings",
         ),
         // Loom breaks tokio, so only the crates that build on `base::sync` see the flag.
         Step::new(

@@ -104,12 +104,29 @@ pub const TABLE: &[Setting] = &[
                the log says what is used; io-uring needs Linux 6.12 and falls back to recvmmsg",
     },
     Setting {
+        key: "native-xdp",
+        value_name: "DEVICE[:QUEUES]|off",
+        kind: Kind::Device,
+        default: "off",
+        help: "Network device whose native datagrams are taken from its driver by AF_XDP, from the \
+               first QUEUES of its queues, by default all; --native then names one address of the \
+               device; needs root and a binary built with the feature xdp",
+    },
+    Setting {
         key: "shm",
         value_name: "PATH|off",
         kind: Kind::SocketPath,
         default: "off",
         help: "Unix socket at which clients on this host get shared memory to speak the native \
-               protocol through; for processes of the server's own user",
+               protocol through; for whom, --shm-access says",
+    },
+    Setting {
+        key: "shm-access",
+        value_name: "0600|0660|0666",
+        kind: Kind::Choice(&["0600", "0660", "0666"]),
+        default: "0600",
+        help: "Mode of the socket's file: 0600 takes processes of the server's own user and \
+               root's, 0660 those of its group too, 0666 everybody's",
     },
     Setting {
         key: "admin",

@@ -21,8 +21,15 @@ pub struct Config {
     pub native_key_file: Option<PathBuf>,
     /// How datagrams are received at the native port.
     pub native_transport: NativeTransport,
+    /// Bytes that the kernel is asked to keep for each socket of the native port.
+    pub native_queue_bytes: usize,
+    /// The device whose native datagrams are taken from its driver; `None`: all go by the kernel.
+    pub native_xdp: Option<XdpDevice>,
     /// The Unix socket for clients in shared memory; `None`: off.
     pub shm: Option<PathBuf>,
+    /// The mode of that socket's file. Without rights for others than its owner, only processes of
+    /// the server's own user and root's are taken, however they came by it.
+    pub shm_mode: u16,
     /// Where the admin port listens; `None`: off. Port 0 takes a free port.
     pub admin: Option<SocketAddr>,
     /// The hard cap on index, log and buffers together.
@@ -95,7 +102,10 @@ impl Default for Config {
             is_native_optional: true,
             native_key_file: None,
             native_transport: NativeTransport::Auto,
+            native_queue_bytes: 4 << 20,
+            native_xdp: None,
             shm: None,
+            shm_mode: 0o600,
             admin: loopback(8379),
             memory_bytes: 1 << 30,
             mode: Mode::Evict,
@@ -130,6 +140,15 @@ pub enum NativeTransport {
     /// By io_uring's multishot receive into a ring of buffers; by `recvmmsg` where the kernel has
     /// none.
     IoUring,
+}
+
+/// A network device for AF_XDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpDevice {
+    /// Its name, as in `ip link`.
+    pub name: String,
+    /// How many of its queues, from the first on; `None`: all.
+    pub queue_count: Option<u32>,
 }
 
 /// Whether worker `i` stays on the `i`-th processor of the inherited affinity mask.

@@ -133,7 +133,9 @@ pub struct WorkerCounters {
     pub batch_requests: Cell,
     /// Writes that became one.
     pub compaction: CompactionCells,
-    /// Time in rounds that found something to serve: what polling costs is not in it.
+    /// Wall time of rounds that found something to serve: what polling costs is not in it, what
+    /// others took of the core in the meantime is. A thread's CPU clock would be a system call a
+    /// round.
     pub busy_ns: Cell,
     /// Streams that lost their frame.
     pub protocol_errors: Cell,

@@ -59,6 +59,14 @@ pub enum StartError {
         /// What is wrong with it.
         reason: String,
     },
+    /// AF_XDP cannot be had on a device.
+    #[error("--native-xdp {device}: {reason}")]
+    Xdp {
+        /// The device's name.
+        device: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// Clients in shared memory cannot be taken.
     #[error("--shm {}: {reason}", path.display())]
     Shm {

@@ -53,7 +53,7 @@ mod slab;
 mod worker;
 
 pub use budget::BufferBudget;
-pub use config::{Config, NativeTransport, Pin, Poll};
+pub use config::{Config, NativeTransport, Pin, Poll, XdpDevice};
 pub use error::StartError;
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 pub use server::Server;

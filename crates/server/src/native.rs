@@ -31,6 +31,7 @@ pub mod sessions;
 pub mod shm;
 pub mod transfers;
 pub mod udp;
+pub mod xdp;
 
 use std::fs;
 use std::os::fd::BorrowedFd;

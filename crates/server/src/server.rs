@@ -304,18 +304,24 @@ fn open_natives(
     key: Option<TagKey>,
     (sockets, mut shm_door): (Vec<UdpSocket>, Option<ShmDoor>),
 ) -> Result<Vec<(Native, Option<ShmDoor>)>, StartError> {
-    if sockets.is_empty() && shm_door.is_none() {
+    let wants_xdp = shared.config().native_xdp.is_some();
+    if sockets.is_empty() && shm_door.is_none() && !wants_xdp {
         return Ok(Vec::new());
     }
     let shop = Arc::new(Shop::open(shared, key)?);
     shared.set_native(Arc::clone(&shop));
-    let opened = native::udp::open_ports(sockets, shared.config().native_transport);
+    let opened = native::udp::open_ports(sockets, shared.config());
     let mut ports = opened
         .map_err(|source| StartError::System { what: "open the native port", source })?
         .into_iter();
+    let config = shared.config();
+    let xdp_ports = config.native_xdp.as_ref().map_or(Ok(Vec::new()), |device| {
+        native::xdp::open_ports(device, config.native, config.threads)
+    })?;
+    let mut xdp_ports = xdp_ports.into_iter();
     let mut open = |_| {
-        let native = Native::new(Arc::clone(&shop), ports.next().into_iter().collect());
-        (native, shm_door.take())
+        let of_worker = ports.next().into_iter().chain(xdp_ports.next()).collect();
+        (Native::new(Arc::clone(&shop), of_worker), shm_door.take())
     };
     Ok((0..shared.config().threads).map(&mut open).collect())
 }

@@ -400,6 +400,31 @@ fn strangers_frames_are_dropped_or_refused_and_counted() {
 }
 
 #[test]
+fn a_hello_in_another_version_is_told_so() {
+    let server = start();
+    let mut peer = Peer::bind(&server, None);
+    // As a version 2 would write it, and as version 1 says that only version 2 is spoken.
+    for at in [2, 32] {
+        let mut hello = peer.hello_bytes(None);
+        hello[at] = 2;
+        hello[33] = 2;
+        peer.socket.send(&hello).unwrap();
+        let refusal = peer.receive_refusal();
+        assert_eq!(refusal.reason, Reason::Version);
+        assert_eq!(refusal.versions, wire::native::Versions::OURS);
+    }
+    // What is shorter than its answer could be is not answered, nor is anything but a hello.
+    let mut short = peer.hello_bytes(None)[..64].to_vec();
+    (short[2], short[6]) = (2, 8);
+    peer.socket.send(&short).unwrap();
+    let mut requests = peer.frame(&[get(b"k")]);
+    requests[2] = 2;
+    peer.socket.send(&requests).unwrap();
+    peer.wait_for(|| native(&server).drops[server::counters::DropReason::Version as usize] == 3);
+    assert_eq!(Peer::cookie_of(&peer.hello(None)).map(|_| ()), Some(()), "nothing else came");
+}
+
+#[test]
 fn without_the_key_nobody_is_heard() {
     let folder = std::env::temp_dir().join(format!("dovetail-native-key-{}", std::process::id()));
     std::fs::write(&folder, "000102030405060708090a0b0c0d0e0f\n").unwrap();

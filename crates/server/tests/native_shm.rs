@@ -240,6 +240,19 @@ fn a_path_that_cannot_be_is_said_at_the_start() {
 }
 
 #[test]
+fn the_socket_has_the_mode_that_was_asked_for() {
+    use std::os::unix::fs::PermissionsExt;
+    for shm_mode in [0o600, 0o660, 0o666] {
+        let config = Config { shm_mode, ..config("mode") };
+        let path = config.shm.clone().unwrap();
+        let server = TestServer::with(config);
+        let mode = std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, u32::from(shm_mode));
+        assert_eq!(Client::connect(&server).ask(&[set(b"k", b"v")])[0].status, Status::Ok);
+    }
+}
+
+#[test]
 fn an_idle_server_with_a_client_in_shared_memory_sleeps() {
     let server = TestServer::with(Config { threads: 1, poll: Poll::Auto, ..config("idle") });
     let mut client = Client::connect(&server);

@@ -1,5 +1,7 @@
 //! The native port behaves the same however its datagrams are received.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use server::{Config, NativeTransport};

@@ -90,7 +90,9 @@ fn spell(value: &DeValue<'_>, kind: Kind) -> Option<String> {
         (DeValue::String(text), Kind::Count { .. }) if text.parse::<u64>().is_ok() => None,
         (DeValue::String(text), _) => Some(text.to_string()),
         (DeValue::Boolean(on), Kind::Switch) => Some(if *on { "on" } else { "off" }.to_owned()),
-        (DeValue::Boolean(false), Kind::Address | Kind::SocketPath) => Some("off".to_owned()),
+        (DeValue::Boolean(false), Kind::Address | Kind::SocketPath | Kind::Device) => {
+            Some("off".to_owned())
+        }
         (
             DeValue::Integer(number),
             Kind::Count { .. } | Kind::AutoCount { .. } | Kind::Size { .. } | Kind::AutoSize { .. },
@@ -120,6 +122,7 @@ fn wanted(kind: Kind) -> String {
         Kind::Address => "an address in quotes, e.g. \"127.0.0.1:6379\", or \"off\"".to_owned(),
         Kind::Path => "a path in quotes".to_owned(),
         Kind::SocketPath => "a path in quotes, or \"off\"".to_owned(),
+        Kind::Device => "a device in quotes, or \"off\"".to_owned(),
         Kind::Size { .. } | Kind::AutoSize { .. } => "a size in quotes, e.g. \"64MiB\"".to_owned(),
         Kind::Count { min, max } => format!("a whole number from {min} to {max}, no quotes"),
         Kind::AutoCount { min, max } => {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use base::ByteSize;
-use server::{Config, Eviction, HugePages, IndexKind, Mode, NativeTransport, Pin, Poll};
+use server::{Config, Eviction, HugePages, IndexKind, Mode, NativeTransport, Pin, Poll, XdpDevice};
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
@@ -66,12 +66,10 @@ impl ServeSettings {
             native: lookup.address("native"),
             is_native_optional: lookup.layered("native").origin == Origin::Default,
             native_key_file: lookup.path("native-key-file"),
-            native_transport: match lookup.word("native-transport") {
-                "recvmmsg" => NativeTransport::Recvmmsg,
-                "io-uring" => NativeTransport::IoUring,
-                _ => NativeTransport::Auto,
-            },
+            native_transport: lookup.native_transport(),
+            native_xdp: lookup.device("native-xdp"),
             shm: lookup.path("shm"),
+            shm_mode: lookup.shm_mode(),
             admin: lookup.address("admin"),
             memory_bytes: lookup.size_bytes("memory").unwrap_or(machine.default_memory_bytes()),
             mode: match lookup.word("mode") {
@@ -119,6 +117,7 @@ impl ServeSettings {
         refuse_lossy_tree(&lookup, &config)?;
         refuse_open_ports(&lookup, &config)?;
         refuse_open_native(&lookup, &config)?;
+        refuse_open_shm(&lookup, &config)?;
         Ok(ServeSettings {
             config,
             log_level: Level::named(lookup.word("log")),
@@ -176,6 +175,17 @@ fn refuse_open_native(lookup: &Lookup<'_>, config: &Config) -> Result<(), Settin
         return Ok(());
     };
     Err(SettingError { place: lookup.place("native"), reason })
+}
+
+/// Clients in shared memory give no password: who may connect is who may write the socket's file.
+fn refuse_open_shm(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    let is_open = config.shm.is_some() && config.shm_mode & 0o077 != 0;
+    if !is_open || config.requirepass.is_none() || lookup.is_on("insecure") {
+        return Ok(());
+    }
+    let reason = "refused beside --requirepass: clients in shared memory give no password; use \
+                  --shm-access 0600 or --insecure";
+    Err(SettingError { place: lookup.place("shm-access"), reason: reason.to_owned() })
 }
 
 fn is_loopback(address: SocketAddr) -> bool {
@@ -238,6 +248,31 @@ impl Lookup<'_> {
     fn path(&self, key: &str) -> Option<PathBuf> {
         match &self.layered(key).value {
             Value::Path(path) => Some(PathBuf::from(path)),
+            _ => None,
+        }
+    }
+
+    fn native_transport(&self) -> NativeTransport {
+        match self.word("native-transport") {
+            "recvmmsg" => NativeTransport::Recvmmsg,
+            "io-uring" => NativeTransport::IoUring,
+            _ => NativeTransport::Auto,
+        }
+    }
+
+    fn shm_mode(&self) -> u16 {
+        match self.word("shm-access") {
+            "0660" => 0o660,
+            "0666" => 0o666,
+            _ => 0o600,
+        }
+    }
+
+    fn device(&self, key: &str) -> Option<XdpDevice> {
+        match &self.layered(key).value {
+            Value::Device { name, queues } => {
+                Some(XdpDevice { name: name.clone(), queue_count: *queues })
+            }
             _ => None,
         }
     }

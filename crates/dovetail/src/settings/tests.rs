@@ -156,6 +156,16 @@ fn a_bad_value_says_what_would_be_right() {
     check_flag_error("index", "btree", "--index: `btree` is not one of hash or tree");
     check_flag_error("huge-pages", "on", "--huge-pages: `on` is not one of auto, hugetlb or off");
     check_flag_error("shm", "", "--shm: `` is not a socket's path: write 1 to 107 bytes, or `off`");
+    for text in ["", "eth0:", "eth0:0", "eth0:-1", "a/b", "sixteen-letters-", "a b"] {
+        check_flag_error(
+            "native-xdp",
+            text,
+            &format!(
+                "--native-xdp: `{text}` is not a network device: write DEVICE or DEVICE:QUEUES, \
+                 e.g. eth0 or eth0:4, or `off`"
+            ),
+        );
+    }
     check_flag_error(
         "max-item-size",
         "1g",
@@ -171,6 +181,16 @@ fn a_bad_value_says_what_would_be_right() {
                  [::1]:6379, or `off`"
             ),
         );
+    }
+}
+
+#[test]
+fn a_device_is_named_with_its_queues_or_without() {
+    for (text, queue_count) in [("eth0", None), ("veth-1.2:64", Some(64))] {
+        let settings = layered(&[("native-xdp", text)], &[], "").unwrap();
+        check_value(&settings, "native-xdp", text, "flag");
+        let found = ServeSettings::new(&settings, None, &MACHINE).unwrap().config.native_xdp;
+        assert_eq!(found.unwrap().queue_count, queue_count);
     }
 }
 
@@ -221,6 +241,19 @@ fn the_native_port_is_open_to_strangers_only_by_a_word() {
     assert_eq!(check(&[("native", "0.0.0.0:1"), ("insecure", "on")]), Ok(true));
     let error = check(&[("native", "0.0.0.0:1"), ("requirepass", "x")]).unwrap_err();
     assert!(error.contains("no key configured"), "a password is no key: {error}");
+}
+
+#[test]
+fn shared_memory_is_open_to_others_only_by_a_word() {
+    let open = [("shm", "/tmp/d.sock"), ("shm-access", "0660"), ("requirepass", "secret")];
+    let refused = layered(&open, &[], "").unwrap();
+    let said = ServeSettings::new(&refused, None, &MACHINE).unwrap_err().to_string();
+    assert!(said.starts_with("--shm-access 0660: refused beside --requirepass"), "{said}");
+    for more in [("insecure", "on"), ("shm", "off")] {
+        let flags = [&open[..], &[more]].concat();
+        let settings = layered(&flags, &[], "").unwrap();
+        assert_eq!(ServeSettings::new(&settings, None, &MACHINE).unwrap().config.shm_mode, 0o660);
+    }
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub enum Kind {
     Path,
     /// The path of a socket, or `off`.
     SocketPath,
+    /// A network device and how many of its queues, or `off`.
+    Device,
     /// A size within bounds.
     Size {
         /// Smallest.
@@ -73,6 +75,13 @@ pub enum Value {
     Text(String),
     /// A path, as it was written.
     Path(String),
+    /// A network device.
+    Device {
+        /// Its name.
+        name: String,
+        /// How many of its queues, from the first on; `None`: all.
+        queues: Option<u32>,
+    },
 }
 
 impl Kind {
@@ -85,6 +94,7 @@ impl Kind {
             Kind::SocketPath if !is_socket_path(text) => {
                 Err(format!("`{text}` is not a socket's path: write 1 to 107 bytes, or `off`"))
             }
+            Kind::Device => read_device(text),
             Kind::Path | Kind::SocketPath => Ok(Value::Path(text.to_owned())),
             Kind::AutoSize { .. } | Kind::AutoCount { .. } if text == "auto" => Ok(Value::Auto),
             Kind::Size { min_bytes, max_bytes } | Kind::AutoSize { min_bytes, max_bytes } => {
@@ -107,6 +117,31 @@ impl Kind {
 /// The kernel's structure for an address has room for so many bytes and a zero.
 fn is_socket_path(text: &str) -> bool {
     (1..=107).contains(&text.len()) && !text.contains('\0')
+}
+
+/// As the kernel allows: 1 to 15 bytes, no slash, no colon, no blank.
+fn is_device_name(text: &str) -> bool {
+    let is_sound = |byte: u8| byte.is_ascii_graphic() && !b"/:".contains(&byte);
+    (1..=15).contains(&text.len()) && text.bytes().all(is_sound) && !matches!(text, "." | "..")
+}
+
+fn read_device(text: &str) -> Result<Value, String> {
+    if text == "off" {
+        return Ok(Value::Off);
+    }
+    let (name, queues) = match text.split_once(':') {
+        None => (text, Ok(None)),
+        Some((name, queues)) => (name, queues.parse::<u32>().map(Some)),
+    };
+    match queues {
+        Ok(queues) if queues != Some(0) && is_device_name(name) => {
+            Ok(Value::Device { name: name.to_owned(), queues })
+        }
+        _ => Err(format!(
+            "`{text}` is not a network device: write DEVICE or DEVICE:QUEUES, e.g. eth0 or \
+             eth0:4, or `off`"
+        )),
+    }
 }
 
 fn read_address(text: &str) -> Result<Value, String> {
@@ -191,6 +226,8 @@ impl fmt::Display for Value {
             Value::Count(count) => count.fmt(formatter),
             Value::Choice(word) => formatter.write_str(word),
             Value::Text(text) | Value::Path(text) => formatter.write_str(text),
+            Value::Device { name, queues: None } => formatter.write_str(name),
+            Value::Device { name, queues: Some(queues) } => write!(formatter, "{name}:{queues}"),
         }
     }
 }

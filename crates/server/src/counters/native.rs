@@ -19,6 +19,8 @@ pub struct NativeCells {
     pub dropped_copies: Cell,
     /// Frames and requests that were answered busy (K18).
     pub busy: Cell,
+    /// Of these, frames that were not executed because too many waited behind them.
+    pub shed: Cell,
     /// Replies that found no room on their way out.
     pub lost_replies: Cell,
     /// Memory that datagrams land in.
@@ -106,6 +108,8 @@ pub struct NativeTotals {
     pub dropped_copies: u64,
     /// Frames and requests that were answered busy.
     pub busy: u64,
+    /// Of these, frames that were not executed because too many waited behind them.
+    pub shed: u64,
     /// Replies that found no room on their way out.
     pub lost_replies: u64,
     /// Datagrams that were cut at a buffer's end.
@@ -136,6 +140,7 @@ impl NativeTotals {
             answered_again: sum(|native| &native.answered_again),
             dropped_copies: sum(|native| &native.dropped_copies),
             busy: sum(|native| &native.busy),
+            shed: sum(|native| &native.shed),
             lost_replies: sum(|native| &native.lost_replies),
             truncated: sum(|native| &native.truncated),
             starved: sum(|native| &native.starved),
@@ -157,6 +162,7 @@ impl NativeTotals {
             (&mut self.answered_again, baseline.answered_again),
             (&mut self.dropped_copies, baseline.dropped_copies),
             (&mut self.busy, baseline.busy),
+            (&mut self.shed, baseline.shed),
             (&mut self.lost_replies, baseline.lost_replies),
             (&mut self.truncated, baseline.truncated),
             (&mut self.starved, baseline.starved),

@@ -25,6 +25,7 @@ pub fn json(native: &NativeTotals) -> Value {
         "answered_again_total": native.answered_again,
         "dropped_copies_total": native.dropped_copies,
         "busy_total": native.busy,
+        "shed_total": native.shed,
         "lost_replies_total": native.lost_replies,
         "truncated_total": native.truncated,
         "zone_starved_total": native.starved,
@@ -66,7 +67,11 @@ pub fn families(page: &mut Page, native: &NativeTotals) {
     page.sample("dovetail_native_retries_total", &labels, native.answered_again);
     let labels = [("status", "dropped")];
     page.sample("dovetail_native_retries_total", &labels, native.dropped_copies);
-    page.counter("dovetail_native_busy", "Frames and requests answered busy", native.busy);
+    page.family("dovetail_native_busy", "counter", "Frames and requests answered busy, by why");
+    let labels = [("reason", "overload")];
+    page.sample("dovetail_native_busy_total", &labels, native.shed);
+    let labels = [("reason", "held")];
+    page.sample("dovetail_native_busy_total", &labels, native.busy.saturating_sub(native.shed));
     page.counter(
         "dovetail_native_lost_replies",
         "Replies that found no room on their way out",

@@ -83,7 +83,7 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
     page.family_with_unit(
         "dovetail_worker_busy_seconds",
         "counter",
-        "Time in rounds that found something to serve, polling left out",
+        "Wall time of rounds that found something to serve: polling left out, preemption included",
         "seconds",
     );
     for (worker, busy_ns) in totals.worker_busy_ns.iter().enumerate() {

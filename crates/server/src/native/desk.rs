@@ -88,9 +88,13 @@ impl Desk {
         outlet: &mut T,
     ) {
         let counters = service.core.counters();
-        for (sender, bytes) in arrivals {
-            if let Some(frame) = admit_frame(service, bytes) {
-                self.look_closer(service, Caller { sender, frame: &frame }, counters, outlet);
+        let native = &counters.native;
+        for arrival in arrivals {
+            if let Some(frame) = admit_frame(service, arrival, outlet) {
+                let busy_before = native.busy.get();
+                let caller = Caller { sender: arrival.0, frame: &frame };
+                self.look_closer(service, caller, counters, outlet);
+                native.shed.add(native.busy.get() - busy_before);
             }
         }
     }
@@ -100,11 +104,12 @@ impl Desk {
     fn look<'a, E, T: Outlet>(
         &mut self,
         service: &Service<'_, E>,
-        (sender, bytes): (Sender, &'a [u8]),
+        arrival: (Sender, &'a [u8]),
         outlet: &mut T,
     ) -> Option<Seen<'a>> {
         let counters = service.core.counters();
-        let frame = admit_frame(service, bytes)?;
+        let frame = admit_frame(service, arrival, outlet)?;
+        let sender = arrival.0;
         if frame.header.kind == Kind::Requests
             && !service.core.is_paused_for_all
             && let Some(place) =
@@ -174,12 +179,25 @@ impl Desk {
 
 /// Counts what has arrived, and drops it if it is no good frame.
 #[inline]
-fn admit_frame<'a, E>(service: &Service<'_, E>, bytes: &'a [u8]) -> Option<Frame<'a>> {
-    let counters = service.core.counters();
+fn admit_frame<'a, E, T: Outlet>(
+    service: &Service<'_, E>,
+    (sender, bytes): (Sender, &'a [u8]),
+    outlet: &mut T,
+) -> Option<Frame<'a>> {
+    let (counters, key) = (service.core.counters(), service.shop.key.as_ref());
     counters.native.frames_in.add(1);
     counters.input_bytes.add(bytes.len() as u64);
-    let parsed = Frame::parse(bytes, service.shop.key.as_ref());
-    parsed.map_err(|error| counters.native.drop_frame(drop_reason(&error))).ok()
+    let parsed = Frame::parse(bytes, key);
+    let error = match parsed {
+        Ok(frame) => return Some(frame),
+        Err(error) => error,
+    };
+    counters.native.drop_frame(drop_reason(&error));
+    // Who speaks another version is told so, if it is there that it begins.
+    if let Some(frame) = Frame::parse_foreign_hello(bytes, key) {
+        service.shop.refuse(Caller { sender, frame: &frame }, Reason::Version, counters, outlet);
+    }
+    None
 }
 
 fn drop_reason(error: &FrameError) -> DropReason {

@@ -54,6 +54,14 @@ impl Source for UringUdp {
     }
 }
 
+#[cfg(feature = "xdp")]
+impl Source for landing::xdp::Xdp {
+    /// Its rings do not say how full they are; what they had no room for counts.
+    fn kernel_queue(&self) -> io::Result<KernelQueue> {
+        Ok(KernelQueue { dropped: self.kernel_drops()?, ..KernelQueue::default() })
+    }
+}
+
 /// Whether the kernel's queue is too long, with hysteresis.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pressure {

@@ -13,9 +13,12 @@ use crate::engine::Engine;
 /// A port of some transport.
 pub enum AnyPort {
     /// `recvmmsg` on a socket.
-    Recvmmsg(Port<Udp>),
+    Recvmmsg(Box<Port<Udp>>),
     /// io_uring on a socket.
-    IoUring(Port<UringUdp>),
+    IoUring(Box<Port<UringUdp>>),
+    /// AF_XDP on a device.
+    #[cfg(feature = "xdp")]
+    Xdp(Box<Port<landing::xdp::Xdp>>),
 }
 
 /// Does the same with a port of any transport; the choice is made once a round.
@@ -24,6 +27,8 @@ macro_rules! with_port {
         match $any {
             AnyPort::Recvmmsg($port) => $body,
             AnyPort::IoUring($port) => $body,
+            #[cfg(feature = "xdp")]
+            AnyPort::Xdp($port) => $body,
         }
     };
 }
@@ -34,6 +39,8 @@ impl AnyPort {
         match self {
             AnyPort::Recvmmsg(_) => "recvmmsg",
             AnyPort::IoUring(_) => "io-uring",
+            #[cfg(feature = "xdp")]
+            AnyPort::Xdp(_) => "xdp",
         }
     }
 }
@@ -81,8 +88,7 @@ impl Ports {
 
     /// Before the worker sleeps: whether all of them will wake it.
     pub fn may_sleep(&mut self) -> bool {
-        // All are asked: each one may have something to prepare.
-        self.0.iter_mut().fold(true, |all, any| with_port!(any, port => port.may_sleep()) && all)
+        self.0.iter_mut().all(|any| with_port!(any, port => port.may_sleep()))
     }
 
     /// Sends again what the kernel had no room for. Whether some of it is still here.

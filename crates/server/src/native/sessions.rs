@@ -130,8 +130,7 @@ impl Remembering {
         sequence: u32,
         budget: &Arc<BufferBudget>,
     ) -> Result<Admission, NoMemory> {
-        self.reserve(budget)?;
-        Ok(self.once.admit(sequence))
+        Ok(self.booked(budget)?.admit(sequence))
     }
 
     /// The same without admitting it: for a part of a value, which executes nothing yet.
@@ -140,15 +139,15 @@ impl Remembering {
         sequence: u32,
         budget: &Arc<BufferBudget>,
     ) -> Result<Admission, NoMemory> {
-        self.reserve(budget)?;
-        Ok(self.once.look(sequence))
+        Ok(self.booked(budget)?.look(sequence))
     }
 
-    fn reserve(&mut self, budget: &Arc<BufferBudget>) -> Result<(), NoMemory> {
+    /// The outcomes, their memory booked (I2).
+    fn booked(&mut self, budget: &Arc<BufferBudget>) -> Result<&mut Once, NoMemory> {
         if self.booked.is_none() {
             self.booked = Some(Reservation::try_new(budget, ONCE_BYTES).ok_or(NoMemory)?);
         }
-        Ok(())
+        Ok(&mut self.once)
     }
 }
 

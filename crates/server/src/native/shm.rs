@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use landing::shm::{Accepted, Acceptor, AcceptorConfig, Armed, Gone, RingSize, ServerEnd};
+use landing::shm::{Accepted, Acceptor, AcceptorConfig, Access, Armed, Gone, RingSize, ServerEnd};
 use landing::{Lane, Sender};
 
 use super::desk::{Desk, Service};
@@ -83,7 +83,11 @@ impl ShmDoor {
         let ring = RingSize::DEFAULT;
         let fit_count = budget.limit_bytes() / 4 / rings_bytes(ring);
         let clients_max = usize::try_from(fit_count).unwrap_or(CLIENTS_MAX).clamp(1, CLIENTS_MAX);
-        let acceptor_config = AcceptorConfig { ring, clients_max, ..AcceptorConfig::default() };
+        let access = match config.shm_mode {
+            mode if mode & 0o077 == 0 => Access::SameUser,
+            mode => Access::FileMode(mode),
+        };
+        let acceptor_config = AcceptorConfig { ring, clients_max, access };
         let acceptor = Acceptor::listen(path, acceptor_config)
             .map_err(|error| StartError::Shm { path: path.clone(), reason: error.to_string() })?;
         Ok(Some(ShmDoor {

@@ -9,7 +9,7 @@ use landing::uring::UringUdp;
 use super::port::{self, DATAGRAM_MAX_BYTES, Port};
 use super::ports::AnyPort;
 use crate::StartError;
-use crate::config::NativeTransport;
+use crate::config::{Config, NativeTransport};
 
 /// Opens the group, one socket for each worker.
 pub fn open_group(
@@ -33,8 +33,9 @@ pub fn open_group(
 }
 
 /// A port for each socket of the group, by what is wanted and can be had; says which it is.
-pub fn open_ports(sockets: Vec<UdpSocket>, wanted: NativeTransport) -> io::Result<Vec<AnyPort>> {
-    let open = |socket| open(socket, wanted);
+pub fn open_ports(sockets: Vec<UdpSocket>, config: &Config) -> io::Result<Vec<AnyPort>> {
+    let wanted = config.native_transport;
+    let open = |socket| open(socket, config);
     let ports: Vec<AnyPort> = sockets.into_iter().map(open).collect::<io::Result<_>>()?;
     if let Some(first) = ports.first() {
         let because = match (wanted, first) {
@@ -47,17 +48,22 @@ pub fn open_ports(sockets: Vec<UdpSocket>, wanted: NativeTransport) -> io::Resul
     Ok(ports)
 }
 
-fn open(mut socket: UdpSocket, wanted: NativeTransport) -> io::Result<AnyPort> {
-    let config = UdpConfig { frame_bytes_max: DATAGRAM_MAX_BYTES, ..UdpConfig::default() };
-    if wanted == NativeTransport::IoUring {
+fn open(mut socket: UdpSocket, config: &Config) -> io::Result<AnyPort> {
+    let udp_config = UdpConfig {
+        frame_bytes_max: DATAGRAM_MAX_BYTES,
+        kernel_bytes: config.native_queue_bytes,
+        ..UdpConfig::default()
+    };
+    if config.native_transport == NativeTransport::IoUring {
         let mut zone = port::zone()?;
-        match UringUdp::new(&mut zone, socket, config) {
-            Ok(transport) => return Ok(AnyPort::IoUring(Port::new(transport, zone))),
+        match UringUdp::new(&mut zone, socket, udp_config) {
+            Ok(transport) => return Ok(AnyPort::IoUring(Box::new(Port::new(transport, zone)))),
             Err((back, unavailable)) => {
                 tracing::warn!("--native-transport io-uring: {unavailable}");
                 socket = back;
             }
         }
     }
-    Ok(AnyPort::Recvmmsg(Port::new(Udp::from_socket(socket, config)?, port::zone()?)))
+    let port = Port::new(Udp::from_socket(socket, udp_config)?, port::zone()?);
+    Ok(AnyPort::Recvmmsg(Box::new(port)))
 }

@@ -154,7 +154,8 @@ impl Peer {
         peer
     }
 
-    pub fn send_hello(&self, cookie: Option<u64>) {
+    /// A hello as it is sent.
+    pub fn hello_bytes(&self, cookie: Option<u64>) -> Vec<u8> {
         let hello = Hello {
             versions: Versions::OURS,
             frame_max_bytes: 1400,
@@ -162,9 +163,14 @@ impl Peer {
             nonce: self.nonce,
             replaces: None,
         };
-        let mut bytes = [0; 128];
+        let mut bytes = vec![0; 128];
         let len_bytes = hello.encode(1, self.key.as_ref(), &mut bytes).unwrap();
-        self.socket.send(&bytes[..len_bytes]).unwrap();
+        bytes.truncate(len_bytes);
+        bytes
+    }
+
+    pub fn send_hello(&self, cookie: Option<u64>) {
+        self.socket.send(&self.hello_bytes(cookie)).unwrap();
     }
 
     /// Says hello; the bytes of the answer.
