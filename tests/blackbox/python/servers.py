@@ -44,10 +44,10 @@ def clean_environment():
 class Dovetail:
     """One running server; its ports are free ones that it chose itself."""
 
-    def __init__(self, *flags, memory="128MiB", threads="1"):
+    def __init__(self, *flags, memory="128MiB", threads="1", native="off"):
         command = [
             binary(), "serve", "--resp", f"{HOST}:0", "--memcached", f"{HOST}:0",
-            "--native", "off", "--admin", f"{HOST}:0", "--memory", memory, "--threads", threads,
+            "--native", native, "--admin", f"{HOST}:0", "--memory", memory, "--threads", threads,
             "--log-format", "json", *flags,
         ]
         self.process = subprocess.Popen(
@@ -65,6 +65,7 @@ class Dovetail:
             raise
         self.resp_port = port_of(ready["resp"])
         self.memcached_port = port_of(ready["memcached"])
+        self.native_port = port_of(ready["native"])
         self.admin_port = port_of(ready["admin"])
 
     @property
