@@ -102,7 +102,8 @@ impl Peers {
         }
     }
 
-    /// Hears no more from a lane; `take_closed` names it once all that had come has landed.
+    /// Hears no more from a lane. What was received from it has landed when `take_closed` names it;
+    /// with `recvmmsg`, what its socket still held is dropped (K22).
     pub fn close(&mut self, lane: Lane) -> io::Result<()> {
         match &mut self.transporter {
             Transporter::Uring(uring) => uring.close(lane),
