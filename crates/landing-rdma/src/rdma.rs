@@ -48,7 +48,7 @@ pub struct Counters {
     pub signalled: u64,
     /// READs behind batches.
     pub reads: u64,
-    /// Frames that were given up because their connection broke.
+    /// Frames of broken connections that were given up, or of which nobody said that they arrived.
     pub refused: u64,
     /// Times that the device had few receives left.
     pub low_water: u64,

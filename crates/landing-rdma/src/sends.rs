@@ -10,73 +10,28 @@
 //! order; so few are asked to complete (selective signalling).
 //!
 //! # Invariants
-//! F1: a buffer is free, reserved, or in the list of one lane.
+//! F1 (sends/slots.rs): a buffer is free, reserved, or in the list of one lane.
 //! F2: the bytes of a frame that was posted are left alone until it is acknowledged, or until its
 //!     queue pair is gone.
+
+mod slots;
 
 use std::io;
 
 use base::sync::Arc;
 use landing::{Lane, Region, SendError};
 
+pub use self::slots::Outbox;
+use self::slots::Slots;
+
 use crate::Acknowledge;
 use crate::handshake::Fence;
 use crate::verbs::{Domain, Memory, QueuePair, abi, segment};
 
-/// No buffer: the end of a list.
-const NONE: u32 = u32::MAX;
 /// Frames of one list of requests.
 const BATCH_MAX: usize = 32;
 /// What a READ behind a batch brings, which nobody looks at.
 const FENCE_BYTES: usize = 8;
-
-#[derive(Clone, Copy)]
-struct Buffer {
-    next: u32,
-    len_bytes: u32,
-}
-
-/// A lane's frames, oldest first.
-#[derive(Clone, Copy, Debug)]
-pub struct Outbox {
-    oldest: u32,
-    unposted: u32,
-    youngest: u32,
-    /// Queued, not posted.
-    queued: u32,
-    /// Posted, not acknowledged.
-    under_way: u32,
-    /// Posted since one was asked to complete.
-    unsignalled: u32,
-    /// Ever posted.
-    pub posted: u64,
-    /// Ever acknowledged.
-    pub acknowledged: u64,
-}
-
-impl Outbox {
-    /// Without frames.
-    pub const EMPTY: Outbox = Outbox {
-        oldest: NONE,
-        unposted: NONE,
-        youngest: NONE,
-        queued: 0,
-        under_way: 0,
-        unsignalled: 0,
-        posted: 0,
-        acknowledged: 0,
-    };
-
-    /// Frames that are queued or on the way.
-    pub fn len(&self) -> usize {
-        (self.queued + self.under_way) as usize
-    }
-
-    /// Frames that are queued.
-    pub fn queued(&self) -> usize {
-        self.queued as usize
-    }
-}
 
 /// What has been sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,8 +56,7 @@ pub struct Sends {
     memory: Memory,
     region: Arc<Region>,
     buffer_bytes: usize,
-    buffers: Box<[Buffer]>,
-    free: u32,
+    slots: Slots,
     reserved: Option<(Lane, usize)>,
     rule: Rule,
     sent: Sent,
@@ -116,26 +70,20 @@ impl Sends {
         buffer_bytes: usize,
         rule: Rule,
     ) -> io::Result<Sends> {
-        assert!(buffer_count > 0 && buffer_count < NONE as usize, "there are buffers");
         let region = Arc::new(Region::memory(buffer_count * buffer_bytes + FENCE_BYTES)?);
         let memory = Memory::landing(domain, &region)?;
-        let next = |index: usize| if index + 1 < buffer_count { index as u32 + 1 } else { NONE };
-        let buffers =
-            (0..buffer_count).map(|index| Buffer { next: next(index), len_bytes: 0 }).collect();
-        let (free, reserved, sent) = (0, None, Sent::default());
-        Ok(Sends { memory, region, buffer_bytes, buffers, free, reserved, rule, sent })
+        let (slots, sent) = (Slots::new(buffer_count), Sent::default());
+        Ok(Sends { memory, region, buffer_bytes, slots, reserved: None, rule, sent })
     }
 
     /// Room in the first free buffer.
     pub fn reserve(&mut self, lane: Lane, bytes_max: usize) -> Result<&mut [u8], SendError> {
         assert!(bytes_max <= self.buffer_bytes, "a frame fits in a buffer");
-        if self.free == NONE {
-            return Err(SendError::Full);
-        }
+        let index = self.slots.reserve().ok_or(SendError::Full)?;
         self.reserved = Some((lane, bytes_max));
         let start = self.region.start();
         // SAFETY: the buffer lies in the region, by the length that the region was made with.
-        let start = unsafe { start.add(self.free as usize * self.buffer_bytes) };
+        let start = unsafe { start.add(index * self.buffer_bytes) };
         // SAFETY: the buffer is free (F1), so neither device nor anybody else touches it (F2);
         // `self` is borrowed as long as the slice. A region is initialised.
         Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes_max) })
@@ -143,12 +91,13 @@ impl Sends {
 
     /// Whether no buffer is free.
     pub fn is_full(&self) -> bool {
-        self.free == NONE
+        self.slots.is_full()
     }
 
     /// Forgets what is reserved.
     pub fn cancel(&mut self) {
         self.reserved = None;
+        self.slots.cancel();
     }
 
     /// The lane of what is reserved.
@@ -160,18 +109,7 @@ impl Sends {
     pub fn commit(&mut self, outbox: &mut Outbox, len_bytes: usize) {
         let (_, bytes_max) = self.reserved.take().expect("room is reserved before it is committed");
         assert!(len_bytes <= bytes_max, "a frame fits in what was reserved");
-        let index = self.free;
-        self.free = self.buffers[index as usize].next;
-        self.buffers[index as usize] = Buffer { next: NONE, len_bytes: len_bytes as u32 };
-        match outbox.youngest {
-            NONE => outbox.oldest = index,
-            youngest => self.buffers[youngest as usize].next = index,
-        }
-        if outbox.unposted == NONE {
-            outbox.unposted = index;
-        }
-        outbox.youngest = index;
-        outbox.queued += 1;
+        self.slots.push(outbox, len_bytes as u32);
     }
 
     /// Posts all that is queued for a lane.
@@ -182,7 +120,7 @@ impl Sends {
         pair: &QueuePair,
         fence: Fence,
     ) -> io::Result<()> {
-        while outbox.queued > 0 {
+        while outbox.queued() > 0 {
             self.post_batch(lane, outbox, pair, fence)?;
         }
         Ok(())
@@ -199,13 +137,9 @@ impl Sends {
         let mut segments = [abi::Segment { address: 0, length: 0, local_key: 0 }; BATCH_MAX + 1];
         let before = *outbox;
         let mut count = 0;
-        while outbox.queued > 0 && count < BATCH_MAX {
-            let index = outbox.unposted as usize;
-            let Buffer { next, len_bytes } = self.buffers[index];
-            outbox.unposted = next;
-            outbox.queued -= 1;
-            outbox.under_way += 1;
-            outbox.posted += 1;
+        while count < BATCH_MAX
+            && let Some((index, len_bytes)) = self.slots.take_queued(outbox)
+        {
             segments[count] = segment(&self.memory, index * self.buffer_bytes, len_bytes);
             let is_inline = len_bytes <= pair.inline_bytes_max();
             let is_signalled = self.is_signalled(outbox);
@@ -220,7 +154,7 @@ impl Sends {
         }
         let frames = count;
         if self.rule.acknowledge == Acknowledge::Persistent {
-            let offset_bytes = self.buffers.len() * self.buffer_bytes;
+            let offset_bytes = self.slots.len() * self.buffer_bytes;
             segments[count] = segment(&self.memory, offset_bytes, FENCE_BYTES as u32);
             requests[count].id = id(lane, outbox.posted);
             requests[count].operation = abi::OPERATION_READ;
@@ -245,7 +179,7 @@ impl Sends {
         let posted = unsafe { pair.post(first_request) };
         if posted.is_err() {
             // Some of the list may have been taken: the lane is closed by who called.
-            *outbox = Outbox { under_way: before.len() as u32, queued: 0, ..before };
+            *outbox = before.all_under_way();
             return posted;
         }
         self.sent.frames += frames as u64;
@@ -260,7 +194,9 @@ impl Sends {
         let is_due = match self.rule.acknowledge {
             Acknowledge::Lazily => outbox.unsignalled >= self.rule.unsignalled_max,
             // The last of each list of requests.
-            Acknowledge::Batches => outbox.queued == 0 || outbox.unsignalled as usize >= BATCH_MAX,
+            Acknowledge::Batches => {
+                outbox.queued() == 0 || outbox.unsignalled as usize >= BATCH_MAX
+            }
             Acknowledge::Persistent => false,
         };
         if is_due {
@@ -269,45 +205,14 @@ impl Sends {
         is_due
     }
 
-    /// All of a lane's frames up to that one have been acknowledged: how many are new.
-    pub fn acknowledge(&mut self, outbox: &mut Outbox, id: u64) -> usize {
-        let done = (id as u32).wrapping_sub(outbox.acknowledged as u32);
-        assert!(done <= outbox.under_way, "F2: what is acknowledged was posted");
-        for _ in 0..done {
-            self.free_oldest(outbox);
-        }
-        outbox.under_way -= done;
-        outbox.acknowledged += u64::from(done);
-        done as usize
+    /// All of a lane's frames up to that one have been acknowledged.
+    pub fn acknowledge(&mut self, outbox: &mut Outbox, id: u64) {
+        self.slots.acknowledge(outbox, id as u32);
     }
 
     /// The lane's queue pair is gone: all of its buffers are free. How many frames that were.
     pub fn forget(&mut self, outbox: &mut Outbox) -> usize {
-        let count = outbox.len();
-        while outbox.oldest != NONE {
-            self.free_oldest(outbox);
-        }
-        *outbox =
-            Outbox { posted: outbox.posted, acknowledged: outbox.acknowledged, ..Outbox::EMPTY };
-        count
-    }
-
-    fn free_oldest(&mut self, outbox: &mut Outbox) {
-        let index = outbox.oldest;
-        outbox.oldest = self.buffers[index as usize].next;
-        if outbox.oldest == NONE {
-            outbox.youngest = NONE;
-        }
-        self.buffers[index as usize].next = self.free;
-        // What is reserved is the first free buffer: it stays in front.
-        match self.reserved {
-            None => self.free = index,
-            Some(_) => {
-                let reserved = &mut self.buffers[self.free as usize];
-                let second = std::mem::replace(&mut reserved.next, index);
-                self.buffers[index as usize].next = second;
-            }
-        }
+        self.slots.forget(outbox)
     }
 
     /// What has been sent.
