@@ -23,6 +23,10 @@ use self::initramfs::Initramfs;
 const PROVIDER: &str = "libibverbs/librxe-";
 const PROVIDER_FOLDERS: [&str; 2] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"];
 const PROVIDER_SETTINGS: &str = "/etc/libibverbs.d/rxe.driver";
+/// What soft-RoCE needs of a kernel, with what these need.
+const MODULES: [&str; 3] = ["crc32_generic", "dummy", "rdma_rxe"];
+/// What layouts are held against, where it is there.
+const HEADER: &str = "/usr/include/infiniband/verbs.h";
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Args {
@@ -73,7 +77,7 @@ fn build(root: &Path, kernel: &packages::Kernel) -> Result<Initramfs> {
     initramfs.add_at_its_place(&provider)?;
     initramfs.add_at_its_place(Path::new(PROVIDER_SETTINGS))?;
     let mut order = String::new();
-    for module in kernel.modules(&["crc32_generic", "dummy", "rdma_rxe"])? {
+    for module in kernel.modules(&MODULES)? {
         let inside = format!("modules/{}.ko", module.name);
         order.push_str(&format!("/{inside}\n"));
         initramfs.add(&inside, module.bytes);
@@ -127,7 +131,7 @@ fn tests(root: &Path) -> Result<Vec<PathBuf>> {
 /// Holds the layouts that the crate declares against the library's header, where both a compiler
 /// and the header are there.
 fn check_layout(root: &Path) -> Result<()> {
-    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+    if !Path::new(HEADER).exists() {
         println!("skipped: layouts of verbs.h; libibverbs-dev has it");
         return Ok(());
     }

@@ -8,6 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// Depends on the newest kernel.
 const KERNEL_PACKAGE: &str = "linux-image-amd64";
+const KERNEL_FOLDER: &str = "kernel";
+/// Modules that are part of the image.
+const BUILTIN: &str = "modules.builtin";
 
 /// A kernel that was unpacked.
 pub struct Kernel {
@@ -66,7 +69,10 @@ pub fn program(name: &str) -> Option<PathBuf> {
 
 /// Installs the missing packages, and unpacks a kernel without installing it.
 pub fn install(folder: &Path) -> Result<()> {
-    let packages = missing_packages();
+    let mut packages = missing_packages();
+    if !Path::new(super::HEADER).exists() {
+        packages.push("libibverbs-dev");
+    }
     if !packages.is_empty() {
         let mut command = Command::new("apt-get");
         command.args(["install", "-y", "--no-install-recommends"]).args(&packages);
@@ -87,8 +93,28 @@ pub fn install(folder: &Path) -> Result<()> {
     succeed(Command::new("apt-get").args(["download", package]).current_dir(folder))?;
     let archive = super::first_with_prefix(&folder.join(format!("{package}_")));
     let archive = archive.with_context(|| format!("apt-get brought no {package}"))?;
-    succeed(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(folder.join("kernel")))?;
-    std::fs::remove_file(&archive).with_context(|| format!("cannot remove {}", archive.display()))
+    let unpacked = folder.join("unpacked");
+    succeed(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&unpacked))?;
+    std::fs::remove_file(&archive)
+        .with_context(|| format!("cannot remove {}", archive.display()))?;
+    keep_needed(&unpacked, &folder.join(KERNEL_FOLDER)).context("cannot keep the kernel")
+}
+
+/// Moves what the machine needs out of an unpacked kernel, whose other modules take 400 MB.
+fn keep_needed(unpacked: &Path, kept: &Path) -> Result<()> {
+    let kernel = kernel_in(unpacked).context("the package has no kernel")?;
+    let image_name = kernel.image.file_name().context("the image has a name")?;
+    let version = kernel.modules.file_name().context("modules are in a folder")?;
+    let modules = kept.join("lib/modules").join(version);
+    std::fs::create_dir_all(&modules)?;
+    for module in kernel.modules(&super::MODULES)? {
+        std::fs::write(modules.join(format!("{}.ko", module.name)), module.bytes)?;
+    }
+    std::fs::copy(kernel.modules.join(BUILTIN), modules.join(BUILTIN))?;
+    // The image last: with it the kernel counts as being there.
+    std::fs::create_dir_all(kept.join("boot"))?;
+    std::fs::copy(&kernel.image, kept.join("boot").join(image_name))?;
+    Ok(std::fs::remove_dir_all(unpacked)?)
 }
 
 fn succeed(command: &mut Command) -> Result<()> {
@@ -100,7 +126,10 @@ fn succeed(command: &mut Command) -> Result<()> {
 
 /// The kernel below that folder.
 pub fn kernel(folder: &Path) -> Option<Kernel> {
-    let root = folder.join("kernel");
+    kernel_in(&folder.join(KERNEL_FOLDER))
+}
+
+fn kernel_in(root: &Path) -> Option<Kernel> {
     let image = super::first_with_prefix(&root.join("boot/vmlinuz-"))?;
     let version = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
     let modules = ["lib/modules", "usr/lib/modules"]
@@ -115,7 +144,7 @@ impl Kernel {
     pub fn modules(&self, names: &[&str]) -> Result<Vec<Module>> {
         let mut files = Vec::new();
         list(&self.modules, &mut files)?;
-        let builtin = std::fs::read_to_string(self.modules.join("modules.builtin"));
+        let builtin = std::fs::read_to_string(self.modules.join(BUILTIN));
         let builtin: BTreeSet<_> =
             builtin.unwrap_or_default().lines().map(|line| module_name(Path::new(line))).collect();
         let mut modules = Vec::new();
@@ -136,7 +165,7 @@ fn load(
         return Ok(());
     }
     let file = files.iter().find(|file| module_name(file) == name);
-    let file = file.with_context(|| format!("the kernel has no module {name}"))?;
+    let file = file.with_context(|| format!("the kernel has no module {name}: unpack it anew"))?;
     let bytes = read_module(file)?;
     for needed in needs(&bytes) {
         load(&needed, files, builtin, modules)?;
@@ -222,5 +251,25 @@ mod tests {
             kernel.modules(&["c", "a"]).unwrap().into_iter().map(|module| module.name).collect();
         assert_eq!(names, ["a", "b", "c"]);
         assert!(kernel.modules(&["d"]).is_err());
+    }
+
+    #[test]
+    fn of_a_kernel_only_what_is_needed_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let unpacked = folder.path().join("unpacked");
+        let modules = unpacked.join("lib/modules/6.1/kernel/net");
+        std::fs::create_dir_all(&modules).unwrap();
+        std::fs::create_dir_all(unpacked.join("boot")).unwrap();
+        std::fs::write(unpacked.join("boot/vmlinuz-6.1"), "image").unwrap();
+        std::fs::write(unpacked.join("lib/modules/6.1/modules.builtin"), "").unwrap();
+        for name in super::super::MODULES.iter().chain(&["other"]) {
+            std::fs::write(modules.join(format!("{name}.ko")), "depends=\0").unwrap();
+        }
+        assert!(kernel(folder.path()).is_none());
+        keep_needed(&unpacked, &folder.path().join(KERNEL_FOLDER)).unwrap();
+        let kernel = kernel(folder.path()).unwrap();
+        assert_eq!(kernel.modules(&super::super::MODULES).unwrap().len(), 3);
+        assert!(kernel.modules(&["other"]).is_err());
+        assert!(!unpacked.exists());
     }
 }
