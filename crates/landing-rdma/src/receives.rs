@@ -15,8 +15,8 @@
 //!
 //! # Trade-offs
 //! A slot takes one message, however short: stock verbs have no shared queue whose receives take
-//! several (docs/design/landing.md). Two devices' queues may complete a later receive first, when
-//! a message of several packets holds the earlier one; slots settle in any order, so that costs
+//! several (docs/design/landing.md). A message of several packets holds its receive until the last
+//! of them, so that later receives may complete first; slots settle in any order, and that costs
 //! nobody else anything but the reuse of that buffer.
 
 use std::io;

@@ -1,6 +1,6 @@
 //! Both ends on one RDMA device, as `cargo xtask test-rdma` runs it over soft-RoCE.
 //!
-//! Without a device each test says so in one line and passes.
+//! DOVETAIL_RDMA_DEVICE names the device; unless it does, each test says so in one line and passes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -27,14 +27,12 @@ struct End {
 
 impl End {
     fn open(mut zone: Zone, config: RdmaConfig) -> Option<End> {
-        match Rdma::new(&mut zone, config) {
-            Ok(rdma) => Some(End { rdma, zone }),
-            Err(error @ (OpenError::NotLoaded(_) | OpenError::NoDevice { .. })) => {
-                println!("skipped: {error}");
-                None
-            }
-            Err(error) => panic!("{error}"),
-        }
+        let Ok(device) = std::env::var("DOVETAIL_RDMA_DEVICE") else {
+            println!("skipped: DOVETAIL_RDMA_DEVICE names no device");
+            return None;
+        };
+        let rdma = Rdma::new(&mut zone, RdmaConfig { device: Some(device), ..config }).unwrap();
+        Some(End { rdma, zone })
     }
 
     fn listen(&mut self) -> SocketAddr {
@@ -113,6 +111,17 @@ fn land(ends: &mut [&mut End], count: usize) -> Vec<(Lane, usize, Vec<u8>)> {
         (all.len() >= count).then_some(())
     });
     all
+}
+
+#[test]
+fn a_host_without_the_device_says_so() {
+    let device = Some("no-such-device".to_owned());
+    let error = Rdma::new(&mut zone(4096, 2), RdmaConfig { device, ..RdmaConfig::default() });
+    match error.err() {
+        Some(OpenError::NoDevice { seen }) => assert!(!seen.contains(&"no-such-device".to_owned())),
+        Some(OpenError::NotLoaded(error)) => assert!(error.to_string().contains("libibverbs")),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
