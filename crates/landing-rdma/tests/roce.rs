@@ -320,6 +320,44 @@ fn a_peer_that_goes_is_noticed_on_both_sides() {
 }
 
 #[test]
+fn senders_that_die_with_messages_under_way_leave_no_slot_behind() {
+    // A thousand packets each.
+    const BYTES: usize = 1_000_000;
+    let config = RdmaConfig { frame_bytes_max: BYTES, send_frames_max: 4, ..RdmaConfig::default() };
+    let Some(mut server) = End::open(zone(BYTES, 4), config.clone()) else { return };
+    let address = server.listen();
+    let open = |server: &mut End| {
+        let mut client = End::open(zone(BYTES, 1), config.clone()).unwrap();
+        client.rdma.connect(address, PATIENCE).unwrap();
+        until(&mut [server, &mut client], |ends| ends[1].rdma.take_opened());
+        client
+    };
+    for messages in 1..5 {
+        let mut client = open(&mut server);
+        for _ in 0..messages {
+            client.send(Lane(0), &[1; BYTES]);
+        }
+        client.rdma.flush().unwrap();
+        drop(client);
+        until(&mut [&mut server], |ends| {
+            ends[0].receive();
+            ends[0].zone.release_taken();
+            ends[0].rdma.take_closed()
+        });
+    }
+    assert_eq!(server.rdma.counters().stopped, 4);
+    // Each slot is used again, twice.
+    let mut client = open(&mut server);
+    for value in 0..8 {
+        client.send(Lane(0), &[value; BYTES]);
+        client.rdma.flush().unwrap();
+        let landed = land(&mut [&mut server, &mut client], 1);
+        assert!(landed[0].2.iter().all(|byte| *byte == value));
+        server.zone.release_taken();
+    }
+}
+
+#[test]
 fn a_lane_can_be_closed_and_another_opened() {
     let config = RdmaConfig::default();
     let opened = connected(zone(4096, 4), config.clone(), &config, 1);
