@@ -1,7 +1,8 @@
-//! What every other crate uses: units, ids, the `sync` shim and the key hash. No decisions.
+//! What every other crate uses: units, ids, rings, the `sync` shim and the key hash. No decisions.
 
 pub mod hash;
 pub mod ids;
+pub mod ring;
 pub mod sync;
 pub mod units;
 

@@ -1,0 +1,254 @@
+//! A ring between two threads: requests go in batches, and the tail says which are done.
+//!
+//! ```text
+//!  entries   ...[done][done][ taken, being executed ][ published ][ pushed ].......
+//!               ^ reclaimed  ^ tail                   ^ taken      ^ head    ^ pushed
+//!                 (sender)     (receiver stores)        (receiver)   (sender   (sender)
+//!                                                                     stores)
+//!  entry     two words: 16 bytes, four to a cache line
+//! ```
+//!
+//! The sender pushes entries and publishes them together by one store of `head`; the receiver
+//! takes some, works on them and completes them together by one store of `tail`. No message comes
+//! back: the sender finds in its own entries which ones the tail has passed (uTPS §3.4). Whatever
+//! an entry names is the receiver's from the publication on and the sender's again once the tail
+//! has passed.
+//!
+//! # Invariants
+//! I1: `reclaimed <= tail <= taken <= head <= pushed <= reclaimed + capacity`; all count entries
+//!     since the beginning, and an entry's place is its number modulo the capacity.
+//! I2: a place is written only by the sender, and only while no published entry stands in it.
+//! I3: the tail passes an entry once, after the receiver has worked on all entries up to it.
+//!
+//! # Concurrency
+//! One sender and one receiver, each on one thread at a time. The sender's Release store of `head`
+//! (P1) pairs with the receiver's Acquire load (T1): entries, and what they name, are whole before
+//! they are seen. The receiver's Release store of `tail` (C1) pairs with the sender's Acquire load
+//! (R1): the work is done before it shows. [`Bell`] adds sleeping.
+//!
+//! # Limits
+//! The capacity is a power of two. A full ring is the sender's to avoid ([`Sender::has_room`]).
+//!
+//! # Trade-offs
+//! uTPS gives every slot of its ring room for a whole batch. Here a batch is what lies between two
+//! publications, so that a half-filled one takes no more room than its entries, and a receiver may
+//! take two small ones together; head and tail still move once a batch, not once a request.
+//!
+//! # References
+//! uTPS §3.4; rules K15, K16.
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, fence};
+
+/// What goes through a ring.
+pub type Entry = [u64; 2];
+
+#[derive(Debug)]
+struct Ring {
+    places: Box<[[AtomicU64; 2]]>,
+    /// Entries published; the sender stores it.
+    head: CachePadded<AtomicU64>,
+    /// Entries done; the receiver stores it.
+    tail: CachePadded<AtomicU64>,
+}
+
+impl Ring {
+    #[inline]
+    fn place(&self, number: u64) -> &[AtomicU64; 2] {
+        &self.places[number as usize & (self.places.len() - 1)]
+    }
+
+    #[inline]
+    fn read(&self, number: u64) -> Entry {
+        // Relaxed: head and tail order what is read here (P1, T1, C1, R1).
+        let [first, second] = self.place(number);
+        [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)]
+    }
+}
+
+/// A ring of `capacity` entries, a power of two, and its two ends.
+///
+/// # Panics
+/// If the capacity is not a power of two.
+pub fn ring(capacity: usize) -> (Sender, Receiver) {
+    assert!(capacity.is_power_of_two(), "a place is found by a mask");
+    let place = |_| [AtomicU64::new(0), AtomicU64::new(0)];
+    let ring = Arc::new(Ring {
+        places: (0..capacity).map(place).collect(),
+        head: CachePadded::new(AtomicU64::new(0)),
+        tail: CachePadded::new(AtomicU64::new(0)),
+    });
+    let sender =
+        Sender { ring: Arc::clone(&ring), pushed: 0, published: 0, reclaimed: 0, tail_seen: 0 };
+    (sender, Receiver { ring, taken: 0, completed: 0, head_seen: 0 })
+}
+
+/// The end that pushes entries and learns what is done.
+#[derive(Debug)]
+pub struct Sender {
+    ring: Arc<Ring>,
+    pushed: u64,
+    published: u64,
+    reclaimed: u64,
+    tail_seen: u64,
+}
+
+impl Sender {
+    /// Whether another entry can be pushed. Places come back by [`Sender::reclaim`].
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.pushed - self.reclaimed < self.ring.places.len() as u64
+    }
+
+    /// Puts an entry behind the last; nobody sees it before [`Sender::publish`].
+    ///
+    /// # Panics
+    /// If there is no room.
+    #[inline]
+    pub fn push(&mut self, entry: Entry) {
+        assert!(self.has_room(), "I1: a ring holds no more than its capacity");
+        for (word, value) in self.ring.place(self.pushed).iter().zip(entry) {
+            word.store(value, Ordering::Relaxed); // Published by P1.
+        }
+        self.pushed += 1;
+    }
+
+    /// Entries that are pushed and not published.
+    #[inline]
+    pub fn unpublished_count(&self) -> u64 {
+        self.pushed - self.published
+    }
+
+    /// Shows the receiver what was pushed; whether there was anything.
+    #[inline]
+    pub fn publish(&mut self) -> bool {
+        if self.published == self.pushed {
+            return false;
+        }
+        self.published = self.pushed;
+        self.ring.head.store(self.pushed, Ordering::Release); // P1
+        true
+    }
+
+    /// The next entry that is done, in the order of pushing. Its place is free again.
+    #[inline]
+    pub fn reclaim(&mut self) -> Option<Entry> {
+        if self.reclaimed == self.tail_seen && !self.has_done() {
+            return None;
+        }
+        let entry = self.ring.read(self.reclaimed); // Its own writing.
+        self.reclaimed += 1;
+        Some(entry)
+    }
+
+    /// Whether an entry is done that was not reclaimed.
+    #[inline]
+    pub fn has_done(&mut self) -> bool {
+        if self.reclaimed == self.published {
+            return false; // Nothing is out, and the line stays with the receiver.
+        }
+        if self.reclaimed == self.tail_seen {
+            self.tail_seen = self.ring.tail.load(Ordering::Acquire); // R1
+            debug_assert!(self.tail_seen <= self.published, "I1");
+        }
+        self.reclaimed < self.tail_seen
+    }
+
+    /// Entries that were pushed and not reclaimed.
+    #[inline]
+    pub fn outstanding_count(&self) -> u64 {
+        self.pushed - self.reclaimed
+    }
+}
+
+/// The end that takes entries and says when they are done.
+#[derive(Debug)]
+pub struct Receiver {
+    ring: Arc<Ring>,
+    taken: u64,
+    completed: u64,
+    head_seen: u64,
+}
+
+impl Receiver {
+    /// How many entries can be taken.
+    #[inline]
+    pub fn waiting_count(&mut self) -> u64 {
+        self.head_seen = self.ring.head.load(Ordering::Acquire); // T1
+        debug_assert!(self.taken <= self.head_seen, "I1");
+        self.head_seen - self.taken
+    }
+
+    /// The next entry. What it names is the receiver's until [`Receiver::complete`].
+    #[inline]
+    pub fn take(&mut self) -> Option<Entry> {
+        if self.taken == self.head_seen && self.waiting_count() == 0 {
+            return None;
+        }
+        let entry = self.ring.read(self.taken);
+        self.taken += 1;
+        Some(entry)
+    }
+
+    /// All that was taken is done (I3); whether there was anything.
+    #[inline]
+    pub fn complete(&mut self) -> bool {
+        if self.completed == self.taken {
+            return false;
+        }
+        self.completed = self.taken;
+        self.ring.tail.store(self.taken, Ordering::Release); // C1
+        true
+    }
+}
+
+/// Wakes a thread that sleeps although something may be published for it at any moment.
+///
+/// ```text
+///  sleeper     raise the flag ─ fence ─ look at every ring ─▶ something: lower it, go on
+///                                                          └▶ nothing: sleep in the kernel
+///  publisher   publish ─ fence ─ look at the flag ─▶ raised: lower it, wake the sleeper
+/// ```
+///
+/// # Invariants
+/// I1: of a sleeper's look and a publisher's look, both behind their fences, at least one sees
+///     what the other side stored before its fence. So nothing is published to a thread that
+///     goes to sleep and is not woken.
+#[derive(Debug, Default)]
+pub struct Bell {
+    is_raised: AtomicBool,
+}
+
+impl Bell {
+    /// A bell that nobody waits for.
+    pub fn new() -> Bell {
+        Bell { is_raised: AtomicBool::new(false) }
+    }
+
+    /// Before the sleeper's last look: from now on publishers ring.
+    #[inline]
+    pub fn raise(&self) {
+        self.is_raised.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // I1
+    }
+
+    /// The sleeper is awake.
+    #[inline]
+    pub fn lower(&self) {
+        self.is_raised.store(false, Ordering::Relaxed);
+    }
+
+    /// After something was published: whether the caller has to wake the sleeper.
+    #[inline]
+    pub fn must_ring(&self) -> bool {
+        fence(Ordering::SeqCst); // I1
+        // The swap lets one of several publishers ring.
+        self.is_raised.load(Ordering::Relaxed) && self.is_raised.swap(false, Ordering::Relaxed)
+    }
+}
