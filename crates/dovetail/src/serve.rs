@@ -106,6 +106,9 @@ fn announce(server: &Server, machine: &Machine) {
         cores = machine.core_count,
         pin = pin_name(config),
         poll = poll_name(config),
+        cr = config.cr_threads,
+        write_policy = %config.write_policy,
+        dispatch = %config.dispatch,
         batch = config.batch,
         "workers",
     );

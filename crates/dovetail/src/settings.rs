@@ -191,6 +191,32 @@ pub const TABLE: &[Setting] = &[
                cgroup's quota allow, at least one",
     },
     Setting {
+        key: "cr-threads",
+        value_name: "auto|N",
+        kind: Kind::AutoCount { min: 1, max: 256 },
+        default: "auto",
+        help: "Of these, threads that poll connections and reply; the others execute what those \
+               send. auto: every thread does both (with hand-off:N, N threads poll)",
+    },
+    Setting {
+        key: "write-policy",
+        value_name: "erew|crew|d-crew|crcw",
+        kind: Kind::Choice(&["erew", "crew", "d-crew", "crcw"]),
+        default: "crcw",
+        help: "Who may write a partition of the keys: erew only its owner, who alone reads it too; \
+               crew only its owner; d-crew whoever has writes of it outstanding; crcw anyone",
+    },
+    Setting {
+        key: "dispatch",
+        value_name: "any|key-hash|jbsq:N|round-robin|hand-off:N",
+        kind: Kind::Dispatch,
+        default: "any",
+        help: "Who executes what the write policy leaves open: any the thread that received it, \
+               key-hash its key's owner, jbsq:N the shortest queue of those with less than N, \
+               round-robin each in turn, hand-off:N an idle one of those that the first N threads \
+               hand over to",
+    },
+    Setting {
         key: "poll",
         value_name: "auto|busy|block",
         kind: Kind::Choice(&["auto", "busy", "block"]),

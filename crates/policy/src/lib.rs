@@ -9,8 +9,8 @@
 //!
 //! | module | decides | run by |
 //! |---|---|---|
-//! | `route`, `routers`, `depths` | who serves a request | simulator; server: `AnyWorker` |
-//! | `write_table` | who may write a partition while writes are outstanding | simulator |
+//! | `route`, `routers`, `depths` | who serves a request | simulator, server |
+//! | `write_table` | who may write a partition while writes are outstanding | simulator, server |
 //! | `size_class` | which sizes are large, and whose they are | simulator |
 //! | `window::rules` | when dependent writes are gathered, and how long | simulator |
 //! | the rest of `window` | what a closed window does, and its replies | waits for the server |
@@ -32,5 +32,5 @@ pub mod write_table;
 
 pub use depths::Depths;
 pub use route::{Access, Busy, Route, RouteRequest, Router};
-pub use routers::AnyWorker;
+pub use routers::{AnyWorker, Dispatch, WritePolicy};
 pub use write_table::{Pin, Unpin, WriteTable};

@@ -4,7 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use policy::{Dispatch, WritePolicy};
 use store::{Eviction, HugePages, IndexKind, Mode};
+
+use crate::error::StartError;
+use crate::hop::Layers;
 
 /// Everything that [`crate::Server::start`] needs to know.
 #[derive(Clone, Debug)]
@@ -46,6 +50,13 @@ pub struct Config {
     pub lossy_index: bool,
     /// Worker threads, at least 1.
     pub threads: usize,
+    /// Of these, threads that poll connections; the rest execute what those send. `None`: all
+    /// poll, and all execute.
+    pub cr_threads: Option<usize>,
+    /// Who may write a partition.
+    pub write_policy: WritePolicy,
+    /// Who executes what the write policy leaves open.
+    pub dispatch: Dispatch,
     /// Whether each worker stays on one processor.
     pub pin: Pin,
     /// How a worker waits for its clients.
@@ -73,6 +84,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether threads, write policy and dispatch fit together; if not, what would be right.
+    pub fn check_layers(&self) -> Result<(), StartError> {
+        Layers::new(self).map(|_| ())
+    }
+
     /// `hash` or `tree`, as in the settings.
     pub fn index_name(&self) -> &'static str {
         match self.index {
@@ -114,6 +130,9 @@ impl Default for Config {
             index: IndexKind::Hash,
             lossy_index: false,
             threads: 1,
+            cr_threads: None,
+            write_policy: WritePolicy::Crcw,
+            dispatch: Dispatch::Any,
             pin: Pin::Auto,
             poll: Poll::Auto,
             batch: 32,

@@ -17,6 +17,7 @@ use wire::{memcached, resp};
 
 use crate::clients::Client;
 use crate::counters::Dialect;
+use crate::hop::Awaiting;
 use crate::output::Output;
 use crate::poller::Interest;
 use crate::resp::key_range::RangeWalk;
@@ -32,6 +33,8 @@ pub struct Connection {
     pub input: Input,
     /// What has not left.
     pub output: Output,
+    /// What other workers execute for it.
+    pub awaiting: Awaiting,
     /// The protocol's own state.
     pub speech: Speech,
     /// Whether it goes on.
@@ -75,6 +78,16 @@ pub struct Input {
     pub need_bytes: usize,
     /// Bytes to be thrown away before the next command.
     pub skip_bytes: u64,
+}
+
+impl Input {
+    /// Holds what is left of `bytes` from there on.
+    pub fn keep_from(&mut self, start: usize, mut bytes: Vec<u8>) {
+        if start < bytes.len() {
+            bytes.drain(..start);
+            self.held = bytes;
+        }
+    }
 }
 
 /// A protocol's state between commands.
@@ -137,6 +150,7 @@ impl Connection {
             client,
             input: Input::default(),
             output: Output::default(),
+            awaiting: Awaiting::default(),
             speech,
             ending: Ending::Open,
             input_ended: false,

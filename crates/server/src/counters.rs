@@ -11,6 +11,7 @@
 //!     path is an atomic read-modify-write.
 //! I2: sums are exact once the workers are quiet and may trail by a few operations before that.
 
+mod hops;
 mod native;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use wire::resp::{CommandId, Spec};
 
 use crate::compaction::Compacted;
 
+pub use hops::{HopCells, HopTotals};
 pub use native::{DropReason, NativeCells, NativeTotals};
 
 /// A counter with one writing thread.
@@ -143,6 +145,8 @@ pub struct WorkerCounters {
     pub auth_attempts: Cell,
     /// Of these, failed.
     pub auth_errors: Cell,
+    /// Of requests between workers.
+    pub hops: HopCells,
     /// Of native clients.
     pub native: NativeCells,
 }
@@ -339,6 +343,8 @@ pub struct Totals {
     pub auth_attempts: u64,
     /// Of these, failed.
     pub auth_errors: u64,
+    /// Of requests between workers.
+    pub hops: HopTotals,
     /// Of native clients.
     pub native: NativeTotals,
 }
@@ -368,6 +374,7 @@ impl Totals {
         let requests = commands.iter().filter(is_native).map(|command| command.calls).sum();
         Totals {
             native: NativeTotals { requests, ..NativeTotals::sum(workers.clone()) },
+            hops: HopTotals::sum(workers.clone()),
             commands,
             connections_resp: 0,
             connections_memcached: 0,
@@ -415,6 +422,7 @@ impl Totals {
             *now = now.saturating_sub(then);
         }
         self.native = self.native.since(&baseline.native);
+        self.hops = self.hops.since(&baseline.hops);
         self
     }
 

@@ -1,19 +1,27 @@
-//! What executes a batch: a whole session, or some of its keys under their locks.
+//! What executes a batch: a whole session, or some of its keys under their locks; or who sends
+//! requests to the worker that shall execute them.
 //!
 //! Commands are written once, against this trait; inside EXEC they run on locked keys.
 
-use base::{KeyHash, PartitionBits, UnixMillis, WorkerId};
-use policy::{Access, Depths, Route, RouteRequest, Router};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{KeyHash, UnixMillis};
 use store::request::Request;
 use store::{LockedSession, Session};
 
 use crate::compaction::{Answering, Compacted, Compaction};
+use crate::config::Config;
+use crate::core::Core;
+use crate::gather::Answer;
+use crate::hop::{Awaiting, Lane};
 use crate::rmw::Rmw;
 
 /// Executes batches of requests.
 pub trait Engine {
-    /// Whether this worker executes requests on that key itself.
-    fn accepts(&self, hash: KeyHash) -> bool;
+    /// Whether requests go to the worker that a router names. A constant, so that a worker that
+    /// executes what it receives pays nothing for the question.
+    const ROUTES: bool = false;
 
     /// The key is in the batch that is gathered: its bucket may be fetched from memory.
     fn prefetch(&mut self, hash: KeyHash);
@@ -33,37 +41,111 @@ pub trait Engine {
 
     /// The session, unless keys are locked.
     fn session(&mut self) -> Option<&mut Session>;
+
+    /// Whether [`Engine::send`] or [`Engine::say`] can be called for this connection now; if not,
+    /// it is told when it can go on.
+    #[inline]
+    fn may_send(&mut self, _core: &mut Core, _slot: usize) -> bool {
+        true
+    }
+
+    /// Sends a request to the worker that the router names; its reply comes in a later round. Only
+    /// after [`Engine::may_send`].
+    fn send(&mut self, _core: &mut Core, _sending: Sending<'_>) {
+        unreachable!("only an engine that routes is asked to send");
+    }
+
+    /// Puts a reply behind those that the connection waits for. Only after [`Engine::may_send`].
+    fn say<T>(
+        &mut self,
+        _core: &mut Core,
+        _slot: usize,
+        _encode: impl FnOnce(&mut Vec<u8>) -> T,
+    ) -> T {
+        unreachable!("only an engine that routes has replies that are waited for");
+    }
 }
 
-/// A session, and the policy that says which requests come here.
-pub struct RunToCompletion<R> {
+/// A request on its way to the worker that executes it.
+pub struct Sending<'s> {
+    /// Borrows the bytes that were read.
+    pub request: Request<'s, Rmw<'s>>,
+    /// The buffer that these bytes lie in, if it can be kept.
+    pub ground: Option<&'s Arc<Vec<u8>>>,
+    /// How it is answered.
+    pub answer: Answer,
+}
+
+/// An engine that a worker lives on: its own session, and what lies between workers.
+pub trait Home: Engine {
+    /// The worker's session.
+    fn own_session(&mut self) -> &mut Session;
+
+    /// The end of a gathering: what was sent is shown to those who execute it (K15).
+    #[inline]
+    fn publish(&mut self, _core: &mut Core) {}
+
+    /// Executes what other workers sent and takes back what they have executed, in bounded steps.
+    /// Connections that got replies are touched. Whether there was anything.
+    #[inline]
+    fn turn(&mut self, _core: &mut Core) -> bool {
+        false
+    }
+
+    /// Before the worker sleeps: whether nothing waits here. From then on others wake it.
+    #[inline]
+    fn lie_down(&mut self) -> bool {
+        true
+    }
+
+    /// The worker is awake.
+    #[inline]
+    fn get_up(&mut self) {}
+
+    /// A worker may sleep so long although nobody wakes it.
+    #[inline]
+    fn sleep_max(&self) -> Duration {
+        Duration::MAX
+    }
+
+    /// Serves another worker's requests from now on.
+    fn adopt(&mut self, _lane: Lane) {}
+
+    /// A buffer that requests borrow stays until they are done.
+    fn keep_ground(&mut self, _core: &mut Core, _ground: Arc<Vec<u8>>) {}
+
+    /// Whether [`Engine::say`] has room for a refusal.
+    fn can_refuse(&self) -> bool {
+        true
+    }
+
+    /// A connection closes: nobody wants the replies that it waits for.
+    #[inline]
+    fn abandon(&mut self, _core: &mut Core, _awaiting: &mut Awaiting) {}
+
+    /// The worker has no connections and takes no more: whether it may end.
+    #[inline]
+    fn may_end(&mut self, _core: &Core) -> bool {
+        true
+    }
+}
+
+/// A worker that executes what it receives.
+pub struct RunToCompletion {
     /// The worker's.
     pub session: Session,
-    /// Chosen at start-up.
-    pub router: R,
-    /// The store's.
-    pub partition_bits: PartitionBits,
-    /// Of the workers' queues; none where requests run to completion.
-    pub depths: Depths,
-    /// This worker.
-    pub worker: WorkerId,
     /// Several writes of a key in one batch become one; `None`: switched off.
     pub compaction: Option<Compaction>,
 }
 
-impl<R: Router> Engine for RunToCompletion<R> {
-    #[inline]
-    fn accepts(&self, hash: KeyHash) -> bool {
-        // A worker that serves what it receives has no queues, and tells reads from writes later.
-        let request = RouteRequest {
-            partition: hash.partition(self.partition_bits),
-            access: Access::Write,
-            size_bytes: None,
-            received_by: self.worker,
-        };
-        self.router.route(&request, &self.depths) == Route::To(self.worker)
+impl RunToCompletion {
+    /// A session, and compaction if that is on.
+    pub fn new(session: Session, config: &Config) -> RunToCompletion {
+        RunToCompletion { session, compaction: config.compaction.then(Compaction::default) }
     }
+}
 
+impl Engine for RunToCompletion {
     #[inline]
     fn prefetch(&mut self, hash: KeyHash) {
         self.session.prefetch(hash);
@@ -92,11 +174,14 @@ impl<R: Router> Engine for RunToCompletion<R> {
     }
 }
 
-impl Engine for LockedSession<'_> {
-    fn accepts(&self, _hash: KeyHash) -> bool {
-        true
+impl Home for RunToCompletion {
+    #[inline]
+    fn own_session(&mut self) -> &mut Session {
+        &mut self.session
     }
+}
 
+impl Engine for LockedSession<'_> {
     /// Taking the locks has brought the buckets.
     fn prefetch(&mut self, _hash: KeyHash) {}
 

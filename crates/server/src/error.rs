@@ -48,6 +48,32 @@ pub enum StartError {
         /// Largest value that works.
         most: u64,
     },
+    /// A write policy and a dispatch that contradict each other.
+    #[error("{reason}")]
+    Policies {
+        /// The policy's own words.
+        reason: policy::routers::NotTogether,
+    },
+    /// A dispatch that the server does not have.
+    #[error(
+        "--dispatch {dispatch} is not built yet: give any, key-hash, round-robin, jbsq:N or \
+         hand-off:N"
+    )]
+    DispatchNotBuilt {
+        /// As asked for.
+        dispatch: policy::Dispatch,
+    },
+    /// The threads that receive are named twice.
+    #[error(
+        "--cr-threads {given} contradicts --dispatch hand-off:{workers}: give --cr-threads auto \
+         or {workers}"
+    )]
+    HandOffThreads {
+        /// As asked for.
+        given: usize,
+        /// As the dispatch says.
+        workers: u16,
+    },
     /// Buckets that drop keys were asked of an index that has no buckets.
     #[error("--lossy-index on needs --index hash: a tree drops no keys")]
     LossyTree,

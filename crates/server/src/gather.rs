@@ -14,6 +14,10 @@
 //!     reply past the batch calls [`Gather::reply_to`], which flushes the connection's requests
 //!     first.
 //! I2: `requests` and `pendings` have equal lengths.
+//! I3: where requests are routed, those of the batch are of commands before which everything of
+//!     their connection was answered; what is sent to another worker settles the batch first.
+
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use base::KeyHash;
@@ -21,7 +25,7 @@ use store::request::{Op, Request};
 
 use crate::core::Core;
 use crate::counters::{CommandIndex, Dialect};
-use crate::engine::Engine;
+use crate::engine::{Engine, Sending};
 use crate::reply::{Pending, ReplySink, Shape};
 use crate::resp::Fed;
 use crate::rmw::Rmw;
@@ -35,6 +39,10 @@ pub struct Gather<'g, 'a, E> {
     pub engine: &'g mut E,
     /// Connections and counters.
     pub core: &'g mut Core,
+    /// The buffer that the commands lie in, if it may be kept beyond the round.
+    pub ground: Option<&'a Arc<Vec<u8>>>,
+    /// The command's request goes where the router says.
+    is_routing: bool,
     requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
     pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
 }
@@ -55,16 +63,25 @@ pub struct Answer {
 impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     /// An empty batch.
     pub fn new(engine: &'g mut E, core: &'g mut Core) -> Gather<'g, 'a, E> {
-        Gather { engine, core, requests: ArrayVec::new(), pendings: ArrayVec::new() }
+        Gather {
+            engine,
+            core,
+            ground: None,
+            is_routing: false,
+            requests: ArrayVec::new(),
+            pendings: ArrayVec::new(),
+        }
     }
 
     /// Adds a request; a full batch is executed first.
     #[inline]
     pub fn push(&mut self, key: &'a [u8], hash: KeyHash, op: Op<'a, Rmw<'a>>, answer: Answer) {
+        if E::ROUTES && self.is_routing {
+            return self.send(key, hash, op, answer);
+        }
         if self.requests.is_full() {
             self.flush();
         }
-        assert!(self.engine.accepts(hash), "requests are not handed to other workers yet");
         self.engine.prefetch(hash);
         let connection = &mut self.core.connections[answer.slot];
         connection.batch_id = self.core.batch_id;
@@ -79,6 +96,32 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         if is_large_reader {
             self.flush();
         }
+    }
+
+    /// Sends a request to the worker that the router names.
+    fn send(&mut self, key: &'a [u8], hash: KeyHash, op: Op<'a, Rmw<'a>>, answer: Answer) {
+        self.settle(answer.slot); // I3.
+        let request = Request { key, hash, op };
+        self.engine.send(self.core, Sending { request, ground: self.ground, answer });
+    }
+
+    /// Before a command: whether it may begin. One that is not routable is a barrier: it begins
+    /// when everything before it is answered, and is then parsed again (K10).
+    #[inline]
+    pub fn enter(&mut self, slot: usize, is_routable: bool) -> bool {
+        self.is_routing = is_routable;
+        let awaiting = &mut self.core.connections[slot].awaiting;
+        let may_begin = is_routable || awaiting.is_empty();
+        if !may_begin {
+            awaiting.wait_for_all();
+        }
+        may_begin
+    }
+
+    /// Whether another command of the connection may be parsed.
+    #[inline]
+    pub fn may_parse(&mut self, slot: usize) -> bool {
+        self.core.may_parse(slot) && (!E::ROUTES || self.engine.may_send(self.core, slot))
     }
 
     /// Executes what was gathered.
@@ -111,6 +154,9 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     #[inline]
     pub fn reply_to<T>(&mut self, slot: usize, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         self.settle(slot);
+        if E::ROUTES && !self.core.connections[slot].awaiting.is_empty() {
+            return self.engine.say(self.core, slot, encode);
+        }
         self.core.connections[slot].output.append(encode)
     }
 }

@@ -5,7 +5,8 @@
 //!    │                  │ read      (worker/read)     one read per ready connection
 //!    │                  │ parse     (resp, memcached) commands, written once against Engine
 //!    │                  │ gather    (gather)          one batch of requests over all connections
-//!    │                  │ execute   (engine)          the session, or keys under their locks
+//!    │                  │ execute   (engine, hop)     the session, keys under their locks, or
+//!    │                  │                             another worker, if a router says so
 //!    │                  │ encode    (reply)           outcomes into each connection's output
 //!    │                  └ send      (worker/finish)   one write per connection
 //!    ├─ starts ─▶ admin thread                    /metrics, /stats, /healthz, /readyz
@@ -15,12 +16,13 @@
 //!
 //! # Invariants
 //! I1: a connection's replies leave in the order of its commands (K10).
-//! I2: nothing on the data path is shared between workers but the store.
+//! I2: nothing on the data path is shared between workers but the store, and the rings and cells
+//!     of those that route (`hop`).
 //! I3: client buffers of all workers stay under one budget ([`BufferBudget`]).
 //!
 //! # Trade-offs
-//! A worker runs its requests to completion: a long command (KEYS, a value of many megabytes)
-//! holds up the other connections of its worker.
+//! A worker runs its requests to completion unless a router sends them elsewhere: a long command
+//! (KEYS, a value of many megabytes) holds up the other connections of its worker.
 
 mod admin;
 mod affinity;
@@ -35,6 +37,7 @@ mod descriptors;
 mod engine;
 mod error;
 mod gather;
+mod hop;
 mod listen;
 mod memcached;
 mod memory;
@@ -56,6 +59,7 @@ pub use budget::BufferBudget;
 pub use config::{Config, NativeTransport, Pin, Poll, XdpDevice};
 pub use error::StartError;
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
+pub use policy::{Dispatch, WritePolicy};
 pub use server::Server;
 pub use shared::{ProbeError, Shared};
 pub use store::{Eviction, HugePages, IndexKind, Mode, StoreStats};

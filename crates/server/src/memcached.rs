@@ -49,13 +49,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let mut at = 0;
         loop {
             at += self.swallow(slot, &input[at..]);
-            if !self.core.may_parse(slot) || at == input.len() {
+            if at == input.len() || !self.may_parse(slot) {
                 return Fed { consumed_bytes: at, need_bytes: 0 };
             }
             let rest = &input[at..];
             let parser = &mut self.core.connections[slot].memcached().parser;
             match next_command(parser, rest, &limits) {
                 Parsed::Done { value, consumed_bytes } => {
+                    if E::ROUTES && !self.enter_memcached(slot, &value) {
+                        return Fed { consumed_bytes: at, need_bytes: 0 };
+                    }
                     at += consumed_bytes;
                     self.memcached_command(slot, value);
                 }
@@ -72,6 +75,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 }
             }
         }
+    }
+
+    /// Before a command: whether it may begin.
+    fn enter_memcached(
+        &mut self,
+        slot: usize,
+        parsed: &Result<Command<'a>, Rejection<'a>>,
+    ) -> bool {
+        let needs_auth = self.core.connections[slot].memcached().needs_auth;
+        self.enter(slot, !needs_auth && is_on_one_key(parsed))
     }
 
     /// Skips the body of a command that was refused.
@@ -239,5 +252,20 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
         }
         self.say_line(caller, Reply::Ok);
+    }
+}
+
+/// Whether a command is one request on one key: such commands are routed. Everything else is a
+/// barrier for its connection (K10).
+fn is_on_one_key(parsed: &Result<Command<'_>, Rejection<'_>>) -> bool {
+    match parsed {
+        Ok(Command::Get(retrieve) | Command::GetAndTouch { retrieve, .. }) => {
+            let mut keys = retrieve.keys;
+            keys.next().is_some() && keys.next().is_none()
+        }
+        Ok(Command::Store(_) | Command::Delete(_) | Command::Arithmetic(_) | Command::Touch(_)) => {
+            true
+        }
+        _ => false,
     }
 }

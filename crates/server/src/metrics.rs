@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub uptime_ms: u64,
     /// Worker threads.
     pub thread_count: usize,
+    /// Of these, how many only poll, do both, only execute.
+    pub roles: (usize, usize, usize),
     /// `cache` or `store`.
     pub mode: &'static str,
     /// `hash` or `tree`.
@@ -54,6 +56,7 @@ impl Snapshot {
         Snapshot {
             uptime_ms: u64::try_from(shared.uptime().as_millis()).unwrap_or(u64::MAX),
             thread_count: config.threads,
+            roles: shared.layers().roles(),
             mode: match config.mode {
                 Mode::Evict => "cache",
                 Mode::Clean => "store",
@@ -104,6 +107,20 @@ impl Snapshot {
         members
     }
 
+    fn hops_json(&self) -> Value {
+        let hops = &self.totals.hops;
+        let (fronts, both, backs) = self.roles;
+        json!({
+            "threads": { "cr": fronts, "rtc": both, "mr": backs },
+            "queue_depths": hops.queue_depth,
+            "sent_total": hops.sent,
+            "publications_total": hops.publications,
+            "batches_total": hops.batches,
+            "batch_requests_total": hops.served,
+            "busy_total": hops.busy.iter().map(|(_, count)| count).sum::<u64>(),
+        })
+    }
+
     /// Everything, as one JSON object.
     pub fn json(&self) -> Value {
         let totals = &self.totals;
@@ -142,6 +159,7 @@ impl Snapshot {
                 "given_up_total": totals.compaction_given_up,
             },
             "workers": { "busy_ns_total": totals.worker_busy_ns },
+            "hops": self.hops_json(),
             "protocol_errors_total": totals.protocol_errors,
             "auth": { "attempts_total": totals.auth_attempts, "errors_total": totals.auth_errors },
             "memory": {

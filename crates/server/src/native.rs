@@ -97,7 +97,10 @@ impl Shop {
             .map_err(|source| StartError::System { what: "draw random bytes", source })?;
         let bits = shared.store().partition_bits().partition_count().ilog2() as u8;
         let terms = Terms {
-            steering: Steering::new(bits, u16::try_from(config.threads).unwrap_or(u16::MAX)),
+            steering: Steering::new(
+                bits,
+                u16::try_from(shared.layers().fronts).unwrap_or(u16::MAX),
+            ),
             hash_seed: shared.store().key_hasher().seed(),
             value_max_bytes: u32::try_from(config.max_item_size_bytes).unwrap_or(u32::MAX),
             features: if config.index == IndexKind::Tree { Welcome::RANGES } else { 0 },

@@ -4,15 +4,15 @@ mod memcached;
 mod resp;
 
 use base::UnixMillis;
-use store::pin::Pins;
+use store::pin::{PinnedValue, Pins};
 use store::request::{Item, Outcome, Sink};
-use wire::resp::{InvalidTime, Unit};
+use wire::resp::{InvalidTime, Protocol, Unit};
 
 use crate::compaction::{Answering, Tells};
 use crate::connection::{Connection, Ending};
 use crate::core::{Core, Tally};
 use crate::counters::{CommandCells, CommandIndex, WorkerCounters};
-use crate::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
+use crate::output::{PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use crate::rmw::Refusal;
 use crate::slab::Slab;
 
@@ -87,6 +87,17 @@ pub enum Shape {
     McNothing,
 }
 
+impl Shape {
+    /// What a reply of this shape tells beyond whether something was done.
+    pub fn tells(self) -> Tells {
+        match self {
+            Shape::OldValue | Shape::RefusedTime(_) => Tells::Old,
+            Shape::McValue { with_cas: true, .. } => Tells::Version,
+            _ => Tells::Nothing,
+        }
+    }
+}
+
 /// One request of the batch that waits for its outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
@@ -134,27 +145,77 @@ impl<'s> ReplySink<'s> {
     }
 }
 
-/// Everything that the reply to one request needs.
-struct Reply<'r> {
+/// Where a reply's bytes go: a connection's output, or what carries them to its worker.
+pub trait Destination {
+    /// Appends by `encode`, which may only append to what it is given.
+    fn append<T>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T;
+
+    /// The RESP version to encode in.
+    fn protocol(&self) -> Protocol;
+
+    /// Whether a value of that length is sent from where it lies in the log (K12).
+    fn is_pinned(&self, value_len_bytes: usize) -> bool;
+
+    /// A value follows that [`Destination::is_pinned`] was true of.
+    fn expect_large(&mut self);
+
+    /// Sends a value without copying it; at most once in a reply.
+    fn push_pinned(&mut self, value: PinnedValue);
+}
+
+/// The output of a connection of this worker.
+struct Direct<'r> {
     connection: &'r mut Connection,
-    tally: &'r mut Tally,
-    pins: Pins<'r>,
-    now: UnixMillis,
     output_limit_bytes: usize,
 }
 
 impl Answering for ReplySink<'_> {
     fn tells(&self, request_index: usize) -> Tells {
-        match self.pendings[request_index].shape {
-            Shape::OldValue | Shape::RefusedTime(_) => Tells::Old,
-            Shape::McValue { with_cas: true, .. } => Tells::Version,
-            _ => Tells::Nothing,
-        }
+        self.pendings[request_index].shape.tells()
     }
 
     fn connection(&self, request_index: usize) -> u64 {
         u64::from(self.pendings[request_index].slot)
     }
+}
+
+impl Destination for Direct<'_> {
+    #[inline]
+    fn append<T>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        self.connection.output.append(encode)
+    }
+
+    #[inline]
+    fn protocol(&self) -> Protocol {
+        self.connection.protocol()
+    }
+
+    #[inline]
+    fn is_pinned(&self, value_len_bytes: usize) -> bool {
+        value_len_bytes >= PIN_VALUE_BYTES_MIN
+            || (value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT
+                && self.connection.output.unsent_bytes() > self.output_limit_bytes)
+    }
+
+    fn expect_large(&mut self) {
+        self.connection.is_large_reader = true;
+    }
+
+    fn push_pinned(&mut self, value: PinnedValue) {
+        self.connection.output.push_pinned(value);
+    }
+}
+
+/// Everything that the reply to one request needs.
+pub struct Reply<'r, D> {
+    /// Where it goes.
+    pub to: D,
+    /// Sums over several requests of one command.
+    pub tally: &'r mut Tally,
+    /// To keep what is not copied.
+    pub pins: Pins<'r>,
+    /// The batch's time.
+    pub now: UnixMillis,
 }
 
 impl Sink<Refusal> for ReplySink<'_> {
@@ -174,26 +235,15 @@ impl Sink<Refusal> for ReplySink<'_> {
             connection.ending = Ending::Now;
             return;
         }
-        let mut reply = Reply {
-            connection,
-            tally: self.tally,
-            pins,
-            now: self.now,
-            output_limit_bytes: self.output_limit_bytes,
-        };
-        match pending.shape {
-            Shape::Value => reply.value(outcome),
-            Shape::Stored => reply.stored(outcome),
-            Shape::McValue { with_cas, is_last } => reply.mc_value(outcome, with_cas, is_last),
-            Shape::McStored => reply.mc_stored(outcome),
-            shape => reply.rare(shape, outcome),
-        }
+        let to = Direct { connection, output_limit_bytes: self.output_limit_bytes };
+        let mut reply = Reply { to, tally: self.tally, pins, now: self.now };
+        reply.answer(pending.shape, outcome);
     }
 }
 
 /// Counts hits and misses. A write that finds no key is no miss, except where the key had to exist.
 #[inline]
-fn count(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Shape) {
+pub fn count(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Shape) {
     match outcome {
         Outcome::Hit(_) => cells.hits.add(1),
         Outcome::Miss => cells.misses.add(1),
@@ -218,13 +268,17 @@ fn count_update(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Sha
     }
 }
 
-impl Reply<'_> {
-    /// Whether a value leaves from where it lies in the log (K12).
+impl<D: Destination> Reply<'_, D> {
+    /// The reply that a shape makes of an outcome.
     #[inline]
-    fn is_pinned(&self, value_len_bytes: usize) -> bool {
-        value_len_bytes >= PIN_VALUE_BYTES_MIN
-            || (value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT
-                && self.connection.output.unsent_bytes() > self.output_limit_bytes)
+    pub fn answer(&mut self, shape: Shape, outcome: Outcome<'_, Refusal>) {
+        match shape {
+            Shape::Value => self.value(outcome),
+            Shape::Stored => self.stored(outcome),
+            Shape::McValue { with_cas, is_last } => self.mc_value(outcome, with_cas, is_last),
+            Shape::McStored => self.mc_stored(outcome),
+            shape => self.rare(shape, outcome),
+        }
     }
 
     /// Sends a value between two encoded pieces without copying it, unless clients who take their
@@ -236,13 +290,37 @@ impl Reply<'_> {
         head: impl FnOnce(&mut Vec<u8>),
         tail: impl FnOnce(&mut Vec<u8>),
     ) {
-        self.connection.is_large_reader = true;
-        let output: &mut Output = &mut self.connection.output;
-        output.append(head);
+        self.to.expect_large();
+        self.to.append(head);
         match self.pins.try_pin(item) {
-            Some(pinned) => output.push_pinned(pinned),
-            None => output.append(|out| out.extend_from_slice(item.value)),
+            Some(pinned) => self.to.push_pinned(pinned),
+            None => self.to.append(|out| out.extend_from_slice(item.value)),
         }
-        output.append(tail);
+        self.to.append(tail);
+    }
+}
+
+impl<D: Destination> Destination for &mut D {
+    #[inline]
+    fn append<T>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        (**self).append(encode)
+    }
+
+    #[inline]
+    fn protocol(&self) -> Protocol {
+        (**self).protocol()
+    }
+
+    #[inline]
+    fn is_pinned(&self, value_len_bytes: usize) -> bool {
+        (**self).is_pinned(value_len_bytes)
+    }
+
+    fn expect_large(&mut self) {
+        (**self).expect_large();
+    }
+
+    fn push_pinned(&mut self, value: PinnedValue) {
+        (**self).push_pinned(value);
     }
 }

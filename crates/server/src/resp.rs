@@ -66,7 +66,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let limits = limits(self.core, slot);
         let mut at = 0;
         loop {
-            if !self.core.may_parse(slot) || at == input.len() {
+            if at == input.len() || !self.may_parse(slot) {
                 return Fed { consumed_bytes: at, need_bytes: 0 };
             }
             let rest = &input[at..];
@@ -91,8 +91,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Runs one command; false: it has to wait (CLIENT PAUSE) or is not done yet (KV.RANGE), and is
-    /// parsed again later.
+    /// Runs one command; false: it has to wait (CLIENT PAUSE, a barrier) or is not done yet
+    /// (KV.RANGE), and is parsed again later.
     #[inline]
     fn command(
         &mut self,
@@ -105,6 +105,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             && resp.transaction.is_none()
             && resp.replies == Replies::On
             && !self.core.is_paused;
+        if E::ROUTES && !self.enter(slot, is_plain && is_on_one_key(&parsed)) {
+            return false;
+        }
         if is_plain && let Ok(command) = parsed {
             match command {
                 Command::Get { key } => {
@@ -256,6 +259,38 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     pub(crate) fn refuse(&mut self, caller: Caller, error: &CommandError<'_>) {
         self.core.counters().command(caller.index).errors.add(1);
         self.say(caller, |encoder| error.encode(encoder.out()));
+    }
+}
+
+/// Whether a command is one request on one key, or an error before it becomes one: such commands
+/// are routed (K10). Everything else is a barrier for its connection.
+fn is_on_one_key(parsed: &Result<Command<'_>, CommandError<'_>>) -> bool {
+    match parsed {
+        Ok(
+            Command::Get { .. }
+            | Command::Set(_)
+            | Command::SetNx { .. }
+            | Command::SetEx { .. }
+            | Command::GetSet { .. }
+            | Command::GetDel { .. }
+            | Command::GetEx { .. }
+            | Command::IncrBy { .. }
+            | Command::IncrByFloat { .. }
+            | Command::Append { .. }
+            | Command::SetRange { .. }
+            | Command::StrLen { .. }
+            | Command::GetRange { .. }
+            | Command::Type { .. }
+            | Command::Ttl { .. }
+            | Command::Expire { .. }
+            | Command::Persist { .. }
+            | Command::Object { .. }
+            | Command::MemoryUsage { .. },
+        ) => true,
+        Ok(Command::Del { keys, .. } | Command::Exists { keys } | Command::Touch { keys }) => {
+            keys.len() == 1
+        }
+        _ => false,
     }
 }
 

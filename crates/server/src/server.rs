@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use base::WorkerId;
 use crossbeam_channel::{Receiver, Sender};
-use policy::AnyWorker;
 use store::Session;
 use wire::native::TagKey;
 
 use crate::admin::AdminThread;
 use crate::config::{Config, Poll};
+use crate::engine::{Home, RunToCompletion};
 use crate::error::StartError;
+use crate::hop::{Decider, Fabric, Layers, Routed};
 use crate::listen::listen;
 use crate::native::shm::ShmDoor;
 use crate::native::{self, Native, Shop};
@@ -59,9 +60,10 @@ impl Server {
             config.max_connections = allowed;
         }
         config.poll = effective_poll(&config);
-        let (resp, resp_listeners) = bind(config.resp, config.threads, "resp")?;
-        let (memcached, memcached_listeners) = bind(config.memcached, config.threads, "memcached")?;
-        let (native, native_sockets) = bind_native(&config)?;
+        let fronts = Layers::new(&config)?.fronts;
+        let (resp, resp_listeners) = bind(config.resp, fronts, "resp")?;
+        let (memcached, memcached_listeners) = bind(config.memcached, fronts, "memcached")?;
+        let (native, native_sockets) = bind_native(&config, fronts)?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
         let mut shared = Shared::open(config)?;
@@ -95,6 +97,9 @@ impl Server {
         let processors = affinity::plan(config.pin, config.threads);
         let (mut resp, mut memcached) = (resp.into_iter(), memcached.into_iter());
         let mut natives = natives.into_iter();
+        let layers = *self.shared.layers();
+        let fabric = layers.is_routed.then(|| Arc::new(Fabric::new(layers)));
+        let mut deciders = layers.deciders(config)?.into_iter();
         for index in 0..config.threads {
             let id = WorkerId(u16::try_from(index).expect("checked: at most 256 threads"));
             let (native, shm_door) = natives.next().unzip();
@@ -114,6 +119,7 @@ impl Server {
                 id,
                 processor: processors.get(index).copied(),
                 session,
+                route: fabric.clone().map(|fabric| (fabric, deciders.next())),
                 sockets,
             };
             self.workers.push(start.spawn(ended.clone())?);
@@ -200,6 +206,8 @@ struct WorkerStart {
     id: WorkerId,
     processor: Option<usize>,
     session: Session,
+    /// What lies between the workers, and a front's router, where requests are routed.
+    route: Option<(Arc<Fabric>, Option<Decider>)>,
     sockets: WorkerSockets,
 }
 
@@ -214,15 +222,7 @@ impl WorkerStart {
                 let _ended = ended;
                 self.pin();
                 // Made here, so that its memory is first touched by the processor that uses it.
-                match self.into_worker() {
-                    Ok(worker) => {
-                        let _ = report.send(Ok(()));
-                        worker.run();
-                    }
-                    Err(error) => {
-                        let _ = report.send(Err(error));
-                    }
-                }
+                self.serve(&report);
             })
             .map_err(|source| StartError::System { what: "start a worker thread", source })?;
         let died = || io::Error::other("the thread ended at once");
@@ -241,9 +241,39 @@ impl WorkerStart {
         }
     }
 
-    fn into_worker(self) -> io::Result<Worker<AnyWorker, Epoll>> {
-        let WorkerStart { shared, id, session, sockets, .. } = self;
-        Worker::new(shared, id, (session, AnyWorker), Epoll::new()?, sockets)
+    /// Begins as one of the two kinds of worker that there are, and serves.
+    fn serve(self, report: &Sender<io::Result<()>>) {
+        let WorkerStart { shared, id, session, route, sockets, .. } = self;
+        let home = RunToCompletion::new(session, shared.config());
+        match route {
+            None => run(shared, id, home, sockets, report),
+            Some((fabric, decider)) => {
+                let partition_bits = shared.store().partition_bits();
+                let engine = Routed::new(home, fabric, id, decider, partition_bits);
+                run(shared, id, engine, sockets, report);
+            }
+        }
+    }
+}
+
+/// Reports whether the worker could be made, and serves.
+fn run<E: Home>(
+    shared: Arc<Shared>,
+    id: WorkerId,
+    engine: E,
+    sockets: WorkerSockets,
+    report: &Sender<io::Result<()>>,
+) {
+    let made = Epoll::new().and_then(|poller| Worker::new(shared, id, engine, poller, sockets));
+    match made {
+        Ok(worker) => {
+            // Nobody may be waiting any more.
+            let _ = report.send(Ok(()));
+            worker.run();
+        }
+        Err(error) => {
+            let _ = report.send(Err(error));
+        }
     }
 }
 
@@ -285,10 +315,13 @@ fn bind(
     }
 }
 
-/// The sockets of the native port, one for each worker.
-fn bind_native(config: &Config) -> Result<(Option<SocketAddr>, Vec<UdpSocket>), StartError> {
+/// The sockets of the native port, one for each worker that polls.
+fn bind_native(
+    config: &Config,
+    fronts: usize,
+) -> Result<(Option<SocketAddr>, Vec<UdpSocket>), StartError> {
     let Some(address) = config.native else { return Ok((None, Vec::new())) };
-    match native::udp::open_group(address, config.threads) {
+    match native::udp::open_group(address, fronts) {
         Ok((resolved, sockets)) => Ok((Some(resolved), sockets)),
         Err(error @ StartError::AddressInUse { .. }) if config.is_native_optional => {
             tracing::warn!("no native port: {error}");
@@ -298,7 +331,7 @@ fn bind_native(config: &Config) -> Result<(Option<SocketAddr>, Vec<UdpSocket>), 
     }
 }
 
-/// Each worker's native side; none if no native client can come. The first worker keeps the door.
+/// Each front's native side; none if no native client can come. The first worker keeps the door.
 fn open_natives(
     shared: &Arc<Shared>,
     key: Option<TagKey>,
@@ -316,14 +349,14 @@ fn open_natives(
         .into_iter();
     let config = shared.config();
     let xdp_ports = config.native_xdp.as_ref().map_or(Ok(Vec::new()), |device| {
-        native::xdp::open_ports(device, config.native, config.threads)
+        native::xdp::open_ports(device, config.native, shared.layers().fronts)
     })?;
     let mut xdp_ports = xdp_ports.into_iter();
     let mut open = |_| {
         let of_worker = ports.next().into_iter().chain(xdp_ports.next()).collect();
         (Native::new(Arc::clone(&shop), of_worker), shm_door.take())
     };
-    Ok((0..shared.config().threads).map(&mut open).collect())
+    Ok((0..shared.layers().fronts).map(&mut open).collect())
 }
 
 /// A thread that makes log memory resident ahead of the writers: a first touch in a write would

@@ -23,6 +23,7 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::error::StartError;
+use crate::hop::{Lane, Layers};
 use crate::memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 use crate::native::Shop;
 use crate::native::shm::ShmGuest;
@@ -61,6 +62,8 @@ pub(crate) enum Control {
     },
     /// Serve this client in shared memory.
     Adopt(Box<ShmGuest>),
+    /// Execute what comes through this.
+    Serve(Box<Lane>),
 }
 
 /// The sending end of a worker's mailbox.
@@ -83,6 +86,7 @@ struct RateSample {
 /// What all threads of a server see.
 pub struct Shared {
     config: Config,
+    layers: Layers,
     plan: MemoryPlan,
     store: Arc<Store>,
     budget: Arc<BufferBudget>,
@@ -110,6 +114,7 @@ impl Shared {
         if config.lossy_index && config.index == IndexKind::Tree {
             return Err(StartError::LossyTree);
         }
+        let layers = Layers::new(&config)?;
         let index_growth =
             if config.lossy_index { IndexGrowth::None } else { IndexGrowth::WithItems };
         let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes, index_growth)
@@ -152,6 +157,7 @@ impl Shared {
         };
         let started_at = unix_now();
         Ok(Shared {
+            layers,
             plan: MemoryPlan { item_size_max_bytes, ..plan },
             store,
             budget: Arc::new(BufferBudget::new(plan.buffers_bytes)),
@@ -184,6 +190,11 @@ impl Shared {
     /// As started, with limits that had to be lowered already lowered and ports resolved.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Which threads receive and which execute.
+    pub(crate) fn layers(&self) -> &Layers {
+        &self.layers
     }
 
     /// How the memory is divided.
@@ -340,7 +351,12 @@ impl Shared {
         self.stop();
     }
 
-    fn wake_all(&self) {
+    /// Ends a worker's sleep.
+    pub(crate) fn wake(&self, worker: usize) {
+        self.mailboxes[worker].0.waker.wake();
+    }
+
+    pub(crate) fn wake_all(&self) {
         for (mailbox, _) in &self.mailboxes {
             mailbox.waker.wake();
         }

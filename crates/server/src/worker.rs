@@ -1,10 +1,10 @@
-//! A worker thread: reads, gathers, executes, replies; run to completion.
+//! A worker thread: reads, gathers, executes or sends to other workers, replies.
 //!
 //! ```text
 //!      ┌──────────────────────────────── one round ────────────────────────────────┐
 //!  wait ──▶ read each ready connection once ──▶ gather one batch ──▶ execute ──▶ send each once
 //!   ▲            into the arena                  across connections                    │
-//!   └──────────────────────────── keep house, control messages ◀───────────────────────┘
+//!   └── keep house, control messages ◀── serve and collect hops, if requests are routed ┘
 //! ```
 //!
 //! # Invariants
@@ -31,14 +31,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::{UnixMillis, WorkerId};
-use policy::{Depths, Router};
-use store::Session;
 
-use crate::compaction::Compaction;
 use crate::config::Poll;
 use crate::core::Core;
 use crate::counters::Dialect;
-use crate::engine::RunToCompletion;
+use crate::engine::Home;
 use crate::gather::Gather;
 use crate::native::Native;
 use crate::native::shm::ShmDoor;
@@ -74,8 +71,8 @@ const TOKEN_PORT: u64 = 1 << 61;
 /// Doorbells of clients in shared memory count from here.
 const TOKEN_SHM: u64 = 1 << 62;
 
-/// While clients in shared memory are busy, the sockets are asked for only once in so many rounds:
-/// asking costs as much as serving a small batch.
+/// While clients in shared memory or other workers are busy, the sockets are asked for only once in
+/// so many rounds: asking costs as much as serving a small batch.
 const ROUNDS_PER_WAIT: u32 = 16;
 
 /// A listener of this worker.
@@ -86,17 +83,17 @@ struct Listener {
 }
 
 /// One worker.
-pub struct Worker<R, P> {
+pub struct Worker<E, P> {
     core: Core,
-    engine: RunToCompletion<R>,
+    engine: E,
     poller: P,
     listeners: Vec<Listener>,
     native: Option<Native>,
     shm_door: Option<ShmDoor>,
     /// Rounds since the sockets were asked for.
     rounds_without_wait: u32,
-    /// Whether the last round served clients in shared memory.
-    has_served_shm: bool,
+    /// Whether the last round served clients in shared memory, or other workers.
+    has_served_queues: bool,
     /// Whether datagrams wait for the kernel to take them, or ports have to be looked at.
     has_native_work: bool,
     arena: Box<[u8]>,
@@ -132,15 +129,15 @@ pub struct WorkerSockets {
     pub shm_door: Option<ShmDoor>,
 }
 
-impl<R: Router, P: Poller> Worker<R, P> {
+impl<E: Home, P: Poller> Worker<E, P> {
     /// A worker that is not running yet.
     pub fn new(
         shared: Arc<Shared>,
         worker: WorkerId,
-        (session, router): (Session, R),
+        engine: E,
         mut poller: P,
         sockets: WorkerSockets,
-    ) -> io::Result<Worker<R, P>> {
+    ) -> io::Result<Worker<E, P>> {
         let (mailbox, _) = shared.mailbox(worker.index());
         poller.add(mailbox.waker.as_fd(), TOKEN_WAKER, Interest::READ)?;
         let resp = sockets.resp.map(|socket| (socket, Dialect::Resp, TOKEN_RESP));
@@ -167,24 +164,15 @@ impl<R: Router, P: Poller> Worker<R, P> {
         // Ports begin with a first look at them.
         let has_native_work = sockets.native.is_some();
         let now = Instant::now();
-        let partition_bits = shared.store().partition_bits();
-        let depths = Depths::new(0);
         Ok(Worker {
-            engine: RunToCompletion {
-                session,
-                router,
-                partition_bits,
-                depths,
-                worker,
-                compaction: shared.config().compaction.then(Compaction::default),
-            },
             core: Core::new(shared, worker),
+            engine,
             poller,
             listeners,
             native: sockets.native,
             shm_door: sockets.shm_door,
             rounds_without_wait: 0,
-            has_served_shm: false,
+            has_served_queues: false,
             has_native_work,
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),
             regions: Vec::new(),
@@ -216,13 +204,16 @@ impl<R: Router, P: Poller> Worker<R, P> {
         self.close_all();
     }
 
-    fn is_finished(&self) -> bool {
-        self.core.shared.is_aborting() || (self.is_draining && self.core.connections.len() == 0)
+    fn is_finished(&mut self) -> bool {
+        self.core.shared.is_aborting()
+            || (self.is_draining
+                && self.core.connections.len() == 0
+                && self.engine.may_end(&self.core))
     }
 
     /// Waits for something to do, as the configuration wants it.
     fn wait(&mut self) -> io::Result<()> {
-        if self.has_served_shm && self.rounds_without_wait < ROUNDS_PER_WAIT {
+        if self.has_served_queues && self.rounds_without_wait < ROUNDS_PER_WAIT {
             self.rounds_without_wait += 1;
             self.ready.clear();
             return Ok(());
@@ -239,7 +230,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
             }
         }
         self.core.now = unix_now();
-        if self.engine.session.maintain(self.core.now) {
+        if self.engine.own_session().maintain(self.core.now) {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
         }
         if let Some(native) = &mut self.native {
@@ -249,14 +240,21 @@ impl<R: Router, P: Poller> Worker<R, P> {
             }
         }
         let sleep_max = self.sleep_max();
-        self.engine.session.park(); // I3.
+        if !self.engine.lie_down() {
+            return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
+        }
+        self.engine.own_session().park(); // I3.
         let waited = self.poller.wait(&mut self.ready, Some(sleep_max));
-        self.engine.session.unpark();
+        self.engine.own_session().unpark();
+        self.engine.get_up();
         waited
     }
 
     fn has_work_at_hand(&self) -> bool {
-        !self.resumable.is_empty() || !self.to_drain.is_empty() || self.has_native_work
+        !self.resumable.is_empty()
+            || !self.to_drain.is_empty()
+            || self.has_native_work
+            || (E::ROUTES && !self.core.touched.is_empty())
     }
 
     fn sleep_max(&mut self) -> Duration {
@@ -276,7 +274,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
                 sleep = sleep.min(Duration::from_millis(at.0 - self.core.now.0));
             }
         }
-        sleep
+        sleep.min(self.engine.sleep_max())
     }
 
     /// Everything between two waits.
@@ -308,12 +306,17 @@ impl<R: Router, P: Poller> Worker<R, P> {
                 self.resumable = resumable;
             }
         }
+        self.has_served_queues = false;
         if let Some(native) = &mut self.native {
-            self.has_served_shm = native.serve_shm(&mut self.engine, &self.core);
+            self.has_served_queues = native.serve_shm(&mut self.engine, &self.core);
             let is_due = native.serve_due(&mut self.engine, &self.core);
             self.has_native_work = native.send_unsent(&self.core) || is_due;
         }
-        self.after_round(had_work || self.has_served_shm, started_at);
+        if E::ROUTES {
+            self.has_served_queues |= self.engine.turn(&mut self.core);
+            self.finish_touched();
+        }
+        self.after_round(had_work || self.has_served_queues, started_at);
     }
 
     /// Parses what was read and executes it.
@@ -321,10 +324,12 @@ impl<R: Router, P: Poller> Worker<R, P> {
         let arena = &self.arena[..used_bytes];
         let mut gather = Gather::new(&mut self.engine, &mut self.core);
         for region in &self.regions {
+            gather.ground = region.ground();
             region.fed.set(Some(gather.feed(region.slot, region.bytes(arena))));
         }
         gather.flush();
         drop(gather);
+        self.engine.publish(&mut self.core);
         self.keep_rests();
     }
 
@@ -333,7 +338,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
         self.core.now = unix_now(); // I2.
         self.core.share_output_limit();
         if self.core.shared.take_due_flush(self.core.now) {
-            self.engine.session.flush();
+            self.engine.own_session().flush();
         }
         let (paused_until, writes_only) = self.core.shared.paused();
         self.core.is_paused_for_all = paused_until > self.core.now && !writes_only;
@@ -361,9 +366,9 @@ impl<R: Router, P: Poller> Worker<R, P> {
         }
         let is_due = now.duration_since(self.kept_house_at) >= KEEP_HOUSE_EVERY;
         // Short of free segments: a step after every batch, so that no write reclaims a whole one.
-        if is_due || self.engine.session.wants_room() {
+        if is_due || self.engine.own_session().wants_room() {
             self.kept_house_at = now;
-            self.engine.session.maintain(self.core.now);
+            self.engine.own_session().maintain(self.core.now);
             if let Some(native) = &mut self.native {
                 native.keep_house(&self.core);
             }

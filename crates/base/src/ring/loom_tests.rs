@@ -6,7 +6,8 @@
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-use super::*;
+use super::{Bell, ring};
+use crate::sync::Arc;
 
 /// What an entry names: plain memory that both sides write in turn.
 struct Named(UnsafeCell<u64>);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use server::{Config, Server};
+use server::{Config, Dispatch, Server, WritePolicy};
 
 use crate::model::{Answer, Ask, Record, Swap, Ticks, check};
 
@@ -148,17 +148,43 @@ fn run_thread(mut client: Client, ticks: &Ticks, barrier: &Barrier, thread: usiz
 
 #[test]
 fn a_server_of_two_workers_is_linearizable_per_key_over_both_ports() {
+    run(Config { threads: 2, ..config() });
+}
+
+/// One thread receives, two execute, each request anywhere.
+#[test]
+fn two_layers_are_linearizable_per_key() {
+    let (cr_threads, dispatch) = (Some(1), Dispatch::RoundRobin);
+    run(Config { threads: 3, cr_threads, dispatch, ..config() });
+}
+
+/// Whoever writes a key goes on writing it, and any worker reads it.
+#[test]
+fn writers_that_change_are_linearizable_per_key() {
+    let (write_policy, dispatch) = (WritePolicy::DCrew, Dispatch::Jbsq(1));
+    run(Config { threads: 3, write_policy, dispatch, ..config() });
+}
+
+#[test]
+fn owners_of_keys_are_linearizable_per_key() {
+    let (write_policy, dispatch) = (WritePolicy::Crew, Dispatch::RoundRobin);
+    run(Config { threads: 3, write_policy, dispatch, ..config() });
+}
+
+fn config() -> Config {
     let any_port = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let server = Server::start(Config {
+    Config {
         resp: any_port,
         memcached: any_port,
         native: None,
         admin: None,
         memory_bytes: 64 << 20,
-        threads: 2,
         ..Config::default()
-    })
-    .unwrap();
+    }
+}
+
+fn run(config: Config) {
+    let server = Server::start(config).unwrap();
     let (ticks, barrier) = (Ticks::default(), Barrier::new(THREADS));
     let records: Vec<Record> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)

@@ -129,6 +129,7 @@ fn wanted(kind: Kind) -> String {
             format!("\"auto\" or a whole number from {min} to {max}")
         }
         Kind::Choice(words) => format!("\"{}\"", words.join("\" or \"")),
+        Kind::Dispatch => "a dispatch in quotes, e.g. \"jbsq:2\"".to_owned(),
         Kind::Switch => "\"on\" or \"off\"".to_owned(),
         Kind::Secret => "text in quotes".to_owned(),
     }

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use base::ByteSize;
-use server::{Config, Eviction, HugePages, IndexKind, Mode, NativeTransport, Pin, Poll, XdpDevice};
+use server::{
+    Config, Dispatch, Eviction, HugePages, IndexKind, Mode, NativeTransport, Pin, Poll, StartError,
+    WritePolicy, XdpDevice,
+};
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
@@ -95,6 +98,9 @@ impl ServeSettings {
                 Some(count) => count,
                 None => machine.default_thread_count(),
             },
+            cr_threads: lookup.count("cr-threads"),
+            write_policy: lookup.word("write-policy").parse().unwrap_or(WritePolicy::Crcw),
+            dispatch: lookup.dispatch("dispatch"),
             pin: match lookup.word("pin") {
                 "on" => Pin::On,
                 "off" => Pin::Off,
@@ -114,16 +120,22 @@ impl ServeSettings {
             settings: shown_by_config_get(settings),
             ..Config::default()
         };
-        refuse_lossy_tree(&lookup, &config)?;
-        refuse_open_ports(&lookup, &config)?;
-        refuse_open_native(&lookup, &config)?;
-        refuse_open_shm(&lookup, &config)?;
+        refuse_misfits(&lookup, &config)?;
         Ok(ServeSettings {
             config,
             log_level: Level::named(lookup.word("log")),
             log_format: Format::named(lookup.word("log-format")),
         })
     }
+}
+
+/// What no single setting can say alone.
+fn refuse_misfits(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    refuse_lossy_tree(lookup, config)?;
+    refuse_contradictions(lookup, config)?;
+    refuse_open_ports(lookup, config)?;
+    refuse_open_native(lookup, config)?;
+    refuse_open_shm(lookup, config)
 }
 
 /// A lossy index drops keys of full buckets, and a tree has none.
@@ -134,6 +146,19 @@ fn refuse_lossy_tree(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
     Err(SettingError {
         place: lookup.place("lossy-index"),
         reason: "only the hash index can be lossy; use --index hash or --lossy-index off".into(),
+    })
+}
+
+/// Who receives, who writes and who executes must fit together.
+fn refuse_contradictions(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    config.check_layers().map_err(|error| {
+        let key = match error {
+            StartError::OutOfRange { .. } | StartError::HandOffThreads { .. } => "cr-threads",
+            _ => "dispatch",
+        };
+        let (flag, text) = (format!("--{key} {} ", lookup.layered(key).value), error.to_string());
+        let reason = text.strip_prefix(&flag).unwrap_or(&text).to_owned();
+        SettingError { place: lookup.place(key), reason }
     })
 }
 
@@ -235,6 +260,13 @@ impl Lookup<'_> {
         match self.layered(key).value {
             Value::Choice(word) => word,
             _ => "",
+        }
+    }
+
+    fn dispatch(&self, key: &str) -> Dispatch {
+        match self.layered(key).value {
+            Value::Dispatch(dispatch) => dispatch,
+            _ => Dispatch::Any,
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use base::ByteSize;
+use server::Dispatch;
 
 /// What may be written for a setting.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,8 @@ pub enum Kind {
     },
     /// One of a few words.
     Choice(&'static [&'static str]),
+    /// Who executes a request; some words carry a number.
+    Dispatch,
     /// `on` or `off`; TOML's booleans too.
     Switch,
     /// Text that `config show` does not print.
@@ -71,6 +74,8 @@ pub enum Value {
     Count(u64),
     /// One of the words of the setting's choice.
     Choice(&'static str),
+    /// Who executes a request.
+    Dispatch(Dispatch),
     /// Text that is not shown.
     Text(String),
     /// A path, as it was written.
@@ -107,6 +112,7 @@ impl Kind {
                 .find(|word| **word == text)
                 .map(|word| Value::Choice(word))
                 .ok_or_else(|| format!("`{text}` is not {}", one_of(words))),
+            Kind::Dispatch => text.parse().map(Value::Dispatch).map_err(|error| format!("{error}")),
             Kind::Switch => read_switch(text),
             Kind::Secret if text.is_empty() => Ok(Value::Unset),
             Kind::Secret => Ok(Value::Text(text.to_owned())),
@@ -225,6 +231,7 @@ impl fmt::Display for Value {
             Value::Size(size) => size.fmt(formatter),
             Value::Count(count) => count.fmt(formatter),
             Value::Choice(word) => formatter.write_str(word),
+            Value::Dispatch(dispatch) => dispatch.fmt(formatter),
             Value::Text(text) | Value::Path(text) => formatter.write_str(text),
             Value::Device { name, queues: None } => formatter.write_str(name),
             Value::Device { name, queues: Some(queues) } => write!(formatter, "{name}:{queues}"),

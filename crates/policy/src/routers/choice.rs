@@ -29,6 +29,8 @@ pub struct Choice {
     pub dispatcher: WorkerId,
     /// How many workers the depths will have.
     pub worker_count: usize,
+    /// Requests that count as one in a bound: a batch between two layers, else 1 (K15).
+    pub bound_unit: u32,
     /// Requests that a thief reads from a receive queue at once.
     pub batch: u32,
     /// This dispatcher's handle; used by d-CREW.
@@ -97,7 +99,7 @@ impl Choice {
         match self.dispatch {
             // MICA §4.1: any core reads, and clients choose one.
             Dispatch::KeyHash | Dispatch::Any => Ok(user.with(Crew::over(AnyWorker))),
-            Dispatch::Jbsq(bound) => Ok(user.with(Crew::new(bound))),
+            Dispatch::Jbsq(bound) => Ok(user.with(Crew::new(self.bound_of(bound)))),
             Dispatch::RoundRobin => Ok(user.with(Crew::over(RoundRobin::new(self.dispatcher)))),
             Dispatch::Steal => Ok(user.with(Crew::over(Steal::new(self.batch)))),
             Dispatch::SizeAware => Ok(user.with(SizeAware::new(self.plan))),
@@ -109,7 +111,7 @@ impl Choice {
         match self.dispatch {
             Dispatch::KeyHash => Ok(user.with(DCrew::over(KeyHash, self.table))),
             Dispatch::Any => Ok(user.with(DCrew::over(AnyWorker, self.table))),
-            Dispatch::Jbsq(bound) => Ok(user.with(DCrew::new(bound, self.table))),
+            Dispatch::Jbsq(bound) => Ok(user.with(DCrew::new(self.bound_of(bound), self.table))),
             Dispatch::RoundRobin => {
                 Ok(user.with(DCrew::over(RoundRobin::new(self.dispatcher), self.table)))
             }
@@ -118,7 +120,7 @@ impl Choice {
                 Ok(user.with(DCrew::over(hand_off, self.table)))
             }
             Dispatch::SizeAware => {
-                let balance = SizeAwareJbsq::new(BOUND_DEFAULT, self.plan);
+                let balance = SizeAwareJbsq::new(self.bound_of(BOUND_DEFAULT), self.plan);
                 Ok(user.with(DCrew::over(balance, self.table)))
             }
             Dispatch::Steal => Err(self.refused("a stolen write would leave its writer; try any")),
@@ -129,12 +131,18 @@ impl Choice {
         match self.dispatch {
             Dispatch::KeyHash => Ok(user.with(KeyHash)),
             Dispatch::Any => Ok(user.with(AnyWorker)),
-            Dispatch::Jbsq(bound) => Ok(user.with(Jbsq::new(bound))),
+            Dispatch::Jbsq(bound) => Ok(user.with(Jbsq::new(self.bound_of(bound)))),
             Dispatch::RoundRobin => Ok(user.with(RoundRobin::new(self.dispatcher))),
             Dispatch::HandOff(workers) => Ok(user.with(self.hand_off(workers)?)),
             Dispatch::Steal => Ok(user.with(Steal::new(self.batch))),
-            Dispatch::SizeAware => Ok(user.with(SizeAwareJbsq::new(BOUND_DEFAULT, self.plan))),
+            Dispatch::SizeAware => {
+                Ok(user.with(SizeAwareJbsq::new(self.bound_of(BOUND_DEFAULT), self.plan)))
+            }
         }
+    }
+
+    fn bound_of(&self, units: u32) -> u32 {
+        units.saturating_mul(self.bound_unit)
     }
 
     fn hand_off(&self, hand_off_workers: u16) -> Result<HandOff, NotTogether> {

@@ -15,6 +15,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     identity(&mut page, snapshot);
     commands(&mut page, snapshot);
     connections(&mut page, snapshot);
+    hops(&mut page, snapshot);
     native::families(&mut page, &snapshot.totals.native);
     memory(&mut page, snapshot);
     store(&mut page, &snapshot.store);
@@ -120,6 +121,31 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
     page.family_with_unit("dovetail_net_bytes", "counter", "Bytes from and to clients", "bytes");
     page.sample("dovetail_net_bytes_total", &[("dir", "in")], totals.net_input_bytes);
     page.sample("dovetail_net_bytes_total", &[("dir", "out")], totals.net_output_bytes);
+}
+
+fn hops(page: &mut Page, snapshot: &Snapshot) {
+    let hops = &snapshot.totals.hops;
+    page.family("dovetail_cores", "gauge", "Threads by what they do");
+    let (fronts, both, backs) = snapshot.roles;
+    for (role, count) in [("cr", fronts), ("rtc", both), ("mr", backs)] {
+        page.sample("dovetail_cores", &[("role", role)], count);
+    }
+    page.family("dovetail_queue_depth", "gauge", "Requests of other workers that wait for one");
+    for (worker, depth) in hops.queue_depth.iter().enumerate() {
+        page.sample("dovetail_queue_depth", &[("queue", &worker.to_string())], depth);
+    }
+    page.counter("dovetail_hops", "Requests sent to another worker", hops.sent);
+    page.counter(
+        "dovetail_hop_publications",
+        "Times that requests were shown to another worker",
+        hops.publications,
+    );
+    page.counter("dovetail_hop_batches", "Batches of routed requests", hops.batches);
+    page.counter("dovetail_hop_batch_requests", "Requests in those batches", hops.served);
+    page.family("dovetail_route_busy", "counter", "Times that no worker could be named, by reason");
+    for (reason, count) in hops.busy.iter().filter(|(reason, _)| !reason.is_empty()) {
+        page.sample("dovetail_route_busy_total", &[("reason", reason)], count);
+    }
 }
 
 fn memory(page: &mut Page, snapshot: &Snapshot) {

@@ -266,7 +266,6 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
             self.flush();
         }
         let hash = self.core.hash(key);
-        assert!(self.engine.accepts(hash), "requests are not handed to other workers yet");
         self.engine.prefetch(hash);
         pending.origin = self.origins.len() as u16 - 1;
         pending.is_conditional = is_conditional(&op);

@@ -3,13 +3,13 @@
 use store::request::{Item, Outcome};
 use wire::memcached::{Encoder, Reply as Line};
 
-use super::{Reply, Shape};
+use super::{Destination, Reply, Shape};
 use crate::rmw::Refusal;
 
-impl Reply<'_> {
+impl<D: Destination> Reply<'_, D> {
     #[inline]
     fn line(&mut self, line: Line) {
-        self.connection.output.append(|out| Encoder::new(out).reply(line));
+        self.to.append(|out| Encoder::new(out).reply(line));
     }
 
     /// A VALUE block if the key was found.
@@ -40,14 +40,14 @@ impl Reply<'_> {
     fn mc_block(&mut self, item: &Item<'_>, with_cas: bool) {
         let cas = with_cas.then_some(item.version);
         let (key, flags, value) = (item.key, item.client_flags, item.value);
-        if self.is_pinned(value.len()) {
+        if self.to.is_pinned(value.len()) {
             self.pinned(
                 item,
                 |out| Encoder::new(out).value_header(key, flags, cas, value.len()),
                 |out| Encoder::new(out).line_end(),
             );
         } else {
-            self.connection.output.append(|out| Encoder::new(out).value(key, flags, cas, value));
+            self.to.append(|out| Encoder::new(out).value(key, flags, cas, value));
         }
     }
 
@@ -78,7 +78,7 @@ impl Reply<'_> {
             }
             (Shape::McNumber, Outcome::Updated { new: Some(item), .. }) => {
                 let digits = item.value.trim_ascii_end();
-                return self.connection.output.append(|out| {
+                return self.to.append(|out| {
                     out.extend_from_slice(digits);
                     Encoder::new(out).line_end();
                 });

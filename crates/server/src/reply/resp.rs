@@ -4,7 +4,7 @@ use store::request::{Item, Outcome};
 use wire::resp::number::parse_i64;
 use wire::resp::{CommandId, Encoder, ErrorReply, Unit};
 
-use super::{Reply, Shape};
+use super::{Destination, Reply, Shape};
 use crate::rmw::Refusal;
 
 /// What an item takes in the log besides its key and value.
@@ -13,11 +13,11 @@ const ITEM_OVERHEAD_BYTES: usize = 32 + 8;
 /// Redis embeds strings up to this length into their object.
 const EMBEDDED_STRING_BYTES_MAX: usize = 44;
 
-impl Reply<'_> {
+impl<D: Destination> Reply<'_, D> {
     #[inline]
     fn encode<T>(&mut self, encode: impl FnOnce(&mut Encoder<'_>) -> T) -> T {
-        let protocol = self.connection.protocol();
-        self.connection.output.append(|out| encode(&mut Encoder::new(out, protocol)))
+        let protocol = self.to.protocol();
+        self.to.append(|out| encode(&mut Encoder::new(out, protocol)))
     }
 
     fn error(&mut self, error: &ErrorReply) {
@@ -27,8 +27,8 @@ impl Reply<'_> {
     #[inline]
     fn bulk(&mut self, item: &Item<'_>) {
         let value = item.value;
-        if self.is_pinned(value.len()) {
-            let protocol = self.connection.protocol();
+        if self.to.is_pinned(value.len()) {
+            let protocol = self.to.protocol();
             self.pinned(
                 item,
                 |out| Encoder::new(out, protocol).bulk_header(value.len()),

@@ -4,7 +4,6 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use policy::Router;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use socket2::{SockRef, TcpKeepalive};
@@ -13,6 +12,7 @@ use super::Worker;
 use crate::clients::Arrival;
 use crate::connection::Connection;
 use crate::counters::Dialect;
+use crate::engine::Home;
 use crate::poller::{Interest, Poller, Ready};
 
 /// Connections that one round accepts per listener.
@@ -25,7 +25,7 @@ const KEEPALIVE: Duration = Duration::from_secs(300);
 /// ready at once, and the worker would spin.
 pub(super) const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-impl<R: Router, P: Poller> Worker<R, P> {
+impl<E: Home, P: Poller> Worker<E, P> {
     /// Accepts from the listeners among `ready`. Last in a round: a position freed in this round
     /// must not meet an event of its earlier connection.
     pub(super) fn accept_ready(&mut self, ready: &[Ready]) {

@@ -1,12 +1,11 @@
 //! What other threads ask of a worker: probes, kills, the end.
 
-use policy::Router;
 use store::{Condition, Expiry, Op, Outcome, Pins, Request, Set, Sink};
 
 use super::Worker;
 use crate::compaction::Answering;
 use crate::connection::Ending;
-use crate::engine::Engine;
+use crate::engine::Home;
 use crate::poller::{Poller, Ready};
 use crate::rmw::{Refusal, Rmw};
 use crate::shared::Control;
@@ -37,7 +36,7 @@ impl Answering for ProbeSink {}
 
 const PROBE_VALUE: &[u8] = b"ready";
 
-impl<R: Router, P: Poller> Worker<R, P> {
+impl<E: Home, P: Poller> Worker<E, P> {
     /// Takes every message of the mailbox.
     pub(super) fn take_control(&mut self) {
         let shared = std::sync::Arc::clone(&self.core.shared);
@@ -51,6 +50,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
                 }
                 Control::Kill { client_id } => self.kill(client_id),
                 Control::Adopt(guest) => self.adopt_shm(*guest),
+                Control::Serve(lane) => self.engine.adopt(*lane),
             }
         }
         if shared.is_stopping() {
@@ -94,7 +94,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
         self.is_draining = true;
         self.listeners.clear();
         self.shm_door = None;
-        (self.has_served_shm, self.has_native_work) = (false, false);
+        (self.has_served_queues, self.has_native_work) = (false, false);
         if let Some(mut native) = self.native.take() {
             native.drain(&mut self.engine, &self.core);
         }

@@ -2,11 +2,11 @@
 
 use std::os::fd::AsFd;
 
-use policy::Router;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use super::Worker;
 use crate::connection::Ending;
+use crate::engine::Home;
 use crate::output::Sent;
 use crate::poller::{Interest, Poller};
 
@@ -14,7 +14,7 @@ use crate::poller::{Interest, Poller};
 /// connection, and the client could lose our last reply.
 const DISCARD_BYTES_MAX: usize = 1 << 20;
 
-impl<R: Router, P: Poller> Worker<R, P> {
+impl<E: Home, P: Poller> Worker<E, P> {
     /// Finishes every touched connection.
     pub(super) fn finish_touched(&mut self) {
         while let Some(slot) = self.core.touched.pop() {
@@ -41,10 +41,17 @@ impl<R: Router, P: Poller> Worker<R, P> {
             && !self.core.is_paused
             && !connection.input.held.is_empty()
             && connection.input.need_bytes <= connection.input.held.len()
+            && connection.awaiting.may_go_on()
             && connection.output.unsent_bytes() <= self.core.output_limit_bytes;
         let is_done = match connection.ending {
-            Ending::Open => connection.input_ended && !can_resume && !is_blocked,
-            Ending::AfterFlush => !is_blocked,
+            Ending::Open => {
+                connection.input_ended
+                    && !can_resume
+                    && !is_blocked
+                    && connection.awaiting.is_empty()
+                    && connection.awaiting.may_go_on()
+            }
+            Ending::AfterFlush => !is_blocked && connection.awaiting.is_empty(),
             Ending::Now => true,
         };
         if is_done && !(self.core.is_paused && connection.ending == Ending::Open) {
@@ -96,7 +103,8 @@ impl<R: Router, P: Poller> Worker<R, P> {
 
     /// Closes a connection and forgets it.
     pub(super) fn close(&mut self, slot: usize) {
-        let Some(connection) = self.core.connections.remove(slot) else { return };
+        let Some(mut connection) = self.core.connections.remove(slot) else { return };
+        self.engine.abandon(&mut self.core, &mut connection.awaiting);
         self.core.ledger.release(connection.booked_bytes);
         self.core.shared.clients().remove(connection.client.id);
         if connection.ending == Ending::AfterFlush {

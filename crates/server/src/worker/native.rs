@@ -3,9 +3,8 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use policy::Router;
-
 use super::{TOKEN_PORT, TOKEN_SHM, TOKEN_SHM_DOOR, Worker};
+use crate::engine::Home;
 use crate::native::shm::ShmGuest;
 use crate::poller::{Interest, Poller, Ready};
 use crate::shared::Control;
@@ -13,7 +12,7 @@ use crate::shared::Control;
 /// Clients that one round takes in.
 const ADMIT_MAX: usize = 16;
 
-impl<R: Router, P: Poller> Worker<R, P> {
+impl<E: Home, P: Poller> Worker<E, P> {
     /// Serves the datagrams that have arrived, and hears the doorbells that were rung.
     pub(super) fn serve_native(&mut self, ready: &[Ready]) {
         for event in ready {
@@ -43,7 +42,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
                 Ok(None) => return,
                 Ok(Some(None)) => {}
                 Ok(Some(Some(guest))) => {
-                    let worker_count = self.core.shared.config().threads;
+                    let worker_count = self.core.shared.layers().fronts;
                     let worker = door.next_worker(worker_count);
                     if worker == self.core.worker.index() {
                         self.adopt_shm(guest);

@@ -13,13 +13,14 @@
 
 use std::cell::Cell;
 use std::io::{self, Read};
+use std::sync::Arc;
 
-use policy::Router;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::Worker;
 use crate::connection::Ending;
+use crate::engine::Home;
 use crate::poller::{Poller, Ready};
 use crate::resp::Fed;
 
@@ -41,17 +42,32 @@ pub(super) struct Region {
 }
 
 enum Place {
-    Arena { start: usize, end: usize },
+    Arena {
+        start: usize,
+        end: usize,
+    },
     Own(Vec<u8>),
+    /// The same where requests may borrow from it beyond the round.
+    Shared(Arc<Vec<u8>>),
 }
 
 impl Region {
+    /// What requests may go on borrowing from.
+    #[inline]
+    pub fn ground(&self) -> Option<&Arc<Vec<u8>>> {
+        match &self.place {
+            Place::Shared(bytes) => Some(bytes),
+            Place::Arena { .. } | Place::Own(_) => None,
+        }
+    }
+
     /// Its bytes.
     #[inline]
     pub fn bytes<'r>(&'r self, arena: &'r [u8]) -> &'r [u8] {
         match &self.place {
             Place::Arena { start, end } => &arena[*start..*end],
             Place::Own(bytes) => bytes,
+            Place::Shared(bytes) => bytes,
         }
     }
 }
@@ -73,7 +89,7 @@ fn arrived(result: Result<usize, Errno>, wanted_bytes: usize) -> Arrived {
     }
 }
 
-impl<R: Router, P: Poller> Worker<R, P> {
+impl<E: Home, P: Poller> Worker<E, P> {
     /// Reads until the arena is full or nothing is ready any more; how much of the arena is used.
     pub(super) fn read_ready(
         &mut self,
@@ -186,10 +202,14 @@ impl<R: Router, P: Poller> Worker<R, P> {
         }
         if input.held.len() >= input.need_bytes {
             let bytes = std::mem::take(&mut input.held);
-            self.add_region(slot, Place::Own(bytes), count);
+            self.add_region(slot, Self::own(bytes), count);
         } else {
             self.core.counters().input_bytes.add(count as u64);
         }
+    }
+
+    fn own(bytes: Vec<u8>) -> Place {
+        if E::ROUTES { Place::Shared(Arc::new(bytes)) } else { Place::Own(bytes) }
     }
 
     #[inline]
@@ -209,7 +229,7 @@ impl<R: Router, P: Poller> Worker<R, P> {
         let bytes = std::mem::take(&mut input.held);
         self.core.touch(slot);
         self.core.lend_buffer(slot);
-        self.add_region(slot, Place::Own(bytes), 0);
+        self.add_region(slot, Self::own(bytes), 0);
     }
 
     /// I1: every connection gets back what was not parsed.
@@ -227,14 +247,18 @@ impl<R: Router, P: Poller> Worker<R, P> {
                         input.held.extend_from_slice(rest);
                     }
                 }
-                Place::Own(mut bytes) => {
-                    if fed.consumed_bytes < bytes.len() {
-                        bytes.drain(..fed.consumed_bytes);
-                        input.held = bytes;
+                Place::Own(bytes) => input.keep_from(fed.consumed_bytes, bytes),
+                Place::Shared(bytes) => match Arc::try_unwrap(bytes) {
+                    Ok(bytes) => input.keep_from(fed.consumed_bytes, bytes),
+                    Err(bytes) => {
+                        if fed.consumed_bytes < bytes.len() {
+                            input.held = bytes[fed.consumed_bytes..].to_vec();
+                        }
+                        self.engine.keep_ground(&mut self.core, bytes);
                     }
-                }
+                },
             }
-            if input.need_bytes > HELD_BYTES_MAX {
+            if fed.need_bytes > HELD_BYTES_MAX {
                 self.reserve_own(slot);
             }
         }

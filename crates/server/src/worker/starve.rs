@@ -13,7 +13,6 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use policy::Router;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 
@@ -21,12 +20,13 @@ use super::Worker;
 use super::read::HELD_BYTES_MAX;
 use crate::connection::{Connection, Ending};
 use crate::counters::Dialect;
+use crate::engine::Home;
 use crate::poller::Poller;
 
 /// How often waiting connections are asked whether their clients still are there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-impl<R: Router, P: Poller> Worker<R, P> {
+impl<E: Home, P: Poller> Worker<E, P> {
     /// A command that can never be buffered.
     pub(super) fn refuse_too_large(&mut self, slot: usize) {
         self.refuse_unfinished(
@@ -43,8 +43,12 @@ impl<R: Router, P: Poller> Worker<R, P> {
             Dialect::Resp => resp_reply,
             Dialect::Memcached => b"SERVER_ERROR out of memory reading request\r\n",
         };
-        connection.output.append(|out| out.extend_from_slice(reply));
         connection.ending = Ending::AfterFlush;
+        if connection.awaiting.is_empty() {
+            connection.output.append(|out| out.extend_from_slice(reply));
+        } else if self.engine.can_refuse() {
+            self.engine.say(&mut self.core, slot, |out| out.extend_from_slice(reply));
+        }
         self.core.touch(slot);
     }
 

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use server::{Config, Pin, Poll, Server};
+use server::{Config, Dispatch, Pin, Poll, Server, WritePolicy};
 
 /// How long a test waits for bytes before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,8 +19,24 @@ pub struct TestServer {
     server: Option<Server>,
 }
 
-/// Free ports, no admin port, two workers.
+/// Free ports, no admin port, two workers; or as the module says that the suite is a part of.
 pub fn config() -> Config {
+    let part = |name: &str| module_path!().split("::").any(|part| part == name);
+    let plain = plain_config();
+    if part("two_layers") {
+        Config { threads: 3, cr_threads: Some(1), ..plain }
+    } else if part("erew") {
+        let (write_policy, dispatch) = (WritePolicy::Erew, Dispatch::KeyHash);
+        Config { threads: 3, write_policy, dispatch, ..plain }
+    } else if part("dcrew_jbsq") {
+        let (write_policy, dispatch) = (WritePolicy::DCrew, Dispatch::Jbsq(1));
+        Config { threads: 3, write_policy, dispatch, ..plain }
+    } else {
+        plain
+    }
+}
+
+fn plain_config() -> Config {
     let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
     Config {
         resp: any,
@@ -49,6 +65,11 @@ impl TestServer {
     /// The same where it may fail.
     pub fn try_with(config: Config) -> Result<TestServer, server::StartError> {
         Server::start(config).map(|server| TestServer { server: Some(server) })
+    }
+
+    /// Ends a server with the test.
+    pub fn around(server: Server) -> TestServer {
+        TestServer { server: Some(server) }
     }
 
     pub fn server(&self) -> &Server {

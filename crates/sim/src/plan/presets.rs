@@ -134,6 +134,7 @@ impl SetUp {
             dispatcher: WorkerId(0),
             worker_count: workers,
             batch: BATCH,
+            bound_unit: 1,
             table: WriteTable::new(entry_count),
             plan: Arc::clone(&self.plan),
         };

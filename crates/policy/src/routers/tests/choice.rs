@@ -61,6 +61,7 @@ fn open(write_policy: WritePolicy, dispatch: Dispatch) -> Result<[Route; 2], Not
         dispatcher: WorkerId(1),
         worker_count: 3,
         batch: 32,
+        bound_unit: 1,
         table: WriteTable::new(64),
         plan: Arc::new(SizePlan::all_small(3, 1400)),
     };

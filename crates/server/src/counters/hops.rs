@@ -1,0 +1,77 @@
+//! What workers count of requests that they send to one another.
+
+use super::{Cell, WorkerCounters};
+
+/// One worker's.
+#[derive(Debug, Default)]
+pub struct HopCells {
+    /// Requests sent to another worker.
+    pub sent: Cell,
+    /// Times that some were published to one.
+    pub publications: Cell,
+    /// Batches taken from rings and executed.
+    pub batches: Cell,
+    /// Requests in them, also those that this worker sent to itself.
+    pub served: Cell,
+    /// Requests in its rings when it last took a batch, and not in that.
+    pub queue_depth: Cell,
+    /// Times that the router knew no worker: each held as much as the bound allows.
+    pub queues_full: Cell,
+    /// ... because the write table had no room.
+    pub write_table_full: Cell,
+    /// ... because another worker writes the partition.
+    pub held_elsewhere: Cell,
+}
+
+/// Summed over the workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HopTotals {
+    /// Requests sent to another worker.
+    pub sent: u64,
+    /// Times that some were published.
+    pub publications: u64,
+    /// Batches taken from rings and executed.
+    pub batches: u64,
+    /// Requests in them.
+    pub served: u64,
+    /// By worker: requests that wait in its rings.
+    pub queue_depth: Vec<u64>,
+    /// Times that the router knew no worker, by the metric's word for the reason.
+    pub busy: [(&'static str, u64); 3],
+}
+
+impl HopTotals {
+    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters> + Clone) -> HopTotals {
+        let sum = |pick: fn(&HopCells) -> &Cell| {
+            workers.clone().map(|worker| pick(&worker.hops).get()).sum::<u64>()
+        };
+        HopTotals {
+            sent: sum(|hops| &hops.sent),
+            publications: sum(|hops| &hops.publications),
+            batches: sum(|hops| &hops.batches),
+            served: sum(|hops| &hops.served),
+            queue_depth: workers.clone().map(|worker| worker.hops.queue_depth.get()).collect(),
+            busy: [
+                ("queues_full", sum(|hops| &hops.queues_full)),
+                ("write_table_full", sum(|hops| &hops.write_table_full)),
+                ("held_elsewhere", sum(|hops| &hops.held_elsewhere)),
+            ],
+        }
+    }
+
+    /// What was counted after `baseline`; the depths are those of now.
+    pub(super) fn since(mut self, baseline: &HopTotals) -> HopTotals {
+        for (now, then) in [
+            (&mut self.sent, baseline.sent),
+            (&mut self.publications, baseline.publications),
+            (&mut self.batches, baseline.batches),
+            (&mut self.served, baseline.served),
+        ] {
+            *now = now.saturating_sub(then);
+        }
+        for ((_, now), (_, then)) in self.busy.iter_mut().zip(&baseline.busy) {
+            *now = now.saturating_sub(*then);
+        }
+        self
+    }
+}

@@ -1,0 +1,37 @@
+//! Hops: requests that are executed by another worker than the one that received them.
+//!
+//! ```text
+//!   thread 0                                             thread 1
+//!  ┌──────────────────────────────────┐                 ┌───────────────────────────┐
+//!  │ front  parse ─▶ router ─▶ cell   │══ ring 0 ▶ 1 ══▶│ back   batch ─▶ session   │
+//!  │        output ◀─ in order ◀─ cell│◀═ its tail ═════│        answer ─▶ cell     │
+//!  │ back   ...                       │◀═ ring 1 ▶ 0 ═══│ front  ...                │
+//!  └──────────────────────────────────┘                 └───────────────────────────┘
+//! ```
+//!
+//! Every worker has both halves, but for two-layer settings (`--cr-threads`), where some threads
+//! have only a front and the others only a back. Where every request stays with the worker that
+//! received it, none of this exists. The whole is described in `docs/design/layers.md`.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `layers` | who has which half, and the routers, from the settings |
+//! | `fabric` | what lies between workers: cells and bells |
+//! | `cell` | one request and its answer, in memory that both sides reach |
+//! | `awaiting` | what one connection waits for |
+//! | `front` | routes, sends, takes back, keeps each connection's order |
+//! | `back` | takes batches from all fronts and executes them |
+//! | `routed` | both halves as a worker's engine |
+
+mod awaiting;
+mod back;
+mod cell;
+mod fabric;
+mod front;
+mod layers;
+mod routed;
+
+pub use awaiting::Awaiting;
+pub use fabric::{Fabric, Lane};
+pub use layers::{Decider, Layers};
+pub use routed::Routed;

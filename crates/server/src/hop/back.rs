@@ -1,0 +1,151 @@
+//! The back half of a worker: takes batches from the rings of all fronts and runs them against the
+//! store.
+//!
+//! ```text
+//!  front 0 ═ring═▶ [a][b][c] ┐ up to a batch, the lanes in turn
+//!  front 1 ═ring═▶ [d]       ┼──▶ prefetch buckets ─▶ cells ─▶ execute ─▶ answers ─▶ tails
+//!  front 2 ═ring═▶           ┘
+//! ```
+//!
+//! # Invariants
+//! I1: a lane's requests are executed in the order in which its front sent them.
+//! I2: between two batches the session quiesces and this half holds no cell.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use base::{KeyHash, UnixMillis};
+use store::pin::Pins;
+use store::request::{Outcome, Request, Sink};
+
+use super::cell::Cell;
+use super::fabric::{Fabric, Lane};
+use crate::compaction::{Answering, Tells};
+use crate::core::{Core, Tally};
+use crate::counters::WorkerCounters;
+use crate::engine::{Engine, RunToCompletion};
+use crate::reply::{self, Reply};
+use crate::rmw::{Refusal, Rmw};
+
+/// A worker's back half.
+pub(super) struct Back {
+    fabric: Arc<Fabric>,
+    lanes: Vec<Lane>,
+    /// The lane that the next batch begins with.
+    next_lane: usize,
+}
+
+impl Back {
+    pub fn new(fabric: Arc<Fabric>) -> Back {
+        Back { fabric, lanes: Vec::new(), next_lane: 0 }
+    }
+
+    pub fn adopt(&mut self, lane: Lane) {
+        self.lanes.push(lane);
+    }
+
+    /// Whether there is something to execute.
+    #[inline]
+    pub fn has_work(&mut self) -> bool {
+        self.lanes.iter_mut().any(|lane| lane.receiver.waiting_count() > 0)
+    }
+
+    /// Executes one batch; how many requests.
+    pub fn serve(&mut self, home: &mut RunToCompletion, core: &Core) -> usize {
+        let batch = core.shared.config().batch;
+        let mut cells: ArrayVec<*mut Cell, { store::BATCH_MAX }> = ArrayVec::new();
+        let lane_count = self.lanes.len();
+        for step in 0..lane_count {
+            let lane = &mut self.lanes[(self.next_lane + step) % lane_count];
+            while cells.len() < batch
+                && let Some([hash, index]) = lane.receiver.take()
+            {
+                home.prefetch(KeyHash(hash));
+                cells.push(self.fabric.cells[lane.front.index()].at(index as u32));
+            }
+        }
+        if cells.is_empty() {
+            return 0;
+        }
+        self.next_lane = (self.next_lane + 1) % lane_count;
+        execute(home, core, &cells);
+        self.complete(core);
+        let waiting: u64 = self.lanes.iter_mut().map(|lane| lane.receiver.waiting_count()).sum();
+        core.counters().hops.queue_depth.set(waiting);
+        cells.len()
+    }
+
+    /// The tails move, and fronts that sleep are woken.
+    fn complete(&mut self, core: &Core) {
+        for lane in &mut self.lanes {
+            let front = lane.front.index();
+            if lane.receiver.complete()
+                && front != core.worker.index()
+                && self.fabric.bells[front].must_ring()
+            {
+                core.shared.wake(front);
+            }
+        }
+    }
+}
+
+/// Executes the requests of `cells`, which this worker holds.
+fn execute(home: &mut RunToCompletion, core: &Core, cells: &[*mut Cell]) {
+    let mut requests: ArrayVec<Request<'_, Rmw<'_>>, { store::BATCH_MAX }> = ArrayVec::new();
+    // No front's clock is ahead of the batch's: a time to live never grows.
+    let mut now = core.now;
+    for cell in cells {
+        // SAFETY: the entry that names the cell was taken and is not completed, so it is ours
+        // (Cell's I1); what the request borrows stays as it is until then (Cell's I2).
+        let cell = unsafe { &**cell };
+        now = now.max(cell.now);
+        requests.push(cell.request());
+    }
+    let counters = core.counters();
+    counters.batches.add(1);
+    counters.batch_requests.add(requests.len() as u64);
+    counters.hops.batches.add(1);
+    counters.hops.served.add(requests.len() as u64);
+    home.execute(now, &requests, &mut CellSink { cells, counters, now });
+    counters.compaction.add(home.take_compacted());
+}
+
+/// Encodes the outcomes of one batch into its cells.
+struct CellSink<'s> {
+    cells: &'s [*mut Cell],
+    counters: &'s WorkerCounters,
+    now: UnixMillis,
+}
+
+impl CellSink<'_> {
+    fn cell(&self, request_index: usize) -> &Cell {
+        // SAFETY: as in `execute`; nobody else refers to the cell while its request is asked about.
+        unsafe { &*self.cells[request_index] }
+    }
+}
+
+impl Answering for CellSink<'_> {
+    fn tells(&self, request_index: usize) -> Tells {
+        self.cell(request_index).shape.tells()
+    }
+
+    fn connection(&self, request_index: usize) -> u64 {
+        self.cell(request_index).connection
+    }
+}
+
+impl Sink<Refusal> for CellSink<'_> {
+    #[inline]
+    fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
+        // SAFETY: as in `execute`; the requests in flight borrow what the cell keeps and not the
+        // cell itself, and this is the only reference to it.
+        let cell = unsafe { &mut *self.cells[request_index] };
+        let shape = cell.shape;
+        reply::count(self.counters.command(cell.command), &outcome, shape);
+        if cell.is_quiet {
+            return;
+        }
+        let mut tally = Tally::default();
+        Reply { to: cell, tally: &mut tally, pins, now: self.now }.answer(shape, outcome);
+    }
+}

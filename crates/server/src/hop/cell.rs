@@ -1,0 +1,277 @@
+//! Cells: a request on its way to another worker, and its answer on the way back.
+//!
+//! ```text
+//!  front: fill ──▶ ring: publish ──▶ back: execute, answer ──▶ ring: tail passes ──▶ front: clear
+//!
+//!  request ─borrows─▶ bytes          the cell's own copy, up to 16 KiB
+//!                  └▶ ground         or the buffer that a large command was read into
+//!  answer: [ reply up to split ][ pinned value ][ rest of reply ]
+//! ```
+//!
+//! # Invariants
+//! I1: a cell has one holder: its front, but from the publication of the ring's entry that names
+//!     it until the tail has passed that entry, the back.
+//! I2: what a cell's request borrows lies in memory that the cell keeps: its `bytes`, which do not
+//!     change while there is a request, or its `ground` (K16).
+//!
+//! # Trade-offs
+//! A small request is copied once more than in uTPS, whose back reads the receive buffer. In return
+//! the receive arena is free again at the end of its round, and the back finds key and value in one
+//! piece of memory instead of all over the front's arena.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+
+use base::UnixMillis;
+use store::pin::PinnedValue;
+use store::request::{Op, Request, Set};
+use wire::resp;
+
+use crate::counters::CommandIndex;
+use crate::gather::Answer;
+use crate::output::PIN_VALUE_BYTES_MIN_OVER_LIMIT;
+use crate::reply::{Destination, Shape};
+use crate::rmw::{Bounded, Rmw};
+
+/// Keys and values of up to this length are copied; longer ones stay where they were read, if they
+/// can.
+pub(super) const COPY_BYTES_MAX: usize = 16 << 10;
+
+/// What a cell's buffers may keep between two requests.
+pub(super) const KEPT_BYTES_MAX: usize = 1 << 10;
+
+/// Requests that one front may have on the way.
+pub(super) const CELLS: usize = 1024;
+
+/// One request and its answer.
+pub(super) struct Cell {
+    request: Option<Request<'static, Rmw<'static>>>,
+    pub command: CommandIndex,
+    pub shape: Shape,
+    protocol: resp::Protocol,
+    pub is_quiet: bool,
+    /// Whose it is, among the connections of all fronts.
+    pub connection: u64,
+    /// The front's clock when it parsed the request.
+    pub now: UnixMillis,
+    bytes: Vec<u8>,
+    ground: Option<Arc<Vec<u8>>>,
+    /// The reply's bytes but those of a pinned value.
+    pub reply: Vec<u8>,
+    /// Sent behind the first `split_bytes` of `reply`.
+    pub pinned: Option<PinnedValue>,
+    pub split_bytes: usize,
+}
+
+/// Where a request came from and how it is answered.
+pub(super) struct Origin {
+    pub answer: Answer,
+    pub protocol: resp::Protocol,
+    pub connection: u64,
+    pub now: UnixMillis,
+}
+
+impl Cell {
+    fn new() -> Cell {
+        Cell {
+            request: None,
+            command: CommandIndex::UNKNOWN_RESP,
+            shape: Shape::McNothing,
+            protocol: resp::Protocol::Resp2,
+            is_quiet: false,
+            connection: 0,
+            now: UnixMillis(0),
+            bytes: Vec::new(),
+            ground: None,
+            reply: Vec::new(),
+            pinned: None,
+            split_bytes: 0,
+        }
+    }
+
+    /// Takes a request; how many bytes were copied.
+    pub fn fill(
+        &mut self,
+        request: &Request<'_, Rmw<'_>>,
+        ground: Option<&Arc<Vec<u8>>>,
+        origin: &Origin,
+    ) -> usize {
+        debug_assert!(self.request.is_none(), "I1: a cell takes one request at a time");
+        self.command = origin.answer.command;
+        self.shape = origin.answer.shape;
+        self.is_quiet = origin.answer.is_quiet;
+        self.protocol = origin.protocol;
+        self.connection = origin.connection;
+        self.now = origin.now;
+        let len_bytes = request.key.len() + payload_of(&request.op).len();
+        if len_bytes > COPY_BYTES_MAX
+            && let Some(ground) = ground.filter(|ground| lies_in(ground, request))
+        {
+            self.ground = Some(Arc::clone(ground));
+            // SAFETY: the bytes lie in `ground`, as was just checked, and that stays with the cell,
+            // whole and unchanged, until `clear` has dropped the request (I2).
+            self.request = Some(moved(request, |bytes| unsafe { outlive(bytes) }));
+            return 0;
+        }
+        // So that no later byte moves an earlier one.
+        self.bytes.reserve(len_bytes);
+        let bytes = &mut self.bytes;
+        self.request = Some(moved(request, |source| {
+            let start = bytes.len();
+            bytes.extend_from_slice(source);
+            // SAFETY: the bytes were reserved, so they do not move, and nobody changes them before
+            // `clear` has dropped the request (I2).
+            unsafe { outlive(&bytes[start..]) }
+        }));
+        len_bytes
+    }
+
+    /// The request, for as long as the cell is held (I1): it must not be used afterwards.
+    #[inline]
+    pub fn request(&self) -> Request<'_, Rmw<'_>> {
+        self.request.expect("a published cell holds a request")
+    }
+
+    /// The answer has left; ready for the next request.
+    pub fn clear(&mut self) {
+        self.request = None; // Before what it borrows (I2).
+        self.ground = None;
+        self.pinned = None;
+        self.split_bytes = 0;
+        for buffer in [&mut self.bytes, &mut self.reply] {
+            buffer.clear();
+            if buffer.capacity() > KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}
+
+/// The same bytes for a longer time than the borrow says.
+///
+/// # Safety
+/// They must stay where they are, unchanged, for as long as the result is used.
+unsafe fn outlive(bytes: &[u8]) -> &'static [u8] {
+    // SAFETY: a slice's own pointer and length; the caller answers for the time.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
+}
+
+/// Whether everything that a request borrows is a part of `ground`.
+fn lies_in(ground: &Arc<Vec<u8>>, request: &Request<'_, Rmw<'_>>) -> bool {
+    let ground = ground.as_ptr_range();
+    [request.key, payload_of(&request.op)].into_iter().filter(|bytes| !bytes.is_empty()).all(
+        |bytes| {
+            let bytes = bytes.as_ptr_range();
+            ground.start <= bytes.start && bytes.end <= ground.end
+        },
+    )
+}
+
+/// The bytes that an operation carries besides the key.
+fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
+    match *op {
+        Op::Get | Op::Delete => b"",
+        Op::Set(Set { value, .. }) => value,
+        Op::Update(update) => match update {
+            Rmw::IncrementByFloat(bytes) => bytes,
+            Rmw::Append(part)
+            | Rmw::Prepend(part)
+            | Rmw::SetRange { value: part, .. }
+            | Rmw::Join(part, _) => part.bytes,
+            Rmw::IncrementBy(_)
+            | Rmw::DeleteVersion(_)
+            | Rmw::SetExpiry(_)
+            | Rmw::Expire { .. }
+            | Rmw::Persist
+            | Rmw::Increase(_)
+            | Rmw::Decrease(_) => b"",
+        },
+    }
+}
+
+/// The same request on bytes that `keep` puts elsewhere.
+fn moved(
+    request: &Request<'_, Rmw<'_>>,
+    mut keep: impl FnMut(&[u8]) -> &'static [u8],
+) -> Request<'static, Rmw<'static>> {
+    let key = keep(request.key);
+    let op = match request.op {
+        Op::Get => Op::Get,
+        Op::Delete => Op::Delete,
+        Op::Set(Set { value, client_flags, expiry, condition }) => {
+            Op::Set(Set { value: keep(value), client_flags, expiry, condition })
+        }
+        Op::Update(update) => Op::Update(match update {
+            Rmw::IncrementBy(delta) => Rmw::IncrementBy(delta),
+            Rmw::IncrementByFloat(increment) => Rmw::IncrementByFloat(keep(increment)),
+            Rmw::Append(tail) => Rmw::Append(bounded(tail, &mut keep)),
+            Rmw::Prepend(head) => Rmw::Prepend(bounded(head, &mut keep)),
+            Rmw::DeleteVersion(version) => Rmw::DeleteVersion(version),
+            Rmw::SetRange { offset_bytes, value } => {
+                Rmw::SetRange { offset_bytes, value: bounded(value, &mut keep) }
+            }
+            Rmw::SetExpiry(expires_at) => Rmw::SetExpiry(expires_at),
+            Rmw::Expire { at, condition } => Rmw::Expire { at, condition },
+            Rmw::Persist => Rmw::Persist,
+            Rmw::Join(bytes, side) => Rmw::Join(bounded(bytes, &mut keep), side),
+            Rmw::Increase(delta) => Rmw::Increase(delta),
+            Rmw::Decrease(delta) => Rmw::Decrease(delta),
+        }),
+    };
+    Request { key, hash: request.hash, op }
+}
+
+fn bounded(part: Bounded<'_>, keep: &mut impl FnMut(&[u8]) -> &'static [u8]) -> Bounded<'static> {
+    Bounded { bytes: keep(part.bytes), max_bytes: part.max_bytes }
+}
+
+impl Destination for Cell {
+    #[inline]
+    fn append<T>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        encode(&mut self.reply)
+    }
+
+    #[inline]
+    fn protocol(&self) -> resp::Protocol {
+        self.protocol
+    }
+
+    /// The front knows whether its client takes replies, so it decides whether to copy; until then
+    /// a pin is cheaper than a copy that may have to be copied again.
+    #[inline]
+    fn is_pinned(&self, value_len_bytes: usize) -> bool {
+        value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT
+    }
+
+    fn expect_large(&mut self) {}
+
+    fn push_pinned(&mut self, value: PinnedValue) {
+        self.split_bytes = self.reply.len();
+        self.pinned = Some(value);
+    }
+}
+
+/// All cells of one front.
+pub(super) struct Cells(Box<[UnsafeCell<Cell>]>);
+
+// SAFETY: a cell has one holder at a time (I1), and the ring's head and tail order what one holder
+// did before what the next one does.
+unsafe impl Sync for Cells {}
+// SAFETY: a cell's parts may be used and dropped on any thread: the borrowed bytes are in its own
+// buffers or in an `Arc`, and a pinned value is `Send`.
+unsafe impl Send for Cells {}
+
+impl Cells {
+    pub fn new() -> Cells {
+        Cells((0..CELLS).map(|_| UnsafeCell::new(Cell::new())).collect())
+    }
+
+    /// Only its holder may look there (I1).
+    #[inline]
+    pub fn at(&self, index: u32) -> *mut Cell {
+        self.0[index as usize].get()
+    }
+}
+
+#[cfg(test)]
+mod tests;

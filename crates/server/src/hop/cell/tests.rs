@@ -1,0 +1,74 @@
+//! A cell's request is the one that it was filled with, wherever its bytes lie.
+
+use base::KeyHash;
+use store::request::{Condition, Expiry};
+use wire::resp::ExpireCondition;
+
+use super::*;
+use crate::rmw::Side;
+
+const ORIGIN: Origin = Origin {
+    answer: Answer {
+        slot: 0,
+        command: CommandIndex::UNKNOWN_RESP,
+        is_quiet: false,
+        shape: Shape::Value,
+    },
+    protocol: resp::Protocol::Resp2,
+    connection: 5,
+    now: UnixMillis(7),
+};
+
+#[track_caller]
+fn check(key: &[u8], op: Op<'_, Rmw<'_>>, ground: Option<&Arc<Vec<u8>>>) {
+    let mut cell = Cell::new();
+    let request = Request { key, hash: KeyHash(3), op };
+    let copied_bytes = cell.fill(&request, ground, &ORIGIN);
+    assert_eq!(format!("{:?}", cell.request()), format!("{request:?}"));
+    let len_bytes = key.len() + payload_of(&op).len();
+    let is_lent = ground.is_some() && len_bytes > COPY_BYTES_MAX;
+    assert_eq!(copied_bytes, if is_lent { 0 } else { len_bytes });
+    assert_eq!(ground.map_or(1, Arc::strong_count), if is_lent { 2 } else { 1 });
+    cell.clear();
+    assert_eq!(ground.map_or(1, Arc::strong_count), 1);
+    assert!(cell.bytes.capacity() <= KEPT_BYTES_MAX);
+}
+
+fn set(value: &[u8]) -> Op<'_, Rmw<'_>> {
+    let (expiry, condition) = (Expiry::At(UnixMillis(9)), Condition::IfVersion(4));
+    Op::Set(Set { value, client_flags: 5, expiry, condition })
+}
+
+#[test]
+fn every_kind_of_request_arrives_as_it_was() {
+    let part = Bounded { bytes: b"part", max_bytes: 99 };
+    let condition = ExpireCondition::default();
+    let updates = [
+        Rmw::IncrementBy(-3),
+        Rmw::IncrementByFloat(b"1.5"),
+        Rmw::Append(part),
+        Rmw::Prepend(part),
+        Rmw::DeleteVersion(8),
+        Rmw::SetRange { offset_bytes: 6, value: part },
+        Rmw::SetExpiry(None),
+        Rmw::Expire { at: UnixMillis(2), condition },
+        Rmw::Persist,
+        Rmw::Join(part, Side::Before),
+        Rmw::Increase(1),
+        Rmw::Decrease(2),
+    ];
+    let updates = updates.map(Op::Update);
+    for op in [Op::Get, Op::Delete, set(b""), set(b"value")].into_iter().chain(updates) {
+        check(b"key", op, None);
+    }
+}
+
+#[test]
+fn small_values_are_copied_and_large_ones_borrowed_from_what_was_read() {
+    for len_bytes in [0, 1, COPY_BYTES_MAX - 3, COPY_BYTES_MAX - 2, 100_000] {
+        let ground = Arc::new([b"key".to_vec(), vec![b'v'; len_bytes]].concat());
+        let (key, value) = ground.split_at(3);
+        check(key, set(value), Some(&ground));
+        check(key, set(value), None);
+    }
+}

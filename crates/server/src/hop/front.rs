@@ -1,0 +1,555 @@
+//! The front half of a worker: decides who executes a request, sends it there, and puts the replies
+//! into each connection's order.
+//!
+//! ```text
+//!             ┌ free ◀────────────────────────────────────────────────┐
+//!   request ──┴▶ route ──To(worker)──▶ sent ──tail passed──▶ done ─────┤ its turn: into the output
+//!                  │ Busy                                              │
+//!                  └▶ parked ──tried again after completions──▶ sent   │
+//!                                            connection closed ────────┘
+//!
+//!   connection.awaiting:  first ▶ [done] ▶ [sent] ▶ [done] ▶ [parked]   in the order of commands
+//! ```
+//!
+//! # Invariants
+//! I1: a ticket is free, parked, sent or done; its cell is the back's exactly while it is sent.
+//! I2: a connection's replies leave in the order of its tickets (K10).
+//! I3: a request on a key that the connection has a sent request on follows that one (K10). No
+//!     parked request has another of its connection behind it.
+//! I4: the router's `finish` is called once for each ticket that was sent, with the request that
+//!     it was asked about.
+//! I5: a ring has room for all cells of its front, so that pushing always succeeds.
+//!
+//! # Limits
+//! 1024 requests on the way per front and 256 per connection; then connections are not parsed, and
+//! so not read, until some are done (K18).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base::ring::{Sender, ring};
+use base::{KeyHash, PartitionBits, WorkerId};
+use policy::{Access, Busy, Depths, Route, RouteRequest};
+use store::request::{Op, Request};
+
+use super::awaiting::{Awaiting, NO_TICKET, Wait};
+use super::cell::{CELLS, Cell, KEPT_BYTES_MAX, Origin};
+use super::fabric::{Fabric, Lane};
+use super::layers::Decider;
+use crate::connection::{Connection, Ending};
+use crate::core::Core;
+use crate::engine::Sending;
+use crate::output::PIN_VALUE_BYTES_MIN;
+use crate::rmw::Rmw;
+use crate::shared::Control;
+
+/// Requests that one connection may have outstanding.
+const PER_CONNECTION_MAX: u32 = 256;
+
+/// Cells that stay free for refusals, which no client can ask for more than once.
+const CELLS_RESERVED: usize = 32;
+
+/// Parked requests that are tried in vain before the rest has to wait for the next completion.
+const TRIES_MAX: usize = 16;
+
+const NOBODY: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Parked,
+    Sent,
+    Done,
+}
+
+/// What the front remembers of a cell.
+struct Ticket {
+    state: State,
+    /// The connection, or [`NOBODY`] once that is closed.
+    slot: u32,
+    next: u32,
+    /// The router's, once it is sent.
+    worker: WorkerId,
+    hash: KeyHash,
+    request: RouteRequest,
+    /// Of the client buffers' budget.
+    booked_bytes: u64,
+}
+
+/// A worker's front half.
+pub(super) struct Front {
+    fabric: Arc<Fabric>,
+    decider: Decider,
+    depths: Depths,
+    partition_bits: PartitionBits,
+    own: WorkerId,
+    /// Between two layers nobody receives who could execute, so each back stands for the receiver
+    /// in turn.
+    next_receiver: u16,
+    tickets: Vec<Ticket>,
+    free: Vec<u32>,
+    parked: VecDeque<u32>,
+    /// By the router's worker; made when the first request goes there.
+    senders: Vec<Option<Sender>>,
+    /// Connections that wait for a free cell, oldest first.
+    short: VecDeque<usize>,
+    /// Buffers that cells may borrow from, and what they are booked with.
+    grounds: Vec<(Arc<Vec<u8>>, u64)>,
+    is_closed: bool,
+}
+
+impl Front {
+    pub fn new(
+        fabric: Arc<Fabric>,
+        decider: Decider,
+        partition_bits: PartitionBits,
+        own: WorkerId,
+    ) -> Front {
+        let backs = fabric.layers.backs;
+        let ticket = |_| Ticket {
+            state: State::Free,
+            slot: NOBODY,
+            next: NO_TICKET,
+            worker: own,
+            hash: KeyHash(0),
+            request: RouteRequest {
+                partition: base::PartitionId(0),
+                access: Access::Read,
+                size_bytes: None,
+                received_by: own,
+            },
+            booked_bytes: 0,
+        };
+        Front {
+            fabric,
+            decider,
+            depths: Depths::new(backs),
+            partition_bits,
+            own,
+            next_receiver: 0,
+            tickets: (0..CELLS).map(ticket).collect(),
+            // The last one freed is the first one used, while it is in the cache.
+            free: (0..CELLS as u32).rev().collect(),
+            parked: VecDeque::new(),
+            senders: (0..backs).map(|_| None).collect(),
+            short: VecDeque::new(),
+            grounds: Vec::new(),
+            is_closed: false,
+        }
+    }
+
+    /// Whether the connection can have another ticket.
+    #[inline]
+    pub fn may_send(&mut self, core: &mut Core, slot: usize) -> bool {
+        let connection = &mut core.connections[slot];
+        let awaiting = &mut connection.awaiting;
+        if !awaiting.may_go_on() {
+            return false;
+        }
+        if connection.is_large_reader && !awaiting.is_empty() {
+            // So that the output limit is looked at after each (K12).
+            awaiting.wait = Wait::Barrier;
+        } else if awaiting.count >= PER_CONNECTION_MAX {
+            awaiting.wait = Wait::Depth;
+        } else if self.free.len() <= CELLS_RESERVED {
+            awaiting.wait = Wait::Cells;
+            self.short.push_back(slot);
+        }
+        awaiting.may_go_on()
+    }
+
+    /// Sends a request, or parks it.
+    #[inline]
+    pub fn send(&mut self, core: &mut Core, sending: Sending<'_>) {
+        let Sending { request, ground, answer } = sending;
+        let slot = answer.slot;
+        let index = self.free.pop().expect("`may_send` has seen a free cell");
+        let connection = &mut core.connections[slot];
+        let origin = Origin {
+            answer,
+            protocol: connection.protocol(),
+            connection: u64::from(self.own.0) << 32 | slot as u64,
+            now: core.now,
+        };
+        // SAFETY: the ticket is free, so the front holds the cell (I1).
+        let cell = unsafe { &mut *self.cell(index) };
+        let copied_bytes = cell.fill(&request, ground, &origin) as u64;
+        let booked_bytes = if copied_bytes > KEPT_BYTES_MAX as u64 { copied_bytes } else { 0 };
+        core.ledger.force(booked_bytes);
+        let route = self.question(&request);
+        self.tickets[index as usize] = Ticket {
+            state: State::Parked,
+            slot: slot as u32,
+            next: NO_TICKET,
+            worker: route.received_by,
+            hash: request.hash,
+            request: route,
+            booked_bytes,
+        };
+        let is_sent = self.place(core, index);
+        let awaiting = &mut core.connections[slot].awaiting;
+        self.append(awaiting, index);
+        awaiting.filter |= Awaiting::bit_of(request.hash);
+        if !is_sent {
+            awaiting.wait = Wait::Parked;
+            self.parked.push_back(index);
+        }
+    }
+
+    /// A reply that is known already takes its place behind those that are not.
+    pub fn say<T>(
+        &mut self,
+        core: &mut Core,
+        slot: usize,
+        encode: impl FnOnce(&mut Vec<u8>) -> T,
+    ) -> T {
+        let index = self.free.pop().expect("`may_send` has seen a free cell");
+        // SAFETY: the ticket is free, so the front holds the cell (I1).
+        let cell = unsafe { &mut *self.cell(index) };
+        let said = encode(&mut cell.reply);
+        let ticket = &mut self.tickets[index as usize];
+        ticket.state = State::Done;
+        ticket.slot = slot as u32;
+        ticket.next = NO_TICKET;
+        self.append(&mut core.connections[slot].awaiting, index);
+        said
+    }
+
+    /// Whether a refusal can be said.
+    pub fn has_reserve(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    #[inline]
+    fn cell(&self, index: u32) -> *mut Cell {
+        self.fabric.cells[self.own.index()].at(index)
+    }
+
+    /// What the router is asked.
+    #[inline]
+    fn question(&mut self, request: &Request<'_, Rmw<'_>>) -> RouteRequest {
+        let (access, size_bytes) = match &request.op {
+            Op::Get => (Access::Read, None),
+            Op::Set(set) => (Access::Write, Some((request.key.len() + set.value.len()) as u64)),
+            Op::Delete | Op::Update(_) => (Access::Write, None),
+        };
+        let layers = &self.fabric.layers;
+        let received_by = if layers.has_two() {
+            self.next_receiver = (self.next_receiver + 1) % layers.backs as u16;
+            WorkerId(self.next_receiver)
+        } else {
+            self.own
+        };
+        let partition = request.hash.partition(self.partition_bits);
+        RouteRequest { partition, access, size_bytes, received_by }
+    }
+
+    #[inline]
+    fn append(&mut self, awaiting: &mut Awaiting, index: u32) {
+        if awaiting.is_empty() {
+            awaiting.first = index;
+        } else {
+            self.tickets[awaiting.last as usize].next = index;
+        }
+        awaiting.last = index;
+        awaiting.count += 1;
+    }
+
+    /// Asks the router for a ticket that is not in its connection's list yet, or is parked at its
+    /// end; sends it if there is a worker.
+    #[inline]
+    fn place(&mut self, core: &mut Core, index: u32) -> bool {
+        let Ticket { slot, hash, request, .. } = self.tickets[index as usize];
+        let awaiting = &core.connections[slot as usize].awaiting;
+        let route = match self.holder(awaiting, hash) {
+            Some(holder) => self.decider.follow(&request, holder, &self.depths),
+            None => self.decider.route(&request, &self.depths),
+        };
+        match route {
+            Route::To(worker) => {
+                self.enqueue(core, index, worker);
+                true
+            }
+            Route::Busy(why) => {
+                let counters = &core.counters().hops;
+                match why {
+                    Busy::QueuesFull => counters.queues_full.add(1),
+                    Busy::WriteTableFull => counters.write_table_full.add(1),
+                    Busy::HeldElsewhere => counters.held_elsewhere.add(1),
+                }
+                false
+            }
+        }
+    }
+
+    /// Who executes the connection's last request on that key, if it is not done (I3).
+    #[inline]
+    fn holder(&self, awaiting: &Awaiting, hash: KeyHash) -> Option<WorkerId> {
+        if awaiting.filter & Awaiting::bit_of(hash) == 0 {
+            return None;
+        }
+        let mut holder = None;
+        let mut index = awaiting.first;
+        while index != NO_TICKET {
+            let ticket = &self.tickets[index as usize];
+            if ticket.state == State::Sent && ticket.hash == hash {
+                holder = Some(ticket.worker);
+            }
+            index = ticket.next;
+        }
+        holder
+    }
+
+    #[inline]
+    fn enqueue(&mut self, core: &mut Core, index: u32, worker: WorkerId) {
+        let ticket = &mut self.tickets[index as usize];
+        ticket.state = State::Sent;
+        ticket.worker = worker;
+        self.depths.add(worker);
+        if self.senders[worker.index()].is_none() {
+            self.open_lane(core, worker);
+        }
+        let Some(sender) = &mut self.senders[worker.index()] else {
+            unreachable!("opened above");
+        };
+        sender.push([self.tickets[index as usize].hash.0, u64::from(index)]); // I5
+        if sender.unpublished_count() >= core.shared.config().batch as u64 {
+            self.publish_to(core, worker.index());
+        }
+    }
+
+    #[cold]
+    fn open_lane(&mut self, core: &mut Core, worker: WorkerId) {
+        let (sender, receiver) = ring(CELLS);
+        self.senders[worker.index()] = Some(sender);
+        let lane = Lane { front: self.own, receiver };
+        core.shared.send(self.thread_of(worker.index()), Control::Serve(Box::new(lane)));
+    }
+
+    #[inline]
+    fn thread_of(&self, worker: usize) -> usize {
+        self.fabric.layers.first_back + worker
+    }
+
+    /// Shows a back what was sent to it, and wakes it if it sleeps.
+    #[inline]
+    fn publish_to(&mut self, core: &Core, worker: usize) {
+        let thread = self.thread_of(worker);
+        let Some(sender) = &mut self.senders[worker] else { return };
+        let count = sender.unpublished_count();
+        if !sender.publish() || thread == self.own.index() {
+            return;
+        }
+        core.counters().hops.sent.add(count);
+        core.counters().hops.publications.add(1);
+        if self.fabric.bells[thread].must_ring() {
+            core.shared.wake(thread);
+        }
+    }
+
+    /// The same for all backs.
+    #[inline]
+    pub fn publish(&mut self, core: &Core) {
+        for worker in 0..self.senders.len() {
+            self.publish_to(core, worker);
+        }
+    }
+
+    /// Whether a back has done something.
+    #[inline]
+    pub fn has_done(&mut self) -> bool {
+        self.senders.iter_mut().flatten().any(Sender::has_done)
+    }
+
+    /// Whether requests wait that no completion of this front's own may set free.
+    pub fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
+    /// Takes back what is done: replies go to their connections, parked requests are tried again.
+    pub fn collect(&mut self, core: &mut Core) -> bool {
+        let mut has_any = false;
+        for worker in 0..self.senders.len() {
+            while let Some([_, index]) = self.senders[worker].as_mut().and_then(Sender::reclaim) {
+                self.complete(core, index as u32);
+                has_any = true;
+            }
+        }
+        let has_placed = !self.parked.is_empty() && self.try_parked(core);
+        if has_any {
+            self.release_grounds(core);
+            self.feed_short(core);
+        }
+        has_any || has_placed
+    }
+
+    /// The tail has passed a ticket's entry.
+    #[inline]
+    fn complete(&mut self, core: &mut Core, index: u32) {
+        let ticket = &mut self.tickets[index as usize];
+        debug_assert_eq!(ticket.state, State::Sent, "I1");
+        ticket.state = State::Done;
+        let slot = ticket.slot;
+        self.depths.remove(ticket.worker);
+        self.decider.finish(&ticket.request, ticket.worker); // I4
+        if slot == NOBODY {
+            self.release(core, index);
+        } else if core.connections[slot as usize].awaiting.first == index {
+            self.deliver(core, slot as usize);
+        }
+    }
+
+    /// Gives a connection the replies that are next in its order (I2).
+    fn deliver(&mut self, core: &mut Core, slot: usize) {
+        core.lend_buffer(slot);
+        core.touch(slot);
+        loop {
+            let connection = &mut core.connections[slot];
+            let index = connection.awaiting.first;
+            if index == NO_TICKET || self.tickets[index as usize].state != State::Done {
+                break;
+            }
+            connection.awaiting.first = self.tickets[index as usize].next;
+            connection.awaiting.count -= 1;
+            // SAFETY: the ticket is done, so the front holds the cell again (I1).
+            let cell = unsafe { &mut *self.cell(index) };
+            let copied_bytes_max = core.output_copied_bytes_max;
+            if connection.output.encoded_bytes() > copied_bytes_max {
+                connection.ending = Ending::Now;
+            } else {
+                put_out(connection, cell, core.output_limit_bytes);
+            }
+            self.release(core, index);
+        }
+        let awaiting = &mut core.connections[slot].awaiting;
+        if awaiting.is_empty() {
+            let wait = awaiting.wait;
+            *awaiting = Awaiting::default();
+            // It still stands in the list of those.
+            if wait == Wait::Cells {
+                awaiting.wait = wait;
+            }
+        } else if awaiting.wait == Wait::Depth && awaiting.count <= PER_CONNECTION_MAX / 2 {
+            awaiting.wait = Wait::Nothing;
+        }
+    }
+
+    /// A cell is ready for another request.
+    #[inline]
+    fn release(&mut self, core: &mut Core, index: u32) {
+        // SAFETY: the ticket is parked or done, so the front holds the cell (I1).
+        let cell = unsafe { &mut *self.cell(index) };
+        cell.clear();
+        let ticket = &mut self.tickets[index as usize];
+        ticket.state = State::Free;
+        core.ledger.release(std::mem::take(&mut ticket.booked_bytes));
+        self.free.push(index);
+    }
+
+    /// Requests that found no worker ask again, oldest first.
+    fn try_parked(&mut self, core: &mut Core) -> bool {
+        let mut has_placed = false;
+        let mut failed_count = 0;
+        let mut left = self.parked.len();
+        let mut at = 0;
+        while left > 0 && failed_count < TRIES_MAX {
+            left -= 1;
+            let index = self.parked[at];
+            if !self.place(core, index) {
+                failed_count += 1;
+                at += 1;
+                continue;
+            }
+            self.parked.remove(at);
+            has_placed = true;
+            let slot = self.tickets[index as usize].slot as usize;
+            core.connections[slot].awaiting.wait = Wait::Nothing;
+            core.touch(slot);
+        }
+        if has_placed {
+            self.publish(core);
+        }
+        has_placed
+    }
+
+    /// As many connections may go on as there are cells.
+    fn feed_short(&mut self, core: &mut Core) {
+        for _ in CELLS_RESERVED..self.free.len() {
+            let Some(slot) = self.short.pop_front() else { return };
+            // It may be another connection's by now; that one is only looked at once too often.
+            let Some(connection) = core.connections.get_mut(slot) else { continue };
+            if connection.awaiting.wait == Wait::Cells {
+                connection.awaiting.wait = Wait::Nothing;
+                core.touch(slot);
+            }
+        }
+    }
+
+    /// A buffer that cells borrow from is booked until the last of them is clear.
+    pub fn keep_ground(&mut self, core: &mut Core, ground: Arc<Vec<u8>>) {
+        let booked_bytes = ground.capacity() as u64;
+        core.ledger.force(booked_bytes);
+        self.grounds.push((ground, booked_bytes));
+    }
+
+    fn release_grounds(&mut self, core: &mut Core) {
+        self.grounds.retain(|(ground, booked_bytes)| {
+            let is_borrowed = Arc::strong_count(ground) > 1;
+            if !is_borrowed {
+                core.ledger.release(*booked_bytes);
+            }
+            is_borrowed
+        });
+    }
+
+    /// A connection is gone: its tickets end with the work that has begun.
+    pub fn abandon(&mut self, core: &mut Core, awaiting: &mut Awaiting) {
+        let mut index = awaiting.first;
+        while index != NO_TICKET {
+            let Ticket { next, state, .. } = self.tickets[index as usize];
+            self.tickets[index as usize].slot = NOBODY;
+            match state {
+                State::Sent => {}
+                State::Done => self.release(core, index),
+                State::Parked => {
+                    self.parked.retain(|parked| *parked != index);
+                    self.release(core, index);
+                }
+                State::Free => unreachable!("I1: a free ticket is in no connection's list"),
+            }
+            index = next;
+        }
+        *awaiting = Awaiting::default();
+        self.release_grounds(core);
+        self.feed_short(core);
+    }
+
+    /// No connection is left: whether nothing is on the way either. Then the front is closed.
+    pub fn try_close(&mut self, core: &Core) {
+        if !self.is_closed && self.free.len() == CELLS {
+            self.is_closed = true;
+            if self.fabric.close_front() {
+                core.shared.wake_all();
+            }
+        }
+    }
+}
+
+/// Puts a reply behind the connection's others. A value that waits pinned is copied if it is short
+/// and the client takes its replies.
+#[inline]
+fn put_out(connection: &mut Connection, cell: &mut Cell, output_limit_bytes: usize) {
+    let output = &mut connection.output;
+    let Some(value) = cell.pinned.take() else {
+        return output.append(|out| out.extend_from_slice(&cell.reply));
+    };
+    let (head, rest) = cell.reply.split_at(cell.split_bytes);
+    output.append(|out| out.extend_from_slice(head));
+    if value.len() >= PIN_VALUE_BYTES_MIN || output.unsent_bytes() > output_limit_bytes {
+        connection.is_large_reader = true;
+        output.push_pinned(value);
+    } else {
+        output.append(|out| out.extend_from_slice(&value));
+    }
+    output.append(|out| out.extend_from_slice(rest));
+}

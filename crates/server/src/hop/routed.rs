@@ -1,0 +1,171 @@
+//! A worker that routes: its session, its front half and its back half.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{KeyHash, UnixMillis, WorkerId};
+use store::Session;
+use store::request::Request;
+
+use super::awaiting::Awaiting;
+use super::back::Back;
+use super::fabric::{Fabric, Lane};
+use super::front::Front;
+use super::layers::Decider;
+use crate::compaction::{Answering, Compacted};
+use crate::core::Core;
+use crate::engine::{Engine, Home, RunToCompletion, Sending};
+use crate::rmw::Rmw;
+
+/// Batches that one round executes at most, before sockets are looked at again.
+const BATCHES_PER_TURN: usize = 4;
+
+/// Another front's writes may stand in the way of a parked request, and their end rings no bell
+/// here.
+const SLEEP_MAX_PARKED: Duration = Duration::from_millis(1);
+
+/// A session with what lies between this worker and the others.
+pub struct Routed {
+    /// Executes.
+    home: RunToCompletion,
+    fabric: Arc<Fabric>,
+    own: WorkerId,
+    /// None on a thread that only executes.
+    front: Option<Front>,
+    back: Back,
+}
+
+impl Routed {
+    /// A worker's engine; one without a decider only executes.
+    pub fn new(
+        home: RunToCompletion,
+        fabric: Arc<Fabric>,
+        own: WorkerId,
+        decider: Option<Decider>,
+        partition_bits: base::PartitionBits,
+    ) -> Routed {
+        let front =
+            decider.map(|decider| Front::new(Arc::clone(&fabric), decider, partition_bits, own));
+        let back = Back::new(Arc::clone(&fabric));
+        Routed { home, fabric, own, front, back }
+    }
+
+    fn front(&mut self) -> &mut Front {
+        self.front.as_mut().expect("only a worker with a front has connections")
+    }
+}
+
+impl Engine for Routed {
+    const ROUTES: bool = true;
+
+    #[inline]
+    fn prefetch(&mut self, hash: KeyHash) {
+        self.home.prefetch(hash);
+    }
+
+    #[inline]
+    fn execute<S: Answering>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        self.home.execute(now, requests, sink);
+    }
+
+    fn take_compacted(&mut self) -> Compacted {
+        self.home.take_compacted()
+    }
+
+    fn session(&mut self) -> Option<&mut Session> {
+        self.home.session()
+    }
+
+    #[inline]
+    fn may_send(&mut self, core: &mut Core, slot: usize) -> bool {
+        self.front().may_send(core, slot)
+    }
+
+    #[inline]
+    fn send(&mut self, core: &mut Core, sending: Sending<'_>) {
+        self.front().send(core, sending);
+    }
+
+    fn say<T>(
+        &mut self,
+        core: &mut Core,
+        slot: usize,
+        encode: impl FnOnce(&mut Vec<u8>) -> T,
+    ) -> T {
+        self.front().say(core, slot, encode)
+    }
+}
+
+impl Home for Routed {
+    fn own_session(&mut self) -> &mut Session {
+        self.home.own_session()
+    }
+
+    fn publish(&mut self, core: &mut Core) {
+        if let Some(front) = &mut self.front {
+            front.publish(core);
+        }
+    }
+
+    fn turn(&mut self, core: &mut Core) -> bool {
+        let mut has_any = false;
+        for _ in 0..BATCHES_PER_TURN {
+            let served_count = self.back.serve(&mut self.home, core);
+            let has_collected = self.front.as_mut().is_some_and(|front| front.collect(core));
+            if served_count == 0 && !has_collected {
+                break;
+            }
+            has_any = true;
+        }
+        has_any
+    }
+
+    fn lie_down(&mut self) -> bool {
+        let bell = &self.fabric.bells[self.own.index()];
+        bell.raise();
+        let has_work = self.back.has_work() || self.front.as_mut().is_some_and(Front::has_done);
+        if has_work {
+            bell.lower();
+        }
+        !has_work
+    }
+
+    fn get_up(&mut self) {
+        self.fabric.bells[self.own.index()].lower();
+    }
+
+    fn sleep_max(&self) -> Duration {
+        let has_parked = self.front.as_ref().is_some_and(Front::has_parked);
+        if has_parked { SLEEP_MAX_PARKED } else { Duration::MAX }
+    }
+
+    fn adopt(&mut self, lane: Lane) {
+        self.back.adopt(lane);
+    }
+
+    fn keep_ground(&mut self, core: &mut Core, ground: Arc<Vec<u8>>) {
+        self.front().keep_ground(core, ground);
+    }
+
+    fn can_refuse(&self) -> bool {
+        self.front.as_ref().is_some_and(Front::has_reserve)
+    }
+
+    fn abandon(&mut self, core: &mut Core, awaiting: &mut Awaiting) {
+        if let Some(front) = &mut self.front {
+            front.abandon(core, awaiting);
+        }
+    }
+
+    fn may_end(&mut self, core: &Core) -> bool {
+        if let Some(front) = &mut self.front {
+            front.try_close(core);
+        }
+        self.fabric.are_fronts_closed()
+    }
+}

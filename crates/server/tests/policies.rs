@@ -1,0 +1,275 @@
+//! Every write policy with every dispatch and every division of threads: order within a connection,
+//! clients that die, values of all sizes, and the end. There are more threads than processors.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use server::{Config, Dispatch, Server, StartError, WritePolicy};
+use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
+
+const DISPATCHES: [&str; 6] = ["key-hash", "any", "jbsq:1", "jbsq:2", "round-robin", "hand-off:1"];
+
+/// A server's configuration, named for messages.
+struct Case {
+    name: String,
+    config: Config,
+}
+
+/// Every combination that makes sense.
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for write_policy in WritePolicy::ALL {
+        for dispatch in DISPATCHES {
+            for cr_threads in [None, Some(1), Some(3)] {
+                let name = format!("{write_policy} {dispatch} {cr_threads:?}");
+                let dispatch: Dispatch = dispatch.parse().unwrap();
+                let base = Config { memory_bytes: 64 << 20, threads: 4, ..config() };
+                let config = Config { write_policy, dispatch, cr_threads, ..base };
+                cases.push(Case { name, config });
+            }
+        }
+    }
+    cases
+}
+
+/// Runs `check` on a server of each case; what contradicts itself is refused.
+fn for_each_case(check: impl Fn(&TestServer)) {
+    let mut started_count = 0;
+    for Case { name, config } in cases() {
+        match Server::start(config) {
+            Ok(server) => {
+                println!("{name}");
+                let server = TestServer::around(server);
+                check(&server);
+                assert!(server.stop(PATIENCE), "{name}: everything is drained");
+                started_count += 1;
+            }
+            Err(StartError::Policies { .. } | StartError::HandOffThreads { .. }) => {}
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+    assert_eq!(started_count, 64, "of 72 combinations");
+}
+
+/// Reads and writes of few keys and what they answer, for one client alone on its keys.
+fn resp_pipeline(client: usize, rounds: usize) -> (String, String) {
+    let (mut asks, mut answers) = (String::new(), String::new());
+    for round in 0..rounds {
+        let key = format!("{client}-{}", round % 3);
+        asks +=
+            &format!("SET {key} {round}\r\nGET {key}\r\nINCR n{client}\r\nPING\r\nDEL {key}\r\n");
+        let number = round.to_string();
+        let len = number.len();
+        answers += &format!("+OK\r\n${len}\r\n{number}\r\n:{}\r\n+PONG\r\n:1\r\n", round + 1);
+        asks += &format!("GET {key}\r\nAPPEND {key} xy\r\nSTRLEN {key}\r\nGETDEL {key}\r\n");
+        answers += "$-1\r\n:2\r\n:2\r\n$2\r\nxy\r\n";
+        asks += &format!(
+            "MSET {key} 1 m{client} 2\r\nGET {key}\r\nGET m{client}\r\nDEL {key} m{client}\r\n"
+        );
+        answers += "+OK\r\n$1\r\n1\r\n$1\r\n2\r\n:2\r\n";
+        asks += &format!(
+            "GET {key}\r\nEXPIRE {key} x\r\nINCRBY {key} x\r\nSETEX {key} 0 1\r\nGET {key}\r\n"
+        );
+        answers += "$-1\r\n-ERR value is not an integer or out of range\r\n\
+                    -ERR value is not an integer or out of range\r\n\
+                    -ERR invalid expire time in 'setex' command\r\n$-1\r\n";
+    }
+    (asks, answers)
+}
+
+fn memcached_pipeline(client: usize, rounds: usize) -> (String, String) {
+    let (mut asks, mut answers) = (String::new(), String::new());
+    for round in 0..rounds {
+        let key = format!("t{client}-{}", round % 3);
+        asks += &format!("set {key} 7 0 2\r\n10\r\nget {key}\r\nincr {key} 5\r\n");
+        answers += &format!("STORED\r\nVALUE {key} 7 2\r\n10\r\nEND\r\n15\r\n");
+        asks += &format!("set {key} 0 0 1 noreply\r\n9\r\nget {key} {key}\r\ndelete {key}\r\n");
+        answers += &format!("VALUE {key} 0 1\r\n9\r\nVALUE {key} 0 1\r\n9\r\nEND\r\nDELETED\r\n");
+        asks += &format!("get {key}\r\nbogus\r\ntouch {key} 0\r\nmn\r\n");
+        answers += "END\r\nERROR\r\nNOT_FOUND\r\nMN\r\n";
+    }
+    (asks, answers)
+}
+
+/// K10: what one pipeline asks is answered in its order, and sees its own effects.
+#[test]
+fn pipelines_are_answered_in_order_and_see_their_own_writes() {
+    for_each_case(|server| {
+        let talk = |mut client: Client, (asks, answers): (String, String)| {
+            let mut writer = client.stream.try_clone().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    std::io::Write::write_all(&mut writer, asks.as_bytes()).unwrap()
+                });
+                client.expect(answers);
+            });
+        };
+        std::thread::scope(|scope| {
+            for client in 0..3 {
+                scope.spawn(move || talk(server.resp(), resp_pipeline(client, 40)));
+                scope.spawn(move || talk(server.memcached(), memcached_pipeline(client, 40)));
+            }
+        });
+    });
+}
+
+/// The configurations of the tests below: two layers, equals, and a bound that is always reached.
+fn routed() -> Vec<Config> {
+    let with = |cr_threads, write_policy: WritePolicy, dispatch: &str| Config {
+        threads: 3,
+        memory_bytes: 256 << 20,
+        cr_threads,
+        write_policy,
+        dispatch: dispatch.parse().unwrap(),
+        ..config()
+    };
+    vec![
+        with(Some(1), WritePolicy::Crcw, "round-robin"),
+        with(None, WritePolicy::Erew, "key-hash"),
+        with(None, WritePolicy::DCrew, "jbsq:1"),
+    ]
+}
+
+#[test]
+fn values_of_all_sizes_go_both_ways_in_one_pipeline() {
+    for config in routed() {
+        let server = TestServer::with(config);
+        let sizes = [1, 2, 1000, 4095, 4096, 16_000, 17_000, 65_535, 65_536, 300_000, 8 << 20];
+        let values: Vec<Vec<u8>> = sizes.into_iter().map(pattern).collect();
+        let (mut asks, mut answers) = (Vec::new(), Vec::new());
+        for value in &values {
+            for key in [&b"k"[..], b"l"] {
+                asks.extend(command(&[b"SET", key, value]));
+                asks.extend(command(&[b"APPEND", key, b"z"]));
+                asks.extend(command(&[b"GET", key]));
+                asks.extend(command(&[b"STRLEN", key]));
+                answers.extend(b"+OK\r\n");
+                let len_bytes = value.len() + 1;
+                answers.extend(format!(":{len_bytes}\r\n").as_bytes());
+                answers.extend(bulk(&[value, &b"z"[..]].concat()));
+                answers.extend(format!(":{len_bytes}\r\n").as_bytes());
+            }
+        }
+        let mut client = server.resp();
+        let mut writer = client.stream.try_clone().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::io::Write::write_all(&mut writer, &asks).unwrap());
+            client.expect(&answers);
+        });
+        let mut text = server.memcached();
+        for value in &values {
+            text.send(format!("set t 3 0 {}\r\n", value.len()));
+            text.send([&value[..], b"\r\nget t\r\n"].concat());
+            let head = format!("STORED\r\nVALUE t 3 {}\r\n", value.len());
+            text.expect([head.as_bytes(), value, b"\r\nEND\r\n"].concat());
+        }
+        assert!(server.stop(PATIENCE));
+    }
+}
+
+/// That everything is drained says more than it seems: a front ends only when all its cells are
+/// free again, and a buffer that a cell has borrowed is booked until then.
+#[test]
+fn clients_that_die_with_requests_outstanding_leave_nothing_behind() {
+    for config in routed() {
+        let server = TestServer::with(config);
+        let mut other = server.resp();
+        let large = pattern(200_000);
+        other.ask(command(&[b"SET", b"large", &large]), "+OK\r\n");
+        let small = "SET a 1\r\nGET a\r\nINCR n\r\n".repeat(300);
+        let mixed =
+            [command(&[b"SET", b"b", &large]), b"GET large\r\nGET b\r\n".repeat(20)].concat();
+        for round in 0..60 {
+            let mut client = server.resp();
+            client.send(if round % 2 == 0 { small.as_bytes() } else { &mixed });
+            if round % 3 == 0 {
+                client.expect(if round % 2 == 0 { "+OK\r\n$1\r\n1\r\n" } else { "+OK\r\n" });
+            }
+            drop(client);
+            other.ask("PING\r\nGET nothing\r\n", "+PONG\r\n$-1\r\n");
+        }
+        let shared = server.server().shared();
+        let start = Instant::now();
+        while shared.totals().connections_resp > 1 {
+            assert!(start.elapsed() < PATIENCE, "dead clients stay");
+            std::thread::yield_now();
+        }
+        other.ask("GET large\r\n", bulk(&large));
+        let granted_bytes = shared.buffer_budget().granted_bytes();
+        assert!(granted_bytes < 4 << 20, "{granted_bytes} bytes are still booked");
+        assert!(server.stop(PATIENCE));
+    }
+}
+
+#[test]
+fn stopping_answers_what_was_sent_to_other_workers() {
+    for config in routed() {
+        let server = TestServer::with(config);
+        let mut clients: Vec<Client> = (0..8).map(|_| server.resp()).collect();
+        for client in &mut clients {
+            // The connection is known before it is told to end.
+            client.ask("PING\r\n", "+PONG\r\n");
+            client.send("INCR n\r\nGET nothing\r\n".repeat(500));
+        }
+        let readers: Vec<_> = clients
+            .into_iter()
+            .map(|mut client| std::thread::spawn(move || client.read_to_end()))
+            .collect();
+        assert!(server.stop(PATIENCE));
+        let mut sums: Vec<u64> = Vec::new();
+        for reader in readers {
+            let answers = String::from_utf8(reader.join().unwrap()).unwrap();
+            let words: Vec<&str> = answers.split_terminator("\r\n").collect();
+            assert_eq!(words.len(), 1000, "every request is answered once");
+            for pair in words.chunks_exact(2) {
+                sums.push(pair[0][1..].parse().unwrap());
+                assert_eq!(pair[1], "$-1");
+            }
+        }
+        sums.sort_unstable();
+        assert!(sums.iter().copied().eq(1..=4000), "every increment counted once");
+    }
+}
+
+/// A connection that is killed while its requests are with other workers is gone; the others are
+/// not disturbed.
+#[test]
+fn a_client_is_killed_in_the_middle_of_its_pipeline() {
+    for config in routed() {
+        let server = TestServer::with(config);
+        let mut killer = server.resp();
+        killer.ask("SET v 1\r\n", "+OK\r\n");
+        for _ in 0..20 {
+            let mut victim = server.resp();
+            victim.ask("CLIENT SETNAME victim\r\nCLIENT ID\r\n", "+OK\r\n:");
+            let mut id = String::new();
+            while !id.ends_with("\r\n") {
+                let mut byte = [0];
+                std::io::Read::read_exact(&mut victim.stream, &mut byte).unwrap();
+                id.push(byte[0] as char);
+            }
+            victim.send("SET v 1\r\nGET v\r\n".repeat(400));
+            killer.ask(format!("CLIENT KILL ID {id}"), ":1\r\n");
+            let mut rest = Vec::new();
+            // Closed, with or without a reset: its own requests may be unread.
+            let _ = std::io::Read::read_to_end(&mut victim.stream, &mut rest);
+            killer.ask("GET v\r\nGET none\r\n", "$1\r\n1\r\n$-1\r\n");
+        }
+        assert!(server.stop(PATIENCE));
+    }
+}
+
+#[test]
+fn hops_are_counted() {
+    let server = TestServer::with(routed().remove(0));
+    let mut client = server.resp();
+    client.ask("SET a 1\r\nGET a\r\nGET b\r\nPING\r\n", "+OK\r\n$1\r\n1\r\n$-1\r\n+PONG\r\n");
+    let hops = server.server().shared().totals().hops;
+    assert_eq!((hops.sent, hops.served), (3, 3));
+    assert!((1..=3).contains(&hops.batches) && (1..=3).contains(&hops.publications));
+    assert_eq!(hops.queue_depth, [0, 0, 0]);
+    assert!(server.stop(Duration::from_secs(10)));
+}

@@ -1,0 +1,75 @@
+//! The suites of both protocols, of clients that misbehave and of full stores, where requests are
+//! executed by other workers than the one that received them.
+//!
+//! What each module's servers are started with, `support::config` finds in the module's name.
+
+#![allow(clippy::duplicate_mod, reason = "the same tests with another configuration")]
+
+mod support;
+
+/// One thread polls, two execute.
+#[path = "."]
+mod two_layers {
+    #[path = "full.rs"]
+    mod full;
+    #[path = "hardship.rs"]
+    mod hardship;
+    #[path = "memcached.rs"]
+    mod memcached;
+    #[path = "resp.rs"]
+    mod resp;
+    mod support;
+
+    #[test]
+    fn requests_are_executed_by_other_workers() {
+        super::check_hops(support::config());
+    }
+}
+
+/// Three threads, and every key has one that reads and writes it.
+#[path = "."]
+mod erew {
+    #[path = "full.rs"]
+    mod full;
+    #[path = "hardship.rs"]
+    mod hardship;
+    #[path = "memcached.rs"]
+    mod memcached;
+    #[path = "resp.rs"]
+    mod resp;
+    mod support;
+
+    #[test]
+    fn requests_are_executed_by_other_workers() {
+        super::check_hops(support::config());
+    }
+}
+
+/// Three threads and the tightest bound, so that requests wait for a worker all the time.
+#[path = "."]
+mod dcrew_jbsq {
+    #[path = "full.rs"]
+    mod full;
+    #[path = "hardship.rs"]
+    mod hardship;
+    #[path = "memcached.rs"]
+    mod memcached;
+    #[path = "resp.rs"]
+    mod resp;
+    mod support;
+
+    #[test]
+    fn requests_are_executed_by_other_workers() {
+        super::check_hops(support::config());
+    }
+}
+
+/// A suite whose servers routed nothing would prove nothing here.
+fn check_hops(config: server::Config) {
+    let server = support::TestServer::with(config);
+    let mut client = server.resp();
+    for key in 0..64 {
+        client.ask(format!("SET {key} 1\r\n"), "+OK\r\n");
+    }
+    assert_eq!(server.server().shared().totals().hops.served, 64);
+}
