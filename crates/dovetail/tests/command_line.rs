@@ -89,6 +89,13 @@ fn wrong_usage_is_one_line_and_status_2() {
     check_usage(&["bench", "--keys", "many"], "`many` is not a count");
 }
 
+#[cfg(not(feature = "xdp"))]
+#[test]
+fn a_binary_without_af_xdp_says_so() {
+    let serve = [&["serve", "--native-xdp", "eth0"], &FREE_PORTS[..]].concat();
+    check_error(&run(&serve), 1, "--native-xdp eth0: this binary was built without AF_XDP");
+}
+
 #[test]
 fn no_command_shows_the_help_and_status_2() {
     let output = run(&[]);

@@ -343,14 +343,14 @@ fn open_natives(
     }
     let shop = Arc::new(Shop::open(shared, key)?);
     shared.set_native(Arc::clone(&shop));
-    let opened = native::udp::open_ports(sockets, shared.config());
-    let mut ports = opened
-        .map_err(|source| StartError::System { what: "open the native port", source })?
-        .into_iter();
     let config = shared.config();
     let xdp_ports = config.native_xdp.as_ref().map_or(Ok(Vec::new()), |device| {
         native::xdp::open_ports(device, config.native, shared.layers().fronts)
     })?;
+    let opened = native::udp::open_ports(sockets, config);
+    let mut ports = opened
+        .map_err(|source| StartError::System { what: "open the native port", source })?
+        .into_iter();
     let mut xdp_ports = xdp_ports.into_iter();
     let mut open = |_| {
         let of_worker = ports.next().into_iter().chain(xdp_ports.next()).collect();

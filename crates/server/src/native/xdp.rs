@@ -14,6 +14,8 @@ use super::ports::AnyPort;
 use crate::StartError;
 use crate::config::XdpDevice;
 
+const NOT_BUILT: &str = "this binary was built without AF_XDP; build it with `--features xdp`";
+
 /// Opens a port for each worker, worker `i`'s at index `i`.
 pub fn open_ports(
     device: &XdpDevice,
@@ -21,6 +23,9 @@ pub fn open_ports(
     worker_count: usize,
 ) -> Result<Vec<AnyPort>, StartError> {
     let refused = |reason: String| StartError::Xdp { device: device.name.clone(), reason };
+    if !cfg!(feature = "xdp") {
+        return Err(refused(NOT_BUILT.to_owned()));
+    }
     let Some(address) = native else {
         return Err(refused("the native port is off; give --native ADDRESS:PORT".to_owned()));
     };
@@ -35,7 +40,7 @@ pub fn open_ports(
 
 #[cfg(not(feature = "xdp"))]
 fn open(_: &XdpDevice, _: SocketAddr, _: usize) -> Result<Vec<AnyPort>, String> {
-    Err("this binary was built without AF_XDP; build it with `--features xdp`".to_owned())
+    Err(NOT_BUILT.to_owned())
 }
 
 #[cfg(feature = "xdp")]
