@@ -10,7 +10,10 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
 use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, serve};
-use crate::{cli_command, config_command, doctor, plan_command, serve as serving, sim_command};
+use crate::{
+    cli_command, compare_command, config_command, doctor, plan_command, serve as serving,
+    sim_command,
+};
 
 /// Parses the command line and runs what it names.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
@@ -23,6 +26,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
     match matches.subcommand() {
         Some(("serve", matches)) => serving::run(matches),
         Some(("cli", matches)) => cli_command::run(matches),
+        Some(("bench", matches)) if compare_command::is_wanted(matches) => {
+            compare_command::run(matches, &arguments)
+        }
         Some(("bench", matches)) => run_bench(matches),
         Some(("sim", matches)) => sim_command::run(matches),
         Some(("plan", matches)) => plan_command::run(matches),
@@ -60,7 +66,7 @@ fn command() -> Command {
         )
         .subcommand(cli_command::command())
         .subcommand(
-            bench::Args::augment_args(Command::new("bench"))
+            compare_command::with_options(bench::Args::augment_args(Command::new("bench")))
                 .about("Measure a server, or the store in this process"),
         )
         .subcommand(sim_command::command())

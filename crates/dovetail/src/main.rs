@@ -3,6 +3,7 @@
 
 mod cli;
 mod cli_command;
+mod compare_command;
 mod config_command;
 mod doctor;
 mod failure;

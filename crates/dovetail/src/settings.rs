@@ -4,6 +4,7 @@
 //!  --max-connections 100        flag         ┐
 //!  DOVETAIL_MAX_CONNECTIONS=100 environment  ├─▶ Layered (value, origin) ─▶ ServeSettings
 //!  max-connections = 100        file         │
+//!  (those of --preset)          preset       │
 //!  10000                        default      ┘   the first that is present wins, from the top
 //! ```
 //!
@@ -15,6 +16,7 @@
 
 pub mod file;
 pub mod layers;
+pub mod presets;
 pub mod print;
 #[cfg(test)]
 mod reference;
@@ -66,6 +68,13 @@ const ITEM_MAX_BYTES: u64 = 512 << 20;
 
 /// Every setting, in the order in which it is printed.
 pub const TABLE: &[Setting] = &[
+    Setting {
+        key: "preset",
+        value_name: "NAME",
+        kind: Kind::Preset,
+        default: "dovetail",
+        help: "A paper's design as a set of settings, each of which any other layer overrides",
+    },
     Setting {
         key: "resp",
         value_name: "ADDR|off",

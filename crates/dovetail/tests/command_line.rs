@@ -246,7 +246,11 @@ struct Running {
 
 impl Running {
     fn start(extra: &[&str]) -> Running {
-        let fixed = ["serve", "--memory", "64MiB", "--threads", "1"];
+        Running::start_with("1", extra)
+    }
+
+    fn start_with(threads: &str, extra: &[&str]) -> Running {
+        let fixed = ["serve", "--memory", "64MiB", "--threads", threads];
         let arguments = [&fixed[..], &FREE_PORTS, extra];
         let child = dovetail(&arguments.concat()).stderr(Stdio::piped()).spawn().unwrap();
         let mut child = Guarded(child);
@@ -374,4 +378,87 @@ fn a_client_that_reads_gets_its_answers_before_the_end() {
     client.read_to_end(&mut rest).unwrap();
     assert_eq!(server.end().0, Some(0));
     assert!(rest.len() % 7 == 0 && rest.chunks(7).all(|reply| reply == b"+PONG\r\n"));
+}
+
+/// The names of all presets that are built, from the error that lists them.
+fn presets() -> Vec<String> {
+    let message = text(&run(&["serve", "--preset", "none of these"]).stderr);
+    let (_, list) = message.split_once("write one of ").unwrap();
+    list.trim().split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_preset_serves_and_keeps_the_order_of_a_pipeline() {
+    let names = presets();
+    assert!(names.len() >= 10, "{names:?}");
+    for name in &names {
+        let server = Running::start_with("3", &["--preset", name]);
+        let address = server.ready["resp"].as_str().unwrap();
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        let (mut asked, mut want) = (String::new(), String::new());
+        for n in 0..200 {
+            let key = n % 7;
+            asked.push_str(&format!("SET k{key} {n:04}\r\nGET k{key}\r\nAPPEND k{key} +\r\n"));
+            want.push_str(&format!("+OK\r\n$4\r\n{n:04}\r\n:5\r\n"));
+        }
+        asked.push_str("MGET k0 k1\r\nDBSIZE\r\n");
+        want.push_str("*2\r\n$5\r\n0196+\r\n$5\r\n0197+\r\n:7\r\n");
+        client.write_all(asked.as_bytes()).unwrap();
+        let mut found = vec![0; want.len()];
+        client.read_exact(&mut found).unwrap();
+        assert_eq!(text(&found), want, "{name}");
+    }
+}
+
+#[test]
+fn a_preset_prints_its_settings_and_contradictions_are_refused() {
+    let printed = run(&["serve", "--preset", "c4-dcrew", "--threads", "3", "--print-config"]);
+    assert!(printed.status.success());
+    for want in ["write-policy = \"d-crew\"", "dispatch = \"jbsq:2\"", "compaction = \"off\""] {
+        assert!(text(&printed.stdout).contains(want), "{want}");
+    }
+    check_usage(&["serve", "--preset", "c4"], "--preset: `c4` is not built");
+    check_usage(
+        &["serve", "--preset", "sho", "--threads", "3", "--write-policy", "erew"],
+        "write policy erew cannot go with dispatch hand-off:1",
+    );
+}
+
+#[test]
+fn presets_are_compared_by_turns() {
+    let json = tempfile::NamedTempFile::new().unwrap();
+    let path = json.path().to_str().unwrap();
+    let output = run(&[
+        "bench",
+        "--compare",
+        "dovetail,erpckv",
+        "--rounds",
+        "2",
+        "--keys",
+        "1000",
+        "--duration",
+        "100ms",
+        "--warmup",
+        "20ms",
+        "--connections",
+        "2",
+        "--serve",
+        "--threads 2 --memory 64m",
+        "--json",
+        path,
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("erpckv"), "{}", text(&output.stdout));
+    let page: Value = serde_json::from_reader(json.reopen().unwrap()).unwrap();
+    for preset in 0..2 {
+        let rounds = page.pointer(&format!("/presets/{preset}/rounds")).unwrap();
+        assert_eq!(rounds.as_array().unwrap().len(), 2);
+        assert!(rounds[0]["ops_per_second"].as_f64().unwrap() > 0.0);
+    }
+    check_usage(&["bench", "--compare", "dovetail"], "--compare: write at least two presets");
+    check_usage(&["bench", "--compare", "hkh,hkh"], "--compare: `hkh` stands there twice");
+    check_usage(
+        &["bench", "--compare", "dovetail,hkh", "--serve", "--threads none"],
+        "--compare dovetail: --threads: `none` is not",
+    );
 }

@@ -107,6 +107,7 @@ const XTASK: &str = "xtask/src/main.rs";
 const CLI: &str = "crates/dovetail/src/cli.rs";
 const SETTINGS: &str = "crates/dovetail/src/settings.rs";
 const BENCH: &str = "crates/bench/src/args.rs";
+const COMPARE: &str = "crates/dovetail/src/compare_command.rs";
 const SIM: &str = "crates/dovetail/src/sim_command.rs";
 const SIM_CACHE: &str = "crates/dovetail/src/sim_command/cache.rs";
 const PLAN: &str = "crates/dovetail/src/plan_command.rs";
@@ -153,7 +154,10 @@ fn unknown_word(repository: &Repository, line: &str) -> Option<String> {
     }
     let is_flag_known = |flag: &str| match subcommand {
         "serve" => has(SETTINGS, &format!("key: \"{flag}\"")) || has(CLI, &format!("\"{flag}\"")),
-        "bench" => has(BENCH, &format!("pub {}:", flag.replace('-', "_"))),
+        "bench" => {
+            has(BENCH, &format!("pub {}:", flag.replace('-', "_")))
+                || has(COMPARE, &format!(".long(\"{flag}\")"))
+        }
         "sim" => {
             let field = format!("    {}:", flag.replace('-', "_"));
             [SIM, SIM_CACHE].iter().any(|path| has(path, &field))

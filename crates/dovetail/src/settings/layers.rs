@@ -1,12 +1,13 @@
-//! Layers: flag over environment over file over default, each value with its origin.
+//! Layers: flag over environment over file over preset over default, each value with its origin.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::settings::file::FileEntry;
+use crate::settings::presets::{self, Preset};
 use crate::settings::value::Value;
-use crate::settings::{Setting, TABLE};
+use crate::settings::{Setting, TABLE, find};
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum Origin {
         /// Counted from 1.
         line: usize,
     },
+    /// A set of settings.
+    Preset(&'static str),
     /// The table, or what this machine has.
     Default,
 }
@@ -32,6 +35,7 @@ impl fmt::Display for Origin {
             Origin::Flag => formatter.write_str("flag"),
             Origin::Environment => formatter.write_str("environment"),
             Origin::File { path, line } => write!(formatter, "{}:{line}", path.display()),
+            Origin::Preset(name) => write!(formatter, "preset {name}"),
             Origin::Default => formatter.write_str("default"),
         }
     }
@@ -64,7 +68,14 @@ pub fn combine(
     environment: &dyn Fn(&str) -> Option<String>,
     file: &[FileEntry],
 ) -> Result<Vec<Layered>, SettingError> {
-    TABLE.iter().map(|setting| combine_one(setting, flags, environment, file)).collect()
+    let none = &presets::PRESETS[0];
+    let combine_by = |preset, setting| combine_one(setting, flags, environment, file, preset);
+    let named = find("preset").map(|setting| combine_by(none, setting)).transpose()?;
+    let preset = match named.map(|layered| layered.value) {
+        Some(Value::Choice(name)) => presets::read(name).unwrap_or(none),
+        _ => none,
+    };
+    TABLE.iter().map(|setting| combine_by(preset, setting)).collect()
 }
 
 fn combine_one(
@@ -72,6 +83,7 @@ fn combine_one(
     flags: &BTreeMap<&'static str, String>,
     environment: &dyn Fn(&str) -> Option<String>,
     file: &[FileEntry],
+    preset: &'static Preset,
 ) -> Result<Layered, SettingError> {
     let read = |text: &str, place: String, origin: Origin| match setting.kind.read(text) {
         Ok(value) => Ok(Layered { setting, value, origin }),
@@ -90,8 +102,14 @@ fn combine_one(
     if let Some(text) = environment(&name) {
         return read(&text, name, Origin::Environment);
     }
-    match from_file {
-        Some(layered) => Ok(layered),
+    if let Some(layered) = from_file {
+        return Ok(layered);
+    }
+    match preset.text_of(setting.key) {
+        Some(text) => {
+            let place = format!("preset {}: {}", preset.name, setting.key);
+            read(text, place, Origin::Preset(preset.name))
+        }
         None => read(setting.default, setting.key.to_owned(), Origin::Default),
     }
 }

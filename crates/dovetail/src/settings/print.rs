@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::settings::{Layered, Origin, Setting, Value};
+use crate::settings::{Kind, Layered, Origin, Setting, Value, presets};
 
 /// What a listing shows besides the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,21 @@ pub fn toml(settings: &[Layered], listing: Listing) -> String {
                 let _ = writeln!(out, "{line:<40} # {origin}");
             }
             Listing::Complete | Listing::Masked => {
-                let _ = writeln!(out, "{line}");
+                let about = about(layered);
+                let _ = writeln!(out, "{line}{about}");
             }
         }
     }
     out
+}
+
+/// What a preset is, as a comment.
+fn about(layered: &Layered) -> String {
+    match (layered.setting.kind, &layered.value) {
+        (Kind::Preset, Value::Choice(name)) => presets::read(name)
+            .map_or_else(|_| String::new(), |preset| format!(" # {}", preset.about)),
+        _ => String::new(),
+    }
 }
 
 fn origin_text(layered: &Layered) -> String {

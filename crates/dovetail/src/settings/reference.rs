@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::settings::presets::{NOT_BUILT, PRESETS};
 use crate::settings::{Kind, TABLE};
 
 /// The whole page.
@@ -11,6 +12,7 @@ pub fn reference_page() -> String {
         let values = match setting.kind {
             Kind::Count { min, max } => format!("{min}..{max}"),
             Kind::AutoCount { min, max } => format!("`auto`, {min}..{max}"),
+            Kind::Preset => "[a name](#presets)".to_owned(),
             _ => format!("`{}`", setting.value_name.replace('|', "`, `")),
         };
         let default = match setting.default {
@@ -26,8 +28,32 @@ pub fn reference_page() -> String {
         );
     }
     out.push_str(REFERENCE_TAIL);
+    presets_section(&mut out);
     out
 }
+
+fn presets_section(out: &mut String) {
+    out.push_str(PRESETS_HEAD);
+    for preset in PRESETS {
+        let settings = preset.settings.iter().map(|(key, text)| format!("`{key} = {text}`"));
+        let settings = settings.collect::<Vec<_>>().join(", ");
+        let settings = if settings.is_empty() { "none".to_owned() } else { settings };
+        let _ = writeln!(out, "| `{}` | {} | {settings} |", preset.name, preset.about);
+    }
+    let waiting = NOT_BUILT.iter().map(|(name, _)| format!("`{name}`"));
+    let waiting = waiting.collect::<Vec<_>>().join(", ");
+    let _ = writeln!(out, "\nNot built, and refused with the reason: {waiting}.");
+}
+
+const PRESETS_HEAD: &str = "
+## Presets
+
+`--preset NAME` puts a paper's design between the file and the defaults: any flag, variable or line
+of the file still wins. `dovetail serve --preset NAME --print-config` prints what comes of it.
+
+| preset | where from | settings |
+|---|---|---|
+";
 
 const REFERENCE_HEAD: &str = "\
 # Settings of `dovetail serve`
@@ -37,8 +63,8 @@ two. After a change to the table: `UPDATE_DOCS=1 cargo test -p dovetail referenc
 
 Each setting has one name: `x-y` is the flag `--x-y`, the key `x-y` in the TOML file and the
 variable `DOVETAIL_X_Y`. A flag wins over the environment, the environment over the file, the file
-over the default. The file is the one that `--config` or `DOVETAIL_CONFIG` names, else
-`/etc/dovetail/dovetail.toml` if it exists.
+over the preset, the preset over the default. The file is the one that `--config` or
+`DOVETAIL_CONFIG` names, else `/etc/dovetail/dovetail.toml` if it exists.
 
 | key | environment | values | default | meaning |
 |---|---|---|---|---|

@@ -317,7 +317,9 @@ impl Lookup<'_> {
     fn place(&self, key: &str) -> String {
         let layered = self.layered(key);
         match &layered.origin {
-            Origin::Flag | Origin::Default => format!("--{key} {}", layered.value),
+            Origin::Flag | Origin::Default | Origin::Preset(_) => {
+                format!("--{key} {}", layered.value)
+            }
             Origin::Environment => {
                 format!("{} {}", layered.setting.environment_name(), layered.value)
             }

@@ -288,3 +288,54 @@ fn the_reference_page_is_the_table() {
         "docs/settings.md is stale: UPDATE_DOCS=1 cargo test -p dovetail reference_page"
     );
 }
+
+#[test]
+fn a_preset_stands_between_the_file_and_the_defaults() {
+    let flags = [("preset", "mica-erew"), ("compaction", "on")];
+    let settings = layered(&flags, &[("DOVETAIL_MODE", "store")], "eviction = \"fifo\"").unwrap();
+    check_value(&settings, "write-policy", "erew", "preset mica-erew");
+    check_value(&settings, "lossy-index", "on", "preset mica-erew");
+    check_value(&settings, "compaction", "on", "flag");
+    check_value(&settings, "mode", "store", "environment");
+    check_value(&settings, "eviction", "fifo", "d.toml:1");
+    check_value(&settings, "batch", "32", "default");
+}
+
+#[test]
+fn every_preset_makes_a_server_and_prints_one_that_needs_no_preset() {
+    for preset in presets::PRESETS {
+        for (key, _) in preset.settings {
+            assert!(find(key).is_some(), "{}: {key}", preset.name);
+        }
+        let settings = layered(&[("preset", preset.name)], &[], "").unwrap();
+        let serve = ServeSettings::new(&settings, None, &MACHINE);
+        assert!(serve.is_ok(), "{}: {}", preset.name, serve.err().unwrap());
+        let printed = toml(&settings, Listing::Complete);
+        let (first, without) = printed.split_once('\n').unwrap();
+        assert_eq!(first, format!("preset = \"{}\" # {}", preset.name, preset.about));
+        let again = layered(&[], &[], without).unwrap();
+        for (before, after) in settings.iter().zip(&again) {
+            let is_preset = before.setting.key == "preset";
+            assert!(is_preset || before.value == after.value, "{}", before.setting.key);
+        }
+    }
+}
+
+#[test]
+fn a_preset_that_is_not_there_is_refused_with_what_is() {
+    check_flag_error(
+        "preset",
+        "mica-eraw",
+        "--preset: there is no preset `mica-eraw`; did you mean `mica-erew`?",
+    );
+    check_flag_error(
+        "preset",
+        "minos",
+        "--preset: `minos` is not built: requests are not told apart by size yet; hkh is built",
+    );
+    check_file_error(
+        "preset = \"x\"",
+        "d.toml:1: preset: there is no preset `x`: write one of dovetail, mica-erew, mica-crew, \
+         hkh, sho, c4-erew, c4-crew, c4-dcrew, basekv, erpckv",
+    );
+}

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use base::ByteSize;
 use server::Dispatch;
 
+use crate::settings::presets;
+
 /// What may be written for a setting.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -49,6 +51,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Who executes a request; some words carry a number.
     Dispatch,
+    /// The name of a preset.
+    Preset,
     /// `on` or `off`; TOML's booleans too.
     Switch,
     /// Text that `config show` does not print.
@@ -112,7 +116,8 @@ impl Kind {
                 .find(|word| **word == text)
                 .map(|word| Value::Choice(word))
                 .ok_or_else(|| format!("`{text}` is not {}", one_of(words))),
-            Kind::Dispatch => text.parse().map(Value::Dispatch).map_err(|error| format!("{error}")),
+            Kind::Dispatch => read_dispatch(text),
+            Kind::Preset => presets::read(text).map(|preset| Value::Choice(preset.name)),
             Kind::Switch => read_switch(text),
             Kind::Secret if text.is_empty() => Ok(Value::Unset),
             Kind::Secret => Ok(Value::Text(text.to_owned())),
@@ -200,6 +205,16 @@ fn read_count(text: &str, min: u64, max: u64, or_auto: &str) -> Result<Value, St
     match text.parse::<u64>() {
         Ok(count) if (min..=max).contains(&count) => Ok(Value::Count(count)),
         _ => Err(format!("`{text}` is not {or_auto}a whole number from {min} to {max}")),
+    }
+}
+
+fn read_dispatch(text: &str) -> Result<Value, String> {
+    match text.parse() {
+        Ok(Dispatch::Steal | Dispatch::SizeAware) => Err(format!(
+            "`{text}` is not built yet: give any, key-hash, round-robin, jbsq:N or hand-off:N"
+        )),
+        Ok(dispatch) => Ok(Value::Dispatch(dispatch)),
+        Err(error) => Err(error.to_string()),
     }
 }
 

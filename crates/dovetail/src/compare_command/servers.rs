@@ -1,0 +1,92 @@
+//! The servers of a comparison: child processes on free ports, ended with their handle.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+
+/// How long a server may take until it answers.
+const START_TIME_MAX: Duration = Duration::from_secs(30);
+/// Between two looks whether it does.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// This program.
+pub fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::Runtime(format!("the path of this program: {error}")))
+}
+
+/// One server.
+#[derive(Debug)]
+pub struct Running {
+    name: &'static str,
+    address: SocketAddr,
+    child: Child,
+}
+
+impl Running {
+    /// Starts a server of a preset and waits until it takes connections.
+    pub fn start(name: &'static str, flags: &[&str]) -> Result<Running, Failure> {
+        let fail = |what: String| Failure::Runtime(format!("--compare {name}: {what}"));
+        let address = free_address().map_err(|error| fail(format!("no free port: {error}")))?;
+        let mut command = Command::new(own_program()?);
+        command.args(["serve", "-q", "--preset", name, "--resp", &address.to_string()]);
+        command.args(["--memcached", "off", "--native", "off", "--admin", "off"]).args(flags);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| fail(format!("cannot be started: {error}")))?;
+        let mut running = Running { name, address, child };
+        let give_up_at = Instant::now() + START_TIME_MAX;
+        while TcpStream::connect(address).is_err() {
+            if let Ok(Some(status)) = running.child.try_wait() {
+                let line = running.last_words();
+                return Err(match status.code() {
+                    Some(2) => Failure::Usage(format!("--compare {name}: {line}")),
+                    _ => fail(line),
+                });
+            }
+            if Instant::now() > give_up_at {
+                return Err(fail(format!("takes no connections on {address}")));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(running)
+    }
+
+    /// The preset.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Where its load goes.
+    pub fn target(&self) -> String {
+        format!("resp://{}", self.address)
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What a server that has ended said last.
+    fn last_words(&mut self) -> String {
+        let words =
+            self.child.stderr.take().and_then(|errors| std::io::read_to_string(errors).ok());
+        let words = words.unwrap_or_default();
+        let line = words.lines().last().unwrap_or("it ended without a word");
+        line.strip_prefix("dovetail: ").unwrap_or(line).to_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_address() -> std::io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}

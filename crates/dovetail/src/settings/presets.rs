@@ -1,0 +1,173 @@
+//! Presets: each paper's design as a named set of ordinary settings.
+//!
+//! ```text
+//!  flag ─▶ environment ─▶ file ─▶ preset ─▶ default       the first that has the setting wins
+//! ```
+//!
+//! # Invariants
+//! I1: a preset holds nothing but settings of the table: nobody else asks which preset is on.
+//! I2: what `--preset NAME --print-config` prints gives the same server without `--preset`.
+//! I3: a preset of which some part is not built is refused by name; it is never approximated.
+
+use crate::settings::suggest::closest;
+
+/// A named set of settings.
+#[derive(Debug)]
+pub struct Preset {
+    /// As in `--preset`.
+    pub name: &'static str,
+    /// Where it comes from, for the docs.
+    pub about: &'static str,
+    /// Settings that differ from the table's defaults, or that the design rests on.
+    pub settings: &'static [(&'static str, &'static str)],
+}
+
+impl Preset {
+    /// What the preset says of a setting.
+    pub fn text_of(&self, key: &str) -> Option<&'static str> {
+        self.settings.iter().find(|(own, _)| *own == key).map(|(_, text)| *text)
+    }
+}
+
+/// The first is the default.
+pub const PRESETS: &[Preset] = &[
+    Preset { name: "dovetail", about: "the settings' own defaults", settings: &[] },
+    Preset {
+        name: "mica-erew",
+        about: "MICA §4.1: each partition has one worker that reads and writes it",
+        settings: &[
+            ("mode", "cache"),
+            ("eviction", "lru-approx"),
+            ("index", "hash"),
+            ("lossy-index", "on"),
+            ("write-policy", "erew"),
+            ("dispatch", "key-hash"),
+            ("compaction", "off"),
+        ],
+    },
+    Preset {
+        name: "mica-crew",
+        about: "MICA §4.1: each partition has one worker that writes it, and any worker reads",
+        settings: &[
+            ("mode", "cache"),
+            ("eviction", "lru-approx"),
+            ("index", "hash"),
+            ("lossy-index", "on"),
+            ("write-policy", "crew"),
+            ("dispatch", "key-hash"),
+            ("compaction", "off"),
+        ],
+    },
+    Preset {
+        name: "hkh",
+        about: "Minos §5.2: by key hash, whatever the size",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "crew"),
+            ("dispatch", "key-hash"),
+            ("compaction", "off"),
+        ],
+    },
+    Preset {
+        name: "sho",
+        about: "Minos §5.2: one thread hands requests to idle ones",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "crcw"),
+            ("dispatch", "hand-off:1"),
+            ("compaction", "off"),
+        ],
+    },
+    Preset {
+        name: "c4-erew",
+        about: "C-4 §7: the baseline of one owner for each partition",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "erew"),
+            ("dispatch", "key-hash"),
+            ("compaction", "off"),
+            ("batch", "1"),
+        ],
+    },
+    Preset {
+        name: "c4-crew",
+        about: "C-4 §7: one writer for each partition, reads to the shortest queue",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "crew"),
+            ("dispatch", "jbsq:2"),
+            ("compaction", "off"),
+            ("batch", "1"),
+        ],
+    },
+    Preset {
+        name: "c4-dcrew",
+        about: "C-4 §4.2: whoever has writes of a partition outstanding writes it",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "d-crew"),
+            ("dispatch", "jbsq:2"),
+            ("compaction", "off"),
+            ("batch", "1"),
+        ],
+    },
+    Preset {
+        name: "basekv",
+        about: "uTPS §5.1: any worker serves any key",
+        settings: &[
+            ("mode", "store"),
+            ("write-policy", "crcw"),
+            ("dispatch", "any"),
+            ("compaction", "off"),
+        ],
+    },
+    Preset {
+        name: "erpckv",
+        about: "uTPS §5.1: by key, each worker its own part",
+        settings: &[
+            ("mode", "store"),
+            ("write-policy", "erew"),
+            ("dispatch", "key-hash"),
+            ("compaction", "off"),
+        ],
+    },
+];
+
+/// Presets that are not built, and what they wait for (I3).
+pub const NOT_BUILT: &[(&str, &str)] = &[
+    ("hkh-ws", "workers do not take requests from one another yet; hkh is built"),
+    ("minos", "requests are not told apart by size yet; hkh is built"),
+    ("c4-comp", "windows do not reach across batches yet; c4-crew is built"),
+    ("c4", "windows do not reach across batches yet; c4-dcrew is built"),
+    ("mutps-h", "the hot set and the tuner are not built yet; basekv is built"),
+    ("mutps-t", "the hot set and the tuner are not built yet; basekv is built"),
+    ("rowan-kv", "replication is not built yet"),
+    ("rpc-kv", "replication is not built yet"),
+    ("rwrite-kv", "replication is not built yet"),
+    ("batch-kv", "replication is not built yet"),
+    ("share-kv", "replication is not built yet"),
+];
+
+/// The preset of that name; the error says what would be right.
+pub fn read(name: &str) -> Result<&'static Preset, String> {
+    if let Some(preset) = PRESETS.iter().find(|preset| preset.name == name) {
+        return Ok(preset);
+    }
+    if let Some((_, why)) = NOT_BUILT.iter().find(|(waiting, _)| *waiting == name) {
+        return Err(format!("`{name}` is not built: {why}"));
+    }
+    let names = || PRESETS.iter().map(|preset| preset.name);
+    let shown = name.escape_default();
+    Err(match closest(name, names()) {
+        Some(close) => format!("there is no preset `{shown}`; did you mean `{close}`?"),
+        None => {
+            let list = names().collect::<Vec<_>>().join(", ");
+            format!("there is no preset `{shown}`: write one of {list}")
+        }
+    })
+}
