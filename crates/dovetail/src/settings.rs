@@ -260,7 +260,7 @@ pub const TABLE: &[Setting] = &[
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "10000",
-        help: "Client connections at one time, all protocols together",
+        help: "Connections of Redis and memcached clients at one time",
     },
     Setting {
         key: "max-item-size",
