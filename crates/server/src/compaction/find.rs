@@ -52,14 +52,12 @@ impl Default for Finder {
 }
 
 impl Finder {
-    /// Whether some key is written often. A batch with few writes costs one pass over its kinds.
+    /// Whether some key is written often. A batch with few long writes costs one pass over it.
     #[inline]
     pub fn has_groups(&mut self, requests: &[Request<'_, Rmw<'_>>]) -> bool {
-        if requests.len() < usize::from(WRITES_MIN) {
-            return false;
-        }
-        let writes = requests.iter().filter(|request| !matches!(request.op, Op::Get)).count();
-        writes >= usize::from(WRITES_MIN) && self.look(requests)
+        let is_long =
+            |request: &&Request<'_, Rmw<'_>>| stored_bytes(&request.op) >= WRITE_BYTES_MIN;
+        requests.iter().filter(is_long).count() >= usize::from(WRITES_MIN) && self.look(requests)
     }
 
     fn look(&mut self, requests: &[Request<'_, Rmw<'_>>]) -> bool {
