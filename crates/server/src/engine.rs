@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{KeyHash, UnixMillis};
+use policy::{Route, RouteRequest};
 use store::request::Request;
 use store::{LockedSession, Session};
 
@@ -22,6 +23,9 @@ pub trait Engine {
     /// Whether requests go to the worker that a router names. A constant, so that a worker that
     /// executes what it receives pays nothing for the question.
     const ROUTES: bool = false;
+
+    /// What the engine remembers of a batch in the making: nothing, unless it routes.
+    type Here: Default;
 
     /// The key is in the batch that is gathered: its bucket may be fetched from memory.
     fn prefetch(&mut self, hash: KeyHash);
@@ -49,9 +53,26 @@ pub trait Engine {
         true
     }
 
-    /// Sends a request to the worker that the router names; its reply comes in a later round. Only
-    /// after [`Engine::may_send`].
-    fn send(&mut self, _core: &mut Core, _sending: Sending<'_>) {
+    /// Asks who executes a connection's request. One that stays here is of the batch from then on.
+    /// Only after [`Engine::may_send`].
+    fn ask(
+        &mut self,
+        _core: &Core,
+        _here: &mut Self::Here,
+        _slot: usize,
+        _request: &Request<'_, Rmw<'_>>,
+    ) -> Asked {
+        unreachable!("only an engine that routes is asked where a request goes");
+    }
+
+    /// The batch is executed and its replies are written.
+    fn finish(&mut self, _core: &Core, _here: &mut Self::Here) {
+        unreachable!("only an engine that routes has requests to finish");
+    }
+
+    /// Sends a request to the worker that the router named, or lets it wait for one; its reply
+    /// comes in a later round.
+    fn send(&mut self, _core: &mut Core, _sending: Sending<'_>, _asked: Asked) {
         unreachable!("only an engine that routes is asked to send");
     }
 
@@ -64,6 +85,17 @@ pub trait Engine {
     ) -> T {
         unreachable!("only an engine that routes has replies that are waited for");
     }
+}
+
+/// What the router was asked of a request, and what it said.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// The question.
+    pub question: RouteRequest,
+    /// The answer.
+    pub route: Route,
+    /// Whether the request is executed in the batch that is gathered.
+    pub is_here: bool,
 }
 
 /// A request on its way to the worker that executes it.
@@ -146,6 +178,8 @@ impl RunToCompletion {
 }
 
 impl Engine for RunToCompletion {
+    type Here = ();
+
     #[inline]
     fn prefetch(&mut self, hash: KeyHash) {
         self.session.prefetch(hash);
@@ -182,6 +216,8 @@ impl Home for RunToCompletion {
 }
 
 impl Engine for LockedSession<'_> {
+    type Here = ();
+
     /// Taking the locks has brought the buckets.
     fn prefetch(&mut self, _hash: KeyHash) {}
 

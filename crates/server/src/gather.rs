@@ -16,6 +16,7 @@
 //! I2: `requests` and `pendings` have equal lengths.
 //! I3: where requests are routed, those of the batch are of commands before which everything of
 //!     their connection was answered; what is sent to another worker settles the batch first.
+//! I4: the router is told once of each request that it left here, behind its reply (K6).
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ use crate::rmw::Rmw;
 pub const BATCH_REQUESTS_MAX: usize = 128;
 
 /// The batch of one worker in the making. `'a` is the lifetime of the bytes that were read.
-pub struct Gather<'g, 'a, E> {
+pub struct Gather<'g, 'a, E: Engine> {
     /// Executes.
     pub engine: &'g mut E,
     /// Connections and counters.
@@ -45,6 +46,7 @@ pub struct Gather<'g, 'a, E> {
     is_routing: bool,
     requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
     pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
+    here: E::Here,
 }
 
 /// How a request will be answered.
@@ -70,17 +72,18 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             is_routing: false,
             requests: ArrayVec::new(),
             pendings: ArrayVec::new(),
+            here: E::Here::default(),
         }
     }
 
     /// Adds a request; a full batch is executed first.
     #[inline]
     pub fn push(&mut self, key: &'a [u8], hash: KeyHash, op: Op<'a, Rmw<'a>>, answer: Answer) {
-        if E::ROUTES && self.is_routing {
-            return self.send(key, hash, op, answer);
-        }
         if self.requests.is_full() {
             self.flush();
+        }
+        if E::ROUTES && self.is_routing && !self.stays(&Request { key, hash, op }, answer) {
+            return;
         }
         self.engine.prefetch(hash);
         let connection = &mut self.core.connections[answer.slot];
@@ -98,11 +101,17 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         }
     }
 
-    /// Sends a request to the worker that the router names.
-    fn send(&mut self, key: &'a [u8], hash: KeyHash, op: Op<'a, Rmw<'a>>, answer: Answer) {
-        self.settle(answer.slot); // I3.
-        let request = Request { key, hash, op };
-        self.engine.send(self.core, Sending { request, ground: self.ground, answer });
+    /// Whether the router leaves a request with this worker, so that it may be one of the batch; if
+    /// not, it is sent.
+    #[inline]
+    fn stays(&mut self, request: &Request<'a, Rmw<'a>>, answer: Answer) -> bool {
+        let asked = self.engine.ask(self.core, &mut self.here, answer.slot, request);
+        if !asked.is_here {
+            self.settle(answer.slot); // I3.
+            let sending = Sending { request: *request, ground: self.ground, answer };
+            self.engine.send(self.core, sending, asked);
+        }
+        asked.is_here
     }
 
     /// Before a command: whether it may begin. One that is not routable is a barrier: it begins
@@ -139,6 +148,9 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         counters.compaction.add(self.engine.take_compacted());
         self.requests.clear();
         self.pendings.clear();
+        if E::ROUTES {
+            self.engine.finish(self.core, &mut self.here);
+        }
         self.core.batch_id += 1;
     }
 

@@ -113,6 +113,7 @@ impl Snapshot {
         json!({
             "threads": { "cr": fronts, "rtc": both, "mr": backs },
             "queue_depths": hops.queue_depth,
+            "direct_total": hops.direct,
             "sent_total": hops.sent,
             "publications_total": hops.publications,
             "batches_total": hops.batches,

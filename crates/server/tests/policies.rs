@@ -273,3 +273,55 @@ fn hops_are_counted() {
     assert_eq!(hops.queue_depth, [0, 0, 0]);
     assert!(server.stop(Duration::from_secs(10)));
 }
+
+/// Two threads, neither of which only polls.
+fn equals(write_policy: WritePolicy, dispatch: &str) -> TestServer {
+    let dispatch = dispatch.parse().unwrap();
+    TestServer::with(Config { threads: 2, write_policy, dispatch, ..config() })
+}
+
+/// Also where the write table decides: once a write is answered, nothing of it is left there that
+/// would draw the next one to the worker that executed it.
+#[test]
+fn what_stays_with_its_receiver_takes_no_hop() {
+    let server = equals(WritePolicy::DCrew, "any");
+    let mut asks = String::new();
+    let mut answers = String::new();
+    for key in 0..200 {
+        asks += &format!("SET {key} 1\r\nINCR {key}\r\nGET {key}\r\n");
+        answers += "+OK\r\n:2\r\n$1\r\n2\r\n";
+    }
+    // So many that both workers have some of them.
+    for _ in 0..20 {
+        server.resp().ask(&asks, &answers);
+    }
+    let hops = server.server().shared().totals().hops;
+    assert_eq!((hops.direct, hops.sent, hops.served), (20 * 600, 0, 0));
+    assert!(server.stop(PATIENCE));
+}
+
+#[test]
+fn a_worker_executes_its_own_keys_where_it_reads_them_and_sends_the_others() {
+    let server = equals(WritePolicy::Erew, "key-hash");
+    let mut client = server.resp();
+    for key in 0..100 {
+        client.ask(format!("SET {key} 1\r\n"), "+OK\r\n");
+    }
+    let hops = server.server().shared().totals().hops;
+    assert_eq!((hops.direct + hops.sent, hops.sent), (100, hops.served));
+    assert!(hops.direct > 10 && hops.sent > 10, "{hops:?}");
+    assert!(server.stop(PATIENCE));
+}
+
+/// With a bound of one, the first or the second of three reads goes to the other worker, although
+/// the first may still be in the batch of the worker that received it.
+#[test]
+fn a_bound_sees_the_requests_that_wait_in_the_batch() {
+    let server = equals(WritePolicy::DCrew, "jbsq:1");
+    for _ in 0..16 {
+        server.resp().ask("GET a\r\nGET b\r\nGET c\r\n", "$-1\r\n$-1\r\n$-1\r\n");
+    }
+    let hops = server.server().shared().totals().hops;
+    assert!(hops.sent >= 16, "{hops:?}");
+    assert!(server.stop(PATIENCE));
+}

@@ -5,6 +5,8 @@ use super::{Cell, WorkerCounters};
 /// One worker's.
 #[derive(Debug, Default)]
 pub struct HopCells {
+    /// Requests that the router left with the worker that received them, executed in its batch.
+    pub direct: Cell,
     /// Requests sent to another worker.
     pub sent: Cell,
     /// Times that some were published to one.
@@ -26,6 +28,8 @@ pub struct HopCells {
 /// Summed over the workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HopTotals {
+    /// Requests that the router left with the worker that received them.
+    pub direct: u64,
     /// Requests sent to another worker.
     pub sent: u64,
     /// Times that some were published.
@@ -46,6 +50,7 @@ impl HopTotals {
             workers.clone().map(|worker| pick(&worker.hops).get()).sum::<u64>()
         };
         HopTotals {
+            direct: sum(|hops| &hops.direct),
             sent: sum(|hops| &hops.sent),
             publications: sum(|hops| &hops.publications),
             batches: sum(|hops| &hops.batches),
@@ -62,6 +67,7 @@ impl HopTotals {
     /// What was counted after `baseline`; the depths are those of now.
     pub(super) fn since(mut self, baseline: &HopTotals) -> HopTotals {
         for (now, then) in [
+            (&mut self.direct, baseline.direct),
             (&mut self.sent, baseline.sent),
             (&mut self.publications, baseline.publications),
             (&mut self.batches, baseline.batches),

@@ -17,12 +17,14 @@
 //! I3: a request on a key that the connection has a sent request on follows that one (K10). No
 //!     parked request has another of its connection behind it.
 //! I4: the router's `finish` is called once for each ticket that was sent, with the request that
-//!     it was asked about.
+//!     it was asked about. Requests that stay here have no ticket (`direct`).
 //! I5: a ring has room for all cells of its front, so that pushing always succeeds.
 //!
 //! # Limits
 //! 1024 requests on the way per front and 256 per connection; then connections are not parsed, and
 //! so not read, until some are done (K18).
+
+mod direct;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +32,6 @@ use std::sync::Arc;
 use base::ring::{Sender, ring};
 use base::{KeyHash, PartitionBits, WorkerId};
 use policy::{Access, Busy, Depths, Route, RouteRequest};
-use store::request::{Op, Request};
 
 use super::awaiting::{Awaiting, NO_TICKET, Wait};
 use super::cell::{CELLS, Cell, KEPT_BYTES_MAX, Origin};
@@ -38,10 +39,11 @@ use super::fabric::{Fabric, Lane};
 use super::layers::Decider;
 use crate::connection::{Connection, Ending};
 use crate::core::Core;
-use crate::engine::Sending;
+use crate::engine::{Asked, Sending};
 use crate::output::PIN_VALUE_BYTES_MIN;
-use crate::rmw::Rmw;
 use crate::shared::Control;
+
+pub use direct::Here;
 
 /// Requests that one connection may have outstanding.
 const PER_CONNECTION_MAX: u32 = 256;
@@ -83,6 +85,8 @@ pub(super) struct Front {
     depths: Depths,
     partition_bits: PartitionBits,
     own: WorkerId,
+    /// What the router calls this worker, if it may execute.
+    own_worker: Option<WorkerId>,
     /// Between two layers nobody receives who could execute, so each back stands for the receiver
     /// in turn.
     next_receiver: u16,
@@ -106,6 +110,7 @@ impl Front {
         own: WorkerId,
     ) -> Front {
         let backs = fabric.layers.backs;
+        let own_worker = (!fabric.layers.has_two()).then_some(own);
         let ticket = |_| Ticket {
             state: State::Free,
             slot: NOBODY,
@@ -126,6 +131,7 @@ impl Front {
             depths: Depths::new(backs),
             partition_bits,
             own,
+            own_worker,
             next_receiver: 0,
             tickets: (0..CELLS).map(ticket).collect(),
             // The last one freed is the first one used, while it is in the cache.
@@ -160,7 +166,7 @@ impl Front {
 
     /// Sends a request, or parks it.
     #[inline]
-    pub fn send(&mut self, core: &mut Core, sending: Sending<'_>) {
+    pub fn send(&mut self, core: &mut Core, sending: Sending<'_>, asked: Asked) {
         let Sending { request, ground, answer } = sending;
         let slot = answer.slot;
         let index = self.free.pop().expect("`may_send` has seen a free cell");
@@ -176,17 +182,16 @@ impl Front {
         let copied_bytes = cell.fill(&request, ground, &origin) as u64;
         let booked_bytes = if copied_bytes > KEPT_BYTES_MAX as u64 { copied_bytes } else { 0 };
         core.ledger.force(booked_bytes);
-        let route = self.question(&request);
         self.tickets[index as usize] = Ticket {
             state: State::Parked,
             slot: slot as u32,
             next: NO_TICKET,
-            worker: route.received_by,
+            worker: self.own,
             hash: request.hash,
-            request: route,
+            request: asked.question,
             booked_bytes,
         };
-        let is_sent = self.place(core, index);
+        let is_sent = self.follow_route(core, index, asked.route);
         let awaiting = &mut core.connections[slot].awaiting;
         self.append(awaiting, index);
         awaiting.filter |= Awaiting::bit_of(request.hash);
@@ -225,25 +230,6 @@ impl Front {
         self.fabric.cells[self.own.index()].at(index)
     }
 
-    /// What the router is asked.
-    #[inline]
-    fn question(&mut self, request: &Request<'_, Rmw<'_>>) -> RouteRequest {
-        let (access, size_bytes) = match &request.op {
-            Op::Get => (Access::Read, None),
-            Op::Set(set) => (Access::Write, Some((request.key.len() + set.value.len()) as u64)),
-            Op::Delete | Op::Update(_) => (Access::Write, None),
-        };
-        let layers = &self.fabric.layers;
-        let received_by = if layers.has_two() {
-            self.next_receiver = (self.next_receiver + 1) % layers.backs as u16;
-            WorkerId(self.next_receiver)
-        } else {
-            self.own
-        };
-        let partition = request.hash.partition(self.partition_bits);
-        RouteRequest { partition, access, size_bytes, received_by }
-    }
-
     #[inline]
     fn append(&mut self, awaiting: &mut Awaiting, index: u32) {
         if awaiting.is_empty() {
@@ -255,16 +241,26 @@ impl Front {
         awaiting.count += 1;
     }
 
-    /// Asks the router for a ticket that is not in its connection's list yet, or is parked at its
-    /// end; sends it if there is a worker.
-    #[inline]
+    /// Asks the router again for a parked ticket, the last of its connection; sends it if there is
+    /// a worker.
     fn place(&mut self, core: &mut Core, index: u32) -> bool {
         let Ticket { slot, hash, request, .. } = self.tickets[index as usize];
-        let awaiting = &core.connections[slot as usize].awaiting;
-        let route = match self.holder(awaiting, hash) {
-            Some(holder) => self.decider.follow(&request, holder, &self.depths),
-            None => self.decider.route(&request, &self.depths),
-        };
+        let route = self.route(&core.connections[slot as usize].awaiting, hash, &request);
+        self.follow_route(core, index, route)
+    }
+
+    /// Where a request goes that follows all that its connection waits for.
+    #[inline]
+    fn route(&self, awaiting: &Awaiting, hash: KeyHash, question: &RouteRequest) -> Route {
+        match self.holder(awaiting, hash) {
+            Some(holder) => self.decider.follow(question, holder, &self.depths),
+            None => self.decider.route(question, &self.depths),
+        }
+    }
+
+    /// Sends a ticket where the router says; false: it has to wait.
+    #[inline]
+    fn follow_route(&mut self, core: &mut Core, index: u32, route: Route) -> bool {
         match route {
             Route::To(worker) => {
                 self.enqueue(core, index, worker);

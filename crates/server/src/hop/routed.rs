@@ -10,11 +10,11 @@ use store::request::Request;
 use super::awaiting::Awaiting;
 use super::back::Back;
 use super::fabric::{Fabric, Lane};
-use super::front::Front;
+use super::front::{Front, Here};
 use super::layers::Decider;
 use crate::compaction::{Answering, Compacted};
 use crate::core::Core;
-use crate::engine::{Engine, Home, RunToCompletion, Sending};
+use crate::engine::{Asked, Engine, Home, RunToCompletion, Sending};
 use crate::rmw::Rmw;
 
 /// Batches that one round executes at most, before sockets are looked at again.
@@ -58,6 +58,8 @@ impl Routed {
 impl Engine for Routed {
     const ROUTES: bool = true;
 
+    type Here = Here;
+
     #[inline]
     fn prefetch(&mut self, hash: KeyHash) {
         self.home.prefetch(hash);
@@ -87,8 +89,24 @@ impl Engine for Routed {
     }
 
     #[inline]
-    fn send(&mut self, core: &mut Core, sending: Sending<'_>) {
-        self.front().send(core, sending);
+    fn ask(
+        &mut self,
+        core: &Core,
+        here: &mut Here,
+        slot: usize,
+        request: &Request<'_, Rmw<'_>>,
+    ) -> Asked {
+        self.front().ask(core, here, slot, request)
+    }
+
+    #[inline]
+    fn finish(&mut self, core: &Core, here: &mut Here) {
+        self.front().finish(core, here);
+    }
+
+    #[inline]
+    fn send(&mut self, core: &mut Core, sending: Sending<'_>, asked: Asked) {
+        self.front().send(core, sending, asked);
     }
 
     fn say<T>(

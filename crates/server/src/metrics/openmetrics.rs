@@ -134,6 +134,11 @@ fn hops(page: &mut Page, snapshot: &Snapshot) {
     for (worker, depth) in hops.queue_depth.iter().enumerate() {
         page.sample("dovetail_queue_depth", &[("queue", &worker.to_string())], depth);
     }
+    page.counter(
+        "dovetail_direct_requests",
+        "Routed requests that stayed with the worker that received them",
+        hops.direct,
+    );
     page.counter("dovetail_hops", "Requests sent to another worker", hops.sent);
     page.counter(
         "dovetail_hop_publications",
