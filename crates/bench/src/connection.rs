@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use workload::{KeyFormat, ValueSizes, values};
 
 use crate::codec::{Codec, Parsed, Reply, printable};
-use crate::items::is_right;
+use crate::items::{is_large, is_right};
 use crate::lane::{Lane, Step};
 use crate::tally::Tally;
 
@@ -27,6 +27,12 @@ pub(crate) struct Shape<'a, C> {
     pub(crate) value_sizes: &'a ValueSizes,
     /// Keys per read.
     pub(crate) mget: usize,
+}
+
+impl<C> Shape<'_, C> {
+    fn is_large(&self, id: u64) -> bool {
+        is_large(self.value_sizes, id)
+    }
 }
 
 /// Where a connection's operations come from.
@@ -74,6 +80,8 @@ struct Pending {
     settled_count: u32,
     /// When it was sent, or meant to be sent.
     start_ns: u64,
+    /// Of a value that counts as large, or of several of which one is.
+    is_large: bool,
 }
 
 /// A write that follows a read.
@@ -182,7 +190,7 @@ impl<'a> Connection<'a> {
     pub(crate) fn push_write_backs<C: Codec>(&mut self, shape: &Shape<'_, C>) {
         while let Some(back) = self.write_backs.pop_front() {
             self.write_set(shape, back.id, back.version);
-            self.expect(Kind::WriteBack, back.id, back.start_ns);
+            self.expect(shape, Kind::WriteBack, back.id, back.start_ns);
         }
     }
 
@@ -203,11 +211,12 @@ impl<'a> Connection<'a> {
     fn push_get<C: Codec>(&mut self, shape: &Shape<'_, C>, kind: Kind, id: u64, start_ns: u64) {
         self.form_key(shape, id);
         shape.codec.write_get(&self.key, &mut self.out);
-        self.expect(kind, id, start_ns);
+        self.expect(shape, kind, id, start_ns);
     }
 
     fn push_many<C: Codec>(&mut self, shape: &Shape<'_, C>, first: u64, start_ns: u64) {
         shape.codec.write_many_start(shape.mget, &mut self.out);
+        let mut is_large = false;
         for index in 0..shape.mget {
             let id = match &mut self.source {
                 Source::Load(lane) if index > 0 => lane.advance_id(),
@@ -216,23 +225,30 @@ impl<'a> Connection<'a> {
             self.form_key(shape, id);
             shape.codec.write_many_key(&self.key, &mut self.out);
             self.ids.push_back(id);
+            is_large |= shape.is_large(id);
         }
         shape.codec.write_many_end(&mut self.out);
         let key_count = shape.mget as u32;
-        self.pending.push_back(Pending { kind: Kind::Read, key_count, settled_count: 0, start_ns });
+        self.pending.push_back(Pending {
+            kind: Kind::Read,
+            key_count,
+            settled_count: 0,
+            start_ns,
+            is_large,
+        });
     }
 
     fn push_scan<C: Codec>(&mut self, shape: &Shape<'_, C>, id: u64, keys: u64, start_ns: u64) {
         self.form_key(shape, id);
         let is_written = shape.codec.write_range(&self.key, keys, &mut self.out);
         debug_assert!(is_written, "`Plan::new` refuses scans where the protocol has none");
-        self.expect(Kind::Scan, id, start_ns);
+        self.expect(shape, Kind::Scan, id, start_ns);
     }
 
     fn push_set<C: Codec>(&mut self, shape: &Shape<'_, C>, kind: Kind, id: u64, start_ns: u64) {
         self.write_set(shape, id, self.version);
         self.version = self.version.wrapping_add(1);
-        self.expect(kind, id, start_ns);
+        self.expect(shape, kind, id, start_ns);
     }
 
     fn write_set<C: Codec>(&mut self, shape: &Shape<'_, C>, id: u64, version: u32) {
@@ -248,9 +264,16 @@ impl<'a> Connection<'a> {
         self.key.truncate(len);
     }
 
-    fn expect(&mut self, kind: Kind, id: u64, start_ns: u64) {
+    fn expect<C>(&mut self, shape: &Shape<'_, C>, kind: Kind, id: u64, start_ns: u64) {
         self.ids.push_back(id);
-        self.pending.push_back(Pending { kind, key_count: 1, settled_count: 0, start_ns });
+        let is_large = shape.is_large(id);
+        self.pending.push_back(Pending {
+            kind,
+            key_count: 1,
+            settled_count: 0,
+            start_ns,
+            is_large,
+        });
     }
 
     /// Writes what is formed; what the socket does not take now stays.
@@ -497,7 +520,7 @@ impl<'a> Connection<'a> {
         }
         let is_half = front.kind == Kind::ReadToModify && front.settled_count == front.key_count;
         if !is_half {
-            tally.answer(now_ns.saturating_sub(front.start_ns));
+            tally.answer(now_ns.saturating_sub(front.start_ns), front.is_large);
         }
     }
 

@@ -65,6 +65,15 @@ pub(crate) fn is_right(format: &KeyFormat, sizes: &ValueSizes, key: &[u8], value
     value.len() == sizes.len_of(id) && values::check(id, value).is_some()
 }
 
+/// Values up to so many bytes are small: with its headers one fits a packet (Minos §5.3).
+const SMALL_MAX_BYTES: usize = 1400;
+
+/// Whether the value of `id` counts as large.
+#[inline]
+pub(crate) fn is_large(sizes: &ValueSizes, id: u64) -> bool {
+    sizes.len_max_bytes() > SMALL_MAX_BYTES && sizes.len_of(id) > SMALL_MAX_BYTES
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;

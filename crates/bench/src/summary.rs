@@ -80,8 +80,13 @@ impl Summary {
         self.total.latency_ns.max() as f64 / 1e3
     }
 
-    pub(crate) fn latency_us_mean(&self) -> f64 {
-        self.total.latency_ns.mean() / 1e3
+    /// The latencies of small values and of large ones, where the run had both. A request without
+    /// an answer counts as small: nobody is flattered.
+    pub(crate) fn latency_ns_by_size(&self) -> Option<[Histogram<u64>; 2]> {
+        let large = self.total.latency_large_ns.clone();
+        let mut small = self.total.latency_ns.clone();
+        small.subtract(&large).expect("large values are among all");
+        (!large.is_empty() && !small.is_empty()).then_some([small, large])
     }
 }
 
@@ -89,4 +94,24 @@ pub(crate) fn quantile_us(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     let found = histogram.value_at_quantile(quantile);
     // A bucket's upper edge may lie above the largest value in it.
     found.min(histogram.max()) as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_told_apart_by_size_where_there_are_both() {
+        let mut tally = Tally::new();
+        tally.answer(1_000, false);
+        let by_size = |tally: &Tally| {
+            Summary::new(std::slice::from_ref(tally), None)
+                .latency_ns_by_size()
+                .map(|of| of.map(|latency_ns| (latency_ns.len(), latency_ns.max() / 1_000)))
+        };
+        assert_eq!(by_size(&tally), None, "there is no large value");
+        tally.answer(500_000, true);
+        tally.give_up(2_000);
+        assert_eq!(by_size(&tally), Some([(2, 2), (1, 500)]));
+    }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Tally {
     pub(crate) unanswered_count: u64,
     /// Nanoseconds from send (closed loop) or intended send (open loop) to the answer.
     pub(crate) latency_ns: Histogram<u64>,
+    /// The part of these that is of large values, where sizes differ.
+    pub(crate) latency_large_ns: Histogram<u64>,
     /// The window, on the run's clock.
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
@@ -112,6 +114,7 @@ impl Tally {
             error_first: None,
             unanswered_count: 0,
             latency_ns: new_histogram(),
+            latency_large_ns: new_histogram(),
             start_ns: 0,
             end_ns: 0,
             cpu_ns: 0,
@@ -138,9 +141,12 @@ impl Tally {
 
     /// Counts one answered request.
     #[inline]
-    pub(crate) fn answer(&mut self, latency_ns: u64) {
+    pub(crate) fn answer(&mut self, latency_ns: u64, is_large: bool) {
         self.request_count += 1;
         self.latency_ns.saturating_record(latency_ns);
+        if is_large {
+            self.latency_large_ns.saturating_record(latency_ns);
+        }
     }
 
     /// Records the latency of `count` operations that one call served.
@@ -193,7 +199,12 @@ impl Tally {
             self.error_first.clone_from(&other.error_first);
         }
         self.unanswered_count += other.unanswered_count;
-        self.latency_ns.add(&other.latency_ns).expect("all histograms have the same bounds");
+        for (histogram, other) in [
+            (&mut self.latency_ns, &other.latency_ns),
+            (&mut self.latency_large_ns, &other.latency_large_ns),
+        ] {
+            histogram.add(other).expect("all histograms have the same bounds");
+        }
         self.start_ns = self.start_ns.min(other.start_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
         self.cpu_ns += other.cpu_ns;

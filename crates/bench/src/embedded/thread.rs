@@ -159,7 +159,7 @@ impl<'a, E: Engine> Thread<'a, E> {
                 batch.serve(&mut self.engine, &mut lane, count, self.now, &mut self.tally);
                 let done_ns = self.control.now_ns() - zero_ns;
                 for due_ns in &due_ns {
-                    self.tally.answer(done_ns - due_ns);
+                    self.tally.answer(done_ns - due_ns, false);
                 }
             }
         }

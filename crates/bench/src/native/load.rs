@@ -10,7 +10,7 @@ use client::{
 use workload::values;
 
 use crate::connection::Source;
-use crate::items::is_right;
+use crate::items::{is_large, is_right};
 use crate::lane::Step;
 use crate::plan::Plan;
 use crate::tally::Tally;
@@ -200,7 +200,10 @@ impl<'a> Load<'a> {
             }
             match back {
                 Some(back) => self.write_backs.push_back(back),
-                None => tally.answer(now_ns.saturating_sub(pending.start_ns)),
+                None => {
+                    let is_large = is_large(&plan.value_sizes, pending.id);
+                    tally.answer(now_ns.saturating_sub(pending.start_ns), is_large);
+                }
             }
         }
         Ok(true)

@@ -17,6 +17,9 @@ struct Report<'a> {
     ops_per_cpu_second: Option<f64>,
     server_cpu_ns_per_op: Option<f64>,
     latency_us: Latency,
+    /// Of values up to 1400 bytes and above, where a run has both.
+    latency_small_us: Option<Latency>,
+    latency_large_us: Option<Latency>,
     operations: u64,
     requests: u64,
     duration_seconds: f64,
@@ -162,12 +165,18 @@ struct Config<'a> {
 
 pub(super) fn encode(plan: &Plan, summary: &Summary) -> Result<String, BenchError> {
     let total = &summary.total;
+    let (small, large) = match summary.latency_ns_by_size() {
+        Some([small, large]) => (Some(latency(&small)), Some(latency(&large))),
+        None => (None, None),
+    };
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         ops_per_second: total.ops_per_second,
         ops_per_cpu_second: summary.ops_per_cpu_second,
         server_cpu_ns_per_op: summary.server_cpu_ns_per_op(),
-        latency_us: latency(summary),
+        latency_us: latency(&total.latency_ns),
+        latency_small_us: small,
+        latency_large_us: large,
         operations: total.operation_count,
         requests: total.request_count,
         duration_seconds: total.wall_seconds(),
@@ -194,15 +203,15 @@ pub(super) fn encode(plan: &Plan, summary: &Summary) -> Result<String, BenchErro
         .map_err(|error| BenchError::Write { path: "the JSON report".into(), source: error.into() })
 }
 
-fn latency(summary: &Summary) -> Latency {
+fn latency(latency_ns: &Histogram<u64>) -> Latency {
     Latency {
-        p50: summary.latency_us(0.5),
-        p90: summary.latency_us(0.9),
-        p99: summary.latency_us(0.99),
-        p999: summary.latency_us(0.999),
-        p9999: summary.latency_us(0.9999),
-        max: summary.latency_us_max(),
-        mean: summary.latency_us_mean(),
+        p50: quantile_us(latency_ns, 0.5),
+        p90: quantile_us(latency_ns, 0.9),
+        p99: quantile_us(latency_ns, 0.99),
+        p999: quantile_us(latency_ns, 0.999),
+        p9999: quantile_us(latency_ns, 0.9999),
+        max: latency_ns.max() as f64 / 1e3,
+        mean: latency_ns.mean() / 1e3,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use hdrhistogram::Histogram;
 use workload::KeyStyle;
 
 use crate::plan::Plan;
@@ -122,16 +123,25 @@ fn cpu_rows(plan: &Plan, summary: &Summary, rows: &mut Vec<(&str, String)>) {
 }
 
 fn latency_rows(summary: &Summary) -> String {
-    let mut heads = String::from("  latency (us)   ");
-    let mut figures = String::from("                 ");
     let columns = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
-    for (name, quantile) in columns {
-        let _ = write!(heads, "{name:>10}");
-        let _ = write!(figures, "{:>10.1}", summary.latency_us(quantile));
+    let mut text = String::from("  latency (us)   ");
+    for (name, _) in columns {
+        let _ = write!(text, "{name:>10}");
     }
-    let _ = write!(heads, "{:>10}", "max");
-    let _ = write!(figures, "{:>10.1}", summary.latency_us_max());
-    format!("{heads}\n{figures}\n")
+    let _ = writeln!(text, "{:>10}", "max");
+    let mut row = |name: &str, latency_ns: &Histogram<u64>| {
+        let _ = write!(text, "    {name:<13}");
+        for (_, quantile) in columns {
+            let _ = write!(text, "{:>10.1}", quantile_us(latency_ns, quantile));
+        }
+        let _ = writeln!(text, "{:>10.1}", latency_ns.max() as f64 / 1e3);
+    };
+    row("", &summary.total.latency_ns);
+    if let Some([small, large]) = summary.latency_ns_by_size() {
+        row("small values", &small);
+        row("large values", &large);
+    }
+    text
 }
 
 /// Digits in groups of three.
