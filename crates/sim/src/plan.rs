@@ -73,6 +73,8 @@ pub struct Row {
     pub preset: &'static str,
     /// The best of what it may be.
     pub dispatch: Dispatch,
+    /// Cores that only receive, serve hot reads and reply; 0: all do everything.
+    pub fronts: usize,
     /// The highest load within the SLO; 0 when there is none.
     pub throughput_rps: f64,
     /// At that load.
@@ -105,6 +107,9 @@ const SEARCH_STEPS: u32 = 8;
 const COMMON_SHARE: f64 = 0.7;
 /// C-4 §5.3: the time to add a write to a window.
 const JOIN_NS: f64 = 100.0;
+/// Of a request that one layer sends to the other: copying it, routing it, the rings, taking the
+/// reply back (docs/results/joined.md).
+const LAYER_HOP_NS: f64 = 60.0;
 /// Requests of 16 bytes that travel in one line from core to core (μTPS §3.4).
 const REQUESTS_PER_LINE: f64 = 4.0;
 /// Of the SLO when none is given (C-4 §3.1).
@@ -129,10 +134,11 @@ pub fn plan(
     // With one core measured nothing is known of moving lines; then it is left out.
     let lines = costs.line_transfer().unwrap_or(LineTransfer::OFF);
     let setting = Setting {
-        workers: options.cores,
+        cores: options.cores,
         costs: Costs {
             request_ns: options.request_ns,
             hop_ns: lines.transfer_ns / REQUESTS_PER_LINE,
+            layer_hop_ns: LAYER_HOP_NS,
             join_ns: JOIN_NS,
             lines,
         },
@@ -154,6 +160,7 @@ pub fn plan(
         Ok(Row {
             preset: preset.name,
             dispatch: found.set_up.dispatch,
+            fronts: found.set_up.fronts(),
             throughput_rps: found.rate * 1e9,
             p99_ns: found.p99_ns,
             p99_common_ns: outcome.is_sustained.then(|| outcome.latencies.quantile(0.99)),

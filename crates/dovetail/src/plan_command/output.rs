@@ -34,19 +34,20 @@ pub(super) fn table(
     let at_common = format!("p99 at {}", rate(plan.common_rps));
     let _ = writeln!(
         text,
-        "\n{:10} {:6} {:11} {:10} {:>12} {:>10} {at_common:>14}",
-        "preset", "writes", "dispatch", "compaction", "under SLO", "p99 there"
+        "\n{:10} {:6} {:11} {:10} {:>6} {:>12} {:>10} {at_common:>14}",
+        "preset", "writes", "dispatch", "compaction", "fronts", "under SLO", "p99 there"
     );
     for row in &plan.rows {
         let Some(preset) = find(row.preset) else { continue };
         let p99 = if row.throughput_rps > 0.0 { time(row.p99_ns as f64) } else { "-".to_owned() };
         let _ = writeln!(
             text,
-            "{:10} {:6} {:11} {:10} {:>12} {p99:>10} {:>14}",
+            "{:10} {:6} {:11} {:10} {:>6} {:>12} {p99:>10} {:>14}",
             row.preset,
             preset.write_policy,
             row.dispatch,
             switch(preset.is_compacting),
+            if row.fronts == 0 { "-".to_owned() } else { row.fronts.to_string() },
             rate(row.throughput_rps),
             row.p99_common_ns.map_or("overloaded".to_owned(), |ns| time(ns as f64)),
         );
@@ -70,6 +71,9 @@ pub(super) fn settings(row: &Row, options: &PlanOptions, workload: &str) -> Stri
         ("dispatch", row.dispatch.to_string()),
         ("compaction", switch(is_compacting).to_owned()),
     ];
+    if row.fronts > 0 {
+        pairs.push(("cr-threads", row.fronts.to_string()));
+    }
     if let Some(slo_ns) = options.slo_ns {
         pairs.push(("slo", time(slo_ns).replace(' ', "")));
     }

@@ -17,6 +17,8 @@ const JBSQ: Dispatch = Dispatch::Jbsq(2);
 const ENTRIES_PER_WORKER: usize = 16;
 /// Hand-off workers that are tried (Minos §5.2).
 const HAND_OFF_WORKERS_MAX: u16 = 3;
+/// Fronts are tried by such parts of all cores.
+const SPLIT_PARTS: usize = 8;
 /// Requests that a worker takes at once.
 const BATCH: u32 = 32;
 /// A window that is open longer gathers no more: it is full by then.
@@ -33,6 +35,19 @@ pub struct Preset {
     pub dispatch: Dispatch,
     /// Whether dependent writes become one.
     pub is_compacting: bool,
+    /// Which cores receive.
+    pub layers: Layers,
+}
+
+/// Whether some cores only receive, serve hot reads and reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layers {
+    /// Every core does all of it.
+    RunToCompletion,
+    /// As many as suit the load best.
+    Two,
+    /// The better of both, as a tuner that may choose would find.
+    Tuned,
 }
 
 const fn preset(
@@ -41,13 +56,15 @@ const fn preset(
     dispatch: Dispatch,
     is_compacting: bool,
 ) -> Preset {
-    Preset { name, write_policy, dispatch, is_compacting }
+    Preset { name, write_policy, dispatch, is_compacting, layers: Layers::RunToCompletion }
 }
 
-/// The joint default first. The presets of two layers wait for the layers, those of several
-/// machines for the cluster.
+/// The joint default first. The presets of several machines wait for the cluster.
 pub const PRESETS: &[Preset] = &[
-    preset("dovetail", WritePolicy::DCrew, Dispatch::SizeAware, true),
+    Preset {
+        layers: Layers::Tuned,
+        ..preset("dovetail", WritePolicy::DCrew, Dispatch::SizeAware, true)
+    },
     preset("mica-erew", WritePolicy::Erew, Dispatch::KeyHash, false),
     preset("mica-crew", WritePolicy::Crew, Dispatch::KeyHash, false),
     preset("hkh", WritePolicy::Crew, Dispatch::KeyHash, false),
@@ -61,6 +78,10 @@ pub const PRESETS: &[Preset] = &[
     preset("c4", WritePolicy::DCrew, JBSQ, true),
     preset("basekv", WritePolicy::Crcw, Dispatch::Any, false),
     preset("erpckv", WritePolicy::Erew, Dispatch::KeyHash, false),
+    Preset {
+        layers: Layers::Two,
+        ..preset("mutps-h", WritePolicy::Crcw, Dispatch::RoundRobin, false)
+    },
 ];
 
 /// The preset of that name.
@@ -69,15 +90,14 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 }
 
 /// Presets of one machine that are not simulated, and why.
-pub const NOT_SIMULATED: &[(&str, &str)] = &[
-    ("mutps-h", "what a hit in the cache-resident layer costs has not been measured yet"),
-    ("mutps-t", "as mutps-h"),
-];
+pub const NOT_SIMULATED: &[(&str, &str)] =
+    &[("mutps-t", "the table of measured costs has no rows of the ordered index")];
 
 /// What a preset is run with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
-    pub workers: usize,
+    /// Fronts and workers together.
+    pub cores: usize,
     pub costs: Costs,
     pub slo_ns: f64,
 }
@@ -88,30 +108,47 @@ impl Preset {
         let service_ns = setting.costs.request_ns + jobs.store_mean_ns();
         let slo_ratio = (setting.slo_ns / service_ns).clamp(2.0, SLO_RATIO_MAX);
         let rules = WindowRules::honest(service_ns.max(1.0) as u64, slo_ratio as u64);
-        let plan = Arc::new(size_plan(jobs, setting.workers));
-        let set_up = |dispatch: Dispatch| SetUp {
-            write_policy: self.write_policy,
-            dispatch,
-            plan: Arc::clone(&plan),
-            shape: Shape {
-                workers: setting.workers,
-                hand_off_workers: match dispatch {
-                    Dispatch::HandOff(workers) => usize::from(workers),
-                    _ => 0,
+        let set_up = |dispatch: Dispatch, fronts: usize| {
+            let workers = setting.cores - fronts;
+            SetUp {
+                write_policy: self.write_policy,
+                dispatch,
+                plan: Arc::new(size_plan(jobs, workers)),
+                shape: Shape {
+                    workers,
+                    fronts,
+                    hand_off_workers: match dispatch {
+                        Dispatch::HandOff(workers) => usize::from(workers),
+                        _ => 0,
+                    },
+                    stealing: (dispatch == Dispatch::Steal).then(|| Steal::new(BATCH)),
+                    windows: self.is_compacting.then_some(rules),
+                    costs: setting.costs,
                 },
-                stealing: (dispatch == Dispatch::Steal).then(|| Steal::new(BATCH)),
-                windows: self.is_compacting.then_some(rules),
-                costs: setting.costs,
-            },
-        };
-        match self.dispatch {
-            Dispatch::HandOff(_) => {
-                let most = HAND_OFF_WORKERS_MAX.min(setting.workers as u16 - 1);
-                (1..=most).map(|workers| set_up(Dispatch::HandOff(workers))).collect()
             }
-            dispatch => vec![set_up(dispatch)],
+        };
+        if let Dispatch::HandOff(_) = self.dispatch {
+            let most = HAND_OFF_WORKERS_MAX.min(setting.cores as u16 - 1);
+            return (1..=most).map(|workers| set_up(Dispatch::HandOff(workers), 0)).collect();
         }
+        let one_layer = (self.layers != Layers::Two).then_some(0);
+        let splits = match self.layers {
+            Layers::RunToCompletion => Vec::new(),
+            Layers::Two | Layers::Tuned => splits(setting.cores),
+        };
+        let fronts = one_layer.into_iter().chain(splits);
+        fronts.map(|fronts| set_up(self.dispatch, fronts)).collect()
     }
+}
+
+/// How many of so many cores may be fronts: up to seven of the splits that a tuner could try.
+fn splits(cores: usize) -> Vec<usize> {
+    let mut fronts: Vec<usize> = (1..SPLIT_PARTS)
+        .map(|part| (cores * part).div_ceil(SPLIT_PARTS))
+        .filter(|fronts| (1..cores).contains(fronts))
+        .collect();
+    fronts.dedup();
+    fronts
 }
 
 /// A preset on a machine.
@@ -124,6 +161,11 @@ pub(super) struct SetUp {
 }
 
 impl SetUp {
+    /// Cores that only receive and reply.
+    pub(super) fn fronts(&self) -> usize {
+        self.shape.fronts
+    }
+
     /// Offers all jobs at `rate` requests a nanosecond.
     pub(super) fn run(&self, jobs: &Jobs, rate: f64) -> Result<Outcome, NotTogether> {
         let workers = self.shape.workers;
@@ -134,7 +176,8 @@ impl SetUp {
             dispatcher: WorkerId(0),
             worker_count: workers,
             batch: BATCH,
-            bound_unit: 1,
+            // Between two layers a bound counts batches (K15).
+            bound_unit: if self.shape.fronts > 0 { BATCH } else { 1 },
             table: WriteTable::new(entry_count),
             plan: Arc::clone(&self.plan),
         };

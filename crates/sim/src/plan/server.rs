@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  arrivals ─▶ (hand-off cores) ─▶ policy::Router, policy::Depths ─▶ queue ─▶ worker ─▶ latency
-//!                                    │ Busy: waits for a completion             │
-//!                                    └──────────────────◀───────────────────────┘
+//!          └─▶ (fronts)        ──┘   │ Busy: waits for a completion             │
+//!                  ▲                 └──────────────────◀───────────────────────┤
+//!                  └───────────────────── replies, with two layers ◀────────────┘
 //! ```
 //!
 //! A request costs its worker the network's share, the store's measured time, a hop when another
@@ -12,6 +13,8 @@
 //! # Invariants
 //! I1: every request that arrives is answered once and counted once.
 //! I2: a busy worker has exactly one event on its way, an idle one has an empty queue.
+
+mod fronts;
 
 use std::collections::VecDeque;
 
@@ -36,6 +39,8 @@ pub(super) struct Costs {
     pub request_ns: f64,
     /// Being passed to another worker than the one that received it.
     pub hop_ns: f64,
+    /// Crossing from one layer to the other and back, both sides together.
+    pub layer_hop_ns: f64,
     /// Being added to a compaction window.
     pub join_ns: f64,
     /// Lines that other cores hold.
@@ -46,6 +51,8 @@ pub(super) struct Costs {
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub workers: usize,
+    /// Cores beside the workers that receive, serve hot reads and send replies; 0: the workers do.
+    pub fronts: usize,
     /// The first of the workers only receive and hand off; 0: every worker receives.
     pub hand_off_workers: usize,
     /// How idle workers help themselves; `None`: they do not.
@@ -69,6 +76,10 @@ const DRAIN_SHARE_MAX: f64 = 0.02;
 
 enum Event {
     HandedOff(u32),
+    /// A front is done with the reply.
+    Replied(u32),
+    /// A front has served it alone.
+    ServedByFront(u32),
     Served(u16),
     Joined(u16),
     Closed(u16),
@@ -105,6 +116,7 @@ struct Server<'a, R> {
     read: Depths,
     waiting: VecDeque<u32>,
     hand_off_free_at: Vec<f64>,
+    front_free_at: Vec<f64>,
     shared: Vec<SharedItem>,
     arrived_at: Vec<f64>,
     /// Where the router sent each request, whoever executes it.
@@ -125,6 +137,7 @@ pub(super) fn run(jobs: &Jobs, shape: &Shape, router: impl Router, rate: f64) ->
         workers: (0..shape.workers).map(|_| Worker::default()).collect(),
         waiting: VecDeque::new(),
         hand_off_free_at: vec![0.0; shape.hand_off_workers],
+        front_free_at: vec![0.0; shape.fronts],
         shared: vec![SharedItem::default(); jobs.hot_key_count()],
         arrived_at: vec![0.0; jobs.all().len()],
         sent_to: vec![WorkerId(0); jobs.all().len()],
@@ -159,15 +172,20 @@ impl<R: Router> Server<'_, R> {
         let Some((now, event)) = self.events.pop() else { return };
         match event {
             Event::HandedOff(index) => self.dispatch_or_wait(index, now),
+            Event::Replied(index) => {
+                self.answer(index, now);
+                self.dispatch_waiting(now);
+            }
+            Event::ServedByFront(index) => self.record(index, now),
             Event::Served(worker) => {
                 let index = self.workers[usize::from(worker)].current;
-                self.answer(index, now);
+                self.finish(index, now);
                 self.take_next(worker, now);
             }
             Event::Joined(worker) => self.end_join(worker, now),
             Event::Closed(worker) => {
                 let closing = std::mem::take(&mut self.workers[usize::from(worker)].closing);
-                closing.into_iter().for_each(|index| self.answer(index, now));
+                closing.into_iter().for_each(|index| self.finish(index, now));
                 self.take_next(worker, now);
             }
             Event::Timer(worker) => {
@@ -179,6 +197,9 @@ impl<R: Router> Server<'_, R> {
     }
 
     fn arrive(&mut self, index: u32, now: f64) {
+        if self.shape.fronts > 0 {
+            return self.receive_by_front(index, now);
+        }
         let hand_off_workers = self.hand_off_free_at.len();
         if hand_off_workers == 0 {
             return self.dispatch_or_wait(index, now);
@@ -208,6 +229,7 @@ impl<R: Router> Server<'_, R> {
         true
     }
 
+    /// Between two layers nobody receives who could execute: some worker stands for the receiver.
     fn receiver(&self, job: &Job) -> WorkerId {
         let receivers = match self.shape.hand_off_workers {
             0 => self.shape.workers,
@@ -267,6 +289,9 @@ impl<R: Router> Server<'_, R> {
     /// The network's share, and the hop when another worker received the request.
     fn overhead_ns(&self, job: &Job, worker: u16) -> f64 {
         let costs = &self.shape.costs;
+        if self.shape.fronts > 0 {
+            return costs.layer_hop_ns / 2.0;
+        }
         if self.shape.hand_off_workers > 0 {
             return costs.request_ns / 2.0 + costs.hop_ns;
         }
@@ -292,9 +317,22 @@ impl<R: Router> Server<'_, R> {
         job.store_ns + transfer_ns
     }
 
-    fn answer(&mut self, index: u32, now: f64) {
+    /// A worker has executed a request: the reply leaves, from here or by the front.
+    fn finish(&mut self, index: u32, now: f64) {
+        if self.shape.fronts > 0 {
+            self.reply_by_front(index, now);
+        } else {
+            self.answer(index, now);
+        }
+    }
+
+    fn record(&mut self, index: u32, now: f64) {
         let latency_ns = now - self.arrived_at[index as usize];
         self.latencies.record(latency_ns as u64);
+    }
+
+    fn answer(&mut self, index: u32, now: f64) {
+        self.record(index, now);
         let worker = self.sent_to[index as usize];
         self.depths.remove(worker);
         self.router.finish(&self.request(&self.jobs.all()[index as usize]), worker);

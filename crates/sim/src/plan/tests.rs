@@ -90,6 +90,37 @@ fn large_items_are_what_size_awareness_is_for() {
 }
 
 #[test]
+fn two_layers_pay_where_a_holder_would_receive_and_answer_each_hot_write() {
+    // Writes of one key: their holder has 200 ns of work for each when it also receives and
+    // replies, and half of that, or less where they are compacted, when others do.
+    let options = PlanOptions { slo_ns: Some(20_000.0), ..OPTIONS };
+    let plan = plan(&hot_writes(2), &costs(), &options).unwrap();
+    let row = |preset| plan.rows.iter().find(|row| row.preset == preset).unwrap();
+    let (tuned, one_layer) = (row("dovetail"), row("c4"));
+    assert!(tuned.fronts > 0, "{tuned:?}");
+    assert!(tuned.throughput_rps > 1.5 * one_layer.throughput_rps, "{tuned:?} {one_layer:?}");
+}
+
+#[test]
+fn two_layers_lose_where_every_request_crosses_them_for_nothing() {
+    let reads = workload(|index| Item { key: index, access: Access::Read, size_bytes: 100 });
+    let plan = plan(&reads, &costs(), &OPTIONS).unwrap();
+    let (two, one) = (throughput(&plan, "mutps-h"), throughput(&plan, "basekv"));
+    // 8 cores of 260 ns and some idle time on the less busy side, against 8 cores of 200 ns.
+    assert!((0.6..0.85).contains(&(two / one)), "{two} {one}");
+    let tuned = plan.rows.iter().find(|row| row.preset == "dovetail").unwrap();
+    assert_eq!(tuned.fronts, 0, "the tuner finds run to completion");
+}
+
+#[test]
+fn hot_reads_stay_with_the_front() {
+    let hot = workload(|index| Item { key: index % 10, access: Access::Read, size_bytes: 100 });
+    let plan = plan(&hot, &costs(), &OPTIONS).unwrap();
+    let row = plan.rows.iter().find(|row| row.preset == "mutps-h").unwrap();
+    assert_eq!(row.fronts, 7, "nothing is left for the other layer: {row:?}");
+}
+
+#[test]
 fn one_seed_gives_one_plan_on_any_number_of_threads() {
     let workload = hot_writes(3);
     let on = |threads| plan(&workload, &costs(), &PlanOptions { threads, ..OPTIONS }).unwrap();
