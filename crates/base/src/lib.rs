@@ -1,8 +1,10 @@
-//! What every other crate uses: units, ids, rings, the `sync` shim and the key hash. No decisions.
+//! What every other crate uses: units, ids, rings, roles, the `sync` shim and the key hash. No
+//! decisions.
 
 pub mod hash;
 pub mod ids;
 pub mod ring;
+pub mod roles;
 pub mod sync;
 pub mod units;
 

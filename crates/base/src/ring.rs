@@ -196,6 +196,11 @@ impl Receiver {
         Some(entry)
     }
 
+    /// Whether anybody can still push.
+    pub fn has_sender(&self) -> bool {
+        Arc::strong_count(&self.ring) > 1
+    }
+
     /// All that was taken is done (I3); whether there was anything.
     #[inline]
     pub fn complete(&mut self) -> bool {

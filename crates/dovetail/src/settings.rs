@@ -197,7 +197,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::AutoCount { min: 1, max: 256 },
         default: "auto",
         help: "Worker threads; auto is one less than the cores that the affinity mask and the \
-               cgroup's quota allow, at least one",
+               cgroup's quota allow, at least one. CONFIG SET threads lets fewer of them work",
     },
     Setting {
         key: "cr-threads",
@@ -205,7 +205,8 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::AutoCount { min: 1, max: 256 },
         default: "auto",
         help: "Of these, threads that poll connections and reply; the others execute what those \
-               send. auto: every thread does both (with hand-off:N, N threads poll)",
+               send. auto: every thread does both (with hand-off:N, N threads poll), and with 4 \
+               threads or more CONFIG SET cr-threads can divide them later",
     },
     Setting {
         key: "write-policy",

@@ -162,6 +162,21 @@ impl Ledger {
         }
     }
 
+    /// Hands over what is reserved here, without a moment at which it belongs to nobody.
+    pub fn part_with(&mut self, bytes: u64) -> Reservation {
+        debug_assert!(bytes <= self.used_bytes, "I2: parted with more than was reserved");
+        self.used_bytes -= bytes;
+        self.granted_bytes -= bytes;
+        Reservation { budget: Arc::clone(&self.budget), bytes }
+    }
+
+    /// Takes what another worker has parted with.
+    pub fn take_over(&mut self, mut reservation: Reservation) {
+        let bytes = std::mem::take(&mut reservation.bytes);
+        self.granted_bytes += bytes;
+        self.used_bytes += bytes;
+    }
+
     /// Whether the budget is exhausted: no client should be read now.
     pub fn is_over(&self) -> bool {
         self.budget.granted_bytes() > self.budget.limit_bytes
@@ -236,6 +251,21 @@ mod tests {
         assert!(ledger.try_reserve(40 << 20));
         ledger.release(40 << 20);
         assert!(budget.granted_bytes() <= 2 * GRANT_BYTES);
+    }
+
+    #[test]
+    fn what_is_handed_over_stays_booked() {
+        let (budget, mut first) = ledger(1000);
+        let mut second = Ledger::new(Arc::clone(&budget));
+        assert!(first.try_reserve(900));
+        let on_its_way = first.part_with(900);
+        assert!(!second.try_reserve(101));
+        second.take_over(on_its_way);
+        assert_eq!((first.used_bytes(), second.used_bytes()), (0, 900));
+        drop(first);
+        assert_eq!(budget.granted_bytes(), 900);
+        drop(second.part_with(900));
+        assert_eq!(budget.granted_bytes(), 0, "a connection that is lost on its way");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{UnixMillis, WorkerId};
@@ -21,8 +21,6 @@ pub struct Client {
     pub id: u64,
     /// Which protocol its port speaks.
     pub protocol: Dialect,
-    /// The worker that serves it.
-    pub worker: WorkerId,
     /// Its end.
     pub peer: SocketAddr,
     /// Our end.
@@ -31,6 +29,9 @@ pub struct Client {
     pub descriptor: RawFd,
     /// When it connected.
     pub connected_at: UnixMillis,
+    /// The worker that serves it.
+    worker: AtomicU16,
+    is_killed: AtomicBool,
     last_active_at: AtomicU64,
     /// Names that it gave itself.
     names: Mutex<ClientNames>,
@@ -56,6 +57,28 @@ impl Client {
     pub(crate) fn set_active(&self, now: UnixMillis) {
         // Relaxed: a statistic with one writer.
         self.last_active_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// The worker that serves it, or has until a moment ago.
+    pub fn worker(&self) -> WorkerId {
+        WorkerId(self.worker.load(Ordering::Relaxed))
+    }
+
+    /// Marks it as to be closed; the worker to tell.
+    ///
+    /// Between this fence and that of [`Client::move_to`], either this names the new worker, or
+    /// that one sees the mark: nobody slips through on the way.
+    pub(crate) fn kill(&self) -> WorkerId {
+        self.is_killed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.worker()
+    }
+
+    /// Is served by `worker` from now on; whether it is to be closed instead.
+    pub(crate) fn move_to(&self, worker: WorkerId) -> bool {
+        self.worker.store(worker.0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.is_killed.load(Ordering::Relaxed)
     }
 
     /// A copy of its names.
@@ -103,7 +126,8 @@ impl Clients {
         let client = Arc::new(Client {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             protocol: arrival.protocol,
-            worker: arrival.worker,
+            worker: AtomicU16::new(arrival.worker.0),
+            is_killed: AtomicBool::new(false),
             peer: arrival.peer,
             local: arrival.local,
             descriptor: arrival.descriptor,
@@ -145,6 +169,15 @@ mod tests {
             descriptor: 3,
             now: UnixMillis(1),
         }
+    }
+
+    #[test]
+    fn a_client_that_is_killed_on_its_way_is_found_by_one_side() {
+        let clients = Clients::default();
+        let client = clients.admit(arrival(), 1).unwrap();
+        assert!(!client.move_to(WorkerId(3)));
+        assert_eq!(client.kill(), WorkerId(3));
+        assert!(client.move_to(WorkerId(1)), "told at the next worker");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::compaction::{Answering, Compacted, Compaction};
 use crate::config::Config;
 use crate::core::Core;
 use crate::gather::Answer;
-use crate::hop::{Awaiting, Lane};
+use crate::hop::{Awaiting, Lane, Turn};
 use crate::rmw::Rmw;
 
 /// Executes batches of requests.
@@ -45,6 +45,12 @@ pub trait Engine {
 
     /// The session, unless keys are locked.
     fn session(&mut self) -> Option<&mut Session>;
+
+    /// Whether a router is asked at all at the moment; only of an engine that routes.
+    #[inline]
+    fn is_routing(&self) -> bool {
+        true
+    }
 
     /// Whether [`Engine::send`] or [`Engine::say`] can be called for this connection now; if not,
     /// it is told when it can go on.
@@ -142,6 +148,24 @@ pub trait Home: Engine {
 
     /// Serves another worker's requests from now on.
     fn adopt(&mut self, _lane: Lane) {}
+
+    /// Sends nothing more, until [`Home::go_on`] or [`Home::take_up`].
+    fn park(&mut self) {}
+
+    /// Sends again.
+    fn go_on(&mut self, _core: &mut Core) {}
+
+    /// Whether nothing that was sent is on the way.
+    #[inline]
+    fn is_drained(&self) -> bool {
+        true
+    }
+
+    /// Acts by another plan from now on; only when drained.
+    fn take_up(&mut self, _core: &mut Core, _turn: Turn) {}
+
+    /// Nothing comes any more from who sends to this worker no longer.
+    fn settle(&mut self, _core: &Core) {}
 
     /// A buffer that requests borrow stays until they are done.
     fn keep_ground(&mut self, _core: &mut Core, _ground: Arc<Vec<u8>>) {}

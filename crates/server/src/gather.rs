@@ -118,7 +118,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     /// when everything before it is answered, and is then parsed again (K10).
     #[inline]
     pub fn enter(&mut self, slot: usize, is_routable: bool) -> bool {
-        self.is_routing = is_routable;
+        self.is_routing = is_routable && self.engine.is_routing();
         let awaiting = &mut self.core.connections[slot].awaiting;
         let may_begin = is_routable || awaiting.is_empty();
         if !may_begin {

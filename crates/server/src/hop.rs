@@ -15,8 +15,9 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `layers` | who has which half, and the routers, from the settings |
-//! | `fabric` | what lies between workers: cells and bells |
+//! | `layers` | who may have which half, and the routers, from the settings |
+//! | `roles` | who has which half now, and how that changes |
+//! | `fabric` | what lies between workers: bells, and ends of rings on their way |
 //! | `cell` | one request and its answer, in memory that both sides reach |
 //! | `awaiting` | what one connection waits for |
 //! | `front` | routes, sends, takes back, keeps each connection's order |
@@ -29,9 +30,11 @@ mod cell;
 mod fabric;
 mod front;
 mod layers;
+mod roles;
 mod routed;
 
 pub use awaiting::Awaiting;
 pub use fabric::{Fabric, Lane};
-pub use layers::{Decider, Layers};
+pub use layers::Layers;
+pub use roles::{Fronts, PublishedRoles, Roles, RolesError, Threads, Turn, Wanted};
 pub use routed::Routed;

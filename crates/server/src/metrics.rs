@@ -29,8 +29,10 @@ pub struct Snapshot {
     pub uptime_ms: u64,
     /// Worker threads.
     pub thread_count: usize,
-    /// Of these, how many only poll, do both, only execute.
+    /// Of these, how many only poll, do both, only execute; the others are idle.
     pub roles: (usize, usize, usize),
+    /// Counts the plans of who does what.
+    pub role_epoch: u64,
     /// `cache` or `store`.
     pub mode: &'static str,
     /// `hash` or `tree`.
@@ -52,11 +54,12 @@ pub struct Snapshot {
 impl Snapshot {
     /// Folds all counters now.
     pub fn take(shared: &Shared) -> Snapshot {
-        let config = shared.config();
+        let (config, plan) = (shared.config(), shared.role_plan());
         Snapshot {
             uptime_ms: u64::try_from(shared.uptime().as_millis()).unwrap_or(u64::MAX),
             thread_count: config.threads,
-            roles: shared.layers().roles(),
+            role_epoch: plan.epoch,
+            roles: plan.role_counts(),
             mode: match config.mode {
                 Mode::Evict => "cache",
                 Mode::Clean => "store",
@@ -111,7 +114,15 @@ impl Snapshot {
         let hops = &self.totals.hops;
         let (fronts, both, backs) = self.roles;
         json!({
-            "threads": { "cr": fronts, "rtc": both, "mr": backs },
+            "threads": {
+                "cr": fronts,
+                "rtc": both,
+                "mr": backs,
+                "idle": self.thread_count.saturating_sub(fronts + both + backs),
+            },
+            "epoch": self.role_epoch,
+            "role_changes_total": hops.role_changes,
+            "connections_moved_total": hops.connections_moved,
             "queue_depths": hops.queue_depth,
             "direct_total": hops.direct,
             "sent_total": hops.sent,

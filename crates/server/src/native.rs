@@ -99,7 +99,7 @@ impl Shop {
         let terms = Terms {
             steering: Steering::new(
                 bits,
-                u16::try_from(shared.layers().fronts).unwrap_or(u16::MAX),
+                u16::try_from(shared.layers().start.fronts).unwrap_or(u16::MAX),
             ),
             hash_seed: shared.store().key_hasher().seed(),
             value_max_bytes: u32::try_from(config.max_item_size_bytes).unwrap_or(u32::MAX),

@@ -16,7 +16,7 @@ use crate::admin::AdminThread;
 use crate::config::{Config, Poll};
 use crate::engine::{Home, RunToCompletion};
 use crate::error::StartError;
-use crate::hop::{Decider, Fabric, Layers, Routed};
+use crate::hop::{Fabric, Layers, Routed, Turn};
 use crate::listen::listen;
 use crate::native::shm::ShmDoor;
 use crate::native::{self, Native, Shop};
@@ -60,10 +60,13 @@ impl Server {
             config.max_connections = allowed;
         }
         config.poll = effective_poll(&config);
-        let fronts = Layers::new(&config)?.fronts;
-        let (resp, resp_listeners) = bind(config.resp, fronts, "resp")?;
-        let (memcached, memcached_listeners) = bind(config.memcached, fronts, "memcached")?;
-        let (native, native_sockets) = bind_native(&config, fronts)?;
+        let layers = Layers::new(&config)?;
+        // Every thread that may ever poll has listeners, for life (K16).
+        let listening =
+            if layers.has_fixed_fronts() { layers.start.fronts } else { layers.thread_max };
+        let (resp, resp_listeners) = bind(config.resp, listening, "resp")?;
+        let (memcached, memcached_listeners) = bind(config.memcached, listening, "memcached")?;
+        let (native, native_sockets) = bind_native(&config, layers.start.fronts)?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
         let mut shared = Shared::open(config)?;
@@ -97,9 +100,9 @@ impl Server {
         let processors = affinity::plan(config.pin, config.threads);
         let (mut resp, mut memcached) = (resp.into_iter(), memcached.into_iter());
         let mut natives = natives.into_iter();
-        let layers = *self.shared.layers();
-        let fabric = layers.is_routed.then(|| Arc::new(Fabric::new(layers)));
-        let mut deciders = layers.deciders(config)?.into_iter();
+        let roles = self.shared.roles().latest();
+        let is_routed = self.shared.layers().is_routed;
+        let fabric = is_routed.then(|| Arc::new(Fabric::new(config.threads)));
         for index in 0..config.threads {
             let id = WorkerId(u16::try_from(index).expect("checked: at most 256 threads"));
             let (native, shm_door) = natives.next().unzip();
@@ -119,7 +122,7 @@ impl Server {
                 id,
                 processor: processors.get(index).copied(),
                 session,
-                route: fabric.clone().map(|fabric| (fabric, deciders.next())),
+                route: fabric.clone().map(|fabric| (fabric, roles.turn_of(index))),
                 sockets,
             };
             self.workers.push(start.spawn(ended.clone())?);
@@ -206,8 +209,8 @@ struct WorkerStart {
     id: WorkerId,
     processor: Option<usize>,
     session: Session,
-    /// What lies between the workers, and a front's router, where requests are routed.
-    route: Option<(Arc<Fabric>, Option<Decider>)>,
+    /// What lies between the workers, and this one's role, where requests are routed.
+    route: Option<(Arc<Fabric>, Turn)>,
     sockets: WorkerSockets,
 }
 
@@ -247,9 +250,9 @@ impl WorkerStart {
         let home = RunToCompletion::new(session, shared.config());
         match route {
             None => run(shared, id, home, sockets, report),
-            Some((fabric, decider)) => {
+            Some((fabric, turn)) => {
                 let partition_bits = shared.store().partition_bits();
-                let engine = Routed::new(home, fabric, id, decider, partition_bits);
+                let engine = Routed::new(home, fabric, id, turn, partition_bits);
                 run(shared, id, engine, sockets, report);
             }
         }
@@ -345,7 +348,7 @@ fn open_natives(
     shared.set_native(Arc::clone(&shop));
     let config = shared.config();
     let xdp_ports = config.native_xdp.as_ref().map_or(Ok(Vec::new()), |device| {
-        native::xdp::open_ports(device, config.native, shared.layers().fronts)
+        native::xdp::open_ports(device, config.native, shared.layers().start.fronts)
     })?;
     let opened = native::udp::open_ports(sockets, config);
     let mut ports = opened
@@ -356,7 +359,7 @@ fn open_natives(
         let of_worker = ports.next().into_iter().chain(xdp_ports.next()).collect();
         (Native::new(Arc::clone(&shop), of_worker), shm_door.take())
     };
-    Ok((0..shared.layers().fronts).map(&mut open).collect())
+    Ok((0..shared.layers().start.fronts).map(&mut open).collect())
 }
 
 /// A thread that makes log memory resident ahead of the writers: a first touch in a write would

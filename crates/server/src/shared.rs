@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base::UnixMillis;
+use base::roles::RolePlan;
 use crossbeam_channel::{Receiver, Sender};
 use crossbeam_utils::CachePadded;
 use store::{IndexKind, Store, StoreConfig, StoreStats};
@@ -23,8 +24,9 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::error::StartError;
-use crate::hop::{Lane, Layers};
+use crate::hop::{Fronts, Lane, Layers, Roles, RolesError, Threads, Wanted};
 use crate::memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
+use crate::moving::Moving;
 use crate::native::Shop;
 use crate::native::shm::ShmGuest;
 use crate::poller::Waker;
@@ -64,6 +66,10 @@ pub(crate) enum Control {
     Adopt(Box<ShmGuest>),
     /// Execute what comes through this.
     Serve(Box<Lane>),
+    /// Serve this connection.
+    Move(Box<Moving>),
+    /// Look which roles were published.
+    Roles,
 }
 
 /// The sending end of a worker's mailbox.
@@ -86,7 +92,7 @@ struct RateSample {
 /// What all threads of a server see.
 pub struct Shared {
     config: Config,
-    layers: Layers,
+    roles: Roles,
     plan: MemoryPlan,
     store: Arc<Store>,
     budget: Arc<BufferBudget>,
@@ -114,7 +120,7 @@ impl Shared {
         if config.lossy_index && config.index == IndexKind::Tree {
             return Err(StartError::LossyTree);
         }
-        let layers = Layers::new(&config)?;
+        let roles = Roles::new(Layers::new(&config)?, &config)?;
         let index_growth =
             if config.lossy_index { IndexGrowth::None } else { IndexGrowth::WithItems };
         let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes, index_growth)
@@ -157,7 +163,7 @@ impl Shared {
         };
         let started_at = unix_now();
         Ok(Shared {
-            layers,
+            roles,
             plan: MemoryPlan { item_size_max_bytes, ..plan },
             store,
             budget: Arc::new(BufferBudget::new(plan.buffers_bytes)),
@@ -192,9 +198,50 @@ impl Shared {
         &self.config
     }
 
-    /// Which threads receive and which execute.
+    /// What the settings say about who receives and who executes.
     pub(crate) fn layers(&self) -> &Layers {
-        &self.layers
+        self.roles.layers()
+    }
+
+    /// Who does, and how that changes.
+    pub(crate) fn roles(&self) -> &Roles {
+        &self.roles
+    }
+
+    /// Who receives and who executes, by the latest plan.
+    pub fn role_plan(&self) -> RolePlan {
+        *self.roles.latest().plan()
+    }
+
+    /// Whether every thread has taken up the latest plan.
+    pub fn are_roles_settled(&self) -> bool {
+        self.roles.latest().publication.is_settled()
+    }
+
+    /// Lets `threads` threads work from now on, of which the first `fronts` poll connections and
+    /// the others execute; if all poll, they run to completion. Threads beyond are asleep.
+    ///
+    /// Returns at once, from any thread: the workers change roles between their rounds, while
+    /// requests flow. `threads` is at most [`Config::threads`]; an error changes nothing and says
+    /// in one line what would be right.
+    pub fn set_roles(&self, threads: usize, fronts: usize) -> Result<(), RolesError> {
+        let fronts = if fronts == threads { Fronts::All } else { Fronts::Count(fronts) };
+        self.change_roles(Wanted { threads: Threads::Count(threads), fronts })
+    }
+
+    /// The same for what CONFIG SET names.
+    pub(crate) fn change_roles(&self, wanted: Wanted) -> Result<(), RolesError> {
+        if self.is_stopping() {
+            return Err(RolesError::Stopping);
+        }
+        if self.roles.change(&self.config, wanted)? {
+            let plan = self.role_plan();
+            tracing::info!(threads = plan.threads, cr = plan.fronts, "threads change roles");
+            for worker in 0..self.mailboxes.len() {
+                self.send(worker, Control::Roles);
+            }
+        }
+        Ok(())
     }
 
     /// How the memory is divided.
@@ -316,7 +363,7 @@ impl Shared {
 
     /// Asks the client's worker to close it.
     pub(crate) fn kill_client(&self, client: &crate::clients::Client) {
-        self.send(client.worker.index(), Control::Kill { client_id: client.id });
+        self.send(client.kill().index(), Control::Kill { client_id: client.id });
     }
 
     /// Puts a message into a worker's mailbox.
@@ -342,6 +389,8 @@ impl Shared {
     }
 
     pub(crate) fn stop(&self) {
+        // First: who sees that the server stops sees that no connection changes its worker.
+        self.roles.transit.stop();
         self.is_stopping.store(true, Ordering::Release);
         self.wake_all();
     }

@@ -5,6 +5,7 @@
 //!  wait ──▶ read each ready connection once ──▶ gather one batch ──▶ execute ──▶ send each once
 //!   ▲            into the arena                  across connections                    │
 //!   └── keep house, control messages ◀── serve and collect hops, if requests are routed ┘
+//!                                        change roles, if that was asked for
 //! ```
 //!
 //! # Invariants
@@ -22,6 +23,7 @@ mod control;
 mod finish;
 mod native;
 mod read;
+mod roles;
 mod starve;
 
 use std::io;
@@ -30,6 +32,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::roles::Member;
 use base::{UnixMillis, WorkerId};
 
 use crate::config::Poll;
@@ -37,6 +40,8 @@ use crate::core::Core;
 use crate::counters::Dialect;
 use crate::engine::Home;
 use crate::gather::Gather;
+use crate::hop::PublishedRoles;
+use crate::moving::Moving;
 use crate::native::Native;
 use crate::native::shm::ShmDoor;
 use crate::poller::{Interest, Poller, Ready};
@@ -82,6 +87,14 @@ struct Listener {
     token: u64,
 }
 
+/// What a round begins with.
+enum Due {
+    /// This connection is read a last time.
+    ReadLast(usize),
+    /// Roles were published, or connections have arrived.
+    Roles,
+}
+
 /// One worker.
 pub struct Worker<E, P> {
     core: Core,
@@ -113,8 +126,17 @@ pub struct Worker<E, P> {
     is_expiring: bool,
     expiring_checked_at: UnixMillis,
     is_draining: bool,
-    /// Connections that are to be read a last time.
-    to_drain: Vec<usize>,
+    /// Rare things that the next round begins with.
+    due: Vec<Due>,
+    /// How it waits in its role.
+    poll: Poll,
+    member: Member,
+    /// The roles that it has taken up.
+    published: Arc<PublishedRoles>,
+    /// Connections that other workers have handed over.
+    arrivals: Vec<Box<Moving>>,
+    /// Counts connections that were handed over, so that their targets take turns.
+    next_target: usize,
 }
 
 /// The sockets that a worker starts with.
@@ -164,6 +186,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         // Ports begin with a first look at them.
         let has_native_work = sockets.native.is_some();
         let now = Instant::now();
+        let (poll, published) = (shared.config().poll, shared.roles().latest());
+        let member = Member::new(*published.plan());
+        let next_target = worker.index();
         Ok(Worker {
             core: Core::new(shared, worker),
             engine,
@@ -187,7 +212,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
             is_expiring: false,
             expiring_checked_at: UnixMillis(0),
             is_draining: false,
-            to_drain: Vec::new(),
+            due: Vec::new(),
+            poll,
+            member,
+            published,
+            arrivals: Vec::new(),
+            next_target,
         })
     }
 
@@ -208,6 +238,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.shared.is_aborting()
             || (self.is_draining
                 && self.core.connections.len() == 0
+                && self.core.shared.roles().transit.is_over()
                 && self.engine.may_end(&self.core))
     }
 
@@ -219,11 +250,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return Ok(());
         }
         self.rounds_without_wait = 0;
-        let poll = self.core.shared.config().poll;
-        if poll == Poll::Busy || self.has_work_at_hand() {
+        if self.poll == Poll::Busy || self.has_work_at_hand() {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
         }
-        if poll == Poll::Auto {
+        if self.poll == Poll::Auto {
             self.poller.wait(&mut self.ready, Some(Duration::ZERO))?;
             if !self.ready.is_empty() || self.last_work_at.elapsed() < SPIN_TIME {
                 return Ok(());
@@ -252,9 +282,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     fn has_work_at_hand(&self) -> bool {
         !self.resumable.is_empty()
-            || !self.to_drain.is_empty()
+            || !self.due.is_empty()
             || self.has_native_work
-            || (E::ROUTES && !self.core.touched.is_empty())
+            || (E::ROUTES && (!self.core.touched.is_empty() || self.can_take_up()))
+    }
+
+    /// Whether nothing keeps the worker from taking up the roles that it is parked for.
+    fn can_take_up(&self) -> bool {
+        self.member.is_parked() && self.engine.is_drained()
     }
 
     fn sleep_max(&mut self) -> Duration {
@@ -282,7 +317,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let had_work = !self.ready.is_empty() || self.has_work_at_hand();
         let started_at = Instant::now();
         self.before_round();
-        self.drain();
+        self.begin_due();
         if had_work {
             // The ready list is taken so that handlers may borrow the worker.
             let mut ready = std::mem::take(&mut self.ready);
@@ -315,6 +350,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if E::ROUTES {
             self.has_served_queues |= self.engine.turn(&mut self.core);
             self.finish_touched();
+            if self.member.is_moving() {
+                self.change_roles();
+            }
         }
         self.after_round(had_work || self.has_served_queues, started_at);
     }
@@ -354,7 +392,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.evict_clients();
         }
         let is_waiting = !self.starved.is_empty() || self.accept_again_at.is_some();
-        let never_sleeps = self.core.shared.config().poll == Poll::Busy;
+        let never_sleeps = self.poll == Poll::Busy;
         if !had_work && !is_waiting && !is_stopping && !never_sleeps {
             return; // The wait that follows keeps house before it sleeps.
         }

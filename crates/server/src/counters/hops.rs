@@ -23,6 +23,10 @@ pub struct HopCells {
     pub write_table_full: Cell,
     /// ... because another worker writes the partition.
     pub held_elsewhere: Cell,
+    /// Times that the thread took up another role.
+    pub role_changes: Cell,
+    /// Connections that other workers handed to it.
+    pub connections_taken: Cell,
 }
 
 /// Summed over the workers.
@@ -40,6 +44,10 @@ pub struct HopTotals {
     pub served: u64,
     /// By worker: requests that wait in its rings.
     pub queue_depth: Vec<u64>,
+    /// Times that a thread took up another role.
+    pub role_changes: u64,
+    /// Connections that went from one worker to another.
+    pub connections_moved: u64,
     /// Times that the router knew no worker, by the metric's word for the reason.
     pub busy: [(&'static str, u64); 3],
 }
@@ -56,6 +64,8 @@ impl HopTotals {
             batches: sum(|hops| &hops.batches),
             served: sum(|hops| &hops.served),
             queue_depth: workers.clone().map(|worker| worker.hops.queue_depth.get()).collect(),
+            role_changes: sum(|hops| &hops.role_changes),
+            connections_moved: sum(|hops| &hops.connections_taken),
             busy: [
                 ("queues_full", sum(|hops| &hops.queues_full)),
                 ("write_table_full", sum(|hops| &hops.write_table_full)),
@@ -72,6 +82,8 @@ impl HopTotals {
             (&mut self.publications, baseline.publications),
             (&mut self.batches, baseline.batches),
             (&mut self.served, baseline.served),
+            (&mut self.role_changes, baseline.role_changes),
+            (&mut self.connections_moved, baseline.connections_moved),
         ] {
             *now = now.saturating_sub(then);
         }

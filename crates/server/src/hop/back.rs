@@ -44,6 +44,19 @@ impl Back {
         self.lanes.push(lane);
     }
 
+    /// All threads have taken up the latest plan: lanes by which nothing can come any more go.
+    pub fn settle(&mut self, core: &Core) {
+        let serves = |lane: &mut Lane| {
+            let has_sender = lane.receiver.has_sender();
+            debug_assert!(has_sender || lane.receiver.waiting_count() == 0, "sent and left");
+            has_sender
+        };
+        self.lanes.retain_mut(serves);
+        if self.lanes.is_empty() {
+            core.counters().hops.queue_depth.set(0);
+        }
+    }
+
     /// Whether there is something to execute.
     #[inline]
     pub fn has_work(&mut self) -> bool {
@@ -61,7 +74,7 @@ impl Back {
                 && let Some([hash, index]) = lane.receiver.take()
             {
                 home.prefetch(KeyHash(hash));
-                cells.push(self.fabric.cells[lane.front.index()].at(index as u32));
+                cells.push(lane.cells.at(index as u32));
             }
         }
         if cells.is_empty() {

@@ -23,6 +23,10 @@
 //! # Limits
 //! 1024 requests on the way per front and 256 per connection; then connections are not parsed, and
 //! so not read, until some are done (K18).
+//!
+//! # Changes of roles
+//! A parked front gives out no tickets; once all are free, it goes on by another plan, with another
+//! router and other depths, or is dropped (`base::roles`).
 
 mod direct;
 
@@ -30,11 +34,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::ring::{Sender, ring};
+use base::roles::RolePlan;
 use base::{KeyHash, PartitionBits, WorkerId};
 use policy::{Access, Busy, Depths, Route, RouteRequest};
 
 use super::awaiting::{Awaiting, NO_TICKET, Wait};
-use super::cell::{CELLS, Cell, KEPT_BYTES_MAX, Origin};
+use super::cell::{CELLS, Cell, Cells, KEPT_BYTES_MAX, Origin};
 use super::fabric::{Fabric, Lane};
 use super::layers::Decider;
 use crate::connection::{Connection, Ending};
@@ -81,7 +86,11 @@ struct Ticket {
 /// A worker's front half.
 pub(super) struct Front {
     fabric: Arc<Fabric>,
+    cells: Arc<Cells>,
+    /// Who may be sent to.
+    plan: RolePlan,
     decider: Decider,
+    /// By the router's worker.
     depths: Depths,
     partition_bits: PartitionBits,
     own: WorkerId,
@@ -93,24 +102,24 @@ pub(super) struct Front {
     tickets: Vec<Ticket>,
     free: Vec<u32>,
     parked: VecDeque<u32>,
-    /// By the router's worker; made when the first request goes there.
+    /// By thread; made when the first request goes there.
     senders: Vec<Option<Sender>>,
-    /// Connections that wait for a free cell, oldest first.
+    /// Connections that wait for a free cell, or for the end of parking, oldest first.
     short: VecDeque<usize>,
     /// Buffers that cells may borrow from, and what they are booked with.
     grounds: Vec<(Arc<Vec<u8>>, u64)>,
-    is_closed: bool,
+    /// Another plan is to be taken up: no ticket is given out.
+    is_parked: bool,
 }
 
 impl Front {
     pub fn new(
         fabric: Arc<Fabric>,
-        decider: Decider,
+        (plan, decider): (RolePlan, Decider),
         partition_bits: PartitionBits,
         own: WorkerId,
     ) -> Front {
-        let backs = fabric.layers.backs;
-        let own_worker = (!fabric.layers.has_two()).then_some(own);
+        let own_worker = plan.is_back(own.index()).then_some(own);
         let ticket = |_| Ticket {
             state: State::Free,
             slot: NOBODY,
@@ -126,9 +135,10 @@ impl Front {
             booked_bytes: 0,
         };
         Front {
-            fabric,
+            cells: Arc::new(Cells::new()),
+            plan,
             decider,
-            depths: Depths::new(backs),
+            depths: Depths::new(plan.backs),
             partition_bits,
             own,
             own_worker,
@@ -137,11 +147,43 @@ impl Front {
             // The last one freed is the first one used, while it is in the cache.
             free: (0..CELLS as u32).rev().collect(),
             parked: VecDeque::new(),
-            senders: (0..backs).map(|_| None).collect(),
+            senders: (0..fabric.thread_count()).map(|_| None).collect(),
+            fabric,
             short: VecDeque::new(),
             grounds: Vec::new(),
-            is_closed: false,
+            is_parked: false,
         }
+    }
+
+    /// Gives out no tickets until [`Front::go_on`] or [`Front::take_up`].
+    pub fn park(&mut self) {
+        self.is_parked = true;
+    }
+
+    /// Whether every ticket is free, so that nothing is on the way and no connection waits.
+    pub fn is_drained(&self) -> bool {
+        self.free.len() == CELLS
+    }
+
+    /// Gives out tickets again.
+    pub fn go_on(&mut self, core: &mut Core) {
+        self.is_parked = false;
+        self.feed_short(core);
+    }
+
+    /// Goes on by another plan.
+    pub fn take_up(&mut self, core: &mut Core, plan: RolePlan, decider: Decider) {
+        debug_assert!(self.is_drained(), "a plan is taken up when nothing is on the way");
+        for (thread, sender) in self.senders.iter_mut().enumerate() {
+            if !plan.is_back(thread) {
+                *sender = None;
+            }
+        }
+        self.plan = plan;
+        self.decider = decider;
+        self.depths = Depths::new(plan.backs);
+        self.own_worker = plan.is_back(self.own.index()).then_some(self.own);
+        self.go_on(core);
     }
 
     /// Whether the connection can have another ticket.
@@ -157,7 +199,7 @@ impl Front {
             awaiting.wait = Wait::Barrier;
         } else if awaiting.count >= PER_CONNECTION_MAX {
             awaiting.wait = Wait::Depth;
-        } else if self.free.len() <= CELLS_RESERVED {
+        } else if self.is_parked || self.free.len() <= CELLS_RESERVED {
             awaiting.wait = Wait::Cells;
             self.short.push_back(slot);
         }
@@ -227,7 +269,7 @@ impl Front {
 
     #[inline]
     fn cell(&self, index: u32) -> *mut Cell {
-        self.fabric.cells[self.own.index()].at(index)
+        self.cells.at(index)
     }
 
     #[inline]
@@ -302,36 +344,31 @@ impl Front {
         ticket.state = State::Sent;
         ticket.worker = worker;
         self.depths.add(worker);
-        if self.senders[worker.index()].is_none() {
-            self.open_lane(core, worker);
+        let thread = self.plan.thread_of(worker.index());
+        if self.senders[thread].is_none() {
+            self.open_lane(core, thread);
         }
-        let Some(sender) = &mut self.senders[worker.index()] else {
+        let Some(sender) = &mut self.senders[thread] else {
             unreachable!("opened above");
         };
         sender.push([self.tickets[index as usize].hash.0, u64::from(index)]); // I5
         if sender.unpublished_count() >= core.shared.config().batch as u64 {
-            self.publish_to(core, worker.index());
+            self.publish_to(core, thread);
         }
     }
 
     #[cold]
-    fn open_lane(&mut self, core: &mut Core, worker: WorkerId) {
+    fn open_lane(&mut self, core: &mut Core, thread: usize) {
         let (sender, receiver) = ring(CELLS);
-        self.senders[worker.index()] = Some(sender);
-        let lane = Lane { front: self.own, receiver };
-        core.shared.send(self.thread_of(worker.index()), Control::Serve(Box::new(lane)));
-    }
-
-    #[inline]
-    fn thread_of(&self, worker: usize) -> usize {
-        self.fabric.layers.first_back + worker
+        self.senders[thread] = Some(sender);
+        let lane = Lane { front: self.own, cells: Arc::clone(&self.cells), receiver };
+        core.shared.send(thread, Control::Serve(Box::new(lane)));
     }
 
     /// Shows a back what was sent to it, and wakes it if it sleeps.
     #[inline]
-    fn publish_to(&mut self, core: &Core, worker: usize) {
-        let thread = self.thread_of(worker);
-        let Some(sender) = &mut self.senders[worker] else { return };
+    fn publish_to(&mut self, core: &Core, thread: usize) {
+        let Some(sender) = &mut self.senders[thread] else { return };
         let count = sender.unpublished_count();
         if !sender.publish() || thread == self.own.index() {
             return;
@@ -346,8 +383,8 @@ impl Front {
     /// The same for all backs.
     #[inline]
     pub fn publish(&mut self, core: &Core) {
-        for worker in 0..self.senders.len() {
-            self.publish_to(core, worker);
+        for thread in self.plan.first_back..self.plan.threads {
+            self.publish_to(core, thread);
         }
     }
 
@@ -365,8 +402,8 @@ impl Front {
     /// Takes back what is done: replies go to their connections, parked requests are tried again.
     pub fn collect(&mut self, core: &mut Core) -> bool {
         let mut has_any = false;
-        for worker in 0..self.senders.len() {
-            while let Some([_, index]) = self.senders[worker].as_mut().and_then(Sender::reclaim) {
+        for thread in self.plan.first_back..self.plan.threads {
+            while let Some([_, index]) = self.senders[thread].as_mut().and_then(Sender::reclaim) {
                 self.complete(core, index as u32);
                 has_any = true;
             }
@@ -470,7 +507,15 @@ impl Front {
 
     /// As many connections may go on as there are cells.
     fn feed_short(&mut self, core: &mut Core) {
-        for _ in CELLS_RESERVED..self.free.len() {
+        if self.is_parked {
+            return;
+        }
+        // With nothing on the way nobody would come back for those that are left now.
+        let count = match self.free.len().saturating_sub(CELLS_RESERVED) {
+            _ if self.is_drained() => self.short.len(),
+            count => count,
+        };
+        for _ in 0..count {
             let Some(slot) = self.short.pop_front() else { return };
             // It may be another connection's by now; that one is only looked at once too often.
             let Some(connection) = core.connections.get_mut(slot) else { continue };
@@ -479,6 +524,13 @@ impl Front {
                 core.touch(slot);
             }
         }
+    }
+
+    /// The worker polls no longer.
+    pub fn close(mut self, core: &mut Core) {
+        debug_assert!(self.is_drained(), "a front ends when nothing is on the way");
+        self.release_grounds(core);
+        debug_assert!(self.grounds.is_empty(), "no cell borrows");
     }
 
     /// A buffer that cells borrow from is booked until the last of them is clear.
@@ -518,16 +570,6 @@ impl Front {
         *awaiting = Awaiting::default();
         self.release_grounds(core);
         self.feed_short(core);
-    }
-
-    /// No connection is left: whether nothing is on the way either. Then the front is closed.
-    pub fn try_close(&mut self, core: &Core) {
-        if !self.is_closed && self.free.len() == CELLS {
-            self.is_closed = true;
-            if self.fabric.close_front() {
-                core.shared.wake_all();
-            }
-        }
     }
 }
 

@@ -9,11 +9,13 @@
 //! ```
 
 use base::WorkerId;
+use base::roles::{Executing, RolePlan};
 use base::sync::Arc;
 use policy::routers::{Choice, NotTogether, UseRouter};
 use policy::size_class::SizePlan;
 use policy::{Dispatch, Router, WritePolicy, WriteTable};
 
+use super::roles::RolesError;
 use crate::config::Config;
 use crate::error::StartError;
 
@@ -27,17 +29,20 @@ const SIZE_THRESHOLD_BYTES: u64 = u64::MAX;
 /// A front's way to decide.
 pub type Decider = Box<dyn Router + Send>;
 
-/// The roles of all threads.
+/// With `--cr-threads auto`, so many threads and more can be divided into two layers while the
+/// server runs; on fewer, two layers hardly ever pay (K17), and nobody pays for the question.
+const MOVABLE_THREADS_MIN: usize = 4;
+
+/// What the settings say about roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layers {
-    /// Threads `0..fronts` poll connections.
-    pub fronts: usize,
-    /// Threads `first_back..threads` may be named by a router; its worker 0 is the first of them.
-    pub first_back: usize,
-    /// How many these are.
-    pub backs: usize,
-    /// Whether requests go anywhere but to the worker that received them.
+    /// The server starts with these roles.
+    pub start: RolePlan,
+    /// Threads that are there; more can never have a role.
+    pub thread_max: usize,
+    /// Whether workers have what routing needs.
     pub is_routed: bool,
+    dispatch: Dispatch,
 }
 
 impl Layers {
@@ -52,59 +57,74 @@ impl Layers {
             (None, _) => threads,
             (Some(given), _) => given,
         };
-        if !(1..=threads).contains(&fronts) {
+        let Some(start) = RolePlan::new(0, threads, fronts, executing(config.dispatch)) else {
             let (given, most) = (fronts as u64, threads as u64);
             return Err(StartError::OutOfRange { setting: "cr-threads", given, least: 1, most });
-        }
-        let is_hand_off = matches!(config.dispatch, Dispatch::HandOff(_));
-        let first_back = if fronts == threads || is_hand_off { 0 } else { fronts };
-        let stays = (config.write_policy, config.dispatch) == (WritePolicy::Crcw, Dispatch::Any);
-        let layers = Layers {
-            fronts,
-            first_back,
-            backs: threads - first_back,
-            is_routed: fronts < threads || (threads > 1 && !stays),
         };
         if matches!(config.dispatch, Dispatch::Steal | Dispatch::SizeAware) {
             return Err(StartError::DispatchNotBuilt { dispatch: config.dispatch });
         }
+        let may_divide = config.cr_threads.is_none() && threads >= MOVABLE_THREADS_MIN;
+        let mut layers =
+            Layers { start, thread_max: threads, is_routed: may_divide, dispatch: config.dispatch };
+        layers.is_routed |= layers.is_routing(&start, config);
         // What contradicts itself is refused even where one thread makes it meaningless.
-        layers.deciders(config)?;
+        layers.deciders(&start, config)?;
         Ok(layers)
     }
 
-    /// Whether there is a layer of threads that only execute.
-    pub fn has_two(&self) -> bool {
-        self.first_back > 0
+    /// Another division of the threads.
+    pub fn plan(&self, epoch: u64, threads: usize, fronts: usize) -> Result<RolePlan, RolesError> {
+        if let Dispatch::HandOff(workers) = self.dispatch {
+            return Err(RolesError::HandOff { workers });
+        }
+        if !(1..=self.thread_max).contains(&threads) {
+            return Err(RolesError::Threads { most: self.thread_max });
+        }
+        RolePlan::new(epoch, threads, fronts, executing(self.dispatch))
+            .ok_or(RolesError::Fronts { most: threads })
     }
 
-    /// Threads that only poll, that do both, that only execute.
-    pub fn roles(&self) -> (usize, usize, usize) {
-        let threads = self.first_back + self.backs;
-        let both = if self.fronts < threads { 0 } else { threads };
-        (self.fronts - both, both, threads - self.fronts)
+    /// Whether the dispatch says who polls.
+    pub fn has_fixed_fronts(&self) -> bool {
+        matches!(self.dispatch, Dispatch::HandOff(_))
     }
 
-    /// A router for each front, over one write table.
-    pub fn deciders(&self, config: &Config) -> Result<Vec<Decider>, StartError> {
+    /// Whether, under that plan, requests go anywhere but to the worker that received them.
+    pub fn is_routing(&self, plan: &RolePlan, config: &Config) -> bool {
+        let stays = (config.write_policy, config.dispatch) == (WritePolicy::Crcw, Dispatch::Any);
+        plan.fronts < plan.threads || (plan.threads > 1 && !stays)
+    }
+
+    /// A router for each front, over one write table. Another plan has another table: its workers
+    /// have other numbers.
+    pub fn deciders(&self, plan: &RolePlan, config: &Config) -> Result<Vec<Decider>, StartError> {
         // A bound counts batches between two layers, and requests between equals (K15).
-        let bound_unit = if self.has_two() { config.batch as u32 } else { 1 };
-        let table = WriteTable::new(self.backs * TABLE_ENTRIES_PER_BACK);
-        let plan = Arc::new(SizePlan::all_small(self.backs, SIZE_THRESHOLD_BYTES));
+        let bound_unit = if plan.has_two_layers() { config.batch as u32 } else { 1 };
+        let table = WriteTable::new(plan.backs * TABLE_ENTRIES_PER_BACK);
+        let sizes = Arc::new(SizePlan::all_small(plan.backs, SIZE_THRESHOLD_BYTES));
         let decider = |front: usize| {
             let choice = Choice {
                 write_policy: config.write_policy,
                 dispatch: config.dispatch,
-                dispatcher: WorkerId((front % self.backs) as u16),
-                worker_count: self.backs,
+                dispatcher: WorkerId((front % plan.backs) as u16),
+                worker_count: plan.backs,
                 batch: config.batch as u32,
                 bound_unit,
                 table: table.for_another_dispatcher(),
-                plan: Arc::clone(&plan),
+                plan: Arc::clone(&sizes),
             };
             Ok(choice.open(AsDecider)?)
         };
-        (0..self.fronts).map(decider).collect()
+        (0..plan.fronts).map(decider).collect()
+    }
+}
+
+/// Those that poll execute nothing where they hand off, and nothing between two layers.
+fn executing(dispatch: Dispatch) -> Executing {
+    match dispatch {
+        Dispatch::HandOff(_) => Executing::All,
+        _ => Executing::Others,
     }
 }
 
@@ -145,9 +165,9 @@ mod tests {
     #[track_caller]
     fn check(config: &Config, want: (usize, usize, usize, bool)) {
         let layers = Layers::new(config).unwrap();
-        let Layers { fronts, first_back, backs, is_routed } = layers;
-        assert_eq!((fronts, first_back, backs, is_routed), want);
-        assert_eq!(layers.deciders(config).unwrap().len(), fronts);
+        let RolePlan { fronts, first_back, backs, .. } = layers.start;
+        assert_eq!((fronts, first_back, backs, layers.is_routed), want);
+        assert_eq!(layers.deciders(&layers.start, config).unwrap().len(), fronts);
     }
 
     #[track_caller]
@@ -157,7 +177,8 @@ mod tests {
 
     #[test]
     fn roles_follow_from_the_settings() {
-        check(&config(4, None, "crcw any"), (4, 0, 4, false));
+        check(&config(3, None, "crcw any"), (3, 0, 3, false));
+        check(&config(4, None, "crcw any"), (4, 0, 4, true));
         check(&config(4, Some(4), "crcw any"), (4, 0, 4, false));
         check(&config(4, Some(1), "crcw any"), (1, 1, 3, true));
         check(&config(4, Some(1), "d-crew jbsq:2"), (1, 1, 3, true));
@@ -165,6 +186,37 @@ mod tests {
         check(&config(1, None, "erew key-hash"), (1, 0, 1, false));
         check(&config(4, None, "crcw hand-off:1"), (1, 0, 4, true));
         check(&config(4, Some(2), "d-crew hand-off:2"), (2, 0, 4, true));
+    }
+
+    #[test]
+    fn run_to_completion_routes_only_what_the_policy_moves() {
+        for (policies, cr_threads, want) in
+            [("crcw any", None, false), ("crcw any", Some(1), true), ("erew any", None, true)]
+        {
+            let config = config(4, cr_threads, policies);
+            let layers = Layers::new(&config).unwrap();
+            assert_eq!(layers.is_routing(&layers.start, &config), want, "{policies}");
+        }
+    }
+
+    #[track_caller]
+    fn check_plan(config: &Config, threads: usize, fronts: usize, want: Result<usize, &str>) {
+        let plan = Layers::new(config).unwrap().plan(1, threads, fronts);
+        let found = plan.map(|plan| plan.backs).map_err(|error| error.to_string());
+        assert_eq!(found, want.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn roles_stay_within_what_was_started() {
+        let four = config(4, None, "crcw any");
+        check_plan(&four, 4, 1, Ok(3));
+        check_plan(&four, 2, 2, Ok(2));
+        let want = "threads must be 1 to 4, as many as the server was started with";
+        check_plan(&four, 5, 1, Err(want));
+        check_plan(&four, 0, 0, Err(want));
+        check_plan(&four, 2, 3, Err("cr-threads must be auto or 1 to 2, the number of threads"));
+        let want = "--dispatch hand-off:1 fixes which threads poll; start with another dispatch";
+        check_plan(&config(4, None, "crcw hand-off:1"), 3, 1, Err(want));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::awaiting::Awaiting;
 use super::back::Back;
 use super::fabric::{Fabric, Lane};
 use super::front::{Front, Here};
-use super::layers::Decider;
+use super::roles::Turn;
 use crate::compaction::{Answering, Compacted};
 use crate::core::Core;
 use crate::engine::{Asked, Engine, Home, RunToCompletion, Sending};
@@ -30,24 +30,31 @@ pub struct Routed {
     home: RunToCompletion,
     fabric: Arc<Fabric>,
     own: WorkerId,
-    /// None on a thread that only executes.
+    partition_bits: base::PartitionBits,
+    /// None on a thread that only executes, or is idle.
     front: Option<Front>,
     back: Back,
+    /// Whether requests go anywhere but to the worker that received them.
+    is_routing: bool,
+    /// It will send nothing more.
+    is_closed: bool,
 }
 
 impl Routed {
-    /// A worker's engine; one without a decider only executes.
+    /// A worker's engine; one whose turn has no decider only executes.
     pub fn new(
         home: RunToCompletion,
         fabric: Arc<Fabric>,
         own: WorkerId,
-        decider: Option<Decider>,
+        turn: Turn,
         partition_bits: base::PartitionBits,
     ) -> Routed {
-        let front =
-            decider.map(|decider| Front::new(Arc::clone(&fabric), decider, partition_bits, own));
+        let Turn { plan, is_routing, decider } = turn;
+        let open = |decider| Front::new(Arc::clone(&fabric), (plan, decider), partition_bits, own);
+        let front = decider.map(open);
         let back = Back::new(Arc::clone(&fabric));
-        Routed { home, fabric, own, front, back }
+        let is_closed = false;
+        Routed { home, fabric, own, partition_bits, front, back, is_routing, is_closed }
     }
 
     fn front(&mut self) -> &mut Front {
@@ -81,6 +88,11 @@ impl Engine for Routed {
 
     fn session(&mut self) -> Option<&mut Session> {
         self.home.session()
+    }
+
+    #[inline]
+    fn is_routing(&self) -> bool {
+        self.is_routing
     }
 
     #[inline]
@@ -166,6 +178,44 @@ impl Home for Routed {
         self.back.adopt(lane);
     }
 
+    fn park(&mut self) {
+        if let Some(front) = &mut self.front {
+            front.park();
+        }
+    }
+
+    fn go_on(&mut self, core: &mut Core) {
+        if let Some(front) = &mut self.front {
+            front.go_on(core);
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.front.as_ref().is_none_or(Front::is_drained)
+    }
+
+    fn take_up(&mut self, core: &mut Core, turn: Turn) {
+        let Turn { plan, is_routing, decider } = turn;
+        self.is_routing = is_routing;
+        match (&mut self.front, decider) {
+            (Some(front), Some(decider)) => front.take_up(core, plan, decider),
+            (None, Some(decider)) => {
+                let (fabric, route) = (Arc::clone(&self.fabric), (plan, decider));
+                self.front = Some(Front::new(fabric, route, self.partition_bits, self.own));
+            }
+            (Some(_), None) => {
+                if let Some(front) = self.front.take() {
+                    front.close(core);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn settle(&mut self, core: &Core) {
+        self.back.settle(core);
+    }
+
     fn keep_ground(&mut self, core: &mut Core, ground: Arc<Vec<u8>>) {
         self.front().keep_ground(core, ground);
     }
@@ -181,9 +231,12 @@ impl Home for Routed {
     }
 
     fn may_end(&mut self, core: &Core) -> bool {
-        if let Some(front) = &mut self.front {
-            front.try_close(core);
+        if !self.is_closed && self.is_drained() {
+            self.is_closed = true;
+            if self.fabric.close_sender() {
+                core.shared.wake_all();
+            }
         }
-        self.fabric.are_fronts_closed()
+        self.fabric.are_senders_closed()
     }
 }

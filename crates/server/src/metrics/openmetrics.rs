@@ -127,9 +127,22 @@ fn hops(page: &mut Page, snapshot: &Snapshot) {
     let hops = &snapshot.totals.hops;
     page.family("dovetail_cores", "gauge", "Threads by what they do");
     let (fronts, both, backs) = snapshot.roles;
-    for (role, count) in [("cr", fronts), ("rtc", both), ("mr", backs)] {
+    let idle = snapshot.thread_count.saturating_sub(fronts + both + backs);
+    for (role, count) in [("cr", fronts), ("rtc", both), ("mr", backs), ("idle", idle)] {
         page.sample("dovetail_cores", &[("role", role)], count);
     }
+    let help = "Counts the plans of which thread does what";
+    page.gauge("dovetail_role_epoch", help, snapshot.role_epoch);
+    page.counter(
+        "dovetail_role_changes",
+        "Times that a thread took up another role",
+        hops.role_changes,
+    );
+    page.counter(
+        "dovetail_connections_moved",
+        "Connections that went from one worker to another",
+        hops.connections_moved,
+    );
     page.family("dovetail_queue_depth", "gauge", "Requests of other workers that wait for one");
     for (worker, depth) in hops.queue_depth.iter().enumerate() {
         page.sample("dovetail_queue_depth", &[("queue", &worker.to_string())], depth);

@@ -8,6 +8,7 @@ use super::Caller;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::hop::{Fronts, Threads, Wanted};
 use crate::shared::Shared;
 use crate::{Eviction, Mode};
 
@@ -56,29 +57,42 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         });
     }
 
-    /// Nothing can be changed while the server runs, yet. Setting what is set already is fine:
-    /// client libraries do that.
+    /// Few settings can be changed while the server runs. Setting what is set already is fine:
+    /// client libraries do that. All are changed, or none.
     fn config_set(&mut self, caller: Caller, pairs: ConfigPairs<'a>) {
         let settings = settings(&self.core.shared);
         let mut seen: Vec<&str> = Vec::new();
+        let (mut wanted, mut wanted_by) = (Wanted::default(), None);
         for (name, value) in pairs {
             let is_name =
                 |setting: &&(String, String)| setting.0.as_bytes().eq_ignore_ascii_case(name);
             let Some((known, current)) = settings.iter().find(is_name) else {
                 return self.fail(caller, &ErrorReply::ConfigUnknown(name));
             };
+            let staged = stage(known, value, &mut wanted);
+            wanted_by = staged.is_some().then_some(name).or(wanted_by);
             let is_policy = known == "maxmemory-policy";
-            let reason = if is_policy && !MEMORY_POLICIES.iter().any(|name| is(name, value)) {
+            let reason = if seen.contains(&known.as_str()) {
+                "duplicate parameter"
+            } else if let Some(staged) = staged {
+                seen.push(known);
+                let Err(reason) = staged else { continue };
+                reason
+            } else if is_policy && !MEMORY_POLICIES.iter().any(|name| is(name, value)) {
                 "argument must be one of the following: noeviction, allkeys-lru, allkeys-lfu"
             } else if current.as_bytes() != value && !(is_policy && is_same_policy(current, value))
             {
                 "can't set immutable config"
-            } else if seen.contains(&known.as_str()) {
-                "duplicate parameter"
             } else {
                 seen.push(known);
                 continue;
             };
+            return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
+        }
+        if let Some(name) = wanted_by
+            && let Err(error) = self.core.shared.change_roles(wanted)
+        {
+            let reason = &error.to_string();
             return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
         }
         self.say(caller, |encoder| encoder.ok());
@@ -145,6 +159,7 @@ fn find_settings<'f>(
 /// Everything that CONFIG GET shows: the names that Redis tools ask for, then our own.
 fn settings(shared: &Shared) -> Vec<(String, String)> {
     let config = shared.config();
+    let (threads, fronts) = shared.roles().asked();
     let port = config.resp.map_or(0, |address| address.port());
     let bind = config.resp.map_or(String::new(), |address| address.ip().to_string());
     let mut settings: Vec<(String, String)> = [
@@ -155,7 +170,9 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("port", port.to_string()),
         ("bind", bind),
         ("databases", "1".to_owned()),
-        ("io-threads", config.threads.to_string()),
+        ("io-threads", threads.to_string()),
+        ("threads", threads.to_string()),
+        ("cr-threads", fronts.map_or("auto".to_owned(), |count| count.to_string())),
         ("appendonly", "no".to_owned()),
         ("save", String::new()),
         ("timeout", "0".to_owned()),
@@ -175,6 +192,33 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         }
     }
     settings
+}
+
+/// Takes up a setting that can be changed while the server runs; `None`: it is none.
+fn stage(name: &str, value: &[u8], wanted: &mut Wanted) -> Option<Result<(), &'static str>> {
+    let count = || std::str::from_utf8(value).ok()?.parse().ok();
+    let is_auto = value.eq_ignore_ascii_case(b"auto");
+    let staged = match (name, count()) {
+        ("threads", Some(count)) => {
+            wanted.threads = Threads::Count(count);
+            Ok(())
+        }
+        ("threads", None) if is_auto => {
+            wanted.threads = Threads::All;
+            Ok(())
+        }
+        ("cr-threads", Some(count)) => {
+            wanted.fronts = Fronts::Count(count);
+            Ok(())
+        }
+        ("cr-threads", None) if is_auto => {
+            wanted.fronts = Fronts::All;
+            Ok(())
+        }
+        ("threads" | "cr-threads", None) => Err("argument must be auto or a number of threads"),
+        _ => return None,
+    };
+    Some(staged)
 }
 
 /// The policies of Redis that can be had: what has no expiry is evicted too, so that those named
@@ -202,7 +246,7 @@ pub(super) fn memory_policy(config: &Config) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{MEMORY_POLICIES, find_settings, is_same_policy};
+    use super::{Fronts, MEMORY_POLICIES, Threads, Wanted, find_settings, is_same_policy, stage};
 
     #[track_caller]
     fn check(patterns: &[&str], want: &[(&str, &str)]) {
@@ -226,6 +270,24 @@ mod tests {
         assert!(!is_same_policy("noeviction", b"allkeys-lru"));
         assert!(!is_same_policy("allkeys-lru", b"noeviction"));
         assert!(!MEMORY_POLICIES.contains(&"volatile-lru"));
+    }
+
+    #[test]
+    fn threads_are_a_number_or_auto() {
+        let check = |name, value: &str, want: Option<Result<Wanted, &str>>| {
+            let mut wanted = Wanted::default();
+            let staged = stage(name, value.as_bytes(), &mut wanted);
+            assert_eq!(staged.map(|staged| staged.map(|()| wanted)), want, "{name} {value}");
+        };
+        let now = Wanted::default();
+        check("threads", "3", Some(Ok(Wanted { threads: Threads::Count(3), ..now })));
+        check("threads", "AUTO", Some(Ok(Wanted { threads: Threads::All, ..now })));
+        check("cr-threads", "1", Some(Ok(Wanted { fronts: Fronts::Count(1), ..now })));
+        check("cr-threads", "auto", Some(Ok(Wanted { fronts: Fronts::All, ..now })));
+        let reason = "argument must be auto or a number of threads";
+        check("threads", "many", Some(Err(reason)));
+        check("cr-threads", "-1", Some(Err(reason)));
+        check("batch", "3", None);
     }
 
     #[test]

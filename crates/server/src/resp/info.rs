@@ -102,7 +102,7 @@ fn server(section: &mut Section<'_>) {
     section.line("server_time_usec", crate::shared::unix_now().0 * 1000);
     section.line("uptime_in_seconds", uptime);
     section.line("uptime_in_days", uptime / 86_400);
-    section.line("io_threads_active", config.threads);
+    section.line("io_threads_active", section.shared.role_plan().threads);
     let file = config.config_file.as_ref().map_or(String::new(), |file| file.display().to_string());
     section.line("config_file", file);
 }

@@ -96,6 +96,11 @@ impl Found {
 }
 
 impl RangeWalk {
+    /// Its connection has moved.
+    pub fn move_to(&mut self, slot: usize) {
+        self.caller.slot = slot;
+    }
+
     /// Memory that it takes.
     pub fn held_bytes(&self) -> usize {
         self.found.bytes.capacity()

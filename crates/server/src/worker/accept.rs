@@ -103,7 +103,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.counters().accepted.add(1);
         let needs_auth = config.requirepass.is_some();
         let client_id = client.id;
-        let slot = self.core.connections.insert(Connection::new(socket, client, needs_auth));
+        let connection = Connection::new(socket, client, needs_auth);
+        if !self.member.plan().is_front(self.core.worker.index()) {
+            return self.pass_on(connection);
+        }
+        let slot = self.core.connections.insert(connection);
         let socket = &self.core.connections[slot].socket;
         if self.poller.add(socket.as_fd(), slot as u64, Interest::READ).is_err() {
             self.core.connections.remove(slot);

@@ -2,7 +2,7 @@
 
 use store::{Condition, Expiry, Op, Outcome, Pins, Request, Set, Sink};
 
-use super::Worker;
+use super::{Due, Worker};
 use crate::compaction::Answering;
 use crate::connection::Ending;
 use crate::engine::Home;
@@ -51,6 +51,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Control::Kill { client_id } => self.kill(client_id),
                 Control::Adopt(guest) => self.adopt_shm(*guest),
                 Control::Serve(lane) => self.engine.adopt(*lane),
+                Control::Roles => self.due.push(Due::Roles),
+                Control::Move(moving) => {
+                    self.arrivals.push(moving);
+                    self.due.push(Due::Roles);
+                }
             }
         }
         if shared.is_stopping() {
@@ -99,21 +104,31 @@ impl<E: Home, P: Poller> Worker<E, P> {
             native.drain(&mut self.engine, &self.core);
         }
         self.accept_again_at = None;
-        self.to_drain = self.core.connections.slots();
+        self.due.extend(self.core.connections.slots().into_iter().map(Due::ReadLast));
+        // Whoever was parked goes on as it is.
+        self.due.push(Due::Roles);
     }
 
-    /// Puts the connections that are read a last time among the ready ones. A client that does
-    /// not take its replies is not read any more.
-    pub(super) fn drain(&mut self) {
-        for slot in std::mem::take(&mut self.to_drain) {
-            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
-            if connection.interest.read {
-                let token = slot as u64;
-                self.ready.push(Ready { token, read: true, broken: false });
-            } else {
-                connection.input_ended = true;
-                self.core.touch(slot);
+    /// Begins a round with what is due.
+    pub(super) fn begin_due(&mut self) {
+        for due in std::mem::take(&mut self.due) {
+            match due {
+                Due::ReadLast(slot) => self.read_last(slot),
+                Due::Roles => self.change_roles(),
             }
+        }
+    }
+
+    /// Puts a connection that is read a last time among the ready ones. A client that does not
+    /// take its replies is not read any more.
+    fn read_last(&mut self, slot: usize) {
+        let Some(connection) = self.core.connections.get_mut(slot) else { return };
+        if connection.interest.read {
+            let token = slot as u64;
+            self.ready.push(Ready { token, read: true, broken: false });
+        } else {
+            connection.input_ended = true;
+            self.core.touch(slot);
         }
     }
 }

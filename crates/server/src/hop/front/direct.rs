@@ -80,7 +80,7 @@ impl Front {
         };
         let received_by = self.own_worker.unwrap_or_else(|| {
             // Between two layers nobody receives who could execute: each back in turn.
-            self.next_receiver = (self.next_receiver + 1) % self.fabric.layers.backs as u16;
+            self.next_receiver = (self.next_receiver + 1) % self.plan.backs as u16;
             WorkerId(self.next_receiver)
         });
         let partition = request.hash.partition(self.partition_bits);

@@ -1,0 +1,287 @@
+//! Roles of threads, and how they change while requests flow: who polls connections, who executes.
+//!
+//! ```text
+//!  plan 7   F F B B .     fronts 2, threads 4 of at most 5    F: polls and sends  B: executes
+//!  plan 8   F F F B B     fronts 3, threads 5                 .: neither, asleep
+//!
+//!  a thread   in plan 7 ──sees 8──▶ parked ──all it sent is done──▶ in plan 8 ──▶ settled
+//!                  ▲                   │                               │             │
+//!                  └── server stops ───┘            hands connections  │             │ drops the
+//!                                                   over, acknowledges ┘             │ idle rings
+//!                                          the last acknowledgement settles plan 8 ──┘
+//! ```
+//!
+//! A plan is published and never changed. Each thread takes it up when nothing of what it sent
+//! under an earlier one is on the way, and says so once. A thread that executes goes on executing
+//! what it is sent, whatever its role, until all have said so: then nothing can come any more.
+//!
+//! # Invariants
+//! I1: a thread sends by the plan that it has taken up, and takes up another only when nothing that
+//!     it sent is on the way.
+//! I2: a thread acknowledges a publication at most once, behind everything that I1 speaks of.
+//! I3: a publication is settled when all threads have acknowledged it: then nobody sends, or will
+//!     ever send, by an earlier plan.
+//! I4: thread 0 polls under every plan, so that there always is somebody to hand over to.
+//! I5: a connection on its way to another thread is counted from before it leaves until it is
+//!     there; nothing leaves once the server has stopped.
+//!
+//! # Concurrency
+//! [`Member`] is one thread's own and pure. [`Publication`] and [`Transit`] are shared: an
+//! acknowledgement is a Release that the look for the last one acquires (A1), and the Transit is a
+//! Dekker protocol of two SeqCst fences (T1).
+//!
+//! # Trade-offs
+//! Threads take a plan up one by one, each as soon as it can. Meanwhile two of them may route by
+//! different plans, so that one partition may have two writers for a moment: routing is for speed,
+//! and the store is right under any route. To stop everybody until the last one is ready would
+//! make all wait for the slowest.
+//!
+//! # References
+//! uTPS §3.3 and §3.5; rule K16; decision 0034.
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use crate::sync::{AtomicBool, AtomicUsize, Ordering, fence};
+
+/// Which threads execute where some threads poll and others do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Executing {
+    /// Those that do not poll; all, if all poll.
+    Others,
+    /// All may be named by the router, which does not name those that poll (hand-off).
+    All,
+}
+
+/// Who polls and who executes, of threads `0..threads`; the others do neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolePlan {
+    /// Counts plans; the one that a server starts with is 0.
+    pub epoch: u64,
+    /// Threads that have a role.
+    pub threads: usize,
+    /// Threads `0..fronts` poll connections, route and reply.
+    pub fronts: usize,
+    /// Threads `first_back..threads` may be named by a router; its worker 0 is the first of them.
+    pub first_back: usize,
+    /// How many these are.
+    pub backs: usize,
+}
+
+impl RolePlan {
+    /// A plan, unless there is nobody to poll (I4) or more would poll than there are.
+    pub fn new(
+        epoch: u64,
+        threads: usize,
+        fronts: usize,
+        executing: Executing,
+    ) -> Option<RolePlan> {
+        if !(1..=threads).contains(&fronts) {
+            return None;
+        }
+        let is_one_layer = fronts == threads || executing == Executing::All;
+        let first_back = if is_one_layer { 0 } else { fronts };
+        Some(RolePlan { epoch, threads, fronts, first_back, backs: threads - first_back })
+    }
+
+    /// Whether a thread polls connections.
+    #[inline]
+    pub fn is_front(&self, thread: usize) -> bool {
+        thread < self.fronts
+    }
+
+    /// Whether a router may name a thread.
+    #[inline]
+    pub fn is_back(&self, thread: usize) -> bool {
+        (self.first_back..self.threads).contains(&thread)
+    }
+
+    /// Whether there is a layer of threads that only execute, apart from those that poll.
+    #[inline]
+    pub fn has_two_layers(&self) -> bool {
+        self.first_back > 0
+    }
+
+    /// The thread that a router means by a worker.
+    #[inline]
+    pub fn thread_of(&self, worker: usize) -> usize {
+        self.first_back + worker
+    }
+
+    /// Threads that only poll, that do both, that only execute.
+    pub fn role_counts(&self) -> (usize, usize, usize) {
+        let both = if self.fronts < self.threads { 0 } else { self.threads };
+        (self.fronts - both, both, self.threads - self.fronts)
+    }
+}
+
+/// A plan that all threads see, and how many have not taken it up.
+#[derive(Debug)]
+pub struct Publication {
+    plan: RolePlan,
+    unacknowledged: AtomicUsize,
+}
+
+impl Publication {
+    /// A plan that `members` threads have to take up, idle ones too.
+    pub fn new(plan: RolePlan, members: usize) -> Publication {
+        Publication { plan, unacknowledged: AtomicUsize::new(members) }
+    }
+
+    /// The plan.
+    #[inline]
+    pub fn plan(&self) -> &RolePlan {
+        &self.plan
+    }
+
+    /// One more thread has taken the plan up (I2); whether it was the last.
+    pub fn acknowledge(&self) -> bool {
+        // AcqRel, A1: who sees the last one sees what every thread did before its own.
+        self.unacknowledged.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// I3.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.unacknowledged.load(Ordering::Acquire) == 0 // A1
+    }
+}
+
+/// What a thread knows of itself and of the publication that it has taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Nothing that it sent is on the way.
+    pub is_drained: bool,
+    /// [`Publication::is_settled`] of the plan that it has taken up.
+    pub is_settled: bool,
+    /// The server stops: roles stay as they are.
+    pub is_stopping: bool,
+}
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing, until something changes.
+    Rest,
+    /// Sends nothing more; what it sent comes back.
+    Park,
+    /// Sends again: the plan that it was parked for is not taken up.
+    GoOn,
+    /// Acts by this plan from now on, and acknowledges it (I2). Who has polled and does not any
+    /// more first hands its connections over.
+    TakeUp(RolePlan),
+    /// Drops the ends of rings by which nothing can come any more (I3).
+    Settle,
+}
+
+/// One thread's part in the changes of roles.
+#[derive(Debug)]
+pub struct Member {
+    plan: RolePlan,
+    /// Waits for what was sent under `plan`.
+    next: Option<RolePlan>,
+    has_settled: bool,
+}
+
+impl Member {
+    /// Has begun with this plan.
+    pub fn new(plan: RolePlan) -> Member {
+        Member { plan, next: None, has_settled: true }
+    }
+
+    /// The plan that it has taken up.
+    #[inline]
+    pub fn plan(&self) -> &RolePlan {
+        &self.plan
+    }
+
+    /// Whether [`Member::step`] has something to wait for.
+    #[inline]
+    pub fn is_moving(&self) -> bool {
+        self.next.is_some() || !self.has_settled
+    }
+
+    /// Whether it waits for what it has sent.
+    #[inline]
+    pub fn is_parked(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// The next step, towards the plan that was published last.
+    pub fn step(&mut self, latest: &RolePlan, facts: Facts) -> Step {
+        if facts.is_stopping {
+            return if self.next.take().is_some() { Step::GoOn } else { Step::Rest };
+        }
+        let seen = self.next.as_ref().unwrap_or(&self.plan).epoch;
+        if latest.epoch > seen && self.next.replace(*latest).is_none() {
+            return Step::Park;
+        }
+        match self.next {
+            Some(next) if facts.is_drained => {
+                self.next = None;
+                self.plan = next;
+                self.has_settled = false;
+                Step::TakeUp(next) // I1.
+            }
+            None if !self.has_settled && facts.is_settled => {
+                self.has_settled = true;
+                Step::Settle
+            }
+            _ => Step::Rest,
+        }
+    }
+}
+
+/// Connections that are on their way from one thread to another.
+///
+/// ```text
+///  who hands over   count one ─ fence ─ has it stopped? ─▶ yes: uncount, keep the connection
+///  who stops        say so ─ fence ─ is nothing counted? ─▶ nobody will ever send anything more
+/// ```
+#[derive(Debug, Default)]
+pub struct Transit {
+    count: AtomicUsize,
+    has_stopped: AtomicBool,
+}
+
+impl Transit {
+    /// Nothing is on the way.
+    pub fn new() -> Transit {
+        Transit { count: AtomicUsize::new(0), has_stopped: AtomicBool::new(false) }
+    }
+
+    /// Before a connection leaves; false: it has to stay where it is.
+    pub fn try_begin(&self) -> bool {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // T1: either this sees the stop, or the last look sees the count.
+        if self.has_stopped.load(Ordering::Relaxed) {
+            self.end();
+            return false;
+        }
+        true
+    }
+
+    /// Before another connection leaves, by who has begun and not ended: until then nobody who
+    /// could receive it ends.
+    pub fn begin_another(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection is where it was sent to.
+    pub fn end(&self) {
+        self.count.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Nothing leaves any more.
+    pub fn stop(&self) {
+        self.has_stopped.store(true, Ordering::Release);
+    }
+
+    /// After [`Transit::stop`]: whether nothing is on the way, and nothing will be.
+    pub fn is_over(&self) -> bool {
+        fence(Ordering::SeqCst); // T1
+        self.count.load(Ordering::Acquire) == 0
+    }
+}

@@ -1,0 +1,212 @@
+//! Who has which half now, and how that changes while requests flow.
+//!
+//! ```text
+//!  CONFIG SET, tuner ──set_roles──▶ latest: plan, routers ──Control::Roles──▶ every worker
+//!                                                            parks, drains, takes it up (`worker/roles`)
+//! ```
+//!
+//! # Concurrency
+//! Any thread may ask for other roles; it waits for nobody. The lock is held while a plan and its
+//! routers are made, and by each worker once for each plan.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::roles::{Publication, RolePlan, Transit};
+
+use super::layers::{Decider, Layers};
+use crate::config::Config;
+use crate::error::StartError;
+
+/// Why roles cannot be as asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RolesError {
+    /// More threads than were started, or none.
+    #[error("threads must be 1 to {most}, as many as the server was started with")]
+    Threads {
+        /// The most.
+        most: usize,
+    },
+    /// More threads would poll than there are, or none.
+    #[error("cr-threads must be auto or 1 to {most}, the number of threads")]
+    Fronts {
+        /// The most.
+        most: usize,
+    },
+    /// The setting says who polls.
+    #[error("--dispatch hand-off:{workers} fixes which threads poll; start with another dispatch")]
+    HandOff {
+        /// As the dispatch says.
+        workers: u16,
+    },
+    /// No worker has what routing needs.
+    #[error(
+        "this server runs to completion; start it with --cr-threads 1 or more below --threads, or \
+         with 4 threads and --cr-threads auto, to have two layers"
+    )]
+    OneLayer,
+    /// The router does not work with so few workers.
+    #[error("{reason}")]
+    Policies {
+        /// The policy's own words.
+        reason: String,
+    },
+    /// Roles stay as they are until the end.
+    #[error("the server is stopping")]
+    Stopping,
+}
+
+/// A plan with what its threads need.
+pub struct PublishedRoles {
+    /// What all threads take up.
+    pub publication: Publication,
+    /// Whether requests go anywhere but to the worker that received them.
+    pub is_routing: bool,
+    /// By front; each takes its own.
+    deciders: Mutex<Vec<Option<Decider>>>,
+}
+
+/// What a thread acts by from now on.
+pub struct Turn {
+    pub plan: RolePlan,
+    pub is_routing: bool,
+    /// None for who does not poll.
+    pub decider: Option<Decider>,
+}
+
+impl PublishedRoles {
+    /// The plan.
+    pub fn plan(&self) -> &RolePlan {
+        self.publication.plan()
+    }
+
+    /// A thread's part in it; once for each thread.
+    pub fn turn_of(&self, thread: usize) -> Turn {
+        let decider = unpoisoned(&self.deciders).get_mut(thread).and_then(Option::take);
+        debug_assert_eq!(decider.is_some(), self.plan().is_front(thread), "taken once");
+        Turn { plan: *self.plan(), is_routing: self.is_routing, decider }
+    }
+}
+
+/// What was asked for last.
+struct Latest {
+    published: Arc<PublishedRoles>,
+    /// `cr-threads auto`: as many as there are.
+    polls_with_all: bool,
+}
+
+/// The roles of a server's threads.
+pub struct Roles {
+    layers: Layers,
+    latest: Mutex<Latest>,
+    /// Connections between two workers.
+    pub transit: Transit,
+}
+
+/// A panic while a plan was made leaves the one before it.
+fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Roles {
+    /// As the server starts: taken up by everybody.
+    pub fn new(layers: Layers, config: &Config) -> Result<Roles, StartError> {
+        let deciders = layers.deciders(&layers.start, config)?.into_iter().map(Some).collect();
+        let published = Arc::new(PublishedRoles {
+            publication: Publication::new(layers.start, 0),
+            is_routing: layers.is_routing(&layers.start, config),
+            deciders: Mutex::new(deciders),
+        });
+        let polls_with_all = config.cr_threads.is_none() && !layers.has_fixed_fronts();
+        let latest = Mutex::new(Latest { published, polls_with_all });
+        Ok(Roles { layers, latest, transit: Transit::new() })
+    }
+
+    /// What the settings allow.
+    pub fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// The roles that were published last; some threads may not have taken them up yet.
+    pub fn latest(&self) -> Arc<PublishedRoles> {
+        Arc::clone(&unpoisoned(&self.latest).published)
+    }
+
+    /// Threads, and those of them that poll; `None`: all.
+    pub fn asked(&self) -> (usize, Option<usize>) {
+        let latest = unpoisoned(&self.latest);
+        let plan = latest.published.plan();
+        (plan.threads, (!latest.polls_with_all).then_some(plan.fronts))
+    }
+
+    /// Publishes other roles. What is not named stays as it is; false: nothing was to be changed.
+    pub fn change(&self, config: &Config, wanted: Wanted) -> Result<bool, RolesError> {
+        let mut latest = unpoisoned(&self.latest);
+        let now = *latest.published.plan();
+        let polls_with_all = match wanted.fronts {
+            Fronts::AsNow => latest.polls_with_all,
+            Fronts::All => true,
+            Fronts::Count(_) => false,
+        };
+        let threads = match wanted.threads {
+            Threads::AsNow => now.threads,
+            Threads::All => self.layers.thread_max,
+            Threads::Count(count) => count,
+        };
+        let fronts = match wanted.fronts {
+            Fronts::Count(count) => count,
+            _ if polls_with_all => threads,
+            _ => now.fronts,
+        };
+        if (threads, fronts) == (now.threads, now.fronts) {
+            latest.polls_with_all = polls_with_all;
+            return Ok(false);
+        }
+        let plan = self.layers.plan(now.epoch + 1, threads, fronts)?;
+        let is_routing = self.layers.is_routing(&plan, config);
+        if is_routing && !self.layers.is_routed {
+            return Err(RolesError::OneLayer);
+        }
+        let deciders = self.layers.deciders(&plan, config);
+        let deciders =
+            deciders.map_err(|error| RolesError::Policies { reason: error.to_string() })?;
+        let deciders = Mutex::new(deciders.into_iter().map(Some).collect());
+        let publication = Publication::new(plan, self.layers.thread_max);
+        let published = Arc::new(PublishedRoles { publication, is_routing, deciders });
+        *latest = Latest { published, polls_with_all };
+        Ok(true)
+    }
+}
+
+/// Roles to be had from now on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Threads with a role.
+    pub threads: Threads,
+    /// Those of them that poll.
+    pub fronts: Fronts,
+}
+
+/// Threads with a role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Threads {
+    /// As many as now.
+    #[default]
+    AsNow,
+    /// As many as were started.
+    All,
+    /// The first so many.
+    Count(usize),
+}
+
+/// Threads that poll.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fronts {
+    /// As many as now, or all if that was asked for last.
+    #[default]
+    AsNow,
+    /// All: run to completion.
+    All,
+    /// The first so many; all others only execute.
+    Count(usize),
+}

@@ -1,0 +1,52 @@
+//! A connection on its way from one worker to another.
+//!
+//! ```text
+//!  worker i: finished, nothing awaited ─▶ not watched ─▶ Moving ──mailbox──▶ worker j: watched, finished
+//!                                          counted in Transit ───────────────▶ uncounted
+//! ```
+//!
+//! # Invariants
+//! I1: nothing is on the way to other workers for it, so that its input, its output and its
+//!     protocol's state are all that there is of it.
+//! I2: its buffers stay booked on the way.
+
+use std::fmt;
+
+use crate::budget::Reservation;
+use crate::connection::{Connection, Speech};
+use crate::hop::Awaiting;
+
+/// Everything that a worker knows of a connection.
+pub struct Moving {
+    /// In no worker's slab.
+    pub connection: Connection,
+    /// What its buffers take.
+    pub booked: Reservation,
+}
+
+impl Moving {
+    /// Takes a connection out of its worker's own terms.
+    pub fn pack(mut connection: Connection, booked: Reservation) -> Moving {
+        debug_assert!(connection.awaiting.is_empty(), "I1");
+        // Waits of the worker's: for a cell, for a batch.
+        connection.awaiting = Awaiting::default();
+        connection.batch_id = 0;
+        connection.is_touched = false;
+        Moving { connection, booked }
+    }
+
+    /// What in it names its position at a worker.
+    pub fn settle_at(connection: &mut Connection, slot: usize) {
+        if let Speech::Resp(resp) = &mut connection.speech
+            && let Some(walk) = &mut resp.walk
+        {
+            walk.move_to(slot);
+        }
+    }
+}
+
+impl fmt::Debug for Moving {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Moving(client {})", self.connection.client.id)
+    }
+}

@@ -1,0 +1,188 @@
+//! A worker changes its role: it parks, hands its connections over, and takes up another plan.
+//!
+//! ```text
+//!  Control::Roles ─▶ park ─▶ all that was sent is done ─▶ hand over ─▶ take up, acknowledge ─▶ settle
+//!  Control::Move  ─▶ arrivals ─▶ polls itself: watch, finish     else: on to who polls
+//! ```
+//!
+//! # Invariants
+//! I1: a connection is at one worker, or counted in the `Transit`.
+//! I2: connections change workers between two rounds, when none is touched: no event, region or
+//!     batch of the round names a position that is another's by then.
+//! I3: a listener stays open for life; who does not poll accepts, and hands over at once (K16).
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use base::roles::{Facts, RolePlan, Step};
+
+use super::{Due, TOKEN_PORT, Worker};
+use crate::config::Poll;
+use crate::connection::{Connection, Ending};
+use crate::engine::Home;
+use crate::hop::PublishedRoles;
+use crate::moving::Moving;
+use crate::poller::Poller;
+use crate::shared::Control;
+
+impl<E: Home, P: Poller> Worker<E, P> {
+    /// Goes as far towards the latest plan as is possible now, and takes in who has arrived.
+    #[cold]
+    pub(super) fn change_roles(&mut self) {
+        self.finish_touched(); // I2.
+        let latest = self.core.shared.roles().latest();
+        loop {
+            let is_drained = self.engine.is_drained();
+            let parts = is_drained && self.parts_with_some(latest.plan());
+            let is_kept = parts && !self.core.shared.roles().transit.try_begin();
+            let facts = Facts {
+                is_drained,
+                is_settled: self.published.publication.is_settled(),
+                is_stopping: self.is_draining || is_kept,
+            };
+            let step = self.member.step(latest.plan(), facts);
+            match step {
+                Step::Rest => {}
+                Step::Park => self.engine.park(),
+                Step::GoOn => self.engine.go_on(&mut self.core),
+                Step::TakeUp(plan) => self.take_up(&latest, plan),
+                Step::Settle => self.engine.settle(&self.core),
+            }
+            if parts && !is_kept {
+                self.core.shared.roles().transit.end();
+            }
+            if step == Step::Rest {
+                break;
+            }
+        }
+        self.receive();
+        self.finish_touched();
+    }
+
+    /// Whether this worker polls, and by that plan does not, or shares with more that do.
+    fn parts_with_some(&self, latest: &RolePlan) -> bool {
+        let (own, plan) = (self.core.worker.index(), self.member.plan());
+        plan.is_front(own) && (!latest.is_front(own) || latest.fronts > plan.fronts)
+    }
+
+    /// Whose connections go, and to which threads: all of a thread that polls no longer; of one
+    /// that shares with new ones so many that all have as many.
+    fn who_moves(&self, plan: &RolePlan) -> (Vec<usize>, Range<usize>) {
+        let (own, before) = (self.core.worker.index(), self.published.plan());
+        let mut slots = self.core.connections.slots();
+        if !plan.is_front(own) {
+            return (slots, 0..plan.fronts);
+        }
+        let new_fronts = plan.fronts.saturating_sub(before.fronts);
+        let kept_count = slots.len() - slots.len() * new_fronts / plan.fronts;
+        (slots.split_off(kept_count), before.fronts..plan.fronts)
+    }
+
+    /// Whoever parts with connections has begun a transit, so that the server goes on.
+    fn take_up(&mut self, latest: &Arc<PublishedRoles>, plan: RolePlan) {
+        let own = self.core.worker.index();
+        let (slots, targets) = self.who_moves(&plan);
+        if !slots.is_empty() {
+            // Events of this round name positions that become free (I2).
+            self.ready.retain(|event| event.token >= TOKEN_PORT);
+        }
+        for slot in slots {
+            self.hand_over_from(slot, &targets);
+        }
+        let before = std::mem::replace(&mut self.published, Arc::clone(latest));
+        let role = |plan: &RolePlan| (plan.is_front(own), plan.is_back(own));
+        if role(before.plan()) != role(&plan) {
+            self.core.counters().hops.role_changes.add(1);
+        }
+        self.poll = poll_of(self.core.shared.config().poll, role(&plan) == (false, false));
+        self.engine.take_up(&mut self.core, latest.turn_of(own));
+        if latest.publication.acknowledge() {
+            // All look once more, and settle.
+            self.core.shared.wake_all();
+        }
+    }
+
+    /// A connection of this worker's goes to one of `targets`.
+    fn hand_over_from(&mut self, slot: usize, targets: &Range<usize>) {
+        if self.core.connections[slot].ending == Ending::Now {
+            return self.close(slot);
+        }
+        let Some(connection) = self.core.connections.remove(slot) else { return };
+        // It fails only if it is not watched.
+        let _ = self.poller.remove(connection.socket.as_fd());
+        self.core.shared.roles().transit.begin_another();
+        self.hand_over(connection, targets);
+    }
+
+    /// A connection that is counted in the transit leaves for one of `targets`.
+    fn hand_over(&mut self, connection: Connection, targets: &Range<usize>) {
+        let booked = self.core.ledger.part_with(connection.booked_bytes);
+        self.send_on(Box::new(Moving::pack(connection, booked)), targets);
+    }
+
+    /// Who polls by the latest plan; while the server drains, who polls under every plan.
+    fn fronts_now(&self) -> Range<usize> {
+        0..if self.is_draining { 1 } else { self.core.shared.role_plan().fronts }
+    }
+
+    fn send_on(&mut self, moving: Box<Moving>, targets: &Range<usize>) {
+        self.next_target = self.next_target.wrapping_add(1);
+        let target = targets.start + self.next_target % targets.len();
+        self.core.shared.send(target, Control::Move(moving));
+    }
+
+    /// A worker that does not poll has accepted a connection (I3).
+    pub(super) fn pass_on(&mut self, connection: Connection) {
+        if self.core.shared.roles().transit.try_begin() {
+            self.hand_over(connection, &self.fronts_now());
+        } else {
+            // The server has stopped accepting meanwhile.
+            self.core.shared.clients().remove(connection.client.id);
+        }
+    }
+
+    /// Takes in who has arrived, or passes them on; who is parked lets them wait until it knows
+    /// whether it polls.
+    fn receive(&mut self) {
+        if self.member.is_parked() {
+            return;
+        }
+        let is_front = self.member.plan().is_front(self.core.worker.index());
+        for moving in std::mem::take(&mut self.arrivals) {
+            if is_front {
+                self.take_in(*moving);
+            } else {
+                self.send_on(moving, &self.fronts_now());
+            }
+        }
+    }
+
+    fn take_in(&mut self, moving: Moving) {
+        let Moving { connection, booked } = moving;
+        self.core.ledger.take_over(booked);
+        let slot = self.core.connections.insert(connection);
+        let connection = &mut self.core.connections[slot];
+        Moving::settle_at(connection, slot);
+        let is_killed = connection.client.move_to(self.core.worker);
+        let token = slot as u64;
+        let watched = self.poller.add(connection.socket.as_fd(), token, connection.interest);
+        if is_killed || watched.is_err() {
+            connection.ending = Ending::Now;
+        }
+        if std::mem::take(&mut connection.is_starved) {
+            self.starve(slot);
+        }
+        if self.is_draining {
+            self.due.push(Due::ReadLast(slot));
+        }
+        self.core.counters().hops.connections_taken.add(1);
+        self.core.touch(slot);
+        self.core.shared.roles().transit.end(); // I1.
+    }
+}
+
+/// Who has no role sleeps, whatever the setting says.
+fn poll_of(configured: Poll, is_idle: bool) -> Poll {
+    if is_idle { Poll::Block } else { configured }
+}

@@ -1,0 +1,546 @@
+//! Threads change roles while requests flow: nothing is lost, answered twice or reordered, whatever
+//! state a connection is in when it changes its worker. There are more threads than processors.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use server::{Config, Dispatch, Server, Shared, WritePolicy};
+use support::native::{Peer, get, set};
+use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
+
+/// Divisions of four threads: threads with a role, and those that poll.
+const DIVISIONS: [(usize, usize); 7] = [(4, 4), (4, 1), (4, 2), (3, 3), (2, 1), (4, 3), (1, 1)];
+
+fn start(policies: &str, cr_threads: Option<usize>) -> TestServer {
+    let (write_policy, dispatch) = policies.split_once(' ').unwrap();
+    let write_policy: WritePolicy = write_policy.parse().unwrap();
+    let dispatch: Dispatch = dispatch.parse().unwrap();
+    let memory_bytes = 256 << 20;
+    let base = Config { threads: 4, memory_bytes, ..config() };
+    TestServer::with(Config { cr_threads, write_policy, dispatch, ..base })
+}
+
+/// Every server of these tests can divide its threads.
+fn all_policies() -> impl Iterator<Item = TestServer> {
+    let policies = ["crcw any", "erew key-hash", "d-crew jbsq:1", "crcw round-robin", "crew any"];
+    policies.into_iter().zip([None, None, Some(1), Some(2), None]).map(|(policies, cr_threads)| {
+        println!("{policies} {cr_threads:?}");
+        start(policies, cr_threads)
+    })
+}
+
+/// Changes roles and waits until every thread has taken them up.
+#[track_caller]
+fn divide(shared: &Shared, (threads, fronts): (usize, usize)) {
+    shared.set_roles(threads, fronts).unwrap();
+    wait_until(|| shared.are_roles_settled());
+    let plan = shared.role_plan();
+    assert_eq!((plan.threads, plan.fronts), (threads, fronts));
+}
+
+#[track_caller]
+fn wait_until(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "it takes too long");
+        std::thread::yield_now();
+    }
+}
+
+/// Changes roles until told to stop; every third change does not wait for the one before it.
+fn keep_changing(shared: &Shared, is_over: &AtomicBool, changes: &AtomicUsize) {
+    for round in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let (threads, fronts) = DIVISIONS[round * 5 % DIVISIONS.len()];
+        if shared.set_roles(threads, fronts).is_err() {
+            return; // It stops.
+        }
+        if round % 3 != 0 {
+            wait_until(|| shared.are_roles_settled() || shared_stops(shared, is_over));
+        }
+        changes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn shared_stops(shared: &Shared, is_over: &AtomicBool) -> bool {
+    is_over.load(Ordering::Relaxed) || shared.is_stopping()
+}
+
+/// Runs `clients` while roles change; how often they did.
+fn while_changing(server: &TestServer, clients: impl FnOnce()) -> usize {
+    let (is_over, changes) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let shared = server.server().shared();
+    std::thread::scope(|scope| {
+        let mover = scope.spawn(|| keep_changing(shared, &is_over, &changes));
+        clients();
+        is_over.store(true, Ordering::Relaxed);
+        mover.join().unwrap();
+    });
+    changes.into_inner()
+}
+
+/// What one client asks and how it is answered; it is alone on its keys.
+fn resp_pipeline(client: usize, rounds: std::ops::Range<usize>) -> (String, String) {
+    let (mut asks, mut answers) = (String::new(), String::new());
+    for round in rounds {
+        let key = format!("{client}-{}", round % 5);
+        asks += &format!("SET {key} {round}\r\nGET {key}\r\nINCR n{client}\r\nDEL {key}\r\n");
+        let number = round.to_string();
+        let len = number.len();
+        answers += &format!("+OK\r\n${len}\r\n{number}\r\n:{}\r\n:1\r\n", round + 1);
+        asks += &format!("GET {key}\r\nAPPEND {key} xy\r\nMSET {key} 1 m{client} {round}\r\n");
+        answers += "$-1\r\n:2\r\n+OK\r\n";
+        asks += &format!("GET m{client}\r\nPING\r\nMULTI\r\nINCR {key}\r\nGET {key}\r\nEXEC\r\n");
+        answers += &format!("${len}\r\n{number}\r\n+PONG\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+        answers += "*2\r\n:2\r\n$1\r\n2\r\n";
+    }
+    (asks, answers)
+}
+
+fn memcached_pipeline(client: usize, rounds: std::ops::Range<usize>) -> (String, String) {
+    let (mut asks, mut answers) = (String::new(), String::new());
+    for round in rounds {
+        let key = format!("t{client}-{}", round % 5);
+        asks += &format!("set {key} 7 0 2\r\n10\r\nget {key}\r\nincr {key} 5\r\n");
+        answers += &format!("STORED\r\nVALUE {key} 7 2\r\n10\r\nEND\r\n15\r\n");
+        asks +=
+            &format!("set {key} 0 0 1 noreply\r\n9\r\nget {key} {key}\r\ndelete {key}\r\nmn\r\n");
+        answers +=
+            &format!("VALUE {key} 0 1\r\n9\r\nVALUE {key} 0 1\r\n9\r\nEND\r\nDELETED\r\nMN\r\n");
+    }
+    (asks, answers)
+}
+
+/// Writes from a second thread, so that neither side waits for the other.
+fn talk(client: &mut Client, (asks, answers): (String, String)) {
+    let mut writer = client.stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || writer.write_all(asks.as_bytes()).unwrap());
+        client.expect(answers);
+    });
+}
+
+/// The same connections through thousands of changes, over all policies.
+#[test]
+fn pipelines_keep_their_order_and_see_their_own_writes() {
+    let mut change_count = 0;
+    for server in all_policies() {
+        let is_enough = AtomicBool::new(false);
+        let shared = server.server().shared();
+        let resp = |client: usize| {
+            let mut connection = server.resp();
+            for part in 0.. {
+                talk(&mut connection, resp_pipeline(client, part * 20..part * 20 + 20));
+                if is_enough.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        };
+        let memcached = |client: usize| {
+            let mut connection = server.memcached();
+            for part in 0.. {
+                talk(&mut connection, memcached_pipeline(client, part * 20..part * 20 + 20));
+                if is_enough.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        };
+        change_count += while_changing(&server, || {
+            std::thread::scope(|scope| {
+                for client in 0..3 {
+                    scope.spawn(move || resp(client));
+                    scope.spawn(move || memcached(client));
+                }
+                let start = Instant::now();
+                let took_up = || shared.totals().hops.role_changes;
+                while took_up() < 2000 && start.elapsed() < Duration::from_secs(8) {
+                    std::thread::yield_now();
+                }
+                is_enough.store(true, Ordering::Relaxed);
+            });
+        });
+        let hops = shared.totals().hops;
+        assert!(hops.connections_moved > 100, "{hops:?}");
+        assert!(server.stop(PATIENCE), "everything is drained");
+    }
+    println!("{change_count} changes");
+    assert!(change_count > 1000, "{change_count}");
+}
+
+/// Sixteen connections, so that every thread has some; each in the state that `prepare` leaves it
+/// in while it goes from thread to thread, and then as `check` finds it.
+fn through_all_divisions(
+    server: &TestServer,
+    prepare: impl Fn(usize, &mut Client),
+    step: impl Fn(usize, usize, &mut Client),
+    check: impl Fn(usize, &mut Client),
+) {
+    let shared = server.server().shared();
+    let mut clients: Vec<Client> = (0..16).map(|_| server.resp()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        prepare(number, client);
+    }
+    for (round, division) in DIVISIONS.into_iter().cycle().take(21).enumerate() {
+        divide(shared, division);
+        for (number, client) in clients.iter_mut().enumerate() {
+            step(round, number, client);
+        }
+    }
+    assert!(shared.totals().hops.connections_moved >= 16);
+    for (number, client) in clients.iter_mut().enumerate() {
+        check(number, client);
+    }
+}
+
+#[test]
+fn what_a_connection_has_said_goes_with_it() {
+    for server in all_policies() {
+        through_all_divisions(
+            &server,
+            |number, client| {
+                client.ask(format!("CLIENT SETNAME c{number}\r\n"), "+OK\r\n");
+                client.ask(format!("SET watched{number} 1\r\n"), "+OK\r\n");
+                client.ask(format!("WATCH watched{number}\r\nMULTI\r\n"), "+OK\r\n+OK\r\n");
+            },
+            |round, _, client| client.ask(format!("ECHO {round}\r\n"), "+QUEUED\r\n"),
+            |number, client| {
+                let echoes: String = (0..21).map(|round| bulk_text(&round.to_string())).collect();
+                client.ask("EXEC\r\n", format!("*21\r\n{echoes}"));
+                client.ask("CLIENT GETNAME\r\n", bulk_text(&format!("c{number}")));
+            },
+        );
+        assert!(server.stop(PATIENCE));
+    }
+}
+
+fn bulk_text(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+#[test]
+fn a_watched_key_that_changes_on_the_way_spoils_the_transaction() {
+    let server = start("crcw any", None);
+    let other = std::cell::RefCell::new(server.resp());
+    through_all_divisions(
+        &server,
+        |number, client| {
+            client
+                .ask(format!("WATCH w{number}\r\nMULTI\r\nPING\r\n"), "+OK\r\n+OK\r\n+QUEUED\r\n");
+        },
+        |_, number, _| {
+            other.borrow_mut().ask(format!("SET w{number} 1\r\n"), "+OK\r\n");
+        },
+        |_, client| client.ask("EXEC\r\n", "*-1\r\n"),
+    );
+}
+
+#[test]
+fn passwords_protocol_versions_and_silence_go_with_a_connection() {
+    let base = Config { threads: 4, requirepass: Some("secret".into()), ..config() };
+    let server = TestServer::with(base);
+    through_all_divisions(
+        &server,
+        |number, client| {
+            if number % 2 == 0 {
+                client.ask("AUTH secret\r\nCLIENT REPLY OFF\r\n", "+OK\r\n");
+            }
+        },
+        |_, number, client| match number % 2 {
+            0 => client.send("SET a 1\r\n"),
+            _ => client.ask("GET a\r\n", "-NOAUTH Authentication required.\r\n"),
+        },
+        |number, client| {
+            if number % 2 == 0 {
+                client.ask("CLIENT REPLY ON\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n");
+            }
+        },
+    );
+}
+
+/// A value of 2 MiB arrives piece by piece, each at another worker; then it is read by a client
+/// that takes it piece by piece.
+#[test]
+fn half_read_and_half_sent_values_go_with_a_connection() {
+    for server in all_policies() {
+        let value = pattern(2 << 20);
+        let whole = command(&[b"SET", b"large", &value]);
+        let pieces: Vec<&[u8]> = whole.chunks(whole.len().div_ceil(21)).collect();
+        let text = [b"set text 5 0 2097152\r\n", &value[..], b"\r\n"].concat();
+        let text_pieces: Vec<&[u8]> = text.chunks(text.len().div_ceil(21)).collect();
+        let memcached = std::cell::RefCell::new(server.memcached());
+        let small = |number: usize, client: &mut Client| {
+            client.ask(format!("SET k{number} 1\r\nGET k{number}\r\n"), "+OK\r\n$1\r\n1\r\n");
+        };
+        through_all_divisions(
+            &server,
+            |_, _| {},
+            |round, number, client| match number {
+                0..4 => client.send(pieces[round]),
+                4 => memcached.borrow_mut().send(text_pieces[round]),
+                _ => small(number, client),
+            },
+            |number, client| {
+                if number < 4 {
+                    client.expect("+OK\r\n");
+                }
+            },
+        );
+        memcached.borrow_mut().expect("STORED\r\n");
+        let answer = bulk(&value);
+        let found = std::cell::RefCell::new(vec![0; 16]);
+        let part_bytes = answer.len().div_ceil(21);
+        through_all_divisions(
+            &server,
+            |_, client| client.send("GET large\r\n"),
+            |_, number, client| {
+                let start = found.borrow()[number];
+                let end = (start + part_bytes).min(answer.len());
+                client.expect(&answer[start..end]);
+                found.borrow_mut()[number] = end;
+            },
+            |_, client| client.ask("PING\r\n", "+PONG\r\n"),
+        );
+        let head = b"VALUE text 5 2097152\r\n";
+        memcached.borrow_mut().ask("get text\r\n", [&head[..], &value, b"\r\nEND\r\n"].concat());
+        assert!(server.stop(PATIENCE));
+    }
+}
+
+#[test]
+fn paused_clients_go_on_where_they_are_then() {
+    for server in all_policies() {
+        let shared = server.server().shared();
+        let mut operator = server.resp();
+        let mut clients: Vec<Client> = (0..16).map(|_| server.resp()).collect();
+        for client in &mut clients {
+            client.ask("PING\r\n", "+PONG\r\n");
+        }
+        operator.ask("CLIENT PAUSE 100000\r\n", "+OK\r\n");
+        for client in &mut clients {
+            client.send("INCR n\r\n".repeat(20) + "PING\r\n");
+        }
+        for division in DIVISIONS {
+            divide(shared, division);
+        }
+        operator.ask("CLIENT UNPAUSE\r\n", "+OK\r\n");
+        let mut numbers: Vec<u32> = Vec::new();
+        for mut client in clients {
+            client.finish_sending();
+            let text = String::from_utf8(client.read_to_end()).unwrap();
+            let mut words: Vec<&str> = text.split_terminator("\r\n").collect();
+            assert_eq!(words.pop(), Some("+PONG"));
+            numbers.extend(words.iter().map(|word| word[1..].parse::<u32>().unwrap()));
+        }
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(1..=320), "each counted once");
+        assert!(server.stop(PATIENCE));
+    }
+}
+
+/// That everything is drained says more than it seems: a worker ends only when all its cells are
+/// free again and no connection is on its way.
+#[test]
+fn clients_that_die_and_are_killed_leave_nothing_behind() {
+    for server in all_policies() {
+        let large = pattern(200_000);
+        let shared = server.server().shared();
+        let mut other = server.resp();
+        other.ask(command(&[b"SET", b"large", &large]), "+OK\r\n");
+        while_changing(&server, || {
+            let mixed =
+                [command(&[b"SET", b"b", &large]), b"GET large\r\nGET b\r\n".repeat(9)].concat();
+            let small = "SET a 1\r\nGET a\r\nINCR n\r\n".repeat(300);
+            for round in 0..60 {
+                let mut client = server.resp();
+                if round % 4 == 0 {
+                    client.ask("CLIENT SETNAME victim\r\nCLIENT ID\r\n", "+OK\r\n:");
+                    let mut id = String::new();
+                    while !id.ends_with("\r\n") {
+                        let mut byte = [0];
+                        std::io::Read::read_exact(&mut client.stream, &mut byte).unwrap();
+                        id.push(char::from(byte[0]));
+                    }
+                    client.send(&small);
+                    other.ask(format!("CLIENT KILL ID {id}"), ":1\r\n");
+                    // Closed, with or without a reset: its own requests may be unread.
+                    let _ = std::io::Read::read_to_end(&mut client.stream, &mut Vec::new());
+                    continue;
+                }
+                client.send(if round % 2 == 0 { small.as_bytes() } else { &mixed });
+                if round % 3 == 0 {
+                    client.expect("+OK\r\n");
+                }
+                drop(client);
+                other.ask("PING\r\nGET nothing\r\n", "+PONG\r\n$-1\r\n");
+            }
+        });
+        wait_until(|| shared.totals().connections_resp == 1);
+        other.ask("GET large\r\n", bulk(&large));
+        let granted_bytes = shared.buffer_budget().granted_bytes();
+        assert!(granted_bytes < 4 << 20, "{granted_bytes} bytes are still booked");
+        assert!(server.stop(PATIENCE));
+    }
+}
+
+/// New clients come in by listeners of threads that poll, execute, or have no role.
+#[test]
+fn connections_are_accepted_by_threads_of_every_role() {
+    for server in all_policies() {
+        for division in DIVISIONS {
+            divide(server.server().shared(), division);
+            for client in 0..12 {
+                server.resp().ask(format!("SET {client} 1\r\n"), "+OK\r\n");
+                server.memcached().ask(
+                    format!("get {client}\r\n"),
+                    format!("VALUE {client} 0 1\r\n1\r\nEND\r\n"),
+                );
+            }
+        }
+        assert!(server.stop(PATIENCE));
+    }
+}
+
+#[test]
+fn stopping_in_the_middle_of_a_change_answers_everything_once() {
+    for server in all_policies().chain(all_policies()) {
+        let mut clients: Vec<Client> = (0..8).map(|_| server.resp()).collect();
+        for client in &mut clients {
+            client.ask("PING\r\n", "+PONG\r\n");
+        }
+        let shared = std::sync::Arc::clone(server.server().shared());
+        let (is_over, changes) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let mut numbers: Vec<u32> = Vec::new();
+        std::thread::scope(|scope| {
+            let mover = scope.spawn(|| keep_changing(&shared, &is_over, &changes));
+            wait_until(|| changes.load(Ordering::Relaxed) > 20);
+            for client in &mut clients {
+                client.send("INCR n\r\nGET nothing\r\n".repeat(500));
+            }
+            let read = |mut client: Client| scope.spawn(move || client.read_to_end());
+            let readers: Vec<_> = clients.into_iter().map(read).collect();
+            assert!(server.stop(PATIENCE));
+            for reader in readers {
+                let answers = String::from_utf8(reader.join().unwrap()).unwrap();
+                let words: Vec<&str> = answers.split_terminator("\r\n").collect();
+                assert_eq!(words.len(), 1000, "every request is answered once");
+                for pair in words.chunks_exact(2) {
+                    numbers.push(pair[0][1..].parse().unwrap());
+                    assert_eq!(pair[1], "$-1");
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+            mover.join().unwrap();
+        });
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(1..=4000), "every increment counted once");
+    }
+}
+
+/// U2: native clients are served by the thread that they know, whatever its role becomes.
+#[test]
+fn native_clients_do_not_notice() {
+    let server = TestServer::with(Config { threads: 4, ..support::native::config() });
+    let mut peers: Vec<Peer> = (0..8).map(|_| Peer::connect(&server)).collect();
+    let changes = while_changing(&server, || {
+        for round in 0..200 {
+            for (number, peer) in peers.iter_mut().enumerate() {
+                let (key, value) = (format!("k{number}"), format!("v{round}"));
+                let answers = peer
+                    .ask_patiently(&[set(key.as_bytes(), value.as_bytes()), get(key.as_bytes())]);
+                assert_eq!(answers[1].value, value.as_bytes());
+            }
+        }
+    });
+    assert!(changes > 10, "{changes}");
+    assert!(server.stop(PATIENCE));
+}
+
+#[test]
+fn settings_change_roles_and_say_what_would_be_right() {
+    let server = start("crcw any", None);
+    let mut client = server.resp();
+    let mut check = |ask: &str, want: &str| client.ask(format!("{ask}\r\n"), format!("{want}\r\n"));
+    let failed = |name: &str, reason: &str| {
+        format!("-ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+    };
+    let shown = |name: &str, value: &str| {
+        format!("*2\r\n${}\r\n{name}\r\n${}\r\n{value}", name.len(), value.len())
+    };
+    check("CONFIG GET cr-threads", &shown("cr-threads", "auto"));
+    check("CONFIG GET threads", &shown("threads", "4"));
+    check("CONFIG SET cr-threads 1", "+OK");
+    check("CONFIG GET cr-threads", &shown("cr-threads", "1"));
+    check("CONFIG SET threads 3", "+OK");
+    check("CONFIG GET threads", &shown("threads", "3"));
+    check("SET a 1", "+OK");
+    let plan = server.server().shared().role_plan();
+    assert_eq!((plan.threads, plan.fronts, plan.backs), (3, 1, 2));
+    check("CONFIG SET threads 2 cr-threads auto", "+OK");
+    check("GET a", "$1\r\n1");
+    check("CONFIG SET threads auto", "+OK");
+    let plan = server.server().shared().role_plan();
+    assert_eq!((plan.threads, plan.fronts, plan.backs), (4, 4, 4));
+    let reason = "threads must be 1 to 4, as many as the server was started with";
+    check("CONFIG SET threads 5", &failed("threads", reason));
+    check("CONFIG SET threads 0", &failed("threads", reason));
+    let reason = "cr-threads must be auto or 1 to 4, the number of threads";
+    check("CONFIG SET cr-threads 5", &failed("cr-threads", reason));
+    let reason = "argument must be auto or a number of threads";
+    check("CONFIG SET threads many", &failed("threads", reason));
+    check("CONFIG SET threads 3 threads 3", &failed("threads", "duplicate parameter"));
+    check("CONFIG SET threads 3 port 1", &failed("port", "can't set immutable config"));
+    check("CONFIG GET threads", &shown("threads", "4"));
+}
+
+/// On few threads nobody pays for what only two layers need; their number changes all the same.
+#[test]
+fn a_server_that_runs_to_completion_changes_only_how_many_threads_work() {
+    let server = TestServer::with(Config { threads: 3, ..config() });
+    let shared = server.server().shared();
+    let mut client = server.resp();
+    client.ask("CONFIG SET cr-threads 1\r\n", "-ERR CONFIG SET failed (possibly related to argument 'cr-threads') - this server runs to completion; start it with --cr-threads 1 or more below --threads, or with 4 threads and --cr-threads auto, to have two layers\r\n");
+    let mut clients: Vec<Client> = (0..9).map(|_| server.resp()).collect();
+    for round in 0..50 {
+        divide_equally(shared, 1 + round % 3);
+        for client in &mut clients {
+            client.ask("SET a 1\r\nGET a\r\nPING\r\n", "+OK\r\n$1\r\n1\r\n+PONG\r\n");
+        }
+    }
+    assert!(shared.totals().hops.connections_moved > 50);
+    assert_eq!(shared.totals().hops.served, 0, "nothing is routed");
+    assert!(server.stop(PATIENCE));
+}
+
+fn divide_equally(shared: &Shared, threads: usize) {
+    divide(shared, (threads, threads));
+}
+
+#[test]
+fn fixed_roles_stay() {
+    let dispatch = Dispatch::HandOff(1);
+    let server = TestServer::try_with(Config { threads: 3, dispatch, ..config() }).unwrap();
+    let error = server.server().shared().set_roles(3, 2).unwrap_err();
+    let want = "--dispatch hand-off:1 fixes which threads poll; start with another dispatch";
+    assert_eq!(error.to_string(), want);
+    server.server().shared().set_roles(3, 1).unwrap();
+}
+
+/// Who has no role is asleep: the others have the processors.
+#[test]
+fn threads_are_counted_by_role() {
+    let server = Server::start(Config { threads: 4, ..config() }).unwrap();
+    let shared = server.shared();
+    for (division, want) in [((4, 1), (1, 0, 3)), ((3, 3), (0, 3, 0)), ((4, 4), (0, 4, 0))] {
+        divide(shared, division);
+        assert_eq!(shared.role_plan().role_counts(), want);
+    }
+    assert_eq!(shared.role_plan().epoch, 3);
+    assert!(shared.totals().hops.role_changes >= 4);
+}
