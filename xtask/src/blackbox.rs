@@ -6,18 +6,83 @@
 //!  redis-cli, redis-server, memcached                        ─▶ apt-get, when root
 //! ```
 //!
-//! The tests find the binary in `DOVETAIL_BIN`. What cannot be installed is skipped in one line.
+//! The tests find the binary in `DOVETAIL_BIN`, and in `BLACKBOX_SERVE` flags that all their
+//! servers get: the same answers are due however the server divides its work. What cannot be
+//! installed is skipped in one line.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::step::Step;
+use crate::step::{Step, Tally};
+
+/// Servers that route: two layers, owners of keys, writers that change and the tightest useful
+/// bound. The first is what a short pass takes.
+pub const ROUTED: [&str; 3] = [
+    "--threads 3 --cr-threads 1",
+    "--threads 3 --write-policy erew --dispatch key-hash",
+    "--threads 3 --write-policy d-crew --dispatch jbsq:2",
+];
+
+/// Tests of a short pass: the commands of both protocols, pipelines, and what is malformed, once
+/// and not with each index.
+const SHORT_PASS: [&str; 7] = [
+    "-k",
+    "not tree",
+    "python/test_strings.py",
+    "python/test_keys.py",
+    "python/test_pipelines.py",
+    "python/test_memcached.py",
+    "python/test_malformed.py",
+];
+
+/// Flags of `cargo xtask blackbox`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Flags that every server of the tests gets, in the place of the tests' own
+    #[arg(long, default_value = "", value_name = "FLAGS", allow_hyphen_values = true)]
+    serve: String,
+}
+
+/// Builds the binary and runs all clients against it; true if none of the tests failed.
+pub fn run(root: &Path, args: &Args) -> bool {
+    let mut tally = Tally::default();
+    let mut is_good = take(&binary_step(), root, &mut tally);
+    if is_good {
+        let clients = prepare(root);
+        for reason in clients.skipped {
+            println!("skipped: {reason}");
+        }
+        // Each is asked, whatever the others say.
+        let serving = clients.steps.into_iter().map(|step| step.with(SERVE, &args.serve));
+        for step in serving {
+            is_good &= take(&step, root, &mut tally);
+        }
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    is_good
+}
+
+/// The binary that the tests start.
+pub fn binary_step() -> Step {
+    Step::new("binary", "cargo build --release --locked -p dovetail")
+}
+
+fn take(step: &Step, root: &Path, tally: &mut Tally) -> bool {
+    let result = step.run(root);
+    tally.add(result.unwrap_or_else(|failed| failed));
+    result.is_ok()
+}
+
+/// Where the tests look for flags of their servers.
+pub const SERVE: &str = "BLACKBOX_SERVE";
 
 /// What can be run and what cannot.
 #[derive(Debug, Default)]
 pub struct Clients {
     /// Ready to run.
     pub steps: Vec<Step>,
+    /// Some of the same against a server that routes.
+    pub short_pass: Option<Step>,
     /// Why something is missing, one line each.
     pub skipped: Vec<String>,
 }
@@ -31,7 +96,16 @@ pub fn prepare(root: &Path) -> Clients {
         clients.skipped.push(format!("tests that need Debian's tools: {reason}"));
     }
     match python(root, &target) {
-        Ok(step) => clients.steps.push(step.with("DOVETAIL_BIN", &binary)),
+        Ok(interpreter) => {
+            let pytest = |name, tests: &[&str]| {
+                let line = format!("{interpreter} -B -m pytest -p no:cacheprovider -v");
+                let step = Step::new(name, &line).and(tests).with("DOVETAIL_BIN", &binary);
+                step.inside(root.join("tests/blackbox"))
+            };
+            clients.steps.push(pytest("python clients", &["."]));
+            let short = pytest("python clients, two layers", &SHORT_PASS);
+            clients.short_pass = Some(short.with(SERVE, ROUTED[0]));
+        }
         Err(reason) => clients.skipped.push(format!("Python clients: {reason}")),
     }
     match go(root) {
@@ -71,7 +145,8 @@ fn debian_packages() -> Result<(), String> {
     }
 }
 
-fn python(root: &Path, target: &Path) -> Result<Step, String> {
+/// The interpreter that has the clients.
+fn python(root: &Path, target: &Path) -> Result<String, String> {
     let tests = root.join("tests/blackbox");
     let requirements = tests.join("requirements.txt");
     if !requirements.is_file() {
@@ -90,9 +165,7 @@ fn python(root: &Path, target: &Path) -> Result<Step, String> {
     if !succeeds(&interpreter, &install) {
         return Err("pip could not install tests/blackbox/requirements.txt".to_owned());
     }
-    Ok(Step::new("python clients", &format!("{interpreter} -m pytest -p no:cacheprovider -v ."))
-        .inside(tests)
-        .with("PYTHONDONTWRITEBYTECODE", "1"))
+    Ok(interpreter)
 }
 
 fn go(root: &Path) -> Result<Step, String> {

@@ -26,13 +26,14 @@ pub fn run(root: &Path, scope: Scope) -> bool {
             Some(reason) => skipped.push(reason),
             None => steps.push(rdma_step()),
         }
-        steps.push(Step::new("binary", "cargo build --release --locked -p dovetail"));
+        steps.push(blackbox::binary_step());
     }
     let mut is_good = steps.iter().all(|step| take(step, root, &mut tally));
     if is_good && scope == Scope::WithClients {
         let clients = blackbox::prepare(root);
         skipped.extend(clients.skipped);
-        is_good = clients.steps.iter().all(|step| take(step, root, &mut tally));
+        let mut steps = clients.steps.iter().chain(&clients.short_pass);
+        is_good = steps.all(|step| take(step, root, &mut tally));
     }
     for reason in skipped {
         println!("skipped: {reason}");

@@ -1,4 +1,4 @@
-//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `test-xdp`, `test-rdma`,
+//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `test-xdp`, `test-rdma`,
 //! `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`.
 #![forbid(unsafe_code)]
 
@@ -31,11 +31,14 @@ enum Command {
     Ci,
     /// `ci`, then real clients against the real binary; installs what they need
     Test,
+    /// Only the real clients, against servers with flags of your choice
+    Blackbox(blackbox::Args),
     /// AF_XDP between network namespaces; needs root and iproute2, says so where they are missing
     TestXdp,
     /// RDMA over soft-RoCE in an emulated machine; says what is missing where something is
     TestRdma(rdma::Args),
-    /// Long property tests, torture of the store, Miri, sanitizers and coverage-guided fuzzing
+    /// Long property tests, torture of the store, recorded histories, Miri, sanitizers,
+    /// coverage-guided fuzzing, and real clients of servers that route
     Nightly(nightly::Args),
     /// Only the rules of style that the compiler does not know
     Tidy,
@@ -63,6 +66,7 @@ fn run(cli: Cli) -> Result<bool> {
     match cli.command {
         Command::Ci => Ok(ci::run(&root, ci::Scope::Workspace)),
         Command::Test => Ok(ci::run(&root, ci::Scope::WithClients)),
+        Command::Blackbox(args) => Ok(blackbox::run(&root, &args)),
         Command::TestXdp => Ok(ci::run_xdp(&root)),
         Command::TestRdma(args) => rdma::run(&root, args),
         Command::Nightly(args) => Ok(nightly::run(&root, args)),

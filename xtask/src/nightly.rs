@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::blackbox;
 use crate::step::{Step, Tally};
 
 /// Crates without system calls, which Miri can run.
@@ -38,13 +39,17 @@ pub struct Args {
     /// For the torture of the store, all of whose tests run at once
     #[arg(long, default_value_t = 180, value_name = "SECONDS")]
     torture_seconds: u32,
+    /// For recorded histories of all presets
+    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    history_seconds: u32,
 }
 
 /// Runs every part; true if none failed.
 pub fn run(root: &Path, args: Args) -> bool {
     let mut tally = Tally::default();
     let mut is_good = true;
-    for step in steps(root, args) {
+    let steps = steps(root, args).into_iter().chain(routed_clients(root));
+    for step in steps {
         match step.run(root) {
             Ok(passed) => tally.add(passed),
             Err(failed) => {
@@ -65,10 +70,26 @@ fn steps(root: &Path, args: Args) -> Vec<Step> {
         Step::new("torture", "cargo test --locked -p store --test torture")
             .with("TORTURE_SECONDS", args.torture_seconds.to_string())
             .with("TORTURE_SEED", fresh_seed().to_string()),
+        Step::new("histories", "cargo test --locked -p dovetail --test linearizable")
+            .with("HISTORY_SECONDS", args.history_seconds.to_string())
+            .with("HISTORY_SEED", fresh_seed().to_string()),
     ];
     steps.extend(miri_steps());
     steps.extend(sanitizer_steps(root));
     steps.extend(fuzz_steps(root, args.fuzz_seconds));
+    steps
+}
+
+/// All black-box clients against servers that route; what cannot be installed is skipped.
+fn routed_clients(root: &Path) -> Vec<Step> {
+    let mut steps = vec![blackbox::binary_step()];
+    let clients = blackbox::prepare(root);
+    for reason in &clients.skipped {
+        println!("skipped: {reason}");
+    }
+    for flags in blackbox::ROUTED {
+        steps.extend(clients.steps.iter().cloned().map(|step| step.with(blackbox::SERVE, flags)));
+    }
     steps
 }
 

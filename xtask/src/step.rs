@@ -52,6 +52,12 @@ impl Step {
         }
     }
 
+    /// Adds words, which may contain spaces.
+    pub fn and(mut self, words: &[&str]) -> Step {
+        self.arguments.extend(words.iter().map(|word| (*word).to_owned()));
+        self
+    }
+
     /// Sets an environment variable for the command.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Step {
         self.variables.push((name, value.into()));
@@ -197,5 +203,7 @@ mod tests {
     fn a_step_shows_what_to_type() {
         let step = Step::new("loom", "cargo test --lib").with("RUSTFLAGS", "--cfg loom");
         assert_eq!(step.shown(), "RUSTFLAGS='--cfg loom' cargo test --lib");
+        let step = Step::new("clients", "pytest").and(&["-k", "not tree"]);
+        assert_eq!(step.shown(), "pytest -k 'not tree'");
     }
 }

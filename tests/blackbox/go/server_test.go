@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,13 +44,25 @@ func binary(t *testing.T) string {
 	return ""
 }
 
+// withWanted puts the flags of BLACKBOX_SERVE in the place of the command's own.
+func withWanted(arguments []string) []string {
+	wanted := strings.Fields(os.Getenv("BLACKBOX_SERVE"))
+	for place := 0; place+1 < len(wanted); place += 2 {
+		if own := slices.Index(arguments, wanted[place]); own >= 0 {
+			arguments = slices.Delete(arguments, own, own+2)
+		}
+		arguments = append(arguments, wanted[place], wanted[place+1])
+	}
+	return arguments
+}
+
 func start(t *testing.T, flags ...string) *server {
 	t.Helper()
 	arguments := []string{
 		"serve", "--resp", "127.0.0.1:0", "--memcached", "127.0.0.1:0", "--native", "off", "--admin", "off",
 		"--memory", "128MiB", "--threads", "2", "--log-format", "json",
 	}
-	command := exec.Command(binary(t), append(arguments, flags...)...)
+	command := exec.Command(binary(t), withWanted(append(arguments, flags...))...)
 	command.Dir = t.TempDir()
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "DOVETAIL_") {

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import queue
+import shlex
 import shutil
 import socket
 import subprocess
@@ -41,6 +42,18 @@ def clean_environment():
     return {**kept, "NO_COLOR": "1"}
 
 
+def with_wanted(command):
+    """The command with the flags of BLACKBOX_SERVE in the place of its own: so the whole suite holds
+    the server to the same answers however it divides its work."""
+    wanted = shlex.split(os.environ.get("BLACKBOX_SERVE", ""))
+    for name, value in zip(wanted[::2], wanted[1::2], strict=True):
+        if name in command:
+            place = command.index(name)
+            del command[place:place + 2]
+        command += [name, value]
+    return command
+
+
 class Dovetail:
     """One running server; its ports are free ones that it chose itself."""
 
@@ -51,7 +64,7 @@ class Dovetail:
             "--log-format", "json", *flags,
         ]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            with_wanted(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             env=clean_environment(), cwd=tempfile.gettempdir(), text=True,
         )
         self.log = []

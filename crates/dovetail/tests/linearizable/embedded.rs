@@ -1,7 +1,7 @@
 //! Histories over the embedded store: batches of several threads, while a cleaner moves entries.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base::UnixMillis;
@@ -12,12 +12,15 @@ use store::{
     Store, StoreConfig, Update, Verdict,
 };
 
-use crate::model::{Answer, Ask, Record, Swap, Ticks, check};
+use crate::check::{Record, Ticks, check};
+use crate::model::{Answer, Ask, Swap};
+use crate::value::Value;
 
 const THREADS: usize = 3;
 const KEYS: usize = 3;
-const ROUNDS: usize = 1000;
-const BATCHES_PER_ROUND: usize = 4;
+const ROUNDS: usize = 200;
+/// So many that no thread is through before the others have begun.
+const BATCHES_PER_ROUND: usize = 30;
 const NOW: UnixMillis = UnixMillis(1_000_000);
 
 #[derive(Clone, Copy)]
@@ -53,10 +56,10 @@ impl Sink<()> for Answers<'_> {
         assert_eq!(request_index, self.answers.len(), "outcomes come in order (I1)");
         let ask = self.asks[request_index];
         self.answers.push(match (ask, outcome) {
-            (Ask::Get, Outcome::Hit(item)) => Answer::Value(Some(number(item.value))),
+            (Ask::Get, Outcome::Hit(item)) => Answer::Value(Some(Value::of(item.value))),
             (Ask::Get, Outcome::Miss) => Answer::Value(None),
             (Ask::Gets, Outcome::Hit(item)) => {
-                Answer::Versioned(Some((number(item.value), item.version)))
+                Answer::Versioned(Some((Value::of(item.value), item.version)))
             }
             (Ask::Gets, Outcome::Miss) => Answer::Versioned(None),
             (Ask::Set(_), Outcome::Stored { .. }) => Answer::Done,
@@ -84,11 +87,12 @@ fn op<'a>(ask: Ask, value: &'a [u8]) -> Op<'a, AddOne> {
         Ask::Delete => Op::Delete,
         Ask::Increment => Op::Update(AddOne { creates: true }),
         Ask::IncrementExisting => Op::Update(AddOne { creates: false }),
+        other => panic!("{other:?} is not drawn"),
     }
 }
 
 fn draw(random: &mut SmallRng, version_seen: Option<u64>) -> Ask {
-    let value = random.random_range(0..1000);
+    let value = Value::number(random.random_range(0..1000));
     match random.random_range(0..10) {
         0 | 1 => Ask::Get,
         2 | 3 => Ask::Gets,
@@ -103,21 +107,37 @@ fn draw(random: &mut SmallRng, version_seen: Option<u64>) -> Ask {
     }
 }
 
+/// Lets all threads into a round together. A barrier of the kernel's would wake them one after the
+/// other, each after the one before was through.
+#[derive(Default)]
+struct Gate(AtomicUsize);
+
+impl Gate {
+    fn wait(&self, round: usize) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        while self.0.load(Ordering::SeqCst) < (round + 1) * THREADS {
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// One thread's rounds; each batch holds one operation on each of the round's keys.
-fn run_thread(store: &Store, ticks: &Ticks, barrier: &Barrier, thread: usize) -> Vec<Record> {
+fn run_thread(store: &Store, ticks: &Ticks, gate: &Gate, thread: usize) -> Vec<Record> {
     let mut session = store.session().unwrap();
     let mut random = SmallRng::seed_from_u64(thread as u64);
     let mut records = Vec::new();
     for round in 0..ROUNDS {
         session.park();
-        barrier.wait();
+        gate.wait(round);
         session.unpark();
         let keys: Vec<String> = (0..KEYS).map(|key| format!("round {round} key {key}")).collect();
         let mut versions = [None; KEYS];
         for _ in 0..BATCHES_PER_ROUND {
             let asks = versions.map(|version| draw(&mut random, version));
             let values = asks.map(|ask| match ask {
-                Ask::Set(value) | Ask::CompareAndSwap { value, .. } => value.to_string(),
+                Ask::Set(value) | Ask::CompareAndSwap { value, .. } => {
+                    value.as_number().map_or_else(String::new, |number| number.to_string())
+                }
                 _ => String::new(),
             });
             let requests: Vec<Request<'_, AddOne>> = (0..KEYS)
@@ -137,7 +157,8 @@ fn run_thread(store: &Store, ticks: &Ticks, barrier: &Barrier, thread: usize) ->
                 }
                 let (ask, key) = (asks[key], round * KEYS + key);
                 // One tick serves several keys, which are checked apart.
-                records.push(Record { thread, key, ask, answer, start_tick, end_tick });
+                let (connection, answer) = (thread, Some(answer));
+                records.push(Record { connection, key, ask, answer, start_tick, end_tick });
             }
         }
         session.maintain(NOW);
@@ -161,7 +182,7 @@ fn churn(store: &Store, stop: &AtomicBool) {
         let requests = keys.each_ref().map(|key| Request {
             key,
             hash: store.key_hasher().hash(key),
-            op: op(Ask::Set(0), &value),
+            op: op(Ask::Set(Value::number(0)), &value),
         });
         session.execute(NOW, &requests, &mut Ignore);
         session.maintain(NOW);
@@ -188,7 +209,7 @@ fn open() -> Arc<Store> {
 #[test]
 fn the_embedded_store_is_linearizable_per_key() {
     let store = open();
-    let (ticks, barrier, stop) = (Ticks::default(), Barrier::new(THREADS), AtomicBool::new(false));
+    let (ticks, gate, stop) = (Ticks::default(), Gate::default(), AtomicBool::new(false));
     let records: Vec<Record> = std::thread::scope(|scope| {
         scope.spawn(|| churn(&store, &stop));
         // From here on every round runs while entries move.
@@ -197,15 +218,16 @@ fn the_embedded_store_is_linearizable_per_key() {
             assert!(start.elapsed() < Duration::from_secs(60), "nothing was cleaned in a minute");
             std::thread::yield_now();
         }
-        let (store, ticks, barrier) = (&store, &ticks, &barrier);
+        let (store, ticks, gate) = (&store, &ticks, &gate);
         let threads: Vec<_> = (0..THREADS)
-            .map(|thread| scope.spawn(move || run_thread(store, ticks, barrier, thread)))
+            .map(|thread| scope.spawn(move || run_thread(store, ticks, gate, thread)))
             .collect();
         let joined: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         stop.store(true, Ordering::Relaxed);
         joined.into_iter().flat_map(Result::unwrap).collect()
     });
     assert_eq!(records.len(), THREADS * KEYS * ROUNDS * BATCHES_PER_ROUND);
-    check(&records);
+    let found = check(&records).unwrap_or_else(|message| panic!("{message}"));
+    assert!(found.overlap_count > 0, "{found:?}");
     store.validate();
 }

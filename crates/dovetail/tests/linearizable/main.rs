@@ -1,0 +1,21 @@
+//! Per-key linearizability of recorded concurrent histories, of the embedded store and of the real
+//! binary under every preset, over every protocol.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `value`, `model` | a key as a sequential object |
+//! | `check` | the search for an order that explains all answers |
+//! | `load`, `clients`, `server`, `history` | what is asked, by whom, of what, and its record |
+//! | `presets`, `embedded` | the tests |
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod check;
+mod clients;
+mod embedded;
+mod history;
+mod load;
+mod model;
+mod presets;
+mod server;
+mod value;

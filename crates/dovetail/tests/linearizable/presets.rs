@@ -1,0 +1,105 @@
+//! Every preset's server under recorded load.
+//!
+//! | variable | what it says |
+//! |---|---|
+//! | `HISTORY_SEED` | where the clients' choices begin, by default 1 |
+//! | `HISTORY_SERVE` | flags of the only server to be tried, in the place of all presets |
+//! | `HISTORY_LOAD` | the only load to be tried: small, middle or large |
+//! | `HISTORY_SECONDS` | how long to go on, by default for one seed; the next seeds follow |
+
+use std::time::{Duration, Instant};
+
+use crate::check::{Found, check};
+use crate::history::record;
+use crate::load::{LARGE, Load, MIDDLE, SMALL};
+use crate::server::{NotStarted, Server, presets};
+
+/// What each preset is served with in turn.
+const VARIANTS: [&str; 3] =
+    ["", " --compaction on", " --compaction on --index tree --cr-threads 1"];
+
+const LOADS: [(&str, Load); 3] = [("small", SMALL), ("middle", MIDDLE), ("large", LARGE)];
+
+/// How it is tried again, as far as threads allow.
+fn command(seed: u64, serve: &str, load: &str) -> String {
+    format!(
+        "HISTORY_SEED={seed} HISTORY_LOAD={load} HISTORY_SERVE='{serve}' \
+         cargo test -p dovetail --test linearizable every_preset"
+    )
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+fn number(name: &str) -> Option<u64> {
+    variable(name).map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+}
+
+/// The flags of all servers.
+fn servers() -> Vec<String> {
+    if let Some(serve) = variable("HISTORY_SERVE") {
+        return vec![serve];
+    }
+    let names = presets();
+    assert!(names.len() >= 10, "{names:?}");
+    let of_name = |name: &String| VARIANTS.map(|flags| format!("--preset {name}{flags}"));
+    names.iter().flat_map(of_name).collect()
+}
+
+/// One server and all loads, each with keys of its own; `None` if the flags contradict themselves.
+fn try_server(serve: &str, seed: u64) -> Option<Found> {
+    let mut all = Found::default();
+    let only = variable("HISTORY_LOAD");
+    for (load_name, load) in LOADS {
+        if only.as_ref().is_some_and(|only| only != load_name) {
+            continue;
+        }
+        let server = match Server::start(serve) {
+            Ok(server) => server,
+            Err(NotStarted::Refused(message)) => {
+                println!("{serve}: {}", message.trim());
+                return None;
+            }
+            Err(NotStarted::Failed(message)) => panic!("{serve}: {message}"),
+        };
+        let found = record(&server, load, seed).and_then(|records| check(&records));
+        let found =
+            found.and_then(|found| server.stop().map(|()| found)).unwrap_or_else(|message| {
+                panic!("{message}\ntry again: {}", command(seed, serve, load_name))
+            });
+        println!("{serve}, {load_name}, seed {seed}: {found:?}");
+        all.request_count += found.request_count;
+        all.overlap_count += found.overlap_count;
+        all.unanswered_count += found.unanswered_count;
+    }
+    Some(all)
+}
+
+#[test]
+fn every_preset_is_linearizable_per_key() {
+    let first_seed = number("HISTORY_SEED").unwrap_or(1);
+    let time = number("HISTORY_SECONDS").map(Duration::from_secs);
+    let start = Instant::now();
+    for seed in first_seed.. {
+        let mut refused_count = 0;
+        let servers = servers();
+        for serve in &servers {
+            match try_server(serve, seed) {
+                None => refused_count += 1,
+                Some(found) => {
+                    // A history in which nothing meets anything proves nothing.
+                    assert!(found.overlap_count * 10 > found.request_count, "{found:?}");
+                    assert!(found.unanswered_count > 0, "{found:?}");
+                }
+            }
+            if time.is_some_and(|time| start.elapsed() > time) {
+                return;
+            }
+        }
+        assert!(refused_count * 2 < servers.len(), "{refused_count} of {servers:?} are refused");
+        if time.is_none() {
+            return;
+        }
+    }
+}
