@@ -157,12 +157,13 @@ def test_a_connection_too_many_is_told_so(server):
 
 @pytest.mark.dovetail_only
 def test_both_ports_serve_the_same_items(client, cache):
+    """Writes are waited for: without a reply, the other connection may be served first."""
     client.set("from-resp", "value")
     assert cache.get("from-resp") == b"value"
-    cache.set("from-memcached", b"other", expire=100)
+    cache.set("from-memcached", b"other", expire=100, noreply=False)
     assert client.get("from-memcached") == b"other"
     assert 98 <= client.ttl("from-memcached") <= 100
     client.delete("from-memcached")
     assert cache.get("from-memcached") is None
-    cache.set("n", b"5")
+    cache.set("n", b"5", noreply=False)
     assert client.incr("n") == 6 and cache.incr("n", 4) == 10
