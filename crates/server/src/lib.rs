@@ -10,7 +10,8 @@
 //!    │                  │ encode    (reply)           outcomes into each connection's output
 //!    │                  └ send      (worker/finish)   one write per connection
 //!    ├─ starts ─▶ admin thread                    /metrics, /stats, /healthz, /readyz
-//!    └─ starts ─▶ populate thread                 log memory ahead of the writers
+//!    ├─ starts ─▶ populate thread                 log memory ahead of the writers
+//!    └─ starts ─▶ manager thread                  controllers: decide, publish, write down why
 //!  Shared: store, counters, clients, buffer budget, mailboxes; seen by all
 //! ```
 //!
@@ -39,6 +40,7 @@ mod error;
 mod gather;
 mod hop;
 mod listen;
+mod manager;
 mod memcached;
 mod memory;
 mod metrics;

@@ -10,11 +10,14 @@
 //! I1: a snapshot reads what workers publish; it never makes a worker wait.
 //! I2: no label carries a key or anything else that a client chose.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use store::StoreStats;
 
 use crate::Mode;
 use crate::counters::{CommandTotals, Totals};
+use crate::manager::journal::Entry;
 use crate::shared::Shared;
 
 pub mod facts;
@@ -47,6 +50,10 @@ pub struct Snapshot {
     pub store: StoreStats,
     /// Granted to client buffers.
     pub client_buffer_bytes: u64,
+    /// What the manager decided lately, oldest first.
+    pub journal: Vec<Entry>,
+    /// How often it changed what.
+    pub changes: BTreeMap<&'static str, u64>,
     /// What the kernel says about this process.
     pub process: process::Usage,
 }
@@ -70,6 +77,8 @@ impl Snapshot {
             totals: shared.totals(),
             store: shared.store_stats(),
             client_buffer_bytes: shared.buffer_budget().granted_bytes(),
+            journal: shared.journal().entries(),
+            changes: shared.journal().counts(),
             process: process::Usage::now(),
         }
     }
@@ -184,6 +193,10 @@ impl Snapshot {
                 "client_buffer_bytes": self.client_buffer_bytes,
             },
             "store": self.store_json(),
+            "manager": {
+                "changes_total": self.changes,
+                "journal": self.journal.iter().map(Entry::json).collect::<Vec<_>>(),
+            },
             "cpu_seconds_total": self.process.cpu_ms as f64 / 1000.0,
         })
     }

@@ -18,6 +18,7 @@ use crate::engine::{Home, RunToCompletion};
 use crate::error::StartError;
 use crate::hop::{Fabric, Layers, Routed, Turn};
 use crate::listen::listen;
+use crate::manager::ManagerThread;
 use crate::native::shm::ShmDoor;
 use crate::native::{self, Native, Shop};
 use crate::poller::Epoll;
@@ -42,6 +43,7 @@ pub struct Server {
     ended: Receiver<()>,
     populate: Populate,
     admin: Option<AdminThread>,
+    manager: Option<ManagerThread>,
 }
 
 impl Server {
@@ -81,8 +83,12 @@ impl Server {
             workers: Vec::new(),
             ended,
             admin: None,
+            manager: None,
         };
         server.start_workers((resp_listeners, memcached_listeners, natives), ended_sender)?;
+        let manager = ManagerThread::start(&server.shared)
+            .map_err(|source| StartError::System { what: "start the manager", source })?;
+        server.manager = Some(manager);
         if let Some(listener) = admin_listeners.into_iter().next() {
             let admin = AdminThread::start(listener, Arc::clone(&server.shared))
                 .map_err(|source| StartError::System { what: "start the admin port", source })?;
@@ -175,6 +181,7 @@ impl Server {
             self.wait_ended(ABORT_TIME_MAX);
         }
         drop(self.admin.take());
+        drop(self.manager.take());
         is_drained
     }
 

@@ -25,6 +25,7 @@ use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::error::StartError;
 use crate::hop::{Fronts, Lane, Layers, Roles, RolesError, Threads, Wanted};
+use crate::manager::Journal;
 use crate::memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 use crate::moving::Moving;
 use crate::native::Shop;
@@ -108,6 +109,7 @@ pub struct Shared {
     is_stopping: AtomicBool,
     is_aborting: AtomicBool,
     shutdown: (Sender<()>, Receiver<()>),
+    journal: Journal,
     flush_at: AtomicU64,
     /// Commands before this time wait (CLIENT PAUSE).
     pause_until: AtomicU64,
@@ -180,6 +182,7 @@ impl Shared {
             is_stopping: AtomicBool::new(false),
             is_aborting: AtomicBool::new(false),
             shutdown: crossbeam_channel::bounded(1),
+            journal: Journal::default(),
             flush_at: AtomicU64::new(0),
             pause_until: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
@@ -339,6 +342,16 @@ impl Shared {
     /// One worker's counters; only that worker adds to them.
     pub(crate) fn counters(&self, worker: usize) -> &WorkerCounters {
         &self.counters[worker]
+    }
+
+    /// All workers' counters, in their order.
+    pub(crate) fn all_counters(&self) -> impl Iterator<Item = &WorkerCounters> {
+        self.counters.iter().map(|padded| &**padded)
+    }
+
+    /// What the manager has decided lately.
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// Stores and reads back a value through every worker in turn, within `timeout` altogether.

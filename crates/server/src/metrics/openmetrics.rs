@@ -16,6 +16,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     commands(&mut page, snapshot);
     connections(&mut page, snapshot);
     hops(&mut page, snapshot);
+    manager(&mut page, snapshot);
     native::families(&mut page, &snapshot.totals.native);
     memory(&mut page, snapshot);
     store(&mut page, &snapshot.store);
@@ -163,6 +164,13 @@ fn hops(page: &mut Page, snapshot: &Snapshot) {
     page.family("dovetail_route_busy", "counter", "Times that no worker could be named, by reason");
     for (reason, count) in hops.busy.iter().filter(|(reason, _)| !reason.is_empty()) {
         page.sample("dovetail_route_busy_total", &[("reason", reason)], count);
+    }
+}
+
+fn manager(page: &mut Page, snapshot: &Snapshot) {
+    page.family("dovetail_tuner_changes", "counter", "Changes by the manager, by what was changed");
+    for (what, count) in &snapshot.changes {
+        page.sample("dovetail_tuner_changes_total", &[("what", what)], count);
     }
 }
 

@@ -1,0 +1,148 @@
+//! The manager: one thread that runs the slow controllers beside the workers.
+//!
+//! ```text
+//!  workers' cells ─▶ observe ─▶ Observed ─▶ Manager::step ─▶ each controller that is due ─▶ Decision
+//!                                  ▲             │                                             │
+//!                                  └── sleep ────┘ until the next is due,                   Journal
+//!                                                  or 1 s if nothing was asked of the server
+//! ```
+//!
+//! A controller reads what workers publish, decides by pure code of `policy`, and publishes what
+//! follows: a plan, a set, roles. Nobody waits for it, and it waits for nobody.
+//!
+//! # Invariants
+//! I1: on an idle server the thread wakes once a second, looks at the counts of requests, and
+//!     sleeps on.
+//! I2: a controller is asked no sooner than its own period after it was asked before.
+//! I3: each decision stands in the journal, with its reason, what it was made from, and its time.
+//!
+//! # Limits
+//! Traffic that begins on an idle server is seen after up to a second.
+
+pub mod controller;
+pub mod journal;
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::Instant;
+use crossbeam_channel::{RecvTimeoutError, Sender};
+
+pub use controller::{Controller, Decision, Observed};
+pub use journal::Journal;
+
+use crate::shared::Shared;
+
+/// Between two looks at an idle server, and so long without a request makes it idle.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
+
+/// A controller that wants to be asked sooner than this is asked this late.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+
+/// The controllers that the settings ask for.
+fn controllers(_shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
+    Vec::new()
+}
+
+/// When to ask whom. Time comes in as an argument.
+struct Manager {
+    controllers: Vec<Due>,
+    request_count: u64,
+    /// When requests were last found.
+    worked_at: Instant,
+    is_idle: bool,
+}
+
+struct Due {
+    controller: Box<dyn Controller>,
+    at: Instant,
+}
+
+impl Manager {
+    fn new(controllers: Vec<Box<dyn Controller>>, now: Instant) -> Manager {
+        let due = |controller| Due { controller, at: now };
+        Manager {
+            controllers: controllers.into_iter().map(due).collect(),
+            request_count: 0,
+            worked_at: now,
+            is_idle: true,
+        }
+    }
+
+    /// Asks whoever is due; how long nobody is.
+    fn step(&mut self, now: Instant, observed: &Observed, journal: &Journal) -> Duration {
+        self.look(now, observed);
+        if self.is_idle {
+            return IDLE_LOOK; // I1
+        }
+        let mut next_at = Instant { ns: now.ns + IDLE_LOOK.as_nanos() as u64 };
+        for due in &mut self.controllers {
+            if due.at <= now {
+                if let Some(decision) = due.controller.tick(now, observed) {
+                    journal.add(due.controller.name(), decision); // I3
+                }
+                due.at = Instant { ns: now.ns + due.controller.period().as_nanos() as u64 }; // I2
+            }
+            next_at = next_at.min(due.at);
+        }
+        Duration::from_nanos(next_at.ns - now.ns).max(SLEEP_MIN)
+    }
+
+    fn look(&mut self, now: Instant, observed: &Observed) {
+        if observed.request_count != self.request_count {
+            self.request_count = observed.request_count;
+            self.worked_at = now;
+            self.is_idle = false;
+        } else if now.ns - self.worked_at.ns >= IDLE_LOOK.as_nanos() as u64 {
+            self.is_idle = true;
+        }
+    }
+}
+
+/// The running thread. Dropping it ends it.
+pub struct ManagerThread {
+    /// Dropped to end the thread.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ManagerThread {
+    /// Starts the thread with the controllers that the settings ask for.
+    pub fn start(shared: &Arc<Shared>) -> io::Result<ManagerThread> {
+        let (stop, stopped) = crossbeam_channel::bounded::<()>(0);
+        let shared = Arc::clone(shared);
+        let thread =
+            std::thread::Builder::new().name("dovetail-manager".to_owned()).spawn(move || {
+                let mut manager = Manager::new(controllers(&shared), clock(&shared));
+                let mut observed = Observed::default();
+                loop {
+                    observed.observe(shared.all_counters());
+                    let sleep = manager.step(clock(&shared), &observed, shared.journal());
+                    if stopped.recv_timeout(sleep) != Err(RecvTimeoutError::Timeout) {
+                        return;
+                    }
+                }
+            })?;
+        Ok(ManagerThread { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for ManagerThread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the manager thread panicked");
+        }
+    }
+}
+
+fn clock(shared: &Shared) -> Instant {
+    Instant { ns: u64::try_from(shared.uptime().as_nanos()).unwrap_or(u64::MAX) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! What a controller is: asked now and then, it may decide something.
+
+use std::time::Duration;
+
+use base::Instant;
+
+use crate::counters::WorkerCounters;
+
+/// Decides something at the pace of seconds or of windows of some milliseconds.
+///
+/// It lives on the manager's thread and publishes what it decides itself: to `Shared`, or to
+/// something that it has a share of.
+pub trait Controller: Send {
+    /// As the journal names it.
+    fn name(&self) -> &'static str;
+
+    /// How long after this tick it wants the next. It is asked later on an idle server.
+    fn period(&self) -> Duration;
+
+    /// Looks, decides, publishes; what it changed, if it did.
+    fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision>;
+}
+
+/// What the manager reads at each look; everything only grows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Requests that the store has executed, over all workers.
+    pub request_count: u64,
+    /// By worker: time in rounds that found something to do.
+    pub busy_ns: Vec<u64>,
+}
+
+impl Observed {
+    /// Reads the workers' cells into the same memory.
+    pub(super) fn observe<'a>(&mut self, workers: impl Iterator<Item = &'a WorkerCounters>) {
+        self.request_count = 0;
+        self.busy_ns.clear();
+        for worker in workers {
+            self.request_count += worker.batch_requests.get();
+            self.busy_ns.push(worker.busy_ns.get());
+        }
+    }
+}
+
+/// Something that was changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The word of the label `what` of `dovetail_tuner_changes_total`, e.g. `mr_threads`.
+    pub what: &'static str,
+    /// From what to what, for people.
+    pub change: String,
+    /// Why, for people.
+    pub reason: String,
+    /// The figures that it was made from; names end in their unit.
+    pub inputs: Vec<(&'static str, f64)>,
+}
