@@ -13,8 +13,8 @@
 //!
 //! # How many windows a search takes
 //! uTPS's server has 28 threads (27 splits), caches up to 10,000 items by steps of 1,000 (11 sizes)
-//! and 12 ways: 11 x 7 + 5, one for no memory-resident threads at all, and 2 to confirm = 85
-//! windows, 0.85 s. The paper says 0.9 s. Thirds would need two new measurements per step; points
+//! and 12 ways: 11 x 7 + 5, one for no memory-resident threads at all, and 4 to confirm = 87
+//! windows, 0.87 s. The paper says 0.9 s. Thirds would need two new measurements per step; points
 //! at Fibonacci distances cut the range in three as well, but one of the two is measured already.
 //!
 //! # Invariants
@@ -22,29 +22,35 @@
 //! I2: each configuration that is emitted lies within the ranges.
 //! I3: a search leaves either a configuration that beat the old one in windows side by side, or the
 //!     old one.
+//! I4: whatever the load does, searches take at most a tenth of the time in the long run: each one
+//!     that comes soon after another rests twice as long, up to [`TunerRules::rest_window_count_max`],
+//!     and a calm of [`TunerRules::calm_window_count`] windows pays for a short rest.
+//! I5: windows in which no worker is busy throughout start nothing: there is nothing to win.
 //!
 //! # Limits
 //! The throughput must be unimodal in the threads, for one cache size, and in the ways. A plateau
 //! is fine, unless it reaches from a measured point to the foot of the hill where the best known
 //! split stands. In the number of cached items it may be anything: all sizes are tried.
 //!
-//! Nothing runs it but tests until the server has its two layers.
-//!
 //! # Trade-offs
 //! A search runs on live traffic, most of it in configurations that are worse than the best. So
-//! it is started only after a change that lasts, and a search that found nothing doubles the time
-//! to the next one: a server that is not saturated gains nothing from any configuration, and a load
-//! that swings by the hour must not keep it searching.
+//! it is started only after a change that lasts and that is larger than the load's own noise, and
+//! each search soon after another doubles the time to the next: a load that swings must not keep
+//! the server searching. The price is that a load which swings every few seconds is served by what
+//! was best for one of its faces for up to a minute.
 //!
 //! # References
 //! uTPS §3.5, §5.5.2 (Fig. 14); K17.
 
+mod event;
 mod search;
 mod trigger;
 mod trisection;
 
 use std::ops::RangeInclusive;
 
+pub use event::{Cause, Event};
+pub use search::Confirmed;
 use search::{Outcome, Restart, Search};
 use trigger::Trigger;
 pub use trisection::Trisection;
@@ -68,6 +74,9 @@ pub struct Measurement {
     /// The part of the accesses that went to the tracked hot keys; of all of them, so that it does
     /// not change with the configuration ([`crate::hot_set::HotSet::tracked_share_ratio`]).
     pub hot_share_ratio: f64,
+    /// The part of the window that its busiest thread was busy for: below
+    /// [`TunerRules::busy_ratio_min`] no configuration serves more, because no more is asked.
+    pub busy_ratio: f64,
 }
 
 /// Whether a search tries to run without a memory-resident layer.
@@ -107,8 +116,13 @@ pub struct TunerRules {
     pub change_window_count: u32,
     /// Windows after a search in which no other starts.
     pub rest_window_count: u32,
-    /// The longest rest, after searches that found nothing.
+    /// The longest rest, after searches that came soon after one another.
     pub rest_window_count_max: u32,
+    /// So many windows after a rest without a search, and the next rest is a short one again.
+    pub calm_window_count: u32,
+    /// What is to be believed must exceed the load's own noise (its standard deviation from window
+    /// to window) by this factor.
+    pub noise_factor: f64,
     /// A new configuration must beat the old one by this part.
     pub gain_min_ratio: f64,
     /// Throughputs that differ by no more than this part are equal.
@@ -119,6 +133,10 @@ pub struct TunerRules {
     pub restart_max: u32,
     /// Below this the server idles, and nothing is concluded.
     pub idle_throughput_rps: f64,
+    /// Below this the server has time to spare, and nothing is concluded either (I5).
+    pub busy_ratio_min: f64,
+    /// So many windows in a row below the idle throughput, and a search is given up.
+    pub idle_window_count: u32,
 }
 
 impl Default for TunerRules {
@@ -131,11 +149,15 @@ impl Default for TunerRules {
             change_window_count: 3,
             rest_window_count: 100,
             rest_window_count_max: 6_400,
+            calm_window_count: 2_000,
+            noise_factor: 2.0,
             gain_min_ratio: 0.02,
             tie_ratio: 0.01,
             ignored_window_count: 0,
             restart_max: 1,
             idle_throughput_rps: 1_000.0,
+            busy_ratio_min: 0.8,
+            idle_window_count: 3,
         }
     }
 }
@@ -177,7 +199,7 @@ pub struct TunerCounters {
 #[derive(Debug)]
 enum State {
     Watching,
-    Searching { search: Search, restart_count: u32, hot_share_ratio: f64 },
+    Searching { search: Search, restart_count: u32, hot_share_ratio: f64, idle_window_count: u32 },
 }
 
 /// The state machine.
@@ -189,7 +211,13 @@ pub struct Tuner {
     trigger: Trigger,
     configuration: Configuration,
     ignore_window_count: u32,
+    /// How long the next rest is.
     rest_window_count: u32,
+    /// Since the last rest.
+    calm_window_count: u32,
+    /// Of the load before the search.
+    noise_ratio: f64,
+    event: Option<Event>,
     counters: TunerCounters,
 }
 
@@ -206,6 +234,9 @@ impl Tuner {
             state: State::Watching,
             configuration,
             ignore_window_count: 0,
+            calm_window_count: 0,
+            noise_ratio: 0.0,
+            event: None,
             counters: TunerCounters::default(),
         }
     }
@@ -225,38 +256,27 @@ impl Tuner {
         self.counters
     }
 
+    /// What the last window led to, once.
+    pub fn take_event(&mut self) -> Option<Event> {
+        self.event.take()
+    }
+
     /// Takes one window's measurement; returns the configuration to change to, if it changes.
     pub fn feed(&mut self, measurement: Measurement) -> Option<Configuration> {
-        assert!(measurement.throughput_rps.is_finite() && measurement.hot_share_ratio.is_finite());
+        let Measurement { throughput_rps, hot_share_ratio, busy_ratio } = measurement;
+        assert!(
+            throughput_rps.is_finite() && hot_share_ratio.is_finite() && busy_ratio.is_finite()
+        );
         self.counters.search_window_count += u64::from(self.is_searching());
         if self.ignore_window_count > 0 {
             self.ignore_window_count -= 1;
             return None;
         }
         let before = self.configuration;
-        match &mut self.state {
-            State::Watching => {
-                let is_idle = measurement.throughput_rps < self.rules.idle_throughput_rps;
-                if !is_idle && self.trigger.observe(&self.rules, measurement) {
-                    self.counters.search_count += 1;
-                    self.search(measurement, 0);
-                }
-            }
-            State::Searching { search, restart_count, hot_share_ratio } => {
-                let moved_ratio = (measurement.hot_share_ratio - *hot_share_ratio).abs();
-                let restart_count = *restart_count;
-                let outcome = search.record(&self.ranges, &self.rules, measurement.throughput_rps);
-                let has_changed = moved_ratio > self.rules.hot_share_change_ratio
-                    || outcome == Outcome::Contradicted;
-                if has_changed && search.restart() == Restart::Allowed {
-                    self.counters.restart_count += 1;
-                    self.configuration = search.incumbent();
-                    self.search(measurement, restart_count + 1);
-                } else {
-                    let incumbent = search.incumbent();
-                    self.follow(outcome, incumbent);
-                }
-            }
+        if self.is_searching() {
+            self.go_on(measurement)
+        } else {
+            self.watch(measurement)
         }
         let changes = self.configuration != before;
         if changes {
@@ -266,11 +286,72 @@ impl Tuner {
         changes.then_some(self.configuration)
     }
 
+    fn watch(&mut self, measurement: Measurement) {
+        self.calm_window_count += u32::from(!self.trigger.is_resting());
+        if self.calm_window_count >= self.rules.calm_window_count {
+            self.rest_window_count = self.rules.rest_window_count; // I4
+        }
+        let has_nothing_to_win = measurement.throughput_rps < self.rules.idle_throughput_rps
+            || measurement.busy_ratio < self.rules.busy_ratio_min;
+        if has_nothing_to_win {
+            self.trigger.interrupt(); // I5
+            return;
+        }
+        if let Some((cause, noise_ratio)) = self.trigger.observe(&self.rules, measurement) {
+            self.counters.search_count += 1;
+            self.noise_ratio = noise_ratio;
+            self.event = Some(Event::Begun { cause });
+            self.search(measurement, 0);
+        }
+    }
+
+    fn go_on(&mut self, measurement: Measurement) {
+        let State::Searching { search, restart_count, hot_share_ratio, idle_window_count } =
+            &mut self.state
+        else {
+            return;
+        };
+        let is_idle = measurement.throughput_rps < self.rules.idle_throughput_rps;
+        *idle_window_count = if is_idle { *idle_window_count + 1 } else { 0 };
+        let incumbent = search.incumbent();
+        if *idle_window_count >= self.rules.idle_window_count {
+            self.event = Some(Event::GivenUp);
+            self.settle(incumbent, incumbent);
+            return;
+        }
+        let moved_ratio = (measurement.hot_share_ratio - *hot_share_ratio).abs();
+        let restart_count = *restart_count;
+        let gain_min_ratio =
+            self.rules.gain_min_ratio.max(self.rules.noise_factor * self.noise_ratio);
+        let rps = measurement.throughput_rps;
+        let outcome = search.record(&self.ranges, &self.rules, gain_min_ratio, rps);
+        let has_changed =
+            moved_ratio > self.rules.hot_share_change_ratio || outcome == Outcome::Contradicted;
+        if has_changed && search.restart() == Restart::Allowed {
+            self.counters.restart_count += 1;
+            self.event = Some(Event::Restarted);
+            self.configuration = incumbent;
+            self.search(measurement, restart_count + 1);
+        } else {
+            self.follow(outcome, incumbent);
+        }
+    }
+
     fn follow(&mut self, outcome: Outcome, incumbent: Configuration) {
         match outcome {
             Outcome::Try(configuration) => self.configuration = configuration,
-            Outcome::Keep | Outcome::Contradicted => self.settle(incumbent, incumbent),
-            Outcome::Adopt(configuration) => self.settle(configuration, incumbent),
+            Outcome::Keep(confirmed) => {
+                self.event = Some(Event::Kept { configuration: incumbent, confirmed });
+                self.settle(incumbent, incumbent);
+            }
+            Outcome::Contradicted => {
+                self.event = Some(Event::Kept { configuration: incumbent, confirmed: None });
+                self.settle(incumbent, incumbent);
+            }
+            Outcome::Adopt(configuration, confirmed) => {
+                self.event = Some(Event::Adopted { from: incumbent, to: configuration, confirmed });
+                self.settle(configuration, incumbent);
+            }
         }
     }
 
@@ -281,16 +362,17 @@ impl Tuner {
         let search = Search::new(&self.ranges, &self.rules, self.configuration, restart);
         self.configuration = search.next();
         let hot_share_ratio = measurement.hot_share_ratio;
-        self.state = State::Searching { search, restart_count, hot_share_ratio };
+        self.state =
+            State::Searching { search, restart_count, hot_share_ratio, idle_window_count: 0 };
     }
 
-    /// Ends a search; the next one is further away if this one changed nothing.
+    /// Ends a search; if another follows soon, the rest after that is twice as long (I4).
     fn settle(&mut self, configuration: Configuration, incumbent: Configuration) {
-        let is_new = configuration != incumbent;
-        let rest = if is_new { self.rules.rest_window_count } else { self.rest_window_count };
-        self.trigger = Trigger::after_search(rest);
-        self.rest_window_count = rest.saturating_mul(2).min(self.rules.rest_window_count_max);
-        self.counters.adopted_count += u64::from(is_new);
+        self.trigger = Trigger::after_search(self.rest_window_count);
+        self.rest_window_count =
+            self.rest_window_count.saturating_mul(2).min(self.rules.rest_window_count_max);
+        self.calm_window_count = 0;
+        self.counters.adopted_count += u64::from(configuration != incumbent);
         self.configuration = configuration;
         self.state = State::Watching;
     }

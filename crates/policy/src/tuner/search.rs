@@ -1,14 +1,15 @@
 //! One search: for each cache size the threads are trisected, then the ways, then best meets old.
 //!
 //! ```text
-//!  no MR layer ─▶ size 0: threads ─▶ size 1: threads ─▶ ... ─▶ ways ─▶ best again ─▶ old again
-//!  (1 window)     └───── Trisection, hinted by the best split so far ──┘ (1 window)   (1 window)
+//!  no MR layer ─▶ size 0: threads ─▶ size 1: threads ─▶ ... ─▶ ways ─▶ best, old, old, best again
+//!  (1 window)     └───── Trisection, hinted by the best split so far ──┘ (4 windows)
 //! ```
 //!
-//! The best of dozens of noisy windows is a lucky one. So it is measured again, next to the old
-//! configuration, and has to win by a margin. If it is far from what it showed before, the workload
+//! The best of dozens of noisy windows is a lucky one. So it is measured again, around the old
+//! configuration, and the worse of its two windows has to beat the better of the old one's by a
+//! margin: a load that rises or falls in between, once, makes neither look better. If it is far from what it showed before, the workload
 //! has changed meanwhile, and all that was learnt is void. (Or the windows are very noisy: so the
-//! search is not begun anew for ever, and the two last windows decide.)
+//! search is not begun anew for ever, and the last windows decide.)
 
 use super::{Configuration, Ranges, RunToCompletion, Trisection, TunerRules};
 
@@ -17,8 +18,16 @@ enum Stage {
     NoLayer,
     Threads { cached_item_count: u32, trisection: Trisection },
     Ways { trisection: Trisection },
-    ConfirmBest,
-    ConfirmIncumbent { best_rps: f64 },
+    Confirm { measured: [f64; 3], count: usize },
+}
+
+/// What the last windows of a search showed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Confirmed {
+    /// The new configuration's, in the worse of its windows.
+    pub best_rps: f64,
+    /// The old configuration's, in the better of its windows.
+    pub incumbent_rps: f64,
 }
 
 /// What is done about a workload that changed during the search.
@@ -31,14 +40,14 @@ pub(super) enum Restart {
 }
 
 /// What comes after a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// Another window, under this configuration.
     Try(Configuration),
     /// Over: this one is better than the old one.
-    Adopt(Configuration),
+    Adopt(Configuration, Confirmed),
     /// Over: nothing is better than the old one.
-    Keep,
+    Keep(Option<Confirmed>),
     /// Over: the workload changed meanwhile, and a restart is allowed.
     Contradicted,
 }
@@ -55,7 +64,7 @@ pub(super) struct Search {
 
 impl Search {
     /// Windows at the end, in which the best meets the old one.
-    pub(super) const CONFIRM_WINDOW_COUNT: u32 = 2;
+    pub(super) const CONFIRM_WINDOW_COUNT: u32 = 4;
 
     pub(super) fn new(
         ranges: &Ranges,
@@ -96,25 +105,40 @@ impl Search {
             Stage::Ways { trisection } => {
                 Configuration { mr_way_count: trisection.next().expect(unfinished), ..self.best }
             }
-            Stage::ConfirmBest => self.best,
-            Stage::ConfirmIncumbent { .. } => self.incumbent,
+            Stage::Confirm { count: 1 | 2, .. } => self.incumbent,
+            Stage::Confirm { .. } => self.best,
         }
     }
 
-    /// What the window under `next` showed.
-    pub(super) fn record(&mut self, ranges: &Ranges, rules: &TunerRules, rps: f64) -> Outcome {
+    /// What the window under `next` showed. To be adopted, the best must beat the old one by
+    /// `gain_min_ratio`.
+    pub(super) fn record(
+        &mut self,
+        ranges: &Ranges,
+        rules: &TunerRules,
+        gain_min_ratio: f64,
+        rps: f64,
+    ) -> Outcome {
         let tried = self.next();
         match &mut self.stage {
-            Stage::ConfirmBest => {
+            Stage::Confirm { measured: [first_best_rps, one_rps, other_rps], count: 3 } => {
+                let best_rps = first_best_rps.min(rps);
+                let incumbent_rps = one_rps.max(*other_rps);
+                let confirmed = Confirmed { best_rps, incumbent_rps };
+                let is_better = best_rps > incumbent_rps * (1.0 + gain_min_ratio);
+                return if is_better {
+                    Outcome::Adopt(self.best, confirmed)
+                } else {
+                    Outcome::Keep(Some(confirmed))
+                };
+            }
+            Stage::Confirm { measured, count } => {
                 let is_other = (rps - self.best_rps).abs() > rules.change_ratio * self.best_rps;
-                if is_other && self.restart == Restart::Allowed {
+                if *count == 0 && is_other && self.restart == Restart::Allowed {
                     return Outcome::Contradicted;
                 }
-                self.stage = Stage::ConfirmIncumbent { best_rps: rps };
-            }
-            Stage::ConfirmIncumbent { best_rps } => {
-                let is_better = *best_rps > rps * (1.0 + rules.gain_min_ratio);
-                return if is_better { Outcome::Adopt(self.best) } else { Outcome::Keep };
+                measured[*count] = rps;
+                *count += 1;
             }
             Stage::Threads { trisection, .. } | Stage::Ways { trisection } => {
                 trisection.record(rps);
@@ -127,7 +151,7 @@ impl Search {
             }
         }
         match self.stage {
-            Stage::ConfirmBest if self.best == self.incumbent => Outcome::Keep,
+            Stage::Confirm { .. } if self.best == self.incumbent => Outcome::Keep(None),
             _ => Outcome::Try(self.next()),
         }
     }
@@ -145,14 +169,16 @@ impl Search {
                 if next_count <= ranges.cached_item_count_max {
                     self.threads(ranges, rules, next_count)
                 } else if ranges.mr_way_count.start() == ranges.mr_way_count.end() {
-                    Stage::ConfirmBest
+                    Stage::Confirm { measured: [0.0; 3], count: 0 }
                 } else {
                     let hint = self.best.mr_way_count;
                     let ways = &ranges.mr_way_count;
                     Stage::Ways { trisection: Trisection::new(ways, hint, rules.tie_ratio) }
                 }
             }
-            Stage::Ways { trisection } if trisection.next().is_none() => Stage::ConfirmBest,
+            Stage::Ways { trisection } if trisection.next().is_none() => {
+                Stage::Confirm { measured: [0.0; 3], count: 0 }
+            }
             _ => return,
         };
     }

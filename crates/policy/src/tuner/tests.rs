@@ -25,6 +25,10 @@ struct Server {
     hot_share_ratio: f64,
     /// Requests that clients send, however fast the server could be.
     offered_rps: f64,
+    /// 1: its threads are busy even when they could be faster, as with many small rounds.
+    busy_ratio_min: f64,
+    /// What the same configuration serves of these requests, against those of 1.
+    scale_ratio: f64,
 }
 
 impl Server {
@@ -35,6 +39,8 @@ impl Server {
             noise_ratio: 0.0,
             hot_share_ratio: WATCHED_HOT_SHARE,
             offered_rps: f64::INFINITY,
+            busy_ratio_min: 0.0,
+            scale_ratio: 1.0,
         }
     }
 
@@ -47,14 +53,16 @@ impl Server {
         let threads = (f64::from(configuration.mr_thread_count) - threads_wanted).abs();
         let ways = f64::from(configuration.mr_way_count.abs_diff(mr_way_count));
         // Unimodal in threads and ways; in items too, but the tuner does not rely on it.
-        20e6 / (1.0 + 0.05 * threads + 0.00004 * items + 0.03 * ways)
+        self.scale_ratio * 20e6 / (1.0 + 0.05 * threads + 0.00004 * items + 0.03 * ways)
     }
 
     fn measure(&self, configuration: Configuration, window_index: u64) -> Measurement {
         let random = base::hash::mix(window_index + 1) as f64 / u64::MAX as f64;
         let noise = 1.0 + self.noise_ratio * (2.0 * random - 1.0);
-        let throughput_rps = self.capacity_rps(configuration).min(self.offered_rps) * noise;
-        Measurement { throughput_rps, hot_share_ratio: self.hot_share_ratio }
+        let capacity_rps = self.capacity_rps(configuration);
+        let throughput_rps = capacity_rps.min(self.offered_rps) * noise;
+        let busy_ratio = (self.offered_rps / capacity_rps).min(1.0).max(self.busy_ratio_min);
+        Measurement { throughput_rps, hot_share_ratio: self.hot_share_ratio, busy_ratio }
     }
 }
 
@@ -115,7 +123,7 @@ fn check_finds(server: Server) {
 /// uTPS §3.5: with windows of 10 ms the whole reconfiguration takes 0.9 s.
 #[test]
 fn a_search_of_the_papers_ranges_takes_less_than_90_windows() {
-    assert_eq!(utps_ranges().windows_max(), 11 * 7 + 5 + 1 + 2);
+    assert_eq!(utps_ranges().windows_max(), 11 * 7 + 5 + 1 + 4);
     check_finds(Server::with_best(20, 3_000, 9));
 }
 
@@ -149,7 +157,11 @@ fn the_cache_sizes_may_have_several_peaks() {
     };
     for _ in 0..100 {
         let throughput_rps = capacity_rps(tuner.configuration());
-        tuner.feed(Measurement { throughput_rps, hot_share_ratio: WATCHED_HOT_SHARE });
+        tuner.feed(Measurement {
+            throughput_rps,
+            hot_share_ratio: WATCHED_HOT_SHARE,
+            busy_ratio: 1.0,
+        });
     }
     assert!(!tuner.is_searching());
     assert_eq!(tuner.configuration().cached_item_count, 8_000);
@@ -189,7 +201,11 @@ fn no_memory_resident_layer_is_chosen_where_it_is_best() {
     for _ in 0..100 {
         let is_one_layer = tuner.configuration().mr_thread_count == 0;
         let throughput_rps = if is_one_layer { 3e6 } else { 2e6 };
-        tuner.feed(Measurement { throughput_rps, hot_share_ratio: WATCHED_HOT_SHARE });
+        tuner.feed(Measurement {
+            throughput_rps,
+            hot_share_ratio: WATCHED_HOT_SHARE,
+            busy_ratio: 1.0,
+        });
     }
     assert!(!tuner.is_searching());
     assert_eq!(tuner.configuration().mr_thread_count, 0);
@@ -234,7 +250,7 @@ fn one_odd_window_starts_no_search() {
     run.search(&server);
     for _ in 0..50 {
         run.steps(&server, 98);
-        run.steps(&Server { offered_rps: 1e6, ..server }, 2);
+        run.steps(&Server { offered_rps: 1e6, busy_ratio_min: 1.0, ..server }, 2);
     }
     assert_eq!(run.tuner.counters().search_count, 1);
 }
@@ -248,7 +264,7 @@ fn a_slow_drift_is_noticed_once_it_has_added_up() {
     let mut offered_rps = 20e6;
     while !run.tuner.is_searching() {
         offered_rps *= 0.9999;
-        run.step(&Server { offered_rps, ..server });
+        run.step(&Server { offered_rps, busy_ratio_min: 1.0, ..server });
         assert!(offered_rps > 17e6, "a fall by 15 % went unnoticed");
     }
 }
@@ -289,7 +305,12 @@ fn a_load_that_never_rests_is_searched_twice_and_left_alone() {
 
 #[test]
 fn where_nothing_helps_the_configuration_stays_and_searches_grow_rare() {
-    let light = Server { offered_rps: 1e6, noise_ratio: 0.005, ..Server::with_best(20, 0, 6) };
+    let light = Server {
+        offered_rps: 1e6,
+        busy_ratio_min: 1.0,
+        noise_ratio: 0.005,
+        ..Server::with_best(20, 0, 6)
+    };
     let other = Server { hot_share_ratio: 0.1, ..light };
     let mut run = Run::new(utps_ranges(), TunerRules::default());
     run.search(&light);
@@ -305,7 +326,10 @@ fn where_nothing_helps_the_configuration_stays_and_searches_grow_rare() {
 #[test]
 fn an_idle_server_is_not_tuned() {
     let mut run = Run::new(utps_ranges(), TunerRules::default());
-    run.steps(&Server { offered_rps: 10.0, ..Server::with_best(20, 0, 6) }, 1_000);
+    run.steps(
+        &Server { offered_rps: 10.0, busy_ratio_min: 1.0, ..Server::with_best(20, 0, 6) },
+        1_000,
+    );
     assert_eq!(run.tuner.counters().search_count, 0);
 }
 
@@ -328,5 +352,141 @@ fn a_small_machine_without_cache_control_has_little_to_try() {
         mr_way_count: 1..=1,
         run_to_completion: RunToCompletion::Tried,
     };
-    assert_eq!(ranges.windows_max(), 1 + 1 + 1 + 2);
+    assert_eq!(ranges.windows_max(), 1 + 1 + 1 + 4);
+}
+
+/// Loads made to keep a tuner moving.
+struct Adversary {
+    /// What the load is in a window.
+    server_at: fn(u64, u64) -> Server,
+    period_window_count: u64,
+}
+
+/// Ten minutes of an adversary: the tuner's counters, and how often the configuration in force
+/// (tries apart) was changed.
+fn ten_minutes(adversary: &Adversary) -> TunerCounters {
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    for window_index in 0..60_000 {
+        run.step(&(adversary.server_at)(window_index, adversary.period_window_count));
+    }
+    run.tuner.counters()
+}
+
+fn one_face() -> Server {
+    Server { noise_ratio: 0.01, ..Server::with_best(24, 2_000, 11) }
+}
+
+fn other_face() -> Server {
+    Server { hot_share_ratio: 0.1, noise_ratio: 0.01, ..Server::with_best(6, 8_000, 3) }
+}
+
+#[test]
+fn a_square_wave_of_any_period_does_not_keep_the_tuner_searching() {
+    let square = |window_index: u64, period: u64| {
+        if window_index % period < period / 2 { one_face() } else { other_face() }
+    };
+    for period in [2, 3, 4, 5, 6, 8, 12, 16, 20, 40, 90, 120, 174, 200, 400, 1_000, 2_000, 2_200] {
+        let counters = ten_minutes(&Adversary { server_at: square, period_window_count: period });
+        assert!(counters.search_window_count < 60_000 / 10, "I4: period {period}: {counters:?}");
+        assert!(counters.adopted_count <= 45, "period {period}: {counters:?}");
+    }
+}
+
+#[test]
+fn a_load_that_only_swings_in_height_leaves_the_configuration_alone() {
+    // The same is best at any height, and it is what the tuner has found.
+    let square = |window_index: u64, period: u64| {
+        let is_high = window_index % period < period / 2;
+        Server { scale_ratio: if is_high { 1.0 } else { 0.3 }, ..one_face() }
+    };
+    for period in [2, 3, 4, 5, 6, 8, 16, 40, 90, 174, 200, 400, 1_000, 4_000] {
+        let mut run = Run::new(utps_ranges(), TunerRules::default());
+        run.search(&one_face());
+        let found = run.tuner.configuration();
+        for window_index in 0..60_000 {
+            run.step(&square(window_index, period));
+        }
+        while run.tuner.is_searching() {
+            run.step(&one_face());
+        }
+        let best_rps = one_face().capacity_rps(found);
+        let kept_rps = one_face().capacity_rps(run.tuner.configuration());
+        assert!(kept_rps > 0.9 * best_rps, "period {period}: {:?}", run.tuner.configuration());
+        let counters = run.tuner.counters();
+        assert!(counters.adopted_count <= 2, "period {period}: {counters:?}");
+    }
+}
+
+#[test]
+fn a_drifting_load_is_followed_at_a_bounded_price() {
+    let drift = |window_index: u64, period: u64| {
+        let phase = (window_index % period) as f64 / period as f64;
+        let scale_ratio = 1.0 + 0.8 * (phase * std::f64::consts::TAU).sin();
+        Server { scale_ratio, ..one_face() }
+    };
+    for period in [500, 3_000, 20_000] {
+        let counters = ten_minutes(&Adversary { server_at: drift, period_window_count: period });
+        assert!(counters.search_window_count < 60_000 / 10, "I4: period {period}: {counters:?}");
+        assert!(counters.adopted_count <= 3, "period {period}: {counters:?}");
+    }
+}
+
+#[test]
+fn noise_alone_is_no_reason_to_change() {
+    for noise_ratio in [0.05, 0.2, 0.6] {
+        let flat = |configuration: Configuration, random: f64| {
+            // No configuration is better than another.
+            let _ = configuration;
+            1e6 * (1.0 + noise_ratio * (2.0 * random - 1.0))
+        };
+        let mut tuner = Tuner::new(utps_ranges(), TunerRules::default(), first());
+        for window_index in 0..60_000 {
+            let random = base::hash::mix(window_index + 1) as f64 / u64::MAX as f64;
+            let throughput_rps = flat(tuner.configuration(), random);
+            let hot_share_ratio = WATCHED_HOT_SHARE;
+            tuner.feed(Measurement { throughput_rps, hot_share_ratio, busy_ratio: 1.0 });
+        }
+        let counters = tuner.counters();
+        assert_eq!(counters.adopted_count, 0, "noise {noise_ratio}: {counters:?}");
+    }
+}
+
+#[test]
+fn a_server_with_time_to_spare_is_not_tuned() {
+    let half = Server { offered_rps: 5e6, ..Server::with_best(20, 0, 6) };
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    run.steps(&half, 3_000);
+    assert_eq!(run.tuner.counters(), TunerCounters::default());
+    // As soon as there is something to win, it is sought.
+    run.steps(&Server { offered_rps: f64::INFINITY, ..half }, 9);
+    assert!(run.tuner.is_searching());
+}
+
+#[test]
+fn a_search_that_loses_its_load_leaves_the_old_configuration() {
+    let server = Server::with_best(24, 2_000, 11);
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    run.steps(&server, 8 + 20);
+    assert!(run.tuner.is_searching());
+    run.steps(&Server { offered_rps: 0.0, ..server }, 3);
+    assert_eq!((run.tuner.is_searching(), run.tuner.configuration()), (false, first()));
+    assert_eq!(run.tuner.take_event(), Some(Event::GivenUp));
+}
+
+#[test]
+fn what_happens_is_told_once_with_its_reason() {
+    let server = Server::with_best(20, 3_000, 9);
+    let mut run = Run::new(utps_ranges(), TunerRules::default());
+    run.steps(&server, 8);
+    let Some(Event::Begun { cause }) = run.tuner.take_event() else { panic!("a search begins") };
+    assert!(cause.to_string().starts_with("first saturated load"), "{cause}");
+    assert_eq!(run.tuner.take_event(), None);
+    while run.tuner.is_searching() {
+        run.step(&server);
+    }
+    let Some(Event::Adopted { from, to, confirmed }) = run.tuner.take_event() else {
+        panic!("a better one is found")
+    };
+    assert_eq!((from, to), (first(), server.best));
+    assert!(confirmed.best_rps > confirmed.incumbent_rps);
 }

@@ -5,15 +5,33 @@
 //! ```
 //!
 //! The baseline does not follow the load. A moving one would swallow a slow drift for ever; this
-//! one notices it once it has added up.
+//! one notices it once it has added up. How far the windows of the baseline lie apart is the load's
+//! noise; a change must be larger than that.
 
-use super::{Measurement, TunerRules};
+use super::{Cause, Measurement, TunerRules};
 
 #[derive(Debug)]
 enum Phase {
     Resting { window_count: u32 },
-    Averaging { sum: Measurement, window_count: u32 },
-    Watching { baseline: Measurement, change_count: u32 },
+    Averaging(Sums),
+    Watching { baseline: Baseline, change_count: u32 },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    window_count: u32,
+    throughput_rps: f64,
+    /// Of the squares.
+    throughput_square: f64,
+    hot_share_ratio: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Baseline {
+    throughput_rps: f64,
+    hot_share_ratio: f64,
+    /// Standard deviation of the throughput over its mean.
+    noise_ratio: f64,
 }
 
 /// Watches one measurement after another.
@@ -24,12 +42,9 @@ pub(super) struct Trigger {
     fires_on_baseline: bool,
 }
 
-const NOTHING: Measurement = Measurement { throughput_rps: 0.0, hot_share_ratio: 0.0 };
-
 impl Trigger {
     pub(super) fn at_start() -> Trigger {
-        let phase = Phase::Averaging { sum: NOTHING, window_count: 0 };
-        Trigger { phase, fires_on_baseline: true }
+        Trigger { phase: Phase::Averaging(Sums::default()), fires_on_baseline: true }
     }
 
     pub(super) fn after_search(rest_window_count: u32) -> Trigger {
@@ -37,44 +52,84 @@ impl Trigger {
         Trigger { phase, fires_on_baseline: false }
     }
 
-    /// Whether a search is due.
-    pub(super) fn observe(&mut self, rules: &TunerRules, measurement: Measurement) -> bool {
+    /// Whether no verdict is given, because a search has just ended.
+    pub(super) fn is_resting(&self) -> bool {
+        matches!(self.phase, Phase::Resting { .. })
+    }
+
+    /// A window that says nothing: changes before it and after it are not in a row, and a rest
+    /// goes on.
+    pub(super) fn interrupt(&mut self) {
+        match &mut self.phase {
+            Phase::Resting { window_count } => *window_count = window_count.saturating_sub(1),
+            Phase::Averaging(sums) => *sums = Sums::default(),
+            Phase::Watching { change_count, .. } => *change_count = 0,
+        }
+    }
+
+    /// Whether a search is due, and why; with the noise of the load before it.
+    pub(super) fn observe(
+        &mut self,
+        rules: &TunerRules,
+        measurement: Measurement,
+    ) -> Option<(Cause, f64)> {
         match &mut self.phase {
             Phase::Resting { window_count } if *window_count > 1 => *window_count -= 1,
-            Phase::Resting { .. } => {
-                self.phase = Phase::Averaging { sum: NOTHING, window_count: 0 };
-            }
-            Phase::Averaging { sum, window_count } => {
-                sum.throughput_rps += measurement.throughput_rps;
-                sum.hot_share_ratio += measurement.hot_share_ratio;
-                *window_count += 1;
-                if *window_count >= rules.baseline_window_count {
-                    let baseline = mean(*sum, *window_count);
+            Phase::Resting { .. } => self.phase = Phase::Averaging(Sums::default()),
+            Phase::Averaging(sums) => {
+                sums.add(measurement);
+                if sums.window_count >= rules.baseline_window_count {
+                    let baseline = sums.baseline();
                     self.phase = Phase::Watching { baseline, change_count: 0 };
-                    return self.fires_on_baseline;
+                    let Baseline { throughput_rps, noise_ratio, .. } = baseline;
+                    let cause = Cause::FirstBaseline { throughput_rps };
+                    return self.fires_on_baseline.then_some((cause, noise_ratio));
                 }
             }
             Phase::Watching { baseline, change_count } => {
-                let is_other = has_changed(rules, baseline, &measurement);
-                *change_count = if is_other { *change_count + 1 } else { 0 };
-                return *change_count >= rules.change_window_count;
+                let cause = baseline.change(rules, measurement);
+                *change_count = if cause.is_some() { *change_count + 1 } else { 0 };
+                if *change_count >= rules.change_window_count {
+                    return cause.map(|cause| (cause, baseline.noise_ratio));
+                }
             }
         }
-        false
+        None
     }
 }
 
-fn mean(sum: Measurement, window_count: u32) -> Measurement {
-    let window_count = f64::from(window_count);
-    Measurement {
-        throughput_rps: sum.throughput_rps / window_count,
-        hot_share_ratio: sum.hot_share_ratio / window_count,
+impl Sums {
+    fn add(&mut self, measurement: Measurement) {
+        self.window_count += 1;
+        self.throughput_rps += measurement.throughput_rps;
+        self.throughput_square += measurement.throughput_rps * measurement.throughput_rps;
+        self.hot_share_ratio += measurement.hot_share_ratio;
+    }
+
+    fn baseline(&self) -> Baseline {
+        let window_count = f64::from(self.window_count);
+        let throughput_rps = self.throughput_rps / window_count;
+        let variance = self.throughput_square / window_count - throughput_rps * throughput_rps;
+        Baseline {
+            throughput_rps,
+            hot_share_ratio: self.hot_share_ratio / window_count,
+            // Rounding can leave a variance just below zero.
+            noise_ratio: variance.max(0.0).sqrt() / throughput_rps.max(1.0),
+        }
     }
 }
 
-fn has_changed(rules: &TunerRules, baseline: &Measurement, now: &Measurement) -> bool {
-    let throughput_change = (now.throughput_rps - baseline.throughput_rps).abs();
-    let share_change = (now.hot_share_ratio - baseline.hot_share_ratio).abs();
-    throughput_change > rules.change_ratio * baseline.throughput_rps
-        || share_change > rules.hot_share_change_ratio
+impl Baseline {
+    fn change(&self, rules: &TunerRules, now: Measurement) -> Option<Cause> {
+        let throughput_change = (now.throughput_rps - self.throughput_rps).abs();
+        let share_change = (now.hot_share_ratio - self.hot_share_ratio).abs();
+        let change_ratio = rules.change_ratio.max(rules.noise_factor * self.noise_ratio);
+        if throughput_change > change_ratio * self.throughput_rps {
+            let (from_rps, to_rps) = (self.throughput_rps, now.throughput_rps);
+            return Some(Cause::Throughput { from_rps, to_rps });
+        }
+        let (from_ratio, to_ratio) = (self.hot_share_ratio, now.hot_share_ratio);
+        (share_change > rules.hot_share_change_ratio)
+            .then_some(Cause::HotShare { from_ratio, to_ratio })
+    }
 }

@@ -1,0 +1,87 @@
+//! What the tuner did and why, for whoever writes it down.
+
+use std::fmt;
+
+use super::{Configuration, Confirmed};
+
+/// Why a search begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cause {
+    /// Nothing was ever tuned.
+    FirstBaseline {
+        /// What is served now.
+        throughput_rps: f64,
+    },
+    /// Other throughput than the baseline's, window after window.
+    Throughput {
+        /// The baseline.
+        from_rps: f64,
+        /// The last window.
+        to_rps: f64,
+    },
+    /// Another part of the accesses goes to the hot keys.
+    HotShare {
+        /// The baseline.
+        from_ratio: f64,
+        /// The last window.
+        to_ratio: f64,
+    },
+}
+
+/// What a window led to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// A search begins.
+    Begun {
+        /// Why.
+        cause: Cause,
+    },
+    /// The workload changed during the search, which begins anew.
+    Restarted,
+    /// The search is over, and the old configuration stays.
+    Kept {
+        /// The old one.
+        configuration: Configuration,
+        /// What decided; `None`: nothing better was found, or the workload never rested.
+        confirmed: Option<Confirmed>,
+    },
+    /// The search is over, and another configuration is better.
+    Adopted {
+        /// The old one.
+        from: Configuration,
+        /// The new one.
+        to: Configuration,
+        /// What decided.
+        confirmed: Confirmed,
+    },
+    /// Nobody asks for anything any more: the old configuration stays.
+    GivenUp,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::FirstBaseline { throughput_rps } => {
+                write!(formatter, "first saturated load, {throughput_rps:.0} requests/s")
+            }
+            Cause::Throughput { from_rps, to_rps } => {
+                write!(formatter, "throughput went from {from_rps:.0} to {to_rps:.0} requests/s")
+            }
+            Cause::HotShare { from_ratio, to_ratio } => {
+                let (from_pct, to_pct) = (from_ratio * 100.0, to_ratio * 100.0);
+                write!(formatter, "hot share went from {from_pct:.0} % to {to_pct:.0} %")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Configuration {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Configuration { mr_thread_count, cached_item_count, mr_way_count } = self;
+        write!(
+            formatter,
+            "{mr_thread_count} memory-resident threads, {cached_item_count} cached items, \
+             {mr_way_count} ways"
+        )
+    }
+}
