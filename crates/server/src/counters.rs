@@ -16,7 +16,7 @@ mod native;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wire::resp::{CommandId, Spec};
+use wire::resp::{CommandId, Flags, Spec};
 
 use crate::compaction::Compacted;
 
@@ -165,6 +165,15 @@ impl WorkerCounters {
     }
 }
 
+/// What a command does to keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Only reads.
+    Read,
+    /// May write.
+    Write,
+}
+
 /// A command of either protocol, as a position in [`WorkerCounters::commands`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandIndex(u8);
@@ -275,6 +284,24 @@ impl CommandIndex {
     #[inline]
     pub fn native(command: NativeCommand) -> CommandIndex {
         CommandIndex(CommandIndex::NATIVE_START as u8 + command as u8)
+    }
+
+    /// Whether the command at a position reads keys, may write them, or neither.
+    pub fn access(index: usize) -> Option<Access> {
+        let (protocol, name) = CommandIndex::describe(index);
+        match (protocol, name) {
+            (_, "unknown") => None,
+            (Protocol::Resp, _) => {
+                let flags = Spec::all()[index].flags;
+                let reads = flags.contains(Flags::READONLY).then_some(Access::Read);
+                if flags.contains(Flags::WRITE) { Some(Access::Write) } else { reads }
+            }
+            (_, "get" | "gets" | "pull" | "range") => Some(Access::Read),
+            (_, "version" | "verbosity" | "quit" | "stats" | "shutdown" | "mn" | "ping") => None,
+            // It moves nothing but an expiry, and is answered with the values.
+            (_, "gat" | "gats") => Some(Access::Read),
+            _ => Some(Access::Write),
+        }
     }
 
     /// The port and the name of the command at a position.
@@ -450,6 +477,24 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_read_or_write_or_neither() {
+        let check = |wanted: (Protocol, &str), want| {
+            let mut all = (0..CommandIndex::COUNT).map(|at| (CommandIndex::describe(at), at));
+            let (_, at) = all.find(|(found, _)| *found == wanted).unwrap();
+            assert_eq!(CommandIndex::access(at), want, "{wanted:?}");
+        };
+        check((Protocol::Resp, "mget"), Some(Access::Read));
+        check((Protocol::Resp, "incr"), Some(Access::Write));
+        check((Protocol::Resp, "ping"), None);
+        check((Protocol::Memcached, "gets"), Some(Access::Read));
+        check((Protocol::Memcached, "touch"), Some(Access::Write));
+        check((Protocol::Memcached, "stats"), None);
+        check((Protocol::Native, "pull"), Some(Access::Read));
+        check((Protocol::Native, "set"), Some(Access::Write));
+        check((Protocol::Native, "unknown"), None);
+    }
 
     #[test]
     fn totals_sum_over_workers_and_keep_the_protocols_apart() {

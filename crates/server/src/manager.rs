@@ -21,6 +21,7 @@
 
 pub mod controller;
 pub mod journal;
+pub mod workload;
 
 use std::io;
 use std::sync::Arc;
@@ -42,8 +43,8 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
 /// The controllers that the settings ask for.
-fn controllers(_shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
-    Vec::new()
+fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
+    vec![Box::new(workload::Watcher::new(Arc::clone(shared)))]
 }
 
 /// When to ask whom. Time comes in as an argument.

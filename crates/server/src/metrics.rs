@@ -18,6 +18,7 @@ use store::StoreStats;
 use crate::Mode;
 use crate::counters::{CommandTotals, Totals};
 use crate::manager::journal::Entry;
+use crate::manager::workload::Workload;
 use crate::shared::Shared;
 
 pub mod facts;
@@ -52,6 +53,8 @@ pub struct Snapshot {
     pub client_buffer_bytes: u64,
     /// What the manager decided lately, oldest first.
     pub journal: Vec<Entry>,
+    /// What ran lately; `None`: nothing.
+    pub workload: Option<Workload>,
     /// How often it changed what.
     pub changes: BTreeMap<&'static str, u64>,
     /// What the kernel says about this process.
@@ -78,6 +81,7 @@ impl Snapshot {
             store: shared.store_stats(),
             client_buffer_bytes: shared.buffer_budget().granted_bytes(),
             journal: shared.journal().entries(),
+            workload: shared.workload().get(),
             changes: shared.journal().counts(),
             process: process::Usage::now(),
         }
@@ -193,6 +197,7 @@ impl Snapshot {
                 "client_buffer_bytes": self.client_buffer_bytes,
             },
             "store": self.store_json(),
+            "workload": self.workload.as_ref().map(Workload::json),
             "manager": {
                 "changes_total": self.changes,
                 "journal": self.journal.iter().map(Entry::json).collect::<Vec<_>>(),

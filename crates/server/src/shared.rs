@@ -17,6 +17,7 @@ use base::UnixMillis;
 use base::roles::RolePlan;
 use crossbeam_channel::{Receiver, Sender};
 use crossbeam_utils::CachePadded;
+use policy::taxonomy::Popularity;
 use store::{IndexKind, Store, StoreConfig, StoreStats};
 
 use crate::budget::BufferBudget;
@@ -25,7 +26,7 @@ use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::error::StartError;
 use crate::hop::{Fronts, Lane, Layers, Roles, RolesError, Threads, Wanted};
-use crate::manager::Journal;
+use crate::manager::{Journal, workload};
 use crate::memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 use crate::moving::Moving;
 use crate::native::Shop;
@@ -110,6 +111,7 @@ pub struct Shared {
     is_aborting: AtomicBool,
     shutdown: (Sender<()>, Receiver<()>),
     journal: Journal,
+    workload: workload::Shown,
     flush_at: AtomicU64,
     /// Commands before this time wait (CLIENT PAUSE).
     pause_until: AtomicU64,
@@ -183,6 +185,7 @@ impl Shared {
             is_aborting: AtomicBool::new(false),
             shutdown: crossbeam_channel::bounded(1),
             journal: Journal::default(),
+            workload: workload::Shown::default(),
             flush_at: AtomicU64::new(0),
             pause_until: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
@@ -352,6 +355,16 @@ impl Shared {
     /// What the manager has decided lately.
     pub(crate) fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    /// What ran lately, in C-4's taxonomy.
+    pub(crate) fn workload(&self) -> &workload::Shown {
+        &self.workload
+    }
+
+    /// How popularity looks, as far as keys are sampled.
+    pub(crate) fn popularity(&self) -> Popularity {
+        Popularity { hottest_share_ratio: 0.0, zipf_exponent: None }
     }
 
     /// Stores and reads back a value through every worker in turn, within `timeout` altogether.

@@ -42,11 +42,11 @@ impl Observed {
     }
 }
 
-/// Something that was changed.
+/// Something that was changed, or is worth a note.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// The word of the label `what` of `dovetail_tuner_changes_total`, e.g. `mr_threads`.
-    pub what: &'static str,
+    /// What was changed, as the label `what` of `dovetail_tuner_changes_total`; `None`: nothing.
+    pub what: Option<&'static str>,
     /// From what to what, for people.
     pub change: String,
     /// Why, for people.

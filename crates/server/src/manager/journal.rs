@@ -55,7 +55,9 @@ impl Journal {
         let line = format!("{}: {}", decision.change, decision.reason);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.total += 1;
-        *inner.counts.entry(decision.what).or_default() += 1;
+        if let Some(what) = decision.what {
+            *inner.counts.entry(what).or_default() += 1;
+        }
         let entry = Entry { id: inner.total, at: unix_now(), controller, decision };
         if inner.entries.len() == ENTRIES_MAX {
             inner.entries.pop_front();
@@ -108,7 +110,7 @@ mod tests {
 
     fn decision(number: u64) -> Decision {
         Decision {
-            what: if number.is_multiple_of(2) { "even" } else { "odd" },
+            what: Some(if number.is_multiple_of(2) { "even" } else { "odd" }),
             change: format!("{number}"),
             reason: "it was time".to_owned(),
             inputs: vec![("number_ratio", number as f64)],

@@ -1,0 +1,215 @@
+//! Where the workload stands in C-4's taxonomy, from the commands that were counted.
+//!
+//! ```text
+//!  commands' cells ─▶ reads, writes of the last second ─┐
+//!  hot set ─────────▶ share of the hottest key, slope ──┴─▶ Region ─▶ /stats, the page
+//! ```
+//!
+//! It changes nothing: it says what runs, and which write policy C-4 would give it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::Instant;
+use policy::taxonomy::{Observed as Load, Popularity, Region};
+use serde_json::{Value, json};
+
+use super::{Controller, Decision, Observed};
+use crate::counters::{Access, CommandIndex, WorkerCounters};
+use crate::shared::Shared;
+
+/// How often the place is computed.
+const EPOCH: Duration = Duration::from_secs(1);
+
+/// So many epochs in a row must agree on another region before the journal says so.
+const AGREEING_EPOCHS: u32 = 3;
+
+/// What ran in the last second in which anything did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Workload {
+    /// Counts and popularity.
+    pub load: Load,
+}
+
+impl Workload {
+    /// As `/stats` shows it.
+    pub fn json(&self) -> Value {
+        let region = self.load.region();
+        let Popularity { hottest_share_ratio, zipf_exponent } = self.load.popularity;
+        json!({
+            "region": region.to_string(),
+            "suits": region.recommendation().to_string(),
+            "reads": self.load.read_count,
+            "writes": self.load.write_count,
+            "write_ratio": self.load.write_ratio(),
+            "hottest_share_ratio": hottest_share_ratio,
+            "zipf_exponent": zipf_exponent,
+        })
+    }
+}
+
+/// The workload that is shown; the manager writes it.
+#[derive(Debug, Default)]
+pub struct Shown(Mutex<Option<Workload>>);
+
+impl Shown {
+    /// `None` until something ran.
+    pub fn get(&self) -> Option<Workload> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, workload: Workload) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(workload);
+    }
+}
+
+/// Computes the place each second.
+pub struct Watcher {
+    shared: Arc<Shared>,
+    before: Counts,
+    notice: Notice,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    reads: u64,
+    writes: u64,
+}
+
+impl Watcher {
+    /// Of this server.
+    pub fn new(shared: Arc<Shared>) -> Watcher {
+        Watcher { shared, before: Counts::default(), notice: Notice::default() }
+    }
+}
+
+impl Controller for Watcher {
+    fn name(&self) -> &'static str {
+        "taxonomy"
+    }
+
+    fn period(&self) -> Duration {
+        EPOCH
+    }
+
+    fn tick(&mut self, _: Instant, observed: &Observed) -> Option<Decision> {
+        let now = Counts::sum(self.shared.all_counters());
+        let before = std::mem::replace(&mut self.before, now);
+        let load = Load {
+            read_count: now.reads.saturating_sub(before.reads),
+            write_count: now.writes.saturating_sub(before.writes),
+            worker_count: observed.busy_ns.len() as u32,
+            popularity: self.shared.popularity(),
+        };
+        if load.read_count + load.write_count == 0 {
+            return None;
+        }
+        self.shared.workload().set(Workload { load });
+        self.notice.see(&load)
+    }
+}
+
+impl Counts {
+    fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> Counts {
+        let mut counts = Counts::default();
+        for worker in workers {
+            for (index, cells) in worker.commands.iter().enumerate() {
+                match CommandIndex::access(index) {
+                    // A command on several keys reads each.
+                    Some(Access::Read) => counts.reads += cells.hits.get() + cells.misses.get(),
+                    Some(Access::Write) => counts.writes += cells.calls.get(),
+                    None => {}
+                }
+            }
+        }
+        counts
+    }
+}
+
+/// A region is news once it lasts.
+#[derive(Debug, Default)]
+struct Notice {
+    told: Option<Region>,
+    other: Option<(Region, u32)>,
+}
+
+impl Notice {
+    fn see(&mut self, load: &Load) -> Option<Decision> {
+        let region = load.region();
+        if self.told == Some(region) {
+            self.other = None;
+            return None;
+        }
+        let epoch_count = match self.other {
+            Some((other, epoch_count)) if other == region => epoch_count + 1,
+            _ => 1,
+        };
+        self.other = Some((region, epoch_count));
+        if epoch_count < AGREEING_EPOCHS {
+            return None;
+        }
+        self.other = None;
+        let before = self.told.replace(region);
+        let from = before.map_or("nothing".to_owned(), |region| region.to_string());
+        Some(Decision {
+            what: None,
+            change: format!("workload from {from} to {region}"),
+            reason: format!("C-4 would run it with {}", region.recommendation()),
+            inputs: vec![
+                ("write_ratio", load.write_ratio()),
+                ("hottest_share_ratio", load.popularity.hottest_share_ratio),
+                ("zipf_exponent", load.popularity.zipf_exponent.unwrap_or(0.0)),
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(write_count: u64) -> Load {
+        let popularity = Popularity { hottest_share_ratio: 0.0, zipf_exponent: None };
+        Load { read_count: 100 - write_count, write_count, worker_count: 4, popularity }
+    }
+
+    #[test]
+    fn a_region_is_told_once_it_lasts() {
+        let mut notice = Notice::default();
+        let tell = |notice: &mut Notice, writes| notice.see(&load(writes)).map(|note| note.change);
+        assert_eq!(tell(&mut notice, 0), None);
+        assert_eq!(tell(&mut notice, 0), None);
+        assert_eq!(tell(&mut notice, 0).as_deref(), Some("workload from nothing to R_uni"));
+        // A second of writes now and then is no other workload.
+        for _ in 0..10 {
+            assert_eq!(tell(&mut notice, 90), None);
+            assert_eq!(tell(&mut notice, 0), None);
+        }
+        assert_eq!([90, 90].map(|writes| tell(&mut notice, writes)), [None, None]);
+        assert_eq!(tell(&mut notice, 90).as_deref(), Some("workload from R_uni to WI_uni"));
+    }
+
+    #[test]
+    fn keys_count_as_reads_and_calls_as_writes() {
+        let workers = [WorkerCounters::new(), WorkerCounters::new()];
+        let get = CommandIndex::resp(wire::resp::CommandId::MGet);
+        let set = CommandIndex::memcached(crate::counters::MemcachedCommand::Set);
+        let ping = CommandIndex::resp(wire::resp::CommandId::Ping);
+        for worker in &workers {
+            worker.command(get).calls.add(1);
+            worker.command(get).hits.add(3);
+            worker.command(get).misses.add(2);
+            worker.command(set).calls.add(4);
+            worker.command(ping).calls.add(100);
+        }
+        assert_eq!(Counts::sum(workers.iter()), Counts { reads: 10, writes: 8 });
+    }
+
+    #[test]
+    fn what_is_shown_names_the_region_and_what_suits_it() {
+        let json = Workload { load: load(60) }.json();
+        assert_eq!(json["region"], "WI_uni");
+        assert_eq!(json["suits"], "--write-policy d-crew --compaction off");
+        assert_eq!(json["write_ratio"], 0.6);
+    }
+}
