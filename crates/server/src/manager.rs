@@ -1,10 +1,10 @@
 //! The manager: one thread that runs the slow controllers beside the workers.
 //!
 //! ```text
-//!  workers' cells ─▶ observe ─▶ Observed ─▶ Manager::step ─▶ each controller that is due ─▶ Decision
-//!                                  ▲             │                                             │
-//!                                  └── sleep ────┘ until the next is due,                   Journal
-//!                                                  or 1 s if nothing was asked of the server
+//!  workers' cells ─▶ Observed ─▶ Manager::step ─▶ each controller that is due ─▶ Decision
+//!                        ▲            │                                             │
+//!                        └── sleep ───┘ until the next is due,                   Journal
+//!                                       or 1 s if nothing was asked of the server
 //! ```
 //!
 //! A controller reads what workers publish, decides by pure code of `policy`, and publishes what
@@ -41,6 +41,15 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// A controller that wants to be asked sooner than this is asked this late.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
+
+/// What the manager shows to whoever looks.
+#[derive(Debug, Default)]
+pub struct Published {
+    /// What was decided lately.
+    pub journal: Journal,
+    /// What ran lately, in C-4's taxonomy.
+    pub workload: workload::Shown,
+}
 
 /// The controllers that the settings ask for.
 fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
@@ -120,7 +129,7 @@ impl ManagerThread {
                 let mut observed = Observed::default();
                 loop {
                     observed.observe(shared.all_counters());
-                    let sleep = manager.step(clock(&shared), &observed, shared.journal());
+                    let sleep = manager.step(clock(&shared), &observed, &shared.control().journal);
                     if stopped.recv_timeout(sleep) != Err(RecvTimeoutError::Timeout) {
                         return;
                     }

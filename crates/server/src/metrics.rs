@@ -80,9 +80,9 @@ impl Snapshot {
             totals: shared.totals(),
             store: shared.store_stats(),
             client_buffer_bytes: shared.buffer_budget().granted_bytes(),
-            journal: shared.journal().entries(),
-            workload: shared.workload().get(),
-            changes: shared.journal().counts(),
+            journal: shared.control().journal.entries(),
+            workload: shared.control().workload.get(),
+            changes: shared.control().journal.counts(),
             process: process::Usage::now(),
         }
     }

@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::error::StartError;
 use crate::hop::{Fronts, Lane, Layers, Roles, RolesError, Threads, Wanted};
-use crate::manager::{Journal, workload};
+use crate::manager;
 use crate::memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 use crate::moving::Moving;
 use crate::native::Shop;
@@ -110,8 +110,7 @@ pub struct Shared {
     is_stopping: AtomicBool,
     is_aborting: AtomicBool,
     shutdown: (Sender<()>, Receiver<()>),
-    journal: Journal,
-    workload: workload::Shown,
+    control: manager::Published,
     flush_at: AtomicU64,
     /// Commands before this time wait (CLIENT PAUSE).
     pause_until: AtomicU64,
@@ -174,8 +173,7 @@ impl Shared {
             clients: Clients::default(),
             counters: (0..config.threads).map(|_| WorkerCounters::new().into()).collect(),
             mailboxes: (0..config.threads).map(mailbox).collect::<Result<_, StartError>>()?,
-            run_id: (0..3).map(|_| format!("{:016x}", random_u64())).collect::<String>()[..40]
-                .to_owned(),
+            run_id: random_id(),
             native: OnceLock::new(),
             baseline: Mutex::default(),
             rate: Mutex::new(RateSample { at: Instant::now(), calls: 0, calls_per_second: 0 }),
@@ -184,8 +182,7 @@ impl Shared {
             is_stopping: AtomicBool::new(false),
             is_aborting: AtomicBool::new(false),
             shutdown: crossbeam_channel::bounded(1),
-            journal: Journal::default(),
-            workload: workload::Shown::default(),
+            control: manager::Published::default(),
             flush_at: AtomicU64::new(0),
             pause_until: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
@@ -352,14 +349,9 @@ impl Shared {
         self.counters.iter().map(|padded| &**padded)
     }
 
-    /// What the manager has decided lately.
-    pub(crate) fn journal(&self) -> &Journal {
-        &self.journal
-    }
-
-    /// What ran lately, in C-4's taxonomy.
-    pub(crate) fn workload(&self) -> &workload::Shown {
-        &self.workload
+    /// What the manager shows.
+    pub(crate) fn control(&self) -> &manager::Published {
+        &self.control
     }
 
     /// How popularity looks, as far as keys are sampled.
@@ -503,6 +495,11 @@ impl Shared {
 pub(crate) fn unix_now() -> UnixMillis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// 40 hexadecimal digits.
+fn random_id() -> String {
+    (0..3).map(|_| format!("{:016x}", random_u64())).collect::<String>()[..40].to_owned()
 }
 
 /// 64 bits from the standard library's random hash keys, which come from the kernel.

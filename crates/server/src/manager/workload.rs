@@ -104,7 +104,7 @@ impl Controller for Watcher {
         if load.read_count + load.write_count == 0 {
             return None;
         }
-        self.shared.workload().set(Workload { load });
+        self.shared.control().workload.set(Workload { load });
         self.notice.see(&load)
     }
 }
