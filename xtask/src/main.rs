@@ -1,10 +1,11 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `test-xdp`, `test-rdma`,
-//! `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`.
+//! `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`, `bench-joined`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
 mod cache_peers;
 mod ci;
+mod joined;
 mod nightly;
 mod peers;
 mod rdma;
@@ -48,6 +49,8 @@ enum Command {
     BenchCache(cache_peers::Args),
     /// The store in process and other crates' maps, one run; writes docs/results/store.md
     BenchStore(store_bench::Args),
+    /// Overload and mixes of sizes, beside Redis and memcached; writes docs/results/joined.md
+    BenchJoined(joined::Args),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +77,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::BenchPeers(args) => peers::run(&root, &args).map(|()| true),
         Command::BenchCache(args) => cache_peers::run(&root, &args).map(|()| true),
         Command::BenchStore(args) => store_bench::run(&root, &args).map(|()| true),
+        Command::BenchJoined(args) => joined::run(&root, &args).map(|()| true),
     }
 }
 

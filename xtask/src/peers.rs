@@ -18,7 +18,7 @@ use crate::step::Step;
 
 mod measure;
 pub mod report;
-mod servers;
+pub mod servers;
 
 use measure::{Sample, embedded_ops_per_cpu_second, measure};
 use report::{Embedded, Row, Run};

@@ -93,6 +93,17 @@ pub struct Args {
     )]
     pub arrivals: String,
 
+    /// What becomes of a request that falls due while every connection is at its depth: wait (its
+    /// latency runs) or drop (it is counted and never sent, as by a client that gives up at once)
+    #[arg(
+        long,
+        default_value = "wait",
+        value_name = "NAME",
+        requires = "rate",
+        help_heading = "Load"
+    )]
+    pub when_full: String,
+
     /// Length of the measured window
     #[arg(long, default_value = "10s", value_parser = parse_duration, value_name = "TIME")]
     #[arg(help_heading = "Load")]

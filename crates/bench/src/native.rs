@@ -236,7 +236,12 @@ impl<'a> Worker<'a> {
             }
             let with_room = self.loads.iter_mut().min_by_key(|load| load.outstanding_count());
             let with_room = with_room.filter(|load| load.outstanding_count() < self.plan.pipeline);
-            let Some(load) = with_room else { return LOOK_UP };
+            let Some(load) = with_room else {
+                if offer.gives_up(&mut self.tally) {
+                    continue;
+                }
+                return LOOK_UP;
+            };
             load.push(self.plan, due_ns);
             offer.advance();
         }

@@ -225,7 +225,8 @@ pub(crate) fn pacing(plan: &Plan, thread_index: usize) -> Pacing {
         Some(open) => {
             let per_second = open.per_second / plan.thread_count as f64;
             let seed = plan.draw.seed.wrapping_add(thread_index as u64 + 1);
-            Pacing::Open(Offer::new(ArrivalClock::new(open.arrivals, per_second, seed)))
+            let clock = ArrivalClock::new(open.arrivals, per_second, seed);
+            Pacing::Open(Offer::new(clock, open.when_full))
         }
     }
 }

@@ -49,6 +49,16 @@ pub(crate) struct Plan {
 pub(crate) struct OpenLoop {
     pub(crate) per_second: f64,
     pub(crate) arrivals: Arrivals,
+    pub(crate) when_full: WhenFull,
+}
+
+/// What becomes of a request that falls due while every connection is at its depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// It is sent later, and its latency runs.
+    Wait,
+    /// It is counted and never sent.
+    Drop,
 }
 
 /// How a client thread waits for answers.
@@ -125,7 +135,8 @@ impl Plan {
                 "a native request has one key: leave --mget out and give --pipeline a number",
             ));
         }
-        let lane_count = if target.is_in_process() { thread_count } else { connection_count };
+        let is_in_process = target.is_in_process();
+        let lane_count = if is_in_process { thread_count } else { connection_count };
         if mix.insert > 0 && items.key_count < lane_count as u64 {
             return Err(BenchError::usage(format!(
                 "{workload} needs at least one key for each of {lane_count} connections"
@@ -146,7 +157,7 @@ impl Plan {
             thread_count: thread_count.min(lane_count),
             connection_count,
             pipeline,
-            open_loop: open_loop(args)?,
+            open_loop: open_loop(args, is_in_process)?,
             duration: args.duration,
             warmup: args.warmup,
             poll: poll(&args.poll)?,
@@ -257,12 +268,22 @@ fn key_format(
     KeyFormat::new(style, len, id_count).map_err(from_workload)
 }
 
-fn open_loop(args: &Args) -> Result<Option<OpenLoop>, BenchError> {
+fn open_loop(args: &Args, is_in_process: bool) -> Result<Option<OpenLoop>, BenchError> {
     let arrivals = args.arrivals.parse().map_err(from_workload)?;
+    let when_full = match args.when_full.as_str() {
+        "wait" => WhenFull::Wait,
+        "drop" if is_in_process => {
+            return Err(BenchError::usage("--when-full drop needs connections; this has none"));
+        }
+        "drop" => WhenFull::Drop,
+        other => {
+            return Err(BenchError::usage(format!("--when-full {other}: write wait or drop")));
+        }
+    };
     match args.rate {
         None => Ok(None),
         Some(0) => Err(BenchError::usage("--rate is 0; leave it out for a closed loop")),
-        Some(rate) => Ok(Some(OpenLoop { per_second: rate as f64, arrivals })),
+        Some(rate) => Ok(Some(OpenLoop { per_second: rate as f64, arrivals, when_full })),
     }
 }
 

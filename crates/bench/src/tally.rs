@@ -24,6 +24,8 @@ pub(crate) struct Tally {
     pub(crate) error_first: Option<String>,
     /// Open loop: requests due in the window that had no answer when the run ended.
     pub(crate) unanswered_count: u64,
+    /// Open loop: requests that were due in the window and never sent, since there was no room.
+    pub(crate) dropped_count: u64,
     /// Nanoseconds from send (closed loop) or intended send (open loop) to the answer.
     pub(crate) latency_ns: Histogram<u64>,
     /// The part of these that is of large values, where sizes differ.
@@ -113,6 +115,7 @@ impl Tally {
             error_count: 0,
             error_first: None,
             unanswered_count: 0,
+            dropped_count: 0,
             latency_ns: new_histogram(),
             latency_large_ns: new_histogram(),
             start_ns: 0,
@@ -199,6 +202,7 @@ impl Tally {
             self.error_first.clone_from(&other.error_first);
         }
         self.unanswered_count += other.unanswered_count;
+        self.dropped_count += other.dropped_count;
         for (histogram, other) in [
             (&mut self.latency_ns, &other.latency_ns),
             (&mut self.latency_large_ns, &other.latency_large_ns),

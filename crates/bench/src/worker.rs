@@ -14,6 +14,7 @@ use crate::connection::{Broken, Connection, Shape, Source};
 use crate::control::{Control, Phase};
 use crate::error::BenchError;
 use crate::lane::Lane;
+use crate::plan::WhenFull;
 use crate::poller::{Poller, Ready};
 use crate::tally::Tally;
 
@@ -39,11 +40,22 @@ pub(crate) struct Offer {
     zero_ns: u64,
     /// Where the search for a connection with room starts.
     next_connection: usize,
+    when_full: WhenFull,
 }
 
 impl Offer {
-    pub(crate) fn new(clock: ArrivalClock) -> Offer {
-        Offer { clock, zero_ns: 0, next_connection: 0 }
+    pub(crate) fn new(clock: ArrivalClock, when_full: WhenFull) -> Offer {
+        Offer { clock, zero_ns: 0, next_connection: 0, when_full }
+    }
+
+    /// The request that is due finds no room; whether it is gone.
+    pub(crate) fn gives_up(&mut self, tally: &mut Tally) -> bool {
+        let is_gone = self.when_full == WhenFull::Drop;
+        if is_gone {
+            tally.dropped_count += 1;
+            self.advance();
+        }
+        is_gone
     }
 
     /// When the next request is due.
@@ -152,7 +164,12 @@ impl<'a, C: Codec> Worker<'a, C> {
             let places = (start..start + count).map(|place| place % count);
             let has_room =
                 |place: &usize| self.connections[*place].outstanding_count() < self.pipeline;
-            let Some(place) = places.into_iter().find(has_room) else { break };
+            let Some(place) = places.into_iter().find(has_room) else {
+                if offer.gives_up(&mut self.tally) {
+                    continue;
+                }
+                break;
+            };
             self.connections[place].push(&self.shape, due_ns);
             offer.next_connection = (place + 1) % count;
             offer.clock.advance();

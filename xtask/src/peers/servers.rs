@@ -185,13 +185,14 @@ impl Drop for Server {
     }
 }
 
-fn find_program(program: &str) -> bool {
+/// Whether the program is in the path.
+pub fn find_program(program: &str) -> bool {
     let mut which = Command::new("which");
     which.arg(program).stdout(Stdio::null()).stderr(Stdio::null());
     which.status().is_ok_and(|status| status.success())
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

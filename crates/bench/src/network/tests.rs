@@ -315,6 +315,21 @@ fn an_open_loop_shows_a_stall_to_every_request_that_was_due_in_it() {
     assert!(summary.latency_us(0.7) >= 50_000.0, "p70 {}", summary.latency_us(0.7));
 }
 
+#[test]
+fn a_client_that_gives_up_drops_what_finds_no_room() {
+    let stalled = StallAfter { inner: Faithful::default(), left: AtomicUsize::new(40) };
+    let line = "resp://{} --connections 1 --rate 1k --arrivals constant --keys 500 \
+                --duration 300ms --warmup 0 --poll block --no-populate --when-full drop";
+    let (_, result) = run_against(line, &stalled);
+    let summary = result.unwrap();
+    let dropped_count = summary.total.dropped_count;
+    // One connection, one request at a time: what falls due in the 200 ms is never sent.
+    assert!((100..=310).contains(&dropped_count), "{dropped_count}");
+    assert!(summary.latency_us_max() >= 190_000.0, "one of them was on its way");
+    let sent_count = summary.total.latency_ns.len();
+    assert!(sent_count + dropped_count <= 310, "{sent_count} sent, {dropped_count} dropped");
+}
+
 /// Stalls for 200 ms once, before its 41st answer.
 struct StallAfter {
     inner: Faithful,

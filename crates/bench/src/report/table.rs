@@ -62,6 +62,7 @@ pub(crate) fn format(plan: &Plan, summary: &Summary) -> String {
         ("mismatches", total.mismatch_count),
         ("errors", total.error_count),
         ("unanswered", total.unanswered_count),
+        ("dropped", total.dropped_count),
     ] {
         if count > 0 {
             rows.push((name, grouped(count)));

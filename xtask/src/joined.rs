@@ -1,0 +1,117 @@
+//! `cargo xtask bench-joined`: overload and mixes of sizes, beside Redis and memcached.
+//!
+//! ```text
+//!  for each part, for each repetition, for each server (the others are stopped):
+//!    closed loop ─▶ its peak ─▶ open loop at shares of that peak ─▶ goodput, p50, p99, p99.9
+//! ```
+//!
+//! | part | load | what it shows |
+//! |---|---|---|
+//! | overload | 80, 100, 120 and 200 % of the peak, clients that give up | goodput, p99 of what was taken |
+//! | sizes | Minos's mix at 50 % of the peak | p99 of small requests (Minos §6.1) |
+//! | large | small requests at 50 %, and a value of 10 MB every second | p99.9 of the small ones |
+//!
+//! Every server stands on the same core with as many threads as ours, the load generator on another.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::step::Step;
+
+mod report;
+mod runs;
+
+use report::Row;
+use runs::{Client, Load, Subject};
+
+/// What may be chosen.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Seconds of each measured window
+    #[arg(long, default_value_t = 4)]
+    seconds: u64,
+    /// How often each row is measured
+    #[arg(long, default_value_t = 3)]
+    repetitions: usize,
+    /// Processors of the servers
+    #[arg(long, default_value = "0")]
+    server_cpus: String,
+    /// Processors of the load generator
+    #[arg(long, default_value = "1")]
+    client_cpus: String,
+    /// Threads of each server in the parts about sizes
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Only these parts, of overload, sizes and large
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Where the results go
+    #[arg(long, default_value = "docs/results")]
+    output: PathBuf,
+}
+
+/// One part of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Overload,
+    Sizes,
+    Large,
+}
+
+const PARTS: [(Part, &str); 3] =
+    [(Part::Overload, "overload"), (Part::Sizes, "sizes"), (Part::Large, "large")];
+
+/// Of the peak, where a part is about overload.
+const OVERLOAD_SHARES: [f64; 4] = [0.8, 1.0, 1.2, 2.0];
+/// Of the peak, where it is about the tail.
+const TAIL_SHARE: f64 = 0.5;
+
+/// Measures and writes the results.
+pub fn run(root: &Path, args: &Args) -> Result<()> {
+    for name in &args.only {
+        let is_known = PARTS.iter().any(|(_, known)| known == name);
+        ensure!(is_known, "--only {name}: the parts are overload, sizes and large");
+    }
+    let build = Step::new("build", "cargo build --release --locked -p dovetail");
+    ensure!(build.run(root).is_ok(), "the binary does not build");
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let binary = target.join("release/dovetail");
+    let mut rows = Vec::new();
+    for (part, name) in PARTS {
+        if args.only.is_empty() || args.only.iter().any(|only| only == name) {
+            rows.extend(measure_part(&binary, args, part)?);
+        }
+    }
+    report::write(root, args, &rows)
+}
+
+fn measure_part(binary: &Path, args: &Args, part: Part) -> Result<Vec<Row>> {
+    let client = Client { binary, cpus: &args.client_cpus, seconds: args.seconds };
+    let threads = if part == Part::Overload { 1 } else { args.threads };
+    let mut subjects = Subject::start_all(binary, &args.server_cpus, part, threads)?;
+    let load = Load::of(part);
+    for subject in &mut subjects {
+        println!("populating {}", subject.name);
+        subject.running(|subject| client.populate(subject, &load))?;
+    }
+    let shares: &[f64] = if part == Part::Overload { &OVERLOAD_SHARES } else { &[TAIL_SHARE] };
+    let mut rows: Vec<Row> = subjects
+        .iter()
+        .flat_map(|subject| shares.iter().map(|share| Row::new(part, subject.name, *share)))
+        .collect();
+    for repetition in 1..=args.repetitions {
+        for subject in &mut subjects {
+            let peak = subject.running(|subject| client.peak(subject, &load))?;
+            for share in shares {
+                let sample =
+                    subject.running(|subject| client.open(subject, &load, peak, *share))?;
+                println!("{repetition}: {:<28} {share:>4} of the peak: {sample}", subject.name);
+                let is_row = |row: &&mut Row| row.is_of(subject.name, *share);
+                let row = rows.iter_mut().find(is_row).context("every pair has a row")?;
+                row.samples.push(sample);
+            }
+        }
+    }
+    Ok(rows)
+}
