@@ -76,10 +76,6 @@ impl Summary {
         quantile_us(&self.total.latency_ns, quantile)
     }
 
-    pub(crate) fn latency_us_max(&self) -> f64 {
-        self.total.latency_ns.max() as f64 / 1e3
-    }
-
     /// The latencies of small values and of large ones, where the run had both. A request without
     /// an answer counts as small: nobody is flattered.
     pub(crate) fn latency_ns_by_size(&self) -> Option<[Histogram<u64>; 2]> {
