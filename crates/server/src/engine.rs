@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::roles::RolePlan;
 use base::{KeyHash, UnixMillis};
 use policy::{Route, RouteRequest};
 use store::request::Request;
@@ -165,7 +166,7 @@ pub trait Home: Engine {
     fn take_up(&mut self, _core: &mut Core, _turn: Turn) {}
 
     /// Nothing comes any more from who sends to this worker no longer.
-    fn settle(&mut self, _core: &Core) {}
+    fn settle(&mut self, _core: &Core, _plan: &RolePlan) {}
 
     /// A buffer that requests borrow stays until they are done.
     fn keep_ground(&mut self, _core: &mut Core, _ground: Arc<Vec<u8>>) {}

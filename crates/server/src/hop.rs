@@ -34,7 +34,8 @@ mod roles;
 mod routed;
 
 pub use awaiting::Awaiting;
+pub use cell::KEPT_BYTES_MAX;
 pub use fabric::{Fabric, Lane};
-pub use layers::Layers;
+pub use layers::{HopMemory, Layers};
 pub use roles::{Fronts, PublishedRoles, Roles, RolesError, Threads, Turn, Wanted};
 pub use routed::Routed;

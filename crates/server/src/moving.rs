@@ -1,8 +1,8 @@
 //! A connection on its way from one worker to another.
 //!
 //! ```text
-//!  worker i: finished, nothing awaited ─▶ not watched ─▶ Moving ──mailbox──▶ worker j: watched, finished
-//!                                          counted in Transit ───────────────▶ uncounted
+//!  worker i: nothing awaited ─▶ not watched ─▶ Moving ──mailbox──▶ worker j: watched, finished
+//!                                       counted in Transit ─────────────────▶ uncounted
 //! ```
 //!
 //! # Invariants

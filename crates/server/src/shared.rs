@@ -27,7 +27,7 @@ use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::error::StartError;
 use crate::hop::{Fronts, Lane, Layers, Roles, RolesError, Threads, Wanted};
 use crate::manager;
-use crate::memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
+use crate::memory::{IndexGrowth, MemoryPlan};
 use crate::moving::Moving;
 use crate::native::Shop;
 use crate::native::shm::ShmGuest;
@@ -126,11 +126,13 @@ impl Shared {
         let roles = Roles::new(Layers::new(&config)?, &config)?;
         let index_growth =
             if config.lossy_index { IndexGrowth::None } else { IndexGrowth::WithItems };
+        let hops = roles.layers().hop_memory(&config);
         let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes, index_growth)
+            .and_then(|plan| plan.with_hops(hops))
             .ok_or(StartError::MemoryTooSmall {
-            given: base::ByteSize { bytes: config.memory_bytes },
-            least: base::ByteSize { bytes: MEMORY_BYTES_MIN },
-        })?;
+                given: base::ByteSize { bytes: config.memory_bytes },
+                least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops) },
+            })?;
         let hash_seed = config.hash_seed.unwrap_or_else(random_u64);
         let store = Store::open(StoreConfig {
             memory_bytes: plan.store_bytes(),

@@ -7,7 +7,7 @@ mod support;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use server::{Config, Dispatch, Server, Shared, WritePolicy};
 use support::native::{Peer, get, set};
@@ -158,11 +158,8 @@ fn pipelines_keep_their_order_and_see_their_own_writes() {
                     scope.spawn(move || resp(client));
                     scope.spawn(move || memcached(client));
                 }
-                let start = Instant::now();
-                let took_up = || shared.totals().hops.role_changes;
-                while took_up() < 2000 && start.elapsed() < Duration::from_secs(8) {
-                    std::thread::yield_now();
-                }
+                // Each change is one of two or three threads.
+                wait_until(|| shared.totals().hops.role_changes > 1500);
                 is_enough.store(true, Ordering::Relaxed);
             });
         });
@@ -171,7 +168,6 @@ fn pipelines_keep_their_order_and_see_their_own_writes() {
         assert!(server.stop(PATIENCE), "everything is drained");
     }
     println!("{change_count} changes");
-    assert!(change_count > 1000, "{change_count}");
 }
 
 /// Sixteen connections, so that every thread has some; each in the state that `prepare` leaves it
@@ -443,22 +439,101 @@ fn stopping_in_the_middle_of_a_change_answers_everything_once() {
     }
 }
 
+/// When more threads poll than before, each of those that did hands over its share.
+#[test]
+fn threads_that_begin_to_poll_get_their_share() {
+    let server = start("crcw any", None);
+    let shared = server.server().shared();
+    divide(shared, (4, 1));
+    let mut clients: Vec<Client> = (0..16).map(|_| server.resp()).collect();
+    let ask_all = |clients: &mut Vec<Client>| {
+        for client in clients {
+            client.ask("PING\r\n", "+PONG\r\n");
+        }
+    };
+    ask_all(&mut clients);
+    let moved = || shared.totals().hops.connections_moved;
+    for (division, want) in [((4, 2), 8), ((4, 1), 8), ((4, 4), 12), ((4, 4), 0)] {
+        let before = moved();
+        divide(shared, division);
+        ask_all(&mut clients);
+        assert_eq!(moved() - before, want, "{division:?}");
+    }
+}
+
+/// A range is walked over many rounds, some of them at other workers.
+#[test]
+fn a_range_goes_on_where_its_connection_is() {
+    let index = server::IndexKind::Tree;
+    let server = TestServer::with(Config { threads: 4, index, ..config() });
+    let mut writer = server.resp();
+    let (mut sets, mut want) = (String::new(), String::from("*60000\r\n"));
+    for key in 10_000..40_000 {
+        sets += &format!("SET {key} v\r\n");
+        want += &format!("$5\r\n{key}\r\n$1\r\nv\r\n");
+    }
+    talk(&mut writer, (sets, "+OK\r\n".repeat(30_000)));
+    let mut clients: Vec<Client> = (0..6).map(|_| server.resp()).collect();
+    while_changing(&server, || {
+        for _ in 0..4 {
+            for client in &mut clients {
+                client.send("KV.RANGE - +\r\nPING\r\n");
+            }
+            for client in &mut clients {
+                client.expect(&want);
+                client.expect("+PONG\r\n");
+            }
+        }
+    });
+    assert!(server.stop(PATIENCE));
+}
+
+/// Two large commands do not fit the buffers together: one waits for the other's end, wherever
+/// they are by then.
+#[test]
+fn who_waits_for_buffer_room_gets_it_at_another_worker() {
+    let starved_time_max = PATIENCE;
+    let base = Config { threads: 4, memory_bytes: 64 << 20, starved_time_max, ..config() };
+    let server = TestServer::with(base);
+    let value = pattern(4 << 20);
+    let whole = command(&[b"SET", b"large", &value]);
+    let (head, tail) = whole.split_at(whole.len() - 100);
+    let mut clients: Vec<Client> = (0..2).map(|_| server.resp()).collect();
+    let (first, second) = clients.split_at_mut(1);
+    first[0].send(head);
+    let shared = server.server().shared();
+    wait_until(|| shared.totals().net_input_bytes >= head.len() as u64);
+    std::thread::scope(|scope| {
+        scope.spawn(|| second[0].ask(&whole, "+OK\r\n"));
+        wait_until(|| shared.totals().net_input_bytes > head.len() as u64);
+        for division in DIVISIONS.into_iter().cycle().take(14) {
+            divide(shared, division);
+        }
+        first[0].ask(tail, "+OK\r\n");
+    });
+    clients[0].ask("GET large\r\n", bulk(&value));
+    assert!(server.stop(PATIENCE));
+}
+
 /// U2: native clients are served by the thread that they know, whatever its role becomes.
 #[test]
 fn native_clients_do_not_notice() {
     let server = TestServer::with(Config { threads: 4, ..support::native::config() });
     let mut peers: Vec<Peer> = (0..8).map(|_| Peer::connect(&server)).collect();
-    let changes = while_changing(&server, || {
-        for round in 0..200 {
+    let shared = server.server().shared();
+    while_changing(&server, || {
+        for round in 0.. {
             for (number, peer) in peers.iter_mut().enumerate() {
                 let (key, value) = (format!("k{number}"), format!("v{round}"));
                 let answers = peer
                     .ask_patiently(&[set(key.as_bytes(), value.as_bytes()), get(key.as_bytes())]);
                 assert_eq!(answers[1].value, value.as_bytes());
             }
+            if round > 100 && shared.totals().hops.role_changes > 200 {
+                return;
+            }
         }
     });
-    assert!(changes > 10, "{changes}");
     assert!(server.stop(PATIENCE));
 }
 
@@ -505,7 +580,10 @@ fn a_server_that_runs_to_completion_changes_only_how_many_threads_work() {
     let server = TestServer::with(Config { threads: 3, ..config() });
     let shared = server.server().shared();
     let mut client = server.resp();
-    client.ask("CONFIG SET cr-threads 1\r\n", "-ERR CONFIG SET failed (possibly related to argument 'cr-threads') - this server runs to completion; start it with --cr-threads 1 or more below --threads, or with 4 threads and --cr-threads auto, to have two layers\r\n");
+    let reason = "this server runs to completion; start it with --cr-threads 1 or more below \
+                  --threads, or with 4 threads and --cr-threads auto, to have two layers";
+    let head = "-ERR CONFIG SET failed (possibly related to argument 'cr-threads') - ";
+    client.ask("CONFIG SET cr-threads 1\r\n", format!("{head}{reason}\r\n"));
     let mut clients: Vec<Client> = (0..9).map(|_| server.resp()).collect();
     for round in 0..50 {
         divide_equally(shared, 1 + round % 3);

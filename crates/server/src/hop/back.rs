@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use base::roles::RolePlan;
 use base::{KeyHash, UnixMillis};
 use store::pin::Pins;
 use store::request::{Outcome, Request, Sink};
@@ -45,10 +46,13 @@ impl Back {
     }
 
     /// All threads have taken up the latest plan: lanes by which nothing can come any more go.
-    pub fn settle(&mut self, core: &Core) {
+    pub fn settle(&mut self, core: &Core, plan: &RolePlan) {
+        let own = core.worker.index();
         let serves = |lane: &mut Lane| {
             let has_sender = lane.receiver.has_sender();
-            debug_assert!(has_sender || lane.receiver.waiting_count() == 0, "sent and left");
+            let may_send = plan.is_back(own) && plan.is_front(lane.front.index());
+            debug_assert!(has_sender || lane.receiver.waiting_count() == 0, "sent, and left");
+            debug_assert!(!has_sender || may_send || lane.epoch > plan.epoch, "settled too early");
             has_sender
         };
         self.lanes.retain_mut(serves);

@@ -37,8 +37,8 @@ use crate::rmw::{Bounded, Rmw};
 /// can.
 pub(super) const COPY_BYTES_MAX: usize = 16 << 10;
 
-/// What a cell's buffers may keep between two requests.
-pub(super) const KEPT_BYTES_MAX: usize = 1 << 10;
+/// What each of a cell's two buffers keeps between two requests, if memory allows.
+pub const KEPT_BYTES_MAX: usize = 1 << 10;
 
 /// Requests that one front may have on the way.
 pub(super) const CELLS: usize = 1024;
@@ -133,14 +133,14 @@ impl Cell {
     }
 
     /// The answer has left; ready for the next request.
-    pub fn clear(&mut self) {
+    pub fn clear(&mut self, kept_bytes_max: usize) {
         self.request = None; // Before what it borrows (I2).
         self.ground = None;
         self.pinned = None;
         self.split_bytes = 0;
         for buffer in [&mut self.bytes, &mut self.reply] {
             buffer.clear();
-            if buffer.capacity() > KEPT_BYTES_MAX {
+            if buffer.capacity() > kept_bytes_max {
                 *buffer = Vec::new();
             }
         }
@@ -265,6 +265,9 @@ impl Cells {
     pub fn new() -> Cells {
         Cells((0..CELLS).map(|_| UnsafeCell::new(Cell::new())).collect())
     }
+
+    /// What the cells of a front take without their buffers.
+    pub const BYTES: u64 = (CELLS * size_of::<Cell>()) as u64;
 
     /// Only its holder may look there (I1).
     #[inline]

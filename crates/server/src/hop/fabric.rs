@@ -14,15 +14,18 @@ use super::cell::Cells;
 pub struct Fabric {
     /// By thread.
     pub(super) bells: Vec<CachePadded<Bell>>,
+    /// What a cell's buffers keep.
+    pub(super) kept_bytes_max: usize,
     /// Threads that may still send something.
     senders_open: AtomicUsize,
 }
 
 impl Fabric {
     /// Nothing is on the way between so many threads.
-    pub fn new(thread_count: usize) -> Fabric {
+    pub fn new(thread_count: usize, kept_bytes_max: usize) -> Fabric {
         Fabric {
             bells: (0..thread_count).map(|_| CachePadded::new(Bell::new())).collect(),
+            kept_bytes_max,
             senders_open: AtomicUsize::new(thread_count),
         }
     }
@@ -48,6 +51,8 @@ impl Fabric {
 pub struct Lane {
     /// Who sends.
     pub(super) front: WorkerId,
+    /// The plan by which it was opened.
+    pub(super) epoch: u64,
     /// That front's, which the ring's entries name.
     pub(super) cells: Arc<Cells>,
     pub(super) receiver: Receiver,

@@ -39,7 +39,7 @@ use base::{KeyHash, PartitionBits, WorkerId};
 use policy::{Access, Busy, Depths, Route, RouteRequest};
 
 use super::awaiting::{Awaiting, NO_TICKET, Wait};
-use super::cell::{CELLS, Cell, Cells, KEPT_BYTES_MAX, Origin};
+use super::cell::{CELLS, Cell, Cells, Origin};
 use super::fabric::{Fabric, Lane};
 use super::layers::Decider;
 use crate::connection::{Connection, Ending};
@@ -222,7 +222,8 @@ impl Front {
         // SAFETY: the ticket is free, so the front holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
         let copied_bytes = cell.fill(&request, ground, &origin) as u64;
-        let booked_bytes = if copied_bytes > KEPT_BYTES_MAX as u64 { copied_bytes } else { 0 };
+        let booked_bytes =
+            if copied_bytes > self.fabric.kept_bytes_max as u64 { copied_bytes } else { 0 };
         core.ledger.force(booked_bytes);
         self.tickets[index as usize] = Ticket {
             state: State::Parked,
@@ -361,7 +362,8 @@ impl Front {
     fn open_lane(&mut self, core: &mut Core, thread: usize) {
         let (sender, receiver) = ring(CELLS);
         self.senders[thread] = Some(sender);
-        let lane = Lane { front: self.own, cells: Arc::clone(&self.cells), receiver };
+        let (epoch, cells) = (self.plan.epoch, Arc::clone(&self.cells));
+        let lane = Lane { front: self.own, epoch, cells, receiver };
         core.shared.send(thread, Control::Serve(Box::new(lane)));
     }
 
@@ -472,7 +474,7 @@ impl Front {
     fn release(&mut self, core: &mut Core, index: u32) {
         // SAFETY: the ticket is parked or done, so the front holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
-        cell.clear();
+        cell.clear(self.fabric.kept_bytes_max);
         let ticket = &mut self.tickets[index as usize];
         ticket.state = State::Free;
         core.ledger.release(std::mem::take(&mut ticket.booked_bytes));

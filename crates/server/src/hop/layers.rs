@@ -9,12 +9,14 @@
 //! ```
 
 use base::WorkerId;
+use base::ring::Entry;
 use base::roles::{Executing, RolePlan};
 use base::sync::Arc;
 use policy::routers::{Choice, NotTogether, UseRouter};
 use policy::size_class::SizePlan;
 use policy::{Dispatch, Router, WritePolicy, WriteTable};
 
+use super::cell::{CELLS, Cells};
 use super::roles::RolesError;
 use crate::config::Config;
 use crate::error::StartError;
@@ -32,6 +34,21 @@ pub type Decider = Box<dyn Router + Send>;
 /// With `--cr-threads auto`, so many threads and more can be divided into two layers while the
 /// server runs; on fewer, two layers hardly ever pay (K17), and nobody pays for the question.
 const MOVABLE_THREADS_MIN: usize = 4;
+
+/// One of the write table.
+const ENTRY_BYTES: u64 = 8;
+
+/// Between a front and a back.
+const RING_BYTES: u64 = CELLS as u64 * size_of::<Entry>() as u64;
+
+/// Memory between workers, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HopMemory {
+    /// However short requests are.
+    pub fixed_bytes: u64,
+    /// Each has two buffers, which keep something.
+    pub cell_count: u64,
+}
 
 /// What the settings say about roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +100,30 @@ impl Layers {
         }
         RolePlan::new(epoch, threads, fronts, executing(self.dispatch))
             .ok_or(RolesError::Fronts { most: threads })
+    }
+
+    /// What lies between the workers under whatever plan, without what cells' buffers keep, and how
+    /// many cells there may be.
+    pub fn hop_memory(&self, config: &Config) -> HopMemory {
+        if !self.is_routed {
+            return HopMemory::default();
+        }
+        let threads = self.thread_max as u64;
+        let fronts = if self.has_fixed_fronts() { self.start.fronts as u64 } else { threads };
+        let polls_with_all = RolePlan { fronts: self.thread_max, ..self.start };
+        let pairs = if self.has_fixed_fronts() {
+            fronts * (threads - fronts)
+        } else if self.is_routing(&polls_with_all, config) {
+            threads * threads
+        } else {
+            (threads / 2) * threads.div_ceil(2)
+        };
+        // While a plan is taken up, that of another may still hold.
+        let table_bytes = 2 * threads * TABLE_ENTRIES_PER_BACK as u64 * ENTRY_BYTES;
+        HopMemory {
+            fixed_bytes: fronts * Cells::BYTES + pairs * RING_BYTES + table_bytes,
+            cell_count: fronts * CELLS as u64,
+        }
     }
 
     /// Whether the dispatch says who polls.
@@ -197,6 +238,23 @@ mod tests {
             let layers = Layers::new(&config).unwrap();
             assert_eq!(layers.is_routing(&layers.start, &config), want, "{policies}");
         }
+    }
+
+    #[track_caller]
+    fn check_memory(config: &Config, want_kib: u64, want_cells: u64) {
+        let memory = Layers::new(config).unwrap().hop_memory(config);
+        let cells_kib = want_cells * size_of::<super::super::cell::Cell>() as u64 / 1024;
+        assert_eq!(memory.fixed_bytes / 1024, want_kib + cells_kib);
+        assert_eq!(memory.cell_count, want_cells);
+    }
+
+    #[test]
+    fn memory_is_that_of_the_worst_plan() {
+        check_memory(&config(3, None, "crcw any"), 0, 0);
+        check_memory(&config(4, None, "crcw any"), 4 * 16 + 8 * 32, 4096);
+        check_memory(&config(4, None, "erew any"), 16 * 16 + 8 * 32, 4096);
+        check_memory(&config(4, Some(1), "crcw any"), 4 * 16 + 8 * 32, 4096);
+        check_memory(&config(4, None, "crcw hand-off:1"), 3 * 16 + 8 * 32, 1024);
     }
 
     #[track_caller]

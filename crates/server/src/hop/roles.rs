@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  CONFIG SET, tuner ──set_roles──▶ latest: plan, routers ──Control::Roles──▶ every worker
-//!                                                            parks, drains, takes it up (`worker/roles`)
+//!                                              parks, drains, takes it up (`worker/roles`)
 //! ```
 //!
 //! # Concurrency

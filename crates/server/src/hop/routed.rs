@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::roles::RolePlan;
 use base::{KeyHash, UnixMillis, WorkerId};
 use store::Session;
 use store::request::Request;
@@ -212,8 +213,8 @@ impl Home for Routed {
         }
     }
 
-    fn settle(&mut self, core: &Core) {
-        self.back.settle(core);
+    fn settle(&mut self, core: &Core, plan: &RolePlan) {
+        self.back.settle(core, plan);
     }
 
     fn keep_ground(&mut self, core: &mut Core, ground: Arc<Vec<u8>>) {

@@ -1,7 +1,7 @@
 //! A worker changes its role: it parks, hands its connections over, and takes up another plan.
 //!
 //! ```text
-//!  Control::Roles ─▶ park ─▶ all that was sent is done ─▶ hand over ─▶ take up, acknowledge ─▶ settle
+//!  Control::Roles ─▶ park ─▶ drained ─▶ hand over ─▶ take up, acknowledge ─▶ settle
 //!  Control::Move  ─▶ arrivals ─▶ polls itself: watch, finish     else: on to who polls
 //! ```
 //!
@@ -47,7 +47,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Step::Park => self.engine.park(),
                 Step::GoOn => self.engine.go_on(&mut self.core),
                 Step::TakeUp(plan) => self.take_up(&latest, plan),
-                Step::Settle => self.engine.settle(&self.core),
+                Step::Settle => self.engine.settle(&self.core, self.member.plan()),
             }
             if parts && !is_kept {
                 self.core.shared.roles().transit.end();

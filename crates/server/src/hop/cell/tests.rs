@@ -29,7 +29,7 @@ fn check(key: &[u8], op: Op<'_, Rmw<'_>>, ground: Option<&Arc<Vec<u8>>>) {
     let is_lent = ground.is_some() && len_bytes > COPY_BYTES_MAX;
     assert_eq!(copied_bytes, if is_lent { 0 } else { len_bytes });
     assert_eq!(ground.map_or(1, Arc::strong_count), if is_lent { 2 } else { 1 });
-    cell.clear();
+    cell.clear(KEPT_BYTES_MAX);
     assert_eq!(ground.map_or(1, Arc::strong_count), 1);
     assert!(cell.bytes.capacity() <= KEPT_BYTES_MAX);
 }
