@@ -515,6 +515,89 @@ fn who_waits_for_buffer_room_gets_it_at_another_worker() {
     assert!(server.stop(PATIENCE));
 }
 
+/// A connection that is on its way when the server stops is answered where it arrives.
+#[test]
+fn stopping_loses_no_connection_on_its_way() {
+    let plain = || TestServer::with(Config { threads: 3, ..config() });
+    let plain_divisions = [(3, 3), (1, 1), (2, 2), (1, 1)];
+    let divided = || start("crcw any", None);
+    let divisions = [(4, 4), (4, 1), (2, 2), (2, 1)];
+    for round in 0..60 {
+        let (server, divisions) =
+            if round % 3 == 0 { (divided(), divisions) } else { (plain(), plain_divisions) };
+        let mut clients: Vec<Client> = (0..24).map(|_| server.resp()).collect();
+        for client in &mut clients {
+            client.ask("PING\r\n", "+PONG\r\n");
+        }
+        let shared = std::sync::Arc::clone(server.server().shared());
+        std::thread::scope(|scope| {
+            let mover = scope.spawn(|| {
+                let mut changes = divisions.into_iter().cycle();
+                while changes.next().is_some_and(|(threads, fronts)| {
+                    std::thread::yield_now();
+                    shared.set_roles(threads, fronts).is_ok()
+                }) {}
+            });
+            for client in &mut clients {
+                client.send("ECHO end\r\n");
+            }
+            wait_until(|| shared.totals().hops.connections_moved > 20 + round % 7);
+            assert!(server.stop(PATIENCE));
+            mover.join().unwrap();
+        });
+        for mut client in clients {
+            assert_eq!(client.read_to_end(), b"$3\r\nend\r\n");
+        }
+    }
+}
+
+/// Whoever is killed while on its way between two workers is closed where it arrives.
+#[test]
+fn nobody_escapes_a_kill_on_the_way() {
+    let server = start("crcw any", None);
+    while_changing(&server, || {
+        let mut killer = server.resp();
+        killer.ask("PING\r\n", "+PONG\r\n");
+        for _ in 0..30 {
+            let mut clients: Vec<Client> = (0..32).map(|_| server.resp()).collect();
+            for client in &mut clients {
+                client.ask("PING\r\n", "+PONG\r\n");
+            }
+            killer.ask("CLIENT KILL TYPE normal\r\n", ":32\r\n");
+            for mut client in clients {
+                client.expect_closed();
+            }
+        }
+    });
+}
+
+/// Nanoseconds that a thread of this process has run; its name is no other server's here.
+fn ran_ns(thread: &str) -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let paths: Vec<_> = tasks.map(|task| task.unwrap().path()).collect();
+    let is_it = |path: &&std::path::PathBuf| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == thread)
+    };
+    let path = paths.iter().find(is_it).unwrap();
+    let stat = std::fs::read_to_string(path.join("schedstat")).unwrap();
+    stat.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Even where workers are told never to sleep.
+#[test]
+fn who_has_no_role_sleeps() {
+    let server = TestServer::with(Config { threads: 9, poll: server::Poll::Busy, ..config() });
+    let shared = server.server().shared();
+    divide(shared, (8, 8));
+    let (before, busy_before) = (ran_ns("worker-8"), ran_ns("worker-7"));
+    wait_until(|| ran_ns("worker-7") - busy_before > 30_000_000);
+    let idle_ns = ran_ns("worker-8") - before;
+    assert!(idle_ns < 10_000_000, "{idle_ns} ns");
+    divide(shared, (9, 9));
+    let before = ran_ns("worker-8");
+    wait_until(|| ran_ns("worker-8") - before > 10_000_000);
+}
+
 /// U2: native clients are served by the thread that they know, whatever its role becomes.
 #[test]
 fn native_clients_do_not_notice() {
@@ -610,7 +693,6 @@ fn fixed_roles_stay() {
     server.server().shared().set_roles(3, 1).unwrap();
 }
 
-/// Who has no role is asleep: the others have the processors.
 #[test]
 fn threads_are_counted_by_role() {
     let server = Server::start(Config { threads: 4, ..config() }).unwrap();
