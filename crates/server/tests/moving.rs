@@ -7,7 +7,7 @@ mod support;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use server::{Config, Dispatch, Server, Shared, WritePolicy};
 use support::native::{Peer, get, set};
@@ -588,14 +588,12 @@ fn ran_ns(thread: &str) -> u64 {
 fn who_has_no_role_sleeps() {
     let server = TestServer::with(Config { threads: 9, poll: server::Poll::Busy, ..config() });
     let shared = server.server().shared();
-    divide(shared, (8, 8));
-    let (before, busy_before) = (ran_ns("worker-8"), ran_ns("worker-7"));
-    wait_until(|| ran_ns("worker-7") - busy_before > 30_000_000);
+    // Only one is left that spins, so that this disturbs no other test.
+    divide(shared, (1, 1));
+    let (before, start) = (ran_ns("worker-8"), Instant::now());
+    wait_until(|| start.elapsed() > Duration::from_millis(200));
     let idle_ns = ran_ns("worker-8") - before;
-    assert!(idle_ns < 10_000_000, "{idle_ns} ns");
-    divide(shared, (9, 9));
-    let before = ran_ns("worker-8");
-    wait_until(|| ran_ns("worker-8") - before > 10_000_000);
+    assert!(idle_ns < 2_000_000, "{idle_ns} ns");
 }
 
 /// U2: native clients are served by the thread that they know, whatever its role becomes.
