@@ -12,12 +12,13 @@
 //! waits at a round's end: whoever is late meets the earlier ones' keys alone.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::check::{Record, Ticks};
 use crate::clients::{self, Client, native};
 use crate::load::{Asked, Dialect, Draw, Load, name};
 use crate::model::{Answer, Ask};
+use crate::mover;
 use crate::server::Server;
 
 /// What every history's clients speak; the last two natively over UDP and in shared memory.
@@ -33,8 +34,46 @@ struct Shared<'a> {
     connections: AtomicUsize,
 }
 
-/// Runs a load; what was asked and answered, or what went wrong beside that.
-pub fn record(server: &Server, load: Load, seed: u64) -> Result<Vec<Record>, String> {
+impl Shared<'_> {
+    /// The round of the next pipeline; `None` after the last.
+    fn next_round(&self) -> Option<usize> {
+        let number = self.pipelines.fetch_add(1, Ordering::Relaxed);
+        Some(number / self.load.pipelines_per_round).filter(|round| *round < self.load.rounds)
+    }
+
+    /// No client goes on.
+    fn give_up(&self) {
+        self.pipelines
+            .fetch_max(self.load.pipelines_per_round * self.load.rounds, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        let number = self.pipelines.load(Ordering::Relaxed);
+        number >= self.load.pipelines_per_round * self.load.rounds
+    }
+}
+
+/// Whether the server's threads change their roles meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    Stay,
+    Move,
+}
+
+/// What was asked and answered.
+pub struct Recorded {
+    pub records: Vec<Record>,
+    /// How often threads changed their roles.
+    pub change_count: u64,
+}
+
+/// Runs a load; what was recorded, or what went wrong beside that.
+pub fn record(
+    server: &Server,
+    load: Load,
+    seed: u64,
+    threads: Threads,
+) -> Result<Recorded, String> {
     let shared = Shared {
         server,
         load,
@@ -44,13 +83,22 @@ pub fn record(server: &Server, load: Load, seed: u64) -> Result<Vec<Record>, Str
     };
     let records = Mutex::new(Vec::new());
     let failures = Mutex::new(Vec::new());
+    let change_count = AtomicU64::new(0);
     std::thread::scope(|scope| {
+        if threads == Threads::Move {
+            let (shared, failures, change_count) = (&shared, &failures, &change_count);
+            scope.spawn(move || match mover::run(server.resp, seed, || shared.is_over()) {
+                Ok(count) => change_count.store(count, Ordering::Relaxed),
+                Err(error) => failures.lock().unwrap().push(format!("who moves threads: {error}")),
+            });
+        }
         for (index, dialect) in CLIENTS.into_iter().enumerate() {
             let (shared, records, failures) = (&shared, &records, &failures);
             scope.spawn(move || {
                 let mut runner = Runner::new(shared, seed, index, dialect);
                 if let Err(error) = runner.run() {
                     failures.lock().unwrap().push(format!("client {index}, {dialect:?}: {error}"));
+                    shared.give_up();
                 }
                 records.lock().unwrap().append(&mut runner.records);
             });
@@ -63,7 +111,7 @@ pub fn record(server: &Server, load: Load, seed: u64) -> Result<Vec<Record>, Str
     let mut records = records.into_inner().unwrap();
     let last = last_reads(&shared).map_err(|error| format!("the last reads: {error}"))?;
     records.extend(last);
-    Ok(records)
+    Ok(Recorded { records, change_count: change_count.into_inner() })
 }
 
 /// One client, over all connections of its life.
@@ -95,12 +143,7 @@ impl<'a> Runner<'a> {
         let load = self.shared.load;
         let (mut connection, mut client) = self.connect()?;
         let (mut round_before, mut versions) = (usize::MAX, vec![None; load.keys]);
-        loop {
-            let number = self.shared.pipelines.fetch_add(1, Ordering::Relaxed);
-            let round = number / load.pipelines_per_round;
-            if round >= load.rounds {
-                return Ok(());
-            }
+        while let Some(round) = self.shared.next_round() {
             if round != round_before {
                 versions.fill(None);
                 round_before = round;
@@ -115,6 +158,7 @@ impl<'a> Runner<'a> {
                 (connection, client) = self.connect()?;
             }
         }
+        Ok(())
     }
 
     /// One pipeline, of which the first `reply_count` replies are taken.

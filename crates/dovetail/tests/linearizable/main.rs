@@ -6,6 +6,7 @@
 //! | `value`, `model` | a key as a sequential object |
 //! | `check` | the search for an order that explains all answers |
 //! | `load`, `clients`, `server`, `history` | what is asked, by whom, of what, and its record |
+//! | `mover` | changes of the server's threads meanwhile |
 //! | `presets`, `embedded` | the tests |
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
@@ -16,6 +17,7 @@ mod embedded;
 mod history;
 mod load;
 mod model;
+mod mover;
 mod presets;
 mod server;
 mod value;
