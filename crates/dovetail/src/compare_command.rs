@@ -1,4 +1,5 @@
-//! `dovetail bench --compare PRESET,...`: one load against a server of each preset, by turns.
+//! `dovetail bench --compare PRESET,...`: one load against a server of each preset, by turns; and
+//! `--ablate`: against the default, and the default without each of its parts.
 //!
 //! ```text
 //!  round 1   serve A ◀─ bench ─   serve B ◀─ bench ─   serve C ◀─ bench ─
@@ -12,6 +13,7 @@
 //! I2: every server gets the same keys before its first window, and the same load.
 //! I3: a server that was started here ends with this process's work, however that ends.
 
+mod ablation;
 mod report;
 mod servers;
 
@@ -20,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command as ClapCommand};
+use clap::{Arg, ArgAction, ArgMatches, Command as ClapCommand};
 use serde_json::Value;
 
 use crate::failure::{Failure, print};
@@ -29,6 +31,9 @@ use servers::Running;
 
 /// Options of this command, which the runs themselves do not get.
 const OWN_OPTIONS: [&str; 4] = ["--compare", "--rounds", "--serve", "--json"];
+
+/// The same, of those that take no value.
+const OWN_SWITCH: &str = "--ablate";
 
 /// Adds the options to those of `bench`.
 pub fn with_options(command: ClapCommand) -> ClapCommand {
@@ -41,6 +46,17 @@ pub fn with_options(command: ClapCommand) -> ClapCommand {
                 .value_delimiter(',')
                 .help_heading(HEADING)
                 .help("Start a server of each preset and run this load against each in turn"),
+        )
+        .arg(
+            Arg::new("ablate")
+                .long("ablate")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("compare")
+                .help_heading(HEADING)
+                .help(
+                    "Start a server with the settings of --serve, another one as a control, and \
+                     one more without each part that those settings have on, and compare them",
+                ),
         )
         .arg(
             Arg::new("rounds")
@@ -64,7 +80,22 @@ pub fn with_options(command: ClapCommand) -> ClapCommand {
 
 /// Whether a comparison was asked for.
 pub fn is_wanted(matches: &ArgMatches) -> bool {
-    matches.contains_id("compare") && matches.get_many::<String>("compare").is_some()
+    is_ablation(matches)
+        || (matches.contains_id("compare") && matches.get_many::<String>("compare").is_some())
+}
+
+fn is_ablation(matches: &ArgMatches) -> bool {
+    matches!(matches.try_get_one::<bool>("ablate"), Ok(Some(true)))
+}
+
+/// A server that takes part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Contender {
+    /// In tables and messages.
+    name: String,
+    preset: &'static str,
+    /// Further flags of `serve`.
+    flags: Vec<String>,
 }
 
 /// What one window found.
@@ -78,20 +109,17 @@ pub(crate) struct Window {
 
 /// Runs the comparison; `arguments` is the whole command line.
 pub fn run(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), Failure> {
-    let names = names(matches)?;
+    let contenders = contenders(matches)?;
     if matches.value_source("target") == Some(ValueSource::CommandLine) {
-        let reason = "--compare starts its own servers: leave the target out";
+        let reason = "a comparison starts its own servers: leave the target out";
         return Err(Failure::Usage(reason.to_owned()));
     }
     let rounds = matches.get_one::<u32>("rounds").copied().unwrap_or(5);
-    let flags = matches.get_one::<String>("serve").map_or("", String::as_str);
-    let flags: Vec<&str> = flags.split_whitespace().collect();
     let json = matches.get_one::<PathBuf>("json");
     let options = options_of_runs(arguments);
-    let mut running = Vec::new();
-    for name in &names {
-        running.push(Running::start(name, &flags)?);
-    }
+    let running: Result<Vec<_>, _> = contenders.iter().map(Running::start).collect();
+    let running = running?;
+    let names: Vec<&str> = contenders.iter().map(|contender| &*contender.name).collect();
     let mut found: Vec<Vec<Window>> = names.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         for turn in 0..names.len() {
@@ -101,11 +129,31 @@ pub fn run(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), Failure> 
             found[at].push(window);
         }
     }
+    let table = report::table(&names, &found);
     if let Some(path) = json {
-        let text = report::json(&names, &found);
-        write(path, &text)?;
+        write(path, &report::json(&names, &found))?;
+        if path == Path::new("-") {
+            // Standard output carries the JSON and nothing else.
+            eprint!("{table}");
+            return Ok(());
+        }
     }
-    print(&report::table(&names, &found))
+    print(&table)
+}
+
+/// The servers, the one that ratios are to first.
+fn contenders(matches: &ArgMatches) -> Result<Vec<Contender>, Failure> {
+    let flags = matches.get_one::<String>("serve").map_or("", String::as_str);
+    let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+    if is_ablation(matches) {
+        return ablation::contenders(&flags);
+    }
+    let of_preset = |name: &'static str| Contender {
+        name: name.to_owned(),
+        preset: name,
+        flags: flags.clone(),
+    };
+    Ok(names(matches)?.into_iter().map(of_preset).collect())
 }
 
 fn names(matches: &ArgMatches) -> Result<Vec<&'static str>, Failure> {
@@ -132,6 +180,9 @@ fn options_of_runs(arguments: &[OsString]) -> Vec<OsString> {
             Some((name, _)) => (name, true),
             None => (&*text, false),
         };
+        if name == OWN_SWITCH {
+            continue;
+        }
         if !OWN_OPTIONS.contains(&name) {
             options.push(word.clone());
         } else if !is_whole {
@@ -194,7 +245,7 @@ mod tests {
     #[test]
     fn runs_get_the_load_and_not_what_is_about_the_comparison() {
         let line = "dovetail bench --compare a,b --keys 10 --rounds=3 --serve --threads=2 \
-                    --json out --poll spin";
+                    --json out --ablate --poll spin";
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let want = ["--keys", "10", "--poll", "spin"].map(OsString::from);
         assert_eq!(options_of_runs(&words), want);

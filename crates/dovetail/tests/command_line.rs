@@ -462,3 +462,67 @@ fn presets_are_compared_by_turns() {
         "--compare dovetail: --threads: `none` is not",
     );
 }
+
+#[test]
+fn the_default_is_compared_with_itself_without_each_of_its_parts() {
+    let load = "--rounds 1 --keys 1000 --duration 50ms --warmup 20ms --connections 2 --json -";
+    let load: Vec<&str> = load.split(' ').collect();
+    let routed = "--threads 3 --cr-threads 1 --write-policy d-crew --dispatch jbsq:2 --memory 64m";
+    for (serve, want) in [
+        ("--threads 1 --memory 64m", &["without compaction"][..]),
+        (routed, &["without d-crew", "without compaction", "without two-layers"]),
+    ] {
+        let output = run(&[&["bench", "--ablate", "--serve", serve], &load[..]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let page: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+        let names: Vec<&str> = page["presets"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| &row["preset"])
+            .map(|name| name.as_str().unwrap())
+            .collect();
+        assert_eq!(names[..2], ["dovetail", "the same again"]);
+        // Later parts may come behind.
+        for name in want {
+            assert!(names.contains(name), "{names:?}");
+        }
+    }
+    check_usage(
+        &["bench", "--ablate", "--serve", "--threads 1 --compaction off"],
+        "--ablate: nothing is on",
+    );
+    check_usage(&["bench", "--ablate", "--serve", "--threads none"], "--ablate: --threads: `none`");
+}
+
+/// What `--print-config` prints says the same as flags, and as a file.
+#[test]
+fn what_a_preset_prints_holds_without_the_preset() {
+    let print = |arguments: &[String]| {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let fixed = ["serve", "--print-config"];
+        let output = run(&[&fixed[..], &arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).parse::<toml::Table>().unwrap()
+    };
+    for name in presets() {
+        let flags = format!("--preset {name} --threads 3");
+        let mut printed = print(&flags.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(printed["preset"].as_str(), Some(&*name));
+        // Left out, nothing remembers where the settings came from.
+        printed.remove("preset");
+        let as_flags = printed.iter().flat_map(|(key, value)| {
+            let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            [format!("--{key}"), word]
+        });
+        let mut from_flags = print(&as_flags.collect::<Vec<_>>());
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        write!(file, "{printed}").unwrap();
+        let path = file.path().display().to_string();
+        let mut from_file = print(&["--config".to_owned(), path]);
+        for again in [&mut from_flags, &mut from_file] {
+            again.remove("preset");
+            assert_eq!(again, &printed, "{name}");
+        }
+    }
+}

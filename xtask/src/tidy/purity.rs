@@ -16,7 +16,7 @@ const DATA_PATH_CRATES: [&str; 5] = ["base", "wire", "workload", "policy", "stor
 
 /// All rules about words in sources.
 pub fn check_sources(repository: &Repository) -> Vec<Problem> {
-    [forbids_unsafe, policy_is_pure, runtime_stays_in_admin]
+    [forbids_unsafe, policy_is_pure, runtime_stays_in_admin, presets_stay_settings]
         .iter()
         .flat_map(|rule| rule(repository))
         .collect()
@@ -49,6 +49,15 @@ fn runtime_stays_in_admin(repository: &Repository) -> Vec<Problem> {
         path.starts_with("crates/server/src/") && !path.starts_with("crates/server/src/admin")
     };
     forbidden_words(repository, is_worker, &WORDS)
+}
+
+/// A preset is a set of settings: whoever acts on them cannot ask which one is on.
+fn presets_stay_settings(repository: &Repository) -> Vec<Problem> {
+    const WORDS: [&str; 2] = ["preset", "Preset"];
+    let crates = ["server", "store", "policy", "wire", "landing", "base"];
+    let is_below =
+        |path: &str| crates.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")));
+    forbidden_words(repository, is_below, &WORDS)
 }
 
 fn forbidden_words(
@@ -132,5 +141,14 @@ mod tests {
     fn tokio_below_the_data_path_is_found() {
         assert!(runtime_in_tree("store", "store v0.1.0\nbase v0.1.0\ntokio v1.54.1\n").is_some());
         assert!(runtime_in_tree("store", "store v0.1.0\ntokio-like v1.0.0\n").is_none());
+    }
+
+    #[test]
+    fn a_server_that_asks_for_the_preset_is_found() {
+        let path = "crates/server/src/worker.rs";
+        let asks = "if config.preset == \"hkh\" {";
+        expect(presets_stay_settings, path, asks, &["preset has no place here"]);
+        expect(presets_stay_settings, path, "// As the presets say.", &[]);
+        expect(presets_stay_settings, "crates/dovetail/src/settings.rs", asks, &[]);
     }
 }

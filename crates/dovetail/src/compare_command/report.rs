@@ -55,16 +55,17 @@ pub fn table(names: &[&str], found: &[Vec<Window>]) -> String {
         "{rounds} rounds, by turns; median (least to most); ratios are to {} in the same round\n",
         names.first().unwrap_or(&"the first")
     );
+    let width = names.iter().map(|name| name.len()).max().unwrap_or(0).max(10);
     let _ = writeln!(
         text,
-        "{:10} {:>28} {:>22} {:>26} {:>22} {:>24} {:>26}",
+        "{:width$} {:>28} {:>22} {:>26} {:>22} {:>24} {:>26}",
         "preset", "thousand ops/s", "ratio", "server CPU ns/op", "ratio", "p50 us", "p99 us"
     );
     for (name, windows) in names.iter().zip(found) {
         let first = &found[0];
         let _ = writeln!(
             text,
-            "{name:10} {:>28} {:>22} {:>26} {:>22} {:>24} {:>26}",
+            "{name:width$} {:>28} {:>22} {:>26} {:>22} {:>24} {:>26}",
             spread(windows, |window| window.ops_per_second / 1e3).text(1),
             ratios(windows, first, |window| window.ops_per_second).text(2),
             spread(windows, server_cpu_ns).text(0),

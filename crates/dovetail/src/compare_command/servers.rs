@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::Contender;
 use crate::failure::Failure;
 
 /// How long a server may take until it answers.
@@ -21,22 +22,23 @@ pub fn own_program() -> Result<PathBuf, Failure> {
 /// One server.
 #[derive(Debug)]
 pub struct Running {
-    name: &'static str,
+    name: String,
     address: SocketAddr,
     child: Child,
 }
 
 impl Running {
-    /// Starts a server of a preset and waits until it takes connections.
-    pub fn start(name: &'static str, flags: &[&str]) -> Result<Running, Failure> {
+    /// Starts a server and waits until it takes connections.
+    pub fn start(contender: &Contender) -> Result<Running, Failure> {
+        let Contender { name, preset, flags } = contender;
         let fail = |what: String| Failure::Runtime(format!("--compare {name}: {what}"));
         let address = free_address().map_err(|error| fail(format!("no free port: {error}")))?;
         let mut command = Command::new(own_program()?);
-        command.args(["serve", "-q", "--preset", name, "--resp", &address.to_string()]);
+        command.args(["serve", "-q", "--preset", preset, "--resp", &address.to_string()]);
         command.args(["--memcached", "off", "--native", "off", "--admin", "off"]).args(flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| fail(format!("cannot be started: {error}")))?;
-        let mut running = Running { name, address, child };
+        let mut running = Running { name: name.clone(), address, child };
         let give_up_at = Instant::now() + START_TIME_MAX;
         while TcpStream::connect(address).is_err() {
             if let Ok(Some(status)) = running.child.try_wait() {
@@ -54,9 +56,9 @@ impl Running {
         Ok(running)
     }
 
-    /// The preset.
-    pub fn name(&self) -> &'static str {
-        self.name
+    /// As in the report.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Where its load goes.

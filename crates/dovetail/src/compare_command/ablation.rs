@@ -1,0 +1,142 @@
+//! `--ablate`: what each part of the design is worth, by switching it off alone.
+//!
+//! ```text
+//!  --serve "--threads 4 --cr-threads 1 --write-policy d-crew --dispatch jbsq:2"
+//!     │ serve --print-config: which parts are on
+//!     ▼
+//!  dovetail, dovetail again, without d-crew, without compaction, without two-layers
+//! ```
+//!
+//! The second server is a control: it differs from the first in nothing, so that the spread of its
+//! ratio is what the machine does by itself, and no smaller difference means anything.
+
+use std::process::{Command, Stdio};
+
+use toml::Table;
+
+use super::{Contender, servers};
+use crate::failure::Failure;
+use crate::settings::{find, presets};
+
+/// A part of the design, and the setting that it is.
+struct Part {
+    name: &'static str,
+    setting: &'static str,
+    /// Whether that value of the setting has it on.
+    is_on: fn(&str) -> bool,
+    /// What switches it off, and leaves all others as they are.
+    off: &'static str,
+}
+
+/// Parts whose setting is not in the table are not built.
+const PARTS: [Part; 5] = [
+    // Each partition has a writer all the same, but always the same one.
+    Part { name: "d-crew", setting: "write-policy", is_on: |value| value == "d-crew", off: "crew" },
+    Part { name: "compaction", setting: "compaction", is_on: |value| value == "on", off: "off" },
+    Part {
+        name: "size-aware",
+        setting: "dispatch",
+        is_on: |value| value == "size-aware",
+        off: "jbsq:2",
+    },
+    Part { name: "hot-set", setting: "hot-set", is_on: |value| value != "off", off: "off" },
+    Part { name: "two-layers", setting: "cr-threads", is_on: |value| value != "auto", off: "auto" },
+];
+
+/// The servers of an ablation with these flags.
+pub fn contenders(flags: &[String]) -> Result<Vec<Contender>, Failure> {
+    let preset = presets::PRESETS[0].name;
+    let held = settings(preset, flags)?;
+    let contender =
+        |name: &str, flags: Vec<String>| Contender { name: name.to_owned(), preset, flags };
+    let mut contenders =
+        vec![contender(preset, flags.to_vec()), contender("the same again", flags.to_vec())];
+    let mut left_out = Vec::new();
+    for part in &PARTS {
+        match held.iter().find(|(key, _)| key == part.setting) {
+            None => left_out.push(format!("{} is not built", part.name)),
+            Some((key, value)) if !(part.is_on)(value) => {
+                left_out.push(format!("{} is off (--{key} {value})", part.name));
+            }
+            Some(_) => {
+                let name = format!("without {}", part.name);
+                contenders.push(contender(&name, with(flags, part.setting, part.off)));
+            }
+        }
+    }
+    if contenders.len() == 2 {
+        let reason = "--ablate: nothing is on that could be switched off; see --serve";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    for reason in left_out {
+        eprintln!("left out: {reason}");
+    }
+    Ok(contenders)
+}
+
+/// The flags with another value of one of them.
+fn with(flags: &[String], setting: &str, value: &str) -> Vec<String> {
+    let flag = format!("--{setting}");
+    let joined = format!("{flag}=");
+    let mut kept = Vec::new();
+    let mut words = flags.iter();
+    while let Some(word) = words.next() {
+        if *word == flag {
+            words.next();
+        } else if !word.starts_with(&joined) {
+            kept.push(word.clone());
+        }
+    }
+    kept.extend([flag, value.to_owned()]);
+    kept
+}
+
+/// What would hold in a server with these flags, of all layers, as text.
+fn settings(preset: &str, flags: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let mut command = Command::new(servers::own_program()?);
+    command.args(["serve", "--preset", preset]).args(flags).arg("--print-config");
+    let output = command.stdin(Stdio::null()).output();
+    let output = output
+        .map_err(|error| Failure::Runtime(format!("--ablate: cannot print settings: {error}")))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let line = words.lines().last().unwrap_or_default();
+        let line = line.strip_prefix("dovetail: ").unwrap_or(line);
+        return Err(Failure::Usage(format!("--ablate: {line}")));
+    }
+    let printed: Table = String::from_utf8_lossy(&output.stdout).parse().map_err(|error| {
+        Failure::Runtime(format!("--ablate: settings do not read back: {error}"))
+    })?;
+    let text = |value: &toml::Value| match value {
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let known = printed.iter().filter(|(key, _)| find(key).is_some());
+    Ok(known.map(|(key, value)| (key.clone(), text(value))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_takes_the_place_of_the_same_one() {
+        let flags = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let given = flags("--threads 4 --cr-threads 1 --batch=8");
+        let want = flags("--threads 4 --batch=8 --cr-threads auto");
+        assert_eq!(with(&given, "cr-threads", "auto"), want);
+        let want = flags("--threads 4 --cr-threads 1 --batch 1");
+        assert_eq!(with(&given, "batch", "1"), want);
+    }
+
+    /// A part that is renamed would be left out without a word of why.
+    #[test]
+    fn what_switches_a_part_off_can_be_read_and_has_it_off() {
+        for part in &PARTS {
+            assert!(!(part.is_on)(part.off), "{}", part.name);
+            if let Some(setting) = find(part.setting) {
+                assert!(setting.kind.read(part.off).is_ok(), "{}: {}", part.name, part.off);
+            }
+        }
+    }
+}
