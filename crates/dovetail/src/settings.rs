@@ -251,10 +251,12 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         key: "compaction",
-        value_name: "on|off",
-        kind: Kind::Switch,
-        default: "on",
-        help: "Store several writes of one key that wait together as one; each gets its own reply",
+        value_name: "auto|on|off",
+        kind: Kind::Choice(&["auto", "on", "off"]),
+        default: "auto",
+        help: "Store several writes of one key that wait together as one; each gets its own reply. \
+               auto does so under every write policy, within a batch and on condition that nobody \
+               else wrote; on asks for a policy that gives each key one writer",
     },
     Setting {
         key: "max-connections",

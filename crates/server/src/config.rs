@@ -1,5 +1,6 @@
 //! What a server is started with: plain values, already checked for spelling by whoever read them.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use store::{Eviction, HugePages, IndexKind, Mode};
 
 use crate::error::StartError;
 use crate::hop::Layers;
+use crate::manager::knobs;
 
 /// Everything that [`crate::Server::start`] needs to know.
 #[derive(Clone, Debug)]
@@ -57,6 +59,12 @@ pub struct Config {
     pub write_policy: WritePolicy,
     /// Who executes what the write policy leaves open.
     pub dispatch: Dispatch,
+    /// Whether threads move between the layers by themselves.
+    pub tuning: Tuning,
+    /// Ways of the last-level cache for the memory-resident layer.
+    pub cat: Cat,
+    /// Where the kernel shares caches out.
+    pub resctrl_root: PathBuf,
     /// Whether each worker stays on one processor.
     pub pin: Pin,
     /// How a worker waits for its clients.
@@ -84,6 +92,22 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether each worker that is to keep to a core has one of `core_count`.
+    pub fn check_pins(&self, core_count: usize) -> Result<(), StartError> {
+        if self.pin == Pin::On && self.threads > core_count {
+            return Err(StartError::PinnedThreads { threads: self.threads, core_count });
+        }
+        Ok(())
+    }
+
+    /// Whether a tuner that was asked for has something to turn.
+    pub fn check_tuning(&self) -> Result<(), StartError> {
+        match knobs::why_not(self, usize::MAX) {
+            Some(reason) if self.tuning == Tuning::On => Err(StartError::NothingToTune { reason }),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether threads, write policy and dispatch fit together; if not, what would be right.
     pub fn check_layers(&self) -> Result<(), StartError> {
         Layers::new(self).map(|_| ())
@@ -133,6 +157,9 @@ impl Default for Config {
             cr_threads: None,
             write_policy: WritePolicy::Crcw,
             dispatch: Dispatch::Any,
+            tuning: Tuning::Auto,
+            cat: Cat::Auto,
+            resctrl_root: PathBuf::from(crate::resctrl::ROOT),
             pin: Pin::Auto,
             poll: Poll::Auto,
             batch: 32,
@@ -170,12 +197,47 @@ pub struct XdpDevice {
     pub queue_count: Option<u32>,
 }
 
+/// Whether threads move between the layers by themselves (uTPS §3.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tuning {
+    /// Where that can pay: on four threads or more, each with a core of its own (K17).
+    Auto,
+    /// On two threads or more.
+    On,
+    /// Roles stay as they are.
+    Off,
+}
+
+/// Ways of the last-level cache for the memory-resident threads; the others may use all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cat {
+    /// As the tuner says, where the machine shares its cache out.
+    Auto,
+    /// The same, and no start without.
+    On,
+    /// All threads may use all ways.
+    Off,
+    /// So many, and no start without.
+    Ways(u32),
+}
+
+impl fmt::Display for Cat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cat::Auto => formatter.write_str("auto"),
+            Cat::On => formatter.write_str("on"),
+            Cat::Off => formatter.write_str("off"),
+            Cat::Ways(count) => count.fmt(formatter),
+        }
+    }
+}
+
 /// Whether worker `i` stays on the `i`-th processor of the inherited affinity mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// On, if there is a processor for each worker.
     Auto,
-    /// On; workers beyond the processors start over at the first.
+    /// On; more workers than processors are refused.
     On,
     /// The kernel moves workers as it likes.
     Off,

@@ -74,6 +74,31 @@ pub enum StartError {
         /// As the dispatch says.
         workers: u16,
     },
+    /// More threads are to keep to a core each than there are cores.
+    #[error(
+        "--pin on needs a core for each of {threads} threads and there are {core_count}: give \
+         --threads 1 to {core_count}, or --pin auto"
+    )]
+    PinnedThreads {
+        /// As asked for.
+        threads: usize,
+        /// That this process may use.
+        core_count: usize,
+    },
+    /// The tuner was asked for, and everything is fixed.
+    #[error("--tuner on: {reason}")]
+    NothingToTune {
+        /// What is in the way, and what would be right.
+        reason: String,
+    },
+    /// Cache ways that were asked for cannot be had.
+    #[error("--cat {cat}: {reason}")]
+    Cat {
+        /// As asked for.
+        cat: crate::config::Cat,
+        /// Why not, and what would be right.
+        reason: String,
+    },
     /// Buckets that drop keys were asked of an index that has no buckets.
     #[error("--lossy-index on needs --index hash: a tree drops no keys")]
     LossyTree,

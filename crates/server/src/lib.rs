@@ -51,6 +51,7 @@ mod password;
 mod poller;
 mod process;
 mod reply;
+mod resctrl;
 mod resp;
 mod rmw;
 mod server;
@@ -59,7 +60,7 @@ mod slab;
 mod worker;
 
 pub use budget::BufferBudget;
-pub use config::{Config, NativeTransport, Pin, Poll, XdpDevice};
+pub use config::{Cat, Config, NativeTransport, Pin, Poll, Tuning, XdpDevice};
 pub use error::StartError;
 pub use hop::RolesError;
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};

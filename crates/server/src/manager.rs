@@ -21,10 +21,13 @@
 
 pub mod controller;
 pub mod journal;
+pub mod knobs;
+pub mod tuning;
+pub mod ways;
 pub mod workload;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -33,7 +36,12 @@ use crossbeam_channel::{RecvTimeoutError, Sender};
 
 pub use controller::{Controller, Decision, Observed};
 pub use journal::Journal;
+use knobs::SharedWays;
+use policy::tuner::TunerRules;
 
+use crate::affinity;
+use crate::config::{Cat, Tuning};
+use crate::error::StartError;
 use crate::shared::Shared;
 
 /// Between two looks at an idle server, and so long without a request makes it idle.
@@ -49,11 +57,37 @@ pub struct Published {
     pub journal: Journal,
     /// What ran lately, in C-4's taxonomy.
     pub workload: workload::Shown,
+    /// What the tuner does.
+    pub tuner: tuning::Shown,
+    /// Ways of the memory-resident threads, and all; set once, if the machine has such.
+    pub ways: OnceLock<SharedWays>,
+}
+
+impl Published {
+    /// Ways of the memory-resident threads, and of the others.
+    pub fn ways(&self) -> Option<(u32, u32)> {
+        let ways = knobs::lock(self.ways.get()?);
+        Some((ways.ways(), ways.ways_max()))
+    }
 }
 
 /// The controllers that the settings ask for.
 fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
-    vec![Box::new(workload::Watcher::new(Arc::clone(shared)))]
+    let mut controllers: Vec<Box<dyn Controller>> =
+        vec![Box::new(workload::Watcher::new(Arc::clone(shared)))];
+    let ways = shared.control().ways.get().cloned();
+    if let Some(ways) = &ways {
+        let follower = knobs::WaysFollower::new(Arc::clone(shared), Arc::clone(ways));
+        controllers.push(Box::new(follower));
+    }
+    if knobs::why_not(shared.config(), affinity::processor_count()).is_none() {
+        let tuned_ways = ways.filter(|_| !matches!(shared.config().cat, Cat::Ways(_)));
+        let knobs = knobs::ServerKnobs::new(Arc::clone(shared), tuned_ways);
+        let shown = Arc::clone(shared);
+        let show = move |view| shown.control().tuner.set(view);
+        controllers.push(Box::new(tuning::Tuning::new(knobs, TunerRules::default(), show)));
+    }
+    controllers
 }
 
 /// When to ask whom. Time comes in as an argument.
@@ -119,8 +153,14 @@ pub struct ManagerThread {
 }
 
 impl ManagerThread {
-    /// Starts the thread with the controllers that the settings ask for.
-    pub fn start(shared: &Arc<Shared>) -> io::Result<ManagerThread> {
+    /// Starts the thread with the controllers that the settings ask for, and says which.
+    pub fn start(shared: &Arc<Shared>) -> Result<ManagerThread, StartError> {
+        open_ways(shared)?;
+        ManagerThread::spawn(shared)
+            .map_err(|source| StartError::System { what: "start the manager", source })
+    }
+
+    fn spawn(shared: &Arc<Shared>) -> io::Result<ManagerThread> {
         let (stop, stopped) = crossbeam_channel::bounded::<()>(0);
         let shared = Arc::clone(shared);
         let thread =
@@ -148,6 +188,28 @@ impl Drop for ManagerThread {
             tracing::error!("the manager thread panicked");
         }
     }
+}
+
+/// Opens the cache's group, and says what is tuned and what is not, a line each.
+fn open_ways(shared: &Shared) -> Result<(), StartError> {
+    let config = shared.config();
+    let why_not = knobs::why_not(config, affinity::processor_count());
+    let has_two_layers = why_not.is_none() || shared.role_plan().has_two_layers();
+    match ways::open(config, has_two_layers)? {
+        ways::Opened::Ways(ways) => {
+            let (mr_ways, ways_max) = (knobs::lock(&ways).ways(), knobs::lock(&ways).ways_max());
+            tracing::info!(mr_ways, ways_max, "cache ways");
+            // Set once, at the start.
+            let _ = shared.control().ways.set(ways);
+        }
+        ways::Opened::Not(why) => tracing::info!("cache ways: not used: {why}"),
+    }
+    match why_not {
+        None => tracing::info!("tuner: on"),
+        Some(why) if config.tuning != Tuning::Off => tracing::info!("tuner: off: {why}"),
+        Some(_) => {}
+    }
+    Ok(())
 }
 
 fn clock(shared: &Shared) -> Instant {

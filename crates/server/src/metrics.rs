@@ -18,6 +18,7 @@ use store::StoreStats;
 use crate::Mode;
 use crate::counters::{CommandTotals, Totals};
 use crate::manager::journal::Entry;
+use crate::manager::tuning::View;
 use crate::manager::workload::Workload;
 use crate::shared::Shared;
 
@@ -55,6 +56,10 @@ pub struct Snapshot {
     pub journal: Vec<Entry>,
     /// What ran lately; `None`: nothing.
     pub workload: Option<Workload>,
+    /// What the tuner does; `None`: nothing is tuned.
+    pub tuner: Option<View>,
+    /// Ways of the last-level cache: of the memory-resident threads, of the others.
+    pub ways: Option<(u32, u32)>,
     /// How often it changed what.
     pub changes: BTreeMap<&'static str, u64>,
     /// What the kernel says about this process.
@@ -82,6 +87,8 @@ impl Snapshot {
             client_buffer_bytes: shared.buffer_budget().granted_bytes(),
             journal: shared.control().journal.entries(),
             workload: shared.control().workload.get(),
+            tuner: shared.control().tuner.get(),
+            ways: shared.control().ways(),
             changes: shared.control().journal.counts(),
             process: process::Usage::now(),
         }
@@ -198,6 +205,8 @@ impl Snapshot {
             },
             "store": self.store_json(),
             "workload": self.workload.as_ref().map(Workload::json),
+            "tuner": self.tuner.as_ref().map(View::json),
+            "llc_ways": self.ways.map(|(mr, cr)| json!({ "mr": mr, "cr": cr })),
             "manager": {
                 "changes_total": self.changes,
                 "journal": self.journal.iter().map(Entry::json).collect::<Vec<_>>(),

@@ -86,9 +86,7 @@ impl Server {
             manager: None,
         };
         server.start_workers((resp_listeners, memcached_listeners, natives), ended_sender)?;
-        let manager = ManagerThread::start(&server.shared)
-            .map_err(|source| StartError::System { what: "start the manager", source })?;
-        server.manager = Some(manager);
+        server.manager = Some(ManagerThread::start(&server.shared)?);
         if let Some(listener) = admin_listeners.into_iter().next() {
             let admin = AdminThread::start(listener, Arc::clone(&server.shared))
                 .map_err(|source| StartError::System { what: "start the admin port", source })?;
@@ -231,6 +229,8 @@ impl WorkerStart {
             .name(format!("worker-{}", self.id.index()))
             .spawn(move || {
                 let _ended = ended;
+                let thread_id = rustix::thread::gettid().as_raw_nonzero().get();
+                self.shared.set_thread_id(self.id.index(), thread_id);
                 self.pin();
                 // Made here, so that its memory is first touched by the processor that uses it.
                 self.serve(&report);
@@ -309,6 +309,8 @@ fn check(config: &Config) -> Result<(), StartError> {
         }
     };
     out_of_range("threads", config.threads, 1, THREADS_MAX as u64)?;
+    config.check_pins(affinity::processor_count())?;
+    config.check_tuning()?;
     out_of_range("batch", config.batch, 1, store::BATCH_MAX as u64)?;
     out_of_range("max-connections", config.max_connections, 1, u64::from(u32::MAX))
 }

@@ -9,7 +9,7 @@
 //! Everything here may be called from any thread. Nothing here is touched per request.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -111,6 +111,7 @@ pub struct Shared {
     is_aborting: AtomicBool,
     shutdown: (Sender<()>, Receiver<()>),
     control: manager::Published,
+    thread_ids: Vec<AtomicI32>,
     flush_at: AtomicU64,
     /// Commands before this time wait (CLIENT PAUSE).
     pause_until: AtomicU64,
@@ -185,6 +186,7 @@ impl Shared {
             is_aborting: AtomicBool::new(false),
             shutdown: crossbeam_channel::bounded(1),
             control: manager::Published::default(),
+            thread_ids: (0..config.threads).map(|_| AtomicI32::new(0)).collect(),
             flush_at: AtomicU64::new(0),
             pause_until: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
@@ -234,6 +236,12 @@ impl Shared {
         self.change_roles(Wanted { threads: Threads::Count(threads), fronts })
     }
 
+    /// The same, by the tuner: `cr-threads` stays `auto`.
+    pub(crate) fn tune_roles(&self, threads: usize, fronts: usize) -> Result<(), RolesError> {
+        let (threads, fronts) = (Threads::Count(threads), Fronts::Tuned(fronts));
+        self.change_roles(Wanted { threads, fronts })
+    }
+
     /// The same for what CONFIG SET names.
     pub(crate) fn change_roles(&self, wanted: Wanted) -> Result<(), RolesError> {
         if self.is_stopping() {
@@ -241,7 +249,10 @@ impl Shared {
         }
         if self.roles.change(&self.config, wanted)? {
             let plan = self.role_plan();
-            tracing::info!(threads = plan.threads, cr = plan.fronts, "threads change roles");
+            // What the tuner tries it tries a hundred times a second; the journal says what it found.
+            if !matches!(wanted.fronts, Fronts::Tuned(_)) {
+                tracing::info!(threads = plan.threads, cr = plan.fronts, "threads change roles");
+            }
             for worker in 0..self.mailboxes.len() {
                 self.send(worker, Control::Roles);
             }
@@ -359,6 +370,16 @@ impl Shared {
     /// How popularity looks, as far as keys are sampled.
     pub(crate) fn popularity(&self) -> Popularity {
         Popularity { hottest_share_ratio: 0.0, zipf_exponent: None }
+    }
+
+    /// The kernel's name of a worker's thread, once that runs.
+    pub(crate) fn thread_id(&self, worker: usize) -> Option<i32> {
+        let id = self.thread_ids[worker].load(Ordering::Relaxed);
+        (id != 0).then_some(id)
+    }
+
+    pub(crate) fn set_thread_id(&self, worker: usize, id: i32) {
+        self.thread_ids[worker].store(id, Ordering::Relaxed);
     }
 
     /// Stores and reads back a value through every worker in turn, within `timeout` altogether.

@@ -43,6 +43,7 @@ pub const PRESETS: &[Preset] = &[
             ("write-policy", "erew"),
             ("dispatch", "key-hash"),
             ("compaction", "off"),
+            ("tuner", "off"),
         ],
     },
     Preset {
@@ -56,6 +57,7 @@ pub const PRESETS: &[Preset] = &[
             ("write-policy", "crew"),
             ("dispatch", "key-hash"),
             ("compaction", "off"),
+            ("tuner", "off"),
         ],
     },
     Preset {
@@ -67,6 +69,7 @@ pub const PRESETS: &[Preset] = &[
             ("write-policy", "crew"),
             ("dispatch", "key-hash"),
             ("compaction", "off"),
+            ("tuner", "off"),
         ],
     },
     Preset {
@@ -78,6 +81,7 @@ pub const PRESETS: &[Preset] = &[
             ("write-policy", "crcw"),
             ("dispatch", "hand-off:1"),
             ("compaction", "off"),
+            ("tuner", "off"),
         ],
     },
     Preset {
@@ -89,6 +93,7 @@ pub const PRESETS: &[Preset] = &[
             ("write-policy", "erew"),
             ("dispatch", "key-hash"),
             ("compaction", "off"),
+            ("tuner", "off"),
             ("batch", "1"),
         ],
     },
@@ -101,6 +106,7 @@ pub const PRESETS: &[Preset] = &[
             ("write-policy", "crew"),
             ("dispatch", "jbsq:2"),
             ("compaction", "off"),
+            ("tuner", "off"),
             ("batch", "1"),
         ],
     },
@@ -113,6 +119,7 @@ pub const PRESETS: &[Preset] = &[
             ("write-policy", "d-crew"),
             ("dispatch", "jbsq:2"),
             ("compaction", "off"),
+            ("tuner", "off"),
             ("batch", "1"),
         ],
     },
@@ -124,6 +131,7 @@ pub const PRESETS: &[Preset] = &[
             ("write-policy", "crcw"),
             ("dispatch", "any"),
             ("compaction", "off"),
+            ("tuner", "off"),
         ],
     },
     Preset {
@@ -134,6 +142,7 @@ pub const PRESETS: &[Preset] = &[
             ("write-policy", "erew"),
             ("dispatch", "key-hash"),
             ("compaction", "off"),
+            ("tuner", "off"),
         ],
     },
 ];

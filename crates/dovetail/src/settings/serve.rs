@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use base::ByteSize;
 use server::{
-    Config, Dispatch, Eviction, HugePages, IndexKind, Mode, NativeTransport, Pin, Poll, StartError,
-    WritePolicy, XdpDevice,
+    Cat, Config, Dispatch, Eviction, HugePages, IndexKind, Mode, NativeTransport, Pin, Poll,
+    StartError, Tuning, WritePolicy, XdpDevice,
 };
 
 use crate::logs::{Format, Level};
@@ -29,6 +29,20 @@ pub struct ServeSettings {
 pub fn settle(settings: &mut [Layered], machine: &Machine) {
     settle_memory(settings, machine);
     settle_native(settings);
+    settle_compaction(settings);
+}
+
+/// `--compaction on` beside a write policy that nobody named means what is there: `auto`.
+fn settle_compaction(settings: &mut [Layered]) {
+    let lookup = Lookup(settings);
+    let is_unnamed = lookup.layered("write-policy").origin == Origin::Default;
+    if !is_unnamed || lookup.word("write-policy") != "crcw" || lookup.word("compaction") != "on" {
+        return;
+    }
+    let compaction = settings.iter_mut().find(|layered| layered.setting.key == "compaction");
+    if let Some(compaction) = compaction {
+        compaction.value = Value::Choice("auto");
+    }
 }
 
 /// Puts a number in the place of `--memory auto`.
@@ -101,6 +115,12 @@ impl ServeSettings {
             cr_threads: lookup.count("cr-threads"),
             write_policy: lookup.word("write-policy").parse().unwrap_or(WritePolicy::Crcw),
             dispatch: lookup.dispatch("dispatch"),
+            tuning: match lookup.word("tuner") {
+                "on" => Tuning::On,
+                "off" => Tuning::Off,
+                _ => Tuning::Auto,
+            },
+            cat: lookup.cat("cat"),
             pin: match lookup.word("pin") {
                 "on" => Pin::On,
                 "off" => Pin::Off,
@@ -112,7 +132,7 @@ impl ServeSettings {
                 _ => Poll::Auto,
             },
             batch: lookup.count("batch").unwrap_or(32),
-            compaction: lookup.is_on("compaction"),
+            compaction: lookup.word("compaction") != "off",
             max_connections: lookup.count("max-connections").unwrap_or(10_000),
             max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
             requirepass: lookup.text("requirepass"),
@@ -120,7 +140,7 @@ impl ServeSettings {
             settings: shown_by_config_get(settings),
             ..Config::default()
         };
-        refuse_misfits(&lookup, &config)?;
+        refuse_misfits(&lookup, &config, machine)?;
         Ok(ServeSettings {
             config,
             log_level: Level::named(lookup.word("log")),
@@ -130,8 +150,14 @@ impl ServeSettings {
 }
 
 /// What no single setting can say alone.
-fn refuse_misfits(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+fn refuse_misfits(
+    lookup: &Lookup<'_>,
+    config: &Config,
+    machine: &Machine,
+) -> Result<(), SettingError> {
     refuse_lossy_tree(lookup, config)?;
+    refuse_shared_compaction(lookup)?;
+    refuse_control(lookup, config, machine)?;
     refuse_contradictions(lookup, config)?;
     refuse_open_ports(lookup, config)?;
     refuse_open_native(lookup, config)?;
@@ -147,6 +173,33 @@ fn refuse_lossy_tree(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
         place: lookup.place("lossy-index"),
         reason: "only the hash index can be lossy; use --index hash or --lossy-index off".into(),
     })
+}
+
+/// Compaction that was asked for rests on one writer for each key (C-4 §4.3).
+fn refuse_shared_compaction(lookup: &Lookup<'_>) -> Result<(), SettingError> {
+    if lookup.word("compaction") != "on" || lookup.word("write-policy") != "crcw" {
+        return Ok(());
+    }
+    let reason = "contradicts --write-policy crcw, under which a key has many writers; give \
+                  --compaction auto, or --write-policy d-crew, crew or erew";
+    Err(SettingError { place: lookup.place("compaction"), reason: reason.to_owned() })
+}
+
+/// More pinned threads than cores, and a tuner with nothing to turn.
+fn refuse_control(
+    lookup: &Lookup<'_>,
+    config: &Config,
+    machine: &Machine,
+) -> Result<(), SettingError> {
+    let refuse = |key: &str, text: String| {
+        let flag = format!("--{key} {}", lookup.layered(key).value);
+        let reason = text.strip_prefix(&flag).unwrap_or(&text);
+        let reason = reason.trim_start_matches([':', ' ']).to_owned();
+        SettingError { place: lookup.place(key), reason }
+    };
+    let pins = config.check_pins(machine.core_count);
+    pins.map_err(|error| refuse("pin", error.to_string()))?;
+    config.check_tuning().map_err(|error| refuse("tuner", error.to_string()))
 }
 
 /// Who receives, who writes and who executes must fit together.
@@ -281,6 +334,15 @@ impl Lookup<'_> {
         match &self.layered(key).value {
             Value::Path(path) => Some(PathBuf::from(path)),
             _ => None,
+        }
+    }
+
+    fn cat(&self, key: &str) -> Cat {
+        match self.layered(key).value {
+            Value::On => Cat::On,
+            Value::Off => Cat::Off,
+            Value::Count(count) => Cat::Ways(u32::try_from(count).unwrap_or(u32::MAX)),
+            _ => Cat::Auto,
         }
     }
 

@@ -289,6 +289,74 @@ fn the_reference_page_is_the_table() {
     );
 }
 
+#[track_caller]
+fn check_misfit(flags: &[(&'static str, &str)], want: &str) {
+    let settings = layered(flags, &[], "").unwrap();
+    let found = ServeSettings::new(&settings, None, &MACHINE).map(|_| ()).unwrap_err();
+    assert_eq!(found.to_string(), want);
+}
+
+#[test]
+fn compaction_that_is_asked_for_needs_one_writer_for_each_key() {
+    check_misfit(
+        &[("compaction", "on"), ("write-policy", "crcw")],
+        "--compaction on: contradicts --write-policy crcw, under which a key has many writers; \
+         give --compaction auto, or --write-policy d-crew, crew or erew",
+    );
+    check_misfit(
+        &[("compaction", "on"), ("preset", "basekv")],
+        "--compaction on: contradicts --write-policy crcw, under which a key has many writers; \
+         give --compaction auto, or --write-policy d-crew, crew or erew",
+    );
+    // Beside a policy that nobody named it means what there is, and is printed so.
+    let settings = layered(&[("compaction", "on")], &[], "").unwrap();
+    check_value(&settings, "compaction", "auto", "flag");
+    let printed = toml(&settings, Listing::Complete);
+    let again = layered(&[], &[], &printed).unwrap();
+    let serve = ServeSettings::new(&again, None, &MACHINE).unwrap();
+    assert!(serve.config.compaction);
+    let d_crew = layered(&[("compaction", "on"), ("write-policy", "d-crew")], &[], "").unwrap();
+    assert!(ServeSettings::new(&d_crew, None, &MACHINE).unwrap().config.compaction);
+}
+
+#[test]
+fn more_pinned_threads_than_cores_are_refused() {
+    check_misfit(
+        &[("pin", "on"), ("threads", "8")],
+        "--pin on: needs a core for each of 8 threads and there are 4: give --threads 1 to 4, or \
+         --pin auto",
+    );
+}
+
+#[test]
+fn a_tuner_with_nothing_to_turn_is_refused() {
+    check_misfit(
+        &[("tuner", "on"), ("cr-threads", "2")],
+        "--tuner on: --cr-threads 2 leaves it nothing to turn: give --cr-threads auto",
+    );
+    check_misfit(
+        &[("tuner", "on"), ("threads", "1")],
+        "--tuner on: one thread has no layers: give --threads 2 or more",
+    );
+}
+
+#[test]
+fn cache_ways_are_a_word_or_a_number() {
+    let cat = |text: &str| {
+        let settings = layered(&[("cat", text)], &[], "").unwrap();
+        ServeSettings::new(&settings, None, &MACHINE).unwrap().config.cat
+    };
+    assert_eq!(
+        ["auto", "on", "off", "6"].map(cat),
+        [server::Cat::Auto, server::Cat::On, server::Cat::Off, server::Cat::Ways(6)]
+    );
+    check_flag_error(
+        "cat",
+        "many",
+        "--cat: `many` is not a number: write `auto`, `on`, `off` or 1 to 64",
+    );
+}
+
 #[test]
 fn a_preset_stands_between_the_file_and_the_defaults() {
     let flags = [("preset", "mica-erew"), ("compaction", "on")];

@@ -47,6 +47,8 @@ pub enum Kind {
         /// Largest.
         max: u64,
     },
+    /// `auto`, `on`, `off`, or ways of a cache.
+    CacheWays,
     /// One of a few words.
     Choice(&'static [&'static str]),
     /// Who executes a request; some words carry a number.
@@ -58,6 +60,9 @@ pub enum Kind {
     /// Text that `config show` does not print.
     Secret,
 }
+
+/// Bits of the kernel's mask.
+const WAYS_MAX: u64 = 64;
 
 /// A setting's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +114,12 @@ impl Kind {
             Kind::Size { min_bytes, max_bytes } | Kind::AutoSize { min_bytes, max_bytes } => {
                 read_size(text, min_bytes, max_bytes)
             }
+            Kind::CacheWays => match text {
+                "auto" => Ok(Value::Auto),
+                "on" => Ok(Value::On),
+                "off" => Ok(Value::Off),
+                _ => read_count(text, 1, WAYS_MAX, "`auto`, `on`, `off` or "),
+            },
             Kind::Count { min, max } => read_count(text, min, max, ""),
             Kind::AutoCount { min, max } => read_count(text, min, max, "`auto` or "),
             Kind::Choice(words) => words

@@ -76,12 +76,20 @@ impl fmt::Display for Cause {
 }
 
 impl fmt::Display for Configuration {
+    /// Hot set and ways only where there are any to turn.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Configuration { mr_thread_count, cached_item_count, mr_way_count } = self;
-        write!(
-            formatter,
-            "{mr_thread_count} memory-resident threads, {cached_item_count} cached items, \
-             {mr_way_count} ways"
-        )
+        match mr_thread_count {
+            0 => write!(formatter, "run to completion")?,
+            1 => write!(formatter, "1 memory-resident thread")?,
+            _ => write!(formatter, "{mr_thread_count} memory-resident threads")?,
+        }
+        if *cached_item_count > 0 {
+            write!(formatter, ", {cached_item_count} hot items")?;
+        }
+        if *mr_way_count > 1 {
+            write!(formatter, ", {mr_way_count} cache ways")?;
+        }
+        Ok(())
     }
 }

@@ -17,6 +17,7 @@ const PROBE_MAX: Duration = Duration::from_secs(1);
 
 const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/page.js");
+const CHARTS: &str = include_str!("page/charts.js");
 const STYLE: &str = include_str!("page/page.css");
 const NOT_FOUND: &str = "not found: there are /, /stats, /metrics, /healthz and /readyz\n";
 
@@ -28,6 +29,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/", get(async || answer("text/html; charset=utf-8", PAGE)))
         .route("/page.js", get(async || answer("text/javascript; charset=utf-8", SCRIPT)))
+        .route("/charts.js", get(async || answer("text/javascript; charset=utf-8", CHARTS)))
         .route("/page.css", get(async || answer("text/css; charset=utf-8", STYLE)))
         .route("/healthz", get(async || answer(TEXT, "ok\n")))
         .route("/readyz", get(readyz))

@@ -45,6 +45,7 @@ fn every_path_answers_with_its_type() {
     check("GET /stats", "200", "\"uptime_seconds\":");
     check("GET /", "200", "content-security-policy: default-src 'self'");
     check("GET /page.js", "200", "text/javascript");
+    check("GET /charts.js", "200", "text/javascript");
     check("GET /page.css", "200", "text/css");
     check("GET /nothing", "404", "not found: there are /, /stats");
 }
@@ -82,10 +83,55 @@ fn the_page_loads_nothing_from_elsewhere() {
     for text in [
         include_str!("page/index.html"),
         include_str!("page/page.js"),
+        include_str!("page/charts.js"),
         include_str!("page/page.css"),
     ] {
         let addresses = text.matches("://").count();
         let names_of_svg = text.matches("http://www.w3.org/2000/svg").count();
         assert_eq!(addresses, names_of_svg);
     }
+}
+
+/// The page and `/stats` are written by different hands: what the one reads the other must have.
+#[test]
+fn what_the_page_reads_is_in_the_stats() {
+    let port = start();
+    let answer = exchange(&port, "GET /stats HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let stats: serde_json::Value = serde_json::from_str(body.trim()).unwrap();
+    let script = include_str!("page/page.js");
+    // Parts that a server has only under some settings.
+    let optional = ["dcrew", "sizes", "hot_set", "llc_ways", "workload", "tuner"];
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut read_count = 0;
+    for place in script.split("now.").skip(1) {
+        let path = place.split(|letter: char| !is_word(letter) && letter != '.').next().unwrap();
+        let mut names = path.split('.');
+        let first = names.next().unwrap();
+        if optional.contains(&first) {
+            continue;
+        }
+        let part = &stats[first];
+        assert!(!part.is_null(), "the page reads {path}, /stats has no {first}");
+        let is_method = |name: &str| matches!(name, "map" | "sort" | "length" | "slice");
+        if let Some(second) = names.next().filter(|name| !is_method(name)) {
+            assert!(!part[second].is_null(), "the page reads {path}, /stats has no {second}");
+        }
+        read_count += 1;
+    }
+    assert!(read_count > 20, "{read_count}");
+}
+
+#[test]
+fn every_element_that_the_script_looks_for_is_on_the_page() {
+    let (page, script) = (include_str!("page/index.html"), include_str!("page/page.js"));
+    let mut found_count = 0;
+    for mark in ["getElementById(\"", "show(\"", "querySelector(\"#"] {
+        for place in script.split(mark).skip(1) {
+            let id = place.split(['"', ' ']).next().unwrap();
+            assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+            found_count += 1;
+        }
+    }
+    assert!(found_count > 8, "{found_count}");
 }

@@ -145,7 +145,7 @@ impl Roles {
         let now = *latest.published.plan();
         let polls_with_all = match wanted.fronts {
             Fronts::AsNow => latest.polls_with_all,
-            Fronts::All => true,
+            Fronts::All | Fronts::Tuned(_) => true,
             Fronts::Count(_) => false,
         };
         let threads = match wanted.threads {
@@ -154,7 +154,7 @@ impl Roles {
             Threads::Count(count) => count,
         };
         let fronts = match wanted.fronts {
-            Fronts::Count(count) => count,
+            Fronts::Count(count) | Fronts::Tuned(count) => count,
             _ if polls_with_all => threads,
             _ => now.fronts,
         };
@@ -209,4 +209,6 @@ pub enum Fronts {
     All,
     /// The first so many; all others only execute.
     Count(usize),
+    /// The same, for as long as the tuner finds that right: `auto` was asked for last.
+    Tuned(usize),
 }

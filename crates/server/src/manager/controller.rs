@@ -45,8 +45,8 @@ impl Observed {
 /// Something that was changed, or is worth a note.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What was changed, as the label `what` of `dovetail_tuner_changes_total`; `None`: nothing.
-    pub what: Option<&'static str>,
+    /// What was changed, as the label `what` of `dovetail_tuner_changes_total`; empty for a note.
+    pub what: Vec<&'static str>,
     /// From what to what, for people.
     pub change: String,
     /// Why, for people.

@@ -55,7 +55,7 @@ impl Journal {
         let line = format!("{}: {}", decision.change, decision.reason);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.total += 1;
-        if let Some(what) = decision.what {
+        for what in decision.what.iter().copied() {
             *inner.counts.entry(what).or_default() += 1;
         }
         let entry = Entry { id: inner.total, at: unix_now(), controller, decision };
@@ -110,7 +110,7 @@ mod tests {
 
     fn decision(number: u64) -> Decision {
         Decision {
-            what: Some(if number.is_multiple_of(2) { "even" } else { "odd" }),
+            what: vec![if number.is_multiple_of(2) { "even" } else { "odd" }],
             change: format!("{number}"),
             reason: "it was time".to_owned(),
             inputs: vec![("number_ratio", number as f64)],
@@ -136,7 +136,7 @@ mod tests {
         let json = journal.entries()[0].json();
         assert_eq!(
             (&json["controller"], &json["what"], &json["change"], &json["inputs"]["number_ratio"]),
-            (&json!("test"), &json!("odd"), &json!("7"), &json!(7.0)),
+            (&json!("test"), &json!(["odd"]), &json!("7"), &json!(7.0)),
         );
         assert!(json["at_ms"].as_u64().unwrap() > 0);
     }

@@ -22,7 +22,7 @@ impl Controller for Clocked {
     fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision> {
         self.asked_ms.lock().unwrap().push(now.ns / 1_000_000);
         Some(Decision {
-            what: Some("asked"),
+            what: vec!["asked"],
             change: observed.request_count.to_string(),
             reason: "it is due".to_owned(),
             inputs: Vec::new(),

@@ -152,7 +152,7 @@ impl Notice {
         let before = self.told.replace(region);
         let from = before.map_or("nothing".to_owned(), |region| region.to_string());
         Some(Decision {
-            what: None,
+            what: Vec::new(),
             change: format!("workload from {from} to {region}"),
             reason: format!("C-4 would run it with {}", region.recommendation()),
             inputs: vec![

@@ -17,6 +17,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     connections(&mut page, snapshot);
     hops(&mut page, snapshot);
     manager(&mut page, snapshot);
+    ways(&mut page, snapshot.ways);
     native::families(&mut page, &snapshot.totals.native);
     memory(&mut page, snapshot);
     store(&mut page, &snapshot.store);
@@ -172,6 +173,13 @@ fn manager(page: &mut Page, snapshot: &Snapshot) {
     for (what, count) in &snapshot.changes {
         page.sample("dovetail_tuner_changes_total", &[("what", what)], count);
     }
+}
+
+fn ways(page: &mut Page, ways: Option<(u32, u32)>) {
+    let Some((mr_ways, cr_ways)) = ways else { return };
+    page.family("dovetail_llc_ways", "gauge", "Ways of the last-level cache that a layer may use");
+    page.sample("dovetail_llc_ways", &[("role", "mr")], mr_ways);
+    page.sample("dovetail_llc_ways", &[("role", "cr")], cr_ways);
 }
 
 fn memory(page: &mut Page, snapshot: &Snapshot) {

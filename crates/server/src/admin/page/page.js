@@ -1,88 +1,149 @@
-// The page: polls /stats once a second and draws the last two minutes.
+// The page: polls /stats once a second while it is looked at, and draws what it finds there.
 "use strict";
 
-const POINTS_MAX = 120;
-const SVG = "http://www.w3.org/2000/svg";
+const rate = (now, then, seconds) => Math.max(0, now - then) / seconds;
+const workers = (values) => Object.fromEntries(values.map((value, i) => ["worker " + i, value]));
 
-const whole = (n) => Math.round(n).toLocaleString("en");
-const percent = (n) => (n * 100).toFixed(1) + " %";
-const bytes = (n) => {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let i = 0;
-  while (n >= 1024 && i < units.length - 1) { n /= 1024; i += 1; }
-  return n.toFixed(i ? 1 : 0) + " " + units[i];
-};
-
-// Each chart: a title, how its value is written, and its value from two snapshots.
+// Each chart: how its values are written, and its values from two snapshots, by name; null: none.
 const charts = [
-  ["operations a second", whole, (now, then, s) => (now.commands_total - then.commands_total) / s],
-  ["hit ratio", percent, (now, then) => {
+  { title: "operations a second", write: brief,
+    series: (now, then, s) => ({ all: rate(now.commands_total, then.commands_total, s) }) },
+  { title: "hit ratio", write: percent, top: 1, series: (now, then) => {
     const hits = now.hits_total - then.hits_total;
     const all = hits + now.misses_total - then.misses_total;
-    return all > 0 ? hits / all : null;
-  }],
-  ["resident memory", bytes, (now) => now.memory.resident_bytes],
-  ["connections", whole, (now) => now.connections.resp + now.connections.memcached],
-  ["native sessions", whole, (now) => now.native.sessions + now.native.shm_clients],
-  ["native requests a frame", (n) => n.toFixed(1), (now, then) => {
+    return all > 0 ? { hits: hits / all } : null;
+  } },
+  { title: "threads by layer", write: whole, stacked: true, series: (now) => {
+    const threads = now.hops && now.hops.threads;
+    return threads ? { "run to completion": threads.rtc, "cache-resident": threads.cr,
+      "memory-resident": threads.mr } : null;
+  } },
+  { title: "busy, by worker", write: percent, top: 1, series: (now, then, s) => {
+    const before = then.workers.busy_ns_total;
+    const busy = now.workers.busy_ns_total.map((ns, i) => Math.min(1, rate(ns, before[i] || 0, s * 1e9)));
+    return busy.length > 0 ? workers(busy) : null;
+  } },
+  { title: "waiting in queues, by worker", write: brief, series: (now) =>
+    now.hops && now.hops.sent_total > 0 ? workers(now.hops.queue_depths) : null },
+  { title: "requests sent to another worker, a second", write: brief, series: (now, then, s) =>
+    now.hops && now.hops.sent_total > 0 ? { sent: rate(now.hops.sent_total, then.hops.sent_total, s) } : null },
+  { title: "writes that compaction saved, a second", write: brief, series: (now, then, s) =>
+    now.compaction.windows_total > 0 ? {
+      saved: rate(now.compaction.writes_saved_total, then.compaction.writes_saved_total, s),
+      windows: rate(now.compaction.windows_total, then.compaction.windows_total, s) } : null },
+  { title: "write table: partitions with writes outstanding", write: brief, series: (now) =>
+    now.dcrew ? { occupied: now.dcrew.occupied } : null },
+  { title: "pins and conflicts a second", write: brief, series: (now, then, s) =>
+    now.dcrew && then.dcrew ? {
+      pins: rate(now.dcrew.pins_total, then.dcrew.pins_total, s),
+      conflicts: rate(now.dcrew.conflicts_total, then.dcrew.conflicts_total, s) } : null },
+  { title: "memory", write: bytes, series: (now) => ({ resident: now.memory.resident_bytes,
+    log: now.memory.log_used_bytes, buffers: now.memory.client_buffer_bytes }) },
+  { title: "connections", write: whole, stacked: true, series: (now) => ({
+    resp: now.connections.resp, memcached: now.connections.memcached,
+    native: now.native.sessions + now.native.shm_clients }) },
+  { title: "native requests a frame", write: brief, series: (now, then) => {
     const frames = now.native.frames_in_total - then.native.frames_in_total;
-    return frames > 0 ? (now.native.requests_total - then.native.requests_total) / frames : null;
-  }],
-].map(([title, write, value]) => {
-  const figure = document.createElement("figure");
-  const caption = document.createElement("figcaption");
-  const name = document.createElement("span");
-  const shown = document.createElement("b");
-  const svg = document.createElementNS(SVG, "svg");
-  const line = document.createElementNS(SVG, "polyline");
-  name.textContent = title;
-  svg.setAttribute("viewBox", `0 0 ${POINTS_MAX - 1} 100`);
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.append(line);
-  caption.append(name, shown);
-  figure.append(caption, svg);
-  document.getElementById("charts").append(figure);
-  return { write, value, shown, line, points: [] };
-});
-
-function draw(chart, value) {
-  if (value === null) { chart.shown.textContent = "-"; return; }
-  chart.points.push(value);
-  if (chart.points.length > POINTS_MAX) { chart.points.shift(); }
-  const top = Math.max(...chart.points) || 1;
-  const from = POINTS_MAX - chart.points.length;
-  const at = (v, i) => `${from + i},${(98 - 94 * v / top).toFixed(1)}`;
-  chart.line.setAttribute("points", chart.points.map(at).join(" "));
-  chart.shown.textContent = chart.write(value);
-}
+    return frames > 0 ? { all: (now.native.requests_total - then.native.requests_total) / frames } : null;
+  } },
+].map(chartOf);
 
 function list(now, then, seconds) {
   const before = new Map(then.commands.map((c) => [c.proto + " " + c.cmd, c.calls]));
   const rows = now.commands.sort((a, b) => b.calls - a.calls).map((c) => {
-    const row = document.createElement("tr");
-    const rate = (c.calls - (before.get(c.proto + " " + c.cmd) || 0)) / seconds;
-    const cells = [c.proto, c.cmd, whole(rate), ...[c.calls, c.hits, c.misses, c.errors].map(whole)];
-    for (const text of cells) { row.insertCell().textContent = text; }
-    return row;
+    const calls = rate(c.calls, before.get(c.proto + " " + c.cmd) || 0, seconds);
+    const cells = [c.proto, c.cmd, whole(calls), ...[c.calls, c.hits, c.misses, c.errors].map(whole)];
+    return element("tr", {}, ...cells.map((text) => element("td", {}, text)));
   });
   document.querySelector("#commands tbody").replaceChildren(...rows);
 }
 
+function show(id, isShown) {
+  document.getElementById(id).toggleAttribute("hidden", !isShown);
+}
+
+function sizes(now) {
+  const found = now.sizes;
+  show("sizes-section", Boolean(found && found.buckets && found.buckets.length > 0));
+  if (!found || !found.buckets || found.buckets.length === 0) { return; }
+  const threshold = found.threshold_bytes === null ? Infinity : found.threshold_bytes;
+  drawSizes(document.getElementById("sizes"), found.buckets, threshold);
+  const border = Number.isFinite(threshold) ? `small is up to ${bytes(threshold)}` : "all are small";
+  document.getElementById("sizes-about").textContent = `${border}; heights are logarithms`;
+}
+
+function hot(now) {
+  const found = now.hot_set;
+  const keys = found && found.keys ? found.keys.slice(0, 16) : [];
+  show("hot-section", keys.length > 0);
+  if (keys.length === 0) { return; }
+  const most = keys[0].share_ratio || 1;
+  const rows = keys.map((key) => {
+    const bar = shape("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none" });
+    bar.append(shape("rect", { width: (100 * key.share_ratio / most).toFixed(1), height: 10, class: "f0" }));
+    return element("tr", {}, element("td", {}, key.key), element("td", {}, percent(key.share_ratio)),
+      element("td", {}, bar));
+  });
+  document.querySelector("#hot tbody").replaceChildren(...rows);
+  document.getElementById("hot-about").textContent =
+    `${whole(found.items || 0)} in the hot set, ${percent(found.share_ratio || 0)} of all accesses`;
+}
+
+const figure = (name, n) => name.endsWith("_ratio") ? `${name} ${n.toFixed(3)}` : `${name} ${brief(n)}`;
+
+let lastEntry = 0;
+function journal(now) {
+  const entries = now.manager ? now.manager.journal : [];
+  const about = document.getElementById("journal-about");
+  const tuner = now.tuner;
+  about.textContent = tuner ? `tuner ${tuner.state}, ${whole(tuner.searches_total)} searches, ` +
+    `${whole(tuner.adopted_total)} adopted` : "nothing is tuned";
+  show("journal-empty", entries.length === 0);
+  const newest = entries.length > 0 ? entries[entries.length - 1].id : 0;
+  if (newest === lastEntry) { return; }
+  lastEntry = newest;
+  const items = entries.slice(-50).reverse().map((entry) => {
+    const at = new Date(entry.at_ms);
+    const inputs = Object.entries(entry.inputs).map(([name, n]) => figure(name, n)).join(", ");
+    return element("li", {}, element("time", { title: at.toISOString() }, at.toTimeString().slice(0, 8)),
+      element("span", { class: "who" }, entry.controller),
+      element("div", { class: "what" }, element("div", {}, `${entry.change}: ${entry.reason}`),
+        element("div", { class: "inputs" }, inputs)));
+  });
+  document.getElementById("journal").replaceChildren(...items);
+}
+
+function about(now) {
+  const workload = now.workload ? `, workload ${now.workload.region.replace("_", " ")}` : "";
+  const ways = now.llc_ways ? `, ${now.llc_ways.mr} of ${now.llc_ways.cr} cache ways memory-resident` : "";
+  return `${now.version}, ${now.mode}, ${now.threads} worker${now.threads === 1 ? "" : "s"}, ` +
+    `memory cap ${bytes(now.memory.limit_bytes)}, up ${whole(now.uptime_seconds)} s${workload}${ways}`;
+}
+
 let last = null;
+function draw(now) {
+  document.getElementById("about").textContent = about(now);
+  const seconds = last ? now.uptime_seconds - last.uptime_seconds : 0;
+  if (seconds > 0) {
+    for (const chart of charts) { addPoint(chart, chart.series(now, last, seconds)); }
+    list(now, last, seconds);
+  }
+  sizes(now);
+  hot(now);
+  journal(now);
+  last = now;
+}
+
 async function poll() {
-  const about = document.getElementById("about");
-  try {
-    const now = await (await fetch("stats")).json();
-    about.textContent = `${now.version}, ${now.mode}, ${now.threads} worker(s), ` +
-      `memory cap ${bytes(now.memory.limit_bytes)}, up ${whole(now.uptime_seconds)} s`;
-    const seconds = last ? now.uptime_seconds - last.uptime_seconds : 0;
-    if (seconds > 0) {
-      for (const chart of charts) { draw(chart, chart.value(now, last, seconds)); }
-      list(now, last, seconds);
+  // A page in the background asks for nothing.
+  if (!document.hidden) {
+    try {
+      draw(await (await fetch("stats")).json());
+    } catch {
+      document.getElementById("about").textContent = "the server does not answer";
+      last = null;
     }
-    last = now;
-  } catch {
-    about.textContent = "the server does not answer";
+  } else {
     last = null;
   }
   setTimeout(poll, 1000);

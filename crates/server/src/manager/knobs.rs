@@ -1,0 +1,222 @@
+//! What the tuner turns on a real server: the threads' roles and the ways of the cache.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::Instant;
+use policy::tuner::{Configuration, Ranges, RunToCompletion};
+
+use super::tuning::Knobs;
+use super::{Controller, Decision, Observed};
+use crate::config::{Config, Tuning};
+use crate::resctrl::CacheWays;
+use crate::shared::Shared;
+
+/// The group of the memory-resident threads, if the machine has such groups.
+pub type SharedWays = Arc<Mutex<CacheWays>>;
+
+/// On fewer threads two layers hardly ever pay, and nothing is tried unless it is asked for (K17).
+const AUTO_THREADS_MIN: usize = 4;
+
+/// What stands in the way of tuning; words for one line.
+pub fn why_not(config: &Config, core_count: usize) -> Option<String> {
+    if config.tuning == Tuning::Off {
+        return Some("--tuner off".to_owned());
+    }
+    if let Some(count) = config.cr_threads {
+        return Some(format!(
+            "--cr-threads {count} leaves it nothing to turn: give --cr-threads auto"
+        ));
+    }
+    if let policy::Dispatch::HandOff(_) = config.dispatch {
+        let dispatch = config.dispatch;
+        return Some(format!("--dispatch {dispatch} says who polls: give another --dispatch"));
+    }
+    if config.threads < 2 {
+        return Some("one thread has no layers: give --threads 2 or more".to_owned());
+    }
+    if config.tuning == Tuning::On {
+        return None;
+    }
+    if config.threads < AUTO_THREADS_MIN {
+        return Some(format!(
+            "{} threads run to completion: give --tuner on to let it try two layers",
+            config.threads
+        ));
+    }
+    (config.threads > core_count).then(|| {
+        format!(
+            "{} threads share {core_count} cores: give --threads {core_count} or less, or --tuner \
+             on",
+            config.threads
+        )
+    })
+}
+
+/// The knobs.
+pub struct ServerKnobs {
+    shared: Arc<Shared>,
+    ways: Option<SharedWays>,
+    /// Of the roles that were set last, or found.
+    epoch: u64,
+    is_by_hand: bool,
+}
+
+impl ServerKnobs {
+    /// As they stand.
+    pub fn new(shared: Arc<Shared>, ways: Option<SharedWays>) -> ServerKnobs {
+        let epoch = shared.role_plan().epoch;
+        let is_by_hand = shared.roles().asked().1.is_some();
+        ServerKnobs { shared, ways, epoch, is_by_hand }
+    }
+}
+
+impl Knobs for ServerKnobs {
+    fn ranges(&mut self) -> Option<(Ranges, Configuration)> {
+        let plan = self.shared.role_plan();
+        let (threads, by_hand) = self.shared.roles().asked();
+        if by_hand.is_some() || threads < 2 {
+            return None;
+        }
+        let (way_range, ways) = match &self.ways {
+            Some(ways) => {
+                let ways = lock(ways);
+                (ways.ways_min()..=ways.ways_max(), ways.ways())
+            }
+            None => (1..=1, 1),
+        };
+        let ranges = Ranges {
+            mr_thread_count: 1..=(threads - 1) as u32,
+            cached_item_count_max: 0,
+            cached_item_step: 1_000,
+            mr_way_count: way_range,
+            run_to_completion: RunToCompletion::Tried,
+        };
+        let configuration = Configuration {
+            mr_thread_count: (plan.threads - plan.fronts) as u32,
+            cached_item_count: 0,
+            mr_way_count: ways,
+        };
+        Some((ranges, configuration))
+    }
+
+    fn were_turned(&mut self) -> bool {
+        let epoch = self.shared.role_plan().epoch;
+        let is_by_hand = self.shared.roles().asked().1.is_some();
+        let before = (self.epoch, self.is_by_hand);
+        (self.epoch, self.is_by_hand) = (epoch, is_by_hand);
+        before != (epoch, is_by_hand)
+    }
+
+    fn set(&mut self, configuration: &Configuration) -> Result<(), String> {
+        let threads = self.shared.role_plan().threads;
+        let fronts = threads - configuration.mr_thread_count as usize;
+        self.shared.tune_roles(threads, fronts).map_err(|error| error.to_string())?;
+        self.epoch = self.shared.role_plan().epoch;
+        let Some(ways) = &self.ways else { return Ok(()) };
+        let mut ways = lock(ways);
+        ways.set_ways(configuration.mr_way_count).map_err(|error| error.to_string())?;
+        follow(&self.shared, &mut ways).map_err(|error| error.to_string())
+    }
+
+    fn are_settled(&self) -> bool {
+        self.shared.are_roles_settled()
+    }
+
+    fn hot_share_ratio(&self) -> f64 {
+        self.shared.popularity().hottest_share_ratio
+    }
+}
+
+/// Keeps the memory-resident threads, whoever made them that, in their group.
+pub struct WaysFollower {
+    shared: Arc<Shared>,
+    ways: SharedWays,
+    epoch: Option<u64>,
+}
+
+impl WaysFollower {
+    /// Nobody is in the group yet.
+    pub fn new(shared: Arc<Shared>, ways: SharedWays) -> WaysFollower {
+        WaysFollower { shared, ways, epoch: None }
+    }
+}
+
+impl Controller for WaysFollower {
+    fn name(&self) -> &'static str {
+        "ways"
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn tick(&mut self, _: Instant, _: &Observed) -> Option<Decision> {
+        let epoch = self.shared.role_plan().epoch;
+        if self.epoch.replace(epoch) == Some(epoch) {
+            return None;
+        }
+        let error = follow(&self.shared, &mut lock(&self.ways)).err()?;
+        let change = "cache ways stay as they were".to_owned();
+        let (what, reason, inputs) = (Vec::new(), error.to_string(), Vec::new());
+        Some(Decision { what, change, reason, inputs })
+    }
+}
+
+/// Puts the threads that only execute into the group, and all others out of it.
+pub fn follow(shared: &Shared, ways: &mut CacheWays) -> Result<(), crate::resctrl::ResctrlError> {
+    let plan = shared.role_plan();
+    let mr_threads: Vec<i32> = (plan.fronts..plan.threads)
+        .filter(|_| plan.has_two_layers())
+        .filter_map(|worker| shared.thread_id(worker))
+        .collect();
+    ways.set_threads(&mr_threads)
+}
+
+/// A panic while the lock was held leaves what the kernel has.
+pub fn lock(ways: &SharedWays) -> MutexGuard<'_, CacheWays> {
+    ways.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(threads: usize, tuning: Tuning, core_count: usize, want: Option<&str>) {
+        let config = Config { threads, tuning, ..Config::default() };
+        assert_eq!(why_not(&config, core_count).as_deref(), want);
+    }
+
+    #[test]
+    fn few_threads_are_left_to_run_to_completion_unless_the_tuner_is_asked_for() {
+        check(4, Tuning::Auto, 4, None);
+        check(2, Tuning::On, 2, None);
+        check(
+            3,
+            Tuning::Auto,
+            3,
+            Some("3 threads run to completion: give --tuner on to let it try two layers"),
+        );
+        check(
+            4,
+            Tuning::Auto,
+            2,
+            Some("4 threads share 2 cores: give --threads 2 or less, or --tuner on"),
+        );
+        check(8, Tuning::Off, 8, Some("--tuner off"));
+        check(1, Tuning::On, 1, Some("one thread has no layers: give --threads 2 or more"));
+    }
+
+    #[test]
+    fn what_is_fixed_by_the_settings_is_not_tuned() {
+        let fixed =
+            Config { threads: 4, cr_threads: Some(1), tuning: Tuning::On, ..Config::default() };
+        let words = "--cr-threads 1 leaves it nothing to turn: give --cr-threads auto";
+        assert_eq!(why_not(&fixed, 4).as_deref(), Some(words));
+        let dispatch = policy::Dispatch::HandOff(1);
+        let hand_off = Config { cr_threads: None, dispatch, ..fixed };
+        let words = "--dispatch hand-off:1 says who polls: give another --dispatch";
+        assert_eq!(why_not(&hand_off, 4).as_deref(), Some(words));
+    }
+}

@@ -1,0 +1,269 @@
+//! The tuner on a running server: windows of 10 ms in, roles, hot set and cache ways out.
+//!
+//! ```text
+//!  Observed ─▶ window: requests/s, busiest thread ─▶ policy::tuner ─▶ Configuration ─▶ Knobs
+//!                 ▲ begins anew until the knobs have settled               │
+//!                 └────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! # Invariants
+//! I1: no window is measured while threads still change roles.
+//! I2: what is turned by hand stays as it is: the tuner lets go of it until `auto` is asked for.
+//!
+//! # Trade-offs
+//! While no thread is busy throughout, ten windows are looked at as one: a server with time to spare
+//! has nothing to win, and its manager wakes ten times a second instead of a hundred.
+//!
+//! # References
+//! uTPS §3.5; `policy::tuner`, where the search and its hysteresis are.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use base::Instant;
+use policy::tuner::{Configuration, Event, Measurement, Ranges, Tuner, TunerCounters, TunerRules};
+use serde_json::{Value, json};
+
+use super::{Controller, Decision, Observed};
+
+/// Under load.
+pub const WINDOW: Duration = Duration::from_millis(10);
+
+/// While no thread is busy throughout.
+const WINDOW_AT_EASE: Duration = Duration::from_millis(100);
+
+/// A window that became longer than this spans a pause, and says nothing.
+const WINDOW_MAX: Duration = Duration::from_millis(500);
+
+/// Between two looks while the threads are turned by hand.
+const LOOK_BY_HAND: Duration = Duration::from_secs(1);
+
+/// What the tuner turns.
+pub trait Knobs: Send {
+    /// How far each may be turned, and how they stand; `None`: all are turned by hand.
+    fn ranges(&mut self) -> Option<(Ranges, Configuration)>;
+
+    /// Whether they stand otherwise than they were set, because somebody else turned them. Asked
+    /// once, it says no until the next time.
+    fn were_turned(&mut self) -> bool;
+
+    /// Turns them.
+    fn set(&mut self, configuration: &Configuration) -> Result<(), String>;
+
+    /// Whether what was set holds for every thread.
+    fn are_settled(&self) -> bool;
+
+    /// The part of all accesses that goes to the keys that are tracked as hot.
+    fn hot_share_ratio(&self) -> f64;
+}
+
+/// What is shown of the tuner; the manager writes it.
+#[derive(Debug, Default)]
+pub struct Shown(Mutex<Option<View>>);
+
+/// The tuner at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct View {
+    /// What it does.
+    pub state: &'static str,
+    /// What the knobs stand at.
+    pub configuration: Configuration,
+    /// What has happened since the start.
+    pub counters: TunerCounters,
+    /// What the last window showed.
+    pub measurement: Measurement,
+}
+
+impl Shown {
+    /// `None`: nothing is tuned.
+    pub fn get(&self) -> Option<View> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, view: Option<View>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = view;
+    }
+}
+
+impl View {
+    /// As `/stats` shows it.
+    pub fn json(&self) -> Value {
+        let Configuration { mr_thread_count, cached_item_count, mr_way_count } = self.configuration;
+        json!({
+            "state": self.state,
+            "mr_threads": mr_thread_count,
+            "hot_set_items": cached_item_count,
+            "mr_ways": mr_way_count,
+            "throughput_rps": self.measurement.throughput_rps,
+            "busy_ratio": self.measurement.busy_ratio,
+            "hot_share_ratio": self.measurement.hot_share_ratio,
+            "searches_total": self.counters.search_count,
+            "restarts_total": self.counters.restart_count,
+            "adopted_total": self.counters.adopted_count,
+            "search_windows_total": self.counters.search_window_count,
+        })
+    }
+}
+
+/// The controller.
+pub struct Tuning<K, S> {
+    knobs: K,
+    rules: TunerRules,
+    /// `None` while all is turned by hand.
+    tuner: Option<Tuner>,
+    window: Option<Window>,
+    period: Duration,
+    show: S,
+}
+
+/// Where a window began.
+struct Window {
+    at: Instant,
+    began: Observed,
+}
+
+impl<K: Knobs, S: Fn(Option<View>) + Send> Tuning<K, S> {
+    /// Begins with the knobs as they stand.
+    pub fn new(mut knobs: K, rules: TunerRules, show: S) -> Tuning<K, S> {
+        let tuner = open(&mut knobs, rules);
+        Tuning { knobs, rules, tuner, window: None, period: WINDOW, show }
+    }
+
+    /// Somebody else turned the knobs: begins anew, or lets go.
+    fn begin_anew(&mut self) -> Decision {
+        let had_tuner = self.tuner.is_some();
+        self.tuner = open(&mut self.knobs, self.rules);
+        (self.window, self.period) = (None, WINDOW);
+        let change = match (&self.tuner, had_tuner) {
+            (Some(tuner), _) => format!("the tuner begins anew at {}", tuner.configuration()),
+            (None, _) => "the tuner lets go".to_owned(),
+        };
+        let reason = "threads were set by hand".to_owned();
+        Decision { what: Vec::new(), change, reason, inputs: Vec::new() }
+    }
+
+    /// Ends the window that has passed; `None` if it says nothing.
+    fn end_window(&mut self, now: Instant, observed: &Observed) -> Option<(Measurement, u32)> {
+        let next = Window { at: now, began: observed.clone() };
+        let window = self.window.replace(next)?;
+        let elapsed = Duration::from_nanos(now.ns - window.at.ns);
+        if elapsed.is_zero() || elapsed > WINDOW_MAX || !self.knobs.are_settled() {
+            return None; // I1
+        }
+        let seconds = elapsed.as_secs_f64();
+        let busiest_ns = observed.busy_ns.iter().zip(&window.began.busy_ns);
+        let busiest_ns = busiest_ns.map(|(now, then)| now.saturating_sub(*then)).max().unwrap_or(0);
+        let request_count = observed.request_count.saturating_sub(window.began.request_count);
+        let measurement = Measurement {
+            throughput_rps: request_count as f64 / seconds,
+            hot_share_ratio: self.knobs.hot_share_ratio(),
+            busy_ratio: (busiest_ns as f64 / 1e9 / seconds).min(1.0),
+        };
+        let window_count = (seconds / WINDOW.as_secs_f64()).round().max(1.0) as u32;
+        Some((measurement, window_count))
+    }
+}
+
+/// The tuner of what may be turned.
+fn open(knobs: &mut impl Knobs, rules: TunerRules) -> Option<Tuner> {
+    let (ranges, configuration) = knobs.ranges()?;
+    Some(Tuner::new(ranges, rules, configuration))
+}
+
+impl<K: Knobs, S: Fn(Option<View>) + Send> Controller for Tuning<K, S> {
+    fn name(&self) -> &'static str {
+        "tuner"
+    }
+
+    fn period(&self) -> Duration {
+        self.period
+    }
+
+    fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision> {
+        if self.knobs.were_turned() {
+            return Some(self.begin_anew()); // I2
+        }
+        let measured = self.end_window(now, observed);
+        let Some(tuner) = &mut self.tuner else {
+            self.period = LOOK_BY_HAND;
+            (self.show)(None);
+            return None;
+        };
+        let (measurement, window_count) = measured?;
+        let is_at_ease =
+            !tuner.is_searching() && measurement.busy_ratio < self.rules.busy_ratio_min;
+        self.period = if is_at_ease { WINDOW_AT_EASE } else { WINDOW };
+        let before = tuner.configuration();
+        // Each window at ease says the same; rests are counted in windows.
+        for _ in 0..if is_at_ease { window_count } else { 1 } {
+            tuner.feed(measurement);
+        }
+        let configuration = tuner.configuration();
+        let event = tuner.take_event();
+        let state = if tuner.is_searching() { "searching" } else { "watching" };
+        let counters = tuner.counters();
+        (self.show)(Some(View { state, configuration, counters, measurement }));
+        if configuration != before
+            && let Err(reason) = self.knobs.set(&configuration)
+        {
+            self.tuner = None;
+            let change = "the tuner stops".to_owned();
+            return Some(Decision { what: Vec::new(), change, reason, inputs: Vec::new() });
+        }
+        event.map(|event| told(&event, &measurement))
+    }
+}
+
+/// An event as an entry of the journal.
+fn told(event: &Event, measurement: &Measurement) -> Decision {
+    let mut inputs = vec![
+        ("throughput_rps", measurement.throughput_rps),
+        ("hot_share_ratio", measurement.hot_share_ratio),
+        ("busy_ratio", measurement.busy_ratio),
+    ];
+    let (what, change, reason) = match event {
+        Event::Begun { cause } => (Vec::new(), "a search begins".to_owned(), cause.to_string()),
+        Event::Restarted => {
+            let reason = "the workload changed during the search".to_owned();
+            (Vec::new(), "the search begins anew".to_owned(), reason)
+        }
+        Event::GivenUp => {
+            let reason = "nobody asks for anything any more".to_owned();
+            (Vec::new(), "the search is given up".to_owned(), reason)
+        }
+        Event::Kept { configuration, confirmed } => {
+            let reason = match confirmed {
+                Some(confirmed) => {
+                    inputs.push(("best_rps", confirmed.best_rps));
+                    inputs.push(("old_rps", confirmed.incumbent_rps));
+                    "the best that was found is no better than the load's noise".to_owned()
+                }
+                None => "nothing else served more".to_owned(),
+            };
+            (Vec::new(), format!("{configuration} stay"), reason)
+        }
+        Event::Adopted { from, to, confirmed } => {
+            inputs.push(("best_rps", confirmed.best_rps));
+            inputs.push(("old_rps", confirmed.incumbent_rps));
+            let gain_pct = 100.0 * (confirmed.best_rps / confirmed.incumbent_rps.max(1.0) - 1.0);
+            let reason = format!("it served {gain_pct:.0} % more, side by side");
+            (turned(from, to), format!("from {from} to {to}"), reason)
+        }
+    };
+    Decision { what, change, reason, inputs }
+}
+
+/// By the words of the label `what`.
+fn turned(from: &Configuration, to: &Configuration) -> Vec<&'static str> {
+    [
+        ("threads", from.mr_thread_count != to.mr_thread_count),
+        ("hot_set", from.cached_item_count != to.cached_item_count),
+        ("ways", from.mr_way_count != to.mr_way_count),
+    ]
+    .into_iter()
+    .filter_map(|(what, is_other)| is_other.then_some(what))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;
