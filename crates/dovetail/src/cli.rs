@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, serve};
 use crate::{
     cli_command, compare_command, config_command, doctor, plan_command, serve as serving,
-    sim_command,
+    sim_command, top_command,
 };
 
 /// Parses the command line and runs what it names.
@@ -34,6 +34,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
         Some(("plan", matches)) => plan_command::run(matches),
         Some(("config", matches)) => config_command::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),
+        Some(("top", matches)) => top_command::run(matches),
         _ => {
             // Help on standard error, because it was not asked for.
             eprint!("{}", command.render_help());
@@ -72,6 +73,7 @@ fn command() -> Command {
         .subcommand(sim_command::command())
         .subcommand(plan_command::command())
         .subcommand(config_command::command())
+        .subcommand(top_command::command())
         .subcommand(doctor::command())
 }
 

@@ -92,6 +92,7 @@ fn examine(config: &Config, machine: &Machine) -> Vec<Finding> {
         huge_pages(config.huge_pages, config.memory_bytes, &machine.huge_pages),
         clock(read("/sys/devices/system/clocksource/clocksource0/current_clocksource").trim()),
         backlog(read("/proc/sys/net/core/somaxconn").trim()),
+        cache_ways(&config.resctrl_root),
     ];
     let ports = [("resp", config.resp), ("memcached", config.memcached), ("admin", config.admin)];
     for (name, address) in ports {
@@ -200,6 +201,17 @@ fn backlog(somaxconn: &str) -> Finding {
             finding("listen backlog", Verdict::Warn, "unknown: /proc is not there".to_owned())
         }
     }
+}
+
+/// They help only where there are two layers, so that their lack is no fault.
+fn cache_ways(root: &Path) -> Finding {
+    let mask = std::fs::read_to_string(root.join("info/L3/cbm_mask")).unwrap_or_default();
+    let ways = u64::from_str_radix(mask.trim(), 16).map_or(0, u64::count_ones);
+    let text = match ways {
+        0 => format!("not shared out ({}/info/L3 missing)", root.display()),
+        _ => format!("{ways}, shared out by {}", root.display()),
+    };
+    finding("cache ways", Verdict::Ok, text)
 }
 
 fn port(name: &'static str, address: SocketAddr) -> Finding {
@@ -324,6 +336,16 @@ mod tests {
         check(&look(HugePages::Reserved, there(33, false)), Verdict::Ok, "reserved");
         check(&look(HugePages::Reserved, there(32, true)), Verdict::Bad, "vm.nr_hugepages=33");
         check(&look(HugePages::Off, there(33, true)), Verdict::Warn, "--huge-pages");
+    }
+
+    #[test]
+    fn cache_ways_are_counted_where_there_are_any() {
+        let root = tempfile::tempdir().unwrap();
+        let text = format!("not shared out ({}/info/L3 missing)", root.path().display());
+        check(&cache_ways(root.path()), Verdict::Ok, &text);
+        std::fs::create_dir_all(root.path().join("info/L3")).unwrap();
+        std::fs::write(root.path().join("info/L3/cbm_mask"), "7ff\n").unwrap();
+        check(&cache_ways(root.path()), Verdict::Ok, "11, shared out by");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod plan_command;
 mod serve;
 mod settings;
 mod sim_command;
+mod top_command;
 
 use std::process::ExitCode;
 

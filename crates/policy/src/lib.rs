@@ -15,8 +15,8 @@
 //! | `window::rules` | when dependent writes are gathered, and how long | simulator |
 //! | the rest of `window` | what a closed window does, and its replies | waits for the server |
 //! | `hot_set` | which keys are hot in this epoch | waits for the server |
-//! | `tuner` | threads, cached items and cache ways | waits for the server |
-//! | `taxonomy` | which policy suits what is observed | waits for the server |
+//! | `tuner` | threads, cached items and cache ways | server |
+//! | `taxonomy` | which policy suits what is observed | server |
 
 #![forbid(unsafe_code)]
 

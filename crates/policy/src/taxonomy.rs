@@ -22,9 +22,6 @@
 //!   counts as skewed when one key alone draws a worker's share.
 //! - 5 % writes: C-4 gives no number for "read-mostly". Ours is the usual 95 % GET (MICA §4.2).
 //!
-//! # Limits
-//! Nothing asks it but tests until the server reports what runs.
-//!
 //! # References
 //! C-4 §2.1 (Fig. 1), §3.1, §3.2, §7.1, §7.2.
 

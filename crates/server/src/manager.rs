@@ -197,6 +197,9 @@ fn open_ways(shared: &Shared) -> Result<(), StartError> {
     let has_two_layers = why_not.is_none() || shared.role_plan().has_two_layers();
     match ways::open(config, has_two_layers)? {
         ways::Opened::Ways(ways) => {
+            let of_threads = knobs::follow(shared, &mut knobs::lock(&ways));
+            of_threads
+                .map_err(|error| StartError::Cat { cat: config.cat, reason: error.to_string() })?;
             let (mr_ways, ways_max) = (knobs::lock(&ways).ways(), knobs::lock(&ways).ways_max());
             tracing::info!(mr_ways, ways_max, "cache ways");
             // Set once, at the start.

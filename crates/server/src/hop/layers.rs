@@ -18,7 +18,7 @@ use policy::{Dispatch, Router, WritePolicy, WriteTable};
 
 use super::cell::{CELLS, Cells};
 use super::roles::RolesError;
-use crate::config::Config;
+use crate::config::{Config, Tuning};
 use crate::error::StartError;
 
 /// Entries of the write table for each worker that executes: enough for a thousand partitions with
@@ -81,7 +81,8 @@ impl Layers {
         if matches!(config.dispatch, Dispatch::Steal | Dispatch::SizeAware) {
             return Err(StartError::DispatchNotBuilt { dispatch: config.dispatch });
         }
-        let may_divide = config.cr_threads.is_none() && threads >= MOVABLE_THREADS_MIN;
+        let threads_min = if config.tuning == Tuning::On { 2 } else { MOVABLE_THREADS_MIN };
+        let may_divide = config.cr_threads.is_none() && threads >= threads_min;
         let mut layers =
             Layers { start, thread_max: threads, is_routed: may_divide, dispatch: config.dispatch };
         layers.is_routed |= layers.is_routing(&start, config);
@@ -224,6 +225,8 @@ mod tests {
         check(&config(4, Some(1), "crcw any"), (1, 1, 3, true));
         check(&config(4, Some(1), "d-crew jbsq:2"), (1, 1, 3, true));
         check(&config(4, None, "erew key-hash"), (4, 0, 4, true));
+        let asked = Config { tuning: Tuning::On, ..config(2, None, "crcw any") };
+        assert!(Layers::new(&asked).unwrap().is_routed, "the tuner may divide two threads");
         check(&config(1, None, "erew key-hash"), (1, 0, 1, false));
         check(&config(4, None, "crcw hand-off:1"), (1, 0, 4, true));
         check(&config(4, Some(2), "d-crew hand-off:2"), (2, 0, 4, true));

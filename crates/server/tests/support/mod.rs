@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use server::{Config, Dispatch, Pin, Poll, Server, WritePolicy};
+use server::{Cat, Config, Dispatch, Pin, Poll, Server, Tuning, WritePolicy};
 
 /// How long a test waits for bytes before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,6 +45,9 @@ fn plain_config() -> Config {
         admin: None,
         memory_bytes: 128 << 20,
         threads: 2,
+        // Roles are the tests' to change.
+        tuning: Tuning::Off,
+        cat: Cat::Off,
         pin: Pin::Off,
         poll: Poll::Block,
         ..Config::default()
