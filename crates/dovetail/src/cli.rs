@@ -106,6 +106,9 @@ pub fn with_settings(command: Command) -> Command {
             .help(printing::flag_help(setting));
         command.arg(match setting.kind {
             Kind::Switch => arg.num_args(0..=1).default_missing_value("on"),
+            Kind::Choice(words) if words.contains(&"on") => {
+                arg.num_args(0..=1).default_missing_value("on")
+            }
             Kind::Secret => arg.allow_hyphen_values(true),
             _ => arg,
         })

@@ -89,13 +89,22 @@ fn spell(value: &DeValue<'_>, kind: Kind) -> Option<String> {
     match (value, kind) {
         (DeValue::String(text), Kind::Count { .. }) if text.parse::<u64>().is_ok() => None,
         (DeValue::String(text), _) => Some(text.to_string()),
-        (DeValue::Boolean(on), Kind::Switch) => Some(if *on { "on" } else { "off" }.to_owned()),
+        (DeValue::Boolean(on), Kind::Choice(words)) if words.contains(&"on") => {
+            Some(if *on { "on" } else { "off" }.to_owned())
+        }
+        (DeValue::Boolean(on), Kind::Switch | Kind::CacheWays) => {
+            Some(if *on { "on" } else { "off" }.to_owned())
+        }
         (DeValue::Boolean(false), Kind::Address | Kind::SocketPath | Kind::Device) => {
             Some("off".to_owned())
         }
         (
             DeValue::Integer(number),
-            Kind::Count { .. } | Kind::AutoCount { .. } | Kind::Size { .. } | Kind::AutoSize { .. },
+            Kind::Count { .. }
+            | Kind::AutoCount { .. }
+            | Kind::CacheWays
+            | Kind::Size { .. }
+            | Kind::AutoSize { .. },
         ) => {
             let number = i128::from_str_radix(number.as_str(), number.radix()).ok()?;
             Some(number.to_string())
@@ -128,6 +137,7 @@ fn wanted(kind: Kind) -> String {
         Kind::AutoCount { min, max } => {
             format!("\"auto\" or a whole number from {min} to {max}")
         }
+        Kind::CacheWays => "\"auto\", \"on\", \"off\" or a whole number from 1 to 64".to_owned(),
         Kind::Choice(words) => format!("\"{}\"", words.join("\" or \"")),
         Kind::Dispatch => "a dispatch in quotes, e.g. \"jbsq:2\"".to_owned(),
         Kind::Preset => "the name of a preset in quotes, e.g. \"c4-dcrew\"".to_owned(),

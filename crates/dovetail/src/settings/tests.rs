@@ -353,7 +353,7 @@ fn cache_ways_are_a_word_or_a_number() {
     check_flag_error(
         "cat",
         "many",
-        "--cat: `many` is not a number: write `auto`, `on`, `off` or 1 to 64",
+        "--cat: `many` is not `auto`, `on`, `off` or a whole number from 1 to 64",
     );
 }
 
