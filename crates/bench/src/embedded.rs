@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{KeyHasher, UnixMillis};
-use store::Store;
+use store::{Populated, Store};
 use workload::Trace;
 
 use crate::control::{Control, Phase};
@@ -87,12 +87,11 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
 
 /// The first touch of a page takes microseconds, which are the kernel's and not the store's.
 fn touch_memory(store: &Arc<Store>) {
-    let limits = store.limits();
-    let mut populated_segments = 0;
-    while populated_segments < limits.segment_count {
-        let before = populated_segments;
-        let is_done = store.populate_ahead(&mut populated_segments, u64::MAX, Duration::ZERO);
-        if !is_done || populated_segments == before {
+    let mut populated = Populated::default();
+    loop {
+        let before = populated.clone();
+        let is_done = store.populate_ahead(&mut populated, u64::MAX, Duration::ZERO);
+        if !is_done || populated == before {
             return;
         }
     }

@@ -192,6 +192,15 @@ pub const TABLE: &[Setting] = &[
                takes small ones",
     },
     Setting {
+        key: "numa",
+        value_name: "auto|off",
+        kind: Kind::Choice(&["auto", "off"]),
+        default: "auto",
+        help: "Where memory lies on a machine with several NUMA nodes: auto gives each node its part, \
+               by the workers that run there, and spreads the index over all; off leaves it to who \
+               touches it first",
+    },
+    Setting {
         key: "threads",
         value_name: "auto|N",
         kind: Kind::AutoCount { min: 1, max: 256 },

@@ -20,6 +20,11 @@ pub fn processor_count() -> usize {
     sched_getaffinity(None).map_or(1, |mask| mask.count().max(1) as usize)
 }
 
+/// The processors that the process may use; empty: nobody says.
+pub fn allowed() -> Vec<usize> {
+    sched_getaffinity(None).map(|mask| processors(&mask)).unwrap_or_default()
+}
+
 /// Keeps the calling thread on one processor.
 pub fn pin_current_thread(processor: usize) -> io::Result<()> {
     let mut mask = CpuSet::new();

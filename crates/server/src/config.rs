@@ -46,6 +46,8 @@ pub struct Config {
     pub eviction: Eviction,
     /// Which pages the memory is asked to lie on.
     pub huge_pages: HugePages,
+    /// Whether the memory is divided between NUMA nodes.
+    pub numa: Numa,
     /// How keys are found.
     pub index: IndexKind,
     /// No overflow buckets: a full bucket drops a key. Only of the hash index.
@@ -151,6 +153,7 @@ impl Default for Config {
             mode: Mode::Evict,
             eviction: Eviction::default(),
             huge_pages: HugePages::Auto,
+            numa: Numa::Auto,
             index: IndexKind::Hash,
             lossy_index: false,
             threads: 1,
@@ -240,6 +243,15 @@ pub enum Pin {
     /// On; more workers than processors are refused.
     On,
     /// The kernel moves workers as it likes.
+    Off,
+}
+
+/// Whether the store's memory is asked of the nodes whose workers use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numa {
+    /// Where there are several nodes, and the kernel lets us.
+    Auto,
+    /// Memory lies where it is first touched.
     Off,
 }
 

@@ -57,10 +57,11 @@ mod rmw;
 mod server;
 mod shared;
 mod slab;
+mod topology;
 mod worker;
 
 pub use budget::BufferBudget;
-pub use config::{Cat, Config, NativeTransport, Pin, Poll, Tuning, XdpDevice};
+pub use config::{Cat, Config, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevice};
 pub use error::StartError;
 pub use hop::RolesError;
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use base::WorkerId;
 use crossbeam_channel::{Receiver, Sender};
-use store::Session;
+use store::{Populated, Session};
 use wire::native::TagKey;
 
 use crate::admin::AdminThread;
@@ -23,8 +24,9 @@ use crate::native::shm::ShmDoor;
 use crate::native::{self, Native, Shop};
 use crate::poller::Epoll;
 use crate::shared::Shared;
+use crate::topology::SYSFS_NODES;
 use crate::worker::{Worker, WorkerSockets};
-use crate::{affinity, descriptors};
+use crate::{affinity, descriptors, topology};
 
 /// Most worker threads.
 const THREADS_MAX: usize = 256;
@@ -102,6 +104,7 @@ impl Server {
     ) -> Result<(), StartError> {
         let config = self.shared.config();
         let processors = affinity::plan(config.pin, config.threads);
+        let nodes = topology::nodes(Path::new(SYSFS_NODES), &processors);
         let (mut resp, mut memcached) = (resp.into_iter(), memcached.into_iter());
         let mut natives = natives.into_iter();
         let roles = self.shared.roles().latest();
@@ -117,15 +120,19 @@ impl Server {
                 native,
                 shm_door: shm_door.flatten(),
             };
-            let session = self
+            let mut session = self
                 .shared
                 .store()
                 .session()
                 .map_err(|error| StartError::Store { reason: error.to_string() })?;
+            let processor = processors.get(index).copied();
+            if let Some(node_id) = processor.and_then(|at| topology::node_of(&nodes, at)) {
+                session.prefer_node(node_id);
+            }
             let start = WorkerStart {
                 shared: Arc::clone(&self.shared),
                 id,
-                processor: processors.get(index).copied(),
+                processor,
                 session,
                 route: fabric.clone().map(|fabric| (fabric, roles.turn_of(index))),
                 sockets,
@@ -386,7 +393,7 @@ impl Populate {
         let thread = std::thread::Builder::new()
             .name("populate".to_owned())
             .spawn(move || {
-                let mut populated = 0;
+                let mut populated = Populated::default();
                 while !ended.load(Ordering::Acquire)
                     && store.populate_ahead(
                         &mut populated,

@@ -9,6 +9,7 @@
 //! Everything here may be called from any thread. Nothing here is touched per request.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,7 +19,7 @@ use base::roles::RolePlan;
 use crossbeam_channel::{Receiver, Sender};
 use crossbeam_utils::CachePadded;
 use policy::taxonomy::Popularity;
-use store::{IndexKind, Store, StoreConfig, StoreStats};
+use store::{IndexKind, Store, StoreConfig, StoreStats, Tuning};
 
 use crate::budget::BufferBudget;
 use crate::clients::Clients;
@@ -32,6 +33,8 @@ use crate::moving::Moving;
 use crate::native::Shop;
 use crate::native::shm::ShmGuest;
 use crate::poller::Waker;
+use crate::topology::SYSFS_NODES;
+use crate::{affinity, topology};
 
 /// Why [`Shared::probe`] did not see its value back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,6 +121,30 @@ pub struct Shared {
     pause_writes_only: AtomicBool,
 }
 
+/// Opens the store; its memory is divided between the nodes that workers run on.
+fn open_store(config: &Config, plan: &MemoryPlan) -> Result<Arc<Store>, StartError> {
+    let nodes = topology::nodes(Path::new(SYSFS_NODES), &affinity::allowed());
+    let processors = affinity::plan(config.pin, config.threads);
+    let shares = topology::shares(config.numa, &nodes, &processors);
+    let store_config = StoreConfig {
+        memory_bytes: plan.store_bytes(),
+        index_bytes: plan.index_bytes,
+        mode: config.mode,
+        eviction: config.eviction,
+        index: config.index,
+        lossy_index: config.lossy_index,
+        session_max: config.threads,
+        item_max_bytes: plan.item_size_max_bytes + store::KEY_LEN_MAX_BYTES as u64,
+        hash_seed: config.hash_seed.unwrap_or_else(random_u64),
+        batch: config.batch,
+        huge_pages: config.huge_pages,
+    };
+    let store = Store::open_on_nodes(store_config, Tuning::default(), &shares)
+        .map_err(|error| StartError::Store { reason: error.to_string() })?;
+    topology::announce(store.placement());
+    Ok(store)
+}
+
 impl Shared {
     /// Divides the memory and opens the store.
     pub(crate) fn open(mut config: Config) -> Result<Shared, StartError> {
@@ -134,21 +161,7 @@ impl Shared {
                 given: base::ByteSize { bytes: config.memory_bytes },
                 least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops) },
             })?;
-        let hash_seed = config.hash_seed.unwrap_or_else(random_u64);
-        let store = Store::open(StoreConfig {
-            memory_bytes: plan.store_bytes(),
-            index_bytes: plan.index_bytes,
-            mode: config.mode,
-            eviction: config.eviction,
-            index: config.index,
-            lossy_index: config.lossy_index,
-            session_max: config.threads,
-            item_max_bytes: plan.item_size_max_bytes + store::KEY_LEN_MAX_BYTES as u64,
-            hash_seed,
-            batch: config.batch,
-            huge_pages: config.huge_pages,
-        })
-        .map_err(|error| StartError::Store { reason: error.to_string() })?;
+        let store = open_store(&config, &plan)?;
         let fits_bytes =
             store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
         let item_size_max_bytes = plan.item_size_max_bytes.min(fits_bytes);

@@ -200,7 +200,8 @@ mod tests {
         insert(&ghosts, 0..1000);
         assert_eq!(found(&ghosts, 0..1000), 1000);
         assert_eq!(found(&ghosts, 0..1000), 0, "taking forgets");
-        assert!(found(&ghosts, 1000..101_000) < 50, "strangers share a fingerprint seldom");
+        let end = if cfg!(miri) { 1500 } else { 101_000 };
+        assert!(found(&ghosts, 1000..end) < 50, "strangers share a fingerprint seldom");
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod index;
 mod log;
 mod mapping;
 pub mod pin;
+mod placement;
 mod prefetch;
 pub mod range;
 pub mod request;
@@ -38,8 +39,10 @@ pub use config::{BATCH_MAX, Eviction, IndexKind, Limits, Mode, NoSession, OpenEr
 pub use counters::{LogSpace, StoreStats};
 pub use cursor::UnknownCursor;
 pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};
+pub use log::Populated;
 pub use mapping::{HugePages, PageKind, huge_pages_available};
 pub use pin::{PinnedValue, Pins};
+pub use placement::{NodeShare, Placement};
 pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};
 pub use request::{
     Condition, Expiry, Item, NoUpdate, Op, Outcome, Request, Set, Sink, Update, Verdict,

@@ -35,6 +35,7 @@ use crate::entry::Entry;
 use crate::epoch::Epochs;
 use crate::index::Lender;
 use crate::mapping::{Mapping, PageKind};
+use crate::placement::{self, NodeShare, Placement};
 use crate::tuning::Tuning;
 
 pub(crate) use allocator::{
@@ -64,8 +65,16 @@ pub(crate) struct Log {
     segments: Arc<Segments>,
     /// Segments with at least one pin, all segments of a pinned run among them.
     pinned_count: AtomicU32,
-    /// The lowest of the segments at the top that are resident for the index.
-    index_resident_from: AtomicU32,
+    /// The lowest of the segments at the top of each region that are resident for the index.
+    index_resident_from: Box<[AtomicU32]>,
+    placement: Placement,
+}
+
+/// What a thread has made resident so far; at first nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Populated {
+    /// One past the last segment of each region.
+    ends: Vec<u32>,
 }
 
 /// The table of segments, shared with the index, which borrows some.
@@ -142,6 +151,7 @@ impl Log {
         log_bytes: u64,
         config: &StoreConfig,
         tuning: Tuning,
+        nodes: &[NodeShare],
     ) -> std::io::Result<Log> {
         let session_max = config.session_max;
         let segment_bytes = segment_bytes_for(log_bytes, session_max);
@@ -150,8 +160,10 @@ impl Log {
         let huge_pages = config.huge_pages;
         let memory = Mapping::new(usize::try_from(bytes).expect("64-bit addresses"), huge_pages)?;
         let segment_shift = segment_bytes.trailing_zeros();
+        let (regions, placement) = placement::place(&memory, (segment_count, segment_bytes), nodes);
+        let region_count = regions.count();
         let segments = Segments {
-            allocator: Mutex::new(Allocator::new(segment_count)),
+            allocator: Mutex::new(Allocator::new(regions)),
             available: AtomicU32::new(segment_count),
             taken: Condvar::new(),
             segment_shift,
@@ -164,8 +176,24 @@ impl Log {
             counters: (0..segment_count).map(|_| SegmentCounters::default()).collect(),
             segments: Arc::new(segments),
             pinned_count: AtomicU32::new(0),
-            index_resident_from: AtomicU32::new(u32::MAX),
+            index_resident_from: (0..region_count).map(|_| AtomicU32::new(u32::MAX)).collect(),
+            placement,
         })
+    }
+
+    /// What was done about NUMA nodes.
+    pub(crate) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// The region of a node; `None`: it has none of its own.
+    pub(crate) fn region_of_node(&self, node_id: u32) -> Option<usize> {
+        self.allocator().regions().of_node(node_id)
+    }
+
+    /// The region of the session at `place` that names no node: they take turns.
+    pub(crate) fn region_of_place(&self, place: usize) -> usize {
+        place % self.index_resident_from.len()
     }
 
     /// Which pages the memory lies on.
@@ -328,10 +356,16 @@ impl Log {
         self.counters[segment as usize].pins.load(Ordering::Acquire) != 0
     }
 
-    /// Takes a segment, or a run of `run_len`, for one session to write.
-    pub(crate) fn take(&self, run_len: u32, purpose: Purpose, queue: Queue) -> Option<u32> {
+    /// Takes a segment, or a run of `run_len`, for one session to write; in `region`,
+    /// if that has some.
+    pub(crate) fn take(
+        &self,
+        run_len: u32,
+        purpose: Purpose,
+        (queue, region): (Queue, usize),
+    ) -> Option<u32> {
         let mut allocator = self.allocator();
-        let segment = allocator.take(run_len.max(1), purpose)?;
+        let segment = allocator.take(run_len.max(1), purpose, region)?;
         self.set_queue(&mut allocator, segment, queue);
         self.segments.update_hint(&allocator);
         drop(allocator);
@@ -399,18 +433,41 @@ impl Log {
         self.segments.taken.notify_all();
     }
 
-    /// The next segment at the top to make resident for the index: one more than it has. `None`:
-    /// that is done.
+    /// The next segment at the top of a region to make resident for the index: one more than it
+    /// has. `None`: that is done.
     pub(crate) fn next_for_index(&self) -> Option<u32> {
-        let (lent_from, end) = self.allocator().lent_range()?;
+        (0..self.index_resident_from.len()).find_map(|region| self.next_for_index_in(region))
+    }
+
+    fn next_for_index_in(&self, region: usize) -> Option<u32> {
+        let (lent_from, end) = self.allocator().lent_range(region)?;
+        let start = self.allocator().regions().range(region).start;
         // Relaxed: one thread populates.
-        let resident_from = self.index_resident_from.load(Ordering::Relaxed).min(end);
-        let next = resident_from.checked_sub(1)?;
+        let resident_from = self.index_resident_from[region].load(Ordering::Relaxed).min(end);
+        let next = resident_from.checked_sub(1).filter(|next| *next >= start)?;
         if next < lent_from.saturating_sub(1) {
             return None;
         }
-        self.index_resident_from.store(next, Ordering::Relaxed);
+        self.index_resident_from[region].store(next, Ordering::Relaxed);
         Some(next)
+    }
+
+    /// The next segment to make resident so that `ahead` of each region are beyond the highest in
+    /// use. `None`: all are.
+    pub(crate) fn next_ahead(&self, populated: &mut Populated, ahead: u32) -> Option<u32> {
+        let allocator = self.allocator();
+        let regions = allocator.regions();
+        populated.ends.resize(regions.count(), 0);
+        for (region, end) in populated.ends.iter_mut().enumerate() {
+            let range = regions.range(region);
+            let high_water = allocator.high_water(region);
+            if *end < high_water.saturating_add(ahead).min(range.end) {
+                let next = (*end).max(high_water.saturating_sub(1)).max(range.start);
+                *end = next + 1;
+                return Some(next);
+            }
+        }
+        None
     }
 
     /// Makes the segments `range` resident; false when the kernel cannot.

@@ -2,9 +2,12 @@
 //! where the kernel grants them (M7; mica §5, +40 % GETs on 10 M items).
 
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+mod node;
 
 /// Miri has no `mmap`: the same calls, over the allocator.
 #[cfg(miri)]
@@ -12,7 +15,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 mod rustix;
 
 /// Huge pages are 2 MiB; a mapping starts and ends on one.
-const HUGE_PAGE_BYTES: usize = if cfg!(miri) { 4096 } else { 2 << 20 };
+pub(crate) const HUGE_PAGE_BYTES: usize = if cfg!(miri) { 4096 } else { 2 << 20 };
 
 /// Which pages a store asks the kernel for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,6 +114,19 @@ impl Mapping {
 
     pub(crate) fn len_bytes(&self) -> usize {
         self.len_bytes
+    }
+
+    /// Pages of `bytes` that are not resident yet are to come from a node, while that has some.
+    pub(crate) fn prefer_node(&self, bytes: Range<usize>, node_id: u32) -> std::io::Result<()> {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.len_bytes, "inside the mapping");
+        node::prefer(self.start.as_ptr().wrapping_add(bytes.start), bytes.len(), node_id)
+    }
+
+    /// The node that the page at `offset_bytes` is to come from; `None`: whichever touches it.
+    #[cfg(all(test, not(any(loom, miri))))]
+    pub(crate) fn preferred_node(&self, offset_bytes: usize) -> std::io::Result<Option<u32>> {
+        assert!(offset_bytes < self.len_bytes, "inside the mapping");
+        node::preferred(self.start.as_ptr().wrapping_add(offset_bytes))
     }
 
     /// Makes `len_bytes` from `offset_bytes` resident without changing them, so that a later

@@ -1,6 +1,6 @@
 //! Prefetching one cache line; nothing on machines without the instruction.
 
-use crate::tuning::Prefetch;
+use crate::tuning::{Prefetch, Way, took};
 
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: usize = 64;
@@ -8,6 +8,7 @@ pub(crate) const LINE_BYTES: usize = 64;
 /// Asks for the line at `address` in all cache levels. Never faults.
 #[inline(always)]
 pub(crate) fn line(address: *const u8) {
+    took(Way::Near);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: prefetching reads nothing the program can see and is defined for any address.
     unsafe {
@@ -20,6 +21,7 @@ pub(crate) fn line(address: *const u8) {
 /// Asks for the line at `address` in the nearest cache, to be dropped first. Never faults.
 #[inline(always)]
 fn line_non_temporal(address: *const u8) {
+    took(Way::NonTemporal);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: prefetching reads nothing the program can see and is defined for any address.
     unsafe {
@@ -74,6 +76,7 @@ impl Hint for Nothing {
 /// Asks for the line at `address` to be written soon. Never faults.
 #[inline(always)]
 pub(crate) fn line_for_write(address: *const u8) {
+    took(Way::ForWrite);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: prefetching reads nothing the program can see and is defined for any address.
     unsafe {

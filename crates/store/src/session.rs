@@ -123,7 +123,8 @@ impl Session {
         let lane = inner.log.lane_of(place);
         let ahead = inner.tuning.prefetches_append;
         let write_queue = if inner.ghosts.is_some() { Queue::Small } else { Queue::Main };
-        let local = Local {
+        let region = inner.log.region_of_place(place);
+        let mut local = Local {
             place,
             lane,
             appender: Appender::new(Role::Writes, write_queue, lane, ahead),
@@ -147,7 +148,16 @@ impl Session {
             prefetch: inner.tuning.prefetch,
             expiry_step_at: UnixMillis(0),
         };
+        local.prefer(region);
         Session { inner, local }
+    }
+
+    /// From now on this session's thread runs on a NUMA node: what it appends goes there, while there
+    /// is room.
+    pub fn prefer_node(&mut self, node_id: u32) {
+        if let Some(region) = self.inner.log.region_of_node(node_id) {
+            self.local.prefer(region);
+        }
     }
 
     /// The session holds no reference any more; others may reuse what was unlinked before, and
@@ -203,6 +213,11 @@ impl Session {
 }
 
 impl Local {
+    fn prefer(&mut self, region: usize) {
+        self.appender.prefer(region);
+        self.survivors.prefer(region);
+    }
+
     #[inline]
     fn publish_counts(&mut self, inner: &Inner) {
         self.appender.publish_live(&inner.log);

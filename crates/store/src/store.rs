@@ -17,8 +17,9 @@ use crate::entry::HEADER_MAX_BYTES;
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
 use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
-use crate::log::{Log, log_min_bytes};
+use crate::log::{Log, Populated, log_min_bytes};
 use crate::mapping::PageKind;
+use crate::placement::{NodeShare, Placement};
 use crate::session::Session;
 use crate::tree::{NodeMemory, Tree};
 use crate::tuning::Tuning;
@@ -92,11 +93,21 @@ fn stripe_bytes(config: &StoreConfig) -> u64 {
 impl Store {
     /// Maps the memory and builds an empty store. Nothing is resident yet.
     pub fn open(config: StoreConfig) -> Result<Arc<Store>, OpenError> {
-        Store::open_tuned(config, Tuning::default())
+        Store::open_on_nodes(config, Tuning::default(), &[])
     }
 
     /// [`Store::open`] with some optimisations switched off, to see what they are worth.
     pub fn open_tuned(config: StoreConfig, tuning: Tuning) -> Result<Arc<Store>, OpenError> {
+        Store::open_on_nodes(config, tuning, &[])
+    }
+
+    /// [`Store::open_tuned`] with the memory divided between NUMA nodes, if there are two or more.
+    /// [`Store::placement`] says what came of it.
+    pub fn open_on_nodes(
+        config: StoreConfig,
+        tuning: Tuning,
+        nodes: &[NodeShare],
+    ) -> Result<Arc<Store>, OpenError> {
         check_range("batch", config.batch as u64, 1..BATCH_MAX as u64 + 1)?;
         check_range("session_max", config.session_max as u64, 1..4097)?;
         let is_s3_fifo = config.mode == Mode::Evict && config.eviction == Eviction::S3Fifo;
@@ -113,7 +124,7 @@ impl Store {
             return Err(too_small());
         }
         let mapped_bytes = config.memory_bytes - ghost_bytes;
-        let log = Log::new(mapped_bytes, &config, tuning)
+        let log = Log::new(mapped_bytes, &config, tuning, nodes)
             .map_err(|source| OpenError::Map { bytes: mapped_bytes, source })?;
         let index = open_index(&config, &log).ok_or_else(too_small)?;
         let sessions = config.session_max as u32;
@@ -191,6 +202,11 @@ impl Store {
         self.inner.log.page_kind()
     }
 
+    /// What was done about NUMA nodes.
+    pub fn placement(&self) -> &Placement {
+        self.inner.log.placement()
+    }
+
     /// As it was opened.
     pub fn config(&self) -> &StoreConfig {
         &self.inner.config
@@ -243,8 +259,13 @@ impl Store {
     /// first touch of a page costs a write several microseconds. Keeps `ahead_bytes` beyond the
     /// highest segment in use; then waits for the next one to be taken, at most `limit`.
     ///
-    /// `populated` is the caller's progress, 0 at first. False: the kernel cannot populate.
-    pub fn populate_ahead(&self, populated: &mut u32, ahead_bytes: u64, limit: Duration) -> bool {
+    /// `populated` is the caller's progress. False: the kernel cannot populate.
+    pub fn populate_ahead(
+        &self,
+        populated: &mut Populated,
+        ahead_bytes: u64,
+        limit: Duration,
+    ) -> bool {
         let log = &self.inner.log;
         while let Some(segment) = log.next_for_index() {
             if !log.populate(segment..segment + 1) {
@@ -252,14 +273,8 @@ impl Store {
             }
         }
         let ahead = u32::try_from(ahead_bytes / log.segment_bytes()).unwrap_or(u32::MAX).max(1);
-        let high_water = log.allocator().high_water();
-        let target = high_water.saturating_add(ahead).min(log.segment_count());
-        if *populated < target {
-            let next = (*populated).max(high_water.saturating_sub(1)) + 1;
-            let next = next.min(target);
-            let is_done = log.populate((next - 1)..next);
-            *populated = next;
-            return is_done;
+        if let Some(next) = log.next_ahead(populated, ahead) {
+            return log.populate(next..next + 1);
         }
         log.wait_taken(limit);
         true

@@ -41,3 +41,28 @@ impl Default for Tuning {
         }
     }
 }
+
+/// What a switch decides about, for the test that each takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// A line was asked for into all caches, ...
+    Near,
+    /// ... out of the nearest first, ...
+    NonTemporal,
+    /// ... or to be written.
+    ForWrite,
+    /// Stage 2 matched a batch's tags at once, ...
+    TagsAtOnce,
+    /// ... or one slot after the other.
+    TagBySlot,
+}
+
+/// Notes which way was taken; nothing outside of tests.
+#[inline(always)]
+pub(crate) fn took(_way: Way) {
+    #[cfg(all(test, not(any(loom, miri))))]
+    tests::TAKEN.with_borrow_mut(|taken| taken[_way as usize] += 1);
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use base::ByteSize;
 use server::{
-    Cat, Config, Dispatch, Eviction, HugePages, IndexKind, Mode, NativeTransport, Pin, Poll,
+    Cat, Config, Dispatch, Eviction, HugePages, IndexKind, Mode, NativeTransport, Numa, Pin, Poll,
     StartError, Tuning, WritePolicy, XdpDevice,
 };
 
@@ -102,6 +102,10 @@ impl ServeSettings {
                 "hugetlb" => HugePages::Reserved,
                 "off" => HugePages::Off,
                 _ => HugePages::Auto,
+            },
+            numa: match lookup.word("numa") {
+                "off" => Numa::Off,
+                _ => Numa::Auto,
             },
             index: match lookup.word("index") {
                 "tree" => IndexKind::Tree,

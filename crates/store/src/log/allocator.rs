@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::counters::LogSpace;
+use crate::placement::Regions;
 
 use super::table::{Contents, Queue, SegmentRow, SegmentState};
 pub(crate) use choose::{Aim, Found, SEARCH_ROWS, Search, Then};
@@ -57,8 +58,9 @@ pub(crate) enum Reason {
 pub(crate) struct Allocator {
     rows: Vec<SegmentRow>,
     free_count: u32,
-    /// The lowest is taken first, so that memory is touched in order.
+    /// The lowest of a region is taken first, so that memory is touched in order.
     free: FreeSet,
+    regions: Regions,
     reserve: u32,
     /// Of the reserve, what it lends to writes.
     lent_max: u32,
@@ -67,25 +69,30 @@ pub(crate) struct Allocator {
     reclaiming_count: u32,
     /// Grows whenever a segment changes its state.
     change_count: u64,
-    /// One past the highest segment ever taken.
-    high_water: u32,
+    /// One past the highest segment ever taken, of each region.
+    high_water: Vec<u32>,
     lending: lend::Lending,
 }
 
 impl Allocator {
-    pub(super) fn new(segment_count: u32) -> Allocator {
+    /// All segments of `regions` are free.
+    pub(super) fn new(regions: Regions) -> Allocator {
+        let region_count = regions.count();
+        let high_water = (0..region_count).map(|region| regions.range(region).start).collect();
+        let segment_count = regions.range(region_count - 1).end;
         Allocator {
             rows: vec![SegmentRow::FREE; segment_count as usize],
             free_count: segment_count,
             free: FreeSet::all(segment_count as usize),
+            regions,
             reserve: 0,
             lent_max: 0,
             next_sequence: 1,
             waiting: VecDeque::new(),
             reclaiming_count: 0,
             change_count: 0,
-            high_water: 0,
-            lending: lend::Lending::none(),
+            high_water,
+            lending: lend::Lending::none(region_count),
         }
     }
 
@@ -101,8 +108,13 @@ impl Allocator {
         self.free_count
     }
 
-    pub(crate) fn high_water(&self) -> u32 {
-        self.high_water
+    /// One past the highest segment of a region that was ever taken; its start if none was.
+    pub(crate) fn high_water(&self, region: usize) -> u32 {
+        self.high_water[region]
+    }
+
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.regions
     }
 
     /// Differs from an earlier answer if a segment was taken, closed, given up or freed since.
@@ -117,7 +129,8 @@ impl Allocator {
 
     /// Whether `take` would succeed.
     pub(crate) fn can_take(&self, run_len: u32, purpose: Purpose) -> bool {
-        self.available(purpose) >= run_len && self.free.lowest_run(run_len as usize).is_some()
+        let all = 0..self.rows.len();
+        self.available(purpose) >= run_len && self.free.lowest_run(run_len as usize, all).is_some()
     }
 
     /// Free segments that a user's write may take.
@@ -130,12 +143,15 @@ impl Allocator {
         }
     }
 
-    /// Takes `run_len` contiguous segments; the first one.
-    pub(super) fn take(&mut self, run_len: u32, purpose: Purpose) -> Option<u32> {
+    /// Takes `run_len` contiguous segments, of a region if it has so many; the first one.
+    pub(super) fn take(&mut self, run_len: u32, purpose: Purpose, region: usize) -> Option<u32> {
         if self.available(purpose) < run_len {
             return None;
         }
-        let first = self.free.lowest_run(run_len as usize)?;
+        let Range { start, end } = self.regions.range(region);
+        let near = self.free.lowest_run(run_len as usize, start as usize..end as usize);
+        let anywhere = || self.free.lowest_run(run_len as usize, 0..self.rows.len());
+        let first = near.or_else(anywhere)?;
         self.free.remove(first, run_len as usize);
         for row in &mut self.rows[first..first + run_len as usize] {
             debug_assert!(row.state == SegmentState::Free);
@@ -147,7 +163,13 @@ impl Allocator {
         self.rows[first] =
             SegmentRow { state: SegmentState::Using, run_len, sequence, ..SegmentRow::FREE };
         self.free_count -= run_len;
-        self.high_water = self.high_water.max(first as u32 + run_len);
+        let taken = first as u32..first as u32 + run_len;
+        for (region, high_water) in self.high_water.iter_mut().enumerate() {
+            let Range { start, end } = self.regions.range(region);
+            if taken.start < end && start < taken.end {
+                *high_water = (*high_water).max(taken.end.min(end));
+            }
+        }
         Some(first as u32)
     }
 

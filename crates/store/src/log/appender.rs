@@ -54,6 +54,8 @@ pub(crate) struct Appender {
     role: Role,
     queue: Queue,
     lane: Lane,
+    /// Where its segments come from, while there are some.
+    region: usize,
     /// Whether lines are asked for ahead of being written.
     prefetches: bool,
     short: Option<Open>,
@@ -85,7 +87,13 @@ enum Home {
 impl Appender {
     /// Appends to segments of `queue`; none is open yet.
     pub(crate) fn new(role: Role, queue: Queue, lane: Lane, prefetches: bool) -> Appender {
-        Appender { role, queue, lane, prefetches, short: None, long: None, taken_bytes: 0 }
+        let (short, long) = (None, None);
+        Appender { role, queue, lane, region: 0, prefetches, short, long, taken_bytes: 0 }
+    }
+
+    /// From now on segments come from `region`, while it has some.
+    pub(crate) fn prefer(&mut self, region: usize) {
+        self.region = region;
     }
 
     /// Reserves `len_bytes`; `None` when the log has no segment for it.
@@ -122,9 +130,10 @@ impl Appender {
         len_bytes: usize,
         purpose: Purpose,
     ) -> Option<Reservation> {
-        let (run_len, queue, role) = (log.run_len(len_bytes as u64), self.queue, self.role);
+        let (run_len, role) = (log.run_len(len_bytes as u64), self.role);
+        let from = (self.queue, self.region);
         if run_len > 1 {
-            let segment = log.take(run_len, purpose, queue)?;
+            let segment = log.take(run_len, purpose, from)?;
             self.taken_bytes += u64::from(run_len) * log.segment_bytes();
             let offset_bytes = log.segment_start(segment);
             return Some(Reservation { offset_bytes, len_bytes, role, home: Home::Run(segment) });
@@ -137,7 +146,7 @@ impl Appender {
         let has_room =
             place.is_some_and(|open| open.end_bytes - open.next_bytes >= len_bytes as u64);
         if !has_room {
-            let segment = log.take(1, purpose, queue)?;
+            let segment = log.take(1, purpose, from)?;
             self.taken_bytes += log.segment_bytes();
             close(log, self.lane, place.replace(Open::new(log, segment)), home == Home::Long);
         }

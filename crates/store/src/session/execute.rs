@@ -23,7 +23,7 @@ use crate::pin::Pins;
 use crate::prefetch::{self, Hint, LINE_BYTES, Near, NonTemporal, Nothing};
 use crate::request::{Op, Outcome, Request, Sink, Update};
 use crate::store::Inner;
-use crate::tuning::Prefetch;
+use crate::tuning::{Prefetch, Way, took};
 
 /// Lines of one entry that stage 2 asks for; the processor's own prefetcher follows on longer ones.
 const ENTRY_LINES_MAX: usize = 4;
@@ -220,9 +220,11 @@ fn guess_all_hinted<U, H: Hint>(
     value_len: usize,
 ) {
     if !inner.tuning.matches_tags_at_once {
+        took(Way::TagBySlot);
         let first = |at, tag| inner.index.first_match_by_slot(at, tag);
         return guess_all_by::<U, H>(inner, chunk, guesses, value_len, first);
     }
+    took(Way::TagsAtOnce);
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi1") {
         // SAFETY: the processor has the instructions (just asked).

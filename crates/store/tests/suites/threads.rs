@@ -147,7 +147,9 @@ fn check_churn(config: StoreConfig) {
     });
     store.validate();
     let stats = store.stats();
-    assert!(mode == Mode::Clean || stats.evicted_by_log > 0, "the log wrapped: {stats:?}");
+    // Slow threads flush and expire so much that nothing alive has to go: then it is copied.
+    let emptied = stats.evicted_by_log + stats.reinserted + stats.dead_space_copied_bytes;
+    assert!(mode == Mode::Clean || emptied > 0, "segments were emptied: {stats:?}");
     assert!(mode == Mode::Evict || stats.evicted_by_log + stats.evicted_by_index == 0);
 }
 

@@ -1,8 +1,11 @@
-//! Segments for the index: lent from the top, so that runs of the log's own stay together below.
+//! Segments for the index: lent from the top, so that runs of the log's own stay together below. With
+//! several regions from the top of each in turn, which spreads the index over the nodes.
 //!
 //! # Invariants
 //! I1: `count` is the number of rows in state Index, at most `max`.
 //! I2: what is lent leaves the reserve to those who make room.
+
+use std::ops::Range;
 
 use super::super::table::{SegmentRow, SegmentState};
 use super::{Allocator, Purpose};
@@ -13,13 +16,15 @@ pub(super) struct Lending {
     max: u32,
     /// One past the highest segment that may be lent.
     end: u32,
-    /// The lowest segment ever lent.
-    lent_from: Option<u32>,
+    /// The lowest segment ever lent, of each region that has lent one.
+    lent_from: Vec<Option<u32>>,
+    /// Whose turn it is.
+    next_region: usize,
 }
 
 impl Lending {
-    pub(super) fn none() -> Lending {
-        Lending { count: 0, max: 0, end: 0, lent_from: None }
+    pub(super) fn none(region_count: usize) -> Lending {
+        Lending { count: 0, max: 0, end: 0, lent_from: vec![None; region_count], next_region: 0 }
     }
 }
 
@@ -35,23 +40,34 @@ impl Allocator {
         self.lending.count
     }
 
-    /// The lowest segment that was ever lent, and the end of those that may be.
-    pub(crate) fn lent_range(&self) -> Option<(u32, u32)> {
-        Some((self.lending.lent_from?, self.lending.end))
+    /// Of a region, the lowest segment that was ever lent, and the end of those that may be.
+    pub(crate) fn lent_range(&self, region: usize) -> Option<(u32, u32)> {
+        Some((self.lending.lent_from[region]?, self.lendable(region).end as u32))
     }
 
-    /// Lends the highest free segment.
+    fn lendable(&self, region: usize) -> Range<usize> {
+        let Range { start, end } = self.regions.range(region);
+        start as usize..end.min(self.lending.end) as usize
+    }
+
+    /// Lends the highest free segment of the region whose turn it is, or of the next that has one.
     pub(crate) fn lend(&mut self) -> Option<u32> {
         if self.lending.count >= self.lending.max || self.available(Purpose::Write) == 0 {
             return None;
         }
-        let segment = self.free.highest_below(self.lending.end as usize)?;
+        let region_count = self.regions.count();
+        let turns = (0..region_count).map(|turn| (self.lending.next_region + turn) % region_count);
+        let (region, segment) = turns
+            .filter_map(|region| Some((region, self.free.highest(self.lendable(region))?)))
+            .next()?;
+        self.lending.next_region = (region + 1) % region_count;
         self.free.remove(segment, 1);
         self.rows[segment] = SegmentRow { state: SegmentState::Index, ..SegmentRow::FREE };
         self.free_count -= 1;
         self.lending.count += 1;
         let segment = segment as u32;
-        self.lending.lent_from = Some(self.lending.lent_from.map_or(segment, |at| at.min(segment)));
+        let lent_from = &mut self.lending.lent_from[region];
+        *lent_from = Some(lent_from.map_or(segment, |at| at.min(segment)));
         Some(segment)
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use base::UnixMillis;
 
 fn take_used(allocator: &mut Allocator, run_len: u32) -> u32 {
-    let segment = allocator.take(run_len, Purpose::Write).expect("the test leaves room");
+    let segment = allocator.take(run_len, Purpose::Write, 0).expect("the test leaves room");
     let used_bytes = 100 * u64::from(run_len);
     let latest_expiry_ms = crate::log::table::NEVER_MS;
     allocator.close(segment, Contents { used_bytes, latest_expiry_ms, is_long: false });
@@ -29,7 +29,7 @@ fn free_now(allocator: &mut Allocator, victim: Victim) {
 
 #[test]
 fn segments_are_taken_from_the_bottom_and_reused_there() {
-    let mut allocator = Allocator::new(8);
+    let mut allocator = Allocator::new(Regions::one(8));
     assert_eq!([0, 1, 2].map(|_| take_used(&mut allocator, 1)), [0, 1, 2]);
     let oldest = claim(&mut allocator, TURN, |_| 1).unwrap();
     assert_eq!(oldest.segment, 0);
@@ -40,29 +40,29 @@ fn segments_are_taken_from_the_bottom_and_reused_there() {
         1,
         "age, not position, is what counts"
     );
-    assert_eq!(allocator.high_water(), 3);
+    assert_eq!(allocator.high_water(0), 3);
 }
 
 #[test]
 fn writes_leave_the_reserve_to_those_who_make_room() {
-    let mut allocator = Allocator::new(8);
+    let mut allocator = Allocator::new(Regions::one(8));
     allocator.set_reserve(2, 1);
     for _ in 0..6 {
         take_used(&mut allocator, 1);
     }
-    assert_eq!(allocator.take(1, Purpose::Write), None);
-    assert!(allocator.take(1, Purpose::Ahead).is_some());
-    assert_eq!(allocator.take(1, Purpose::Ahead), None, "one is lent");
-    assert!(allocator.take(1, Purpose::Reserve).is_some());
+    assert_eq!(allocator.take(1, Purpose::Write, 0), None);
+    assert!(allocator.take(1, Purpose::Ahead, 0).is_some());
+    assert_eq!(allocator.take(1, Purpose::Ahead, 0), None, "one is lent");
+    assert!(allocator.take(1, Purpose::Reserve, 0).is_some());
 }
 
 #[test]
 fn a_run_is_contiguous_and_freed_as_one() {
-    let mut allocator = Allocator::new(8);
+    let mut allocator = Allocator::new(Regions::one(8));
     take_used(&mut allocator, 1);
     let run = take_used(&mut allocator, 3);
     assert_eq!((run, allocator.free_count()), (1, 4));
-    assert_eq!(allocator.take(5, Purpose::Write), None);
+    assert_eq!(allocator.take(5, Purpose::Write, 0), None);
     let victim = claim(&mut allocator, sparsest(75), |segment| u64::from(segment != run)).unwrap();
     assert_eq!(victim.segment, run);
     free_now(&mut allocator, victim);
@@ -71,7 +71,7 @@ fn a_run_is_contiguous_and_freed_as_one() {
 
 #[test]
 fn cleaning_takes_the_sparsest_below_the_limit_and_never_a_live_run() {
-    let mut allocator = Allocator::new(8);
+    let mut allocator = Allocator::new(Regions::one(8));
     for _ in 0..3 {
         take_used(&mut allocator, 1);
     }
@@ -85,13 +85,13 @@ fn cleaning_takes_the_sparsest_below_the_limit_and_never_a_live_run() {
 
 #[test]
 fn a_window_for_a_run_is_emptied_where_that_is_cheapest() {
-    let mut allocator = Allocator::new(6);
+    let mut allocator = Allocator::new(Regions::one(6));
     for _ in 0..6 {
         take_used(&mut allocator, 1);
     }
     let cost = |segment: u32, _| Some([9, 9, 1, 1, 9, 9][segment as usize]);
     let mut claimed = Vec::new();
-    while allocator.take(2, Purpose::Write).is_none() {
+    while allocator.take(2, Purpose::Write, 0).is_none() {
         let victim = allocator.claim_in_window(2, cost).unwrap();
         claimed.push(victim.segment);
         free_now(&mut allocator, victim);
@@ -101,22 +101,22 @@ fn a_window_for_a_run_is_emptied_where_that_is_cheapest() {
 
 #[test]
 fn a_run_that_sticks_into_the_window_is_reclaimed_whole() {
-    let mut allocator = Allocator::new(6);
+    let mut allocator = Allocator::new(Regions::one(6));
     let run = take_used(&mut allocator, 4);
     take_used(&mut allocator, 1);
-    let open = allocator.take(1, Purpose::Write).unwrap();
+    let open = allocator.take(1, Purpose::Write, 0).unwrap();
     assert_eq!(open, 5);
     let victim = allocator.claim_in_window(2, |_, sequence| Some(sequence)).unwrap();
     assert_eq!(victim.segment, run);
     free_now(&mut allocator, victim);
-    assert!(allocator.take(2, Purpose::Write).is_some());
+    assert!(allocator.take(2, Purpose::Write, 0).is_some());
 }
 
 #[test]
 fn a_window_keeps_clear_of_what_cannot_be_emptied() {
-    let mut allocator = Allocator::new(12);
+    let mut allocator = Allocator::new(Regions::one(12));
     take_used(&mut allocator, 3);
-    let open = allocator.take(1, Purpose::Write).unwrap();
+    let open = allocator.take(1, Purpose::Write, 0).unwrap();
     assert_eq!(open, 3);
     take_used(&mut allocator, 3);
     for _ in 7..12 {
@@ -137,7 +137,7 @@ fn a_window_keeps_clear_of_what_cannot_be_emptied() {
 const NEVER: u64 = crate::log::table::NEVER_MS;
 
 fn take_queued(allocator: &mut Allocator, queue: Queue, latest_expiry_ms: u64) -> u32 {
-    let segment = allocator.take(1, Purpose::Write).expect("the test leaves room");
+    let segment = allocator.take(1, Purpose::Write, 0).expect("the test leaves room");
     allocator.set_queue(segment, queue);
     allocator.close(segment, Contents { used_bytes: 100, latest_expiry_ms, is_long: false });
     segment
@@ -145,7 +145,7 @@ fn take_queued(allocator: &mut Allocator, queue: Queue, latest_expiry_ms: u64) -
 
 #[test]
 fn dead_space_is_claimed_where_least_is_alive() {
-    let mut allocator = Allocator::new(8);
+    let mut allocator = Allocator::new(Regions::one(8));
     for expiry in [NEVER, NEVER, NEVER, 50, 10] {
         take_queued(&mut allocator, Queue::Main, expiry);
     }
@@ -164,7 +164,7 @@ fn dead_space_is_claimed_where_least_is_alive() {
 
 #[test]
 fn the_small_queue_gives_up_segments_while_it_has_more_than_its_share() {
-    let mut allocator = Allocator::new(32);
+    let mut allocator = Allocator::new(Regions::one(32));
     let small = [0, 1].map(|_| take_queued(&mut allocator, Queue::Small, NEVER));
     let main: Vec<u32> = (0..12).map(|_| take_queued(&mut allocator, Queue::Main, NEVER)).collect();
     let mut live = [100_u64; 32];
@@ -187,7 +187,7 @@ fn the_small_queue_gives_up_segments_while_it_has_more_than_its_share() {
 
 /// A table of used segments.
 fn large_table(segment_count: u32) -> Allocator {
-    let mut allocator = Allocator::new(segment_count);
+    let mut allocator = Allocator::new(Regions::one(segment_count));
     for _ in 0..segment_count {
         take_used(&mut allocator, 1);
     }
@@ -232,4 +232,50 @@ fn a_search_whose_find_was_taken_meanwhile_starts_anew() {
         Found::Victim(victim) => assert_eq!(victim.segment, 1),
         found => panic!("{found:?}"),
     }
+}
+
+/// Six segments for each of two nodes.
+fn on_two_nodes() -> Allocator {
+    use crate::placement::NodeShare;
+    let nodes = [0, 1].map(|node_id| NodeShare { node_id, weight: 1 });
+    Allocator::new(Regions::divide(12, 4 << 20, &nodes))
+}
+
+#[test]
+fn a_session_takes_from_its_own_region_and_then_anywhere() {
+    let mut allocator = on_two_nodes();
+    let mut take = |region, run_len| allocator.take(run_len, Purpose::Write, region).unwrap();
+    assert_eq!([0, 1, 0, 1].map(|region| take(region, 1)), [0, 6, 1, 7]);
+    assert_eq!(take(1, 4), 8);
+    assert_eq!(take(1, 1), 2, "its own region is full");
+    assert_eq!(take(0, 3), 3);
+    assert_eq!([0, 1].map(|region| allocator.high_water(region)), [6, 12]);
+    assert_eq!(allocator.take(1, Purpose::Write, 0), None);
+    allocator.validate();
+}
+
+#[test]
+fn a_run_that_no_region_holds_may_lie_across_their_border() {
+    let mut allocator = on_two_nodes();
+    assert_eq!(allocator.take(8, Purpose::Write, 1), Some(0));
+    assert_eq!([0, 1].map(|region| allocator.high_water(region)), [6, 8]);
+}
+
+#[test]
+fn the_index_borrows_from_the_regions_in_turn() {
+    let mut allocator = on_two_nodes();
+    allocator.set_lending(12, 6);
+    assert_eq!([(); 4].map(|()| allocator.lend().unwrap()), [5, 11, 4, 10]);
+    assert_eq!([0, 1].map(|region| allocator.lent_range(region)), [Some((4, 6)), Some((10, 12))]);
+    assert_eq!(allocator.take(4, Purpose::Write, 0), Some(0));
+    assert_eq!([(); 2].map(|()| allocator.lend().unwrap()), [9, 8], "the first has none left");
+    allocator.validate();
+}
+
+#[test]
+fn segments_that_the_index_cannot_name_are_not_lent() {
+    let mut allocator = on_two_nodes();
+    allocator.set_lending(5, 6);
+    assert_eq!([(); 2].map(|()| allocator.lend()), [Some(4), Some(3)]);
+    assert_eq!(allocator.lent_range(1), None);
 }

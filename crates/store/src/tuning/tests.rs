@@ -1,0 +1,78 @@
+//! Each switch takes effect: what a batch does is counted, not what it costs.
+
+use std::cell::RefCell;
+
+use base::UnixMillis;
+
+use super::*;
+use crate::{
+    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
+    Set, Sink, Store, StoreConfig,
+};
+
+thread_local! {
+    /// How often each [`Way`] was taken on this thread.
+    pub(super) static TAKEN: RefCell<[u32; 5]> = const { RefCell::new([0; 5]) };
+}
+
+struct Ignore;
+
+impl Sink<NoUpdate> for Ignore {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, NoUpdate>, _: Pins<'_>) {
+        assert!(matches!(outcome, Outcome::Stored { .. } | Outcome::Hit(_)));
+    }
+}
+
+/// Which ways a batch of 32 SETs and one of 32 GETs take.
+fn ways_of(tuning: Tuning) -> Vec<Way> {
+    let config = StoreConfig {
+        memory_bytes: 4 << 20,
+        index_bytes: 4096,
+        mode: Mode::Clean,
+        eviction: Eviction::default(),
+        index: IndexKind::Hash,
+        lossy_index: false,
+        session_max: 1,
+        item_max_bytes: 1 << 20,
+        hash_seed: 7,
+        batch: 32,
+        huge_pages: HugePages::Off,
+    };
+    let store = Store::open_tuned(config, tuning).expect("a small store");
+    let mut session = store.session().expect("the first session");
+    TAKEN.with_borrow_mut(|taken| *taken = [0; 5]);
+    let keys: Vec<[u8; 8]> = (0..32_u64).map(u64::to_le_bytes).collect();
+    let batch = |op: Op<'static, NoUpdate>| {
+        let request = |key: &'_ [u8; 8]| store.key_hasher().hash(key);
+        keys.iter()
+            .map(|key| Request { key: key.as_slice(), hash: request(key), op })
+            .collect::<Vec<_>>()
+    };
+    let (expiry, condition) = (Expiry::Never, Condition::Always);
+    let set = Op::Set(Set { value: &[7; 64], client_flags: 0, expiry, condition });
+    session.execute(UnixMillis(1), &batch(set), &mut Ignore);
+    session.execute(UnixMillis(1), &batch(Op::Get), &mut Ignore);
+    let all = [Way::Near, Way::NonTemporal, Way::ForWrite, Way::TagsAtOnce, Way::TagBySlot];
+    let taken = TAKEN.with_borrow(|taken| *taken);
+    all.into_iter().filter(|way| taken[*way as usize] > 0).collect()
+}
+
+#[track_caller]
+fn check(tuning: Tuning, want: &[Way]) {
+    assert_eq!(ways_of(tuning), want, "{tuning:?}");
+}
+
+#[test]
+fn every_switch_changes_what_a_batch_does() {
+    let all = Tuning::default();
+    check(all, &[Way::Near, Way::ForWrite, Way::TagsAtOnce]);
+    let nta = Tuning { prefetch: Prefetch::NonTemporal, ..all };
+    check(nta, &[Way::NonTemporal, Way::ForWrite, Way::TagsAtOnce]);
+    let off = Tuning { prefetch: Prefetch::Off, ..all };
+    check(off, &[Way::ForWrite, Way::TagsAtOnce]);
+    check(Tuning { prefetches_append: false, ..all }, &[Way::Near, Way::TagsAtOnce]);
+    check(
+        Tuning { matches_tags_at_once: false, ..all },
+        &[Way::Near, Way::ForWrite, Way::TagBySlot],
+    );
+}
