@@ -201,6 +201,14 @@ impl Receiver {
         Arc::strong_count(&self.ring) > 1
     }
 
+    /// The entry that is taken after `ahead` others, if it was published when this end last looked
+    /// ([`Receiver::waiting_count`] looks). It and what it names are the receiver's already.
+    #[inline]
+    pub fn peek(&self, ahead: u64) -> Option<Entry> {
+        let number = self.taken + ahead;
+        (number < self.head_seen).then(|| self.ring.read(number))
+    }
+
     /// All that was taken is done (I3); whether there was anything.
     #[inline]
     pub fn complete(&mut self) -> bool {

@@ -268,6 +268,14 @@ pub const TABLE: &[Setting] = &[
                else wrote; on asks for a policy that gives each key one writer",
     },
     Setting {
+        key: "compact-short",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "off",
+        help: "Do so for two writes or more of any length, as C-4 does; off: from four of a \
+               kilobyte on, below which it costs more than it saves",
+    },
+    Setting {
         key: "max-connections",
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },

@@ -11,6 +11,8 @@
 //!
 //! The batch is what clients have sent already, so a window over it never waits: it opens with the
 //! first write that another write of its key follows, and closes early, with the batch (C-4 §7.2).
+//! Where requests are routed, what of its key waits in the next 32 slots of the worker's queues is
+//! executed in the same batch (K8; `hop/ahead.rs`).
 //!
 //! # Invariants
 //! I1: a sink sees each request's outcome exactly once and in order, as without compaction.
@@ -34,6 +36,8 @@
 //! At most [`SCRATCH_BYTES_MAX`] of values are kept aside per batch; a group that needs more runs
 //! one by one.
 
+#[cfg(test)]
+mod cost;
 mod find;
 mod merge;
 mod replay;
@@ -48,6 +52,7 @@ use store::request::{Request, Sink};
 
 use crate::gather::BATCH_REQUESTS_MAX;
 use crate::rmw::{Refusal, Rmw};
+pub use find::Compacts;
 use find::{Finder, Member};
 use merge::{ASK, Kept, Merge};
 use replay::Replay;
@@ -92,6 +97,17 @@ pub struct Compacted {
     pub writes_saved: u64,
     /// Groups that ran one by one after all.
     pub given_up: u64,
+    /// Groups by how many writes they put together: 2 or less, up to 4, 8, 16, 32, 64, and more.
+    pub by_writes: [u64; SIZE_CLASSES],
+}
+
+/// Classes of [`Compacted::by_writes`].
+pub const SIZE_CLASSES: usize = 7;
+
+/// The class of a group of so many writes.
+fn size_class(writes: usize) -> usize {
+    let doublings = writes.max(2).next_power_of_two().ilog2() as usize - 1;
+    doublings.min(SIZE_CLASSES - 1)
 }
 
 /// One worker's compaction: memory that is reused from batch to batch.
@@ -123,6 +139,19 @@ impl Default for Compaction {
 }
 
 impl Compaction {
+    /// Which writes it puts together.
+    pub fn new(compacts: Compacts) -> Compaction {
+        let mut compaction = Compaction::default();
+        compaction.finder.compacts = compacts;
+        compaction
+    }
+
+    /// As it was made.
+    #[inline]
+    pub fn compacts(&self) -> Compacts {
+        self.finder.compacts
+    }
+
     /// What was done since the last call.
     pub fn take_counted(&mut self) -> Compacted {
         std::mem::take(&mut self.counted)
@@ -154,8 +183,10 @@ impl Compaction {
         self.scratch.clear();
         self.kept.clear();
         self.kept_at = [ASK; BATCH_REQUESTS_MAX];
+        let compacts = self.finder.compacts;
         for first in self.finder.take_groups() {
-            if let Some(members) = find::members(requests, usize::from(first), now, sink) {
+            if let Some(members) = find::members(requests, usize::from(first), now, sink, compacts)
+            {
                 self.group(session, now, members);
             }
         }
@@ -194,7 +225,9 @@ impl Compaction {
             return;
         }
         self.counted.windows += 1;
-        self.counted.writes_saved += plan.writes_compacted() as u64;
+        let saved = plan.writes_compacted();
+        self.counted.writes_saved += saved as u64;
+        self.counted.by_writes[size_class(saved + 1)] += 1;
         for (member, kept) in plan.operations().iter().zip(kept_before..) {
             self.kept_at[member.index] = kept as u8;
         }

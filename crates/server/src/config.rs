@@ -8,6 +8,7 @@ use std::time::Duration;
 use policy::{Dispatch, WritePolicy};
 use store::{Eviction, HugePages, IndexKind, Mode};
 
+use crate::compaction::Compacts;
 use crate::error::StartError;
 use crate::hop::Layers;
 use crate::manager::knobs;
@@ -75,6 +76,8 @@ pub struct Config {
     pub batch: usize,
     /// Several writes of a key in one batch become one (C-4 §4.3).
     pub compaction: bool,
+    /// Which writes that is done for.
+    pub compacts: Compacts,
     /// Client connections at a time, over both protocols.
     pub max_connections: usize,
     /// The largest value; lowered to what `memory_bytes` can hold.
@@ -167,6 +170,7 @@ impl Default for Config {
             poll: Poll::Auto,
             batch: 32,
             compaction: true,
+            compacts: Compacts::Long,
             max_connections: 10_000,
             max_item_size_bytes: 32 << 20,
             requirepass: None,

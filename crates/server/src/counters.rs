@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::resp::{CommandId, Flags, Spec};
 
-use crate::compaction::Compacted;
+use crate::compaction::{Compacted, SIZE_CLASSES};
 
 pub use hops::{HopCells, HopTotals};
 pub use native::{DropReason, NativeCells, NativeTotals};
@@ -57,6 +57,12 @@ pub struct CompactionCells {
     pub writes_saved: Cell,
     /// Groups that ran one by one after all.
     pub given_up: Cell,
+    /// As in [`Compacted::by_writes`].
+    pub by_writes: [Cell; SIZE_CLASSES],
+    /// Of `windows`, those for which more requests waited than may be looked at (K8).
+    pub closed_full: Cell,
+    /// Requests that were executed before their turn, with the window of their key.
+    pub joined: Cell,
 }
 
 impl CompactionCells {
@@ -69,6 +75,9 @@ impl CompactionCells {
         self.windows.add(counted.windows);
         self.writes_saved.add(counted.writes_saved);
         self.given_up.add(counted.given_up);
+        for (cell, count) in self.by_writes.iter().zip(counted.by_writes) {
+            cell.add(count);
+        }
     }
 }
 
@@ -362,6 +371,13 @@ pub struct Totals {
     pub compacted_writes: u64,
     /// Groups that ran one by one after all.
     pub compaction_given_up: u64,
+    /// Of the groups that were written at once, those that closed because no more of the queues may
+    /// be looked at.
+    pub compaction_closed_full: u64,
+    /// Requests that were executed before their turn, with the window of their key.
+    pub compaction_joined: u64,
+    /// Groups by how many writes they put together ([`Compacted::by_writes`]).
+    pub compaction_by_writes: [u64; SIZE_CLASSES],
     /// Of each worker: time in rounds that found something to serve, polling left out.
     pub worker_busy_ns: Vec<u64>,
     /// Requests that broke the protocol.
@@ -414,6 +430,11 @@ impl Totals {
             compaction_windows: sum(|worker| &worker.compaction.windows),
             compacted_writes: sum(|worker| &worker.compaction.writes_saved),
             compaction_given_up: sum(|worker| &worker.compaction.given_up),
+            compaction_closed_full: sum(|worker| &worker.compaction.closed_full),
+            compaction_joined: sum(|worker| &worker.compaction.joined),
+            compaction_by_writes: std::array::from_fn(|class| {
+                workers.clone().map(|worker| worker.compaction.by_writes[class].get()).sum()
+            }),
             worker_busy_ns: workers.clone().map(|worker| worker.busy_ns.get()).collect(),
             protocol_errors: sum(|worker| &worker.protocol_errors),
             auth_attempts: sum(|worker| &worker.auth_attempts),
@@ -429,6 +450,9 @@ impl Totals {
             now.misses = now.misses.saturating_sub(then.misses);
             now.errors = now.errors.saturating_sub(then.errors);
         }
+        for (now, then) in self.compaction_by_writes.iter_mut().zip(baseline.compaction_by_writes) {
+            *now = now.saturating_sub(then);
+        }
         for (now, then) in self.worker_busy_ns.iter_mut().zip(&baseline.worker_busy_ns) {
             *now = now.saturating_sub(*then);
         }
@@ -442,6 +466,8 @@ impl Totals {
             (&mut self.compaction_windows, baseline.compaction_windows),
             (&mut self.compacted_writes, baseline.compacted_writes),
             (&mut self.compaction_given_up, baseline.compaction_given_up),
+            (&mut self.compaction_closed_full, baseline.compaction_closed_full),
+            (&mut self.compaction_joined, baseline.compaction_joined),
             (&mut self.protocol_errors, baseline.protocol_errors),
             (&mut self.auth_attempts, baseline.auth_attempts),
             (&mut self.auth_errors, baseline.auth_errors),

@@ -198,7 +198,10 @@ pub struct RunToCompletion {
 impl RunToCompletion {
     /// A session, and compaction if that is on.
     pub fn new(session: Session, config: &Config) -> RunToCompletion {
-        RunToCompletion { session, compaction: config.compaction.then(Compaction::default) }
+        RunToCompletion {
+            session,
+            compaction: config.compaction.then(|| Compaction::new(config.compacts)),
+        }
     }
 }
 

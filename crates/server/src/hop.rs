@@ -17,25 +17,30 @@
 //! |---|---|
 //! | `layers` | who may have which half, and the routers, from the settings |
 //! | `roles` | who has which half now, and how that changes |
+//! | `lane` | what one front sends to one back |
 //! | `fabric` | what lies between workers: bells, and ends of rings on their way |
 //! | `cell` | one request and its answer, in memory that both sides reach |
 //! | `awaiting` | what one connection waits for |
 //! | `front` | routes, sends, takes back, keeps each connection's order |
+//! | `ahead` | finds what waits for the batch's windows in the queues |
 //! | `back` | takes batches from all fronts and executes them |
 //! | `routed` | both halves as a worker's engine |
 
+mod ahead;
 mod awaiting;
 mod back;
 mod cell;
 mod fabric;
 mod front;
+mod lane;
 mod layers;
 mod roles;
 mod routed;
 
 pub use awaiting::Awaiting;
 pub use cell::KEPT_BYTES_MAX;
-pub use fabric::{Fabric, Lane};
+pub use fabric::Fabric;
+pub use lane::Lane;
 pub use layers::{HopMemory, Layers};
 pub use roles::{Fronts, PublishedRoles, Roles, RolesError, Threads, Turn, Wanted};
 pub use routed::Routed;

@@ -61,6 +61,7 @@ mod topology;
 mod worker;
 
 pub use budget::BufferBudget;
+pub use compaction::Compacts;
 pub use config::{Cat, Config, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevice};
 pub use error::StartError;
 pub use hop::RolesError;

@@ -22,6 +22,7 @@ use crate::manager::tuning::View;
 use crate::manager::workload::Workload;
 use crate::shared::Shared;
 
+mod compaction;
 pub mod facts;
 mod native;
 pub mod openmetrics;
@@ -189,6 +190,9 @@ impl Snapshot {
                 "windows_total": totals.compaction_windows,
                 "writes_saved_total": totals.compacted_writes,
                 "given_up_total": totals.compaction_given_up,
+                "joined_total": totals.compaction_joined,
+                "closed_full_total": totals.compaction_closed_full,
+                "windows_by_writes": totals.compaction_by_writes,
             },
             "workers": { "busy_ns_total": totals.worker_busy_ns },
             "hops": self.hops_json(),

@@ -1,9 +1,14 @@
 //! Long writes of one key in one pipeline: each is answered as if it had run by itself.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
-use server::Config;
-use support::{TestServer, bulk, command, config};
+use std::io::{BufRead, BufReader};
+
+use server::counters::Totals;
+use server::{Compacts, Config, Dispatch, WritePolicy};
+use support::{Client, TestServer, bulk, command, config};
 
 fn words(words: &[&str]) -> Vec<u8> {
     command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())
@@ -11,7 +16,12 @@ fn words(words: &[&str]) -> Vec<u8> {
 
 /// Sends one pipeline to each port; how many writes the store was spared.
 fn spared_by(compaction: bool) -> u64 {
-    let server = TestServer::with(Config { compaction, ..config() });
+    spared(Config { compaction, ..config() }).compacted_writes
+}
+
+/// The same, and all else that was counted.
+fn spared(config: Config) -> Totals {
+    let server = TestServer::with(config);
     let value = |n: usize| format!("{n}{}", "v".repeat(1500));
     let (mut asked, mut want) = (Vec::new(), Vec::new());
     for n in 0..10 {
@@ -59,7 +69,7 @@ fn spared_by(compaction: bool) -> u64 {
         want.extend(bulk(large.as_bytes()));
     }
     server.resp().ask(asked, want);
-    server.server().shared().totals().compacted_writes
+    server.server().shared().totals()
 }
 
 #[test]
@@ -70,4 +80,70 @@ fn long_writes_of_a_key_are_answered_one_by_one_and_stored_as_one() {
 #[test]
 fn nothing_is_compacted_where_it_is_switched_off() {
     assert_eq!(spared_by(false), 0);
+}
+
+/// A batch of one request, as C-4's workers take them: what is put together waits in the queue.
+#[test]
+fn windows_reach_over_the_queue_of_another_worker() {
+    for (write_policy, cr_threads, threads) in [
+        (WritePolicy::Crew, Some(1), 2),
+        (WritePolicy::Crew, None, 3),
+        (WritePolicy::DCrew, Some(1), 3),
+    ] {
+        let dispatch = Dispatch::Jbsq(2);
+        let base = Config { write_policy, dispatch, cr_threads, threads, ..config() };
+        let totals = spared(Config { batch: 1, compacts: Compacts::All, ..base.clone() });
+        assert!(totals.compacted_writes > 10, "{write_policy} {cr_threads:?}: {totals:?}");
+        if cr_threads.is_some() {
+            assert!(totals.compaction_joined > 10, "{write_policy} {cr_threads:?}: {totals:?}");
+        }
+        assert_eq!(totals.compaction_by_writes.iter().sum::<u64>(), totals.compaction_windows);
+        let off = spared(Config { batch: 1, compaction: false, ..base });
+        assert_eq!((off.compacted_writes, off.compaction_joined), (0, 0));
+    }
+}
+
+/// Several clients append to one short key and write their own, each in one pipeline: nothing is
+/// lost, and each sees its own effects in order, whoever else is put together with it.
+#[test]
+fn clients_that_share_a_short_key_lose_nothing_and_see_their_own_writes() {
+    const CLIENTS: usize = 4;
+    const ROUNDS: usize = 200;
+    let base = Config { write_policy: WritePolicy::DCrew, dispatch: Dispatch::Jbsq(2), ..config() };
+    let shared = Config { threads: 3, batch: 1, compacts: Compacts::All, ..base };
+    for cr_threads in [None, Some(1)] {
+        let server = TestServer::with(Config { cr_threads, ..shared.clone() });
+        let server = &server;
+        std::thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                scope.spawn(move || append_and_look(server.resp(), client, ROUNDS));
+            }
+        });
+        let total = bulk("x".repeat(CLIENTS * ROUNDS).as_bytes());
+        server.resp().ask(words(&["GET", "shared"]), total);
+    }
+}
+
+fn append_and_look(mut client: Client, number: usize, rounds: usize) {
+    let own = format!("own-{number}");
+    let mut asked = Vec::new();
+    for round in 0..rounds {
+        asked.extend(words(&["APPEND", "shared", "x"]));
+        asked.extend(words(&["SET", &own, &round.to_string()]));
+        asked.extend(words(&["GET", &own]));
+        asked.extend(words(&["INCR", &own]));
+    }
+    client.send(asked);
+    let mut lines = BufReader::new(client.stream).lines().map(Result::unwrap);
+    let mut line = || lines.next().unwrap();
+    let mut last = 0;
+    for round in 0..rounds {
+        let length: usize = line()[1..].parse().unwrap();
+        assert!(length > last, "round {round}: {length} after {last}");
+        last = length;
+        assert_eq!(line(), "+OK");
+        assert_eq!(line(), format!("${}", round.to_string().len()));
+        assert_eq!(line(), round.to_string());
+        assert_eq!(line(), format!(":{}", round + 1));
+    }
 }

@@ -39,6 +39,12 @@ fn run(capacity: usize, count: u64, batch: u64) {
         let back = thread::spawn(move || {
             let mut want = 0;
             while want < count {
+                // What waits is whole as well, and may be worked on before its turn.
+                if receiver.waiting_count() == 2
+                    && let Some([number, _]) = receiver.peek(1)
+                {
+                    assert_eq!(theirs[number as usize].get(), number + 1, "the second is whole");
+                }
                 while let Some([number, twin]) = receiver.take() {
                     assert_eq!([number, twin], [want, want + 100]);
                     let cell = &theirs[number as usize];

@@ -24,6 +24,25 @@ fn entries_come_in_order_and_only_after_their_publication() {
 }
 
 #[test]
+fn entries_can_be_seen_before_their_turn_and_not_before_their_publication() {
+    let (mut sender, mut receiver) = ring(4);
+    for number in 0..4 {
+        sender.push([number, number + 10]);
+        if number == 2 {
+            sender.publish();
+        }
+    }
+    assert_eq!(receiver.peek(0), None, "this end has not looked yet");
+    assert_eq!(receiver.waiting_count(), 3);
+    assert_eq!([0, 2, 3].map(|ahead| receiver.peek(ahead)), [Some([0, 10]), Some([2, 12]), None]);
+    assert_eq!(receiver.take(), Some([0, 10]), "seeing takes nothing");
+    assert_eq!([0, 1, 2].map(|ahead| receiver.peek(ahead)), [Some([1, 11]), Some([2, 12]), None]);
+    assert!(receiver.complete());
+    assert_eq!(sender.reclaim(), Some([0, 10]));
+    assert_eq!(sender.reclaim(), None, "what was only seen is not done");
+}
+
+#[test]
 fn a_full_ring_has_room_only_after_reclaiming() {
     let (mut sender, mut receiver) = ring(2);
     for number in 0..2 {

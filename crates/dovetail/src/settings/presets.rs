@@ -124,6 +124,32 @@ pub const PRESETS: &[Preset] = &[
         ],
     },
     Preset {
+        name: "c4-comp",
+        about: "C-4 §4.3: one writer for each partition, which puts dependent writes together",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "crew"),
+            ("dispatch", "jbsq:2"),
+            ("compaction", "on"),
+            ("compact-short", "on"),
+            ("batch", "1"),
+        ],
+    },
+    Preset {
+        name: "c4",
+        about: "C-4: d-CREW with compaction",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "d-crew"),
+            ("dispatch", "jbsq:2"),
+            ("compaction", "on"),
+            ("compact-short", "on"),
+            ("batch", "1"),
+        ],
+    },
+    Preset {
         name: "basekv",
         about: "uTPS §5.1: any worker serves any key",
         settings: &[
@@ -151,8 +177,6 @@ pub const PRESETS: &[Preset] = &[
 pub const NOT_BUILT: &[(&str, &str)] = &[
     ("hkh-ws", "workers do not take requests from one another yet; hkh is built"),
     ("minos", "requests are not told apart by size yet; hkh is built"),
-    ("c4-comp", "windows do not reach across batches yet; c4-crew is built"),
-    ("c4", "windows do not reach across batches yet; c4-dcrew is built"),
     ("mutps-h", "the hot set and the tuner are not built yet; basekv is built"),
     ("mutps-t", "the hot set and the tuner are not built yet; basekv is built"),
     ("rowan-kv", "replication is not built yet"),

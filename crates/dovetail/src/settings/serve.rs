@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use base::ByteSize;
 use server::{
-    Cat, Config, Dispatch, Eviction, HugePages, IndexKind, Mode, NativeTransport, Numa, Pin, Poll,
-    StartError, Tuning, WritePolicy, XdpDevice,
+    Cat, Compacts, Config, Dispatch, Eviction, HugePages, IndexKind, Mode, NativeTransport, Numa,
+    Pin, Poll, StartError, Tuning, WritePolicy, XdpDevice,
 };
 
 use crate::logs::{Format, Level};
@@ -137,6 +137,10 @@ impl ServeSettings {
             },
             batch: lookup.count("batch").unwrap_or(32),
             compaction: lookup.word("compaction") != "off",
+            compacts: match lookup.is_on("compact-short") {
+                true => Compacts::All,
+                false => Compacts::Long,
+            },
             max_connections: lookup.count("max-connections").unwrap_or(10_000),
             max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
             requirepass: lookup.text("requirepass"),
@@ -162,6 +166,7 @@ fn refuse_misfits(
     refuse_lossy_tree(lookup, config)?;
     refuse_shared_compaction(lookup)?;
     refuse_control(lookup, config, machine)?;
+    refuse_short_without_compaction(lookup, config)?;
     refuse_contradictions(lookup, config)?;
     refuse_open_ports(lookup, config)?;
     refuse_open_native(lookup, config)?;
@@ -204,6 +209,20 @@ fn refuse_control(
     let pins = config.check_pins(machine.core_count);
     pins.map_err(|error| refuse("pin", error.to_string()))?;
     config.check_tuning().map_err(|error| refuse("tuner", error.to_string()))
+}
+
+/// Without compaction no writes are put together, short or long.
+fn refuse_short_without_compaction(
+    lookup: &Lookup<'_>,
+    config: &Config,
+) -> Result<(), SettingError> {
+    if config.compaction || config.compacts == Compacts::Long {
+        return Ok(());
+    }
+    Err(SettingError {
+        place: lookup.place("compact-short"),
+        reason: "no writes are put together; use --compaction on or --compact-short off".into(),
+    })
 }
 
 /// Who receives, who writes and who executes must fit together.

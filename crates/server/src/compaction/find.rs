@@ -18,13 +18,50 @@ const GROUPS_MAX: usize = 16;
 /// A free place.
 const FREE: u8 = u8::MAX;
 
-/// Writes of one key that may be worth a window ...
-const WRITES_MIN: u8 = 4;
-/// ... if the store would copy so much for each: it takes shorter values faster than they are put
-/// together (decision 0029).
-const WRITE_BYTES_MIN: u64 = 1 << 10;
+/// Which writes of a key are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compacts {
+    /// Four or more, of a kilobyte each: the store takes shorter values faster than they are put
+    /// together (decision 0029).
+    #[default]
+    Long,
+    /// Two or more of any length, as C-4 does (§4.3).
+    All,
+}
+
+impl Compacts {
+    /// Writes of one key that may be worth a window ...
+    pub fn writes_min(self) -> u8 {
+        match self {
+            Compacts::Long => 4,
+            Compacts::All => 2,
+        }
+    }
+
+    /// ... if the store would copy so much for each.
+    fn write_bytes_min(self) -> u64 {
+        match self {
+            Compacts::Long => LONG_BYTES_MIN,
+            Compacts::All => 0,
+        }
+    }
+
+    /// Whether a request may open a window: it writes enough.
+    #[inline]
+    pub fn may_open(self, op: &Op<'_, Rmw<'_>>) -> bool {
+        stored_bytes(op).is_some_and(|bytes| bytes >= self.write_bytes_min())
+    }
+
+    /// Whether putting so many writes of so many bytes together saves more than it costs.
+    fn is_worth_a_window(self, writes: u8, bytes: u64) -> bool {
+        writes >= self.writes_min() && bytes >= u64::from(writes) * self.write_bytes_min()
+    }
+}
+
+/// A long write.
+const LONG_BYTES_MIN: u64 = 1 << 10;
 /// What a rewrite that keeps most of a value is taken to cost: how long that is, is not known.
-const REWRITE_BYTES: u64 = WRITE_BYTES_MIN;
+const REWRITE_BYTES: u64 = LONG_BYTES_MIN;
 
 /// Finds writes whose key was written before in the same batch, by hash; [`members`] compares keys.
 pub(super) struct Finder {
@@ -36,6 +73,7 @@ pub(super) struct Finder {
     bytes: [u64; PLACES],
     /// The first write of each key that has enough.
     groups: ArrayVec<u8, GROUPS_MAX>,
+    pub compacts: Compacts,
 }
 
 const _: () = assert!(BATCH_REQUESTS_MAX < FREE as usize, "a place names a request");
@@ -47,6 +85,7 @@ impl Default for Finder {
             counts: [0; PLACES],
             bytes: [0; PLACES],
             groups: ArrayVec::new(),
+            compacts: Compacts::default(),
         }
     }
 }
@@ -55,31 +94,26 @@ impl Finder {
     /// Whether some key is written often. A batch with few long writes costs one pass over it.
     #[inline]
     pub fn has_groups(&mut self, requests: &[Request<'_, Rmw<'_>>]) -> bool {
-        let is_long =
-            |request: &&Request<'_, Rmw<'_>>| stored_bytes(&request.op) >= WRITE_BYTES_MIN;
-        requests.iter().filter(is_long).count() >= usize::from(WRITES_MIN) && self.look(requests)
+        let compacts = self.compacts;
+        let may_open = |request: &&Request<'_, Rmw<'_>>| compacts.may_open(&request.op);
+        let count = requests.iter().filter(may_open).count();
+        count >= usize::from(compacts.writes_min()) && self.look(requests)
     }
 
     fn look(&mut self, requests: &[Request<'_, Rmw<'_>>]) -> bool {
         self.places.fill(FREE);
         self.groups.clear();
         for (index, request) in requests.iter().enumerate() {
-            if !matches!(request.op, Op::Get) {
-                self.note(requests, index, request);
+            if let Some(bytes) = stored_bytes(&request.op) {
+                self.note(requests, index, bytes);
             }
         }
         !self.groups.is_empty()
     }
 
     #[inline]
-    fn note(
-        &mut self,
-        requests: &[Request<'_, Rmw<'_>>],
-        index: usize,
-        request: &Request<'_, Rmw<'_>>,
-    ) {
-        let hash = request.hash;
-        let bytes = stored_bytes(&request.op);
+    fn note(&mut self, requests: &[Request<'_, Rmw<'_>>], index: usize, bytes: u64) {
+        let hash = requests[index].hash;
         // The top bits name the partition, the lowest are the tag's: any will do.
         let mut at = (hash.0 >> 8) as usize % PLACES;
         loop {
@@ -93,7 +127,7 @@ impl Finder {
             if requests[usize::from(seen)].hash == hash {
                 self.counts[at] += 1;
                 self.bytes[at] += bytes;
-                let is_worth = is_worth_a_window(self.counts[at], self.bytes[at]);
+                let is_worth = self.compacts.is_worth_a_window(self.counts[at], self.bytes[at]);
                 if is_worth && !self.groups.contains(&seen) {
                     // A full list is no harm: the rest is written one by one.
                     let _ = self.groups.try_push(seen);
@@ -148,6 +182,7 @@ pub(super) fn members<'r>(
     first: usize,
     now: UnixMillis,
     sink: &impl Answering,
+    compacts: Compacts,
 ) -> Option<Vec<Member<'r>>> {
     let (hash, key) = (requests[first].hash, requests[first].key);
     let mut members: Vec<Member<'r>> = Vec::new();
@@ -164,11 +199,11 @@ pub(super) fn members<'r>(
         let effect = effect(&request.op, tells, now);
         if effect.is_write() {
             writes += 1;
-            bytes += stored_bytes(&request.op);
+            bytes += stored_bytes(&request.op).unwrap_or(0);
         }
         members.push(Member { request, index, effect, connection });
     }
-    if !is_worth_a_window(writes, bytes) {
+    if !compacts.is_worth_a_window(writes, bytes) {
         return None;
     }
     let mut writers = Vec::new();
@@ -185,21 +220,17 @@ pub(super) fn members<'r>(
     Some(members)
 }
 
-/// Whether putting so many writes of so many bytes together saves more than it costs.
-fn is_worth_a_window(writes: u8, bytes: u64) -> bool {
-    writes >= WRITES_MIN && bytes >= u64::from(writes) * WRITE_BYTES_MIN
-}
-
-/// About what the store would copy.
+/// About what the store would copy; `None`: nothing is written.
 #[inline]
-fn stored_bytes(op: &Op<'_, Rmw<'_>>) -> u64 {
-    match op {
+fn stored_bytes(op: &Op<'_, Rmw<'_>>) -> Option<u64> {
+    Some(match op {
+        Op::Get => return None,
         Op::Set(set) => set.value.len() as u64,
         Op::Update(Rmw::Append(_) | Rmw::Prepend(_) | Rmw::SetRange { .. } | Rmw::Join(..)) => {
             REWRITE_BYTES
         }
-        Op::Get | Op::Delete | Op::Update(_) => 0,
-    }
+        Op::Delete | Op::Update(_) => 0,
+    })
 }
 
 fn effect(op: &Op<'_, Rmw<'_>>, tells: Tells, now: UnixMillis) -> Effect {

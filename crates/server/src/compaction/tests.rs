@@ -11,9 +11,9 @@ use wire::resp::ExpireCondition;
 use super::*;
 use crate::rmw::{Bounded, Side};
 
-const NOW: UnixMillis = UnixMillis(10_000);
+pub(super) const NOW: UnixMillis = UnixMillis(10_000);
 
-fn store() -> Arc<Store> {
+pub(super) fn store() -> Arc<Store> {
     let config = StoreConfig {
         memory_bytes: 16 << 20,
         index_bytes: 1 << 20,
@@ -177,10 +177,16 @@ fn draw(draws: &mut Draws, version: u64) -> (Op<'static, Rmw<'static>>, Tells) {
 
 #[test]
 fn batches_answer_and_leave_what_they_would_one_by_one() {
+    check_batches(Compacts::Long, 500);
+    check_batches(Compacts::All, 1000);
+}
+
+/// Batches at random, with compaction and without.
+fn check_batches(compacts: Compacts, windows_min: u64) {
     let (plain, compacting) = (store(), store());
     let mut plain_session = plain.session().unwrap();
     let mut session = compacting.session().unwrap();
-    let mut compaction = Compaction::default();
+    let mut compaction = Compaction::new(compacts);
     let keys: [&[u8]; 5] =
         [b"hot", b"warm", b"h", b"", b"another key, longer than a line of a cache"];
     let (mut windows, mut given_up) = (0, 0);
@@ -212,11 +218,11 @@ fn batches_answer_and_leave_what_they_would_one_by_one() {
         windows += counted.windows;
         given_up += counted.given_up;
     }
-    assert!(windows > 500, "only {windows} windows");
+    assert!(windows > windows_min, "only {windows} windows");
     assert!(given_up > 10, "values too large were drawn, and only {given_up} were given up");
 }
 
-fn blind_set(value: &[u8]) -> Op<'_, Rmw<'_>> {
+pub(super) fn blind_set(value: &[u8]) -> Op<'_, Rmw<'_>> {
     Op::Set(Set { value, client_flags: 0, expiry: Expiry::Never, condition: Condition::Always })
 }
 
@@ -238,7 +244,9 @@ fn run_on_one_key(ops: &[Op<'static, Rmw<'static>>], tells: Tells) -> (Compacted
 #[test]
 fn many_writes_of_a_key_reach_the_store_as_one() {
     let sets = [blind_set(&[b'v'; 1200]); 10];
-    let counted = Compacted { windows: 1, writes_saved: 9, given_up: 0 };
+    // Ten are more than 8 and at most 16.
+    let by_writes = [0, 0, 0, 1, 0, 0, 0];
+    let counted = Compacted { windows: 1, writes_saved: 9, given_up: 0, by_writes };
     assert_eq!(run_on_one_key(&sets, Tells::Nothing), (counted, 1));
 }
 
@@ -252,6 +260,29 @@ fn nothing_is_compacted_where_a_version_is_told() {
 fn one_write_among_reads_goes_its_usual_way() {
     let ops = [Op::Get, blind_set(b"new"), Op::Get, Op::Get];
     assert_eq!(run_on_one_key(&ops, Tells::Nothing), (Compacted::default(), 1));
+}
+
+#[test]
+fn classes_of_windows_end_at_powers_of_two() {
+    let classes = [1, 2, 3, 4, 5, 8, 9, 64, 65, 128].map(size_class);
+    assert_eq!(classes, [0, 0, 1, 1, 2, 2, 3, 5, 6, 6]);
+}
+
+#[test]
+fn two_short_writes_are_put_together_where_all_are() {
+    let store = store();
+    let mut session = store.session().unwrap();
+    let hash = store.key_hasher().hash(b"k");
+    let requests = [blind_set(b"12345678"), Op::Get, blind_set(b"87654321"), Op::Get]
+        .map(|op| Request { key: b"k".as_slice(), hash, op });
+    let mut heard = Heard::of(vec![Tells::Nothing; 4]);
+    let mut compaction = Compaction::new(Compacts::All);
+    compaction.execute(&mut session, NOW, &requests, &mut heard);
+    let starts = ["stored", "hit 12345678", "stored", "hit 87654321"];
+    for ((_, text), want) in heard.outcomes.iter().zip(starts) {
+        assert!(text.starts_with(want), "{text}");
+    }
+    assert_eq!(compaction.take_counted().writes_saved, 1);
 }
 
 #[test]

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a lane's requests are executed in the order in which its front sent them.
+//! I1: a lane's requests on one key are executed in the order in which its front sent them, and so
+//!     are all its requests but those that join a window of their key (`ahead`).
 //! I2: between two batches the session quiesces and this half holds no cell.
 
 use std::sync::Arc;
@@ -19,8 +20,10 @@ use base::{KeyHash, UnixMillis};
 use store::pin::Pins;
 use store::request::{Outcome, Request, Sink};
 
+use super::ahead::{self, CELLS_MAX, Cells, Keys};
 use super::cell::Cell;
-use super::fabric::{Fabric, Lane};
+use super::fabric::Fabric;
+use super::lane::Lane;
 use crate::compaction::{Answering, Tells};
 use crate::core::{Core, Tally};
 use crate::counters::WorkerCounters;
@@ -64,18 +67,18 @@ impl Back {
     /// Whether there is something to execute.
     #[inline]
     pub fn has_work(&mut self) -> bool {
-        self.lanes.iter_mut().any(|lane| lane.receiver.waiting_count() > 0)
+        self.lanes.iter_mut().any(|lane| lane.waiting_count() > 0)
     }
 
     /// Executes one batch; how many requests.
     pub fn serve(&mut self, home: &mut RunToCompletion, core: &Core) -> usize {
         let batch = core.shared.config().batch;
-        let mut cells: ArrayVec<*mut Cell, { store::BATCH_MAX }> = ArrayVec::new();
+        let mut cells = Cells::new();
         let lane_count = self.lanes.len();
         for step in 0..lane_count {
             let lane = &mut self.lanes[(self.next_lane + step) % lane_count];
             while cells.len() < batch
-                && let Some([hash, index]) = lane.receiver.take()
+                && let Some([hash, index]) = lane.take()
             {
                 home.prefetch(KeyHash(hash));
                 cells.push(lane.cells.at(index as u32));
@@ -84,17 +87,35 @@ impl Back {
         if cells.is_empty() {
             return 0;
         }
+        // A batch that is not full has emptied the queues.
+        let is_cut = cells.len() == batch && self.look_ahead(home, core, &mut cells);
         self.next_lane = (self.next_lane + 1) % lane_count;
-        execute(home, core, &cells);
+        execute(home, core, &cells, is_cut);
         self.complete(core);
-        let waiting: u64 = self.lanes.iter_mut().map(|lane| lane.receiver.waiting_count()).sum();
+        let waiting: u64 = self.lanes.iter_mut().map(Lane::waiting_count).sum();
         core.counters().hops.queue_depth.set(waiting);
         cells.len()
+    }
+
+    /// What belongs to the batch's windows joins it; whether more waits than may be looked at.
+    #[inline]
+    fn look_ahead(&mut self, home: &mut RunToCompletion, core: &Core, cells: &mut Cells) -> bool {
+        let Some(compaction) = &home.compaction else { return false };
+        let Some(keys) = Keys::of(compaction.compacts(), cells) else { return false };
+        let taken_count = cells.len();
+        let is_cut = ahead::join(keys, &mut self.lanes, self.next_lane, cells);
+        for cell in &cells[taken_count..] {
+            // SAFETY: as in `execute`.
+            home.prefetch(unsafe { &**cell }.request().hash);
+        }
+        core.counters().compaction.joined.add((cells.len() - taken_count) as u64);
+        is_cut
     }
 
     /// The tails move, and fronts that sleep are woken.
     fn complete(&mut self, core: &Core) {
         for lane in &mut self.lanes {
+            lane.pass_answered();
             let front = lane.front.index();
             if lane.receiver.complete()
                 && front != core.worker.index()
@@ -107,8 +128,9 @@ impl Back {
 }
 
 /// Executes the requests of `cells`, which this worker holds.
-fn execute(home: &mut RunToCompletion, core: &Core, cells: &[*mut Cell]) {
-    let mut requests: ArrayVec<Request<'_, Rmw<'_>>, { store::BATCH_MAX }> = ArrayVec::new();
+/// `is_cut`: its windows closed because no more of the queues may be looked at.
+fn execute(home: &mut RunToCompletion, core: &Core, cells: &[*mut Cell], is_cut: bool) {
+    let mut requests: ArrayVec<Request<'_, Rmw<'_>>, CELLS_MAX> = ArrayVec::new();
     // No front's clock is ahead of the batch's: a time to live never grows.
     let mut now = core.now;
     for cell in cells {
@@ -124,7 +146,11 @@ fn execute(home: &mut RunToCompletion, core: &Core, cells: &[*mut Cell]) {
     counters.hops.batches.add(1);
     counters.hops.served.add(requests.len() as u64);
     home.execute(now, &requests, &mut CellSink { cells, counters, now });
-    counters.compaction.add(home.take_compacted());
+    let compacted = home.take_compacted();
+    counters.compaction.add(compacted);
+    if is_cut {
+        counters.compaction.closed_full.add(compacted.windows);
+    }
 }
 
 /// Encodes the outcomes of one batch into its cells.

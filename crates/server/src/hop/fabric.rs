@@ -1,14 +1,9 @@
-//! What lies between the workers: every worker's bell, and the rings' ends on their way.
+//! What lies between the workers: every worker's bell, and who may still send.
 
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use base::WorkerId;
-use base::ring::{Bell, Receiver};
+use base::ring::Bell;
 use crossbeam_utils::CachePadded;
-
-use super::cell::Cells;
 
 /// Shared by all workers of a server that routes; lives as long as the last of them.
 pub struct Fabric {
@@ -44,22 +39,5 @@ impl Fabric {
     /// Whether nothing more can be sent to anybody.
     pub(super) fn are_senders_closed(&self) -> bool {
         self.senders_open.load(Ordering::Acquire) == 0
-    }
-}
-
-/// The receiving end of a ring, on its way to the worker that will serve it.
-pub struct Lane {
-    /// Who sends.
-    pub(super) front: WorkerId,
-    /// The plan by which it was opened.
-    pub(super) epoch: u64,
-    /// That front's, which the ring's entries name.
-    pub(super) cells: Arc<Cells>,
-    pub(super) receiver: Receiver,
-}
-
-impl fmt::Debug for Lane {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Lane(from {:?})", self.front)
     }
 }

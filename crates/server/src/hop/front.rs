@@ -40,7 +40,8 @@ use policy::{Access, Busy, Depths, Route, RouteRequest};
 
 use super::awaiting::{Awaiting, NO_TICKET, Wait};
 use super::cell::{CELLS, Cell, Cells, Origin};
-use super::fabric::{Fabric, Lane};
+use super::fabric::Fabric;
+use super::lane::Lane;
 use super::layers::Decider;
 use crate::connection::{Connection, Ending};
 use crate::core::Core;
@@ -362,8 +363,7 @@ impl Front {
     fn open_lane(&mut self, core: &mut Core, thread: usize) {
         let (sender, receiver) = ring(CELLS);
         self.senders[thread] = Some(sender);
-        let (epoch, cells) = (self.plan.epoch, Arc::clone(&self.cells));
-        let lane = Lane { front: self.own, epoch, cells, receiver };
+        let lane = Lane::new(self.own, self.plan.epoch, Arc::clone(&self.cells), receiver);
         core.shared.send(thread, Control::Serve(Box::new(lane)));
     }
 

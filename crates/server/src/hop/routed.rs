@@ -10,8 +10,9 @@ use store::request::Request;
 
 use super::awaiting::Awaiting;
 use super::back::Back;
-use super::fabric::{Fabric, Lane};
+use super::fabric::Fabric;
 use super::front::{Front, Here};
+use super::lane::Lane;
 use super::roles::Turn;
 use crate::compaction::{Answering, Compacted};
 use crate::core::Core;

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use store::StoreStats;
 
-use crate::metrics::{Snapshot, facts, native};
+use crate::metrics::{Snapshot, compaction, facts, native};
 
 /// The type that a scraper must be told.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -68,21 +68,7 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
         "Store requests in those batches",
         totals.batch_requests,
     );
-    page.counter(
-        "dovetail_compaction_windows",
-        "Groups of writes of one key that were written at once",
-        totals.compaction_windows,
-    );
-    page.counter(
-        "dovetail_compacted_writes",
-        "Writes that the store never saw, because a later one of the batch took their place",
-        totals.compacted_writes,
-    );
-    page.counter(
-        "dovetail_compaction_given_up",
-        "Groups that ran one by one after all",
-        totals.compaction_given_up,
-    );
+    compaction::families(page, totals);
     page.family_with_unit(
         "dovetail_worker_busy_seconds",
         "counter",
@@ -283,7 +269,7 @@ fn index(page: &mut Page, store: &StoreStats) {
 
 /// The text so far.
 #[derive(Default)]
-pub struct Page {
+pub(super) struct Page {
     out: String,
 }
 

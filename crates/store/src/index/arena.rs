@@ -202,10 +202,12 @@ pub(crate) mod tests {
 
         use super::*;
 
+        const STEPS_MAX: usize = if cfg!(miri) { 40 } else { 200 };
+
         proptest! {
             #[test]
             fn blocks_never_overlap_and_all_memory_comes_back(
-                steps in vec((any::<bool>(), 0_u32..5, any::<prop::sample::Index>()), 1..200),
+                steps in vec((any::<bool>(), 0_u32..5, any::<prop::sample::Index>()), 1..STEPS_MAX),
             ) {
                 let lender = FewLines::new(4, 6);
                 let arena = Arena::new(lender.clone());

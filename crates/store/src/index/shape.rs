@@ -143,6 +143,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many steps of safe code")]
     fn items_a_head_stay_between_two_and_five_and_a_half_while_growing() {
         let mut shape = BOUNDS.least;
         for items in 0..60_000 {
@@ -156,6 +157,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many steps of safe code")]
     fn what_goes_lets_the_index_shrink_to_what_it_was_opened_with() {
         let mut shape = BOUNDS.least;
         settle(&mut shape, 60_000);
@@ -170,6 +172,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many steps of safe code")]
     fn a_load_that_swings_by_half_moves_nothing_after_the_first_time() {
         let mut shape = BOUNDS.least;
         for high in [500, 1_000, 3_000, 7_777, 12_000] {
