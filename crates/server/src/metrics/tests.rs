@@ -63,13 +63,15 @@ fn every_sample_follows_the_head_of_its_family_and_no_family_comes_twice() {
             assert!(families.insert(name.to_owned()), "twice: {line}");
             (family, kind) = (name.to_owned(), of_kind.to_owned());
         } else if !line.starts_with('#') {
-            let suffix = match kind.as_str() {
-                "counter" => "_total",
-                "info" => "_info",
-                _ => "",
+            let suffixes: &[&str] = match kind.as_str() {
+                "counter" => &["_total"],
+                "info" => &["_info"],
+                "histogram" => &["_bucket", "_sum", "_count"],
+                _ => &[""],
             };
             let name = line.split(['{', ' ']).next().unwrap();
-            assert_eq!(name, format!("{family}{suffix}"));
+            let is_known = suffixes.iter().any(|suffix| *name == format!("{family}{suffix}"));
+            assert!(is_known, "{line} in {family}");
             let value = line.rsplit(' ').next().unwrap();
             assert!(value.parse::<f64>().is_ok(), "{line}");
         }
