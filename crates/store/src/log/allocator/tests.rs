@@ -195,6 +195,7 @@ fn large_table(segment_count: u32) -> Allocator {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many steps of safe code")]
 fn a_step_of_a_search_looks_at_a_bounded_number_of_rows_in_a_log_of_any_size() {
     let mut allocator = large_table(20_000);
     let (mut search, mut steps) = (Search::new(TURN), 0);
@@ -217,6 +218,7 @@ fn a_step_of_a_search_looks_at_a_bounded_number_of_rows_in_a_log_of_any_size() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many steps of safe code")]
 fn a_search_whose_find_was_taken_meanwhile_starts_anew() {
     let mut allocator = large_table(2_000);
     let mut search = Search::new(TURN);

@@ -111,6 +111,7 @@ fn check(mode: Mode, eviction: Eviction, key_count: u64, value_lens: &[usize]) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills a log, which takes hours under Miri")]
 fn a_cache_makes_room_in_step_with_its_writes_whatever_survives() {
     for eviction in [Eviction::Fifo, Eviction::LruApprox, Eviction::S3Fifo] {
         check(Mode::Evict, eviction, 400_000, &[9]);
@@ -120,6 +121,7 @@ fn a_cache_makes_room_in_step_with_its_writes_whatever_survives() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills a log, which takes hours under Miri")]
 fn a_store_is_cleaned_in_step_with_its_writes() {
     // 48 bytes an entry: three fifths of the log, and four fifths.
     check(Mode::Clean, Eviction::Fifo, 130_000, &[24]);
@@ -127,6 +129,7 @@ fn a_store_is_cleaned_in_step_with_its_writes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "fills a log, which takes hours under Miri")]
 fn lines_that_wait_for_a_reader_are_freed_some_at_a_time_when_it_has_gone() {
     const KEYS: u64 = 120_000;
     let store = open(Mode::Clean, Eviction::Fifo, 2, 64 << 10);
