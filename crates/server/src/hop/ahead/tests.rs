@@ -27,7 +27,7 @@ impl Bench {
         for front in 0..front_count {
             let (sender, receiver) = ring(1024);
             let cells = Arc::new(cell::Cells::new());
-            bench.lanes.push(Lane::new(WorkerId(front), cells, receiver));
+            bench.lanes.push(Lane::new(WorkerId(front), 0, cells, receiver));
             bench.senders.push(sender);
         }
         bench

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn what_was_executed_ahead_is_skipped_and_the_tail_passes_in_order() {
     let (mut sender, receiver) = ring(64);
-    let mut lane = Lane::new(WorkerId(0), Arc::new(Cells::new()), receiver);
+    let mut lane = Lane::new(WorkerId(0), 0, Arc::new(Cells::new()), receiver);
     (0..6).for_each(|number| sender.push([number, 0]));
     sender.publish();
     assert_eq!(lane.waiting_count(), 6);
@@ -40,7 +40,7 @@ fn what_was_executed_ahead_is_skipped_and_the_tail_passes_in_order() {
 #[test]
 fn the_last_place_can_be_executed_ahead_and_is_passed_at_the_end() {
     let (mut sender, receiver) = ring(64);
-    let mut lane = Lane::new(WorkerId(0), Arc::new(Cells::new()), receiver);
+    let mut lane = Lane::new(WorkerId(0), 0, Arc::new(Cells::new()), receiver);
     (0..40).for_each(|number| sender.push([number, 0]));
     sender.publish();
     assert_eq!(lane.waiting_count(), 40);
