@@ -3,7 +3,7 @@
 use super::*;
 
 fn plan(epoch: u64, threads: usize, fronts: usize) -> RolePlan {
-    RolePlan::new(epoch, threads, fronts, Executing::Others).unwrap()
+    RolePlan::new(epoch, threads, fronts, Executing::Others).expect("a plan that fits")
 }
 
 /// By thread, of five: `F` polls, `B` executes, `A` does both, `.` neither.
