@@ -19,7 +19,7 @@
 //! is read from elsewhere stays where it lies.
 //!
 //! # References
-//! MICA §4.1 and §5.1 (partitions on the node of their core), decision 0035.
+//! MICA §4.1 and §5.1 (partitions on the node of their core), decision 0037.
 
 use std::io;
 use std::ops::Range;

@@ -23,7 +23,7 @@
 //! [`SLOTS_MAX`] slots over all lanes, and windows of [`KEYS_MAX`] keys.
 //!
 //! # Trade-offs
-//! A window never waits: it closes when nothing of its key is in sight (C-4 §7.2; decision 0036 says
+//! A window never waits: it closes when nothing of its key is in sight (C-4 §7.2; decision 0038 says
 //! why no window is held open). A request on another key may be overtaken by one that joins; both
 //! wait, so they are concurrent.
 
