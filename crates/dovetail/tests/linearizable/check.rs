@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Wing and Gong's search with Lowe's memory: a set of requests that were taken, with the state
-//! that they led to, is looked at once. As each connection's requests are taken in its order, such a set
-//! is one number for each connection.
+//! that they led to, is looked at once. As each connection's requests are taken in its order, such
+//! a set is one number for each connection.
 //!
 //! # Invariants
 //! I1: a request without an answer may be left out, and then all later ones of its connection are:
