@@ -1,9 +1,9 @@
 //! Model-checked: the hand-shake of a change of roles, with the ring that it is about, and the
 //! count of connections on their way.
 //!
-//! Mutations that these tests were seen to catch: acknowledging before what was sent is done,
-//! an acknowledgement or the look for the last one Relaxed, either fence of [`Transit`] left out,
-//! the count taken after the look for the stop.
+//! Mutations that these tests were seen to catch: taking a plan up before what was sent is done, an
+//! acknowledgement or the look for the last one Relaxed, either fence of [`Transit`] left out, the
+//! count taken after the look for the stop.
 
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -49,6 +49,8 @@ fn loom_a_back_that_has_settled_is_sent_nothing() {
                 };
                 match (step, published) {
                     (Step::TakeUp(_), Some(published)) => {
+                        // SAFETY: the back frees it only once it has settled.
+                        their_lane.0.with(|freed| assert!(!unsafe { *freed }, "used to the end"));
                         published.acknowledge();
                     }
                     (Step::Park, _) => {}
