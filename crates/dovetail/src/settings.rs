@@ -227,13 +227,30 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         key: "dispatch",
-        value_name: "any|key-hash|jbsq:N|round-robin|hand-off:N",
+        value_name: "any|key-hash|jbsq:N|round-robin|hand-off:N|size-aware",
         kind: Kind::Dispatch,
         default: "any",
         help: "Who executes what the write policy leaves open: any the thread that received it, \
                key-hash its key's owner, jbsq:N the shortest queue of those with less than N, \
                round-robin each in turn, hand-off:N an idle one of those that the first N threads \
-               hand over to",
+               hand over to, size-aware threads of their own for large items",
+    },
+    Setting {
+        key: "size-threshold",
+        value_name: "auto|SIZE",
+        kind: Kind::AutoSize { min_bytes: 1, max_bytes: ITEM_MAX_BYTES },
+        default: "auto",
+        help: "The largest item, key and value, that is small to the size-aware dispatch; auto \
+               takes the 99th percentile of the requests' sizes each second, and at least what \
+               fits one packet",
+    },
+    Setting {
+        key: "size-cost",
+        value_name: "packets|bytes|constant+bytes",
+        kind: Kind::Choice(&["packets", "bytes", "constant+bytes"]),
+        default: "packets",
+        help: "What a request costs by the size of its item: small items get the part of the \
+               threads that is their part of the cost",
     },
     Setting {
         key: "poll",

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | `route`, `routers`, `depths` | who serves a request | simulator, server |
 //! | `write_table` | who may write a partition while writes are outstanding | simulator, server |
-//! | `size_class` | which sizes are large, and whose they are | simulator |
+//! | `size_class` | which sizes are large, and whose they are | simulator, server |
 //! | `window::rules` | when dependent writes are gathered, and how long | simulator |
 //! | the rest of `window` | what a closed window does, and its replies | waits for the server |
 //! | `hot_set` | which keys are hot in this epoch | waits for the server |

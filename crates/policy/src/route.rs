@@ -22,9 +22,11 @@
 //! # References
 //! C-4 §4.2; rules K6, K10, K15.
 
+use base::sync::Arc;
 use base::{PartitionId, WorkerId};
 
 use crate::depths::Depths;
+use crate::size_class::SizePlan;
 
 /// What a request does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,4 +83,7 @@ pub trait Router {
 
     /// The request's reply has left: whatever pinned its key may go.
     fn finish(&self, _request: &RouteRequest, _worker: WorkerId) {}
+
+    /// A new epoch of sizes begins; of no interest to who does not look at sizes.
+    fn set_plan(&mut self, _plan: &Arc<SizePlan>) {}
 }

@@ -49,15 +49,20 @@ pub use settings::{BadSetting, Dispatch, WritePolicy};
 pub use size_aware::{SizeAware, SizeAwareJbsq};
 pub use steal::{Queue, Steal, Take};
 
+use base::sync::Arc;
 use base::{PartitionId, WorkerId};
 
 use crate::depths::Depths;
 use crate::route::{Busy, Route, RouteRequest, Router};
+use crate::size_class::SizePlan;
 
 /// Chooses a worker for a request that any worker may serve.
 pub trait Balance {
     /// The worker; `None`: each that may serve it holds as much as the bound allows.
     fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId>;
+
+    /// A new epoch of sizes begins.
+    fn set_plan(&mut self, _plan: &Arc<SizePlan>) {}
 }
 
 /// Concurrent reads, concurrent writes: everything is balanced.
@@ -68,6 +73,10 @@ impl<B: Balance> Router for B {
             Some(worker) => Route::To(worker),
             None => Route::Busy(Busy::QueuesFull),
         }
+    }
+
+    fn set_plan(&mut self, plan: &Arc<SizePlan>) {
+        Balance::set_plan(self, plan);
     }
 }
 

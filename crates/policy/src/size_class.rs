@@ -38,7 +38,7 @@ mod histogram;
 
 pub use controller::{SizeController, SizeOptions, Threshold};
 pub use cost::{Cost, PACKET_PAYLOAD_MAX_BYTES};
-pub use histogram::WorkerSizes;
+pub use histogram::{SizeCount, WorkerSizes};
 
 use base::{PartitionId, WorkerId};
 

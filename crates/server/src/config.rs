@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use policy::size_class::{Cost, Threshold};
 use policy::{Dispatch, WritePolicy};
 use store::{Eviction, HugePages, IndexKind, Mode};
 
@@ -68,6 +69,10 @@ pub struct Config {
     pub cat: Cat,
     /// Where the kernel shares caches out.
     pub resctrl_root: PathBuf,
+    /// Where small items end, of the size-aware dispatch.
+    pub size_threshold: Threshold,
+    /// What a request costs by its size, for sharing workers out.
+    pub size_cost: Cost,
     /// Whether each worker stays on one processor.
     pub pin: Pin,
     /// How a worker waits for its clients.
@@ -166,6 +171,8 @@ impl Default for Config {
             tuning: Tuning::Auto,
             cat: Cat::Auto,
             resctrl_root: PathBuf::from(crate::resctrl::ROOT),
+            size_threshold: Threshold::Quantile(0.99),
+            size_cost: Cost::default(),
             pin: Pin::Auto,
             poll: Poll::Auto,
             batch: 32,

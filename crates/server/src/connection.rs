@@ -48,6 +48,10 @@ pub struct Connection {
     /// Some of its replies were too large to be copied: its requests are no longer gathered, so
     /// that the output limit is looked at after each (K12).
     pub is_large_reader: bool,
+    /// A large worker sends what it has to send: nobody else may.
+    pub is_lent: bool,
+    /// Buffers that went with that.
+    pub lent_held_bytes: usize,
     /// Of the buffer budget.
     pub booked_bytes: u64,
     /// Is in the worker's list of connections to finish in this round.
@@ -157,6 +161,8 @@ impl Connection {
             interest: Interest::READ,
             batch_id: 0,
             is_large_reader: false,
+            is_lent: false,
+            lent_held_bytes: 0,
             booked_bytes: 0,
             is_touched: false,
             is_starved: false,
@@ -173,7 +179,8 @@ impl Connection {
             }
             Speech::Memcached(_) => 0,
         };
-        (self.input.held.capacity() + self.output.held_bytes() + queued) as u64
+        (self.input.held.capacity() + self.output.held_bytes() + self.lent_held_bytes + queued)
+            as u64
     }
 
     /// The RESP version its replies are encoded in.

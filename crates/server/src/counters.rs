@@ -16,6 +16,7 @@ mod native;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use policy::size_class::WorkerSizes;
 use wire::resp::{CommandId, Flags, Spec};
 
 use crate::compaction::{Compacted, SIZE_CLASSES};
@@ -158,6 +159,8 @@ pub struct WorkerCounters {
     pub hops: HopCells,
     /// Of native clients.
     pub native: NativeCells,
+    /// Requests by the size of their item, where the dispatch looks at sizes.
+    pub sizes: Option<WorkerSizes>,
 }
 
 impl WorkerCounters {
@@ -165,6 +168,12 @@ impl WorkerCounters {
     pub fn new() -> WorkerCounters {
         let commands = (0..CommandIndex::COUNT).map(|_| CommandCells::default()).collect();
         WorkerCounters { commands, ..WorkerCounters::default() }
+    }
+
+    /// The same; sizes are counted if they matter.
+    pub fn for_sizes(do_matter: bool) -> WorkerCounters {
+        let sizes = do_matter.then(|| WorkerSizes::new(1));
+        WorkerCounters { sizes, ..WorkerCounters::new() }
     }
 
     /// The counters of one command.

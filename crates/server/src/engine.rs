@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::roles::RolePlan;
-use base::{KeyHash, UnixMillis};
+use base::{KeyHash, UnixMillis, WorkerId};
+use policy::size_class::SizePlan;
 use policy::{Route, RouteRequest};
 use store::request::Request;
 use store::{LockedSession, Session};
@@ -16,7 +17,8 @@ use crate::compaction::{Answering, Compacted, Compaction};
 use crate::config::Config;
 use crate::core::Core;
 use crate::gather::Answer;
-use crate::hop::{Awaiting, Lane, Turn};
+use crate::hop::{Awaiting, Lane, Loan, Returned, Turn};
+use crate::poller::Poller;
 use crate::rmw::Rmw;
 
 /// Executes batches of requests.
@@ -167,6 +169,34 @@ pub trait Home: Engine {
 
     /// Nothing comes any more from who sends to this worker no longer.
     fn settle(&mut self, _core: &Core, _plan: &RolePlan) {}
+
+    /// Which sizes are small, where that matters.
+    #[inline]
+    fn size_plan(&self) -> Option<&SizePlan> {
+        None
+    }
+
+    /// Gives a connection's output to the worker that the plan names.
+    fn lend(&mut self, _core: &Core, _worker: WorkerId, _loan: Loan) {
+        unreachable!("only an engine that routes has a plan");
+    }
+
+    /// Sends another worker's large reply from now on.
+    fn borrow(&mut self, _loan: Loan) {}
+
+    /// The poller reports the socket of a loan, by its token.
+    fn wake_loan(&mut self, _token: u64) {}
+
+    /// Whether large replies could go on leaving.
+    #[inline]
+    fn has_loans(&self) -> bool {
+        false
+    }
+
+    /// Sends a slice of each large reply that can go on; which of this worker's own are over.
+    fn send_loans<P: Poller>(&mut self, _core: &Core, _poller: &mut P) -> Vec<Returned> {
+        Vec::new()
+    }
 
     /// A buffer that requests borrow stays until they are done.
     fn keep_ground(&mut self, _core: &mut Core, _ground: Arc<Vec<u8>>) {}

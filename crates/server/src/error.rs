@@ -56,8 +56,8 @@ pub enum StartError {
     },
     /// A dispatch that the server does not have.
     #[error(
-        "--dispatch {dispatch} is not built yet: give any, key-hash, round-robin, jbsq:N or \
-         hand-off:N"
+        "--dispatch {dispatch} is not built yet: give any, key-hash, round-robin, jbsq:N, \
+         hand-off:N or size-aware"
     )]
     DispatchNotBuilt {
         /// As asked for.

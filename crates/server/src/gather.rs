@@ -30,6 +30,7 @@ use crate::engine::{Engine, Sending};
 use crate::reply::{Pending, ReplySink, Shape};
 use crate::resp::Fed;
 use crate::rmw::Rmw;
+use crate::sizes::SizedSink;
 
 /// Requests that go to the store together; it splits them into pipelines of its own size.
 pub const BATCH_REQUESTS_MAX: usize = 128;
@@ -144,7 +145,14 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         sink.counters.batches.add(1);
         sink.counters.batch_requests.add(self.requests.len() as u64);
         let counters = sink.counters;
-        self.engine.execute(now, &self.requests, &mut sink);
+        if E::ROUTES
+            && let Some(counts) = &counters.sizes
+        {
+            let mut sink = SizedSink { replies: sink, requests: &self.requests, counts };
+            self.engine.execute(now, &self.requests, &mut sink);
+        } else {
+            self.engine.execute(now, &self.requests, &mut sink);
+        }
         counters.compaction.add(self.engine.take_compacted());
         self.requests.clear();
         self.pendings.clear();

@@ -24,6 +24,7 @@
 //! | `front` | routes, sends, takes back, keeps each connection's order |
 //! | `ahead` | finds what waits for the batch's windows in the queues |
 //! | `back` | takes batches from all fronts and executes them |
+//! | `loan` | large replies, sent by the worker that serves their size |
 //! | `routed` | both halves as a worker's engine |
 
 mod ahead;
@@ -34,6 +35,7 @@ mod fabric;
 mod front;
 mod lane;
 mod layers;
+mod loan;
 mod roles;
 mod routed;
 
@@ -42,5 +44,6 @@ pub use cell::KEPT_BYTES_MAX;
 pub use fabric::Fabric;
 pub use lane::Lane;
 pub use layers::{HopMemory, Layers};
+pub use loan::{Loan, LoanEnd, Returned, TOKEN_LOAN};
 pub use roles::{Fronts, PublishedRoles, Roles, RolesError, Threads, Turn, Wanted};
 pub use routed::Routed;

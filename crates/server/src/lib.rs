@@ -56,6 +56,7 @@ mod resp;
 mod rmw;
 mod server;
 mod shared;
+mod sizes;
 mod slab;
 mod topology;
 mod worker;
@@ -66,7 +67,9 @@ pub use config::{Cat, Config, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevic
 pub use error::StartError;
 pub use hop::RolesError;
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
+pub use policy::size_class::{Cost as SizeCost, SizeCount, SizePlan, Threshold as SizeThreshold};
 pub use policy::{Dispatch, WritePolicy};
 pub use server::Server;
 pub use shared::{ProbeError, Shared};
+pub use sizes::{SizeChange, SizeNumbers, Sizes};
 pub use store::{Eviction, HugePages, IndexKind, Mode, StoreStats};

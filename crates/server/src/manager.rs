@@ -43,6 +43,7 @@ use crate::affinity;
 use crate::config::{Cat, Tuning};
 use crate::error::StartError;
 use crate::shared::Shared;
+use crate::sizes::SizeWatcher;
 
 /// Between two looks at an idle server, and so long without a request makes it idle.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
@@ -86,6 +87,9 @@ fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
         let shown = Arc::clone(shared);
         let show = move |view| shown.control().tuner.set(view);
         controllers.push(Box::new(tuning::Tuning::new(knobs, TunerRules::default(), show)));
+    }
+    if shared.sizes().is_some() {
+        controllers.push(Box::new(SizeWatcher::new(Arc::clone(shared))));
     }
     controllers
 }

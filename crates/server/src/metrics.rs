@@ -21,6 +21,7 @@ use crate::manager::journal::Entry;
 use crate::manager::tuning::View;
 use crate::manager::workload::Workload;
 use crate::shared::Shared;
+use crate::sizes::SizeNumbers;
 
 mod compaction;
 pub mod facts;
@@ -39,6 +40,8 @@ pub struct Snapshot {
     pub roles: (usize, usize, usize),
     /// Counts the plans of who does what.
     pub role_epoch: u64,
+    /// Where small items end and who serves which, if the dispatch is size-aware.
+    pub sizes: Option<SizeNumbers>,
     /// `cache` or `store`.
     pub mode: &'static str,
     /// `hash` or `tree`.
@@ -76,6 +79,7 @@ impl Snapshot {
             thread_count: config.threads,
             role_epoch: plan.epoch,
             roles: plan.role_counts(),
+            sizes: shared.sizes().map(|sizes| SizeNumbers::from(&*sizes.plan())),
             mode: match config.mode {
                 Mode::Evict => "cache",
                 Mode::Clean => "store",
@@ -154,6 +158,18 @@ impl Snapshot {
         })
     }
 
+    fn sizes_json(&self) -> Value {
+        let hops = &self.totals.hops;
+        let Some(sizes) = self.sizes else { return Value::Null };
+        json!({
+            "threshold_bytes": sizes.threshold_bytes,
+            "threads": { "small": sizes.small_workers, "large": sizes.large_workers },
+            "handed_on_total": hops.handed_on,
+            "lent_total": hops.lent,
+            "lent_bytes_total": hops.lent_bytes,
+        })
+    }
+
     /// Everything, as one JSON object.
     pub fn json(&self) -> Value {
         let totals = &self.totals;
@@ -196,6 +212,7 @@ impl Snapshot {
             },
             "workers": { "busy_ns_total": totals.worker_busy_ns },
             "hops": self.hops_json(),
+            "sizes": self.sizes_json(),
             "protocol_errors_total": totals.protocol_errors,
             "auth": { "attempts_total": totals.auth_attempts, "errors_total": totals.auth_errors },
             "memory": {

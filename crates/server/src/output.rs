@@ -62,6 +62,8 @@ impl Piece {
 pub enum Sent {
     /// Nothing is left.
     All,
+    /// As much as was allowed, and the socket takes more.
+    Part,
     /// The socket takes no more for now.
     Blocked,
 }
@@ -159,7 +161,7 @@ impl Output {
                 let unsent = &self.front[self.sent_bytes..];
                 (rustix::net::send(socket, unsent, SendFlags::NOSIGNAL), unsent.len())
             } else {
-                self.send_pieces(socket)
+                self.send_pieces(socket, usize::MAX)
             };
             match sent {
                 Ok(count) => {
@@ -179,13 +181,89 @@ impl Output {
         Ok(Sent::All)
     }
 
-    fn send_pieces(&self, socket: BorrowedFd<'_>) -> (Result<usize, Errno>, usize) {
+    /// The same for at most `bytes_max` bytes, in one system call.
+    pub fn send_slice(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes_max: usize,
+        sent_total: &mut u64,
+    ) -> io::Result<Sent> {
+        let (sent, offered_bytes) = self.send_pieces(socket, bytes_max);
+        let count = match sent {
+            Ok(count) => count,
+            Err(Errno::INTR) => return Ok(Sent::Part),
+            Err(Errno::AGAIN) => return Ok(Sent::Blocked),
+            Err(error) => return Err(error.into()),
+        };
+        *sent_total += count as u64;
+        self.advance(count);
+        if self.is_empty() {
+            self.reset();
+            return Ok(Sent::All);
+        }
+        Ok(if count < offered_bytes { Sent::Blocked } else { Sent::Part })
+    }
+
+    /// The longest value that waits pinned.
+    #[inline]
+    pub fn pinned_bytes_max(&self) -> usize {
+        if self.rest.is_empty() { 0 } else { self.longest_pinned() }
+    }
+
+    #[cold]
+    fn longest_pinned(&self) -> usize {
+        let pinned = self.rest.iter().map(|piece| match piece {
+            Piece::Pinned(value) => value.len(),
+            Piece::Encoded(_) => 0,
+        });
+        pinned.max().unwrap_or(0)
+    }
+
+    /// Sends what is before the first pinned value; [`Sent::All`] once that has left.
+    pub fn send_front(&mut self, socket: BorrowedFd<'_>, sent_total: &mut u64) -> io::Result<Sent> {
+        while self.sent_bytes < self.front.len() {
+            match rustix::net::send(socket, &self.front[self.sent_bytes..], SendFlags::NOSIGNAL) {
+                Ok(count) => {
+                    *sent_total += count as u64;
+                    self.advance(count);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Sent::Blocked),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Sent::All)
+    }
+
+    /// Gives everything to somebody else to send. Until [`Output::end_loan`] it counts as unsent
+    /// here (I2), and nothing may be sent (I1).
+    pub fn lend(&mut self) -> (Output, usize) {
+        let lent_bytes = self.unsent_bytes();
+        let mut lent = std::mem::take(self);
+        self.rest_bytes = lent_bytes;
+        if lent.front.is_empty() {
+            std::mem::swap(&mut self.front, &mut lent.front); // The worker's own buffer.
+        }
+        (lent, lent_bytes)
+    }
+
+    /// What was lent has left, or will never.
+    pub fn end_loan(&mut self, lent_bytes: usize) {
+        self.rest_bytes -= lent_bytes;
+    }
+
+    fn send_pieces(
+        &self,
+        socket: BorrowedFd<'_>,
+        bytes_max: usize,
+    ) -> (Result<usize, Errno>, usize) {
         let mut slices: [IoSlice<'_>; PIECES_MAX] = std::array::from_fn(|_| IoSlice::new(&[]));
         let front = (!self.front.is_empty()).then_some(&self.front[..]);
         let pieces = front.into_iter().chain(self.rest.iter().map(Piece::bytes));
         let (mut count, mut offered_bytes) = (0, 0);
         for (slice, bytes) in slices.iter_mut().zip(pieces) {
             let unsent = if count == 0 { &bytes[self.sent_bytes..] } else { bytes };
+            let unsent = &unsent[..unsent.len().min(bytes_max - offered_bytes)];
             *slice = IoSlice::new(unsent);
             offered_bytes += unsent.len();
             count += 1;

@@ -88,6 +88,18 @@ pub enum Shape {
 }
 
 impl Shape {
+    /// Bytes of the item's value that a reply of this shape holds at most.
+    pub fn value_bytes_max(self) -> u64 {
+        match self {
+            Shape::Value | Shape::OldValue | Shape::McValue { .. } => u64::MAX,
+            Shape::Range { start, end } if start >= 0 && end >= 0 => {
+                end.saturating_sub(start).saturating_add(1).max(0) as u64
+            }
+            Shape::Range { .. } => u64::MAX,
+            _ => 0,
+        }
+    }
+
     /// What a reply of this shape tells beyond whether something was done.
     pub fn tells(self) -> Tells {
         match self {
@@ -167,6 +179,7 @@ pub trait Destination {
 struct Direct<'r> {
     connection: &'r mut Connection,
     output_limit_bytes: usize,
+    pin_bytes_min: usize,
 }
 
 impl Answering for ReplySink<'_> {
@@ -192,7 +205,7 @@ impl Destination for Direct<'_> {
 
     #[inline]
     fn is_pinned(&self, value_len_bytes: usize) -> bool {
-        value_len_bytes >= PIN_VALUE_BYTES_MIN
+        value_len_bytes >= self.pin_bytes_min
             || (value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT
                 && self.connection.output.unsent_bytes() > self.output_limit_bytes)
     }
@@ -221,6 +234,20 @@ pub struct Reply<'r, D> {
 impl Sink<Refusal> for ReplySink<'_> {
     #[inline]
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
+        self.answer(request_index, outcome, pins, PIN_VALUE_BYTES_MIN);
+    }
+}
+
+impl ReplySink<'_> {
+    /// Encodes one outcome; values from `pin_bytes_min` on are sent from where they lie.
+    #[inline(always)]
+    pub fn answer(
+        &mut self,
+        request_index: usize,
+        outcome: Outcome<'_, Refusal>,
+        pins: Pins<'_>,
+        pin_bytes_min: usize,
+    ) {
         let pending = &self.pendings[request_index];
         let cells = self.counters.command(pending.command);
         count(cells, &outcome, pending.shape);
@@ -235,7 +262,8 @@ impl Sink<Refusal> for ReplySink<'_> {
             connection.ending = Ending::Now;
             return;
         }
-        let to = Direct { connection, output_limit_bytes: self.output_limit_bytes };
+        let output_limit_bytes = self.output_limit_bytes;
+        let to = Direct { connection, output_limit_bytes, pin_bytes_min };
         let mut reply = Reply { to, tally: self.tally, pins, now: self.now };
         reply.answer(pending.shape, outcome);
     }

@@ -59,6 +59,26 @@ pub enum Rmw<'a> {
     Decrease(u64),
 }
 
+impl Rmw<'_> {
+    /// Whether what it costs grows with the value that is there: it copies that.
+    pub fn copies_value(&self) -> bool {
+        match self {
+            Rmw::Append(_)
+            | Rmw::Prepend(_)
+            | Rmw::SetRange { .. }
+            | Rmw::Join(..)
+            | Rmw::SetExpiry(_)
+            | Rmw::Expire { .. }
+            | Rmw::Persist => true,
+            Rmw::IncrementBy(_)
+            | Rmw::IncrementByFloat(_)
+            | Rmw::DeleteVersion(_)
+            | Rmw::Increase(_)
+            | Rmw::Decrease(_) => false,
+        }
+    }
+}
+
 /// On which side of the old value the new bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

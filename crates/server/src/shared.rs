@@ -18,6 +18,7 @@ use base::UnixMillis;
 use base::roles::RolePlan;
 use crossbeam_channel::{Receiver, Sender};
 use crossbeam_utils::CachePadded;
+use policy::size_class::{SizeCount, WorkerSizes};
 use policy::taxonomy::Popularity;
 use store::{IndexKind, Store, StoreConfig, StoreStats, Tuning};
 
@@ -26,13 +27,14 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::error::StartError;
-use crate::hop::{Fronts, Lane, Layers, Roles, RolesError, Threads, Wanted};
+use crate::hop::{Fronts, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
 use crate::manager;
 use crate::memory::{IndexGrowth, MemoryPlan};
 use crate::moving::Moving;
 use crate::native::Shop;
 use crate::native::shm::ShmGuest;
 use crate::poller::Waker;
+use crate::sizes::{self, Sizes};
 use crate::topology::SYSFS_NODES;
 use crate::{affinity, topology};
 
@@ -75,6 +77,10 @@ pub(crate) enum Control {
     Move(Box<Moving>),
     /// Look which roles were published.
     Roles,
+    /// Send this for another worker's connection.
+    Lend(Box<Loan>),
+    /// What was lent is sent, or the connection is broken.
+    Return(Returned),
 }
 
 /// The sending end of a worker's mailbox.
@@ -98,6 +104,8 @@ struct RateSample {
 pub struct Shared {
     config: Config,
     roles: Roles,
+    /// Where requests are told apart by size.
+    sizes: Option<Sizes>,
     plan: MemoryPlan,
     store: Arc<Store>,
     budget: Arc<BufferBudget>,
@@ -181,13 +189,17 @@ impl Shared {
             Ok((Mailbox { sender, waker }, receiver))
         };
         let started_at = unix_now();
+        let sizes = Sizes::for_dispatch(&config, roles.layers());
         Ok(Shared {
             roles,
             plan: MemoryPlan { item_size_max_bytes, ..plan },
             store,
             budget: Arc::new(BufferBudget::new(plan.buffers_bytes)),
             clients: Clients::default(),
-            counters: (0..config.threads).map(|_| WorkerCounters::new().into()).collect(),
+            counters: (0..config.threads)
+                .map(|_| WorkerCounters::for_sizes(sizes.is_some()).into())
+                .collect(),
+            sizes,
             mailboxes: (0..config.threads).map(mailbox).collect::<Result<_, StartError>>()?,
             run_id: random_id(),
             native: OnceLock::new(),
@@ -262,6 +274,9 @@ impl Shared {
         }
         if self.roles.change(&self.config, wanted)? {
             let plan = self.role_plan();
+            if let Some(sizes) = &self.sizes {
+                sizes.set_workers(plan.backs);
+            }
             // What the tuner tries it tries a hundred times a second; the journal says what it found.
             if !matches!(wanted.fronts, Fronts::Tuned(_)) {
                 tracing::info!(threads = plan.threads, cr = plan.fronts, "threads change roles");
@@ -271,6 +286,22 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Which sizes are small and whose the large ones are, if the dispatch is size-aware.
+    pub fn sizes(&self) -> Option<&Sizes> {
+        self.sizes.as_ref()
+    }
+
+    /// Requests by the size of their item, summed over the workers: empty unless the dispatch is
+    /// size-aware, and without the sizes that nobody asked for.
+    pub fn size_histogram(&self) -> Vec<SizeCount> {
+        sizes::sum(self.size_counts())
+    }
+
+    /// Each worker's, for who ends an epoch of [`Sizes`].
+    pub(crate) fn size_counts(&self) -> impl Iterator<Item = &WorkerSizes> {
+        self.counters.iter().filter_map(|counters| counters.sizes.as_ref())
     }
 
     /// How the memory is divided.

@@ -21,6 +21,7 @@
 mod accept;
 mod control;
 mod finish;
+mod lend;
 mod native;
 mod read;
 mod roles;
@@ -284,7 +285,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         !self.resumable.is_empty()
             || !self.due.is_empty()
             || self.has_native_work
-            || (E::ROUTES && (!self.core.touched.is_empty() || self.can_take_up()))
+            || (E::ROUTES
+                && (!self.core.touched.is_empty() || self.can_take_up() || self.engine.has_loans()))
     }
 
     /// Whether nothing keeps the worker from taking up the roles that it is parked for.
@@ -333,6 +335,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 self.finish_touched();
             }
             drop(rest_resumable);
+            if E::ROUTES {
+                self.wake_loans(&ready);
+            }
             self.serve_native(&ready);
             self.accept_ready(&ready);
             ready.clear();
@@ -353,6 +358,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             if self.member.is_moving() {
                 self.change_roles();
             }
+            // Last: small replies are on their way.
+            self.send_loans();
         }
         self.after_round(had_work || self.has_served_queues, started_at);
     }

@@ -7,10 +7,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use server::{Config, Dispatch, Server, StartError, WritePolicy};
+use server::{Config, Dispatch, Server, SizeThreshold, StartError, WritePolicy};
 use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 
-const DISPATCHES: [&str; 6] = ["key-hash", "any", "jbsq:1", "jbsq:2", "round-robin", "hand-off:1"];
+const DISPATCHES: [&str; 7] =
+    ["key-hash", "any", "jbsq:1", "jbsq:2", "round-robin", "hand-off:1", "size-aware"];
 
 /// A server's configuration, named for messages.
 struct Case {
@@ -26,7 +27,10 @@ fn cases() -> Vec<Case> {
             for cr_threads in [None, Some(1), Some(3)] {
                 let name = format!("{write_policy} {dispatch} {cr_threads:?}");
                 let dispatch: Dispatch = dispatch.parse().unwrap();
-                let base = Config { memory_bytes: 64 << 20, threads: 4, ..config() };
+                // So low that many of these tests' items are large.
+                let size_threshold = SizeThreshold::Static { bytes: 4 };
+                let base =
+                    Config { memory_bytes: 64 << 20, threads: 4, size_threshold, ..config() };
                 let config = Config { write_policy, dispatch, cr_threads, ..base };
                 cases.push(Case { name, config });
             }
@@ -51,7 +55,7 @@ fn for_each_case(check: impl Fn(&TestServer)) {
             Err(error) => panic!("{name}: {error}"),
         }
     }
-    assert_eq!(started_count, 64, "of 72 combinations");
+    assert_eq!(started_count, 73, "of 84 combinations");
 }
 
 /// Reads and writes of few keys and what they answer, for one client alone on its keys.
@@ -124,12 +128,15 @@ fn routed() -> Vec<Config> {
         cr_threads,
         write_policy,
         dispatch: dispatch.parse().unwrap(),
+        size_threshold: SizeThreshold::Static { bytes: 2000 },
         ..config()
     };
     vec![
         with(Some(1), WritePolicy::Crcw, "round-robin"),
         with(None, WritePolicy::Erew, "key-hash"),
         with(None, WritePolicy::DCrew, "jbsq:1"),
+        with(None, WritePolicy::DCrew, "size-aware"),
+        with(Some(1), WritePolicy::Crew, "size-aware"),
     ]
 }
 

@@ -64,6 +64,25 @@ mod dcrew_jbsq {
     }
 }
 
+/// Three threads, and items of a few dozen bytes are large already.
+#[path = "."]
+mod size_aware {
+    #[path = "full.rs"]
+    mod full;
+    #[path = "hardship.rs"]
+    mod hardship;
+    #[path = "memcached.rs"]
+    mod memcached;
+    #[path = "resp.rs"]
+    mod resp;
+    mod support;
+
+    #[test]
+    fn requests_are_executed_by_other_workers() {
+        super::check_hops(support::config());
+    }
+}
+
 /// A suite whose servers routed nothing would prove nothing here.
 fn check_hops(config: server::Config) {
     let server = support::TestServer::with(config);

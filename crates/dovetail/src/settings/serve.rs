@@ -6,12 +6,18 @@ use std::path::PathBuf;
 use base::ByteSize;
 use server::{
     Cat, Compacts, Config, Dispatch, Eviction, HugePages, IndexKind, Mode, NativeTransport, Numa,
-    Pin, Poll, StartError, Tuning, WritePolicy, XdpDevice,
+    Pin, Poll, SizeCost, SizeThreshold, StartError, Tuning, WritePolicy, XdpDevice,
 };
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
 use crate::settings::{Layered, Origin, SettingError, Value};
+
+/// `--size-threshold auto`: this share of all requests is small (Minos §3).
+const SMALL_SHARE: f64 = 0.99;
+
+/// The constant of `--size-cost constant+bytes`: a request costs as much as a packet's payload.
+const REQUEST_BYTES: u64 = 1472;
 
 /// Everything that `dovetail serve` acts on.
 #[derive(Clone, Debug)]
@@ -125,6 +131,15 @@ impl ServeSettings {
                 _ => Tuning::Auto,
             },
             cat: lookup.cat("cat"),
+            size_threshold: match lookup.size_bytes("size-threshold") {
+                Some(bytes) => SizeThreshold::Static { bytes },
+                None => SizeThreshold::Quantile(SMALL_SHARE),
+            },
+            size_cost: match lookup.word("size-cost") {
+                "bytes" => SizeCost::Bytes,
+                "constant+bytes" => SizeCost::ConstantAndBytes { constant_bytes: REQUEST_BYTES },
+                _ => SizeCost::default(),
+            },
             pin: match lookup.word("pin") {
                 "on" => Pin::On,
                 "off" => Pin::Off,

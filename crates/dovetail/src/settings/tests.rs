@@ -398,12 +398,13 @@ fn a_preset_that_is_not_there_is_refused_with_what_is() {
     );
     check_flag_error(
         "preset",
-        "minos",
-        "--preset: `minos` is not built: requests are not told apart by size yet; hkh is built",
+        "hkh-ws",
+        "--preset: `hkh-ws` is not built: workers do not take requests from one another yet; hkh is \
+         built",
     );
     check_file_error(
         "preset = \"x\"",
         "d.toml:1: preset: there is no preset `x`: write one of dovetail, mica-erew, mica-crew, \
-         hkh, sho, c4-erew, c4-crew, c4-dcrew, c4-comp, c4, basekv, erpckv",
+         hkh, sho, minos, c4-erew, c4-crew, c4-dcrew, c4-comp, c4, basekv, erpckv",
     );
 }

@@ -221,8 +221,9 @@ fn read_count(text: &str, min: u64, max: u64, or_auto: &str) -> Result<Value, St
 
 fn read_dispatch(text: &str) -> Result<Value, String> {
     match text.parse() {
-        Ok(Dispatch::Steal | Dispatch::SizeAware) => Err(format!(
-            "`{text}` is not built yet: give any, key-hash, round-robin, jbsq:N or hand-off:N"
+        Ok(Dispatch::Steal) => Err(format!(
+            "`{text}` is not built yet: give any, key-hash, round-robin, jbsq:N, hand-off:N or \
+             size-aware"
         )),
         Ok(dispatch) => Ok(Value::Dispatch(dispatch)),
         Err(error) => Err(error.to_string()),

@@ -1,10 +1,12 @@
 //! Static partitioning: one worker owns a partition's writes, and under EREW its reads too.
 
 use base::WorkerId;
+use base::sync::Arc;
 
 use super::{Balance, Jbsq, owner_of};
 use crate::depths::Depths;
 use crate::route::{Access, Busy, Route, RouteRequest, Router};
+use crate::size_class::SizePlan;
 
 /// Exclusive reads, exclusive writes: only the owner touches a partition (MICA §4.1).
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,5 +55,9 @@ impl<B: Balance> Router for Crew<B> {
             Access::Write if !is_owner => Route::Busy(Busy::HeldElsewhere),
             _ => Route::To(holder),
         }
+    }
+
+    fn set_plan(&mut self, plan: &Arc<SizePlan>) {
+        Balance::set_plan(&mut self.reads, plan);
     }
 }

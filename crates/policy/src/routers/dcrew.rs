@@ -1,10 +1,12 @@
 //! Dynamic partitioning: a partition has a writer only while writes of it are outstanding.
 
 use base::WorkerId;
+use base::sync::Arc;
 
 use super::{Balance, Jbsq};
 use crate::depths::Depths;
 use crate::route::{Access, Busy, Route, RouteRequest, Router};
+use crate::size_class::SizePlan;
 use crate::write_table::{Pin, WriteTable};
 
 /// d-CREW: reads are balanced, and so are writes of partitions that nobody writes at the moment; a
@@ -70,5 +72,9 @@ impl<B: Balance> Router for DCrew<B> {
         if request.access == Access::Write {
             self.table.unpin(request.partition);
         }
+    }
+
+    fn set_plan(&mut self, plan: &Arc<SizePlan>) {
+        Balance::set_plan(&mut self.balance, plan);
     }
 }

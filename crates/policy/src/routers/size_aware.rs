@@ -32,11 +32,6 @@ impl SizeAware {
         SizeAware { plan }
     }
 
-    /// A new epoch begins.
-    pub fn set_plan(&mut self, plan: Arc<SizePlan>) {
-        self.plan = plan;
-    }
-
     /// Small requests in a large worker's receive queue are read by the small ones in turn.
     #[inline]
     fn small(&self, wanted: WorkerId, request: &RouteRequest) -> WorkerId {
@@ -61,6 +56,10 @@ impl Balance for SizeAware {
             Some(self.small(wanted, request))
         })
     }
+
+    fn set_plan(&mut self, plan: &Arc<SizePlan>) {
+        self.plan = Arc::clone(plan);
+    }
 }
 
 /// Small requests go to the shortest queue of the small workers, below a bound.
@@ -79,11 +78,6 @@ impl SizeAwareJbsq {
         assert!(bound > 0, "a bound of 0 serves nothing");
         SizeAwareJbsq { bound, plan }
     }
-
-    /// A new epoch begins.
-    pub fn set_plan(&mut self, plan: Arc<SizePlan>) {
-        self.plan = plan;
-    }
 }
 
 impl Balance for SizeAwareJbsq {
@@ -91,6 +85,10 @@ impl Balance for SizeAwareJbsq {
     fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
         large_worker(&self.plan, request)
             .or_else(|| depths.shortest_of(0..self.plan.small_workers as u16, self.bound))
+    }
+
+    fn set_plan(&mut self, plan: &Arc<SizePlan>) {
+        self.plan = Arc::clone(plan);
     }
 }
 

@@ -7,6 +7,8 @@
 //! times as many large requests the small share is 44 %: 4 and 4, and the four large workers cut
 //! the sizes so that each has a quarter of the packets.
 
+use std::borrow::Borrow;
+
 use base::WorkerId;
 
 use super::cost::Cost;
@@ -32,6 +34,9 @@ pub struct SizeOptions {
     pub worker_count: usize,
     /// Where small ends.
     pub threshold: Threshold,
+    /// No threshold that a quantile gives is below this: what costs as much as the smallest request
+    /// gains nothing by a worker of its own (0: the paper has no floor).
+    pub threshold_min_bytes: u64,
     /// What a request costs.
     pub cost: Cost,
     /// The new epoch's weight against all before, above 0 and at most 1 (Minos: 0.9).
@@ -47,6 +52,7 @@ impl SizeOptions {
         SizeOptions {
             worker_count,
             threshold: Threshold::Quantile(0.99),
+            threshold_min_bytes: 0,
             cost: Cost::default(),
             new_weight: 0.9,
             extra_large_workers: 0,
@@ -63,6 +69,8 @@ pub struct SizeController {
     news: Vec<u64>,
     /// The moving average of counts; `None` before the first epoch with requests.
     smooth: Option<Vec<f64>>,
+    /// Of the cost, by the plan in force.
+    small_share: f64,
     plan: SizePlan,
 }
 
@@ -82,6 +90,7 @@ impl SizeController {
             seen: Vec::new(),
             news: vec![0; CLASS_COUNT],
             smooth: None,
+            small_share: 1.0,
             plan: SizePlan::all_small(options.worker_count, threshold_bytes),
             options,
         }
@@ -92,13 +101,31 @@ impl SizeController {
         &self.plan
     }
 
+    /// The plan for another number of workers, by what was counted so far.
+    ///
+    /// # Panics
+    /// Without workers.
+    pub fn set_workers(&mut self, worker_count: usize) -> &SizePlan {
+        self.options.worker_count = worker_count;
+        self.plan = match &self.smooth {
+            Some(_) => self.make_plan(),
+            None => SizePlan::all_small(worker_count, self.plan.threshold_bytes),
+        };
+        &self.plan
+    }
+
+    /// The part of all cost that small requests had when the plan in force was made.
+    pub fn small_share(&self) -> f64 {
+        self.small_share
+    }
+
     /// Ends an epoch: the plan for the next one. `workers` are the same each time. An epoch
     /// without requests says nothing, and leaves the plan as it is.
-    pub fn end_epoch(&mut self, workers: &[WorkerSizes]) -> &SizePlan {
+    pub fn end_epoch<W: Borrow<WorkerSizes>>(&mut self, workers: &[W]) -> &SizePlan {
         self.seen.resize_with(workers.len(), || vec![0; CLASS_COUNT]);
         self.news.fill(0);
         for (worker, seen) in workers.iter().zip(&mut self.seen) {
-            worker.add_news(seen, &mut self.news);
+            worker.borrow().add_news(seen, &mut self.news);
         }
         if self.news.iter().any(|count| *count > 0) {
             self.smooth_in_news();
@@ -120,10 +147,13 @@ impl SizeController {
         }
     }
 
-    fn make_plan(&self) -> SizePlan {
+    fn make_plan(&mut self) -> SizePlan {
         let counts = self.smooth.as_deref().unwrap_or(&[]);
         let threshold_bytes = match self.options.threshold {
-            Threshold::Quantile(quantile) => size_max_of(class_at(counts, quantile)),
+            Threshold::Quantile(quantile) => {
+                let found_bytes = size_max_of(class_at(counts, quantile));
+                found_bytes.max(self.options.threshold_min_bytes)
+            }
             Threshold::Static { bytes } => bytes,
         };
         let costs: Vec<f64> = counts
@@ -133,24 +163,25 @@ impl SizeController {
             .collect();
         // A static threshold inside a class counts that class as small.
         let (small, large) = costs.split_at((class_of(threshold_bytes) + 1).min(costs.len()));
-        let (small_cost, large_cost) = (small.iter().sum(), large.iter().sum::<f64>());
-        let small_workers = self.small_workers(small_cost, large_cost);
+        let (small_cost, large_cost): (f64, f64) = (small.iter().sum(), large.iter().sum());
+        let small_share = small_cost / (small_cost + large_cost);
+        let small_workers = self.small_workers(small_share);
+        let first_class = costs.len() - large.len();
+        self.small_share = small_share;
         let worker_count = self.options.worker_count;
         if small_workers == worker_count {
             return SizePlan::all_small(worker_count, threshold_bytes);
         }
-        let first_class = costs.len() - large.len();
         let large = equal_cost_ranges(large, first_class, small_workers, worker_count);
         SizePlan { threshold_bytes, worker_count, small_workers, large, standby: None }
     }
 
     /// `ceil(workers x small share of cost)`, less the extra large ones, and at least one.
-    fn small_workers(&self, small_cost: f64, large_cost: f64) -> usize {
+    fn small_workers(&self, small_share: f64) -> usize {
         let worker_count = self.options.worker_count;
-        let share = small_cost / (small_cost + large_cost);
         // Sums of floats: a share that is exactly 7/8 must not round up to 8 workers.
-        let small_workers = (worker_count as f64 * share - 1e-9).ceil() as usize;
-        let extra = if large_cost > 0.0 { self.options.extra_large_workers } else { 0 };
+        let small_workers = (worker_count as f64 * small_share - 1e-9).ceil() as usize;
+        let extra = if small_share < 1.0 { self.options.extra_large_workers } else { 0 };
         small_workers.saturating_sub(extra).clamp(1, worker_count)
     }
 }

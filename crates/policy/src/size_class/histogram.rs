@@ -47,6 +47,17 @@ pub(super) fn size_middle_of(class: usize) -> u64 {
     if high == u64::MAX { low } else { low + (high - low) / 2 }
 }
 
+/// How many requests were for items of one class of sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeCount {
+    /// The smallest size of the class.
+    pub size_min_bytes: u64,
+    /// The largest; the last class has no end.
+    pub size_max_bytes: u64,
+    /// Counted since the start; wraps.
+    pub requests: u32,
+}
+
 /// One worker's counts: 3.6 kB.
 #[derive(Debug)]
 pub struct WorkerSizes {
@@ -81,6 +92,17 @@ impl WorkerSizes {
         self.until_sample.store(self.sample_every, Ordering::Relaxed);
         let count = &self.counts[class_of(size_bytes)];
         count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// What was counted so far, by class; classes without requests are left out.
+    pub fn counted(&self) -> impl Iterator<Item = SizeCount> {
+        let counts = self.counts.iter().enumerate();
+        let counted = counts.map(|(class, count)| SizeCount {
+            size_min_bytes: size_min_of(class),
+            size_max_bytes: size_max_of(class),
+            requests: count.load(Ordering::Relaxed), // As in `record`.
+        });
+        counted.filter(|class| class.requests > 0)
     }
 
     /// Adds to `sums` what was counted since `seen` was taken, and brings `seen` up to date.

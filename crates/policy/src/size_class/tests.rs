@@ -238,6 +238,7 @@ fn any_options() -> impl Strategy<Value = SizeOptions> {
         |(worker_count, threshold, cost, new_weight, extra_large_workers)| SizeOptions {
             worker_count,
             threshold,
+            threshold_min_bytes: 0,
             cost,
             new_weight,
             extra_large_workers,

@@ -27,6 +27,12 @@ pub struct HopCells {
     pub role_changes: Cell,
     /// Connections that other workers handed to it.
     pub connections_taken: Cell,
+    /// Requests that were not executed where they were first sent, for their item was large.
+    pub handed_on: Cell,
+    /// Large replies that left by the worker that serves their size.
+    pub lent: Cell,
+    /// Bytes of these.
+    pub lent_bytes: Cell,
 }
 
 /// Summed over the workers.
@@ -50,6 +56,12 @@ pub struct HopTotals {
     pub connections_moved: u64,
     /// Times that the router knew no worker, by the metric's word for the reason.
     pub busy: [(&'static str, u64); 3],
+    /// Requests handed on to a large worker.
+    pub handed_on: u64,
+    /// Replies sent by a large worker.
+    pub lent: u64,
+    /// Their bytes.
+    pub lent_bytes: u64,
 }
 
 impl HopTotals {
@@ -71,6 +83,9 @@ impl HopTotals {
                 ("write_table_full", sum(|hops| &hops.write_table_full)),
                 ("held_elsewhere", sum(|hops| &hops.held_elsewhere)),
             ],
+            handed_on: sum(|hops| &hops.handed_on),
+            lent: sum(|hops| &hops.lent),
+            lent_bytes: sum(|hops| &hops.lent_bytes),
         }
     }
 
@@ -84,6 +99,9 @@ impl HopTotals {
             (&mut self.served, baseline.served),
             (&mut self.role_changes, baseline.role_changes),
             (&mut self.connections_moved, baseline.connections_moved),
+            (&mut self.handed_on, baseline.handed_on),
+            (&mut self.lent, baseline.lent),
+            (&mut self.lent_bytes, baseline.lent_bytes),
         ] {
             *now = now.saturating_sub(then);
         }

@@ -12,11 +12,13 @@
 //!     are all its requests but those that join a window of their key (`ahead`).
 //! I2: between two batches the session quiesces and this half holds no cell.
 
+mod sizing;
+
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use base::roles::RolePlan;
-use base::{KeyHash, UnixMillis};
+use base::{KeyHash, UnixMillis, WorkerId};
 use store::pin::Pins;
 use store::request::{Outcome, Request, Sink};
 
@@ -30,6 +32,7 @@ use crate::counters::WorkerCounters;
 use crate::engine::{Engine, RunToCompletion};
 use crate::reply::{self, Reply};
 use crate::rmw::{Refusal, Rmw};
+use sizing::{Judge, Sizing};
 
 /// A worker's back half.
 pub(super) struct Back {
@@ -37,14 +40,16 @@ pub(super) struct Back {
     lanes: Vec<Lane>,
     /// The lane that the next batch begins with.
     next_lane: usize,
+    sizing: Sizing,
 }
 
 impl Back {
     pub fn new(fabric: Arc<Fabric>) -> Back {
-        Back { fabric, lanes: Vec::new(), next_lane: 0 }
+        Back { fabric, lanes: Vec::new(), next_lane: 0, sizing: Sizing::default() }
     }
 
     pub fn adopt(&mut self, lane: Lane) {
+        self.sizing.forget(lane.front);
         self.lanes.push(lane);
     }
 
@@ -62,6 +67,11 @@ impl Back {
         if self.lanes.is_empty() {
             core.counters().hops.queue_depth.set(0);
         }
+    }
+
+    /// Acts by another plan from now on.
+    pub fn take_up(&mut self, plan: &RolePlan, own: WorkerId) {
+        self.sizing.take_up(plan, own);
     }
 
     /// Whether there is something to execute.
@@ -87,10 +97,16 @@ impl Back {
         if cells.is_empty() {
             return 0;
         }
+        // Where requests may be given back, that has to happen in the order of the lanes.
+        let is_sized = self.sizing.is_on(core);
         // A batch that is not full has emptied the queues.
-        let is_cut = cells.len() == batch && self.look_ahead(home, core, &mut cells);
+        let is_cut = !is_sized && cells.len() == batch && self.look_ahead(home, core, &mut cells);
         self.next_lane = (self.next_lane + 1) % lane_count;
-        execute(home, core, &cells, is_cut);
+        if is_sized {
+            self.sizing.execute(home, core, &cells);
+        } else {
+            execute(home, core, &cells, is_cut, Judge::keeps_all());
+        }
         self.complete(core);
         let waiting: u64 = self.lanes.iter_mut().map(Lane::waiting_count).sum();
         core.counters().hops.queue_depth.set(waiting);
@@ -129,7 +145,13 @@ impl Back {
 
 /// Executes the requests of `cells`, which this worker holds.
 /// `is_cut`: its windows closed because no more of the queues may be looked at.
-fn execute(home: &mut RunToCompletion, core: &Core, cells: &[*mut Cell], is_cut: bool) {
+fn execute(
+    home: &mut RunToCompletion,
+    core: &Core,
+    cells: &[*mut Cell],
+    is_cut: bool,
+    judge: Judge<'_>,
+) {
     let mut requests: ArrayVec<Request<'_, Rmw<'_>>, CELLS_MAX> = ArrayVec::new();
     // No front's clock is ahead of the batch's: a time to live never grows.
     let mut now = core.now;
@@ -145,7 +167,7 @@ fn execute(home: &mut RunToCompletion, core: &Core, cells: &[*mut Cell], is_cut:
     counters.batch_requests.add(requests.len() as u64);
     counters.hops.batches.add(1);
     counters.hops.served.add(requests.len() as u64);
-    home.execute(now, &requests, &mut CellSink { cells, counters, now });
+    home.execute(now, &requests, &mut CellSink { cells, counters, now, judge });
     let compacted = home.take_compacted();
     counters.compaction.add(compacted);
     if is_cut {
@@ -158,6 +180,7 @@ struct CellSink<'s> {
     cells: &'s [*mut Cell],
     counters: &'s WorkerCounters,
     now: UnixMillis,
+    judge: Judge<'s>,
 }
 
 impl CellSink<'_> {
@@ -183,6 +206,9 @@ impl Sink<Refusal> for CellSink<'_> {
         // SAFETY: as in `execute`; the requests in flight borrow what the cell keeps and not the
         // cell itself, and this is the only reference to it.
         let cell = unsafe { &mut *self.cells[request_index] };
+        if !self.judge.keeps(cell, &outcome) {
+            return; // Somebody else executes it.
+        }
         let shape = cell.shape;
         reply::count(self.counters.command(cell.command), &outcome, shape);
         if cell.is_quiet {

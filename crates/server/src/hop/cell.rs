@@ -50,6 +50,14 @@ pub(super) struct Cell {
     pub shape: Shape,
     protocol: resp::Protocol,
     pub is_quiet: bool,
+    /// It was routed by the size that it carries or was found to have: whoever has it executes it.
+    pub is_sized: bool,
+    /// What has become of it; the back's to say.
+    pub verdict: Verdict,
+    /// Its place among the requests of its front.
+    pub order: u64,
+    /// How many requests its front had got back unexecuted from this back when it was sent.
+    pub returned_seen: u64,
     /// Whose it is, among the connections of all fronts.
     pub connection: u64,
     /// The front's clock when it parsed the request.
@@ -61,6 +69,20 @@ pub(super) struct Cell {
     /// Sent behind the first `split_bytes` of `reply`.
     pub pinned: Option<PinnedValue>,
     pub split_bytes: usize,
+}
+
+/// What a back has made of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is executed, and the answer is in the cell.
+    Answered,
+    /// It was not executed, for its item is large.
+    Large {
+        /// Of key and value.
+        size_bytes: u64,
+    },
+    /// It was not executed, for one before it of its connection and key was not (K10).
+    Behind,
 }
 
 /// Where a request came from and how it is answered.
@@ -79,6 +101,10 @@ impl Cell {
             shape: Shape::McNothing,
             protocol: resp::Protocol::Resp2,
             is_quiet: false,
+            is_sized: false,
+            verdict: Verdict::Answered,
+            order: 0,
+            returned_seen: 0,
             connection: 0,
             now: UnixMillis(0),
             bytes: Vec::new(),
@@ -100,6 +126,8 @@ impl Cell {
         self.command = origin.answer.command;
         self.shape = origin.answer.shape;
         self.is_quiet = origin.answer.is_quiet;
+        self.is_sized = matches!(request.op, Op::Set(_) | Op::Delete);
+        self.verdict = Verdict::Answered;
         self.protocol = origin.protocol;
         self.connection = origin.connection;
         self.now = origin.now;
@@ -130,6 +158,12 @@ impl Cell {
     #[inline]
     pub fn request(&self) -> Request<'_, Rmw<'_>> {
         self.request.expect("a published cell holds a request")
+    }
+
+    /// The thread that its front runs on.
+    #[inline]
+    pub fn front(&self) -> u16 {
+        (self.connection >> 32) as u16
     }
 
     /// The answer has left; ready for the next request.
@@ -168,7 +202,7 @@ fn lies_in(ground: &Arc<Vec<u8>>, request: &Request<'_, Rmw<'_>>) -> bool {
 }
 
 /// The bytes that an operation carries besides the key.
-fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
+pub(super) fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
     match *op {
         Op::Get | Op::Delete => b"",
         Op::Set(Set { value, .. }) => value,

@@ -14,8 +14,9 @@
 //! # Invariants
 //! I1: a ticket is free, parked, sent or done; its cell is the back's exactly while it is sent.
 //! I2: a connection's replies leave in the order of its tickets (K10).
-//! I3: a request on a key that the connection has a sent request on follows that one (K10). No
-//!     parked request has another of its connection behind it.
+//! I3: a request on a key that the connection has a sent request on follows that one (K10); behind
+//!     a parked one it is parked. Only a request that came back because its item is large is parked
+//!     with others of its connection behind it.
 //! I4: the router's `finish` is called once for each ticket that was sent, with the request that
 //!     it was asked about. Requests that stay here have no ticket (`direct`).
 //! I5: a ring has room for all cells of its front, so that pushing always succeeds.
@@ -28,6 +29,7 @@
 //! A parked front gives out no tickets; once all are free, it goes on by another plan, with another
 //! router and other depths, or is dropped (`base::roles`).
 
+mod by_size;
 mod direct;
 
 use std::collections::VecDeque;
@@ -48,6 +50,7 @@ use crate::core::Core;
 use crate::engine::{Asked, Sending};
 use crate::output::PIN_VALUE_BYTES_MIN;
 use crate::shared::Control;
+use crate::sizes::LENT_BYTES_MIN;
 
 pub use direct::Here;
 
@@ -111,6 +114,10 @@ pub(super) struct Front {
     grounds: Vec<(Arc<Vec<u8>>, u64)>,
     /// Another plan is to be taken up: no ticket is given out.
     is_parked: bool,
+    /// Where requests are told apart by size.
+    by_size: Option<by_size::BySize>,
+    /// Of the next request that takes a cell.
+    next_order: u64,
 }
 
 impl Front {
@@ -153,6 +160,8 @@ impl Front {
             short: VecDeque::new(),
             grounds: Vec::new(),
             is_parked: false,
+            by_size: None,
+            next_order: 0,
         }
     }
 
@@ -184,6 +193,9 @@ impl Front {
         self.decider = decider;
         self.depths = Depths::new(plan.backs);
         self.own_worker = plan.is_back(self.own.index()).then_some(self.own);
+        if let Some(by_size) = &mut self.by_size {
+            by_size.forget_plan();
+        }
         self.go_on(core);
     }
 
@@ -223,6 +235,8 @@ impl Front {
         // SAFETY: the ticket is free, so the front holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
         let copied_bytes = cell.fill(&request, ground, &origin) as u64;
+        cell.order = self.next_order;
+        self.next_order += 1;
         let booked_bytes =
             if copied_bytes > self.fabric.kept_bytes_max as u64 { copied_bytes } else { 0 };
         core.ledger.force(booked_bytes);
@@ -289,16 +303,24 @@ impl Front {
     /// a worker.
     fn place(&mut self, core: &mut Core, index: u32) -> bool {
         let Ticket { slot, hash, request, .. } = self.tickets[index as usize];
-        let route = self.route(&core.connections[slot as usize].awaiting, hash, &request);
+        let awaiting = &core.connections[slot as usize].awaiting;
+        let route = self.route(awaiting, hash, index, &request);
         self.follow_route(core, index, route)
     }
 
-    /// Where a request goes that follows all that its connection waits for.
+    /// Where a request goes that follows what its connection waits for, up to `ticket`.
     #[inline]
-    fn route(&self, awaiting: &Awaiting, hash: KeyHash, question: &RouteRequest) -> Route {
-        match self.holder(awaiting, hash) {
-            Some(holder) => self.decider.follow(question, holder, &self.depths),
+    fn route(
+        &self,
+        awaiting: &Awaiting,
+        hash: KeyHash,
+        ticket: u32,
+        question: &RouteRequest,
+    ) -> Route {
+        match self.before(awaiting, hash, ticket) {
             None => self.decider.route(question, &self.depths),
+            Some(Ticket { state: State::Parked, .. }) => Route::Busy(Busy::HeldElsewhere),
+            Some(Ticket { worker, .. }) => self.decider.follow(question, *worker, &self.depths),
         }
     }
 
@@ -322,22 +344,22 @@ impl Front {
         }
     }
 
-    /// Who executes the connection's last request on that key, if it is not done (I3).
+    /// The connection's last request on that key before `ticket`, if it is not executed yet (I3).
     #[inline]
-    fn holder(&self, awaiting: &Awaiting, hash: KeyHash) -> Option<WorkerId> {
+    fn before(&self, awaiting: &Awaiting, hash: KeyHash, ticket: u32) -> Option<&Ticket> {
         if awaiting.filter & Awaiting::bit_of(hash) == 0 {
             return None;
         }
-        let mut holder = None;
+        let mut found = None;
         let mut index = awaiting.first;
-        while index != NO_TICKET {
+        while index != NO_TICKET && index != ticket {
             let ticket = &self.tickets[index as usize];
-            if ticket.state == State::Sent && ticket.hash == hash {
-                holder = Some(ticket.worker);
+            if matches!(ticket.state, State::Sent | State::Parked) && ticket.hash == hash {
+                found = Some(ticket);
             }
             index = ticket.next;
         }
-        holder
+        found
     }
 
     #[inline]
@@ -349,6 +371,11 @@ impl Front {
         let thread = self.plan.thread_of(worker.index());
         if self.senders[thread].is_none() {
             self.open_lane(core, thread);
+        }
+        if let Some(by_size) = &self.by_size {
+            let returned_seen = by_size.returned_seen(thread);
+            // SAFETY: the ticket was parked until now, so the front holds the cell (I1).
+            unsafe { (*self.cell(index)).returned_seen = returned_seen };
         }
         let Some(sender) = &mut self.senders[thread] else {
             unreachable!("opened above");
@@ -363,6 +390,9 @@ impl Front {
     fn open_lane(&mut self, core: &mut Core, thread: usize) {
         let (sender, receiver) = ring(CELLS);
         self.senders[thread] = Some(sender);
+        if let Some(by_size) = &mut self.by_size {
+            by_size.begin_lane(thread);
+        }
         let lane = Lane::new(self.own, self.plan.epoch, Arc::clone(&self.cells), receiver);
         core.shared.send(thread, Control::Serve(Box::new(lane)));
     }
@@ -412,6 +442,9 @@ impl Front {
         }
         let has_placed = !self.parked.is_empty() && self.try_parked(core);
         if has_any {
+            if self.by_size.is_some() {
+                self.publish(core); // What was handed on.
+            }
             self.release_grounds(core);
             self.feed_short(core);
         }
@@ -427,6 +460,9 @@ impl Front {
         let slot = ticket.slot;
         self.depths.remove(ticket.worker);
         self.decider.finish(&ticket.request, ticket.worker); // I4
+        if self.is_handed_on(core, index) {
+            return;
+        }
         if slot == NOBODY {
             self.release(core, index);
         } else if core.connections[slot as usize].awaiting.first == index {
@@ -438,6 +474,8 @@ impl Front {
     fn deliver(&mut self, core: &mut Core, slot: usize) {
         core.lend_buffer(slot);
         core.touch(slot);
+        let pin_bytes_min =
+            if self.by_size.is_some() { LENT_BYTES_MIN } else { PIN_VALUE_BYTES_MIN };
         loop {
             let connection = &mut core.connections[slot];
             let index = connection.awaiting.first;
@@ -452,7 +490,7 @@ impl Front {
             if connection.output.encoded_bytes() > copied_bytes_max {
                 connection.ending = Ending::Now;
             } else {
-                put_out(connection, cell, core.output_limit_bytes);
+                put_out(connection, cell, core.output_limit_bytes, pin_bytes_min);
             }
             self.release(core, index);
         }
@@ -578,14 +616,19 @@ impl Front {
 /// Puts a reply behind the connection's others. A value that waits pinned is copied if it is short
 /// and the client takes its replies.
 #[inline]
-fn put_out(connection: &mut Connection, cell: &mut Cell, output_limit_bytes: usize) {
+fn put_out(
+    connection: &mut Connection,
+    cell: &mut Cell,
+    output_limit_bytes: usize,
+    pin_bytes_min: usize,
+) {
     let output = &mut connection.output;
     let Some(value) = cell.pinned.take() else {
         return output.append(|out| out.extend_from_slice(&cell.reply));
     };
     let (head, rest) = cell.reply.split_at(cell.split_bytes);
     output.append(|out| out.extend_from_slice(head));
-    if value.len() >= PIN_VALUE_BYTES_MIN || output.unsent_bytes() > output_limit_bytes {
+    if value.len() >= pin_bytes_min || output.unsent_bytes() > output_limit_bytes {
         connection.is_large_reader = true;
         output.push_pinned(value);
     } else {

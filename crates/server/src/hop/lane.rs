@@ -37,12 +37,7 @@ impl fmt::Debug for Lane {
 
 impl Lane {
     /// Of a ring that nobody has taken anything from.
-    pub(super) fn new(
-        front: WorkerId,
-        epoch: u64,
-        cells: Arc<Cells>,
-        receiver: Receiver,
-    ) -> Lane {
+    pub(super) fn new(front: WorkerId, epoch: u64, cells: Arc<Cells>, receiver: Receiver) -> Lane {
         Lane { front, epoch, cells, receiver, answered: 0 }
     }
 

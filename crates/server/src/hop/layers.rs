@@ -13,20 +13,17 @@ use base::ring::Entry;
 use base::roles::{Executing, RolePlan};
 use base::sync::Arc;
 use policy::routers::{Choice, NotTogether, UseRouter};
-use policy::size_class::SizePlan;
 use policy::{Dispatch, Router, WritePolicy, WriteTable};
 
 use super::cell::{CELLS, Cells};
 use super::roles::RolesError;
 use crate::config::{Config, Tuning};
 use crate::error::StartError;
+use crate::sizes;
 
 /// Entries of the write table for each worker that executes: enough for a thousand partitions with
 /// writes outstanding before one new write in 900 finds its set full.
 const TABLE_ENTRIES_PER_BACK: usize = 4096;
-
-/// Nothing routes by size yet: every item is small.
-const SIZE_THRESHOLD_BYTES: u64 = u64::MAX;
 
 /// A front's way to decide.
 pub type Decider = Box<dyn Router + Send>;
@@ -78,7 +75,7 @@ impl Layers {
             let (given, most) = (fronts as u64, threads as u64);
             return Err(StartError::OutOfRange { setting: "cr-threads", given, least: 1, most });
         };
-        if matches!(config.dispatch, Dispatch::Steal | Dispatch::SizeAware) {
+        if config.dispatch == Dispatch::Steal {
             return Err(StartError::DispatchNotBuilt { dispatch: config.dispatch });
         }
         let threads_min = if config.tuning == Tuning::On { 2 } else { MOVABLE_THREADS_MIN };
@@ -144,7 +141,7 @@ impl Layers {
         // A bound counts batches between two layers, and requests between equals (K15).
         let bound_unit = if plan.has_two_layers() { config.batch as u32 } else { 1 };
         let table = WriteTable::new(plan.backs * TABLE_ENTRIES_PER_BACK);
-        let sizes = Arc::new(SizePlan::all_small(plan.backs, SIZE_THRESHOLD_BYTES));
+        let sizes = Arc::new(sizes::first_plan(config, plan.backs));
         let decider = |front: usize| {
             let choice = Choice {
                 write_policy: config.write_policy,
@@ -230,6 +227,8 @@ mod tests {
         check(&config(1, None, "erew key-hash"), (1, 0, 1, false));
         check(&config(4, None, "crcw hand-off:1"), (1, 0, 4, true));
         check(&config(4, Some(2), "d-crew hand-off:2"), (2, 0, 4, true));
+        check(&config(4, None, "d-crew size-aware"), (4, 0, 4, true));
+        check(&config(4, Some(1), "crew size-aware"), (1, 1, 3, true));
     }
 
     #[test]
@@ -296,8 +295,8 @@ mod tests {
         );
         check_refused(
             &config(2, None, "crcw steal"),
-            "--dispatch steal is not built yet: give any, key-hash, round-robin, jbsq:N or \
-             hand-off:N",
+            "--dispatch steal is not built yet: give any, key-hash, round-robin, jbsq:N, \
+             hand-off:N or size-aware",
         );
         check_refused(
             &config(1, None, "crew hand-off:1"),

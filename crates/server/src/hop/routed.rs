@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::roles::RolePlan;
 use base::{KeyHash, UnixMillis, WorkerId};
+use policy::size_class::SizePlan;
 use store::Session;
 use store::request::Request;
 
@@ -13,11 +14,14 @@ use super::back::Back;
 use super::fabric::Fabric;
 use super::front::{Front, Here};
 use super::lane::Lane;
+use super::loan::{Loan, Loans, Returned, TOKEN_LOAN};
 use super::roles::Turn;
 use crate::compaction::{Answering, Compacted};
 use crate::core::Core;
 use crate::engine::{Asked, Engine, Home, RunToCompletion, Sending};
+use crate::poller::Poller;
 use crate::rmw::Rmw;
+use crate::shared::Control;
 
 /// Batches that one round executes at most, before sockets are looked at again.
 const BATCHES_PER_TURN: usize = 4;
@@ -40,6 +44,8 @@ pub struct Routed {
     is_routing: bool,
     /// It will send nothing more.
     is_closed: bool,
+    /// Large replies, of any front.
+    loans: Loans,
 }
 
 impl Routed {
@@ -54,9 +60,11 @@ impl Routed {
         let Turn { plan, is_routing, decider } = turn;
         let open = |decider| Front::new(Arc::clone(&fabric), (plan, decider), partition_bits, own);
         let front = decider.map(open);
-        let back = Back::new(Arc::clone(&fabric));
+        let mut back = Back::new(Arc::clone(&fabric));
+        back.take_up(&plan, own);
         let is_closed = false;
-        Routed { home, fabric, own, partition_bits, front, back, is_routing, is_closed }
+        let loans = Loans::new();
+        Routed { home, fabric, own, partition_bits, front, back, is_routing, is_closed, loans }
     }
 
     fn front(&mut self) -> &mut Front {
@@ -146,6 +154,9 @@ impl Home for Routed {
 
     fn turn(&mut self, core: &mut Core) -> bool {
         let mut has_any = false;
+        if let Some(front) = &mut self.front {
+            front.renew_plan(core);
+        }
         for _ in 0..BATCHES_PER_TURN {
             let served_count = self.back.serve(&mut self.home, core);
             let has_collected = self.front.as_mut().is_some_and(|front| front.collect(core));
@@ -160,7 +171,9 @@ impl Home for Routed {
     fn lie_down(&mut self) -> bool {
         let bell = &self.fabric.bells[self.own.index()];
         bell.raise();
-        let has_work = self.back.has_work() || self.front.as_mut().is_some_and(Front::has_done);
+        let has_work = self.back.has_work()
+            || self.has_loans()
+            || self.front.as_mut().is_some_and(Front::has_done);
         if has_work {
             bell.lower();
         }
@@ -199,6 +212,7 @@ impl Home for Routed {
     fn take_up(&mut self, core: &mut Core, turn: Turn) {
         let Turn { plan, is_routing, decider } = turn;
         self.is_routing = is_routing;
+        self.back.take_up(&plan, self.own);
         match (&mut self.front, decider) {
             (Some(front), Some(decider)) => front.take_up(core, plan, decider),
             (None, Some(decider)) => {
@@ -216,6 +230,38 @@ impl Home for Routed {
 
     fn settle(&mut self, core: &Core, plan: &RolePlan) {
         self.back.settle(core, plan);
+    }
+
+    fn size_plan(&self) -> Option<&SizePlan> {
+        self.front.as_ref().and_then(Front::size_plan)
+    }
+
+    fn lend(&mut self, core: &Core, worker: WorkerId, loan: Loan) {
+        core.counters().hops.lent.add(1);
+        match self.front.as_ref().map(|front| front.thread_of(worker)) {
+            Some(thread) if thread != self.own.index() => {
+                core.shared.send(thread, Control::Lend(Box::new(loan)));
+            }
+            _ => self.loans.take(loan),
+        }
+    }
+
+    fn borrow(&mut self, loan: Loan) {
+        self.loans.take(loan);
+    }
+
+    fn wake_loan(&mut self, token: u64) {
+        self.loans.set_ready((token - TOKEN_LOAN) as usize);
+    }
+
+    #[inline]
+    fn has_loans(&self) -> bool {
+        self.loans.has_ready()
+    }
+
+    fn send_loans<P: Poller>(&mut self, core: &Core, poller: &mut P) -> Vec<Returned> {
+        self.loans.send(core, poller);
+        self.loans.take_returned_here()
     }
 
     fn keep_ground(&mut self, core: &mut Core, ground: Arc<Vec<u8>>) {

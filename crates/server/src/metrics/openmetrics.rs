@@ -18,6 +18,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     hops(&mut page, snapshot);
     manager(&mut page, snapshot);
     ways(&mut page, snapshot.ways);
+    sizes(&mut page, snapshot);
     native::families(&mut page, &snapshot.totals.native);
     memory(&mut page, snapshot);
     store(&mut page, &snapshot.store);
@@ -119,6 +120,11 @@ fn hops(page: &mut Page, snapshot: &Snapshot) {
     for (role, count) in [("cr", fronts), ("rtc", both), ("mr", backs), ("idle", idle)] {
         page.sample("dovetail_cores", &[("role", role)], count);
     }
+    if let Some(sizes) = snapshot.sizes {
+        for (role, count) in [("small", sizes.small_workers), ("large", sizes.large_workers)] {
+            page.sample("dovetail_cores", &[("role", role)], count);
+        }
+    }
     let help = "Counts the plans of which thread does what";
     page.gauge("dovetail_role_epoch", help, snapshot.role_epoch);
     page.counter(
@@ -166,6 +172,22 @@ fn ways(page: &mut Page, ways: Option<(u32, u32)>) {
     page.family("dovetail_llc_ways", "gauge", "Ways of the last-level cache that a layer may use");
     page.sample("dovetail_llc_ways", &[("role", "mr")], mr_ways);
     page.sample("dovetail_llc_ways", &[("role", "cr")], cr_ways);
+}
+
+fn sizes(page: &mut Page, snapshot: &Snapshot) {
+    let (hops, Some(sizes)) = (&snapshot.totals.hops, snapshot.sizes) else { return };
+    page.gauge(
+        "dovetail_size_threshold_bytes",
+        "The largest item that is small",
+        sizes.threshold_bytes,
+    );
+    page.counter(
+        "dovetail_handed_on",
+        "Requests that a small worker did not execute, because their item is large",
+        hops.handed_on,
+    );
+    page.counter("dovetail_lent_replies", "Outputs that a large worker sent", hops.lent);
+    page.counter("dovetail_lent_reply_bytes", "Bytes of these", hops.lent_bytes);
 }
 
 fn memory(page: &mut Page, snapshot: &Snapshot) {

@@ -56,6 +56,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
                     self.arrivals.push(moving);
                     self.due.push(Due::Roles);
                 }
+                Control::Lend(loan) => self.engine.borrow(*loan),
+                Control::Return(returned) => self.take_back(returned),
             }
         }
         if shared.is_stopping() {

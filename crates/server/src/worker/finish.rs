@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use super::Worker;
+use super::lend::Sender;
 use crate::connection::Ending;
 use crate::engine::Home;
 use crate::output::Sent;
@@ -23,14 +24,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     fn finish(&mut self, slot: usize) {
+        let sender = if E::ROUTES { self.sender_of(slot) } else { Sender::Own };
         let Some(connection) = self.core.connections.get_mut(slot) else { return };
         connection.is_touched = false;
-        let mut is_blocked = false;
-        if connection.ending != Ending::Now && !connection.output.is_empty() {
+        let mut is_blocked = sender != Sender::Own;
+        if sender == Sender::Own
+            && connection.ending != Ending::Now
+            && !connection.output.is_empty()
+        {
             let mut sent_bytes = 0;
             match connection.output.send(connection.socket.as_fd(), &mut sent_bytes) {
                 Ok(Sent::All) => {}
-                Ok(Sent::Blocked) => is_blocked = true,
+                Ok(Sent::Part | Sent::Blocked) => is_blocked = true,
                 Err(_) => connection.ending = Ending::Now,
             }
             self.core.counters().output_bytes.add(sent_bytes);
@@ -72,7 +77,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             && !connection.is_starved
             && !has_unparsed
             && connection.output.unsent_bytes() <= self.core.output_limit_bytes;
-        self.watch(slot, Interest { read, write: is_blocked });
+        let write = is_blocked && sender != Sender::Lent;
+        self.watch(slot, Interest { read, write });
     }
 
     /// Tells the poller, if something has changed.
@@ -103,6 +109,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Closes a connection and forgets it.
     pub(super) fn close(&mut self, slot: usize) {
+        if E::ROUTES && self.core.connections.get_mut(slot).is_some_and(|open| open.is_lent) {
+            self.cut_loan(slot);
+        }
         let Some(mut connection) = self.core.connections.remove(slot) else { return };
         self.engine.abandon(&mut self.core, &mut connection.awaiting);
         self.core.ledger.release(connection.booked_bytes);

@@ -104,7 +104,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             } else if let Some(event) = ready.next() {
                 match event.token {
                     super::TOKEN_WAKER => self.take_control(),
-                    super::TOKEN_PORT.. => {}
+                    // Loans, ports and doorbells are looked after elsewhere.
+                    crate::hop::TOKEN_LOAN.. => {}
                     token => used_bytes = self.read_event(token as usize, event, used_bytes),
                 }
             } else {

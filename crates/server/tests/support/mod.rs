@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use server::{Cat, Config, Dispatch, Pin, Poll, Server, Tuning, WritePolicy};
+use server::{Cat, Config, Dispatch, Pin, Poll, Server, SizeThreshold, Tuning, WritePolicy};
 
 /// How long a test waits for bytes before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,6 +31,10 @@ pub fn config() -> Config {
     } else if part("dcrew_jbsq") {
         let (write_policy, dispatch) = (WritePolicy::DCrew, Dispatch::Jbsq(1));
         Config { threads: 3, write_policy, dispatch, ..plain }
+    } else if part("size_aware") {
+        let (write_policy, dispatch) = (WritePolicy::DCrew, Dispatch::SizeAware);
+        let size_threshold = SizeThreshold::Static { bytes: 60 };
+        Config { threads: 3, write_policy, dispatch, size_threshold, ..plain }
     } else {
         plain
     }

@@ -11,7 +11,9 @@
 //!     that a bound sees it.
 //! D2: the router's `finish` is called once for each request that it left here, after the reply
 //!     is written (K6).
-//! D3: when a request joins the batch its connection waits for nothing: its reply may go straight
+//! D3: a change that copies what is there gets a cell where sizes matter: a large worker may have
+//!     to execute it (`back::sizing`). A large read costs nothing but its reply, which is lent.
+//! D4: when a request joins the batch its connection waits for nothing: its reply may go straight
 //!     to the output (K10).
 //!
 //! # References
@@ -22,7 +24,7 @@ use base::WorkerId;
 use policy::{Access, Route, RouteRequest};
 use store::request::{Op, Request};
 
-use super::Front;
+use super::{Front, NO_TICKET};
 use crate::core::Core;
 use crate::engine::Asked;
 use crate::gather::BATCH_REQUESTS_MAX;
@@ -47,11 +49,12 @@ impl Front {
         let question = self.question(request);
         let awaiting = &core.connections[slot].awaiting;
         if !awaiting.is_empty() {
-            let route = self.route(awaiting, request.hash, &question);
+            let route = self.route(awaiting, request.hash, NO_TICKET, &question);
             return Asked { question, route, is_here: false };
         }
         let route = self.decider.route(&question, &self.depths);
-        let is_here = self.own_worker.is_some_and(|own| route == Route::To(own));
+        let is_here = self.own_worker.is_some_and(|own| route == Route::To(own))
+            && (self.by_size.is_none() || !may_be_large(request));
         if is_here {
             self.depths.add(question.received_by);
             here.questions.push(question);
@@ -86,4 +89,10 @@ impl Front {
         let partition = request.hash.partition(self.partition_bits);
         RouteRequest { partition, access, size_bytes, received_by }
     }
+}
+
+/// Whether what it costs depends on what is there, and nobody knows yet how large that is.
+#[inline]
+fn may_be_large(request: &Request<'_, Rmw<'_>>) -> bool {
+    matches!(&request.op, Op::Update(update) if update.copies_value())
 }

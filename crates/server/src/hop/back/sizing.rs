@@ -1,0 +1,274 @@
+//! Sizes at a back: it counts them, and at a small worker it executes no request whose item is
+//! large but gives it back with the verdict *large*, so that the front hands it on.
+//!
+//! ```text
+//!  ring: [GET a][SET b][GET c][SET a]        a is large, and both `a` are one connection's
+//!            │ found: large
+//!            ▼ not executed                      front                    large worker
+//!  verdicts: Large   answered  answered  Behind ──▶ GET a, SET a ──ring──▶ executed, in order
+//! ```
+//!
+//! # Invariants
+//! I1: a request that is given back has had no effect, and its cell holds no part of an answer.
+//! I2: of one connection and key, whatever was sent behind a request that is given back is given
+//!     back too, until the front has learnt of that one (K10). The front says in each cell how
+//!     many it has got back from this worker so far ([`Cell::returned_seen`]).
+//!     A request that comes a second time may find that some behind it were given back: what is
+//!     behind is told by [`Cell::order`].
+//! I3: whoever is sent here by its size is executed here, so that nothing is handed on for ever.
+//!
+//! # Trade-offs
+//! A read is executed as far as its item's header, which costs nothing more, and the verdict is in
+//! place of its reply. A change is looked up before it is executed: inside the store it is too late
+//! to let it alone. Only changes that copy the value are.
+//!
+//! # References
+//! Minos §3; rule K10; decision 0039.
+
+use base::roles::RolePlan;
+use base::{UnixMillis, WorkerId};
+use policy::size_class::{SizePlan, WorkerSizes};
+use store::pin::Pins;
+use store::request::{Op, Outcome, Request, Sink};
+
+use super::{Cell, execute};
+use crate::compaction::Answering;
+use crate::core::Core;
+use crate::engine::{Engine, RunToCompletion};
+use crate::hop::ahead::Cells;
+use crate::hop::cell::Verdict;
+use crate::rmw::{Refusal, Rmw};
+use crate::sizes::{PlanReader, size_of};
+
+/// What one back knows of sizes; nothing where the dispatch does not look at them.
+#[derive(Default)]
+pub(super) struct Sizing {
+    reader: Option<PlanReader>,
+    /// What routers call this worker, and how many they know.
+    worker: Option<WorkerId>,
+    worker_count: usize,
+    /// By front: requests given back to it so far.
+    returned_counts: Vec<u64>,
+    /// Of these, the ones that their fronts may not know of (I2).
+    recent: Vec<Returned>,
+}
+
+/// A request that was given back.
+struct Returned {
+    front: u16,
+    /// Among those of its front, from 0 on.
+    number: u64,
+    /// [`Cell::order`].
+    order: u64,
+    connection: u64,
+    hash: u64,
+}
+
+impl Sizing {
+    /// Acts by another division of the threads.
+    pub fn take_up(&mut self, plan: &RolePlan, own: WorkerId) {
+        let worker = own.index().checked_sub(plan.first_back).filter(|_| plan.is_back(own.index()));
+        self.worker = worker.map(|worker| WorkerId(worker as u16));
+        self.worker_count = plan.backs;
+    }
+
+    /// A front begins a new lane: it counts from 0, and nothing that it sent before is on the way.
+    pub fn forget(&mut self, front: WorkerId) {
+        if let Some(count) = self.returned_counts.get_mut(front.index()) {
+            *count = 0;
+        }
+        self.recent.retain(|returned| returned.front != front.0);
+    }
+
+    /// Whether requests are told apart by size; brings the plan up to date.
+    #[inline]
+    pub fn is_on(&mut self, core: &Core) -> bool {
+        let Some(sizes) = core.shared.sizes() else { return false };
+        match &mut self.reader {
+            Some(reader) => {
+                reader.renew(sizes);
+            }
+            None => self.reader = Some(PlanReader::new(sizes)),
+        }
+        true
+    }
+
+    /// Executes what is to be executed here, and gives the rest back.
+    pub fn execute(&mut self, home: &mut RunToCompletion, core: &Core, cells: &[*mut Cell]) {
+        let Some(reader) = &self.reader else {
+            return execute(home, core, cells, false, Judge::keeps_all());
+        };
+        let above_bytes =
+            self.worker.map_or(u64::MAX, |worker| self.limit_of(reader.plan(), worker));
+        let judge = Judge { counts: core.counters().sizes.as_ref(), above_bytes };
+        let mut first = 0;
+        for at in 1..cells.len() {
+            if above_bytes < u64::MAX && follows_a_read(&cells[first..at], cells[at]) {
+                self.execute_part(home, core, &cells[first..at], judge);
+                first = at;
+            }
+        }
+        self.execute_part(home, core, &cells[first..], judge);
+    }
+
+    /// Larger items are not served by `worker`.
+    fn limit_of(&self, plan: &SizePlan, worker: WorkerId) -> u64 {
+        let is_ours = plan.worker_count == self.worker_count;
+        let serves_large = !plan.is_small(worker) || plan.standby == Some(worker);
+        if is_ours && !serves_large { plan.threshold_bytes } else { u64::MAX }
+    }
+
+    /// Executes requests of which none has to wait for the verdict on another.
+    fn execute_part(
+        &mut self,
+        home: &mut RunToCompletion,
+        core: &Core,
+        cells: &[*mut Cell],
+        judge: Judge<'_>,
+    ) {
+        let mut here = Cells::new();
+        for cell in cells {
+            // SAFETY: the back holds all cells of the batch (Cell's I1), and this is the only
+            // reference to this one.
+            let held = unsafe { &mut **cell };
+            if self.is_behind(held) {
+                self.give_back(held, Verdict::Behind);
+            } else if let Some(size_bytes) = judge.looks_large(home, core.now, held) {
+                self.give_back(held, Verdict::Large { size_bytes });
+            } else {
+                here.push(*cell);
+            }
+        }
+        if here.is_empty() {
+            return;
+        }
+        execute(home, core, &here, false, judge);
+        for cell in here {
+            // SAFETY: as above.
+            let held = unsafe { &mut *cell };
+            if held.verdict != Verdict::Answered {
+                self.give_back(held, held.verdict);
+            }
+        }
+    }
+
+    /// I2.
+    #[inline]
+    fn is_behind(&mut self, cell: &Cell) -> bool {
+        if self.recent.is_empty() {
+            return false;
+        }
+        let (front, seen) = (cell.front(), cell.returned_seen);
+        self.recent.retain(|returned| returned.front != front || returned.number >= seen);
+        let (connection, hash) = (cell.connection, cell.request().hash.0);
+        self.recent.iter().any(|returned| {
+            returned.connection == connection
+                && returned.hash == hash
+                && returned.order < cell.order
+        })
+    }
+
+    #[cold]
+    fn give_back(&mut self, cell: &mut Cell, verdict: Verdict) {
+        cell.verdict = verdict;
+        let front = cell.front();
+        if self.returned_counts.len() <= usize::from(front) {
+            self.returned_counts.resize(usize::from(front) + 1, 0);
+        }
+        let count = &mut self.returned_counts[usize::from(front)];
+        let (number, hash) = (*count, cell.request().hash.0);
+        let Cell { order, connection, .. } = *cell;
+        self.recent.push(Returned { front, number, order, connection, hash });
+        *count += 1;
+    }
+}
+
+/// Whether a read of the same connection and key is in the part, whose verdict has to be known
+/// before this one is executed (I2).
+#[inline]
+fn follows_a_read(part: &[*mut Cell], cell: *mut Cell) -> bool {
+    // SAFETY: the back holds all cells of the batch (Cell's I1); nobody changes them here.
+    let cell = unsafe { &*cell };
+    let hash = cell.request().hash;
+    part.iter().any(|before| {
+        // SAFETY: as above.
+        let before = unsafe { &**before };
+        before.request().hash == hash
+            && before.connection == cell.connection
+            && !before.is_sized
+            && matches!(before.request().op, Op::Get)
+    })
+}
+
+/// Says of one batch's requests whether they are executed here.
+#[derive(Clone, Copy)]
+pub(super) struct Judge<'s> {
+    /// Where sizes are counted, if they are.
+    counts: Option<&'s WorkerSizes>,
+    /// Items above this are large, and not served here.
+    above_bytes: u64,
+}
+
+impl Judge<'_> {
+    /// Where sizes do not matter.
+    pub fn keeps_all() -> Judge<'static> {
+        Judge { counts: None, above_bytes: u64::MAX }
+    }
+
+    /// Before it is executed: the size of what a change would copy, if that is too much for this
+    /// worker.
+    #[inline]
+    fn looks_large(&self, home: &mut RunToCompletion, now: UnixMillis, cell: &Cell) -> Option<u64> {
+        if cell.is_sized || self.above_bytes == u64::MAX {
+            return None;
+        }
+        let request = cell.request();
+        let Op::Update(update) = &request.op else { return None };
+        update
+            .copies_value()
+            .then(|| size_of_stored(home, now, &request))?
+            .filter(|size_bytes| *size_bytes > self.above_bytes)
+    }
+
+    /// Whether the outcome is the answer; counts its size. Else the verdict is in the cell (I1).
+    #[inline]
+    pub fn keeps(&self, cell: &mut Cell, outcome: &Outcome<'_, Refusal>) -> bool {
+        let Some(counts) = self.counts else { return true };
+        let Some(size_bytes) = size_of(cell.shape, &cell.request(), outcome) else { return true };
+        if size_bytes > self.above_bytes && !cell.is_sized && matches!(outcome, Outcome::Hit(_)) {
+            cell.verdict = Verdict::Large { size_bytes };
+            return false;
+        }
+        counts.record(size_bytes);
+        true
+    }
+}
+
+/// The size of the item that a request is about.
+#[cold]
+fn size_of_stored(
+    home: &mut RunToCompletion,
+    now: UnixMillis,
+    request: &Request<'_, Rmw<'_>>,
+) -> Option<u64> {
+    let mut sink = SizeSink::default();
+    home.execute(now, &[Request { op: Op::Get, ..*request }], &mut sink);
+    sink.size_bytes
+}
+
+/// Takes the size of what is found.
+#[derive(Default)]
+struct SizeSink {
+    size_bytes: Option<u64>,
+}
+
+impl Sink<Refusal> for SizeSink {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            self.size_bytes = Some((item.key.len() + item.value.len()) as u64);
+        }
+    }
+}
+
+/// One request: nothing is put together.
+impl Answering for SizeSink {}

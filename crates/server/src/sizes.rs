@@ -1,0 +1,171 @@
+//! Sizes: what each worker counts of them, and the plan that says which are small and whose the
+//! large ones are.
+//!
+//! ```text
+//!  worker 0: histogram ─┐  each epoch (1 s) with requests
+//!  worker 1: histogram ─┼──▶ SizeController ──▶ Sizes::publish ──▶ PlanReader of each front, back
+//!  worker n: histogram ─┘                        plan, number        looks at the number only
+//! ```
+//!
+//! # Invariants
+//! I1: a histogram has one writer, its worker (`WorkerCounters::sizes`); whoever folds them resets
+//!     nothing.
+//! I2: nobody who serves requests waits for a plan: a reader that meets the publisher goes on with
+//!     the plan it has, and looks again in its next round.
+//! I3: a plan is advice. Whoever executes a request by an older one is right too (decision 0039).
+//!
+//! # Trade-offs
+//! The manager ends an epoch each second in which something is asked (`watcher`); the first requests
+//! after a pause are served by the plan from before it.
+//!
+//! # References
+//! Minos §3; `policy::size_class`.
+
+mod epoch;
+mod sink;
+mod watcher;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use policy::Dispatch;
+use policy::size_class::{
+    PACKET_PAYLOAD_MAX_BYTES, SizeCount, SizeOptions, SizePlan, Threshold, WorkerSizes,
+};
+
+use crate::config::Config;
+use crate::hop::Layers;
+use epoch::SizeEpochs;
+pub use epoch::{SizeChange, SizeNumbers};
+pub(crate) use sink::{SizedSink, size_of};
+pub(crate) use watcher::SizeWatcher;
+
+/// Replies of at least this size leave by the large worker. Shorter ones are sent sooner than a
+/// socket is lent.
+pub const LENT_BYTES_MIN: usize = 16 << 10;
+
+/// What all threads of a server that tells sizes apart know of them.
+#[derive(Debug)]
+pub struct Sizes {
+    /// Plans published so far.
+    published_count: AtomicU64,
+    plan: Mutex<Arc<SizePlan>>,
+    epochs: Mutex<SizeEpochs>,
+}
+
+impl Sizes {
+    /// Nothing is counted; all of `worker_count` workers are small.
+    pub fn new(config: &Config, worker_count: usize) -> Sizes {
+        let epochs = SizeEpochs::new(options(config, worker_count));
+        Sizes {
+            published_count: AtomicU64::new(0),
+            plan: Mutex::new(Arc::new(epochs.plan().clone())),
+            epochs: Mutex::new(epochs),
+        }
+    }
+
+    /// Where the dispatch looks at sizes.
+    pub(crate) fn for_dispatch(config: &Config, layers: &Layers) -> Option<Sizes> {
+        let is_on = layers.is_routed && config.dispatch == Dispatch::SizeAware;
+        is_on.then(|| Sizes::new(config, layers.start.backs))
+    }
+
+    /// The plan in force.
+    pub fn plan(&self) -> Arc<SizePlan> {
+        Arc::clone(&self.plan.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends an epoch by what `workers` counted: the plan that follows, if it is another one.
+    pub(crate) fn end_epoch<'w>(
+        &self,
+        workers: impl Iterator<Item = &'w WorkerSizes>,
+    ) -> Option<SizeChange> {
+        let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        let change = epochs.size_epoch(&workers.collect::<Vec<_>>())?;
+        self.publish(Arc::clone(&change.after));
+        Some(change)
+    }
+
+    /// Other threads execute from now on.
+    pub(crate) fn set_workers(&self, worker_count: usize) {
+        let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        epochs.set_workers(worker_count);
+        self.publish(Arc::new(epochs.plan().clone()));
+    }
+
+    fn publish(&self, plan: Arc<SizePlan>) {
+        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
+        // Release: who sees the new number finds the new plan (or a later one) under the lock.
+        self.published_count.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// How many requests were for items of which size, summed over workers.
+pub(crate) fn sum<'w>(workers: impl Iterator<Item = &'w WorkerSizes>) -> Vec<SizeCount> {
+    let mut sums: BTreeMap<u64, SizeCount> = BTreeMap::new();
+    for class in workers.flat_map(WorkerSizes::counted) {
+        sums.entry(class.size_min_bytes)
+            .and_modify(|sum| sum.requests = sum.requests.wrapping_add(class.requests))
+            .or_insert(class);
+    }
+    sums.into_values().collect()
+}
+
+/// Before anything was counted.
+pub(crate) fn first_plan(config: &Config, worker_count: usize) -> SizePlan {
+    SizeEpochs::new(options(config, worker_count)).plan().clone()
+}
+
+/// The paper's settings but for what the user chose. A threshold below one packet would hand on
+/// requests that cost no more than the smallest, so `auto` stays above.
+fn options(config: &Config, worker_count: usize) -> SizeOptions {
+    SizeOptions {
+        threshold: config.size_threshold,
+        threshold_min_bytes: match config.size_threshold {
+            Threshold::Quantile(_) => PACKET_PAYLOAD_MAX_BYTES,
+            Threshold::Static { .. } => 0,
+        },
+        cost: config.size_cost,
+        ..SizeOptions::paper(worker_count)
+    }
+}
+
+/// One thread's copy of the plan.
+#[derive(Debug)]
+pub(crate) struct PlanReader {
+    seen_count: u64,
+    plan: Arc<SizePlan>,
+}
+
+impl PlanReader {
+    /// The plan of now.
+    pub fn new(sizes: &Sizes) -> PlanReader {
+        let seen_count = sizes.published_count.load(Ordering::Acquire);
+        PlanReader { seen_count, plan: sizes.plan() }
+    }
+
+    /// As of the last look.
+    #[inline]
+    pub fn plan(&self) -> &Arc<SizePlan> {
+        &self.plan
+    }
+
+    /// Looks for a new plan; whether there was one (I2).
+    #[inline]
+    pub fn renew(&mut self, sizes: &Sizes) -> bool {
+        let count = sizes.published_count.load(Ordering::Acquire);
+        count != self.seen_count && self.take(sizes, count)
+    }
+
+    #[cold]
+    fn take(&mut self, sizes: &Sizes, count: u64) -> bool {
+        let Ok(plan) = sizes.plan.try_lock() else { return false };
+        self.plan = Arc::clone(&plan);
+        self.seen_count = count;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! The manager's part: each second in which something was asked, sizes become a plan.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Instant;
+
+use super::SizeNumbers;
+use crate::manager::{Controller, Decision, Observed};
+use crate::shared::Shared;
+
+/// Minos §3: "core 0 aggregates these histograms", each second.
+const EPOCH: Duration = Duration::from_secs(1);
+
+/// Ends the epochs.
+pub(crate) struct SizeWatcher {
+    shared: Arc<Shared>,
+}
+
+impl SizeWatcher {
+    /// Of a server whose dispatch looks at sizes.
+    pub fn new(shared: Arc<Shared>) -> SizeWatcher {
+        SizeWatcher { shared }
+    }
+}
+
+impl Controller for SizeWatcher {
+    fn name(&self) -> &'static str {
+        "sizes"
+    }
+
+    fn period(&self) -> Duration {
+        EPOCH
+    }
+
+    /// The border moves nearly each second; the journal hears of it when a worker changes sides.
+    fn tick(&mut self, _now: Instant, _observed: &Observed) -> Option<Decision> {
+        let change = self.shared.sizes()?.end_epoch(self.shared.size_counts())?;
+        let SizeNumbers { small_workers, .. } = SizeNumbers::from(&*change.before);
+        let after = SizeNumbers::from(&*change.after);
+        change.moves_workers().then(|| Decision {
+            what: vec!["size_classes"],
+            change: format!("small workers {small_workers} to {}", after.small_workers),
+            reason: change.to_string(),
+            inputs: vec![
+                ("threshold_bytes", after.threshold_bytes as f64),
+                ("small_cost_share_ratio", change.small_share),
+            ],
+        })
+    }
+}
