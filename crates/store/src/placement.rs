@@ -1,14 +1,14 @@
 //! Which NUMA node each part of the memory lies on (M7).
 //!
 //! ```text
-//!  segments:   0 ................. 5 6 ................. 11      two nodes, as many threads on each
+//!  segments:   0 ................. 5 6 ................. 11     two nodes, as many threads on each
 //!  region:     |      region 0     |      region 1       |
 //!  asked of:   |      node 0       |      node 1         |
 //!              log ▶        ◀ index log ▶         ◀ index
 //! ```
 //!
-//! A session appends to its own node's region while that has a free segment, then anywhere. The index
-//! borrows from the tops of the regions in turn, so that its lines are spread over the nodes.
+//! A session appends to its own node's region while that has a free segment, then anywhere. The
+//! index borrows from the tops of the regions in turn, so that its lines are spread over the nodes.
 //!
 //! # Invariants
 //! I1: regions follow each other without a gap and cover all segments.
@@ -71,8 +71,8 @@ impl Regions {
         Regions { ends: vec![segment_count], node_ids: Vec::new() }
     }
 
-    /// One for each node, by weight; borders lie on huge pages. One region for fewer than two nodes,
-    /// and where the log is too small to be divided.
+    /// One for each node, by weight; borders lie on huge pages. One region for fewer than two
+    /// nodes, and where the log is too small to be divided.
     pub(crate) fn divide(segment_count: u32, segment_bytes: u64, nodes: &[NodeShare]) -> Regions {
         let step = (HUGE_PAGE_BYTES as u64 / segment_bytes).max(1);
         let total = nodes.iter().map(|share| u64::from(share.weight)).sum::<u64>();
@@ -109,8 +109,8 @@ impl Regions {
         self.node_ids.iter().position(|id| *id == node_id)
     }
 
-    /// Asks for each region to lie on its node. `prefer` gets bytes from the start of the memory, and
-    /// a node (I2).
+    /// Asks for each region to lie on its node. `prefer` gets bytes from the start of the memory,
+    /// and a node (I2).
     pub(crate) fn bind(
         &self,
         segment_bytes: u64,

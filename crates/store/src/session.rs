@@ -152,8 +152,8 @@ impl Session {
         Session { inner, local }
     }
 
-    /// From now on this session's thread runs on a NUMA node: what it appends goes there, while there
-    /// is room.
+    /// From now on this session's thread runs on a NUMA node: what it appends goes there, while
+    /// there is room.
     pub fn prefer_node(&mut self, node_id: u32) {
         if let Some(region) = self.inner.log.region_of_node(node_id) {
             self.local.prefer(region);

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A batch of N SETs of one key goes through [`Compaction`] with and without it, by turns; the
-//! replies are encoded as they are for clients. By least squares over N, what grows with N is Tc and
-//! what does not is the one write; without compaction the slope is Tb.
+//! replies are encoded as they are for clients. By least squares over N, what grows with N is Tc
+//! and what does not is the one write; without compaction the slope is Tb.
 
 use std::time::Instant;
 
@@ -170,7 +170,8 @@ fn what_a_write_costs_alone_and_in_a_window() {
     }
 }
 
-/// One case alone, for a tool that counts instructions: `COST_CASE=KEY/VALUE,off|long|all,N[,BATCHES]`.
+/// One case alone, for a tool that counts instructions:
+/// `COST_CASE=KEY/VALUE,off|long|all,N[,BATCHES]`.
 #[test]
 #[ignore = "measures"]
 fn one_case_alone() {

@@ -1,4 +1,4 @@
-//! Windows over the queue: requests that wait behind a full batch and belong to a key that the batch
+//! Windows over the queue: requests that wait behind a full batch and belong to a key that it
 //! writes are executed with it (C-4 §4.3; K8).
 //!
 //! ```text
@@ -23,8 +23,8 @@
 //! [`SLOTS_MAX`] slots over all lanes, and windows of [`KEYS_MAX`] keys.
 //!
 //! # Trade-offs
-//! A window never waits: it closes when nothing of its key is in sight (C-4 §7.2; decision 0038 says
-//! why no window is held open). A request on another key may be overtaken by one that joins; both
+//! A window never waits: it closes when nothing of its key is in sight (C-4 §7.2; decision 0038
+//! says why no window is held open). A request on another key may be overtaken by one that joins; both
 //! wait, so they are concurrent.
 
 use arrayvec::ArrayVec;
@@ -110,8 +110,8 @@ struct Follower {
     cell: *mut cell::Cell,
 }
 
-/// Appends to `cells` what waits in the lanes, from `first_lane` on, for one of `keys`; whether more
-/// waits than may be looked at.
+/// Appends to `cells` what waits in the lanes, from `first_lane` on, for one of `keys`; whether
+/// more waits than may be looked at.
 #[cold]
 pub(super) fn join(
     mut keys: Keys,

@@ -1,5 +1,5 @@
-//! Segments for the index: lent from the top, so that runs of the log's own stay together below. With
-//! several regions from the top of each in turn, which spreads the index over the nodes.
+//! Segments for the index: lent from the top, so that runs of the log's own stay together below.
+//! With several regions from the top of each in turn, which spreads the index over the nodes.
 //!
 //! # Invariants
 //! I1: `count` is the number of rows in state Index, at most `max`.
