@@ -214,8 +214,24 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::AutoCount { min: 1, max: 256 },
         default: "auto",
         help: "Of these, threads that poll connections and reply; the others execute what those \
-               send. auto: every thread does both (with hand-off:N, N threads poll), and with 4 \
-               threads or more CONFIG SET cr-threads can divide them later",
+               send. auto: every thread does both (with hand-off:N, N threads poll) until \
+               --tuner divides them, or, with 4 threads or more, CONFIG SET cr-threads",
+    },
+    Setting {
+        key: "tuner",
+        value_name: "auto|on|off",
+        kind: Kind::Choice(&["auto", "on", "off"]),
+        default: "auto",
+        help: "Whether threads move between the layers by themselves, under --cr-threads auto; auto \
+               tries that with four threads or more that have a core each, on with two or more",
+    },
+    Setting {
+        key: "cat",
+        value_name: "auto|on|off|N",
+        kind: Kind::CacheWays,
+        default: "auto",
+        help: "Ways of the last-level cache for threads that only execute, by /sys/fs/resctrl: auto \
+               and on let the tuner choose, N fixes them; on and N do not start without",
     },
     Setting {
         key: "write-policy",

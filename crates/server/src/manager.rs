@@ -204,7 +204,10 @@ fn open_ways(shared: &Shared) -> Result<(), StartError> {
             let of_threads = knobs::follow(shared, &mut knobs::lock(&ways));
             of_threads
                 .map_err(|error| StartError::Cat { cat: config.cat, reason: error.to_string() })?;
-            let (mr_ways, ways_max) = (knobs::lock(&ways).ways(), knobs::lock(&ways).ways_max());
+            let (mr_ways, ways_max) = {
+                let ways = knobs::lock(&ways);
+                (ways.ways(), ways.ways_max())
+            };
             tracing::info!(mr_ways, ways_max, "cache ways");
             // Set once, at the start.
             let _ = shared.control().ways.set(ways);
