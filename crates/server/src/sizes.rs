@@ -15,8 +15,8 @@
 //! I3: a plan is advice. Whoever executes a request by an older one is right too (decision 0039).
 //!
 //! # Trade-offs
-//! The manager ends an epoch each second in which something is asked (`watcher`); the first requests
-//! after a pause are served by the plan from before it.
+//! The manager ends an epoch each second in which something is asked (`watcher`); the first
+//! requests after a pause are served by the plan from before it.
 //!
 //! # References
 //! Minos §3; `policy::size_class`.

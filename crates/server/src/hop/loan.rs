@@ -1,5 +1,5 @@
-//! Loans: large replies leave by the worker that serves their size, on a socket that the front of the
-//! connection lends for them.
+//! Loans: large replies leave by the worker that serves their size, on a socket that the front of
+//! the connection lends for them.
 //!
 //! ```text
 //!  front                                       the large worker

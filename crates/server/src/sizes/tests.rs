@@ -1,3 +1,5 @@
+//! Tests of epochs, plans and those who read them.
+
 use super::*;
 
 /// The plans and what four workers count.

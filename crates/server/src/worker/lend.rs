@@ -1,5 +1,5 @@
-//! Sockets that are lent to the workers that serve large items, and those of others that this worker
-//! has (`hop::loan`).
+//! Sockets that are lent to the workers that serve large items, and those of others that this
+//! worker has (`hop::loan`).
 
 use std::os::fd::AsFd;
 
