@@ -7,11 +7,11 @@
 //!
 //! | part | load | what it shows |
 //! |---|---|---|
-//! | overload | 80, 100, 120 and 200 % of the peak, clients that give up | goodput, p99 of what was taken |
+//! | overload | 80 to 200 % of the peak, clients that give up | goodput, p99 of what was taken |
 //! | sizes | Minos's mix at 50 % of the peak | p99 of small requests (Minos §6.1) |
 //! | large | small requests at 50 %, and a value of 10 MB every second | p99.9 of the small ones |
 //!
-//! Every server stands on the same core with as many threads as ours, the load generator on another.
+//! Every server stands on the same core with as many threads, the load generator on another.
 
 use std::path::{Path, PathBuf};
 

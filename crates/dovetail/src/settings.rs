@@ -196,8 +196,8 @@ pub const TABLE: &[Setting] = &[
         value_name: "auto|off",
         kind: Kind::Choice(&["auto", "off"]),
         default: "auto",
-        help: "Where memory lies on a machine with several NUMA nodes: auto gives each node its part, \
-               by the workers that run there, and spreads the index over all; off leaves it to who \
+        help: "Where memory lies on a machine with several NUMA nodes: auto gives each node its \
+               part, by the workers that run there, and spreads the index over all; off leaves it to who \
                touches it first",
     },
     Setting {
@@ -222,16 +222,16 @@ pub const TABLE: &[Setting] = &[
         value_name: "auto|on|off",
         kind: Kind::Choice(&["auto", "on", "off"]),
         default: "auto",
-        help: "Whether threads move between the layers by themselves, under --cr-threads auto; auto \
-               tries that with four threads or more that have a core each, on with two or more",
+        help: "Whether threads move between the layers by themselves, under --cr-threads auto; \
+               auto tries that with four threads or more that have a core each, on with two or more",
     },
     Setting {
         key: "cat",
         value_name: "auto|on|off|N",
         kind: Kind::CacheWays,
         default: "auto",
-        help: "Ways of the last-level cache for threads that only execute, by /sys/fs/resctrl: auto \
-               and on let the tuner choose, N fixes them; on and N do not start without",
+        help: "Ways of the last-level cache for threads that only execute, by /sys/fs/resctrl: \
+               auto and on let the tuner choose, N fixes them; on and N do not start without",
     },
     Setting {
         key: "write-policy",

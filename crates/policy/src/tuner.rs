@@ -23,8 +23,8 @@
 //! I3: a search leaves either a configuration that beat the old one in windows side by side, or the
 //!     old one.
 //! I4: whatever the load does, searches take at most a tenth of the time in the long run: each one
-//!     that comes soon after another rests twice as long, up to [`TunerRules::rest_window_count_max`],
-//!     and a calm of [`TunerRules::calm_window_count`] windows pays for a short rest.
+//!     that comes soon after another rests twice as long, up to
+//!     [`TunerRules::rest_window_count_max`], and a calm of [`TunerRules::calm_window_count`] windows pays for a short rest.
 //! I5: windows in which no worker is busy throughout start nothing: there is nothing to win.
 //!
 //! # Limits

@@ -10,7 +10,7 @@
 //!
 //! The index starts with a 64th and takes what it needs from the log as items come (decision 0018).
 //! A lossy index does not grow: it has an eighth from the start.
-//! Where requests are routed, cells and rings take their part from the log, at most an eighth of all.
+//! Where requests are routed, cells and rings take their part from the log, at most an eighth.
 //! ```
 //!
 //! Middling servers give a larger part to buffers: one command of the largest default size, 32 MiB,

@@ -277,7 +277,7 @@ impl Shared {
             if let Some(sizes) = &self.sizes {
                 sizes.set_workers(plan.backs);
             }
-            // What the tuner tries it tries a hundred times a second; the journal says what it found.
+            // The tuner tries a hundred a second; the journal says what it found.
             if !matches!(wanted.fronts, Fronts::Tuned(_)) {
                 tracing::info!(threads = plan.threads, cr = plan.fronts, "threads change roles");
             }

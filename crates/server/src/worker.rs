@@ -135,6 +135,7 @@ pub struct Worker<E, P> {
     /// The roles that it has taken up.
     published: Arc<PublishedRoles>,
     /// Connections that other workers have handed over.
+    #[expect(clippy::vec_box, reason = "they come boxed by mail, and are large")]
     arrivals: Vec<Box<Moving>>,
     /// Counts connections that were handed over, so that their targets take turns.
     next_target: usize,

@@ -1,5 +1,7 @@
 //! What the manager sets up at the start: cache ways, and what is refused.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use std::fs;

@@ -167,7 +167,7 @@ impl fmt::Display for Sample {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{:.0} of {:.0} answered a second, {:.0} dropped, p50 {:.0} us p99 {:.0} us p99.9 {:.0} us",
+            "{:.0} of {:.0}/s answered, {:.0} dropped, p50 {:.0} us p99 {:.0} us p99.9 {:.0} us",
             self.answered_per_second,
             self.offered_per_second,
             self.dropped,

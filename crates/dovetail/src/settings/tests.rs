@@ -399,8 +399,8 @@ fn a_preset_that_is_not_there_is_refused_with_what_is() {
     check_flag_error(
         "preset",
         "hkh-ws",
-        "--preset: `hkh-ws` is not built: workers do not take requests from one another yet; hkh is \
-         built",
+        "--preset: `hkh-ws` is not built: workers do not take requests from one another yet; hkh \
+         is built",
     );
     check_file_error(
         "preset = \"x\"",

@@ -24,8 +24,8 @@
 //!
 //! # Trade-offs
 //! A window never waits: it closes when nothing of its key is in sight (C-4 §7.2; decision 0038
-//! says why no window is held open). A request on another key may be overtaken by one that joins; both
-//! wait, so they are concurrent.
+//! says why no window is held open). A request on another key may be overtaken by one that joins;
+//! both wait, so they are concurrent.
 
 use arrayvec::ArrayVec;
 

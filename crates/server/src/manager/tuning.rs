@@ -11,8 +11,8 @@
 //! I2: what is turned by hand stays as it is: the tuner lets go of it until `auto` is asked for.
 //!
 //! # Trade-offs
-//! While no thread is busy throughout, ten windows are looked at as one: a server with time to spare
-//! has nothing to win, and its manager wakes ten times a second instead of a hundred.
+//! While no thread is busy throughout, ten windows are looked at as one: a server with time to
+//! spare has nothing to win, and its manager wakes ten times a second instead of a hundred.
 //!
 //! # References
 //! uTPS §3.5; `policy::tuner`, where the search and its hysteresis are.

@@ -1,4 +1,4 @@
-//! The direct path: what the router leaves with the worker that received it is executed right there,
+//! The direct path: what the router leaves with the worker that received it is executed there,
 //! in the batch that is gathered, without a cell or a ring.
 //!
 //! ```text
