@@ -197,8 +197,8 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice(&["auto", "off"]),
         default: "auto",
         help: "Where memory lies on a machine with several NUMA nodes: auto gives each node its \
-               part, by the workers that run there, and spreads the index over all; off leaves it to who \
-               touches it first",
+               part, by the workers that run there, and spreads the index over all; off leaves \
+               it to who touches it first",
     },
     Setting {
         key: "threads",
@@ -223,7 +223,8 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice(&["auto", "on", "off"]),
         default: "auto",
         help: "Whether threads move between the layers by themselves, under --cr-threads auto; \
-               auto tries that with four threads or more that have a core each, on with two or more",
+               auto tries that with four threads or more that have a core each, on with two \
+               or more",
     },
     Setting {
         key: "cat",

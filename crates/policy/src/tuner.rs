@@ -24,7 +24,8 @@
 //!     old one.
 //! I4: whatever the load does, searches take at most a tenth of the time in the long run: each one
 //!     that comes soon after another rests twice as long, up to
-//!     [`TunerRules::rest_window_count_max`], and a calm of [`TunerRules::calm_window_count`] windows pays for a short rest.
+//!     [`TunerRules::rest_window_count_max`], and a calm of [`TunerRules::calm_window_count`]
+//!     windows pays for a short rest.
 //! I5: windows in which no worker is busy throughout start nothing: there is nothing to win.
 //!
 //! # Limits

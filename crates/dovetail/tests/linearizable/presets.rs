@@ -17,10 +17,12 @@ use crate::server::{NotStarted, Server, presets};
 
 /// What each preset is served with in turn, and whether its threads move: as it is, divided into
 /// layers that change all the time, and with another index and compaction whatever the preset says.
-const VARIANTS: [(&str, Threads); 3] = [
+const VARIANTS: [(&str, Threads); 4] = [
     ("", Threads::Stay),
     (" --cr-threads 1 --threads 4", Threads::Move),
-    (" --compaction on --index tree", Threads::Move),
+    (" --threads 4 --index tree", Threads::Move),
+    // Refused, and so left out, under crcw.
+    (" --compaction on --compact-short on", Threads::Move),
 ];
 
 const LOADS: [(&str, Load); 3] = [("small", SMALL), ("middle", MIDDLE), ("large", LARGE)];

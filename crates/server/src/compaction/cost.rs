@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use super::tests::{NOW, blind_set, store};
-use super::{Answering, Compaction, Compacts, Tells};
+use super::{Answering, Compaction, Compacts, Refusal, Rmw, Sink, Tells};
 use crate::core::Tally;
 use crate::reply::{Destination, Reply, Shape};
 use store::PinnedValue;
