@@ -310,6 +310,15 @@ pub const TABLE: &[Setting] = &[
                kilobyte on, below which it costs more than it saves",
     },
     Setting {
+        key: "hot-set",
+        value_name: "auto|off|N",
+        kind: Kind::SwitchedCount { min: 1, max: 10_000 },
+        default: "auto",
+        help: "How many of the most frequent keys the threads that only poll (--cr-threads) read \
+               themselves instead of sending the reads on; auto: 1,000. Loads whose keys are \
+               all alike have none",
+    },
+    Setting {
         key: "max-connections",
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },

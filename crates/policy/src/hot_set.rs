@@ -21,8 +21,6 @@
 //! Tracks `key_max` keys (uTPS: 10,000). Two keys with one 64-bit hash count as one: a key that is
 //! wrongly called hot is served by another worker than it might be, and no worse (K7).
 //!
-//! Nothing runs it but tests until the server has its two layers.
-//!
 //! # Trade-offs
 //! Halving forgets: after a shift of the workload a newly hot key overtakes an old one after about
 //! two epochs. A key that is hot for less than an epoch may never be noticed.
@@ -32,13 +30,17 @@
 
 use base::KeyHash;
 
+mod members;
 mod sampler;
 mod sketch;
 mod top;
+pub mod worth;
 
+pub use members::Members;
 pub use sampler::Sampler;
 pub use sketch::CountMin;
 pub use top::Top;
+pub use worth::Worth;
 
 /// What readers look at during one epoch.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,6 +142,12 @@ impl<Key: Ord + Clone> HotSet<Key> {
     pub fn counts(&mut self) -> impl ExactSizeIterator<Item = u32> {
         self.rank();
         self.ranked.iter().map(|(count, _)| *count)
+    }
+
+    /// The tracked keys with their estimated counts, most frequent first.
+    pub fn ranked(&mut self) -> impl ExactSizeIterator<Item = (u32, &Key)> {
+        self.rank();
+        self.ranked.iter().map(|(count, place)| (*count, self.top.key_at(*place)))
     }
 
     /// Samples that the counts speak of.

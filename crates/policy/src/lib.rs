@@ -14,7 +14,7 @@
 //! | `size_class` | which sizes are large, and whose they are | simulator, server |
 //! | `window::rules` | when dependent writes are gathered, and how long | simulator |
 //! | the rest of `window` | what a closed window does, and its replies | waits for the server |
-//! | `hot_set` | which keys are hot in this epoch | waits for the server |
+//! | `hot_set` | which keys are hot in this epoch | server |
 //! | `tuner` | threads, cached items and cache ways | server |
 //! | `taxonomy` | which policy suits what is observed | server |
 

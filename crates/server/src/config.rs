@@ -12,6 +12,7 @@ use store::{Eviction, HugePages, IndexKind, Mode};
 use crate::compaction::Compacts;
 use crate::error::StartError;
 use crate::hop::Layers;
+use crate::hot::HotSetSize;
 use crate::manager::knobs;
 
 /// Everything that [`crate::Server::start`] needs to know.
@@ -83,6 +84,8 @@ pub struct Config {
     pub compaction: bool,
     /// Which writes that is done for.
     pub compacts: Compacts,
+    /// How many frequent keys the threads that only poll read themselves.
+    pub hot_set: HotSetSize,
     /// Client connections at a time, over both protocols.
     pub max_connections: usize,
     /// The largest value; lowered to what `memory_bytes` can hold.
@@ -178,6 +181,7 @@ impl Default for Config {
             batch: 32,
             compaction: true,
             compacts: Compacts::Long,
+            hot_set: HotSetSize::Auto,
             max_connections: 10_000,
             max_item_size_bytes: 32 << 20,
             requirepass: None,

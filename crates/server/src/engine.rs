@@ -19,6 +19,7 @@ use crate::core::Core;
 use crate::gather::Answer;
 use crate::hop::{Awaiting, Lane, Loan, Returned, Turn};
 use crate::poller::Poller;
+use crate::reply::ReplySink;
 use crate::rmw::Rmw;
 
 /// Executes batches of requests.
@@ -62,26 +63,35 @@ pub trait Engine {
         true
     }
 
-    /// Asks who executes a connection's request. One that stays here is of the batch from then on.
-    /// Only after [`Engine::may_send`].
-    fn ask(
-        &mut self,
-        _core: &Core,
-        _here: &mut Self::Here,
-        _slot: usize,
-        _request: &Request<'_, Rmw<'_>>,
-    ) -> Asked {
+    /// Asks who executes a request that would be the one after `batch_len` others in the batch that
+    /// is gathered. One that stays here must join it. Only after [`Engine::may_send`].
+    fn ask(&mut self, _core: &mut Core, _here: &mut Self::Here, _asking: Asking<'_>) -> Asked {
         unreachable!("only an engine that routes is asked where a request goes");
     }
 
+    /// A request joins the batch that nobody was asked about.
+    fn join(&mut self, _here: &mut Self::Here) {
+        unreachable!("only an engine that routes remembers anything of a batch");
+    }
+
+    /// Executes the batch that is gathered here.
+    fn execute_here(
+        &mut self,
+        _requests: &[Request<'_, Rmw<'_>>],
+        _sink: ReplySink<'_>,
+        _here: &mut Self::Here,
+    ) {
+        unreachable!("only an engine that routes remembers anything of a batch");
+    }
+
     /// The batch is executed and its replies are written.
-    fn finish(&mut self, _core: &Core, _here: &mut Self::Here) {
+    fn finish(&mut self, _core: &mut Core, _here: &mut Self::Here) {
         unreachable!("only an engine that routes has requests to finish");
     }
 
     /// Sends a request to the worker that the router named, or lets it wait for one; its reply
     /// comes in a later round.
-    fn send(&mut self, _core: &mut Core, _sending: Sending<'_>, _asked: Asked) {
+    fn send(&mut self, _core: &mut Core, _sending: Sending<'_>, _away: Away) {
         unreachable!("only an engine that routes is asked to send");
     }
 
@@ -96,15 +106,34 @@ pub trait Engine {
     }
 }
 
-/// What the router was asked of a request, and what it said.
+/// A request that somebody shall execute.
+pub struct Asking<'s> {
+    /// Borrows the bytes that were read.
+    pub request: &'s Request<'s, Rmw<'s>>,
+    /// How it is answered.
+    pub answer: Answer,
+    /// Requests in the batch that is gathered.
+    pub batch_len: usize,
+}
+
+/// Who executes a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    /// The question.
+pub enum Asked {
+    /// This worker, in the batch that is gathered.
+    Here,
+    /// Another one, or this one later.
+    Away(Away),
+}
+
+/// A request that does not join the batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Away {
+    /// What the router was asked.
     pub question: RouteRequest,
-    /// The answer.
+    /// What it said.
     pub route: Route,
-    /// Whether the request is executed in the batch that is gathered.
-    pub is_here: bool,
+    /// Whether the batch must be executed first: its connection may have that key there.
+    pub settles: bool,
 }
 
 /// A request on its way to the worker that executes it.

@@ -14,8 +14,9 @@
 //!     reply past the batch calls [`Gather::reply_to`], which flushes the connection's requests
 //!     first.
 //! I2: `requests` and `pendings` have equal lengths.
-//! I3: where requests are routed, those of the batch are of commands before which everything of
-//!     their connection was answered; what is sent to another worker settles the batch first.
+//! I3: where requests are routed, one of the batch whose connection waits for earlier ones has a
+//!     place behind those, and its reply goes there; what is sent away settles the batch first if
+//!     that has one on the same key of its connection.
 //! I4: the router is told once of each request that it left here, behind its reply (K6).
 
 use std::sync::Arc;
@@ -26,11 +27,10 @@ use store::request::{Op, Request};
 
 use crate::core::Core;
 use crate::counters::{CommandIndex, Dialect};
-use crate::engine::{Engine, Sending};
+use crate::engine::{Asked, Asking, Engine, Sending};
 use crate::reply::{Pending, ReplySink, Shape};
 use crate::resp::Fed;
 use crate::rmw::Rmw;
-use crate::sizes::SizedSink;
 
 /// Requests that go to the store together; it splits them into pipelines of its own size.
 pub const BATCH_REQUESTS_MAX: usize = 128;
@@ -83,8 +83,12 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         if self.requests.is_full() {
             self.flush();
         }
-        if E::ROUTES && self.is_routing && !self.stays(&Request { key, hash, op }, answer) {
-            return;
+        if E::ROUTES {
+            if !self.is_routing {
+                self.engine.join(&mut self.here);
+            } else if !self.stays(&Request { key, hash, op }, answer) {
+                return;
+            }
         }
         self.engine.prefetch(hash);
         let connection = &mut self.core.connections[answer.slot];
@@ -102,17 +106,20 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         }
     }
 
-    /// Whether the router leaves a request with this worker, so that it may be one of the batch; if
-    /// not, it is sent.
+    /// Whether a request is to join the batch; if not, it is sent to who executes it.
     #[inline]
     fn stays(&mut self, request: &Request<'a, Rmw<'a>>, answer: Answer) -> bool {
-        let asked = self.engine.ask(self.core, &mut self.here, answer.slot, request);
-        if !asked.is_here {
-            self.settle(answer.slot); // I3.
-            let sending = Sending { request: *request, ground: self.ground, answer };
-            self.engine.send(self.core, sending, asked);
+        let asking = Asking { request, answer, batch_len: self.requests.len() };
+        let away = match self.engine.ask(self.core, &mut self.here, asking) {
+            Asked::Here => return true,
+            Asked::Away(away) => away,
+        };
+        if away.settles {
+            self.flush();
         }
-        asked.is_here
+        let sending = Sending { request: *request, ground: self.ground, answer };
+        self.engine.send(self.core, sending, away);
+        false
     }
 
     /// Before a command: whether it may begin. One that is not routable is a barrier: it begins
@@ -145,11 +152,8 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         sink.counters.batches.add(1);
         sink.counters.batch_requests.add(self.requests.len() as u64);
         let counters = sink.counters;
-        if E::ROUTES
-            && let Some(counts) = &counters.sizes
-        {
-            let mut sink = SizedSink { replies: sink, requests: &self.requests, counts };
-            self.engine.execute(now, &self.requests, &mut sink);
+        if E::ROUTES {
+            self.engine.execute_here(&self.requests, sink, &mut self.here);
         } else {
             self.engine.execute(now, &self.requests, &mut sink);
         }

@@ -21,7 +21,7 @@
 //! | `fabric` | what lies between workers: bells, and ends of rings on their way |
 //! | `cell` | one request and its answer, in memory that both sides reach |
 //! | `awaiting` | what one connection waits for |
-//! | `front` | routes, sends, takes back, keeps each connection's order |
+//! | `front` | routes, sends, takes back, keeps each connection's order; `direct`: executes here |
 //! | `ahead` | finds what waits for the batch's windows in the queues |
 //! | `back` | takes batches from all fronts and executes them |
 //! | `loan` | large replies, sent by the worker that serves their size |

@@ -42,6 +42,7 @@ use policy::tuner::TunerRules;
 use crate::affinity;
 use crate::config::{Cat, Tuning};
 use crate::error::StartError;
+use crate::hot::HotEpochs;
 use crate::shared::Shared;
 use crate::sizes::SizeWatcher;
 
@@ -76,6 +77,9 @@ impl Published {
 fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
     let mut controllers: Vec<Box<dyn Controller>> =
         vec![Box::new(workload::Watcher::new(Arc::clone(shared)))];
+    if let Some(keys) = shared.hot_keys() {
+        controllers.push(Box::new(HotEpochs::new(Arc::clone(keys), clock(shared))));
+    }
     let ways = shared.control().ways.get().cloned();
     if let Some(ways) = &ways {
         let follower = knobs::WaysFollower::new(Arc::clone(shared), Arc::clone(ways));

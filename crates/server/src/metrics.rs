@@ -11,12 +11,14 @@
 //! I2: no label carries a key or anything else that a client chose.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use store::StoreStats;
 
 use crate::Mode;
 use crate::counters::{CommandTotals, Totals};
+use crate::hot::{HotKey, Published as HotSet};
 use crate::manager::journal::Entry;
 use crate::manager::tuning::View;
 use crate::manager::workload::Workload;
@@ -52,6 +54,8 @@ pub struct Snapshot {
     pub connections_max: usize,
     /// What the workers counted.
     pub totals: Totals,
+    /// What is hot.
+    pub hot_set: Arc<HotSet>,
     /// What the store holds and has done.
     pub store: StoreStats,
     /// Granted to client buffers.
@@ -88,6 +92,7 @@ impl Snapshot {
             memory_limit_bytes: config.memory_bytes,
             connections_max: config.max_connections,
             totals: shared.totals(),
+            hot_set: shared.hot_keys().map(|keys| keys.now()).unwrap_or_default(),
             store: shared.store_stats(),
             client_buffer_bytes: shared.buffer_budget().granted_bytes(),
             journal: shared.control().journal.entries(),
@@ -133,6 +138,22 @@ impl Snapshot {
             members.extend(facts::facts(store).iter().map(facts::Fact::member));
         }
         members
+    }
+
+    fn hot_set_json(&self) -> Value {
+        let key = |key: &HotKey| {
+            json!({
+                "key": String::from_utf8_lossy(&key.head),
+                "len_bytes": key.len_bytes,
+                "share_ratio": key.share_ratio,
+            })
+        };
+        json!({
+            "items": self.hot_set.item_count(),
+            "share_ratio": self.hot_set.share_ratio(),
+            "hits_total": self.totals.hops.hot_hits,
+            "keys": self.hot_set.listed().iter().map(key).collect::<Vec<_>>(),
+        })
     }
 
     fn hops_json(&self) -> Value {
@@ -213,6 +234,7 @@ impl Snapshot {
             "workers": { "busy_ns_total": totals.worker_busy_ns },
             "hops": self.hops_json(),
             "sizes": self.sizes_json(),
+            "hot_set": self.hot_set_json(),
             "protocol_errors_total": totals.protocol_errors,
             "auth": { "attempts_total": totals.auth_attempts, "errors_total": totals.auth_errors },
             "memory": {

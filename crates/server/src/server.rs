@@ -18,6 +18,7 @@ use crate::config::{Config, Poll};
 use crate::engine::{Home, RunToCompletion};
 use crate::error::StartError;
 use crate::hop::{Fabric, Layers, Routed, Turn};
+use crate::hot::{self, HotSetSize};
 use crate::listen::listen;
 use crate::manager::ManagerThread;
 use crate::native::shm::ShmDoor;
@@ -266,8 +267,7 @@ impl WorkerStart {
         match route {
             None => run(shared, id, home, sockets, report),
             Some((fabric, turn)) => {
-                let partition_bits = shared.store().partition_bits();
-                let engine = Routed::new(home, fabric, id, turn, partition_bits);
+                let engine = Routed::new(home, fabric, id, turn, &shared);
                 run(shared, id, engine, sockets, report);
             }
         }
@@ -319,6 +319,9 @@ fn check(config: &Config) -> Result<(), StartError> {
     config.check_pins(affinity::processor_count())?;
     config.check_tuning()?;
     out_of_range("batch", config.batch, 1, store::BATCH_MAX as u64)?;
+    if let HotSetSize::Items(items) = config.hot_set {
+        out_of_range("hot-set", items, 1, hot::TRACKED_MAX as u64)?;
+    }
     out_of_range("max-connections", config.max_connections, 1, u64::from(u32::MAX))
 }
 

@@ -28,6 +28,7 @@ use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::error::StartError;
 use crate::hop::{Fronts, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
+use crate::hot::HotKeys;
 use crate::manager;
 use crate::memory::{IndexGrowth, MemoryPlan};
 use crate::moving::Moving;
@@ -106,6 +107,8 @@ pub struct Shared {
     roles: Roles,
     /// Where requests are told apart by size.
     sizes: Option<Sizes>,
+    /// What is hot, where requests are routed and sampled.
+    hot: Option<Arc<HotKeys>>,
     plan: MemoryPlan,
     store: Arc<Store>,
     budget: Arc<BufferBudget>,
@@ -182,15 +185,10 @@ impl Shared {
             );
             config.max_item_size_bytes = item_size_max_bytes;
         }
-        let mailbox = |_| {
-            let (sender, receiver) = crossbeam_channel::unbounded();
-            let waker = Waker::new()
-                .map_err(|source| StartError::System { what: "open an eventfd", source })?;
-            Ok((Mailbox { sender, waker }, receiver))
-        };
         let started_at = unix_now();
         let sizes = Sizes::for_dispatch(&config, roles.layers());
         Ok(Shared {
+            hot: HotKeys::of_server(&config, roles.layers().is_routed),
             roles,
             plan: MemoryPlan { item_size_max_bytes, ..plan },
             store,
@@ -200,7 +198,7 @@ impl Shared {
                 .map(|_| WorkerCounters::for_sizes(sizes.is_some()).into())
                 .collect(),
             sizes,
-            mailboxes: (0..config.threads).map(mailbox).collect::<Result<_, StartError>>()?,
+            mailboxes: (0..config.threads).map(|_| open_mailbox()).collect::<Result<_, _>>()?,
             run_id: random_id(),
             native: OnceLock::new(),
             baseline: Mutex::default(),
@@ -302,6 +300,18 @@ impl Shared {
     /// Each worker's, for who ends an epoch of [`Sizes`].
     pub(crate) fn size_counts(&self) -> impl Iterator<Item = &WorkerSizes> {
         self.counters.iter().filter_map(|counters| counters.sizes.as_ref())
+    }
+
+    /// Which keys are hot, unless requests are not routed or `--hot-set` is off.
+    pub fn hot_keys(&self) -> Option<&Arc<HotKeys>> {
+        self.hot.as_ref()
+    }
+
+    /// At most so many keys are hot from the next epoch on; 0: none.
+    pub fn set_hot_set(&self, items: usize) {
+        if let Some(hot) = &self.hot {
+            hot.set_size(items);
+        }
     }
 
     /// How the memory is divided.
@@ -413,7 +423,8 @@ impl Shared {
 
     /// How popularity looks, as far as keys are sampled.
     pub(crate) fn popularity(&self) -> Popularity {
-        Popularity { hottest_share_ratio: 0.0, zipf_exponent: None }
+        let unknown = Popularity { hottest_share_ratio: 0.0, zipf_exponent: None };
+        self.hot.as_ref().map_or(unknown, |keys| keys.now().popularity())
     }
 
     /// The kernel's name of a worker's thread, once that runs.
@@ -556,6 +567,13 @@ impl Shared {
         self.config.native = native;
         self.config.admin = admin;
     }
+}
+
+fn open_mailbox() -> Result<(Mailbox, Receiver<Control>), StartError> {
+    let (sender, receiver) = crossbeam_channel::unbounded();
+    let waker =
+        Waker::new().map_err(|source| StartError::System { what: "open an eventfd", source })?;
+    Ok((Mailbox { sender, waker }, receiver))
 }
 
 /// Wall-clock time.

@@ -38,7 +38,7 @@ use crate::config::Config;
 use crate::hop::Layers;
 use epoch::SizeEpochs;
 pub use epoch::{SizeChange, SizeNumbers};
-pub(crate) use sink::{SizedSink, size_of};
+pub(crate) use sink::size_of;
 pub(crate) use watcher::SizeWatcher;
 
 /// Replies of at least this size leave by the large worker. Shorter ones are sent sooner than a

@@ -103,6 +103,7 @@ fn spell(value: &DeValue<'_>, kind: Kind) -> Option<String> {
             Kind::Count { .. }
             | Kind::AutoCount { .. }
             | Kind::CacheWays
+            | Kind::SwitchedCount { .. }
             | Kind::Size { .. }
             | Kind::AutoSize { .. },
         ) => {
@@ -138,6 +139,9 @@ fn wanted(kind: Kind) -> String {
             format!("\"auto\" or a whole number from {min} to {max}")
         }
         Kind::CacheWays => "\"auto\", \"on\", \"off\" or a whole number from 1 to 64".to_owned(),
+        Kind::SwitchedCount { min, max } => {
+            format!("\"auto\", \"off\" or a whole number from {min} to {max}")
+        }
         Kind::Choice(words) => format!("\"{}\"", words.join("\" or \"")),
         Kind::Dispatch => "a dispatch in quotes, e.g. \"jbsq:2\"".to_owned(),
         Kind::Preset => "the name of a preset in quotes, e.g. \"c4-dcrew\"".to_owned(),

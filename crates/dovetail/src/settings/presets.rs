@@ -29,6 +29,28 @@ impl Preset {
     }
 }
 
+const MUTPS_HASH: &[(&str, &str)] = &[
+    ("mode", "store"),
+    ("index", "hash"),
+    ("threads", "2"),
+    ("cr-threads", "1"),
+    ("write-policy", "crcw"),
+    ("dispatch", "round-robin"),
+    ("compaction", "off"),
+    ("hot-set", "auto"),
+];
+
+const MUTPS_TREE: &[(&str, &str)] = &[
+    ("mode", "store"),
+    ("index", "tree"),
+    ("threads", "2"),
+    ("cr-threads", "1"),
+    ("write-policy", "crcw"),
+    ("dispatch", "round-robin"),
+    ("compaction", "off"),
+    ("hot-set", "auto"),
+];
+
 /// The first is the default.
 pub const PRESETS: &[Preset] = &[
     Preset { name: "dovetail", about: "the settings' own defaults", settings: &[] },
@@ -184,13 +206,23 @@ pub const PRESETS: &[Preset] = &[
             ("tuner", "off"),
         ],
     },
+    Preset {
+        name: "mutps-h",
+        about: "uTPS §3: one thread polls and reads hot keys, the others execute the rest by a \
+                hash; how many do which is fixed",
+        settings: MUTPS_HASH,
+    },
+    Preset {
+        name: "mutps-t",
+        about: "uTPS §3: one thread polls and reads hot keys, the others execute the rest by a \
+                tree; how many do which is fixed",
+        settings: MUTPS_TREE,
+    },
 ];
 
 /// Presets that are not built, and what they wait for (I3).
 pub const NOT_BUILT: &[(&str, &str)] = &[
     ("hkh-ws", "workers do not take requests from one another yet; hkh is built"),
-    ("mutps-h", "the hot set and the tuner are not built yet; basekv is built"),
-    ("mutps-t", "the hot set and the tuner are not built yet; basekv is built"),
     ("rowan-kv", "replication is not built yet"),
     ("rpc-kv", "replication is not built yet"),
     ("rwrite-kv", "replication is not built yet"),

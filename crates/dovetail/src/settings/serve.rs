@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use base::ByteSize;
 use server::{
-    Cat, Compacts, Config, Dispatch, Eviction, HugePages, IndexKind, Mode, NativeTransport, Numa,
-    Pin, Poll, SizeCost, SizeThreshold, StartError, Tuning, WritePolicy, XdpDevice,
+    Cat, Compacts, Config, Dispatch, Eviction, HotSetSize, HugePages, IndexKind, Mode,
+    NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold, StartError, Tuning, WritePolicy,
+    XdpDevice,
 };
 
 use crate::logs::{Format, Level};
@@ -156,6 +157,7 @@ impl ServeSettings {
                 true => Compacts::All,
                 false => Compacts::Long,
             },
+            hot_set: lookup.hot_set(),
             max_connections: lookup.count("max-connections").unwrap_or(10_000),
             max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
             requirepass: lookup.text("requirepass"),
@@ -358,6 +360,16 @@ impl Lookup<'_> {
         match self.layered(key).value {
             Value::Dispatch(dispatch) => dispatch,
             _ => Dispatch::Any,
+        }
+    }
+
+    fn hot_set(&self) -> HotSetSize {
+        match self.layered("hot-set").value {
+            Value::Off => HotSetSize::Off,
+            Value::Count(items) => {
+                usize::try_from(items).map_or(HotSetSize::Auto, HotSetSize::Items)
+            }
+            _ => HotSetSize::Auto,
         }
     }
 

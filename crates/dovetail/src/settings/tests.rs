@@ -405,6 +405,7 @@ fn a_preset_that_is_not_there_is_refused_with_what_is() {
     check_file_error(
         "preset = \"x\"",
         "d.toml:1: preset: there is no preset `x`: write one of dovetail, mica-erew, mica-crew, \
-         hkh, sho, minos, c4-erew, c4-crew, c4-dcrew, c4-comp, c4, basekv, erpckv",
+         hkh, sho, minos, c4-erew, c4-crew, c4-dcrew, c4-comp, c4, basekv, erpckv, \
+         mutps-h, mutps-t",
     );
 }

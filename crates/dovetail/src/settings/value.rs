@@ -49,6 +49,13 @@ pub enum Kind {
     },
     /// `auto`, `on`, `off`, or ways of a cache.
     CacheWays,
+    /// `auto`, `off` or a whole number within bounds.
+    SwitchedCount {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
     /// One of a few words.
     Choice(&'static [&'static str]),
     /// Who executes a request; some words carry a number.
@@ -110,7 +117,13 @@ impl Kind {
             }
             Kind::Device => read_device(text),
             Kind::Path | Kind::SocketPath => Ok(Value::Path(text.to_owned())),
-            Kind::AutoSize { .. } | Kind::AutoCount { .. } if text == "auto" => Ok(Value::Auto),
+            Kind::AutoSize { .. } | Kind::AutoCount { .. } | Kind::SwitchedCount { .. }
+                if text == "auto" =>
+            {
+                Ok(Value::Auto)
+            }
+            Kind::SwitchedCount { .. } if text == "off" => Ok(Value::Off),
+            Kind::SwitchedCount { min, max } => read_count(text, min, max, "`auto`, `off` or "),
             Kind::Size { min_bytes, max_bytes } | Kind::AutoSize { min_bytes, max_bytes } => {
                 read_size(text, min_bytes, max_bytes)
             }

@@ -7,6 +7,8 @@ use super::{Cell, WorkerCounters};
 pub struct HopCells {
     /// Requests that the router left with the worker that received them, executed in its batch.
     pub direct: Cell,
+    /// Reads of hot keys that a front executed itself.
+    pub hot_hits: Cell,
     /// Requests sent to another worker.
     pub sent: Cell,
     /// Times that some were published to one.
@@ -40,6 +42,8 @@ pub struct HopCells {
 pub struct HopTotals {
     /// Requests that the router left with the worker that received them.
     pub direct: u64,
+    /// Reads of hot keys that fronts executed themselves.
+    pub hot_hits: u64,
     /// Requests sent to another worker.
     pub sent: u64,
     /// Times that some were published.
@@ -71,6 +75,7 @@ impl HopTotals {
         };
         HopTotals {
             direct: sum(|hops| &hops.direct),
+            hot_hits: sum(|hops| &hops.hot_hits),
             sent: sum(|hops| &hops.sent),
             publications: sum(|hops| &hops.publications),
             batches: sum(|hops| &hops.batches),
@@ -93,6 +98,7 @@ impl HopTotals {
     pub(super) fn since(mut self, baseline: &HopTotals) -> HopTotals {
         for (now, then) in [
             (&mut self.direct, baseline.direct),
+            (&mut self.hot_hits, baseline.hot_hits),
             (&mut self.sent, baseline.sent),
             (&mut self.publications, baseline.publications),
             (&mut self.batches, baseline.batches),

@@ -209,12 +209,23 @@ impl Sink<Refusal> for CellSink<'_> {
         if !self.judge.keeps(cell, &outcome) {
             return; // Somebody else executes it.
         }
-        let shape = cell.shape;
-        reply::count(self.counters.command(cell.command), &outcome, shape);
-        if cell.is_quiet {
-            return;
-        }
+        answer(cell, self.counters, self.now, outcome, pins);
+    }
+}
+
+/// Puts the answer to a cell's request into the cell.
+#[inline]
+pub(super) fn answer(
+    cell: &mut Cell,
+    counters: &WorkerCounters,
+    now: UnixMillis,
+    outcome: Outcome<'_, Refusal>,
+    pins: Pins<'_>,
+) {
+    let shape = cell.shape;
+    reply::count(counters.command(cell.command), &outcome, shape);
+    if !cell.is_quiet {
         let mut tally = Tally::default();
-        Reply { to: cell, tally: &mut tally, pins, now: self.now }.answer(shape, outcome);
+        Reply { to: cell, tally: &mut tally, pins, now }.answer(shape, outcome);
     }
 }

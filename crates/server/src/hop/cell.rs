@@ -115,6 +115,18 @@ impl Cell {
         }
     }
 
+    /// Takes only what an answer needs: the request is executed where it lies.
+    pub fn address(&mut self, origin: &Origin) {
+        debug_assert!(self.request.is_none(), "I1: a cell takes one request at a time");
+        self.command = origin.answer.command;
+        self.shape = origin.answer.shape;
+        self.is_quiet = origin.answer.is_quiet;
+        self.verdict = Verdict::Answered;
+        self.protocol = origin.protocol;
+        self.connection = origin.connection;
+        self.now = origin.now;
+    }
+
     /// Takes a request; how many bytes were copied.
     pub fn fill(
         &mut self,
@@ -122,15 +134,8 @@ impl Cell {
         ground: Option<&Arc<Vec<u8>>>,
         origin: &Origin,
     ) -> usize {
-        debug_assert!(self.request.is_none(), "I1: a cell takes one request at a time");
-        self.command = origin.answer.command;
-        self.shape = origin.answer.shape;
-        self.is_quiet = origin.answer.is_quiet;
+        self.address(origin);
         self.is_sized = matches!(request.op, Op::Set(_) | Op::Delete);
-        self.verdict = Verdict::Answered;
-        self.protocol = origin.protocol;
-        self.connection = origin.connection;
-        self.now = origin.now;
         let len_bytes = request.key.len() + payload_of(&request.op).len();
         if len_bytes > COPY_BYTES_MAX
             && let Some(ground) = ground.filter(|ground| lies_in(ground, request))

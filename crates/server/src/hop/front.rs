@@ -12,7 +12,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a ticket is free, parked, sent or done; its cell is the back's exactly while it is sent.
+//! I1: a ticket is free, parked, sent, here or done; its cell is the back's exactly while it is
+//!     sent. None is here outside a gathering.
 //! I2: a connection's replies leave in the order of its tickets (K10).
 //! I3: a request on a key that the connection has a sent request on follows that one (K10); behind
 //!     a parked one it is parked. Only a request that came back because its item is large is parked
@@ -47,12 +48,14 @@ use super::lane::Lane;
 use super::layers::Decider;
 use crate::connection::{Connection, Ending};
 use crate::core::Core;
-use crate::engine::{Asked, Sending};
+use crate::engine::{Away, Sending};
+use crate::gather::Answer;
+use crate::hot::Watcher;
 use crate::output::PIN_VALUE_BYTES_MIN;
 use crate::shared::Control;
 use crate::sizes::LENT_BYTES_MIN;
 
-pub use direct::Here;
+pub use direct::{Here, HereSink};
 
 /// Requests that one connection may have outstanding.
 const PER_CONNECTION_MAX: u32 = 256;
@@ -68,8 +71,11 @@ const NOBODY: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Free,
+    /// It waits for a worker.
     Parked,
     Sent,
+    /// It is in the batch that is being gathered here (`direct`).
+    Here,
     Done,
 }
 
@@ -94,6 +100,7 @@ pub(super) struct Front {
     /// Who may be sent to.
     plan: RolePlan,
     decider: Decider,
+    hot: Option<Watcher>,
     /// By the router's worker.
     depths: Depths,
     partition_bits: PartitionBits,
@@ -146,6 +153,7 @@ impl Front {
             cells: Arc::new(Cells::new()),
             plan,
             decider,
+            hot: None,
             depths: Depths::new(plan.backs),
             partition_bits,
             own,
@@ -163,6 +171,11 @@ impl Front {
             by_size: None,
             next_order: 0,
         }
+    }
+
+    /// Takes samples from now on, and reads what is hot itself if it may not execute the rest.
+    pub fn watch(&mut self, hot: Watcher) {
+        self.hot = Some(hot);
     }
 
     /// Gives out no tickets until [`Front::go_on`] or [`Front::take_up`].
@@ -221,17 +234,11 @@ impl Front {
 
     /// Sends a request, or parks it.
     #[inline]
-    pub fn send(&mut self, core: &mut Core, sending: Sending<'_>, asked: Asked) {
+    pub fn send(&mut self, core: &mut Core, sending: Sending<'_>, away: Away) {
         let Sending { request, ground, answer } = sending;
         let slot = answer.slot;
         let index = self.free.pop().expect("`may_send` has seen a free cell");
-        let connection = &mut core.connections[slot];
-        let origin = Origin {
-            answer,
-            protocol: connection.protocol(),
-            connection: u64::from(self.own.0) << 32 | slot as u64,
-            now: core.now,
-        };
+        let origin = self.origin(core, answer);
         // SAFETY: the ticket is free, so the front holds the cell (I1).
         let cell = unsafe { &mut *self.cell(index) };
         let copied_bytes = cell.fill(&request, ground, &origin) as u64;
@@ -246,10 +253,10 @@ impl Front {
             next: NO_TICKET,
             worker: self.own,
             hash: request.hash,
-            request: asked.question,
+            request: away.question,
             booked_bytes,
         };
-        let is_sent = self.follow_route(core, index, asked.route);
+        let is_sent = self.follow_route(core, index, away.route);
         let awaiting = &mut core.connections[slot].awaiting;
         self.append(awaiting, index);
         awaiting.filter |= Awaiting::bit_of(request.hash);
@@ -278,9 +285,26 @@ impl Front {
         said
     }
 
+    /// Where a request comes from.
+    #[inline]
+    fn origin(&self, core: &Core, answer: Answer) -> Origin {
+        Origin {
+            answer,
+            protocol: core.connections[answer.slot].protocol(),
+            connection: u64::from(self.own.0) << 32 | answer.slot as u64,
+            now: core.now,
+        }
+    }
+
     /// Whether a refusal can be said.
     pub fn has_reserve(&self) -> bool {
         !self.free.is_empty()
+    }
+
+    /// Its own.
+    #[inline]
+    pub fn cells(&self) -> &Cells {
+        &self.cells
     }
 
     #[inline]
@@ -603,7 +627,9 @@ impl Front {
                     self.parked.retain(|parked| *parked != index);
                     self.release(core, index);
                 }
-                State::Free => unreachable!("I1: a free ticket is in no connection's list"),
+                State::Free | State::Here => {
+                    unreachable!("I1: of a connection that closes, the batch is executed")
+                }
             }
             index = next;
         }

@@ -12,16 +12,19 @@ use store::request::Request;
 use super::awaiting::Awaiting;
 use super::back::Back;
 use super::fabric::Fabric;
-use super::front::{Front, Here};
+use super::front::{Front, Here, HereSink};
 use super::lane::Lane;
+use super::layers::Decider;
 use super::loan::{Loan, Loans, Returned, TOKEN_LOAN};
 use super::roles::Turn;
 use crate::compaction::{Answering, Compacted};
 use crate::core::Core;
-use crate::engine::{Asked, Engine, Home, RunToCompletion, Sending};
+use crate::engine::{Asked, Asking, Away, Engine, Home, RunToCompletion, Sending};
+use crate::hot::{HotKeys, Watcher};
 use crate::poller::Poller;
+use crate::reply::ReplySink;
 use crate::rmw::Rmw;
-use crate::shared::Control;
+use crate::shared::{Control, Shared};
 
 /// Batches that one round executes at most, before sockets are looked at again.
 const BATCHES_PER_TURN: usize = 4;
@@ -37,6 +40,8 @@ pub struct Routed {
     fabric: Arc<Fabric>,
     own: WorkerId,
     partition_bits: base::PartitionBits,
+    /// None: no request is sampled.
+    hot_keys: Option<Arc<HotKeys>>,
     /// None on a thread that only executes, or is idle.
     front: Option<Front>,
     back: Back,
@@ -55,16 +60,38 @@ impl Routed {
         fabric: Arc<Fabric>,
         own: WorkerId,
         turn: Turn,
-        partition_bits: base::PartitionBits,
+        shared: &Shared,
     ) -> Routed {
-        let Turn { plan, is_routing, decider } = turn;
-        let open = |decider| Front::new(Arc::clone(&fabric), (plan, decider), partition_bits, own);
-        let front = decider.map(open);
         let mut back = Back::new(Arc::clone(&fabric));
-        back.take_up(&plan, own);
-        let is_closed = false;
+        back.take_up(&turn.plan, own);
         let loans = Loans::new();
-        Routed { home, fabric, own, partition_bits, front, back, is_routing, is_closed, loans }
+        let partition_bits = shared.store().partition_bits();
+        let hot_keys = shared.hot_keys().cloned();
+        let is_routing = turn.is_routing;
+        let (front, is_closed) = (None, false);
+        let mut routed = Routed {
+            home,
+            fabric,
+            own,
+            partition_bits,
+            hot_keys,
+            front,
+            back,
+            is_routing,
+            is_closed,
+            loans,
+        };
+        routed.front = turn.decider.map(|decider| routed.open_front(turn.plan, decider));
+        routed
+    }
+
+    fn open_front(&self, plan: RolePlan, decider: Decider) -> Front {
+        let fabric = Arc::clone(&self.fabric);
+        let mut front = Front::new(fabric, (plan, decider), self.partition_bits, self.own);
+        if let Some(keys) = &self.hot_keys {
+            front.watch(Watcher::new(keys, self.own.index()));
+        }
+        front
     }
 
     fn front(&mut self) -> &mut Front {
@@ -111,24 +138,37 @@ impl Engine for Routed {
     }
 
     #[inline]
-    fn ask(
+    fn ask(&mut self, core: &mut Core, here: &mut Here, asking: Asking<'_>) -> Asked {
+        self.front().ask(core, here, asking)
+    }
+
+    fn join(&mut self, here: &mut Here) {
+        here.join();
+    }
+
+    #[inline]
+    fn execute_here(
         &mut self,
-        core: &Core,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: ReplySink<'_>,
         here: &mut Here,
-        slot: usize,
-        request: &Request<'_, Rmw<'_>>,
-    ) -> Asked {
-        self.front().ask(core, here, slot, request)
+    ) {
+        let now = sink.now;
+        let front = self.front.as_ref().expect("only a worker with a front has connections");
+        let mut sink = HereSink::new(sink, requests, front.cells(), here);
+        self.home.execute(now, requests, &mut sink);
     }
 
     #[inline]
-    fn finish(&mut self, core: &Core, here: &mut Here) {
-        self.front().finish(core, here);
+    fn finish(&mut self, core: &mut Core, here: &mut Here) {
+        if let Some(front) = &mut self.front {
+            front.finish(core, here);
+        }
     }
 
     #[inline]
-    fn send(&mut self, core: &mut Core, sending: Sending<'_>, asked: Asked) {
-        self.front().send(core, sending, asked);
+    fn send(&mut self, core: &mut Core, sending: Sending<'_>, away: Away) {
+        self.front().send(core, sending, away);
     }
 
     fn say<T>(
@@ -156,6 +196,7 @@ impl Home for Routed {
         let mut has_any = false;
         if let Some(front) = &mut self.front {
             front.renew_plan(core);
+            front.look_at_hot_set();
         }
         for _ in 0..BATCHES_PER_TURN {
             let served_count = self.back.serve(&mut self.home, core);
@@ -216,8 +257,7 @@ impl Home for Routed {
         match (&mut self.front, decider) {
             (Some(front), Some(decider)) => front.take_up(core, plan, decider),
             (None, Some(decider)) => {
-                let (fabric, route) = (Arc::clone(&self.fabric), (plan, decider));
-                self.front = Some(Front::new(fabric, route, self.partition_bits, self.own));
+                self.front = Some(self.open_front(plan, decider));
             }
             (Some(_), None) => {
                 if let Some(front) = self.front.take() {

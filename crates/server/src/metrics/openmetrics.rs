@@ -146,6 +146,17 @@ fn hops(page: &mut Page, snapshot: &Snapshot) {
         "Routed requests that stayed with the worker that received them",
         hops.direct,
     );
+    page.gauge(
+        "dovetail_hot_set_items",
+        "Frequent keys that are read by the threads that received the request",
+        snapshot.hot_set.item_count(),
+    );
+    page.gauge(
+        "dovetail_hot_set_share_ratio",
+        "The part of all sampled requests that is on these keys",
+        snapshot.hot_set.share_ratio(),
+    );
+    page.counter("dovetail_hot_set_hits", "Reads of these keys", hops.hot_hits);
     page.counter("dovetail_hops", "Requests sent to another worker", hops.sent);
     page.counter(
         "dovetail_hop_publications",

@@ -1,12 +1,8 @@
-//! The sizes of requests that a worker executes where it received them.
+//! The sizes that requests count with.
 
-use policy::size_class::WorkerSizes;
-use store::pin::Pins;
-use store::request::{Op, Outcome, Request, Sink};
+use store::request::{Op, Outcome, Request};
 
-use super::LENT_BYTES_MIN;
-use crate::compaction::{Answering, Tells};
-use crate::reply::{ReplySink, Shape};
+use crate::reply::Shape;
 use crate::rmw::{Refusal, Rmw};
 
 /// The size that a request counts with: a read that of its reply, so that the length of a large
@@ -24,35 +20,4 @@ pub(crate) fn size_of(
         _ => return None,
     };
     Some(request.key.len() as u64 + value_bytes)
-}
-
-/// Writes replies and counts sizes. Values that may be large are not copied: their socket is lent.
-pub(crate) struct SizedSink<'s, 'r> {
-    /// Encodes.
-    pub replies: ReplySink<'s>,
-    /// The batch.
-    pub requests: &'s [Request<'r, Rmw<'r>>],
-    /// The worker's.
-    pub counts: &'s WorkerSizes,
-}
-
-impl Answering for SizedSink<'_, '_> {
-    fn tells(&self, request_index: usize) -> Tells {
-        self.replies.tells(request_index)
-    }
-
-    fn connection(&self, request_index: usize) -> u64 {
-        self.replies.connection(request_index)
-    }
-}
-
-impl Sink<Refusal> for SizedSink<'_, '_> {
-    #[inline]
-    fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
-        let shape = self.replies.pendings[request_index].shape;
-        if let Some(size_bytes) = size_of(shape, &self.requests[request_index], &outcome) {
-            self.counts.record(size_bytes);
-        }
-        self.replies.answer(request_index, outcome, pins, LENT_BYTES_MIN);
-    }
 }

@@ -1,76 +1,242 @@
-//! The direct path: what the router leaves with the worker that received it is executed there,
-//! in the batch that is gathered, without a cell or a ring.
+//! The direct path: a request that this worker may execute itself joins the batch that is
+//! gathered, without a copy, a ring or another worker.
 //!
 //! ```text
-//!  parse ─▶ ask ─┬─ this worker, and the connection waits for nothing ─▶ batch ─▶ output
-//!                └─ else ─▶ cell ─▶ ring ─▶ ... ─▶ cell ─▶ output
+//!                 ┌ hot read, or the router leaves it here ─▶ batch ─┬─▶ output
+//!  parse ─▶ ask ──┤                                                  └─▶ place in awaiting ─▶ out
+//!                 └ else ─▶ cell ─▶ ring ─▶ ... ─▶ cell ─▶ output        if others come first
 //! ```
 //!
+//! Two kinds stay: what the router leaves with the worker that received it, and between two layers,
+//! where it never does, reads of keys that are hot (K7). Hot writes go to the holder like others.
+//!
 //! # Invariants
-//! D1: a request of the batch counts in the depths of its worker until the batch is executed, so
-//!     that a bound sees it.
+//! D1: what the router left here counts in the depths of this worker until the batch is executed,
+//!     so that a bound sees it. Hot reads count nowhere: the router was not asked.
 //! D2: the router's `finish` is called once for each request that it left here, after the reply
 //!     is written (K6).
-//! D3: a change that copies what is there gets a cell where sizes matter: a large worker may have
+//! D3: a request whose connection waits for nothing when it joins the batch is answered into the
+//!     output; another one has a ticket in the connection's list, and is answered into its cell
+//!     (K10). Whatever is sent later stands behind both, for replies from elsewhere are delivered
+//!     only after the batch.
+//! D4: a request whose connection has an earlier one on the same key goes where that is: to the
+//!     worker that has it, or into the batch. If it may not, the batch is executed first (K10).
+//! D5: a change that copies what is there gets a cell where sizes matter: a large worker may have
 //!     to execute it (`back::sizing`). A large read costs nothing but its reply, which is lent.
-//! D4: when a request joins the batch its connection waits for nothing: its reply may go straight
-//!     to the output (K10).
 //!
 //! # References
-//! Decision 0033.
+//! uTPS §3.2.3; rules K6, K7, K9, K10; decisions 0033 and 0040.
 
 use arrayvec::ArrayVec;
-use base::WorkerId;
+use base::{KeyHash, WorkerId};
+use policy::size_class::WorkerSizes;
 use policy::{Access, Route, RouteRequest};
-use store::request::{Op, Request};
+use store::pin::Pins;
+use store::request::{Op, Outcome, Request, Sink};
 
-use super::{Front, NO_TICKET};
+use super::{Front, NO_TICKET, State, Ticket};
+use crate::compaction::{Answering, Tells};
 use crate::core::Core;
-use crate::engine::Asked;
+use crate::engine::{Asked, Asking, Away};
 use crate::gather::BATCH_REQUESTS_MAX;
-use crate::rmw::Rmw;
+use crate::hop::back;
+use crate::hop::cell::Cells;
+use crate::reply::ReplySink;
+use crate::rmw::{Refusal, Rmw};
+use crate::sizes::{LENT_BYTES_MIN, size_of};
 
-/// The requests of a batch in the making that the router was asked about.
+const FILTER_WORDS: usize = 8;
+
+/// What the front remembers of the batch in the making.
 #[derive(Default)]
 pub struct Here {
+    /// Of requests that the router left here.
     questions: ArrayVec<RouteRequest, BATCH_REQUESTS_MAX>,
+    /// Connection and key of each request that was asked about.
+    keys: ArrayVec<(u32, KeyHash), BATCH_REQUESTS_MAX>,
+    /// A key may be among them if its bit is set: of so many bits that of a full batch one key in
+    /// five is looked for in vain.
+    filter: [u64; FILTER_WORDS],
+    /// Requests that have a ticket, in the order of the batch.
+    places: ArrayVec<Place, BATCH_REQUESTS_MAX>,
+    hot_count: u64,
+    /// Some of the batch were not asked about: parts of commands on several keys.
+    has_unasked: bool,
+}
+
+impl Here {
+    /// A request joins the batch that nobody was asked about.
+    pub(in crate::hop) fn join(&mut self) {
+        self.has_unasked = true;
+    }
+
+    /// A request joins the batch.
+    #[inline]
+    fn enter(&mut self, slot: usize, hash: KeyHash) {
+        let (word, bit) = bit_of(hash);
+        self.filter[word] |= bit;
+        self.keys.push((slot as u32, hash));
+    }
+
+    /// Whether the batch has a request of that connection on that key.
+    #[inline]
+    fn has(&self, slot: usize, hash: KeyHash) -> bool {
+        let (word, bit) = bit_of(hash);
+        self.filter[word] & bit != 0 && self.keys.contains(&(slot as u32, hash))
+    }
+
+    fn forget(&mut self) {
+        self.keys.clear();
+        self.filter = [0; FILTER_WORDS];
+        self.has_unasked = false;
+    }
+}
+
+/// A key's word of the filter, and its bit there.
+#[inline]
+fn bit_of(hash: KeyHash) -> (usize, u64) {
+    ((hash.0 >> 6) as usize % FILTER_WORDS, 1 << (hash.0 & 63))
+}
+
+/// Where a request of the batch is answered.
+#[derive(Clone, Copy)]
+struct Place {
+    request_index: usize,
+    ticket: u32,
+}
+
+/// Who has the connection's last request on a key that is not executed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leader {
+    Nobody,
+    /// It is in the batch that is gathered.
+    Here,
+    /// It was sent, or waits to be.
+    Away,
 }
 
 impl Front {
-    /// Where a request goes, and whether that is the batch that is being gathered here.
+    /// Where a request goes; one that stays here joins the batch.
     #[inline]
-    pub fn ask(
-        &mut self,
-        core: &Core,
-        here: &mut Here,
-        slot: usize,
-        request: &Request<'_, Rmw<'_>>,
-    ) -> Asked {
+    pub fn ask(&mut self, core: &mut Core, here: &mut Here, asking: Asking<'_>) -> Asked {
+        let Asking { request, answer, batch_len } = asking;
+        if let Some(hot) = &mut self.hot {
+            hot.note(request.hash, request.key);
+        }
         let question = self.question(request);
-        let awaiting = &core.connections[slot].awaiting;
-        if !awaiting.is_empty() {
-            let route = self.route(awaiting, request.hash, NO_TICKET, &question);
-            return Asked { question, route, is_here: false };
+        let leader = self.leader(core, here, answer.slot, request.hash);
+        let away = |route, settles| Asked::Away(Away { question, route, settles });
+        let route = match (leader, self.own_worker) {
+            (Leader::Away, _) => {
+                let awaiting = &core.connections[answer.slot].awaiting;
+                let route = self.route(awaiting, request.hash, NO_TICKET, &question);
+                return away(route, false);
+            }
+            (_, None) if self.is_hot_read(&question, request.hash) => None,
+            (Leader::Here, Some(own)) => Some(self.decider.follow(&question, own, &self.depths)),
+            _ => Some(self.decider.route(&question, &self.depths)),
+        };
+        match (route, self.own_worker) {
+            (None, _) => here.hot_count += 1,
+            (Some(Route::To(worker)), Some(own)) if worker == own && self.keeps(request) => {
+                self.depths.add(own); // D1.
+                here.questions.push(question);
+            }
+            (Some(route), _) => {
+                return away(route, here.has_unasked || leader == Leader::Here); // D4.
+            }
         }
-        let route = self.decider.route(&question, &self.depths);
-        let is_here = self.own_worker.is_some_and(|own| route == Route::To(own))
-            && (self.by_size.is_none() || !may_be_large(request));
-        if is_here {
-            self.depths.add(question.received_by);
-            here.questions.push(question);
+        here.enter(answer.slot, request.hash);
+        if !core.connections[answer.slot].awaiting.is_empty() {
+            self.take_place(core, here, &asking, question);
         }
-        Asked { question, route, is_here }
+        debug_assert!(here.keys.len() <= batch_len + 1, "one of each request that was asked about");
+        Asked::Here
     }
 
     /// The batch is executed and its replies are written.
     #[inline]
-    pub fn finish(&mut self, core: &Core, here: &mut Here) {
-        let Some(own) = self.own_worker else { return };
-        core.counters().hops.direct.add(here.questions.len() as u64);
+    pub fn finish(&mut self, core: &mut Core, here: &mut Here) {
+        let counters = &core.counters().hops;
+        counters.direct.add(here.questions.len() as u64);
+        counters.hot_hits.add(std::mem::take(&mut here.hot_count));
+        here.forget();
         for question in here.questions.drain(..) {
-            self.depths.remove(own); // D1.
-            self.decider.finish(&question, own); // D2.
+            if let Some(own) = self.own_worker {
+                self.depths.remove(own); // D1.
+                self.decider.finish(&question, own); // D2.
+            }
         }
+        for Place { ticket: index, .. } in here.places.drain(..) {
+            let ticket = &mut self.tickets[index as usize];
+            ticket.state = State::Done;
+            let slot = ticket.slot as usize;
+            if core.connections[slot].awaiting.first == index {
+                self.deliver(core, slot);
+            }
+        }
+    }
+
+    /// Once a round: other keys may be hot.
+    #[inline]
+    pub fn look_at_hot_set(&mut self) {
+        if let Some(hot) = &mut self.hot {
+            hot.look();
+        }
+    }
+
+    /// Whether a request that the router leaves here may be executed here (D5).
+    #[inline]
+    fn keeps(&self, request: &Request<'_, Rmw<'_>>) -> bool {
+        self.by_size.is_none() || !may_be_large(request)
+    }
+
+    #[inline]
+    fn is_hot_read(&self, question: &RouteRequest, hash: KeyHash) -> bool {
+        question.access == Access::Read && self.hot.as_ref().is_some_and(|hot| hot.is_hot(hash))
+    }
+
+    /// Who has the connection's last request on that key.
+    #[inline]
+    fn leader(&self, core: &Core, here: &Here, slot: usize, hash: KeyHash) -> Leader {
+        let connection = &core.connections[slot];
+        // A request in the batch is later than any that was sent: sending settles the batch (D4).
+        if connection.batch_id == core.batch_id && here.has(slot, hash) {
+            return Leader::Here;
+        }
+        let awaiting = &connection.awaiting;
+        if awaiting.is_empty() {
+            return Leader::Nobody;
+        }
+        if self.before(awaiting, hash, NO_TICKET).is_some() { Leader::Away } else { Leader::Nobody }
+    }
+
+    /// Gives a request of the batch a ticket behind what its connection waits for (D3).
+    #[inline]
+    fn take_place(
+        &mut self,
+        core: &mut Core,
+        here: &mut Here,
+        asking: &Asking<'_>,
+        question: RouteRequest,
+    ) {
+        let slot = asking.answer.slot;
+        let index = self.free.pop().expect("`may_send` has seen a free cell");
+        let origin = self.origin(core, asking.answer);
+        // SAFETY: the ticket is free, so the front holds the cell (I1).
+        let cell = unsafe { &mut *self.cell(index) };
+        cell.address(&origin);
+        self.tickets[index as usize] = Ticket {
+            state: State::Here,
+            slot: slot as u32,
+            next: NO_TICKET,
+            worker: self.own,
+            hash: asking.request.hash,
+            request: question,
+            booked_bytes: 0,
+        };
+        self.append(&mut core.connections[slot].awaiting, index);
+        here.places.push(Place { request_index: asking.batch_len, ticket: index });
     }
 
     /// What the router is asked.
@@ -95,4 +261,64 @@ impl Front {
 #[inline]
 fn may_be_large(request: &Request<'_, Rmw<'_>>) -> bool {
     matches!(&request.op, Op::Update(update) if update.copies_value())
+}
+
+/// Encodes the outcomes of the batch: into each connection's output, or into the cells of those
+/// that have a place. Counts sizes where they matter; values that may be large are not copied
+/// there, for their socket is lent.
+pub struct HereSink<'s, 'r> {
+    direct: ReplySink<'s>,
+    requests: &'s [Request<'r, Rmw<'r>>],
+    sizes: Option<&'s WorkerSizes>,
+    cells: &'s Cells,
+    /// Those still to come.
+    places: &'s [Place],
+}
+
+impl<'s, 'r> HereSink<'s, 'r> {
+    /// `cells` are the front's that gathered the batch.
+    pub(in crate::hop) fn new(
+        direct: ReplySink<'s>,
+        requests: &'s [Request<'r, Rmw<'r>>],
+        cells: &'s Cells,
+        here: &'s Here,
+    ) -> HereSink<'s, 'r> {
+        let sizes = direct.counters.sizes.as_ref();
+        HereSink { direct, requests, sizes, cells, places: &here.places }
+    }
+}
+
+impl Answering for HereSink<'_, '_> {
+    fn tells(&self, request_index: usize) -> Tells {
+        self.direct.tells(request_index)
+    }
+
+    fn connection(&self, request_index: usize) -> u64 {
+        self.direct.connection(request_index)
+    }
+}
+
+impl Sink<Refusal> for HereSink<'_, '_> {
+    #[inline]
+    fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
+        if let Some(sizes) = self.sizes {
+            let shape = self.direct.pendings[request_index].shape;
+            if let Some(size_bytes) = size_of(shape, &self.requests[request_index], &outcome) {
+                sizes.record(size_bytes);
+            }
+        }
+        match self.places.split_first() {
+            Some((place, rest)) if place.request_index == request_index => {
+                self.places = rest;
+                // SAFETY: the ticket is here, so this front holds the cell (I1), and nothing else
+                // refers to it while the batch is executed.
+                let cell = unsafe { &mut *self.cells.at(place.ticket) };
+                back::answer(cell, self.direct.counters, self.direct.now, outcome, pins);
+            }
+            _ if self.sizes.is_some() => {
+                self.direct.answer(request_index, outcome, pins, LENT_BYTES_MIN);
+            }
+            _ => self.direct.outcome(request_index, outcome, pins),
+        }
+    }
 }

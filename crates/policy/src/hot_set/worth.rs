@@ -1,0 +1,136 @@
+//! Whether a load has a hot set at all, and when to look again.
+//!
+//! ```text
+//!  samples of the epoch ──is_due──▶ counts ──select──▶ how many of the ranked keys are hot
+//!
+//!  share of the hot keys   0 ······· 10 % ······· 20 % ·······▶
+//!                              off ◀──┤  as before  ├──▶ on
+//! ```
+//!
+//! Under uniform keys the most frequent ones are those that chance has sampled two or three times:
+//! a key must have been sampled [`COUNT_MIN`] times to be hot, and the hot ones together must have
+//! drawn a fifth of the samples, for a hot set to begin; it ends below a tenth, and after one of
+//! few samples, so that an idle server has none.
+
+use std::time::Duration;
+
+/// A key that was sampled less often may be there by chance.
+pub const COUNT_MIN: u32 = 5;
+
+/// A hot set begins when its keys draw so much of the samples.
+pub const ON_SHARE_RATIO: f64 = 0.2;
+
+/// It ends below.
+pub const OFF_SHARE_RATIO: f64 = 0.1;
+
+/// Fewer samples in an epoch say nothing of how keys are chosen.
+pub const SAMPLES_MIN: u64 = 128;
+
+/// An epoch lasts at least so long, and then until it has [`EPOCH_SAMPLES`].
+pub const EPOCH_TIME_MIN: Duration = Duration::from_millis(100);
+
+/// It lasts no longer, however few its samples.
+pub const EPOCH_TIME_MAX: Duration = Duration::from_millis(400);
+
+/// Enough to see a key that draws one request in a thousand eight times.
+pub const EPOCH_SAMPLES: u64 = 8192;
+
+/// Whether the epoch may end.
+pub fn is_due(elapsed: Duration, epoch_sample_count: u64) -> bool {
+    elapsed >= EPOCH_TIME_MAX || (elapsed >= EPOCH_TIME_MIN && epoch_sample_count >= EPOCH_SAMPLES)
+}
+
+/// How much was sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct Samples {
+    /// In the epoch that ends.
+    pub of_epoch: u64,
+    /// What the counts are parts of: those of earlier epochs too, halved with the counts.
+    pub counted: u64,
+}
+
+/// On or off, with hysteresis.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Worth {
+    is_on: bool,
+}
+
+impl Worth {
+    /// How many of the keys are hot, most frequent first: at most `size`, and none if that would
+    /// not be worth asking for them.
+    pub fn select(
+        &mut self,
+        counts: impl Iterator<Item = u32>,
+        samples: Samples,
+        size: usize,
+    ) -> usize {
+        let (mut key_count, mut hot_count) = (0, 0);
+        for count in counts.take(size).take_while(|count| *count >= COUNT_MIN) {
+            key_count += 1;
+            hot_count += u64::from(count);
+        }
+        let least_ratio = if self.is_on { OFF_SHARE_RATIO } else { ON_SHARE_RATIO };
+        let is_enough = hot_count as f64 >= least_ratio * samples.counted as f64;
+        self.is_on = key_count > 0 && samples.of_epoch >= SAMPLES_MIN && is_enough;
+        if self.is_on { key_count } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THOUSAND: Samples = Samples { of_epoch: 1000, counted: 1000 };
+
+    /// A hot set of at most 4 keys whose counts are parts of 1,000 samples.
+    #[track_caller]
+    fn check(worth: &mut Worth, counts: &[u32], want: usize) {
+        assert_eq!(worth.select(counts.iter().copied(), THOUSAND, 4), want, "{counts:?}");
+    }
+
+    #[test]
+    fn a_hot_set_begins_at_a_fifth_of_the_samples_and_ends_below_a_tenth() {
+        let worth = &mut Worth::default();
+        check(worth, &[100, 99], 0);
+        check(worth, &[100, 100], 2);
+        check(worth, &[60, 40], 2);
+        check(worth, &[60, 39], 0);
+        check(worth, &[100, 60], 0);
+    }
+
+    #[test]
+    fn keys_beyond_the_size_and_keys_of_chance_do_not_count() {
+        let worth = &mut Worth::default();
+        check(worth, &[49, 49, 49, 49, 49, 49], 0);
+        check(worth, &[50, 50, 50, 50, 50, 50], 4);
+        check(worth, &[150, COUNT_MIN, COUNT_MIN - 1], 2);
+        assert_eq!(worth.select([500].into_iter(), THOUSAND, 0), 0);
+    }
+
+    #[test]
+    fn an_epoch_of_few_samples_has_no_hot_set_whatever_was_counted_before() {
+        let worth = &mut Worth::default();
+        let mut select =
+            |of_epoch| worth.select([900].into_iter(), Samples { of_epoch, counted: 1000 }, 4);
+        assert_eq!([select(SAMPLES_MIN), select(SAMPLES_MIN - 1), select(0)], [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_load_about_the_threshold_switches_once() {
+        let worth = &mut Worth::default();
+        let sizes = (0..100).map(|epoch| {
+            let hot = if epoch % 2 == 0 { 205 } else { 195 };
+            worth.select([hot].into_iter(), THOUSAND, 4)
+        });
+        assert!(sizes.into_iter().all(|size| size == 1));
+    }
+
+    #[test]
+    fn an_epoch_ends_with_enough_samples_or_after_its_longest_time() {
+        let ms = Duration::from_millis;
+        assert!(!is_due(ms(99), 1 << 20));
+        assert!(is_due(ms(100), EPOCH_SAMPLES));
+        assert!(!is_due(ms(399), EPOCH_SAMPLES - 1));
+        assert!(is_due(ms(400), 0));
+    }
+}

@@ -1,0 +1,249 @@
+//! The hot set of a running server: fronts sample what they are asked for, the manager counts it
+//! and publishes which keys are hot, and a front of two layers reads those itself (uTPS §3.2.2).
+//!
+//! ```text
+//!  front 0 ─ 1 of 32 ─▶ [samples] ─┐                                    every epoch:
+//!  front 1 ─ 1 of 32 ─▶ [samples] ─┼─▶ HotEpochs: sketch, heap ─▶ Published ─▶ epoch id
+//!                                  │   (the manager's thread)         │           │
+//!  front 0 ◀── clones the Arc ─────┴── when the id has changed ◀──────┴───────────┘
+//! ```
+//!
+//! Nothing is cached: the item stays where it is, and the index entry is the one that all use,
+//! so that a front reads what a back has written (K7, K9). What is hot only decides who looks.
+//!
+//! # Invariants
+//! H1: what is hot changes nothing but who executes a read: each epoch is right with each other.
+//! H2: publishing waits for nobody's round, and no round waits for a publication: a front that
+//!     meets the other side at the lock takes the new epoch in its next round.
+//! H3: samples that find their buffer full are dropped.
+//!
+//! # Limits
+//! At most [`TRACKED_MAX`] hot keys. Keys are listed by their first [`SAMPLE_KEY_BYTES_MAX`] bytes.
+//!
+//! # Trade-offs
+//! A tree's hot keys are found by their hashes like those of a hash index, not in a sorted array
+//! (uTPS §3.2.2): one cache line instead of ten comparisons of keys, and the upper nodes, which
+//! a hot read walks, are the front's cache's anyway (decision 0040).
+
+mod epochs;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::KeyHash;
+use crossbeam_channel::{Receiver, Sender};
+use policy::hot_set::{Members, Sampler};
+use policy::taxonomy::Popularity;
+
+pub use epochs::HotEpochs;
+
+use crate::config::Config;
+
+/// Keys that are tracked, and so the largest hot set (uTPS §3.2.2).
+pub const TRACKED_MAX: usize = 10_000;
+
+/// Hot keys until a tuner knows better: their marks take 16 KiB, half of a first-level cache.
+const ITEMS_DEFAULT: usize = 1000;
+
+/// One access of so many is sampled: some 50 ns for a sample are then 1.5 ns for an access.
+const SAMPLE_EVERY: u32 = 32;
+
+/// Samples of one front that wait: those of 65,000 accesses, which take at least 10 ms.
+const SAMPLES_WAITING_MAX: usize = 2048;
+
+/// Of a sampled key.
+pub const SAMPLE_KEY_BYTES_MAX: usize = 52;
+
+/// How many keys may be hot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HotSetSize {
+    /// As the tuner says; until it has said something, 1,000.
+    #[default]
+    Auto,
+    /// None, and no request is sampled.
+    Off,
+    /// So many.
+    Items(usize),
+}
+
+/// One sampled access.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    hash: KeyHash,
+    key_len_bytes: u32,
+    key: [u8; SAMPLE_KEY_BYTES_MAX],
+}
+
+const _: () = assert!(size_of::<Sample>() == 64);
+
+impl Sample {
+    fn new(hash: KeyHash, key: &[u8]) -> Sample {
+        let mut head = [0; SAMPLE_KEY_BYTES_MAX];
+        let head_len_bytes = key.len().min(SAMPLE_KEY_BYTES_MAX);
+        head[..head_len_bytes].copy_from_slice(&key[..head_len_bytes]);
+        Sample { hash, key_len_bytes: key.len() as u32, key: head }
+    }
+
+    fn head(&self) -> &[u8] {
+        &self.key[..(self.key_len_bytes as usize).min(SAMPLE_KEY_BYTES_MAX)]
+    }
+}
+
+/// A frequent key, for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HotKey {
+    /// Its first bytes.
+    pub head: Arc<[u8]>,
+    /// The length of the whole key.
+    pub len_bytes: usize,
+    /// The part of all accesses that goes to it, estimated from samples.
+    pub share_ratio: f64,
+}
+
+/// What is hot in one epoch.
+#[derive(Debug, Default)]
+pub struct Published {
+    members: Members,
+    share_ratio: f64,
+    listed: Vec<HotKey>,
+    zipf_exponent: Option<f64>,
+}
+
+impl Published {
+    /// Keys that fronts read themselves.
+    pub fn item_count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The part of all sampled accesses that went to them.
+    pub fn share_ratio(&self) -> f64 {
+        self.share_ratio
+    }
+
+    /// How popularity looks from the samples.
+    pub fn popularity(&self) -> Popularity {
+        let hottest = self.listed.first();
+        Popularity {
+            hottest_share_ratio: hottest.map_or(0.0, |key| key.share_ratio),
+            zipf_exponent: self.zipf_exponent,
+        }
+    }
+
+    /// The most frequent keys, most frequent first, whether or not they are worth being read by
+    /// fronts.
+    pub fn listed(&self) -> &[HotKey] {
+        &self.listed
+    }
+}
+
+/// What fronts and manager share.
+#[derive(Debug)]
+pub struct HotKeys {
+    size: AtomicUsize,
+    /// Counts the publications.
+    epoch_id: AtomicU64,
+    published: Mutex<Arc<Published>>,
+    /// By thread.
+    samples: Vec<(Sender<Sample>, Receiver<Sample>)>,
+}
+
+impl HotKeys {
+    /// What a server starts with: only what is routed is sampled.
+    pub(crate) fn of_server(config: &Config, is_routed: bool) -> Option<Arc<HotKeys>> {
+        if is_routed { HotKeys::new(config.hot_set, config.threads) } else { None }
+    }
+
+    /// Nothing is hot yet; `None`: nothing ever is.
+    pub(crate) fn new(size: HotSetSize, thread_count: usize) -> Option<Arc<HotKeys>> {
+        let size = match size {
+            HotSetSize::Off => return None,
+            HotSetSize::Auto => ITEMS_DEFAULT,
+            HotSetSize::Items(items) => items.min(TRACKED_MAX),
+        };
+        let buffer = |_| crossbeam_channel::bounded(SAMPLES_WAITING_MAX);
+        Some(Arc::new(HotKeys {
+            size: AtomicUsize::new(size),
+            epoch_id: AtomicU64::new(0),
+            published: Mutex::default(),
+            samples: (0..thread_count).map(buffer).collect(),
+        }))
+    }
+
+    /// At most so many keys are hot from the next epoch on; 0: none.
+    pub fn set_size(&self, items: usize) {
+        self.size.store(items.min(TRACKED_MAX), Ordering::Relaxed);
+    }
+
+    /// At most so many keys are hot.
+    pub fn size(&self) -> usize {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    /// What is hot now.
+    pub fn now(&self) -> Arc<Published> {
+        Arc::clone(&self.published.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn publish(&self, next: Published) {
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        // Release: whoever sees the id finds what it stands for, or something newer.
+        self.epoch_id.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// A front's side: takes samples and knows what is hot.
+pub struct Watcher {
+    keys: Arc<HotKeys>,
+    samples: Sender<Sample>,
+    sampler: Sampler,
+    epoch_id: u64,
+    seen: Arc<Published>,
+}
+
+impl Watcher {
+    /// The side of the front that runs on that thread.
+    pub fn new(keys: &Arc<HotKeys>, thread: usize) -> Watcher {
+        let samples = keys.samples[thread].0.clone();
+        let sampler = Sampler::new(SAMPLE_EVERY, thread as u64);
+        Watcher { keys: Arc::clone(keys), samples, sampler, epoch_id: 0, seen: Arc::default() }
+    }
+
+    /// A key was asked for.
+    #[inline]
+    pub fn note(&mut self, hash: KeyHash, key: &[u8]) {
+        if self.sampler.wants() {
+            self.take_sample(hash, key);
+        }
+    }
+
+    #[cold]
+    fn take_sample(&mut self, hash: KeyHash, key: &[u8]) {
+        let _ = self.samples.try_send(Sample::new(hash, key)); // H3.
+    }
+
+    /// Whether a key of that hash is hot in the epoch that the last [`Watcher::look`] saw.
+    #[inline]
+    pub fn is_hot(&self, hash: KeyHash) -> bool {
+        !self.seen.members.is_empty() && self.seen.members.contains(hash)
+    }
+
+    /// Once a round: a new epoch may have begun.
+    #[inline]
+    pub fn look(&mut self) {
+        if self.keys.epoch_id.load(Ordering::Acquire) != self.epoch_id {
+            self.take_epoch();
+        }
+    }
+
+    #[cold]
+    fn take_epoch(&mut self) {
+        // Before the lock: what is found is that epoch's or a later one's.
+        let epoch_id = self.keys.epoch_id.load(Ordering::Acquire);
+        if let Ok(published) = self.keys.published.try_lock() {
+            self.seen = Arc::clone(&published);
+            self.epoch_id = epoch_id;
+        } // H2.
+    }
+}

@@ -1,0 +1,166 @@
+//! The manager's side of the hot set: counts samples, and ends epochs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Instant, KeyHash};
+use policy::hot_set::worth::{self, Samples};
+use policy::hot_set::{HotSet, Members, Snapshot, Worth};
+use policy::taxonomy::Popularity;
+
+use super::{HotKey, HotKeys, Published, SAMPLES_WAITING_MAX, Sample, TRACKED_MAX};
+use crate::manager::{Controller, Decision, Observed};
+
+/// How often samples are fetched: a front that serves 3 million requests a second has then filled
+/// its buffer.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Keys that are listed for people.
+const LISTED_MAX: usize = 100;
+
+/// A key as it is tracked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Tracked {
+    hash: KeyHash,
+    head: Arc<[u8]>,
+    len_bytes: usize,
+}
+
+/// What an epoch's end has changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HotChange {
+    /// Hot keys before.
+    pub item_count_before: usize,
+    /// Hot keys now.
+    pub item_count: usize,
+    /// The part of the sampled accesses that goes to them.
+    pub share_ratio: f64,
+    /// The part that goes to all tracked keys.
+    pub tracked_share_ratio: f64,
+    /// Samples of the epoch.
+    pub sample_count: u64,
+}
+
+/// Counts what fronts sample; lives on one thread.
+pub struct HotEpochs {
+    keys: Arc<HotKeys>,
+    counted: HotSet<Tracked>,
+    snapshot: Snapshot<Tracked>,
+    worth: Worth,
+    began_at: Instant,
+    sample_count: u64,
+    item_count: usize,
+}
+
+impl HotEpochs {
+    /// Nothing is counted yet.
+    pub fn new(keys: Arc<HotKeys>, now: Instant) -> HotEpochs {
+        HotEpochs {
+            keys,
+            counted: HotSet::new(TRACKED_MAX, 0x686f_7420_7365_7421),
+            snapshot: Snapshot::default(),
+            worth: Worth::default(),
+            began_at: now,
+            sample_count: 0,
+            item_count: 0,
+        }
+    }
+
+    /// Counts the samples that wait, at most a buffer for each front; ends the epoch if it is due,
+    /// and says what has changed if keys turned hot or cold.
+    pub fn look(&mut self, now: Instant) -> Option<HotChange> {
+        for (_, samples) in &self.keys.samples {
+            for sample in samples.try_iter().take(SAMPLES_WAITING_MAX) {
+                self.sample_count += 1;
+                self.counted.sample(sample.hash, || Tracked::from(&sample));
+            }
+        }
+        let elapsed = Duration::from_nanos(now.ns.saturating_sub(self.began_at.ns));
+        if !worth::is_due(elapsed, self.sample_count) {
+            return None;
+        }
+        self.began_at = now;
+        if self.has_nothing() { None } else { self.end_epoch() }
+    }
+
+    /// Nothing was sampled lately, and all of it was told already.
+    fn has_nothing(&self) -> bool {
+        self.sample_count == 0 && self.counted.sampled_count() == 0 && self.item_count == 0
+    }
+
+    fn end_epoch(&mut self) -> Option<HotChange> {
+        let samples = Samples {
+            of_epoch: std::mem::take(&mut self.sample_count),
+            counted: self.counted.sampled_count(),
+        };
+        let tracked_share_ratio = self.counted.tracked_share_ratio();
+        let item_count = self.worth.select(self.counted.counts(), samples, self.keys.size());
+        let listed = self.list(samples.counted);
+        let popularity = Popularity::of(self.counted.counts(), samples.counted);
+        self.counted.switch_epoch(item_count, &mut self.snapshot);
+        let item_count_before = std::mem::replace(&mut self.item_count, item_count);
+        let hashes: Vec<KeyHash> = self.snapshot.keys().iter().map(|key| key.hash).collect();
+        let share_ratio = self.snapshot.share_ratio();
+        let members = Members::new(&hashes);
+        let zipf_exponent = popularity.zipf_exponent;
+        self.keys.publish(Published { members, share_ratio, listed, zipf_exponent });
+        (item_count_before != item_count).then_some(HotChange {
+            item_count_before,
+            item_count,
+            share_ratio,
+            tracked_share_ratio,
+            sample_count: samples.of_epoch,
+        })
+    }
+
+    fn list(&mut self, sampled_count: u64) -> Vec<HotKey> {
+        let listed = |(count, key): (u32, &Tracked)| HotKey {
+            head: Arc::clone(&key.head),
+            len_bytes: key.len_bytes,
+            share_ratio: f64::from(count) / sampled_count.max(1) as f64,
+        };
+        let frequent = self.counted.ranked().take_while(|(count, _)| *count >= worth::COUNT_MIN);
+        frequent.take(LISTED_MAX).map(listed).collect()
+    }
+}
+
+impl Controller for HotEpochs {
+    fn name(&self) -> &'static str {
+        "hot-set"
+    }
+
+    fn period(&self) -> Duration {
+        LOOK_EVERY
+    }
+
+    /// The journal hears when a hot set begins or ends; a key more or less is no news.
+    fn tick(&mut self, now: Instant, _: &Observed) -> Option<Decision> {
+        let change = self.look(now)?;
+        let HotChange { item_count_before: before, item_count: after, .. } = change;
+        let reason = match (before, after) {
+            (0, _) => "few keys draw many of the requests",
+            (_, 0) => "no few keys draw many of the requests any more",
+            _ => return None,
+        };
+        Some(Decision {
+            what: Vec::new(),
+            change: format!("hot keys from {before} to {after}"),
+            reason: reason.to_owned(),
+            inputs: vec![
+                ("share_ratio", change.share_ratio),
+                ("tracked_share_ratio", change.tracked_share_ratio),
+                ("epoch_samples", change.sample_count as f64),
+            ],
+        })
+    }
+}
+
+impl From<&Sample> for Tracked {
+    fn from(sample: &Sample) -> Tracked {
+        Tracked {
+            hash: sample.hash,
+            head: sample.head().into(),
+            len_bytes: sample.key_len_bytes as usize,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The hot set from samples to fronts: turning hot and cold, sizes, and buffers that overflow.
+
+use base::{Instant, KeyHash};
+
+use super::epochs::HotChange;
+use super::*;
+use crate::manager::{Controller, Observed};
+
+fn hash_of(key: u64) -> KeyHash {
+    KeyHash(base::hash::mix(key.wrapping_add(1)))
+}
+
+/// A front that samples everything, and the manager.
+struct Bench {
+    keys: Arc<HotKeys>,
+    watcher: Watcher,
+    epochs: HotEpochs,
+    now_ns: u64,
+}
+
+impl Bench {
+    fn new(size: HotSetSize) -> Bench {
+        let keys = HotKeys::new(size, 1).expect("it is on");
+        let mut watcher = Watcher::new(&keys, 0);
+        watcher.sampler = Sampler::new(1, 0);
+        let epochs = HotEpochs::new(Arc::clone(&keys), Instant { ns: 0 });
+        Bench { keys, watcher, epochs, now_ns: 0 }
+    }
+
+    /// One epoch in which key k comes `times(k)` times, and then a round of the front.
+    fn epoch(&mut self, key_count: u64, times: impl Fn(u64) -> u64) -> Option<HotChange> {
+        let mut noted_count = 0;
+        for key in 0..key_count {
+            for _ in 0..times(key) {
+                self.watcher.note(hash_of(key), format!("key:{key}").as_bytes());
+                noted_count += 1;
+                if noted_count % SAMPLES_WAITING_MAX == 0 {
+                    let is_over = self.epochs.look(Instant { ns: self.now_ns });
+                    assert_eq!(is_over, None, "no epoch ends before its time");
+                }
+            }
+        }
+        self.now_ns += 400_000_000;
+        let change = self.epochs.look(Instant { ns: self.now_ns });
+        self.watcher.look();
+        change
+    }
+
+    fn hot_among(&self, keys: std::ops::Range<u64>) -> Vec<u64> {
+        keys.filter(|key| self.watcher.is_hot(hash_of(*key))).collect()
+    }
+}
+
+#[test]
+fn frequent_keys_turn_hot_and_are_listed_with_their_share() {
+    let bench = &mut Bench::new(HotSetSize::Auto);
+    assert_eq!(bench.hot_among(0..100), [0; 0]);
+    let change = bench.epoch(100, |key| if key < 2 { 300 - 200 * key } else { 4 });
+    assert_eq!(change.map(|change| (change.item_count_before, change.item_count)), Some((0, 2)));
+    assert_eq!(bench.hot_among(0..100), [0, 1]);
+    let now = bench.keys.now();
+    let listed: Vec<_> =
+        now.listed().iter().map(|key| (&*key.head, key.len_bytes, key.share_ratio)).collect();
+    assert_eq!(listed, [(&b"key:0"[..], 5, 300.0 / 792.0), (b"key:1", 5, 100.0 / 792.0)]);
+    assert_eq!((now.item_count(), now.share_ratio()), (2, 400.0 / 792.0));
+}
+
+#[test]
+fn a_key_that_is_no_longer_asked_for_turns_cold_and_another_hot() {
+    let bench = &mut Bench::new(HotSetSize::Items(1));
+    bench.epoch(2, |key| if key == 0 { 200 } else { 0 });
+    assert_eq!(bench.hot_among(0..2), [0]);
+    bench.epoch(2, |key| if key == 1 { 200 } else { 0 });
+    assert_eq!(bench.hot_among(0..2), [1]);
+}
+
+#[test]
+fn an_idle_server_and_one_whose_keys_are_all_alike_have_no_hot_set() {
+    let bench = &mut Bench::new(HotSetSize::Auto);
+    bench.epoch(2, |_| 100);
+    assert_eq!(bench.hot_among(0..2), [0, 1]);
+    let change = bench.epoch(0, |_| 0);
+    assert_eq!(change.map(|change| change.item_count), Some(0));
+    assert_eq!(bench.hot_among(0..2), [0; 0]);
+    bench.epoch(20_000, |_| 1);
+    bench.epoch(20_000, |_| 1);
+    assert_eq!(bench.keys.now().item_count(), 0);
+}
+
+#[test]
+fn the_size_changes_with_the_next_epoch() {
+    let bench = &mut Bench::new(HotSetSize::Items(10));
+    bench.epoch(40, |_| 100);
+    assert_eq!(bench.keys.now().item_count(), 10);
+    bench.keys.set_size(20);
+    assert_eq!(bench.keys.now().item_count(), 10);
+    bench.epoch(40, |_| 100);
+    assert_eq!(bench.hot_among(0..40).len(), 20);
+    bench.keys.set_size(0);
+    bench.epoch(40, |_| 100);
+    assert_eq!(bench.hot_among(0..40), [0; 0]);
+    bench.keys.set_size(usize::MAX);
+    assert_eq!(bench.keys.size(), TRACKED_MAX);
+}
+
+#[test]
+fn samples_that_nobody_fetches_are_dropped() {
+    let bench = &mut Bench::new(HotSetSize::Auto);
+    for _ in 0..3 * SAMPLES_WAITING_MAX {
+        bench.watcher.note(hash_of(1), b"key:1");
+    }
+    let change = bench.epoch(0, |_| 0);
+    assert_eq!(change.map(|change| change.sample_count), Some(SAMPLES_WAITING_MAX as u64));
+}
+
+#[test]
+fn long_keys_are_listed_by_their_heads() {
+    let bench = &mut Bench::new(HotSetSize::Auto);
+    let long = [b'x'; SAMPLE_KEY_BYTES_MAX + 1];
+    for key in [&long[..], &long[1..]] {
+        for _ in 0..200 {
+            bench.watcher.note(hash_of(key.len() as u64), key);
+        }
+    }
+    bench.epoch(0, |_| 0);
+    let now = bench.keys.now();
+    let mut lengths: Vec<_> =
+        now.listed().iter().map(|key| (key.head.len(), key.len_bytes)).collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, [(52, 52), (52, 53)]);
+}
+
+/// H2: a front that cannot take the new epoch at once goes on with the old one.
+#[test]
+fn a_front_that_meets_a_publication_takes_it_in_its_next_round() {
+    let bench = &mut Bench::new(HotSetSize::Auto);
+    let keys = Arc::clone(&bench.keys);
+    keys.publish(Published { members: Members::new(&[hash_of(1)]), ..Published::default() });
+    let being_replaced = keys.published.lock();
+    bench.watcher.look();
+    assert_eq!(bench.hot_among(0..2), [0; 0]);
+    drop(being_replaced);
+    bench.watcher.look();
+    assert_eq!(bench.hot_among(0..2), [1]);
+}
+
+#[test]
+fn off_is_off() {
+    assert!(HotKeys::new(HotSetSize::Off, 4).is_none());
+}
+
+#[test]
+fn the_journal_hears_of_the_beginning_and_the_end() {
+    let bench = &mut Bench::new(HotSetSize::Auto);
+    let mut tick = |key_count: u64| {
+        for key in 0..key_count {
+            (0..200).for_each(|_| bench.watcher.note(hash_of(key), b"key"));
+        }
+        bench.now_ns += 400_000_000;
+        let told = bench.epochs.tick(Instant { ns: bench.now_ns }, &Observed::default());
+        told.map(|decision| decision.change)
+    };
+    assert_eq!(tick(1).as_deref(), Some("hot keys from 0 to 1"));
+    assert_eq!(tick(3), None);
+    assert_eq!(tick(0).as_deref(), Some("hot keys from 3 to 0"));
+}
