@@ -32,7 +32,7 @@ struct Part {
 const PARTS: [Part; 5] = [
     // Each partition has a writer all the same, but always the same one.
     Part { name: "d-crew", setting: "write-policy", is_on: |value| value == "d-crew", off: "crew" },
-    Part { name: "compaction", setting: "compaction", is_on: |value| value == "on", off: "off" },
+    Part { name: "compaction", setting: "compaction", is_on: |value| value != "off", off: "off" },
     Part {
         name: "size-aware",
         setting: "dispatch",
