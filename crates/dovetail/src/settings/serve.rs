@@ -96,74 +96,37 @@ impl ServeSettings {
             shm_mode: lookup.shm_mode(),
             admin: lookup.address("admin"),
             memory_bytes: lookup.size_bytes("memory").unwrap_or(machine.default_memory_bytes()),
-            mode: match lookup.word("mode") {
-                "store" => Mode::Clean,
-                _ => Mode::Evict,
-            },
-            eviction: match lookup.word("eviction") {
-                "fifo" => Eviction::Fifo,
-                "lru-approx" => Eviction::LruApprox,
-                _ => Eviction::S3Fifo,
-            },
-            huge_pages: match lookup.word("huge-pages") {
-                "hugetlb" => HugePages::Reserved,
-                "off" => HugePages::Off,
-                _ => HugePages::Auto,
-            },
-            numa: match lookup.word("numa") {
-                "off" => Numa::Off,
-                _ => Numa::Auto,
-            },
-            index: match lookup.word("index") {
-                "tree" => IndexKind::Tree,
-                _ => IndexKind::Hash,
-            },
+            mode: lookup.choice("mode", Mode::Evict, &[("store", Mode::Clean)]),
+            eviction: lookup.choice(
+                "eviction",
+                Eviction::S3Fifo,
+                &[("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox)],
+            ),
+            huge_pages: lookup.choice(
+                "huge-pages",
+                HugePages::Auto,
+                &[("hugetlb", HugePages::Reserved), ("off", HugePages::Off)],
+            ),
+            numa: lookup.choice("numa", Numa::Auto, &[("off", Numa::Off)]),
+            index: lookup.choice("index", IndexKind::Hash, &[("tree", IndexKind::Tree)]),
             lossy_index: lookup.is_on("lossy-index"),
             threads: match lookup.count("threads") {
                 Some(count) => count,
                 None => machine.default_thread_count(),
             },
-            cr_threads: lookup.count("cr-threads"),
-            write_policy: lookup.word("write-policy").parse().unwrap_or(WritePolicy::Crcw),
-            dispatch: lookup.dispatch("dispatch"),
-            tuning: match lookup.word("tuner") {
-                "on" => Tuning::On,
-                "off" => Tuning::Off,
-                _ => Tuning::Auto,
-            },
-            cat: lookup.cat("cat"),
-            size_threshold: match lookup.size_bytes("size-threshold") {
-                Some(bytes) => SizeThreshold::Static { bytes },
-                None => SizeThreshold::Quantile(SMALL_SHARE),
-            },
-            size_cost: match lookup.word("size-cost") {
-                "bytes" => SizeCost::Bytes,
-                "constant+bytes" => SizeCost::ConstantAndBytes { constant_bytes: REQUEST_BYTES },
-                _ => SizeCost::default(),
-            },
-            pin: match lookup.word("pin") {
-                "on" => Pin::On,
-                "off" => Pin::Off,
-                _ => Pin::Auto,
-            },
-            poll: match lookup.word("poll") {
-                "busy" => Poll::Busy,
-                "block" => Poll::Block,
-                _ => Poll::Auto,
-            },
+            pin: lookup.choice("pin", Pin::Auto, &[("on", Pin::On), ("off", Pin::Off)]),
+            poll: lookup.choice(
+                "poll",
+                Poll::Auto,
+                &[("busy", Poll::Busy), ("block", Poll::Block)],
+            ),
             batch: lookup.count("batch").unwrap_or(32),
-            compaction: lookup.word("compaction") != "off",
-            compacts: match lookup.is_on("compact-short") {
-                true => Compacts::All,
-                false => Compacts::Long,
-            },
-            hot_set: lookup.hot_set(),
             max_connections: lookup.count("max-connections").unwrap_or(10_000),
             max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
             requirepass: lookup.text("requirepass"),
             config_file,
             settings: shown_by_config_get(settings),
-            ..Config::default()
+            ..routing(&lookup)
         };
         refuse_misfits(&lookup, &config, machine)?;
         Ok(ServeSettings {
@@ -171,6 +134,36 @@ impl ServeSettings {
             log_level: Level::named(lookup.word("log")),
             log_format: Format::named(lookup.word("log-format")),
         })
+    }
+}
+
+/// Who receives, who executes, and what is put together.
+fn routing(lookup: &Lookup<'_>) -> Config {
+    Config {
+        cr_threads: lookup.count("cr-threads"),
+        write_policy: lookup.word("write-policy").parse().unwrap_or(WritePolicy::Crcw),
+        dispatch: lookup.dispatch("dispatch"),
+        tuning: lookup.choice("tuner", Tuning::Auto, &[("on", Tuning::On), ("off", Tuning::Off)]),
+        cat: lookup.cat("cat"),
+        size_threshold: match lookup.size_bytes("size-threshold") {
+            Some(bytes) => SizeThreshold::Static { bytes },
+            None => SizeThreshold::Quantile(SMALL_SHARE),
+        },
+        size_cost: lookup.choice(
+            "size-cost",
+            SizeCost::default(),
+            &[
+                ("bytes", SizeCost::Bytes),
+                ("constant+bytes", SizeCost::ConstantAndBytes { constant_bytes: REQUEST_BYTES }),
+            ],
+        ),
+        compaction: lookup.word("compaction") != "off",
+        compacts: match lookup.is_on("compact-short") {
+            true => Compacts::All,
+            false => Compacts::Long,
+        },
+        hot_set: lookup.hot_set(),
+        ..Config::default()
     }
 }
 
@@ -347,6 +340,12 @@ impl Lookup<'_> {
             Value::Count(count) => usize::try_from(count).ok(),
             _ => None,
         }
+    }
+
+    /// What the word of a setting stands for.
+    fn choice<T: Copy>(&self, key: &str, otherwise: T, choices: &[(&str, T)]) -> T {
+        let word = self.word(key);
+        choices.iter().find(|(name, _)| *name == word).map_or(otherwise, |(_, chosen)| *chosen)
     }
 
     fn word(&self, key: &str) -> &'static str {

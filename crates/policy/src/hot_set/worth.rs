@@ -12,8 +12,6 @@
 //! drawn a fifth of the samples, for a hot set to begin; it ends below a tenth, and after one of
 //! few samples, so that an idle server has none.
 
-use std::time::Duration;
-
 /// A key that was sampled less often may be there by chance.
 pub const COUNT_MIN: u32 = 5;
 
@@ -27,17 +25,18 @@ pub const OFF_SHARE_RATIO: f64 = 0.1;
 pub const SAMPLES_MIN: u64 = 128;
 
 /// An epoch lasts at least so long, and then until it has [`EPOCH_SAMPLES`].
-pub const EPOCH_TIME_MIN: Duration = Duration::from_millis(100);
+pub const EPOCH_MS_MIN: u64 = 100;
 
 /// It lasts no longer, however few its samples.
-pub const EPOCH_TIME_MAX: Duration = Duration::from_millis(400);
+pub const EPOCH_MS_MAX: u64 = 400;
 
 /// Enough to see a key that draws one request in a thousand eight times.
 pub const EPOCH_SAMPLES: u64 = 8192;
 
 /// Whether the epoch may end.
-pub fn is_due(elapsed: Duration, epoch_sample_count: u64) -> bool {
-    elapsed >= EPOCH_TIME_MAX || (elapsed >= EPOCH_TIME_MIN && epoch_sample_count >= EPOCH_SAMPLES)
+pub fn is_due(elapsed_ms: u64, epoch_sample_count: u64) -> bool {
+    elapsed_ms >= EPOCH_MS_MAX
+        || (elapsed_ms >= EPOCH_MS_MIN && epoch_sample_count >= EPOCH_SAMPLES)
 }
 
 /// How much was sampled.
@@ -127,10 +126,9 @@ mod tests {
 
     #[test]
     fn an_epoch_ends_with_enough_samples_or_after_its_longest_time() {
-        let ms = Duration::from_millis;
-        assert!(!is_due(ms(99), 1 << 20));
-        assert!(is_due(ms(100), EPOCH_SAMPLES));
-        assert!(!is_due(ms(399), EPOCH_SAMPLES - 1));
-        assert!(is_due(ms(400), 0));
+        assert!(!is_due(99, 1 << 20));
+        assert!(is_due(100, EPOCH_SAMPLES));
+        assert!(!is_due(399, EPOCH_SAMPLES - 1));
+        assert!(is_due(400, 0));
     }
 }

@@ -76,7 +76,7 @@ impl HotEpochs {
             }
         }
         let elapsed = Duration::from_nanos(now.ns.saturating_sub(self.began_at.ns));
-        if !worth::is_due(elapsed, self.sample_count) {
+        if !worth::is_due(elapsed.as_millis() as u64, self.sample_count) {
             return None;
         }
         self.began_at = now;
