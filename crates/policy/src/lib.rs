@@ -31,6 +31,6 @@ pub mod window;
 pub mod write_table;
 
 pub use depths::Depths;
-pub use route::{Access, Busy, Route, RouteRequest, Router};
+pub use route::{Access, Busy, PinCounts, Route, RouteRequest, Router};
 pub use routers::{AnyWorker, Dispatch, WritePolicy};
 pub use write_table::{Pin, Unpin, WriteTable};

@@ -70,6 +70,17 @@ pub enum Busy {
     HeldElsewhere,
 }
 
+/// What one dispatcher did at the write table since its router was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PinCounts {
+    /// Writes that were sent, and so counted by an entry.
+    pub pins: u64,
+    /// Those of them that went to another worker than they would have without the entry.
+    pub diverted: u64,
+    /// Entries opened less those freed: below 0 where others opened what this one freed.
+    pub opened: i64,
+}
+
 /// Decides which worker executes a request.
 pub trait Router {
     /// The worker, or why there is none at the moment.
@@ -83,6 +94,11 @@ pub trait Router {
 
     /// The request's reply has left: whatever pinned its key may go.
     fn finish(&self, _request: &RouteRequest, _worker: WorkerId) {}
+
+    /// What has happened at the write table through this router; `None`: it has no table.
+    fn pin_counts(&self) -> Option<PinCounts> {
+        None
+    }
 
     /// A new epoch of sizes begins; of no interest to who does not look at sizes.
     fn set_plan(&mut self, _plan: &Arc<SizePlan>) {}

@@ -61,6 +61,11 @@ pub trait Balance {
     /// The worker; `None`: each that may serve it holds as much as the bound allows.
     fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId>;
 
+    /// Whom [`Balance::pick`] would name, without counting as asked.
+    fn would_pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
+        self.pick(request, depths)
+    }
+
     /// A new epoch of sizes begins.
     fn set_plan(&mut self, _plan: &Arc<SizePlan>) {}
 }

@@ -121,10 +121,15 @@ impl WriteTable {
     /// Sets fill up before the table does: with four times as many entries as partitions that are
     /// held, one new write in 900 finds its set full; with eight times, one in 100,000 (Poisson).
     pub fn new(entry_count: usize) -> WriteTable {
-        let set_count = entry_count.div_ceil(WAYS).next_power_of_two();
+        let set_count = WriteTable::capacity(entry_count) / WAYS;
         let sets = (0..set_count).map(|_| Set(std::array::from_fn(|_| AtomicU64::new(0))));
         let shared = Shared { sets: sets.collect(), dispatchers: AtomicUsize::new(1) };
         WriteTable { shared: Arc::new(shared), dispatcher: WorkerId(0), opened: Cell::new(0) }
+    }
+
+    /// How many entries a table of at least `entry_count` has.
+    pub fn capacity(entry_count: usize) -> usize {
+        entry_count.div_ceil(WAYS).next_power_of_two() * WAYS
     }
 
     /// A further dispatcher's handle on the same table.

@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use policy::size_class::SizeCount;
 use serde_json::{Value, json};
 use store::StoreStats;
 
@@ -44,6 +45,10 @@ pub struct Snapshot {
     pub role_epoch: u64,
     /// Where small items end and who serves which, if the dispatch is size-aware.
     pub sizes: Option<SizeNumbers>,
+    /// Requests by the size of their item, if the dispatch is size-aware.
+    pub size_counts: Vec<SizeCount>,
+    /// Entries of the write table, if there is one (d-CREW).
+    pub table_entries: Option<usize>,
     /// `cache` or `store`.
     pub mode: &'static str,
     /// `hash` or `tree`.
@@ -84,6 +89,8 @@ impl Snapshot {
             role_epoch: plan.epoch,
             roles: plan.role_counts(),
             sizes: shared.sizes().map(|sizes| SizeNumbers::from(&*sizes.plan())),
+            size_counts: shared.size_histogram(),
+            table_entries: shared.layers().table_entries(&plan, config),
             mode: match config.mode {
                 Mode::Evict => "cache",
                 Mode::Clean => "store",
@@ -182,12 +189,26 @@ impl Snapshot {
     fn sizes_json(&self) -> Value {
         let hops = &self.totals.hops;
         let Some(sizes) = self.sizes else { return Value::Null };
+        let is_known = sizes.threshold_bytes < u64::MAX;
+        let bucket = |size: &SizeCount| json!({ "size_max_bytes": size.size_max_bytes, "count": size.requests });
         json!({
-            "threshold_bytes": sizes.threshold_bytes,
+            "threshold_bytes": is_known.then_some(sizes.threshold_bytes),
+            "buckets": self.size_counts.iter().map(bucket).collect::<Vec<_>>(),
             "threads": { "small": sizes.small_workers, "large": sizes.large_workers },
             "handed_on_total": hops.handed_on,
             "lent_total": hops.lent,
             "lent_bytes_total": hops.lent_bytes,
+        })
+    }
+
+    fn dcrew_json(&self) -> Value {
+        let hops = &self.totals.hops;
+        let Some(capacity) = self.table_entries else { return Value::Null };
+        json!({
+            "occupied": hops.pins_held,
+            "capacity": capacity,
+            "pins_total": hops.pins,
+            "conflicts_total": hops.pin_conflicts,
         })
     }
 
@@ -233,6 +254,7 @@ impl Snapshot {
             },
             "workers": { "busy_ns_total": totals.worker_busy_ns },
             "hops": self.hops_json(),
+            "dcrew": self.dcrew_json(),
             "sizes": self.sizes_json(),
             "hot_set": self.hot_set_json(),
             "protocol_errors_total": totals.protocol_errors,

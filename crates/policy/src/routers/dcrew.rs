@@ -1,11 +1,13 @@
 //! Dynamic partitioning: a partition has a writer only while writes of it are outstanding.
 
+use std::cell::Cell;
+
 use base::WorkerId;
 use base::sync::Arc;
 
 use super::{Balance, Jbsq};
 use crate::depths::Depths;
-use crate::route::{Access, Busy, Route, RouteRequest, Router};
+use crate::route::{Access, Busy, PinCounts, Route, RouteRequest, Router};
 use crate::size_class::SizePlan;
 use crate::write_table::{Pin, WriteTable};
 
@@ -14,24 +16,32 @@ use crate::write_table::{Pin, WriteTable};
 pub struct DCrew<B = Jbsq> {
     balance: B,
     table: WriteTable,
+    pins: Cell<u64>,
+    diverted: Cell<u64>,
 }
 
 impl DCrew<Jbsq> {
     /// What may be balanced goes to the shortest queue below `bound` (C-4 §3).
     pub fn new(bound: u32, table: WriteTable) -> DCrew<Jbsq> {
-        DCrew { balance: Jbsq::new(bound), table }
+        DCrew::over(Jbsq::new(bound), table)
     }
 }
 
 impl<B: Balance> DCrew<B> {
     /// What may be balanced goes where `balance` says.
     pub fn over(balance: B, table: WriteTable) -> DCrew<B> {
-        DCrew { balance, table }
+        DCrew { balance, table, pins: Cell::new(0), diverted: Cell::new(0) }
     }
 
     /// This dispatcher's handle on the table.
     pub fn table(&self) -> &WriteTable {
         &self.table
+    }
+
+    #[inline]
+    fn pinned(&self, worker: WorkerId) -> Route {
+        self.pins.set(self.pins.get() + 1);
+        Route::To(worker)
     }
 
     /// How the rest is balanced, for a driver that has news for it.
@@ -47,7 +57,13 @@ impl<B: Balance> Router for DCrew<B> {
             return self.balance.route(request, depths);
         }
         match self.table.pin(request.partition, || self.balance.pick(request, depths)) {
-            Pin::Existing(worker) | Pin::New(worker) => Route::To(worker),
+            Pin::Existing(holder) => {
+                let free_choice = self.balance.would_pick(request, depths);
+                let is_diverted = free_choice.is_some_and(|worker| worker != holder);
+                self.diverted.set(self.diverted.get() + u64::from(is_diverted));
+                self.pinned(holder)
+            }
+            Pin::New(worker) => self.pinned(worker),
             Pin::NoWorker => Route::Busy(Busy::QueuesFull),
             Pin::Full => Route::Busy(Busy::WriteTableFull),
         }
@@ -62,7 +78,7 @@ impl<B: Balance> Router for DCrew<B> {
                 self.table.unpin(request.partition);
                 Route::Busy(Busy::HeldElsewhere)
             }
-            Pin::Existing(worker) | Pin::New(worker) => Route::To(worker),
+            Pin::Existing(worker) | Pin::New(worker) => self.pinned(worker),
             Pin::NoWorker | Pin::Full => Route::Busy(Busy::WriteTableFull),
         }
     }
@@ -72,6 +88,11 @@ impl<B: Balance> Router for DCrew<B> {
         if request.access == Access::Write {
             self.table.unpin(request.partition);
         }
+    }
+
+    fn pin_counts(&self) -> Option<PinCounts> {
+        let (pins, diverted) = (self.pins.get(), self.diverted.get());
+        Some(PinCounts { pins, diverted, opened: self.table.opened() })
     }
 
     fn set_plan(&mut self, plan: &Arc<SizePlan>) {

@@ -41,15 +41,26 @@ impl RoundRobin {
     pub fn new(first: WorkerId) -> RoundRobin {
         RoundRobin { next: Cell::new(first.0) }
     }
+
+    /// Whose turn it is.
+    #[inline]
+    fn turn(&self, depths: &Depths) -> WorkerId {
+        let next = self.next.get();
+        WorkerId(if usize::from(next) < depths.worker_count() { next } else { 0 })
+    }
 }
 
 impl Balance for RoundRobin {
     #[inline]
     fn pick(&self, _request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
-        let next = self.next.get();
-        let worker = if usize::from(next) < depths.worker_count() { next } else { 0 };
-        self.next.set(worker.wrapping_add(1));
-        Some(WorkerId(worker))
+        let worker = self.turn(depths);
+        self.next.set(worker.0.wrapping_add(1));
+        Some(worker)
+    }
+
+    #[inline]
+    fn would_pick(&self, _request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
+        Some(self.turn(depths))
     }
 }
 

@@ -4,7 +4,7 @@ mod choice;
 mod events;
 
 use super::*;
-use crate::route::Access;
+use crate::route::{Access, PinCounts};
 use crate::size_class::{LargeRange, SizePlan};
 use crate::write_table::WriteTable;
 use base::sync::Arc;
@@ -276,4 +276,31 @@ fn a_request_follows_its_connections_earlier_one_on_the_same_key() {
     dcrew.finish(&write(6), mine);
     dcrew.finish(&write(6), mine);
     assert!(dcrew.table().is_empty(), "a refusal holds nothing");
+}
+
+#[test]
+fn a_dcrew_router_counts_its_pins_and_what_the_table_sent_elsewhere() {
+    let router = DCrew::over(RoundRobin::new(WorkerId(0)), WriteTable::new(64));
+    let counts = |pins, diverted, opened| Some(PinCounts { pins, diverted, opened });
+    // Partition 5's second write would be worker 1's turn, its third one too: being sent elsewhere
+    // costs nobody a turn. Partition 6 then goes there, and 5's fourth is worker 0's anyway.
+    let steps = [
+        (write(5), to(0)),
+        (write(5), to(0)),
+        (write(5), to(0)),
+        (read(7), to(1)),
+        (write(5), to(0)),
+        (write(6), to(0)),
+    ];
+    let depths = check(&router, 2, &steps);
+    assert_eq!(router.pin_counts(), counts(5, 2, 2));
+    let waits = router.follow(&write(5), WorkerId(1), &depths);
+    assert_eq!(waits, Route::Busy(Busy::HeldElsewhere));
+    assert_eq!(router.follow(&write(5), WorkerId(0), &depths), to(0));
+    assert_eq!(router.pin_counts(), counts(6, 2, 2));
+    for partition in [5, 5, 5, 5, 5, 6] {
+        router.finish(&write(partition), WorkerId(0));
+    }
+    assert_eq!(router.pin_counts(), counts(6, 2, 0));
+    assert_eq!(Router::pin_counts(&Erew), None);
 }

@@ -25,6 +25,12 @@ pub struct HopCells {
     pub write_table_full: Cell,
     /// ... because another worker writes the partition.
     pub held_elsewhere: Cell,
+    /// Writes that the write table counted (d-CREW).
+    pub pins: Cell,
+    /// Writes that went elsewhere than they would have, or waited, because of an entry.
+    pub pin_conflicts: Cell,
+    /// Entries that this worker opened less those that it freed, as an `i64`.
+    pub pins_opened: Cell,
     /// Times that the thread took up another role.
     pub role_changes: Cell,
     /// Connections that other workers handed to it.
@@ -54,6 +60,12 @@ pub struct HopTotals {
     pub served: u64,
     /// By worker: requests that wait in its rings.
     pub queue_depth: Vec<u64>,
+    /// Writes that the write table counted.
+    pub pins: u64,
+    /// Writes that it sent elsewhere, or let wait.
+    pub pin_conflicts: u64,
+    /// Partitions with writes outstanding.
+    pub pins_held: u64,
     /// Times that a thread took up another role.
     pub role_changes: u64,
     /// Connections that went from one worker to another.
@@ -81,6 +93,9 @@ impl HopTotals {
             batches: sum(|hops| &hops.batches),
             served: sum(|hops| &hops.served),
             queue_depth: workers.clone().map(|worker| worker.hops.queue_depth.get()).collect(),
+            pins: sum(|hops| &hops.pins),
+            pin_conflicts: sum(|hops| &hops.pin_conflicts),
+            pins_held: held(workers.clone()),
             role_changes: sum(|hops| &hops.role_changes),
             connections_moved: sum(|hops| &hops.connections_taken),
             busy: [
@@ -103,6 +118,8 @@ impl HopTotals {
             (&mut self.publications, baseline.publications),
             (&mut self.batches, baseline.batches),
             (&mut self.served, baseline.served),
+            (&mut self.pins, baseline.pins),
+            (&mut self.pin_conflicts, baseline.pin_conflicts),
             (&mut self.role_changes, baseline.role_changes),
             (&mut self.connections_moved, baseline.connections_moved),
             (&mut self.handed_on, baseline.handed_on),
@@ -116,4 +133,10 @@ impl HopTotals {
         }
         self
     }
+}
+
+/// The cells are read one after the other, so the sum may be off by what changed meanwhile.
+fn held<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> u64 {
+    let opened: i64 = workers.map(|worker| worker.hops.pins_opened.get() as i64).sum();
+    u64::try_from(opened).unwrap_or(0)
 }

@@ -32,6 +32,7 @@
 
 mod by_size;
 mod direct;
+mod pins;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ use std::sync::Arc;
 use base::ring::{Sender, ring};
 use base::roles::RolePlan;
 use base::{KeyHash, PartitionBits, WorkerId};
-use policy::{Access, Busy, Depths, Route, RouteRequest};
+use policy::{Access, Busy, Depths, PinCounts, Route, RouteRequest};
 
 use super::awaiting::{Awaiting, NO_TICKET, Wait};
 use super::cell::{CELLS, Cell, Cells, Origin};
@@ -125,6 +126,7 @@ pub(super) struct Front {
     by_size: Option<by_size::BySize>,
     /// Of the next request that takes a cell.
     next_order: u64,
+    pins_shown: PinCounts,
 }
 
 impl Front {
@@ -170,6 +172,7 @@ impl Front {
             is_parked: false,
             by_size: None,
             next_order: 0,
+            pins_shown: PinCounts::default(),
         }
     }
 
@@ -202,6 +205,7 @@ impl Front {
                 *sender = None;
             }
         }
+        self.end_pins(core);
         self.plan = plan;
         self.decider = decider;
         self.depths = Depths::new(plan.backs);
@@ -263,6 +267,7 @@ impl Front {
         if !is_sent {
             awaiting.wait = Wait::Parked;
             self.parked.push_back(index);
+            self.note_wait(core, away.route);
         }
     }
 
@@ -593,6 +598,7 @@ impl Front {
     /// The worker polls no longer.
     pub fn close(mut self, core: &mut Core) {
         debug_assert!(self.is_drained(), "a front ends when nothing is on the way");
+        self.end_pins(core);
         self.release_grounds(core);
         debug_assert!(self.grounds.is_empty(), "no cell borrows");
     }

@@ -135,6 +135,12 @@ impl Layers {
         plan.fronts < plan.threads || (plan.threads > 1 && !stays)
     }
 
+    /// Entries of the write table under that plan; `None`: nobody looks at one.
+    pub fn table_entries(&self, plan: &RolePlan, config: &Config) -> Option<usize> {
+        let has_table = config.write_policy == WritePolicy::DCrew && self.is_routing(plan, config);
+        has_table.then(|| WriteTable::capacity(plan.backs * TABLE_ENTRIES_PER_BACK))
+    }
+
     /// A router for each front, over one write table. Another plan has another table: its workers
     /// have other numbers.
     pub fn deciders(&self, plan: &RolePlan, config: &Config) -> Result<Vec<Decider>, StartError> {

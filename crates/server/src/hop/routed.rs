@@ -206,6 +206,9 @@ impl Home for Routed {
             }
             has_any = true;
         }
+        if let Some(front) = &mut self.front {
+            front.show_pins(core);
+        }
         has_any
     }
 

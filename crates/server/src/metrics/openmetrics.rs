@@ -18,6 +18,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     hops(&mut page, snapshot);
     manager(&mut page, snapshot);
     ways(&mut page, snapshot.ways);
+    dcrew(&mut page, snapshot);
     sizes(&mut page, snapshot);
     native::families(&mut page, &snapshot.totals.native);
     memory(&mut page, snapshot);
@@ -183,6 +184,19 @@ fn ways(page: &mut Page, ways: Option<(u32, u32)>) {
     page.family("dovetail_llc_ways", "gauge", "Ways of the last-level cache that a layer may use");
     page.sample("dovetail_llc_ways", &[("role", "mr")], mr_ways);
     page.sample("dovetail_llc_ways", &[("role", "cr")], cr_ways);
+}
+
+fn dcrew(page: &mut Page, snapshot: &Snapshot) {
+    let (hops, Some(entry_count)) = (&snapshot.totals.hops, snapshot.table_entries) else { return };
+    let help = "Writes that the write table counted";
+    page.counter("dovetail_dcrew_pins", help, hops.pins);
+    page.counter(
+        "dovetail_dcrew_conflicts",
+        "Writes that went to another worker, or waited, because their partition had a writer",
+        hops.pin_conflicts,
+    );
+    page.gauge("dovetail_dcrew_held", "Partitions with writes outstanding", hops.pins_held);
+    page.gauge("dovetail_dcrew_capacity", "Entries of the write table", entry_count);
 }
 
 fn sizes(page: &mut Page, snapshot: &Snapshot) {

@@ -120,3 +120,31 @@ fn the_json_folds_the_commands() {
     assert_eq!(json["store"]["log_live_bytes"], 300);
     assert_eq!(json["store"]["evicted_small_total"], 5);
 }
+
+#[test]
+fn sizes_are_bars_with_a_border_once_one_is_known() {
+    let sizes = SizeNumbers { threshold_bytes: u64::MAX, small_workers: 2, large_workers: 0 };
+    let none = Snapshot { sizes: Some(sizes), ..snapshot() };
+    assert_eq!(none.json()["sizes"]["threshold_bytes"], Value::Null, "all are small");
+    let sizes = SizeNumbers { threshold_bytes: 1456, ..sizes };
+    let bar = SizeCount { size_min_bytes: 129, size_max_bytes: 144, requests: 7 };
+    let some = Snapshot { sizes: Some(sizes), size_counts: vec![bar], ..none }.json();
+    assert_eq!(some["sizes"]["threshold_bytes"], 1456);
+    assert_eq!(some["sizes"]["buckets"], json!([{ "size_max_bytes": 144, "count": 7 }]));
+    assert_eq!(snapshot().json()["sizes"], Value::Null);
+}
+
+#[test]
+fn the_write_table_is_shown_where_there_is_one() {
+    let mut counted = Snapshot { table_entries: Some(64), ..snapshot() };
+    let hops = &mut counted.totals.hops;
+    (hops.pins, hops.pin_conflicts, hops.pins_held) = (30, 2, 5);
+    let want = json!({ "occupied": 5, "capacity": 64, "pins_total": 30, "conflicts_total": 2 });
+    assert_eq!(counted.json()["dcrew"], want);
+    let text = openmetrics::text(&counted);
+    for line in ["dovetail_dcrew_pins_total 30", "dovetail_dcrew_conflicts_total 2"] {
+        assert!(text.lines().any(|found| found == line), "missing: {line}\n{text}");
+    }
+    assert_eq!(snapshot().json()["dcrew"], Value::Null);
+    assert!(!openmetrics::text(&snapshot()).contains("dcrew"));
+}
