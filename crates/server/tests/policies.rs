@@ -332,3 +332,34 @@ fn a_bound_sees_the_requests_that_wait_in_the_batch() {
     assert!(hops.sent >= 16, "{hops:?}");
     assert!(server.stop(PATIENCE));
 }
+
+/// Two connections write one key through one front, whose router takes the two backs in turn.
+#[test]
+fn writes_that_meet_at_the_write_table_are_counted() {
+    let server = TestServer::with(Config {
+        threads: 3,
+        cr_threads: Some(1),
+        write_policy: WritePolicy::DCrew,
+        dispatch: "round-robin".parse().unwrap(),
+        compaction: false,
+        ..config()
+    });
+    let hops = || server.server().shared().totals().hops;
+    let start = Instant::now();
+    let mut sent_count = 0;
+    while hops().pin_conflicts == 0 {
+        assert!(start.elapsed() < PATIENCE, "no write met another: {:?}", hops());
+        std::thread::scope(|scope| {
+            for mut client in [server.resp(), server.resp()] {
+                let (asks, answers) = ("SET k v\r\n".repeat(100), "+OK\r\n".repeat(100));
+                scope.spawn(move || client.ask(asks, answers));
+            }
+        });
+        sent_count += 200;
+    }
+    while (hops().pins, hops().pins_held) != (sent_count, 0) {
+        assert!(start.elapsed() < PATIENCE, "{sent_count} writes: {:?}", hops());
+        std::thread::yield_now();
+    }
+    assert!(server.stop(PATIENCE));
+}

@@ -125,7 +125,7 @@ fn writes(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
         parts.push(format!("conflicts {}/s", brief(look.rate("/dcrew/conflicts_total"))));
     }
     if let Some(threshold) = look.now.pointer("/sizes/threshold_bytes").and_then(Value::as_f64) {
-        parts.push(format!("small is up to {}", bytes(threshold)));
+        parts.push(format!("small is up to {threshold} bytes"));
     }
     if look.now.pointer("/llc_ways").is_some_and(Value::is_object) {
         let (mr, all) = (number(look.now, "/llc_ways/mr"), number(look.now, "/llc_ways/cr"));

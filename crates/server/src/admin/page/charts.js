@@ -94,9 +94,30 @@ function drawChart(chart, names) {
   chart.shown.textContent = isSum ? chart.write(totals[totals.length - 1]) : parts.slice(0, 4).join(" / ");
 }
 
+// Neighbours put together, so that there are at most `max` on each side of the border.
+function fold(buckets, threshold, max) {
+  const together = Math.ceil(buckets.length / max);
+  const folded = [];
+  let held = 0;
+  for (const { size_max_bytes, count } of buckets) {
+    const last = folded[folded.length - 1];
+    const isOther = !last || (last.size_max_bytes <= threshold) !== (size_max_bytes <= threshold);
+    if (isOther || held === together) {
+      folded.push({ size_max_bytes, count });
+      held = 1;
+    } else {
+      last.size_max_bytes = size_max_bytes;
+      last.count += count;
+      held += 1;
+    }
+  }
+  return folded;
+}
+
 // Bars of counts by size, the border between small and large on them.
-function drawSizes(svg, buckets, threshold) {
+function drawSizes(svg, counted, threshold) {
   const width = Math.max(320, svg.clientWidth || 640), height = 160, floor = height - 22;
+  const buckets = fold(counted, threshold, Math.floor(width / 8));
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   const step = width / buckets.length;
   const most = Math.max(...buckets.map((bucket) => bucket.count)) || 1;
@@ -109,7 +130,7 @@ function drawSizes(svg, buckets, threshold) {
   }));
   const every = Math.ceil(buckets.length / Math.floor(width / 80));
   buckets.forEach((bucket, i) => {
-    if (i % every !== 0) { return; }
+    if (i % every !== 0 || i * step > width - 70) { return; }
     const label = shape("text", { x: (i * step).toFixed(1), y: height - 6 });
     label.textContent = "≤ " + bytes(bucket.size_max_bytes);
     shapes.push(label);

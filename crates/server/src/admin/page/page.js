@@ -31,7 +31,7 @@ const charts = [
     now.compaction.windows_total > 0 ? {
       saved: rate(now.compaction.writes_saved_total, then.compaction.writes_saved_total, s),
       windows: rate(now.compaction.windows_total, then.compaction.windows_total, s) } : null },
-  { title: "write table: partitions with writes outstanding", write: brief, series: (now) =>
+  { title: "partitions with writes outstanding", write: brief, series: (now) =>
     now.dcrew ? { occupied: now.dcrew.occupied } : null },
   { title: "pins and conflicts a second", write: brief, series: (now, then, s) =>
     now.dcrew && then.dcrew ? {
