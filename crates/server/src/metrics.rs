@@ -190,7 +190,10 @@ impl Snapshot {
         let hops = &self.totals.hops;
         let Some(sizes) = self.sizes else { return Value::Null };
         let is_known = sizes.threshold_bytes < u64::MAX;
-        let bucket = |size: &SizeCount| json!({ "size_max_bytes": size.size_max_bytes, "count": size.requests });
+        let bucket = |size: &SizeCount| {
+            let (size_max_bytes, count) = (size.size_max_bytes, size.requests);
+            json!({ "size_max_bytes": size_max_bytes, "count": count })
+        };
         json!({
             "threshold_bytes": is_known.then_some(sizes.threshold_bytes),
             "buckets": self.size_counts.iter().map(bucket).collect::<Vec<_>>(),
