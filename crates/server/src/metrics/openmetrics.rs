@@ -201,11 +201,11 @@ fn dcrew(page: &mut Page, snapshot: &Snapshot) {
 
 fn sizes(page: &mut Page, snapshot: &Snapshot) {
     let (hops, Some(sizes)) = (&snapshot.totals.hops, snapshot.sizes) else { return };
-    page.gauge(
-        "dovetail_size_threshold_bytes",
-        "The largest item that is small",
-        sizes.threshold_bytes,
-    );
+    let threshold = match sizes.threshold_bytes {
+        u64::MAX => "+Inf".to_owned(),
+        bytes => bytes.to_string(),
+    };
+    page.gauge("dovetail_size_threshold_bytes", "The largest item that is small", threshold);
     page.counter(
         "dovetail_handed_on",
         "Requests that a small worker did not execute, because their item is large",

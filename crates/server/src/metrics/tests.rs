@@ -126,6 +126,7 @@ fn sizes_are_bars_with_a_border_once_one_is_known() {
     let sizes = SizeNumbers { threshold_bytes: u64::MAX, small_workers: 2, large_workers: 0 };
     let none = Snapshot { sizes: Some(sizes), ..snapshot() };
     assert_eq!(none.json()["sizes"]["threshold_bytes"], Value::Null, "all are small");
+    assert!(openmetrics::text(&none).contains("\ndovetail_size_threshold_bytes +Inf\n"));
     let sizes = SizeNumbers { threshold_bytes: 1456, ..sizes };
     let bar = SizeCount { size_min_bytes: 129, size_max_bytes: 144, requests: 7 };
     let some = Snapshot { sizes: Some(sizes), size_counts: vec![bar], ..none }.json();
