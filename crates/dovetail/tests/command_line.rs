@@ -493,7 +493,7 @@ fn the_default_is_compared_with_itself_without_each_of_its_parts() {
         }
     }
     check_usage(
-        &["bench", "--ablate", "--serve", "--threads 1 --compaction off"],
+        &["bench", "--ablate", "--serve", "--threads 1 --compaction off --hot-set off"],
         "--ablate: nothing is on",
     );
     check_usage(&["bench", "--ablate", "--serve", "--threads none"], "--ablate: --threads: `none`");
