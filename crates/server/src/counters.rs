@@ -58,7 +58,7 @@ pub struct CompactionCells {
     pub writes_saved: Cell,
     /// Groups that ran one by one after all.
     pub given_up: Cell,
-    /// As in [`Compacted::by_writes`].
+    /// As in `Compacted::by_writes`.
     pub by_writes: [Cell; SIZE_CLASSES],
     /// Of `windows`, those for which more requests waited than may be looked at (K8).
     pub closed_full: Cell,
@@ -385,7 +385,7 @@ pub struct Totals {
     pub compaction_closed_full: u64,
     /// Requests that were executed before their turn, with the window of their key.
     pub compaction_joined: u64,
-    /// Groups by how many writes they put together ([`Compacted::by_writes`]).
+    /// Groups by how many writes they put together (`Compacted::by_writes`).
     pub compaction_by_writes: [u64; SIZE_CLASSES],
     /// Of each worker: time in rounds that found something to serve, polling left out.
     pub worker_busy_ns: Vec<u64>,
