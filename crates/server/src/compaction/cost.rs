@@ -1,13 +1,14 @@
 //! What a write costs by itself and inside a window: C-4's Tb, Tc and Tf (Eq. 1) of this store.
 //!
 //! ```text
-//! cargo test --release -p server --lib compaction::cost -- --ignored --nocapture
+//! COST_TURNS=9 cargo test --release -p server --lib compaction::cost -- --nocapture
 //! COST_CASE=16/512,all,32 valgrind --tool=callgrind target/release/deps/server-... (counts)
 //! ```
 //!
 //! A batch of N SETs of one key goes through [`Compaction`] with and without it, by turns; the
 //! replies are encoded as they are for clients. By least squares over N, what grows with N is Tc
-//! and what does not is the one write; without compaction the slope is Tb.
+//! and what does not is the one write; without compaction the slope is Tb. Without `COST_TURNS` a
+//! few batches show that each write of each case is answered, and time nothing worth reading.
 
 use std::time::Instant;
 
@@ -92,6 +93,8 @@ fn run(case: Case, count: usize, batches: usize) -> f64 {
             Some(compaction) => compaction.execute(&mut session, NOW, &requests, &mut replies),
             None => session.execute(NOW, &requests, &mut replies),
         }
+        let want_bytes = if case.encodes { count * b"+OK\r\n".len() } else { 0 };
+        assert_eq!(replies.bytes.len(), want_bytes, "each write has its reply");
         if session.wants_room() {
             session.maintain(NOW);
         }
@@ -120,15 +123,18 @@ fn least(turns: &[Vec<f64>]) -> Vec<(usize, f64)> {
     COUNTS.iter().enumerate().map(|(at, count)| (*count, least_of(at))).collect()
 }
 
-const TURNS: usize = 9;
+/// Batches of a turn where turns are asked for.
 const BATCHES: usize = 400;
+const BATCHES_UNTIMED: usize = 8;
 
 /// All batch sizes of several cases, by turns.
 fn measure(cases: &[Case]) -> Vec<Vec<(usize, f64)>> {
+    let asked: Option<usize> = std::env::var("COST_TURNS").ok().map(|text| text.parse().unwrap());
+    let batches = if asked.is_some() { BATCHES } else { BATCHES_UNTIMED };
     let mut turns = vec![Vec::new(); cases.len()];
-    for _ in 0..TURNS {
+    for _ in 0..asked.unwrap_or(1) {
         for (case, turns) in cases.iter().zip(&mut turns) {
-            turns.push(COUNTS.iter().map(|count| run(*case, *count, BATCHES)).collect());
+            turns.push(COUNTS.iter().map(|count| run(*case, *count, batches)).collect());
         }
     }
     turns.iter().map(|turns| least(turns)).collect()
@@ -142,7 +148,6 @@ fn a_line_is_found_again() {
 }
 
 #[test]
-#[ignore = "measures"]
 fn what_a_write_costs_alone_and_in_a_window() {
     println!("key/value   Tb  Tf  Tc  window | ns a write: N  off  on  off/on  Eq. 1");
     for (key_len, value_len) in [(8, 8), (16, 64), (16, 128), (16, 512), (16, 1200), (16, 4096)] {
@@ -173,9 +178,8 @@ fn what_a_write_costs_alone_and_in_a_window() {
 /// One case alone, for a tool that counts instructions:
 /// `COST_CASE=KEY/VALUE,off|long|all,N[,BATCHES]`.
 #[test]
-#[ignore = "measures"]
 fn one_case_alone() {
-    let Ok(text) = std::env::var("COST_CASE") else { return };
+    let text = std::env::var("COST_CASE").unwrap_or_else(|_| "16/128,all,8,8".to_owned());
     let mut parts = text.split(',');
     let mut next = || parts.next().unwrap_or("");
     let (key_len, value_len) = next().split_once('/').unwrap();
