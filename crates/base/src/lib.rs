@@ -10,4 +10,4 @@ pub mod units;
 
 pub use hash::KeyHasher;
 pub use ids::{KeyHash, PartitionBits, PartitionId, WorkerId};
-pub use units::{ByteSize, Instant, UnixMillis};
+pub use units::{ByteSize, Instant, UnixMillis, format_duration, parse_duration};

@@ -107,6 +107,15 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     Duration::try_from_secs_f64(seconds).map_err(|_| error())
 }
 
+/// The largest unit that divides the time: `1ms`, `1500us`, `2s`.
+pub fn format_duration(time: Duration) -> String {
+    let ns = time.as_nanos();
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let unit = units.into_iter().find(|(unit_ns, _)| ns != 0 && ns.is_multiple_of(*unit_ns));
+    let (unit_ns, unit) = unit.unwrap_or((1, "ns"));
+    format!("{}{unit}", ns / unit_ns)
+}
+
 /// A finite number of digits and at most one dot; no sign, no exponent.
 fn parse_fraction(number: &str) -> Option<f64> {
     let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -160,5 +169,15 @@ mod tests {
         assert_eq!(parse_duration("3"), Ok(Duration::from_secs(3)));
         assert!(parse_duration("3 days").is_err());
         assert!(parse_duration("-3s").is_err());
+    }
+
+    #[test]
+    fn a_duration_prints_as_it_can_be_read_back() {
+        for (ns, want) in [(0, "0ns"), (1_500_000, "1500us"), (2_000_000, "2ms"), (7, "7ns")] {
+            let text = format_duration(Duration::from_nanos(ns));
+            assert_eq!(text, want);
+            assert_eq!(parse_duration(&text), Ok(Duration::from_nanos(ns)));
+        }
+        assert_eq!(format_duration(Duration::from_secs(60)), "60s");
     }
 }

@@ -29,6 +29,8 @@ pub use serve::ServeSettings;
 pub use suggest::closest;
 pub use value::{Kind, Value};
 
+use server::{SLO_MAX, SLO_MIN};
+
 /// One row of the table.
 #[derive(Debug)]
 pub struct Setting {
@@ -308,6 +310,15 @@ pub const TABLE: &[Setting] = &[
         default: "off",
         help: "Do so for two writes or more of any length, as C-4 does; off: from four of a \
                kilobyte on, below which it costs more than it saves",
+    },
+    Setting {
+        key: "slo",
+        value_name: "TIME|off",
+        kind: Kind::SwitchedTime { min: SLO_MIN, max: SLO_MAX },
+        default: "off",
+        help: "Within what time 99 of 100 requests are to be answered, by the server's own clock: \
+               latencies are sampled and shown, and the tuner serves as much as keeps it; can be \
+               changed by CONFIG SET, without it only where requests are routed",
     },
     Setting {
         key: "hot-set",

@@ -26,7 +26,8 @@
 //!     that comes soon after another rests twice as long, up to
 //!     [`TunerRules::rest_window_count_max`], and a calm of [`TunerRules::calm_window_count`]
 //!     windows pays for a short rest.
-//! I5: windows in which no worker is busy throughout start nothing: there is nothing to win.
+//! I5: windows in which no worker is busy throughout start nothing: there is nothing to win, unless
+//!     the objective of latency is missed ([`Measurement::is_at_ease`]).
 //!
 //! # Limits
 //! The throughput must be unimodal in the threads, for one cache size, and in the ways. A plateau
@@ -78,6 +79,38 @@ pub struct Measurement {
     /// The part of the window that its busiest thread was busy for: below
     /// [`TunerRules::busy_ratio_min`] no configuration serves more, because no more is asked.
     pub busy_ratio: f64,
+    /// The part of the requests that surely took longer than the objective ([`surely_over_ratio`]);
+    /// 0 where there is none.
+    pub over_slo_ratio: f64,
+}
+
+/// An objective is kept while 99 of 100 requests are in time (C-4 §3.1, Minos §5.4).
+pub const SLO_OVER_RATIO_MAX: f64 = 0.01;
+
+/// The part of requests that is late, from few samples: what is left after two standard deviations
+/// of the count are taken off, so that a late request or two in a short window prove nothing.
+pub fn surely_over_ratio(sample_count: u64, over_count: u64) -> f64 {
+    let over = over_count as f64;
+    (over - 2.0 * over.sqrt()).max(0.0) / sample_count.max(1) as f64
+}
+
+impl Measurement {
+    /// Whether the objective is kept.
+    pub fn keeps_slo(&self) -> bool {
+        self.over_slo_ratio <= SLO_OVER_RATIO_MAX
+    }
+
+    /// What is maximised: the throughput, and less of it the further the objective is missed, so
+    /// that any configuration that keeps it beats one that serves no more than it and does not,
+    /// and that the way there leads uphill.
+    pub fn score_rps(&self) -> f64 {
+        self.throughput_rps * (SLO_OVER_RATIO_MAX / self.over_slo_ratio).min(1.0)
+    }
+
+    /// Whether there is nothing to win (I5).
+    pub fn is_at_ease(&self, rules: &TunerRules) -> bool {
+        self.busy_ratio < rules.busy_ratio_min && self.keeps_slo()
+    }
 }
 
 /// Whether a search tries to run without a memory-resident layer.
@@ -264,10 +297,10 @@ impl Tuner {
 
     /// Takes one window's measurement; returns the configuration to change to, if it changes.
     pub fn feed(&mut self, measurement: Measurement) -> Option<Configuration> {
-        let Measurement { throughput_rps, hot_share_ratio, busy_ratio } = measurement;
-        assert!(
-            throughput_rps.is_finite() && hot_share_ratio.is_finite() && busy_ratio.is_finite()
-        );
+        let Measurement { throughput_rps, hot_share_ratio, busy_ratio, over_slo_ratio } =
+            measurement;
+        let figures = [throughput_rps, hot_share_ratio, busy_ratio, over_slo_ratio];
+        assert!(figures.iter().all(|figure| figure.is_finite()));
         self.counters.search_window_count += u64::from(self.is_searching());
         if self.ignore_window_count > 0 {
             self.ignore_window_count -= 1;
@@ -293,7 +326,7 @@ impl Tuner {
             self.rest_window_count = self.rules.rest_window_count; // I4
         }
         let has_nothing_to_win = measurement.throughput_rps < self.rules.idle_throughput_rps
-            || measurement.busy_ratio < self.rules.busy_ratio_min;
+            || measurement.is_at_ease(&self.rules);
         if has_nothing_to_win {
             self.trigger.interrupt(); // I5
             return;
@@ -324,8 +357,8 @@ impl Tuner {
         let restart_count = *restart_count;
         let gain_min_ratio =
             self.rules.gain_min_ratio.max(self.rules.noise_factor * self.noise_ratio);
-        let rps = measurement.throughput_rps;
-        let outcome = search.record(&self.ranges, &self.rules, gain_min_ratio, rps);
+        let score_rps = measurement.score_rps();
+        let outcome = search.record(&self.ranges, &self.rules, gain_min_ratio, score_rps);
         let has_changed =
             moved_ratio > self.rules.hot_share_change_ratio || outcome == Outcome::Contradicted;
         if has_changed && search.restart() == Restart::Allowed {

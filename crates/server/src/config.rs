@@ -84,6 +84,8 @@ pub struct Config {
     pub compaction: bool,
     /// Which writes that is done for.
     pub compacts: Compacts,
+    /// Within what time 99 of 100 requests are to be answered; `None`: nobody asks.
+    pub slo: Option<Duration>,
     /// How many frequent keys the threads that only poll read themselves.
     pub hot_set: HotSetSize,
     /// Client connections at a time, over both protocols.
@@ -179,6 +181,7 @@ impl Default for Config {
             pin: Pin::Auto,
             poll: Poll::Auto,
             batch: 32,
+            slo: None,
             compaction: true,
             compacts: Compacts::Long,
             hot_set: HotSetSize::Auto,

@@ -20,6 +20,7 @@ use policy::size_class::WorkerSizes;
 use wire::resp::{CommandId, Flags, Spec};
 
 use crate::compaction::{Compacted, SIZE_CLASSES};
+use crate::slo::LatencyCells;
 
 pub use hops::{HopCells, HopTotals};
 pub use native::{DropReason, NativeCells, NativeTotals};
@@ -149,6 +150,8 @@ pub struct WorkerCounters {
     /// others took of the core in the meantime is. A thread's CPU clock would be a system call a
     /// round.
     pub busy_ns: Cell,
+    /// How long sampled requests took; empty without `--slo`.
+    pub latency: LatencyCells,
     /// Streams that lost their frame.
     pub protocol_errors: Cell,
     /// Log-ins.

@@ -48,6 +48,9 @@ pub enum StartError {
         /// Largest value that works.
         most: u64,
     },
+    /// An objective that no server keeps, or that every server does.
+    #[error("--slo is out of range: give off or a time from 1us to 60s")]
+    SloOutOfRange,
     /// A write policy and a dispatch that contradict each other.
     #[error("{reason}")]
     Policies {

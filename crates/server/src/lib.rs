@@ -59,6 +59,7 @@ mod server;
 mod shared;
 mod sizes;
 mod slab;
+mod slo;
 mod topology;
 mod worker;
 
@@ -74,4 +75,5 @@ pub use policy::{Dispatch, WritePolicy};
 pub use server::Server;
 pub use shared::{ProbeError, Shared};
 pub use sizes::{SizeChange, SizeNumbers, Sizes};
+pub use slo::{LatencyCounts, SLO_MAX, SLO_MIN, Slo, SloError};
 pub use store::{Eviction, HugePages, IndexKind, Mode, StoreStats};

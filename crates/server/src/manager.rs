@@ -45,6 +45,7 @@ use crate::error::StartError;
 use crate::hot::HotEpochs;
 use crate::shared::Shared;
 use crate::sizes::SizeWatcher;
+use crate::slo;
 
 /// Between two looks at an idle server, and so long without a request makes it idle.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
@@ -61,6 +62,8 @@ pub struct Published {
     pub workload: workload::Shown,
     /// What the tuner does.
     pub tuner: tuning::Shown,
+    /// Whether requests were answered in time lately.
+    pub slo: slo::Shown,
     /// Ways of the memory-resident threads, and all; set once, if the machine has such.
     pub ways: OnceLock<SharedWays>,
 }
@@ -91,6 +94,9 @@ fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
         let shown = Arc::clone(shared);
         let show = move |view| shown.control().tuner.set(view);
         controllers.push(Box::new(tuning::Tuning::new(knobs, TunerRules::default(), show)));
+    }
+    if shared.slo().is_measurable() {
+        controllers.push(Box::new(slo::SloWatch::new(Arc::clone(shared))));
     }
     if shared.sizes().is_some() {
         controllers.push(Box::new(SizeWatcher::new(Arc::clone(shared))));

@@ -25,12 +25,14 @@ use crate::manager::tuning::View;
 use crate::manager::workload::Workload;
 use crate::shared::Shared;
 use crate::sizes::SizeNumbers;
+use crate::slo::{Lately, LatencyCounts};
 
 mod compaction;
 pub mod facts;
 mod native;
 pub mod openmetrics;
 mod process;
+mod slo;
 
 /// The server at one moment.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +73,12 @@ pub struct Snapshot {
     pub workload: Option<Workload>,
     /// What the tuner does; `None`: nothing is tuned.
     pub tuner: Option<View>,
+    /// The objective of latency in nanoseconds; 0: there is none.
+    pub slo_ns: u64,
+    /// What was sampled of latencies since the start.
+    pub latency: LatencyCounts,
+    /// Whether the objective was kept lately.
+    pub slo: Option<Lately>,
     /// Ways of the last-level cache: of the memory-resident threads, of the others.
     pub ways: Option<(u32, u32)>,
     /// How often it changed what.
@@ -105,6 +113,9 @@ impl Snapshot {
             journal: shared.control().journal.entries(),
             workload: shared.control().workload.get(),
             tuner: shared.control().tuner.get(),
+            slo_ns: shared.slo().target_ns(),
+            latency: shared.slo_counts(),
+            slo: shared.control().slo.get(),
             ways: shared.control().ways(),
             changes: shared.control().journal.counts(),
             process: process::Usage::now(),
@@ -274,6 +285,7 @@ impl Snapshot {
             "store": self.store_json(),
             "workload": self.workload.as_ref().map(Workload::json),
             "tuner": self.tuner.as_ref().map(View::json),
+            "slo": slo::json(self),
             "llc_ways": self.ways.map(|(mr, cr)| json!({ "mr": mr, "cr": cr })),
             "manager": {
                 "changes_total": self.changes,

@@ -38,6 +38,9 @@ pub struct Ready {
 
 /// Tells which sockets are ready.
 pub trait Poller {
+    /// Whether a worker that polls by it takes times of what it reads, though it routes nothing.
+    const MEASURES: bool = false;
+
     /// Starts watching.
     fn add(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()>;
 
@@ -50,6 +53,29 @@ pub trait Poller {
     /// Replaces `ready` by at most [`READY_MAX`] ready sockets, waiting at most `timeout` for the
     /// first (`None`: without end).
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
+}
+
+/// A poller whose worker takes times (`slo`, S2).
+pub struct Timed<P>(pub P);
+
+impl<P: Poller> Poller for Timed<P> {
+    const MEASURES: bool = true;
+
+    fn add(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        self.0.add(socket, token, interest)
+    }
+
+    fn modify(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        self.0.modify(socket, token, interest)
+    }
+
+    fn remove(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.remove(socket)
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        self.0.wait(ready, timeout)
+    }
 }
 
 /// Most sockets that one wait reports.

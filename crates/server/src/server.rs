@@ -23,8 +23,9 @@ use crate::listen::listen;
 use crate::manager::ManagerThread;
 use crate::native::shm::ShmDoor;
 use crate::native::{self, Native, Shop};
-use crate::poller::Epoll;
+use crate::poller::{Epoll, Poller, Timed};
 use crate::shared::Shared;
+use crate::slo::{SLO_MAX, SLO_MIN};
 use crate::topology::SYSFS_NODES;
 use crate::worker::{Worker, WorkerSockets};
 use crate::{affinity, descriptors, topology};
@@ -260,29 +261,32 @@ impl WorkerStart {
         }
     }
 
-    /// Begins as one of the two kinds of worker that there are, and serves.
+    /// Begins as one of the three kinds of worker that there are, and serves.
     fn serve(self, report: &Sender<io::Result<()>>) {
         let WorkerStart { shared, id, session, route, sockets, .. } = self;
         let home = RunToCompletion::new(session, shared.config());
         match route {
-            None => run(shared, id, home, sockets, report),
+            None if shared.slo().is_measurable() => {
+                run(shared, id, home, (Epoll::new().map(Timed), sockets), report);
+            }
+            None => run(shared, id, home, (Epoll::new(), sockets), report),
             Some((fabric, turn)) => {
                 let engine = Routed::new(home, fabric, id, turn, &shared);
-                run(shared, id, engine, sockets, report);
+                run(shared, id, engine, (Epoll::new(), sockets), report);
             }
         }
     }
 }
 
 /// Reports whether the worker could be made, and serves.
-fn run<E: Home>(
+fn run<E: Home, P: Poller>(
     shared: Arc<Shared>,
     id: WorkerId,
     engine: E,
-    sockets: WorkerSockets,
+    (poller, sockets): (io::Result<P>, WorkerSockets),
     report: &Sender<io::Result<()>>,
 ) {
-    let made = Epoll::new().and_then(|poller| Worker::new(shared, id, engine, poller, sockets));
+    let made = poller.and_then(|poller| Worker::new(shared, id, engine, poller, sockets));
     match made {
         Ok(worker) => {
             // Nobody may be waiting any more.
@@ -319,6 +323,9 @@ fn check(config: &Config) -> Result<(), StartError> {
     config.check_pins(affinity::processor_count())?;
     config.check_tuning()?;
     out_of_range("batch", config.batch, 1, store::BATCH_MAX as u64)?;
+    if config.slo.is_some_and(|time| !(SLO_MIN..=SLO_MAX).contains(&time)) {
+        return Err(StartError::SloOutOfRange);
+    }
     if let HotSetSize::Items(items) = config.hot_set {
         out_of_range("hot-set", items, 1, hot::TRACKED_MAX as u64)?;
     }

@@ -36,6 +36,7 @@ use crate::native::Shop;
 use crate::native::shm::ShmGuest;
 use crate::poller::Waker;
 use crate::sizes::{self, Sizes};
+use crate::slo::{LatencyCounts, Slo};
 use crate::topology::SYSFS_NODES;
 use crate::{affinity, topology};
 
@@ -107,6 +108,7 @@ pub struct Shared {
     roles: Roles,
     /// Where requests are told apart by size.
     sizes: Option<Sizes>,
+    slo: Slo,
     /// What is hot, where requests are routed and sampled.
     hot: Option<Arc<HotKeys>>,
     plan: MemoryPlan,
@@ -189,6 +191,7 @@ impl Shared {
         let sizes = Sizes::for_dispatch(&config, roles.layers());
         Ok(Shared {
             hot: HotKeys::of_server(&config, roles.layers().is_routed),
+            slo: Slo::new(config.slo, roles.layers().is_routed),
             roles,
             plan: MemoryPlan { item_size_max_bytes, ..plan },
             store,
@@ -312,6 +315,16 @@ impl Shared {
         if let Some(hot) = &self.hot {
             hot.set_size(items);
         }
+    }
+
+    /// Within what time requests are to be answered.
+    pub fn slo(&self) -> &Slo {
+        &self.slo
+    }
+
+    /// How long sampled requests took, over all workers; nothing without `--slo`.
+    pub fn slo_counts(&self) -> LatencyCounts {
+        LatencyCounts::sum(self.all_counters().map(|worker| &worker.latency))
     }
 
     /// How the memory is divided.

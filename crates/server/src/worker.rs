@@ -21,6 +21,7 @@
 mod accept;
 mod control;
 mod finish;
+mod latency;
 mod lend;
 mod native;
 mod read;
@@ -47,6 +48,7 @@ use crate::native::Native;
 use crate::native::shm::ShmDoor;
 use crate::poller::{Interest, Poller, Ready};
 use crate::shared::{Shared, unix_now};
+use latency::Latency;
 use read::Region;
 
 /// What one round can read: small enough to stay in the processor's second-level cache.
@@ -139,6 +141,7 @@ pub struct Worker<E, P> {
     arrivals: Vec<Box<Moving>>,
     /// Counts connections that were handed over, so that their targets take turns.
     next_target: usize,
+    latency: Latency,
 }
 
 /// The sockets that a worker starts with.
@@ -220,6 +223,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             published,
             arrivals: Vec::new(),
             next_target,
+            latency: Latency::new(now),
         })
     }
 
@@ -279,6 +283,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let waited = self.poller.wait(&mut self.ready, Some(sleep_max));
         self.engine.own_session().unpark();
         self.engine.get_up();
+        if Self::MEASURES {
+            self.latency.has_slept = true;
+        }
         waited
     }
 
@@ -319,6 +326,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn round(&mut self) {
         let had_work = !self.ready.is_empty() || self.has_work_at_hand();
         let started_at = Instant::now();
+        if Self::MEASURES {
+            self.begin_latency(started_at);
+        }
         self.before_round();
         self.begin_due();
         if had_work {
@@ -376,6 +386,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         gather.flush();
         drop(gather);
         self.engine.publish(&mut self.core);
+        if Self::MEASURES {
+            self.watch_latency();
+        }
         self.keep_rests();
     }
 
@@ -409,6 +422,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.last_work_at = now;
             let busy_ns = now.duration_since(started_at).as_nanos() as u64;
             self.core.counters().busy_ns.add(busy_ns);
+            if Self::MEASURES {
+                self.end_latency(now);
+            }
         }
         let is_due = now.duration_since(self.kept_house_at) >= KEEP_HOUSE_EVERY;
         // Short of free segments: a step after every batch, so that no write reclaims a whole one.

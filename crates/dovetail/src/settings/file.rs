@@ -95,9 +95,10 @@ fn spell(value: &DeValue<'_>, kind: Kind) -> Option<String> {
         (DeValue::Boolean(on), Kind::Switch | Kind::CacheWays) => {
             Some(if *on { "on" } else { "off" }.to_owned())
         }
-        (DeValue::Boolean(false), Kind::Address | Kind::SocketPath | Kind::Device) => {
-            Some("off".to_owned())
-        }
+        (
+            DeValue::Boolean(false),
+            Kind::Address | Kind::SocketPath | Kind::Device | Kind::SwitchedTime { .. },
+        ) => Some("off".to_owned()),
         (
             DeValue::Integer(number),
             Kind::Count { .. }
@@ -142,6 +143,7 @@ fn wanted(kind: Kind) -> String {
         Kind::SwitchedCount { min, max } => {
             format!("\"auto\", \"off\" or a whole number from {min} to {max}")
         }
+        Kind::SwitchedTime { .. } => "a time in quotes, e.g. \"1ms\", or \"off\"".to_owned(),
         Kind::Choice(words) => format!("\"{}\"", words.join("\" or \"")),
         Kind::Dispatch => "a dispatch in quotes, e.g. \"jbsq:2\"".to_owned(),
         Kind::Preset => "the name of a preset in quotes, e.g. \"c4-dcrew\"".to_owned(),

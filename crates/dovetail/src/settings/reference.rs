@@ -12,6 +12,10 @@ pub fn reference_page() -> String {
         let values = match setting.kind {
             Kind::Count { min, max } => format!("{min}..{max}"),
             Kind::AutoCount { min, max } => format!("`auto`, {min}..{max}"),
+            Kind::SwitchedTime { min, max } => {
+                let [min, max] = [min, max].map(base::format_duration);
+                format!("`off`, {min}..{max}")
+            }
             Kind::SwitchedCount { min, max } => format!("`auto`, `off`, {min}..{max}"),
             Kind::Preset => "[a name](#presets)".to_owned(),
             _ => format!("`{}`", setting.value_name.replace('|', "`, `")),

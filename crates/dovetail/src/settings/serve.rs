@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base::ByteSize;
 use server::{
@@ -162,6 +163,7 @@ fn routing(lookup: &Lookup<'_>) -> Config {
             true => Compacts::All,
             false => Compacts::Long,
         },
+        slo: lookup.time("slo"),
         hot_set: lookup.hot_set(),
         ..Config::default()
     }
@@ -338,6 +340,13 @@ impl Lookup<'_> {
     fn count(&self, key: &str) -> Option<usize> {
         match self.layered(key).value {
             Value::Count(count) => usize::try_from(count).ok(),
+            _ => None,
+        }
+    }
+
+    fn time(&self, key: &str) -> Option<Duration> {
+        match self.layered(key).value {
+            Value::Time(time) => Some(time),
             _ => None,
         }
     }

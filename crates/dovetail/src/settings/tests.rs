@@ -77,12 +77,28 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
+fn an_objective_is_off_or_a_time_and_anything_else_is_one_line() {
+    let settings = layered(&[("slo", "0.5ms")], &[], "").unwrap();
+    check_value(&settings, "slo", "500us", "flag");
+    let serve = ServeSettings::new(&settings, None, &MACHINE).unwrap();
+    assert_eq!(serve.config.slo, Some(std::time::Duration::from_micros(500)));
+    let wanted = "is not `off` or a time from 1us to 60s, e.g. 1ms";
+    for text in ["soon", "0us", "61s", "-1ms", ""] {
+        check_file_error(
+            &format!("slo = \"{text}\"\n"),
+            &format!("d.toml:1: slo: `{text}` {wanted}"),
+        );
+    }
+}
+
+#[test]
 fn what_is_printed_reads_back() {
     let flags = [
         ("resp", "[::1]:7000"),
         ("memcached", "off"),
         ("memory", "1.5g"),
         ("threads", "auto"),
+        ("slo", "1.5ms"),
         ("lossy-index", "on"),
         ("requirepass", "a \"quoted\" \\ pass\nword"),
         ("max-connections", "7"),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 use base::ByteSize;
 use server::Dispatch;
@@ -56,6 +57,13 @@ pub enum Kind {
         /// Largest.
         max: u64,
     },
+    /// `off` or a time within bounds.
+    SwitchedTime {
+        /// Shortest.
+        min: Duration,
+        /// Longest.
+        max: Duration,
+    },
     /// One of a few words.
     Choice(&'static [&'static str]),
     /// Who executes a request; some words carry a number.
@@ -88,6 +96,8 @@ pub enum Value {
     Size(ByteSize),
     /// A whole number.
     Count(u64),
+    /// A time.
+    Time(Duration),
     /// One of the words of the setting's choice.
     Choice(&'static str),
     /// Who executes a request.
@@ -133,6 +143,7 @@ impl Kind {
                 "off" => Ok(Value::Off),
                 _ => read_count(text, 1, WAYS_MAX, "`auto`, `on`, `off` or "),
             },
+            Kind::SwitchedTime { min, max } => read_time(text, min, max),
             Kind::Count { min, max } => read_count(text, min, max, ""),
             Kind::AutoCount { min, max } => read_count(text, min, max, "`auto` or "),
             Kind::Choice(words) => words
@@ -232,6 +243,17 @@ fn read_count(text: &str, min: u64, max: u64, or_auto: &str) -> Result<Value, St
     }
 }
 
+fn read_time(text: &str, min: Duration, max: Duration) -> Result<Value, String> {
+    match base::parse_duration(text) {
+        _ if text == "off" => Ok(Value::Off),
+        Ok(time) if (min..=max).contains(&time) => Ok(Value::Time(time)),
+        _ => {
+            let [min, max] = [min, max].map(base::format_duration);
+            Err(format!("`{text}` is not `off` or a time from {min} to {max}, e.g. 1ms"))
+        }
+    }
+}
+
 fn read_dispatch(text: &str) -> Result<Value, String> {
     match text.parse() {
         Ok(Dispatch::Steal) => Err(format!(
@@ -270,6 +292,7 @@ impl fmt::Display for Value {
             Value::Address(address) => address.fmt(formatter),
             Value::Size(size) => size.fmt(formatter),
             Value::Count(count) => count.fmt(formatter),
+            Value::Time(time) => formatter.write_str(&base::format_duration(*time)),
             Value::Choice(word) => formatter.write_str(word),
             Value::Dispatch(dispatch) => dispatch.fmt(formatter),
             Value::Text(text) | Value::Path(text) => formatter.write_str(text),

@@ -10,6 +10,7 @@
 //! ```
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use base::ByteSize;
 use serde_json::Value;
@@ -30,6 +31,7 @@ pub fn text(now: &Value, before: &Value) -> String {
     let _ = head(&mut out, &look);
     let _ = workers(&mut out, &look);
     let _ = writes(&mut out, &look);
+    let _ = slo(&mut out, &look);
     let _ = hot_keys(&mut out, &look);
     let _ = commands(&mut out, &look);
     let _ = journal(&mut out, &look);
@@ -134,6 +136,28 @@ fn writes(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     writeln!(out, "\n{}", parts.join("   "))
 }
 
+fn slo(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
+    let Some(target_ns) = look.now.pointer("/slo/target_ns").and_then(Value::as_u64) else {
+        return Ok(());
+    };
+    let target = base::format_duration(Duration::from_nanos(target_ns));
+    if !look.now.pointer("/slo/lately").is_some_and(Value::is_object) {
+        return writeln!(out, "SLO {target}   nothing sampled yet");
+    }
+    let time = |name: &str| {
+        let us = number(look.now, &format!("/slo/lately/{name}")) / 1000.0;
+        base::format_duration(Duration::from_micros(us as u64))
+    };
+    writeln!(
+        out,
+        "SLO {target}   late {:.2} %   p50 {}   p99 {}   goodput {}/s",
+        100.0 * number(look.now, "/slo/lately/over_ratio"),
+        time("latency_ns_p50"),
+        time("latency_ns_p99"),
+        brief(number(look.now, "/slo/lately/goodput_rps")),
+    )
+}
+
 fn hot_keys(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     let keys = list(look.now, "/hot_set/keys");
     if keys.is_empty() {
@@ -233,6 +257,17 @@ mod tests {
         check(&text, "     -0 s  tuner     c: d");
         check(&text, "    -60 s  taxonomy  a: b");
         assert!(!text.contains("hot key") && !text.contains("pins"), "{text}");
+    }
+
+    #[test]
+    fn an_objective_is_told_with_how_many_were_late() {
+        let mut now = stats(11.0, 0);
+        now["slo"] = json!({ "target_ns": 1_000_000, "lately": null });
+        check(&text(&now, &stats(10.0, 0)), "SLO 1ms   nothing sampled yet");
+        now["slo"]["lately"] = json!({ "over_ratio": 0.0125, "latency_ns_p50": 81_920,
+            "latency_ns_p99": 2_097_152, "goodput_rps": 51_200.0 });
+        let line = "SLO 1ms   late 1.25 %   p50 81us   p99 2097us   goodput 51.2 k/s";
+        check(&text(&now, &stats(10.0, 0)), line);
     }
 
     #[test]

@@ -19,6 +19,13 @@ pub enum Cause {
         /// The last window.
         to_rps: f64,
     },
+    /// The objective of latency is missed, or kept again.
+    Slo {
+        /// The late part of the baseline.
+        from_ratio: f64,
+        /// That of the last window.
+        to_ratio: f64,
+    },
     /// Another part of the accesses goes to the hot keys.
     HotShare {
         /// The baseline.
@@ -66,6 +73,10 @@ impl fmt::Display for Cause {
             }
             Cause::Throughput { from_rps, to_rps } => {
                 write!(formatter, "throughput went from {from_rps:.0} to {to_rps:.0} requests/s")
+            }
+            Cause::Slo { from_ratio, to_ratio } => {
+                let (from_pct, to_pct) = (from_ratio * 100.0, to_ratio * 100.0);
+                write!(formatter, "late requests went from {from_pct:.0} % to {to_pct:.0} %")
             }
             Cause::HotShare { from_ratio, to_ratio } => {
                 let (from_pct, to_pct) = (from_ratio * 100.0, to_ratio * 100.0);

@@ -62,7 +62,12 @@ impl Server {
         let capacity_rps = self.capacity_rps(configuration);
         let throughput_rps = capacity_rps.min(self.offered_rps) * noise;
         let busy_ratio = (self.offered_rps / capacity_rps).min(1.0).max(self.busy_ratio_min);
-        Measurement { throughput_rps, hot_share_ratio: self.hot_share_ratio, busy_ratio }
+        Measurement {
+            throughput_rps,
+            hot_share_ratio: self.hot_share_ratio,
+            busy_ratio,
+            over_slo_ratio: 0.0,
+        }
     }
 }
 
@@ -161,6 +166,7 @@ fn the_cache_sizes_may_have_several_peaks() {
             throughput_rps,
             hot_share_ratio: WATCHED_HOT_SHARE,
             busy_ratio: 1.0,
+            over_slo_ratio: 0.0,
         });
     }
     assert!(!tuner.is_searching());
@@ -205,6 +211,7 @@ fn no_memory_resident_layer_is_chosen_where_it_is_best() {
             throughput_rps,
             hot_share_ratio: WATCHED_HOT_SHARE,
             busy_ratio: 1.0,
+            over_slo_ratio: 0.0,
         });
     }
     assert!(!tuner.is_searching());
@@ -444,7 +451,12 @@ fn noise_alone_is_no_reason_to_change() {
             let random = base::hash::mix(window_index + 1) as f64 / u64::MAX as f64;
             let throughput_rps = flat(tuner.configuration(), random);
             let hot_share_ratio = WATCHED_HOT_SHARE;
-            tuner.feed(Measurement { throughput_rps, hot_share_ratio, busy_ratio: 1.0 });
+            tuner.feed(Measurement {
+                throughput_rps,
+                hot_share_ratio,
+                busy_ratio: 1.0,
+                over_slo_ratio: 0.0,
+            });
         }
         let counters = tuner.counters();
         assert_eq!(counters.adopted_count, 0, "noise {noise_ratio}: {counters:?}");
@@ -489,4 +501,27 @@ fn what_happens_is_told_once_with_its_reason() {
     };
     assert_eq!((from, to), (first(), server.best));
     assert!(confirmed.best_rps > confirmed.incumbent_rps);
+}
+
+#[test]
+fn a_window_scores_less_the_further_it_misses_the_objective() {
+    let score = |throughput_rps, over_slo_ratio| {
+        let (hot_share_ratio, busy_ratio) = (0.0, 1.0);
+        Measurement { throughput_rps, hot_share_ratio, busy_ratio, over_slo_ratio }.score_rps()
+    };
+    assert_eq!([0.0, 0.01, 0.02, 0.1].map(|over| score(1e6, over).round()), [1e6, 1e6, 5e5, 1e5]);
+    // Half of the requests in time is worth less than half of the throughput with all in time.
+    assert!(score(2e6, 0.5) < score(1e6, 0.0));
+}
+
+#[test]
+fn a_few_late_requests_of_a_short_window_prove_nothing() {
+    let check = |samples, over, want: bool| {
+        assert_eq!(surely_over_ratio(samples, over) > SLO_OVER_RATIO_MAX, want, "{over}");
+    };
+    check(0, 0, false);
+    check(100, 4, false);
+    check(100, 10, true);
+    check(10_000, 100, false);
+    check(10_000, 130, true);
 }

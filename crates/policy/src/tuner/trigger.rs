@@ -8,7 +8,7 @@
 //! one notices it once it has added up. How far the windows of the baseline lie apart is the load's
 //! noise; a change must be larger than that.
 
-use super::{Cause, Measurement, TunerRules};
+use super::{Cause, Measurement, SLO_OVER_RATIO_MAX, TunerRules};
 
 #[derive(Debug)]
 enum Phase {
@@ -20,17 +20,20 @@ enum Phase {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     window_count: u32,
-    throughput_rps: f64,
+    score_rps: f64,
     /// Of the squares.
-    throughput_square: f64,
+    score_square: f64,
     hot_share_ratio: f64,
+    over_slo_ratio: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Baseline {
-    throughput_rps: f64,
+    /// The throughput, or less where the objective is missed ([`Measurement::score_rps`]).
+    score_rps: f64,
     hot_share_ratio: f64,
-    /// Standard deviation of the throughput over its mean.
+    over_slo_ratio: f64,
+    /// Standard deviation of the score over its mean.
     noise_ratio: f64,
 }
 
@@ -81,8 +84,8 @@ impl Trigger {
                 if sums.window_count >= rules.baseline_window_count {
                     let baseline = sums.baseline();
                     self.phase = Phase::Watching { baseline, change_count: 0 };
-                    let Baseline { throughput_rps, noise_ratio, .. } = baseline;
-                    let cause = Cause::FirstBaseline { throughput_rps };
+                    let Baseline { score_rps, noise_ratio, .. } = baseline;
+                    let cause = Cause::FirstBaseline { throughput_rps: score_rps };
                     return self.fires_on_baseline.then_some((cause, noise_ratio));
                 }
             }
@@ -101,32 +104,40 @@ impl Trigger {
 impl Sums {
     fn add(&mut self, measurement: Measurement) {
         self.window_count += 1;
-        self.throughput_rps += measurement.throughput_rps;
-        self.throughput_square += measurement.throughput_rps * measurement.throughput_rps;
+        let score_rps = measurement.score_rps();
+        self.score_rps += score_rps;
+        self.score_square += score_rps * score_rps;
         self.hot_share_ratio += measurement.hot_share_ratio;
+        self.over_slo_ratio += measurement.over_slo_ratio;
     }
 
     fn baseline(&self) -> Baseline {
         let window_count = f64::from(self.window_count);
-        let throughput_rps = self.throughput_rps / window_count;
-        let variance = self.throughput_square / window_count - throughput_rps * throughput_rps;
+        let score_rps = self.score_rps / window_count;
+        let variance = self.score_square / window_count - score_rps * score_rps;
         Baseline {
-            throughput_rps,
+            score_rps,
             hot_share_ratio: self.hot_share_ratio / window_count,
+            over_slo_ratio: self.over_slo_ratio / window_count,
             // Rounding can leave a variance just below zero.
-            noise_ratio: variance.max(0.0).sqrt() / throughput_rps.max(1.0),
+            noise_ratio: variance.max(0.0).sqrt() / score_rps.max(1.0),
         }
     }
 }
 
 impl Baseline {
     fn change(&self, rules: &TunerRules, now: Measurement) -> Option<Cause> {
-        let throughput_change = (now.throughput_rps - self.throughput_rps).abs();
+        let score_change = (now.score_rps() - self.score_rps).abs();
         let share_change = (now.hot_share_ratio - self.hot_share_ratio).abs();
         let change_ratio = rules.change_ratio.max(rules.noise_factor * self.noise_ratio);
-        if throughput_change > change_ratio * self.throughput_rps {
-            let (from_rps, to_rps) = (self.throughput_rps, now.throughput_rps);
-            return Some(Cause::Throughput { from_rps, to_rps });
+        if score_change > change_ratio * self.score_rps {
+            let (from_rps, to_rps) = (self.score_rps, now.score_rps());
+            let (from_ratio, to_ratio) = (self.over_slo_ratio, now.over_slo_ratio);
+            let was_kept = from_ratio <= SLO_OVER_RATIO_MAX;
+            return Some(match was_kept == now.keeps_slo() {
+                true => Cause::Throughput { from_rps, to_rps },
+                false => Cause::Slo { from_ratio, to_ratio },
+            });
         }
         let (from_ratio, to_ratio) = (self.hot_share_ratio, now.hot_share_ratio);
         (share_change > rules.hot_share_change_ratio)

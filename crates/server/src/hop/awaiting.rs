@@ -31,11 +31,14 @@ pub struct Awaiting {
     /// Bit b: a key whose hash ends in b may be among them.
     pub(super) filter: u64,
     pub(super) wait: Wait,
+    /// Counts the replies that it got, and wraps around.
+    pub(super) got_count: u32,
 }
 
 impl Default for Awaiting {
     fn default() -> Awaiting {
-        Awaiting { first: NO_TICKET, last: NO_TICKET, count: 0, filter: 0, wait: Wait::Nothing }
+        let (first, last) = (NO_TICKET, NO_TICKET);
+        Awaiting { first, last, count: 0, filter: 0, wait: Wait::Nothing, got_count: 0 }
     }
 }
 
@@ -44,6 +47,30 @@ impl Awaiting {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// What [`Awaiting::has_got`] is asked for later: all that it waits for now.
+    pub fn reply_mark(&self) -> u32 {
+        self.got_count.wrapping_add(self.count)
+    }
+
+    /// Whether all that it waited for at a mark is answered. Meant for marks of lately: fewer than
+    /// 2^31 replies old.
+    pub fn has_got(&self, reply_mark: u32) -> bool {
+        self.is_empty() || self.got_count.wrapping_sub(reply_mark) < 1 << 31
+    }
+
+    /// The first reply is put out.
+    #[inline]
+    pub(super) fn got_one(&mut self) {
+        self.count -= 1;
+        self.got_count = self.got_count.wrapping_add(1);
+    }
+
+    /// Nothing is waited for any more.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        *self = Awaiting { got_count: self.got_count, ..Awaiting::default() };
     }
 
     /// Whether the connection may parse.
@@ -62,5 +89,25 @@ impl Awaiting {
     #[inline]
     pub(super) fn bit_of(hash: KeyHash) -> u64 {
         1 << (hash.0 & 63)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_reached_when_what_was_waited_for_is_answered() {
+        let mut awaiting = Awaiting { count: 3, got_count: u32::MAX - 1, ..Awaiting::default() };
+        let mark = awaiting.reply_mark();
+        awaiting.count += 5; // Sent after the mark.
+        assert!(!awaiting.has_got(mark));
+        (0..2).for_each(|_| awaiting.got_one());
+        assert!(!awaiting.has_got(mark));
+        awaiting.got_one();
+        assert!(awaiting.has_got(mark) && awaiting.count == 5);
+        awaiting.count = 0;
+        awaiting.clear();
+        assert!(awaiting.has_got(mark) && awaiting.has_got(mark.wrapping_add(9)));
     }
 }

@@ -512,7 +512,7 @@ impl Front {
                 break;
             }
             connection.awaiting.first = self.tickets[index as usize].next;
-            connection.awaiting.count -= 1;
+            connection.awaiting.got_one();
             // SAFETY: the ticket is done, so the front holds the cell again (I1).
             let cell = unsafe { &mut *self.cell(index) };
             let copied_bytes_max = core.output_copied_bytes_max;
@@ -526,7 +526,7 @@ impl Front {
         let awaiting = &mut core.connections[slot].awaiting;
         if awaiting.is_empty() {
             let wait = awaiting.wait;
-            *awaiting = Awaiting::default();
+            awaiting.clear();
             // It still stands in the list of those.
             if wait == Wait::Cells {
                 awaiting.wait = wait;

@@ -28,16 +28,23 @@ pub struct Observed {
     pub request_count: u64,
     /// By worker: time in rounds that found something to do.
     pub busy_ns: Vec<u64>,
+    /// Requests whose latency was sampled; none without `--slo`.
+    pub latency_samples: u64,
+    /// Of these, those that took longer than the objective.
+    pub latency_over: u64,
 }
 
 impl Observed {
     /// Reads the workers' cells into the same memory.
     pub(super) fn observe<'a>(&mut self, workers: impl Iterator<Item = &'a WorkerCounters>) {
-        self.request_count = 0;
+        (self.request_count, self.latency_samples, self.latency_over) = (0, 0, 0);
         self.busy_ns.clear();
         for worker in workers {
             self.request_count += worker.batch_requests.get();
             self.busy_ns.push(worker.busy_ns.get());
+            let (samples, over) = worker.latency.samples_and_over();
+            self.latency_samples += samples;
+            self.latency_over += over;
         }
     }
 }

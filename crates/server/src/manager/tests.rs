@@ -44,7 +44,7 @@ fn run(
     let (mut now, journal, mut woken_ms) = (Instant { ns: 0 }, Journal::default(), Vec::new());
     while now.ns < until_ms * 1_000_000 {
         let request_count = requests_at(now.ns / 1_000_000);
-        let observed = Observed { request_count, busy_ns: Vec::new() };
+        let observed = Observed { request_count, ..Observed::default() };
         let sleep = manager.step(now, &observed, &journal);
         woken_ms.push(now.ns / 1_000_000);
         now.ns += sleep.as_nanos() as u64;

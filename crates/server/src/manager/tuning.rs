@@ -21,7 +21,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base::Instant;
-use policy::tuner::{Configuration, Event, Measurement, Ranges, Tuner, TunerCounters, TunerRules};
+use policy::tuner::{
+    Configuration, Event, Measurement, Ranges, Tuner, TunerCounters, TunerRules, surely_over_ratio,
+};
 use serde_json::{Value, json};
 
 use super::{Controller, Decision, Observed};
@@ -97,6 +99,7 @@ impl View {
             "throughput_rps": self.measurement.throughput_rps,
             "busy_ratio": self.measurement.busy_ratio,
             "hot_share_ratio": self.measurement.hot_share_ratio,
+            "over_slo_ratio": self.measurement.over_slo_ratio,
             "searches_total": self.counters.search_count,
             "restarts_total": self.counters.restart_count,
             "adopted_total": self.counters.adopted_count,
@@ -158,6 +161,10 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Tuning<K, S> {
             throughput_rps: request_count as f64 / seconds,
             hot_share_ratio: self.knobs.hot_share_ratio(),
             busy_ratio: (busiest_ns as f64 / 1e9 / seconds).min(1.0),
+            over_slo_ratio: surely_over_ratio(
+                observed.latency_samples.saturating_sub(window.began.latency_samples),
+                observed.latency_over.saturating_sub(window.began.latency_over),
+            ),
         };
         let window_count = (seconds / WINDOW.as_secs_f64()).round().max(1.0) as u32;
         Some((measurement, window_count))
@@ -190,8 +197,7 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Controller for Tuning<K, S> {
             return None;
         };
         let (measurement, window_count) = measured?;
-        let is_at_ease =
-            !tuner.is_searching() && measurement.busy_ratio < self.rules.busy_ratio_min;
+        let is_at_ease = !tuner.is_searching() && measurement.is_at_ease(&self.rules);
         self.period = if is_at_ease { WINDOW_AT_EASE } else { WINDOW };
         let before = tuner.configuration();
         // Each window at ease says the same; rests are counted in windows.
@@ -220,6 +226,7 @@ fn told(event: &Event, measurement: &Measurement) -> Decision {
         ("throughput_rps", measurement.throughput_rps),
         ("hot_share_ratio", measurement.hot_share_ratio),
         ("busy_ratio", measurement.busy_ratio),
+        ("over_slo_ratio", measurement.over_slo_ratio),
     ];
     let (what, change, reason) = match event {
         Event::Begun { cause } => (Vec::new(), "a search begins".to_owned(), cause.to_string()),

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use store::StoreStats;
 
-use crate::metrics::{Snapshot, compaction, facts, native};
+use crate::metrics::{Snapshot, compaction, facts, native, slo};
 
 /// The type that a scraper must be told.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -17,6 +17,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     connections(&mut page, snapshot);
     hops(&mut page, snapshot);
     manager(&mut page, snapshot);
+    slo::families(&mut page, snapshot);
     ways(&mut page, snapshot.ways);
     dcrew(&mut page, snapshot);
     sizes(&mut page, snapshot);

@@ -1,5 +1,7 @@
 //! CONFIG, and the small commands of operators: TIME, ROLE, LASTSAVE, SHUTDOWN.
 
+use std::time::Duration;
+
 use wire::resp::{
     ArgIter, Command, ConfigPairs, ErrorReply, ShutdownRequest, glob_matches_any_case,
 };
@@ -10,6 +12,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::hop::{Fronts, Threads, Wanted};
 use crate::shared::Shared;
+use crate::slo;
 use crate::{Eviction, Mode};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
@@ -62,7 +65,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn config_set(&mut self, caller: Caller, pairs: ConfigPairs<'a>) {
         let settings = settings(&self.core.shared);
         let mut seen: Vec<&str> = Vec::new();
-        let (mut wanted, mut wanted_by) = (Wanted::default(), None);
+        let (mut wanted, mut wanted_by, mut slo) = (Wanted::default(), None, None);
         for (name, value) in pairs {
             let is_name =
                 |setting: &&(String, String)| setting.0.as_bytes().eq_ignore_ascii_case(name);
@@ -71,6 +74,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             };
             let staged = stage(known, value, &mut wanted);
             wanted_by = staged.is_some().then_some(name).or(wanted_by);
+            let staged = staged.or_else(|| self.stage_slo(known, value, &mut slo));
             let is_policy = known == "maxmemory-policy";
             let reason = if seen.contains(&known.as_str()) {
                 "duplicate parameter"
@@ -95,7 +99,25 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             let reason = &error.to_string();
             return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
         }
+        if let Some(target) = slo {
+            // It was checked, and what was checked then holds now.
+            let _ = self.core.shared.slo().set(target);
+        }
         self.say(caller, |encoder| encoder.ok());
+    }
+
+    /// Takes up `slo`; `None`: it is another setting.
+    fn stage_slo(
+        &self,
+        name: &str,
+        value: &[u8],
+        staged: &mut Option<Option<Duration>>,
+    ) -> Option<Result<(), &'static str>> {
+        let slo = self.core.shared.slo();
+        (name == "slo").then(|| {
+            let checked = slo::parse(value).and_then(|target| slo.check(target).map(|()| target));
+            checked.map(|target| *staged = Some(target)).map_err(slo::SloError::reason)
+        })
     }
 
     fn config_rewrite(&mut self, caller: Caller) {
@@ -173,6 +195,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("io-threads", threads.to_string()),
         ("threads", threads.to_string()),
         ("cr-threads", fronts.map_or("auto".to_owned(), |count| count.to_string())),
+        ("slo", shared.slo().text()),
         ("appendonly", "no".to_owned()),
         ("save", String::new()),
         ("timeout", "0".to_owned()),

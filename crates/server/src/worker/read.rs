@@ -228,6 +228,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return;
         }
         let bytes = std::mem::take(&mut input.held);
+        if Self::MEASURES {
+            self.latency.resumed.push(slot);
+        }
         self.core.touch(slot);
         self.core.lend_buffer(slot);
         self.add_region(slot, Self::own(bytes), 0);

@@ -1,0 +1,174 @@
+//! The service-level objective (`--slo`): within what time requests are to be answered, how many
+//! are, and who is told.
+//!
+//! ```text
+//!  worker: one read in flight is watched ─▶ Sampler ─▶ LatencyCells ─┬─▶ tuner: each window's share
+//!                                                                   └─▶ SloWatch: each second's
+//!                                                share, p50, p99, goodput ─▶ /metrics, /stats, journal
+//! ```
+//!
+//! # What is measured
+//! From when the last bytes of a read can have arrived until the end of the round in which its last
+//! reply was handed to the socket. A worker that was asleep was woken by those bytes; one that was
+//! not may have had them since it last asked the sockets, and that moment counts: what is told is
+//! an upper bound, too high by half a round on average, and never flatters.
+//!
+//! # Invariants
+//! S1: no clock is read for it: a round has its two times anyway.
+//! S2: a worker that runs to completion, and was started without `--slo`, has no trace of it: the
+//!     poller's type says whether times are taken.
+//! S3: one read is watched at a time, so that the cost of a round does not grow with its requests.
+//!
+//! # Limits
+//! Native clients are not sampled; they share the rounds of those that are. Bytes that wait unparsed
+//! because a connection has all the requests on the way that it may have are not seen, nor is what a
+//! client leaves unread, nor how long the kernel takes to wake a worker.
+//!
+//! # References
+//! C-4 §3.1 and Minos §5.4: throughput counts under an SLO on the 99th percentile. Decision 0041.
+
+mod latency;
+mod sampler;
+mod watch;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub use latency::{LatencyCells, LatencyCounts};
+pub use sampler::{Round, Sampler};
+pub use watch::{Lately, Shown, SloWatch};
+
+/// The shortest and the longest objective.
+pub const SLO_MIN: Duration = Duration::from_micros(1);
+/// See [`SLO_MIN`].
+pub const SLO_MAX: Duration = Duration::from_secs(60);
+
+/// The objective, as all threads see it.
+#[derive(Debug)]
+pub struct Slo {
+    /// 0: none.
+    target_ns: AtomicU64,
+    is_measurable: bool,
+}
+
+/// Why an objective cannot be set now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SloError {
+    /// Not a time that is possible.
+    #[error("{}", self.reason())]
+    OutOfRange,
+    /// The workers were made without the means to measure (S2).
+    #[error("{}", self.reason())]
+    NotMeasured,
+}
+
+impl SloError {
+    /// What would be right.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            SloError::OutOfRange => "argument must be off or a time from 1us to 60s, e.g. 1ms",
+            SloError::NotMeasured => {
+                "start the server with --slo: its threads take no times without"
+            }
+        }
+    }
+}
+
+impl Slo {
+    /// What a server starts with. Workers that route can begin to measure at any time.
+    pub(crate) fn new(target: Option<Duration>, is_routed: bool) -> Slo {
+        let target_ns = AtomicU64::new(target.map_or(0, ns_of));
+        Slo { target_ns, is_measurable: is_routed || target.is_some() }
+    }
+
+    /// `None`: there is none.
+    pub fn target(&self) -> Option<Duration> {
+        match self.target_ns() {
+            0 => None,
+            ns => Some(Duration::from_nanos(ns)),
+        }
+    }
+
+    /// The same in nanoseconds; 0: there is none.
+    #[inline]
+    pub(crate) fn target_ns(&self) -> u64 {
+        // Relaxed: a round sooner or later.
+        self.target_ns.load(Ordering::Relaxed)
+    }
+
+    /// Whether latencies are measured, or could be.
+    pub(crate) fn is_measurable(&self) -> bool {
+        self.is_measurable
+    }
+
+    /// Whether that objective could be set.
+    pub fn check(&self, target: Option<Duration>) -> Result<(), SloError> {
+        match target {
+            None => Ok(()),
+            Some(time) if !(SLO_MIN..=SLO_MAX).contains(&time) => Err(SloError::OutOfRange),
+            Some(_) if !self.is_measurable => Err(SloError::NotMeasured),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Holds from the workers' next rounds on.
+    pub fn set(&self, target: Option<Duration>) -> Result<(), SloError> {
+        self.check(target)?;
+        self.target_ns.store(target.map_or(0, ns_of), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// As CONFIG GET shows it.
+    pub(crate) fn text(&self) -> String {
+        self.target().map_or("off".to_owned(), base::format_duration)
+    }
+}
+
+fn ns_of(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Reads `off` or a time.
+pub(crate) fn parse(text: &[u8]) -> Result<Option<Duration>, SloError> {
+    if text.eq_ignore_ascii_case(b"off") {
+        return Ok(None);
+    }
+    let text = std::str::from_utf8(text).map_err(|_| SloError::OutOfRange)?;
+    base::parse_duration(text).map(Some).map_err(|_| SloError::OutOfRange)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_objective_is_off_or_a_time_in_its_bounds() {
+        let check = |text: &str, want: Result<Option<Duration>, SloError>| {
+            let slo = Slo::new(None, true);
+            let found = parse(text.as_bytes()).and_then(|target| {
+                slo.set(target)?;
+                Ok(slo.target())
+            });
+            assert_eq!(found, want, "{text}");
+        };
+        check("off", Ok(None));
+        check("OFF", Ok(None));
+        check("1ms", Ok(Some(Duration::from_millis(1))));
+        check("1.5 ms", Ok(Some(Duration::from_micros(1500))));
+        check("60s", Ok(Some(SLO_MAX)));
+        for text in ["61s", "999ns", "0", "soon", "-1ms", ""] {
+            check(text, Err(SloError::OutOfRange));
+        }
+    }
+
+    #[test]
+    fn workers_without_the_means_to_measure_take_no_objective() {
+        let slo = Slo::new(None, false);
+        assert_eq!(slo.set(Some(SLO_MAX)), Err(SloError::NotMeasured));
+        assert_eq!((slo.set(None), slo.text()), (Ok(()), "off".to_owned()));
+        let started_with = Slo::new(Some(SLO_MAX), false);
+        assert_eq!(started_with.set(Some(SLO_MIN)), Ok(()));
+        assert_eq!(started_with.text(), "1us");
+    }
+}

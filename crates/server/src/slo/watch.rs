@@ -1,0 +1,254 @@
+//! Each second: how many of the sampled requests were in time, and whether that is news.
+//!
+//! ```text
+//!  cells ─▶ the last second's counts ─▶ Lately ─▶ /stats, /metrics, page, top
+//!                                          └─▶ kept or broken, three seconds in a row ─▶ journal
+//! ```
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::Instant;
+use policy::tuner::SLO_OVER_RATIO_MAX;
+use serde_json::{Value, json};
+
+use super::LatencyCounts;
+use crate::manager::{Controller, Decision, Observed};
+use crate::shared::Shared;
+
+const EPOCH: Duration = Duration::from_secs(1);
+
+/// So many seconds in a row must say the same before the journal does.
+const AGREEING_EPOCHS: u32 = 3;
+
+/// Of fewer samples a hundredth says nothing.
+const SAMPLES_MIN: u64 = 100;
+
+/// The last second in which anything was sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lately {
+    /// The objective.
+    pub target_ns: u64,
+    /// Requests that were sampled.
+    pub samples: u64,
+    /// The part that took longer than the objective.
+    pub over_ratio: f64,
+    /// Half took at most this.
+    pub latency_ns_p50: u64,
+    /// 99 of 100 took at most this.
+    pub latency_ns_p99: u64,
+    /// All requests that were executed.
+    pub throughput_rps: f64,
+    /// The part of them that was in time, by the samples.
+    pub goodput_rps: f64,
+}
+
+impl Lately {
+    /// Whether 99 of 100 were in time.
+    pub fn is_kept(&self) -> bool {
+        self.over_ratio <= SLO_OVER_RATIO_MAX
+    }
+
+    /// As `/stats` shows it.
+    pub fn json(&self) -> Value {
+        json!({
+            "is_kept": self.is_kept(),
+            "samples": self.samples,
+            "over_ratio": self.over_ratio,
+            "latency_ns_p50": self.latency_ns_p50,
+            "latency_ns_p99": self.latency_ns_p99,
+            "throughput_rps": self.throughput_rps,
+            "goodput_rps": self.goodput_rps,
+        })
+    }
+}
+
+/// What is shown; the manager writes it.
+#[derive(Debug, Default)]
+pub struct Shown(Mutex<Option<Lately>>);
+
+impl Shown {
+    /// `None`: nothing was sampled under this objective.
+    pub fn get(&self) -> Option<Lately> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, lately: Option<Lately>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lately;
+    }
+}
+
+/// Looks each second.
+pub struct SloWatch {
+    shared: Arc<Shared>,
+    before: Option<Before>,
+    notice: Notice,
+}
+
+/// The last look.
+struct Before {
+    at: Instant,
+    request_count: u64,
+    counts: LatencyCounts,
+}
+
+impl SloWatch {
+    /// Of this server.
+    pub fn new(shared: Arc<Shared>) -> SloWatch {
+        SloWatch { shared, before: None, notice: Notice::default() }
+    }
+}
+
+impl Controller for SloWatch {
+    fn name(&self) -> &'static str {
+        "slo"
+    }
+
+    fn period(&self) -> Duration {
+        EPOCH
+    }
+
+    fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision> {
+        let target_ns = self.shared.slo().target_ns();
+        let counts = self.shared.slo_counts();
+        let request_count = observed.request_count;
+        let next = Before { at: now, request_count, counts };
+        let is_new = self.notice.aim(target_ns);
+        if target_ns == 0 || is_new {
+            self.shared.control().slo.set(None);
+            self.before = Some(next);
+            return None;
+        }
+        let before = self.before.replace(next)?;
+        let counts = self.before.as_ref()?.counts.since(&before.counts);
+        let seconds = (now.ns - before.at.ns) as f64 / 1e9;
+        let requests = request_count.saturating_sub(before.request_count);
+        let lately = lately(target_ns, &counts, requests as f64 / seconds)?;
+        self.shared.control().slo.set(Some(lately));
+        self.notice.see(&lately)
+    }
+}
+
+fn lately(target_ns: u64, counts: &LatencyCounts, throughput_rps: f64) -> Option<Lately> {
+    let over_ratio = counts.over_ratio();
+    Some(Lately {
+        target_ns,
+        samples: counts.samples,
+        over_ratio,
+        latency_ns_p50: counts.quantile_ns(0.5)?,
+        latency_ns_p99: counts.quantile_ns(0.99)?,
+        throughput_rps,
+        goodput_rps: throughput_rps * (1.0 - over_ratio),
+    })
+}
+
+/// An objective that is kept, or no longer, is news once that lasts.
+#[derive(Debug, Default)]
+struct Notice {
+    target_ns: u64,
+    /// Taken for granted until it is not.
+    was_broken: bool,
+    other_count: u32,
+}
+
+impl Notice {
+    /// Whether the objective is another one than before.
+    fn aim(&mut self, target_ns: u64) -> bool {
+        if self.target_ns == target_ns {
+            return false;
+        }
+        *self = Notice { target_ns, ..Notice::default() };
+        true
+    }
+
+    fn see(&mut self, lately: &Lately) -> Option<Decision> {
+        if lately.samples < SAMPLES_MIN {
+            return None;
+        }
+        let is_other = lately.is_kept() == self.was_broken;
+        self.other_count = if is_other { self.other_count + 1 } else { 0 };
+        if self.other_count < AGREEING_EPOCHS {
+            return None;
+        }
+        (self.was_broken, self.other_count) = (!self.was_broken, 0);
+        let target = base::format_duration(Duration::from_nanos(lately.target_ns));
+        let verb = if self.was_broken { "broken" } else { "kept again" };
+        let (over_pct, p99_us) = (100.0 * lately.over_ratio, lately.latency_ns_p99 / 1000);
+        Some(Decision {
+            what: Vec::new(),
+            change: format!("the SLO of {target} is {verb}"),
+            reason: format!("{over_pct:.1} % took longer, p99 {p99_us} us"),
+            inputs: vec![
+                ("over_ratio", lately.over_ratio),
+                ("latency_ns_p50", lately.latency_ns_p50 as f64),
+                ("latency_ns_p99", lately.latency_ns_p99 as f64),
+                ("throughput_rps", lately.throughput_rps),
+                ("goodput_rps", lately.goodput_rps),
+                ("samples", lately.samples as f64),
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    const TARGET: Duration = Duration::from_millis(1);
+
+    fn second(over_ratio: f64) -> Lately {
+        let target_ns = TARGET.as_nanos() as u64;
+        Lately { target_ns, samples: 1000, over_ratio, ..Lately::default() }
+    }
+
+    #[test]
+    fn a_broken_objective_is_told_once_it_lasts_and_so_is_its_end() {
+        let mut notice = Notice::default();
+        let mut tell = |over_ratio| notice.see(&second(over_ratio)).map(|note| note.change);
+        assert_eq!([tell(0.0), tell(0.5), tell(0.5), tell(0.01)], [const { None }; 4]);
+        assert_eq!([tell(0.02), tell(0.02)], [None, None]);
+        assert_eq!(tell(0.02).as_deref(), Some("the SLO of 1ms is broken"));
+        assert_eq!([tell(0.02), tell(0.0), tell(0.0)], [const { None }; 3]);
+        assert_eq!(tell(0.0).as_deref(), Some("the SLO of 1ms is kept again"));
+    }
+
+    #[test]
+    fn a_load_that_swings_about_the_objective_is_no_news() {
+        let mut notice = Notice::default();
+        let told = (0..10_000).filter_map(|at| notice.see(&second([0.0, 0.2, 0.2][at % 3])));
+        assert_eq!(told.count(), 0);
+    }
+
+    /// Samples of one worker in one virtual second, `over` of them too late.
+    fn sample(shared: &Shared, count: u64, over: u64) {
+        let (cells, target_ns) = (&shared.counters(0).latency, shared.slo().target_ns());
+        (0..count).for_each(|at| {
+            cells.record(if at < over { 2 * target_ns } else { target_ns / 10 }, target_ns);
+        });
+    }
+
+    #[test]
+    fn goodput_is_what_was_answered_in_time() {
+        let config = Config { slo: Some(TARGET), ..Config::default() };
+        let shared = Arc::new(Shared::new(config));
+        let mut watch = SloWatch::new(Arc::clone(&shared));
+        let mut tick = |seconds: u64, request_count| {
+            let observed = Observed { request_count, ..Observed::default() };
+            watch.tick(Instant { ns: seconds * 1_000_000_000 }, &observed)
+        };
+        tick(0, 0);
+        tick(1, 1_000);
+        assert_eq!(shared.control().slo.get(), None);
+        sample(&shared, 200, 50);
+        tick(3, 9_000);
+        let lately = shared.control().slo.get().unwrap();
+        assert_eq!((lately.samples, lately.over_ratio), (200, 0.25));
+        assert_eq!((lately.throughput_rps, lately.goodput_rps), (4_000.0, 3_000.0));
+        assert!(lately.latency_ns_p99 > TARGET.as_nanos() as u64 && !lately.is_kept());
+        assert!(lately.latency_ns_p50 < TARGET.as_nanos() as u64);
+        shared.slo().set(Some(2 * TARGET)).unwrap();
+        tick(4, 10_000);
+        assert_eq!(shared.control().slo.get(), None, "another objective, nothing sampled yet");
+    }
+}
