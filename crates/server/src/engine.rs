@@ -10,8 +10,8 @@ use base::roles::RolePlan;
 use base::{KeyHash, UnixMillis, WorkerId};
 use policy::size_class::SizePlan;
 use policy::{Route, RouteRequest};
-use store::request::Request;
-use store::{LockedSession, Session};
+use store::request::{Item, Request};
+use store::{LockedSession, NoOrder, Range, RangeEnd, Session};
 
 use crate::compaction::{Answering, Compacted, Compaction};
 use crate::config::Config;
@@ -49,6 +49,17 @@ pub trait Engine {
 
     /// The session, unless keys are locked.
     fn session(&mut self) -> Option<&mut Session>;
+
+    /// A step of a walk over keys in their order; `None`: keys are locked.
+    #[inline]
+    fn range(
+        &mut self,
+        now: UnixMillis,
+        range: &Range<'_>,
+        visit: impl FnMut(&Item<'_>),
+    ) -> Option<Result<RangeEnd, NoOrder>> {
+        self.session().map(|session| session.range(now, range, visit))
+    }
 
     /// Whether a router is asked at all at the moment; only of an engine that routes.
     #[inline]

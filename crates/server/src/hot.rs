@@ -9,7 +9,9 @@
 //! ```
 //!
 //! Nothing is cached: the item stays where it is, and the index entry is the one that all use,
-//! so that a front reads what a back has written (K7, K9). What is hot only decides who looks.
+//! so that a front reads what a back has written (K7, K9). What is hot only decides who looks, and
+//! over a tree where it looks first: the epoch has the hot keys in a sorted array too, beside which
+//! each front's session remembers the key's place in the tree (`store::HotArray`, decision 0042).
 //!
 //! # Invariants
 //! H1: what is hot changes nothing but who executes a read: each epoch is right with each other.
@@ -18,12 +20,12 @@
 //! H3: samples that find their buffer full are dropped.
 //!
 //! # Limits
-//! At most [`TRACKED_MAX`] hot keys. Keys are listed by their first [`SAMPLE_KEY_BYTES_MAX`] bytes.
+//! At most [`TRACKED_MAX`] hot keys. Keys are listed by their first [`SAMPLE_KEY_BYTES_MAX`] bytes;
+//! hot keys that are longer are not in the sorted array, so that each read of one walks the tree.
 //!
 //! # Trade-offs
-//! A tree's hot keys are found by their hashes like those of a hash index, not in a sorted array
-//! (uTPS §3.2.2): one cache line instead of ten comparisons of keys, and the upper nodes, which
-//! a hot read walks, are the front's cache's anyway (decision 0040).
+//! Whether a key is hot is asked of the hashes for a tree as well: most reads that are asked about
+//! are not of hot keys, and one cache line says so (decision 0040).
 
 mod epochs;
 #[cfg(test)]
@@ -33,9 +35,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::KeyHash;
+use base::hash::KeyHasher;
 use crossbeam_channel::{Receiver, Sender};
 use policy::hot_set::{Members, Sampler};
 use policy::taxonomy::Popularity;
+use store::{HotArray, IndexKind};
 
 pub use epochs::HotEpochs;
 
@@ -106,6 +110,8 @@ pub struct HotKey {
 #[derive(Debug, Default)]
 pub struct Published {
     members: Members,
+    /// The same keys in their order, over an index that keeps one.
+    array: Option<Arc<HotArray>>,
     share_ratio: f64,
     listed: Vec<HotKey>,
     zipf_exponent: Option<f64>,
@@ -142,6 +148,8 @@ impl Published {
 #[derive(Debug)]
 pub struct HotKeys {
     size: AtomicUsize,
+    /// Whether the index keeps an order.
+    is_ordered: bool,
     /// Counts the publications.
     epoch_id: AtomicU64,
     published: Mutex<Arc<Published>>,
@@ -152,11 +160,16 @@ pub struct HotKeys {
 impl HotKeys {
     /// What a server starts with: only what is routed is sampled.
     pub(crate) fn of_server(config: &Config, is_routed: bool) -> Option<Arc<HotKeys>> {
-        if is_routed { HotKeys::new(config.hot_set, config.threads) } else { None }
+        let is_ordered = config.index == IndexKind::Tree;
+        if is_routed { HotKeys::new(config.hot_set, config.threads, is_ordered) } else { None }
     }
 
     /// Nothing is hot yet; `None`: nothing ever is.
-    pub(crate) fn new(size: HotSetSize, thread_count: usize) -> Option<Arc<HotKeys>> {
+    pub(crate) fn new(
+        size: HotSetSize,
+        thread_count: usize,
+        is_ordered: bool,
+    ) -> Option<Arc<HotKeys>> {
         let size = match size {
             HotSetSize::Off => return None,
             HotSetSize::Auto => ITEMS_DEFAULT,
@@ -165,6 +178,7 @@ impl HotKeys {
         let buffer = |_| crossbeam_channel::bounded(SAMPLES_WAITING_MAX);
         Some(Arc::new(HotKeys {
             size: AtomicUsize::new(size),
+            is_ordered,
             epoch_id: AtomicU64::new(0),
             published: Mutex::default(),
             samples: (0..thread_count).map(buffer).collect(),
@@ -218,6 +232,13 @@ impl Watcher {
         }
     }
 
+    /// A range began at a key.
+    pub fn note_range(&mut self, hasher: &KeyHasher, key: &[u8]) {
+        if self.sampler.wants() {
+            self.take_sample(hasher.hash(key), key);
+        }
+    }
+
     #[cold]
     fn take_sample(&mut self, hash: KeyHash, key: &[u8]) {
         let _ = self.samples.try_send(Sample::new(hash, key)); // H3.
@@ -229,21 +250,24 @@ impl Watcher {
         !self.seen.members.is_empty() && self.seen.members.contains(hash)
     }
 
-    /// Once a round: a new epoch may have begun.
+    /// The hot keys in their order, as the last [`Watcher::look`] saw them.
+    pub fn array(&self) -> Option<Arc<HotArray>> {
+        self.seen.array.clone()
+    }
+
+    /// Once a round: a new epoch may have begun; true: it has.
     #[inline]
-    pub fn look(&mut self) {
-        if self.keys.epoch_id.load(Ordering::Acquire) != self.epoch_id {
-            self.take_epoch();
-        }
+    pub fn look(&mut self) -> bool {
+        self.keys.epoch_id.load(Ordering::Acquire) != self.epoch_id && self.take_epoch()
     }
 
     #[cold]
-    fn take_epoch(&mut self) {
+    fn take_epoch(&mut self) -> bool {
         // Before the lock: what is found is that epoch's or a later one's.
         let epoch_id = self.keys.epoch_id.load(Ordering::Acquire);
-        if let Ok(published) = self.keys.published.try_lock() {
-            self.seen = Arc::clone(&published);
-            self.epoch_id = epoch_id;
-        } // H2.
+        let Ok(published) = self.keys.published.try_lock() else { return false }; // H2.
+        self.seen = Arc::clone(&published);
+        self.epoch_id = epoch_id;
+        true
     }
 }

@@ -170,6 +170,7 @@ impl Snapshot {
             "items": self.hot_set.item_count(),
             "share_ratio": self.hot_set.share_ratio(),
             "hits_total": self.totals.hops.hot_hits,
+            "in_place_total": self.totals.hops.hot_in_place,
             "keys": self.hot_set.listed().iter().map(key).collect::<Vec<_>>(),
         })
     }

@@ -55,6 +55,40 @@ fn a_frequent_key_turns_hot_and_is_listed() {
     }
 }
 
+/// Over a tree a hot key is looked for in a sorted array, which says where it is; ranges begin there
+/// as well. Over a hash index there is no array.
+#[test]
+fn hot_keys_of_a_tree_are_read_at_their_places() {
+    for (index, is_ordered) in [(IndexKind::Hash, false), (IndexKind::Tree, true)] {
+        let server = two_layers(index, HotSetSize::Auto);
+        heat(&server, "h");
+        let counts = || {
+            let hops = server.server().shared().totals().hops;
+            (hops.hot_hits, hops.hot_in_place)
+        };
+        let mut client = server.resp();
+        client.ask("GET h\r\n", "$1\r\n0\r\n"); // Its place is known from here on.
+        let before = counts();
+        for value in 0..5 {
+            client.ask(
+                format!("SET h {value}\r\nGET h\r\nGET h\r\n"),
+                format!("+OK\r\n$1\r\n{value}\r\n$1\r\n{value}\r\n"),
+            );
+        }
+        let after = counts();
+        if after.0 - before.0 == 10 {
+            assert_eq!((after.1 > before.1, before.1 > 0), (is_ordered, is_ordered));
+        }
+        if is_ordered {
+            client.ask(
+                "SET i 7\r\nKV.RANGE [h + LIMIT 2\r\n",
+                "+OK\r\n*4\r\n$1\r\nh\r\n$1\r\n4\r\n$1\r\ni\r\n$1\r\n7\r\n",
+            );
+        }
+        assert!(server.stop(PATIENCE));
+    }
+}
+
 /// Keeps a key hot, whatever others do to it, until `is_over`.
 fn keep_hot(server: &TestServer, key: &str, is_over: &AtomicBool) {
     let mut client = server.resp();

@@ -21,6 +21,7 @@ mod cursor;
 mod entry;
 mod epoch;
 mod ghost;
+mod hot_array;
 mod index;
 mod log;
 mod mapping;
@@ -39,6 +40,7 @@ pub use config::{BATCH_MAX, Eviction, IndexKind, Limits, Mode, NoSession, OpenEr
 pub use counters::{LogSpace, StoreStats};
 pub use cursor::UnknownCursor;
 pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};
+pub use hot_array::HotArray;
 pub use log::Populated;
 pub use mapping::{HugePages, PageKind, huge_pages_available};
 pub use pin::{PinnedValue, Pins};

@@ -46,6 +46,14 @@ impl<'a> Range<'a> {
         }
     }
 
+    /// The bound that the walk begins at.
+    pub fn origin(&self) -> Bound<&'a [u8]> {
+        match self.direction {
+            Direction::Forward => self.start,
+            Direction::Reverse => self.end,
+        }
+    }
+
     /// Whether no key can be in the range.
     pub fn is_empty(&self) -> bool {
         match (self.start, self.end) {

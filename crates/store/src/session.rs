@@ -15,6 +15,7 @@
 
 mod execute;
 mod expire;
+mod hot;
 mod ordered;
 mod ordered_walk;
 mod pace;
@@ -99,6 +100,8 @@ struct Local {
     guesses: Vec<execute::Guess>,
     /// Requests whose buckets the caller has asked for ahead of executing them.
     prefetched_count: usize,
+    /// Hot keys with their places in the tree, where there are some.
+    hot: Option<Box<hot::Hot>>,
     /// As the store is tuned.
     prefetch: Prefetch,
     /// When the expiry pass last took a step.
@@ -145,6 +148,7 @@ impl Session {
             value_len_hint: 0,
             guesses: Vec::new(),
             prefetched_count: 0,
+            hot: None,
             prefetch: inner.tuning.prefetch,
             expiry_step_at: UnixMillis(0),
         };

@@ -46,6 +46,7 @@
 mod batch;
 mod descend;
 mod held;
+mod hot;
 mod insert;
 mod memory;
 mod node;
@@ -57,6 +58,8 @@ mod snapshot;
 mod split;
 mod validate;
 
+#[cfg(all(test, loom))]
+mod loom_hot_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
@@ -70,6 +73,8 @@ use crate::entry::keys_equal;
 use crate::index::Position;
 use crate::index::slot::Slot;
 pub(crate) use batch::{Hint, Sought};
+use hot::GoneNodes;
+pub(crate) use hot::HotPlace;
 pub(crate) use insert::{Inserted, Shortage};
 pub(crate) use memory::{NodeMemory, Spare};
 use node::{Node, Role};
@@ -106,6 +111,8 @@ pub(crate) struct Tree {
     memory: NodeMemory,
     /// The root of layer 0, or what was the root a moment ago (T4).
     root: AtomicU32,
+    /// For whoever keeps places of keys.
+    gone: GoneNodes,
 }
 
 impl Tree {
@@ -114,7 +121,7 @@ impl Tree {
         let root = memory.take()?;
         memory.node(root).reset(Role::Border);
         memory.node(root).unlock();
-        Some(Tree { memory, root: AtomicU32::new(root) })
+        Some(Tree { memory, root: AtomicU32::new(root), gone: GoneNodes::new() })
     }
 
     pub(crate) fn memory(&self) -> &NodeMemory {

@@ -9,6 +9,8 @@ pub struct HopCells {
     pub direct: Cell,
     /// Reads of hot keys that a front executed itself.
     pub hot_hits: Cell,
+    /// Reads and ranges that began at a hot key's place in the tree.
+    pub hot_in_place: Cell,
     /// Requests sent to another worker.
     pub sent: Cell,
     /// Times that some were published to one.
@@ -50,6 +52,8 @@ pub struct HopTotals {
     pub direct: u64,
     /// Reads of hot keys that fronts executed themselves.
     pub hot_hits: u64,
+    /// Reads and ranges that began at a hot key's place in the tree.
+    pub hot_in_place: u64,
     /// Requests sent to another worker.
     pub sent: u64,
     /// Times that some were published.
@@ -88,6 +92,7 @@ impl HopTotals {
         HopTotals {
             direct: sum(|hops| &hops.direct),
             hot_hits: sum(|hops| &hops.hot_hits),
+            hot_in_place: sum(|hops| &hops.hot_in_place),
             sent: sum(|hops| &hops.sent),
             publications: sum(|hops| &hops.publications),
             batches: sum(|hops| &hops.batches),
@@ -114,6 +119,7 @@ impl HopTotals {
         for (now, then) in [
             (&mut self.direct, baseline.direct),
             (&mut self.hot_hits, baseline.hot_hits),
+            (&mut self.hot_in_place, baseline.hot_in_place),
             (&mut self.sent, baseline.sent),
             (&mut self.publications, baseline.publications),
             (&mut self.batches, baseline.batches),

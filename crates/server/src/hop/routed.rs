@@ -1,13 +1,15 @@
 //! A worker that routes: its session, its front half and its back half.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::hash::KeyHasher;
 use base::roles::RolePlan;
 use base::{KeyHash, UnixMillis, WorkerId};
 use policy::size_class::SizePlan;
-use store::Session;
-use store::request::Request;
+use store::request::{Item, Request};
+use store::{NoOrder, Range, RangeEnd, Session};
 
 use super::awaiting::Awaiting;
 use super::back::Back;
@@ -40,6 +42,7 @@ pub struct Routed {
     fabric: Arc<Fabric>,
     own: WorkerId,
     partition_bits: base::PartitionBits,
+    hasher: KeyHasher,
     /// None: no request is sampled.
     hot_keys: Option<Arc<HotKeys>>,
     /// None on a thread that only executes, or is idle.
@@ -66,6 +69,7 @@ impl Routed {
         back.take_up(&turn.plan, own);
         let loans = Loans::new();
         let partition_bits = shared.store().partition_bits();
+        let hasher = shared.store().key_hasher().clone();
         let hot_keys = shared.hot_keys().cloned();
         let is_routing = turn.is_routing;
         let (front, is_closed) = (None, false);
@@ -74,6 +78,7 @@ impl Routed {
             fabric,
             own,
             partition_bits,
+            hasher,
             hot_keys,
             front,
             back,
@@ -127,6 +132,18 @@ impl Engine for Routed {
         self.home.session()
     }
 
+    fn range(
+        &mut self,
+        now: UnixMillis,
+        range: &Range<'_>,
+        visit: impl FnMut(&Item<'_>),
+    ) -> Option<Result<RangeEnd, NoOrder>> {
+        if let (Some(front), Bound::Included(key)) = (&mut self.front, range.origin()) {
+            front.note_range(&self.hasher, key);
+        }
+        Some(self.home.session.range_from_hot(now, range, visit))
+    }
+
     #[inline]
     fn is_routing(&self) -> bool {
         self.is_routing
@@ -155,8 +172,14 @@ impl Engine for Routed {
     ) {
         let now = sink.now;
         let front = self.front.as_ref().expect("only a worker with a front has connections");
+        let hops = &sink.counters.hops;
         let mut sink = HereSink::new(sink, requests, front.cells(), here);
-        self.home.execute(now, requests, &mut sink);
+        if front.is_all_hot(here) {
+            self.home.session.read_hot(now, requests, &mut sink);
+            hops.hot_in_place.add(self.home.session.take_hot_reads());
+        } else {
+            self.home.execute(now, requests, &mut sink);
+        }
     }
 
     #[inline]
@@ -196,7 +219,9 @@ impl Home for Routed {
         let mut has_any = false;
         if let Some(front) = &mut self.front {
             front.renew_plan(core);
-            front.look_at_hot_set();
+            if front.look_at_hot_set() {
+                self.home.session.watch_hot(front.hot_array());
+            }
         }
         for _ in 0..BATCHES_PER_TURN {
             let served_count = self.back.serve(&mut self.home, core);
@@ -269,6 +294,7 @@ impl Home for Routed {
             }
             (None, None) => {}
         }
+        self.home.session.watch_hot(self.front.as_ref().and_then(Front::hot_array));
     }
 
     fn settle(&mut self, core: &Core, plan: &RolePlan) {

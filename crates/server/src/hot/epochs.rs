@@ -7,6 +7,7 @@ use base::{Instant, KeyHash};
 use policy::hot_set::worth::{self, Samples};
 use policy::hot_set::{HotSet, Members, Snapshot, Worth};
 use policy::taxonomy::Popularity;
+use store::HotArray;
 
 use super::{HotKey, HotKeys, Published, SAMPLES_WAITING_MAX, Sample, TRACKED_MAX};
 use crate::manager::{Controller, Decision, Observed};
@@ -102,8 +103,9 @@ impl HotEpochs {
         let hashes: Vec<KeyHash> = self.snapshot.keys().iter().map(|key| key.hash).collect();
         let share_ratio = self.snapshot.share_ratio();
         let members = Members::new(&hashes);
+        let array = self.keys.is_ordered.then(|| Arc::new(self.sorted()));
         let zipf_exponent = popularity.zipf_exponent;
-        self.keys.publish(Published { members, share_ratio, listed, zipf_exponent });
+        self.keys.publish(Published { members, array, share_ratio, listed, zipf_exponent });
         (item_count_before != item_count).then_some(HotChange {
             item_count_before,
             item_count,
@@ -111,6 +113,12 @@ impl HotEpochs {
             tracked_share_ratio,
             sample_count: samples.of_epoch,
         })
+    }
+
+    /// The hot keys of which all bytes are known.
+    fn sorted(&self) -> HotArray {
+        let is_whole = |key: &&Tracked| key.len_bytes == key.head.len();
+        HotArray::new(self.snapshot.keys().iter().filter(is_whole).map(|key| &*key.head))
     }
 
     fn list(&mut self, sampled_count: u64) -> Vec<HotKey> {

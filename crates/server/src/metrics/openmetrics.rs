@@ -159,6 +159,11 @@ fn hops(page: &mut Page, snapshot: &Snapshot) {
         snapshot.hot_set.share_ratio(),
     );
     page.counter("dovetail_hot_set_hits", "Reads of these keys", hops.hot_hits);
+    page.counter(
+        "dovetail_hot_set_in_place",
+        "Reads of these keys that did not walk down the tree",
+        hops.hot_in_place,
+    );
     page.counter("dovetail_hops", "Requests sent to another worker", hops.sent);
     page.counter(
         "dovetail_hop_publications",

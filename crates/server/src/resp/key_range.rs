@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! I1: while a connection has a walk, the first command of its input is the walk's.
-//! I2: a step does what one call of [`Session::range`] does, some hundred microseconds of work;
+//! I2: a step does what one call of [`store::Session::range`] does, some hundred microseconds of work;
 //!     the other connections of the worker have a turn before the next.
 //!
 //! # Limits
@@ -23,7 +23,7 @@
 use std::ops::Bound;
 
 use base::UnixMillis;
-use store::{Direction, NoOrder, Range, Session};
+use store::{Direction, NoOrder, Range, RangeEnd};
 use wire::resp::{Encoder, ErrorReply, LexBound, Protocol, RangeRequest};
 
 use super::Caller;
@@ -73,25 +73,30 @@ impl Found {
         }
     }
 
+    /// `None`: keys are locked.
     fn step(
         &mut self,
-        session: &mut Session,
+        engine: &mut impl Engine,
         now: UnixMillis,
         range: &Range<'_>,
         is_keys_only: bool,
-    ) -> Result<Step, NoOrder> {
-        let ended = session.range(now, range, |item| {
+    ) -> Option<Result<Step, NoOrder>> {
+        let ended = engine.range(now, range, |item| {
             self.push(item.key);
             if !is_keys_only {
                 self.push(item.value);
             }
         })?;
+        Some(ended.map(|ended| self.stepped(range, ended)))
+    }
+
+    fn stepped(&self, range: &Range<'_>, ended: RangeEnd) -> Step {
         let left_count = range.item_limit.saturating_sub(ended.visited);
-        Ok(match ended.resume_key {
+        match ended.resume_key {
             _ if self.is_too_long => Step::TooLong,
             Some(resume_key) if left_count > 0 => Step::More { resume_key, left_count },
             _ => Step::Done,
-        })
+        }
     }
 }
 
@@ -106,14 +111,14 @@ impl RangeWalk {
         self.found.bytes.capacity()
     }
 
-    fn step(&mut self, session: &mut Session, now: UnixMillis) -> Result<Step, NoOrder> {
+    fn step(&mut self, engine: &mut impl Engine, now: UnixMillis) -> Option<Result<Step, NoOrder>> {
         let range = Range {
             start: self.start.as_ref().map(|key| &key[..]),
             end: self.end.as_ref().map(|key| &key[..]),
             direction: self.direction,
             item_limit: self.left_count,
         };
-        self.found.step(session, now, &range, self.is_keys_only)
+        self.found.step(engine, now, &range, self.is_keys_only)
     }
 
     fn go_behind(&mut self, resume_key: Vec<u8>, left_count: usize) {
@@ -154,11 +159,11 @@ impl<E: Engine> Gather<'_, '_, E> {
             ..Found::default()
         };
         let (range, now, is_keys_only) = (range_of(request), self.core.now, request.is_keys_only);
-        let Some(session) = self.engine.session() else {
+        let Some(stepped) = found.step(self.engine, now, &range, is_keys_only) else {
             debug_assert!(false, "commands on all keys never run under locks");
             return true;
         };
-        match found.step(session, now, &range, is_keys_only) {
+        match stepped {
             // Most ranges are short and never come here: the bounds are copied for long ones.
             Ok(Step::More { resume_key, left_count }) => {
                 let mut walk = Box::new(RangeWalk {
@@ -189,11 +194,11 @@ impl<E: Engine> Gather<'_, '_, E> {
     /// The next step of a walk; false: it is not the last.
     pub(super) fn go_on(&mut self, mut walk: Box<RangeWalk>) -> bool {
         let now = self.core.now;
-        let Some(session) = self.engine.session() else {
+        let Some(stepped) = walk.step(self.engine, now) else {
             debug_assert!(false, "commands on all keys never run under locks");
             return true;
         };
-        match walk.step(session, now) {
+        match stepped {
             Ok(Step::More { resume_key, left_count }) => {
                 walk.go_behind(resume_key, left_count);
                 self.keep(walk)

@@ -56,9 +56,9 @@ impl Keys for Log {
 
 /// The log, when the tag of the one key that is looked for is known: entries of its group that
 /// have another are told apart without a look at them.
-struct Tagged<'l> {
-    log: &'l Log,
-    tag: Tag,
+pub(super) struct Tagged<'l> {
+    pub log: &'l Log,
+    pub tag: Tag,
 }
 
 impl Keys for Tagged<'_> {
@@ -245,7 +245,7 @@ impl Local {
 
     /// The outcome of a GET whose key has its slot there.
     #[inline]
-    fn answer_get<R, S: Sink<R>>(
+    pub(super) fn answer_get<R, S: Sink<R>>(
         &mut self,
         call: Call<'_>,
         position: Option<Position>,

@@ -86,10 +86,22 @@ pub(super) fn walk_range(
     tree: &Tree,
     now: UnixMillis,
     range: &Range<'_>,
+    visit: impl FnMut(&Item<'_>),
+) -> RangeEnd {
+    walk_range_from(inner, tree, now, (range, Hint::NONE), visit)
+}
+
+/// The same, beginning where the hint says if that is right.
+#[inline]
+pub(super) fn walk_range_from(
+    inner: &Inner,
+    tree: &Tree,
+    now: UnixMillis,
+    (range, hint): (&Range<'_>, Hint),
     mut visit: impl FnMut(&Item<'_>),
 ) -> RangeEnd {
     let mut lane = Lane::new(inner, tree);
-    lane.open(range, Hint::NONE);
+    lane.open(range, hint);
     lane.gather(AHEAD_MAX);
     loop {
         if let Some(ended) = lane.visit(now, range, AHEAD_MAX, &mut visit) {
@@ -262,12 +274,8 @@ impl<'i, 'k> Lane<'i, 'k> {
 }
 
 /// Where a walk over the range begins.
-fn origin_of<'a>(range: &Range<'a>) -> Origin<'a> {
-    let near = match range.direction {
-        Direction::Forward => range.start,
-        Direction::Reverse => range.end,
-    };
-    match near {
+pub(super) fn origin_of<'a>(range: &Range<'a>) -> Origin<'a> {
+    match range.origin() {
         Bound::Unbounded => Origin::End,
         Bound::Included(key) => Origin::At(key),
         Bound::Excluded(key) => Origin::Behind(key),

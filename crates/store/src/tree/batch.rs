@@ -30,6 +30,17 @@ pub(crate) struct Hint {
 impl Hint {
     pub(crate) const NONE: Hint = Hint { border: NO_NODE, version: Version::NONE, depth_bytes: 0 };
 
+    /// A border of which no version is known, nor the layer: nothing begins there.
+    pub(super) fn in_some_layer(border: u32) -> Hint {
+        Hint { border, ..Hint::NONE }
+    }
+
+    /// `NO_NODE`: nothing is known.
+    #[inline]
+    pub(super) fn node(self) -> u32 {
+        self.border
+    }
+
     /// The border of the first layer in which the search ended.
     #[inline]
     pub(super) fn first_layer(self) -> Option<Border> {

@@ -160,6 +160,7 @@ impl Tree {
                 node.mark_dead();
             }
             self.node(dead).unlock_changed();
+            self.count_gone(dead);
             retired.push(dead);
             if has_others {
                 node.unlock_changed();
@@ -257,6 +258,7 @@ impl Tree {
             }
         }
         if is_empty {
+            spine.iter().for_each(|node| self.count_gone(*node));
             retired.extend(spine);
         }
         is_empty

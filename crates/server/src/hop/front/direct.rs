@@ -27,10 +27,14 @@
 //! # References
 //! uTPS §3.2.3; rules K6, K7, K9, K10; decisions 0033 and 0040.
 
+use std::sync::Arc;
+
 use arrayvec::ArrayVec;
+use base::hash::KeyHasher;
 use base::{KeyHash, WorkerId};
 use policy::size_class::WorkerSizes;
 use policy::{Access, Route, RouteRequest};
+use store::HotArray;
 use store::pin::Pins;
 use store::request::{Op, Outcome, Request, Sink};
 
@@ -41,6 +45,7 @@ use crate::engine::{Asked, Asking, Away};
 use crate::gather::BATCH_REQUESTS_MAX;
 use crate::hop::back;
 use crate::hop::cell::Cells;
+use crate::hot::Watcher;
 use crate::reply::ReplySink;
 use crate::rmw::{Refusal, Rmw};
 use crate::sizes::{LENT_BYTES_MIN, size_of};
@@ -177,12 +182,28 @@ impl Front {
         }
     }
 
-    /// Once a round: other keys may be hot.
+    /// Once a round: other keys may be hot; true: they are.
     #[inline]
-    pub fn look_at_hot_set(&mut self) {
+    pub fn look_at_hot_set(&mut self) -> bool {
+        self.hot.as_mut().is_some_and(Watcher::look)
+    }
+
+    /// The hot keys in their order, between two layers.
+    pub fn hot_array(&self) -> Option<Arc<HotArray>> {
+        if self.own_worker.is_some() { None } else { self.hot.as_ref()?.array() }
+    }
+
+    /// A range begins at a key.
+    pub fn note_range(&mut self, hasher: &KeyHasher, key: &[u8]) {
         if let Some(hot) = &mut self.hot {
-            hot.look();
+            hot.note_range(hasher, key);
         }
+    }
+
+    /// Whether the batch is of reads of hot keys only.
+    #[inline]
+    pub fn is_all_hot(&self, here: &Here) -> bool {
+        self.own_worker.is_none() && !here.has_unasked
     }
 
     /// Whether a request that the router leaves here may be executed here (D5).

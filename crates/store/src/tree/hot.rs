@@ -1,0 +1,133 @@
+//! Places of keys that are read again and again, kept beyond a session's quiescent points.
+//!
+//! ```text
+//!  found once:  way down ─▶ border, slot's index            kept: both, and the border's count
+//!  from then:   count the same? ─▶ the slot there ─▶ its entry has the key? ─▶ a hit
+//!                     └─ no ───────────┴─ no ──────────────────────┴─ no ──▶ the way down again
+//! ```
+//!
+//! A slot that has the key's entry is the key's slot, however old the place is: a writer points that
+//! very slot at another entry, and a key that leaves its slot leaves it empty, or a link (I3 of the
+//! node). So what is kept is a place in the tree and nothing of the item, and there is nothing that
+//! a writer would have to tell anybody (K9).
+//!
+//! Only while keys leave a border may it have a key that is already elsewhere as well, in the layer
+//! that a group has moved to, and that was written there. Who comes down waits until the border is
+//! no longer *changing*; who looks at a place does not believe it as long.
+//!
+//! # Invariants
+//! I1: a node that leaves the tree is counted among those of its number's remainder after it is
+//!     marked as dead, and before its grace period begins.
+//! I2: a place whose count is the present one is of a node that stays what it is until the reader's
+//!     next quiescent point.
+//!
+//! I2 follows from I1: either the reader's epoch is of before the node's grace period, which then
+//! ends only after the reader's next quiescent point; or it has read an epoch that began after the
+//! count, and so it reads that count.
+
+use base::sync::{AtomicU32, Ordering};
+
+use super::batch::Hint;
+use super::node::NO_NODE;
+use super::{Keys, Tree};
+use crate::index::Position;
+
+/// Counts of nodes that left: 2 KiB, so that one of them in a thousand makes two places old.
+#[cfg(not(loom))]
+const COUNTS: usize = 512;
+#[cfg(loom)]
+const COUNTS: usize = 1;
+
+/// How many nodes have left the tree, by the remainder of their numbers.
+pub(super) struct GoneNodes([AtomicU32; COUNTS]);
+
+impl GoneNodes {
+    pub(super) fn new() -> GoneNodes {
+        GoneNodes(std::array::from_fn(|_| AtomicU32::new(0)))
+    }
+
+    #[inline]
+    fn of(&self, node: u32) -> &AtomicU32 {
+        &self.0[node as usize % COUNTS]
+    }
+}
+
+/// Where a key's slot was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HotPlace {
+    hint: Hint,
+    index: u32,
+    gone_count: u32,
+}
+
+impl HotPlace {
+    /// Nothing is known.
+    pub(crate) const NONE: HotPlace = HotPlace { hint: Hint::NONE, index: 0, gone_count: 0 };
+}
+
+impl Tree {
+    /// A node has left the tree and is marked as dead.
+    pub(super) fn count_gone(&self, node: u32) {
+        // Release: whoever sees the count in `place_of` sees the mark. What starts the grace period
+        // (`Epochs::advance`) follows, which is what I2 needs.
+        self.gone.of(node).fetch_add(1, Ordering::Release);
+    }
+
+    /// The place of a key that was found there since the last quiescent point, by that hint.
+    pub(crate) fn place_of(&self, hint: Hint, found: Position) -> HotPlace {
+        let node = found.bucket;
+        // Acquire pairs with `count_gone`: with a later count comes a node that is seen as dead.
+        let gone_count = self.gone.of(node).load(Ordering::Acquire);
+        let version = self.node(node).version();
+        if version.is_dead() {
+            return HotPlace::NONE;
+        }
+        let hint = if hint.node() == node { hint } else { Hint::in_some_layer(node) };
+        HotPlace { hint, index: found.index as u32, gone_count }
+    }
+
+    /// Whether the place may be looked at until the session's next quiescent point.
+    #[inline]
+    pub(crate) fn is_there(&self, place: &HotPlace) -> bool {
+        let node = place.hint.node();
+        // Relaxed: I2 says what has made the count visible.
+        node != NO_NODE && self.gone.of(node).load(Ordering::Relaxed) == place.gone_count
+    }
+
+    /// Asks for the entry at a place that is there.
+    #[inline]
+    pub(crate) fn ask_for_place(&self, place: &HotPlace, keys: &impl Keys) {
+        let slot = self.node(place.hint.node()).slot(place.index as usize);
+        if slot.is_entry() {
+            keys.prefetch(slot);
+        }
+    }
+
+    /// The key's slot, if it is still at a place that is there. A hit is believed at once, like
+    /// every hit.
+    #[inline]
+    pub(crate) fn find_at(
+        &self,
+        place: &HotPlace,
+        key: &[u8],
+        keys: &impl Keys,
+    ) -> Option<Position> {
+        let (node, index) = (place.hint.node(), place.index as usize);
+        // Before the slot: a write that this read must see went to another layer after the change
+        // had begun, so that this version is of the change, or of after it.
+        let version = self.node(node).version();
+        let slot = self.node(node).slot(index);
+        if version.is_changing() || !slot.is_entry() {
+            return None;
+        }
+        // SAFETY: the slot was read just now, and the caller does not quiesce meanwhile.
+        let has_key = unsafe { keys.has_key(slot, key) };
+        has_key.then_some(Position { bucket: node, index, slot })
+    }
+
+    /// Where a walk from the place's key begins.
+    #[inline]
+    pub(crate) fn hint_at(&self, place: &HotPlace) -> Hint {
+        if self.is_there(place) { place.hint } else { Hint::NONE }
+    }
+}
