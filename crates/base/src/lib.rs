@@ -1,8 +1,9 @@
-//! What every other crate uses: units, ids, rings, roles, the `sync` shim and the key hash. No
+//! What every other crate uses: units, ids, rings, offers, roles, the `sync` shim, the key hash. No
 //! decisions.
 
 pub mod hash;
 pub mod ids;
+pub mod offers;
 pub mod ring;
 pub mod roles;
 pub mod sync;

@@ -261,6 +261,19 @@ impl Bell {
     #[inline]
     pub fn must_ring(&self) -> bool {
         fence(Ordering::SeqCst); // I1
+        self.is_rung()
+    }
+
+    /// After something was published that any of several sleepers may see: which of them the
+    /// caller has to wake.
+    #[inline]
+    pub fn must_ring_one<'b>(bells: impl IntoIterator<Item = &'b Bell>) -> Option<usize> {
+        fence(Ordering::SeqCst); // I1
+        bells.into_iter().position(Bell::is_rung)
+    }
+
+    #[inline]
+    fn is_rung(&self) -> bool {
         // The swap lets one of several publishers ring.
         self.is_raised.load(Ordering::Relaxed) && self.is_raised.swap(false, Ordering::Relaxed)
     }

@@ -114,3 +114,22 @@ fn loom_no_publication_is_slept_through() {
         assert!(sees_it || is_rung);
     });
 }
+
+/// The same where several may sleep: who is awake is passed over.
+#[test]
+fn loom_of_several_bells_the_raised_one_is_rung() {
+    loom::model(|| {
+        let (mut sender, mut receiver) = ring(1);
+        let bells = Arc::new([Bell::new(), Bell::new()]);
+        let theirs = Arc::clone(&bells);
+        let publisher = thread::spawn(move || {
+            sender.push([1, 2]);
+            sender.publish();
+            Bell::must_ring_one(&*theirs)
+        });
+        bells[1].raise();
+        let sees_it = receiver.waiting_count() > 0;
+        let rung = publisher.join().unwrap();
+        assert!(sees_it || rung == Some(1));
+    });
+}

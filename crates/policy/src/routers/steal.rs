@@ -47,6 +47,13 @@ impl Steal {
         Steal { batch }
     }
 
+    /// Whom `thief` looks at, in turn: the next worker in a ring first, so that thieves spread.
+    #[inline]
+    pub fn victims(thief: WorkerId, worker_count: usize) -> impl Iterator<Item = WorkerId> {
+        let own = thief.index();
+        (1..worker_count).map(move |step| WorkerId(((own + step) % worker_count) as u16))
+    }
+
     /// Where `worker` finds its next requests; `software` and `receive` say what each worker has
     /// in its queues. `None`: there is nothing anywhere.
     ///

@@ -183,6 +183,24 @@ fn a_thief_takes_one_begun_batch_before_it_reads_another_queue() {
     assert_eq!(take(2, &software, &receive), Some((2, Queue::Software, 1)));
 }
 
+/// Whoever looks at others one by one finds the worker that is found by what all have.
+#[test]
+fn victims_stand_in_a_ring() {
+    let victims = |thief| Steal::victims(WorkerId(thief), 4).map(|worker| worker.0);
+    assert_eq!(victims(2).collect::<Vec<_>>(), [3, 0, 1]);
+    assert_eq!(Steal::victims(WorkerId(0), 1).next(), None);
+    let none = Depths::new(4);
+    for busy in 0..16_u16 {
+        let mut software = Depths::new(4);
+        (0..4).filter(|worker| busy & 1 << worker != 0).for_each(|w| software.add(WorkerId(w)));
+        for thief in (0..4).filter(|thief| busy & 1 << thief == 0) {
+            let found =
+                Steal::new(1).next(WorkerId(thief), &software, &none).map(|take| take.from.0);
+            assert_eq!(victims(thief).find(|victim| busy & 1 << victim != 0), found);
+        }
+    }
+}
+
 /// Eight workers: six small ones, one for up to 100 KB and one for the rest.
 fn two_large() -> Arc<SizePlan> {
     let range =

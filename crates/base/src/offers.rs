@@ -1,0 +1,214 @@
+//! A queue that one thread fills and any thread empties, and a set that says what is done.
+//!
+//! ```text
+//!  entries   ...[ taken, by whomever ][ published ][ pushed ].......
+//!                                     ^ taken      ^ head    ^ pushed
+//!                                (takers: one      (owner     (owner)
+//!                                 step by CAS)      stores)
+//!  done      one bit for what each entry names: takers set it, the owner clears it
+//! ```
+//!
+//! The owner pushes entries and publishes them together by one store of `head`. Whoever has time
+//! takes the oldest one by moving `taken` past it, works on what it names, and sets its bit in the
+//! owner's [`DoneSet`]. So a slow taker holds up nobody: the work of others shows before its own.
+//! Whatever an entry names is the taker's from the taking on, and the owner's again once its bit is
+//! set.
+//!
+//! # Invariants
+//! I1: `taken <= head <= pushed <= taken + capacity`; all count entries since the beginning, and an
+//!     entry's place is its number modulo the capacity.
+//! I2: each entry is taken once: `taken` moves by ones, and who moves it has the entry.
+//! I3: a place is written only by the owner, and only when its last entry is taken.
+//!
+//! # Concurrency
+//! One owner at a time, any number of takers. The owner's Release store of `head` (P1) pairs with a
+//! taker's Acquire load (T1): entries, and what they name, are whole before they are seen. Its
+//! Release of a bit (D1) pairs with the owner's Acquire (D2): the work is done before it shows, and
+//! the place was read before it is written again. `taken` itself publishes nothing, so it is moved
+//! Relaxed: it only counts up, so that a taker that was overtaken fails, whatever it has read.
+//!
+//! # Limits
+//! The capacity is a power of two. The owner sees to it that it never has more entries waiting: who
+//! pushes only what names a thing that is not on the way, of so many things, never does.
+//!
+//! # Trade-offs
+//! A ring with one receiver (`ring`) needs no CAS, and one tail tells of a whole batch; but its
+//! entries are one thread's. Here each entry costs a CAS, and each word of done bits an RMW.
+//!
+//! # References
+//! Minos §5.2 (HKH+WS); decision 0041.
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use crossbeam_utils::CachePadded;
+
+use crate::ring::Entry;
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// The queue, as takers know it.
+#[derive(Debug)]
+pub struct Offers {
+    places: Box<[[AtomicU64; 2]]>,
+    /// Entries published; the owner stores it.
+    head: CachePadded<AtomicU64>,
+    /// Entries taken; takers move it.
+    taken: CachePadded<AtomicU64>,
+}
+
+impl Offers {
+    /// A queue of `capacity` entries, a power of two.
+    ///
+    /// # Panics
+    /// If the capacity is not a power of two.
+    pub fn new(capacity: usize) -> Offers {
+        assert!(capacity.is_power_of_two(), "a place is found by a mask");
+        let place = |_| [AtomicU64::new(0), AtomicU64::new(0)];
+        Offers {
+            places: (0..capacity).map(place).collect(),
+            head: CachePadded::new(AtomicU64::new(0)),
+            taken: CachePadded::new(AtomicU64::new(0)),
+        }
+    }
+
+    #[inline]
+    fn place(&self, number: u64) -> &[AtomicU64; 2] {
+        &self.places[number as usize & (self.places.len() - 1)]
+    }
+
+    /// How many entries can be taken; by the time the caller knows, others may have.
+    #[inline]
+    pub fn waiting_count(&self) -> u64 {
+        let taken = self.taken.load(Ordering::Relaxed);
+        self.head.load(Ordering::Acquire).saturating_sub(taken) // T1
+    }
+
+    /// The oldest entry. What it names is the caller's until it sets its bit.
+    #[inline]
+    pub fn take(&self) -> Option<Entry> {
+        let mut taken = self.taken.load(Ordering::Relaxed);
+        loop {
+            if self.head.load(Ordering::Acquire) <= taken {
+                return None; // T1
+            }
+            // Read before `taken` moves past it, for then it may be overwritten. If another taker
+            // has moved it already, the CAS fails.
+            let [first, second] = self.place(taken);
+            let entry = [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)];
+            let next = taken + 1;
+            // Relaxed: T1 and D1 order what matters.
+            let order = Ordering::Relaxed;
+            match self.taken.compare_exchange(taken, next, order, order) {
+                Ok(_) => return Some(entry), // I2
+                Err(now) => taken = now,
+            }
+        }
+    }
+}
+
+/// The owner's end: it pushes and publishes.
+#[derive(Debug)]
+pub struct Offerer {
+    offers: Arc<Offers>,
+    pushed: u64,
+    published: u64,
+}
+
+impl Offerer {
+    /// Of a queue. There is one at a time; a later one goes on where the last one ended.
+    pub fn of(offers: &Arc<Offers>) -> Offerer {
+        let published = offers.head.load(Ordering::Acquire);
+        Offerer { offers: Arc::clone(offers), pushed: published, published }
+    }
+
+    /// Puts an entry behind the last; nobody sees it before [`Offerer::publish`]. Its number.
+    #[inline]
+    pub fn push(&mut self, entry: Entry) -> u64 {
+        debug_assert!(
+            self.pushed - self.offers.taken.load(Ordering::Relaxed)
+                < self.offers.places.len() as u64,
+            "I1: no more entries wait than there are places"
+        );
+        for (word, value) in self.offers.place(self.pushed).iter().zip(entry) {
+            word.store(value, Ordering::Relaxed); // Published by P1.
+        }
+        self.pushed += 1;
+        self.pushed - 1
+    }
+
+    /// Entries that are pushed and not published.
+    #[inline]
+    pub fn unpublished_count(&self) -> u64 {
+        self.pushed - self.published
+    }
+
+    /// Whether takers may have seen the entry of that number.
+    #[inline]
+    pub fn is_published(&self, number: u64) -> bool {
+        number < self.published
+    }
+
+    /// Shows takers what was pushed; whether there was anything.
+    #[inline]
+    pub fn publish(&mut self) -> bool {
+        if self.published == self.pushed {
+            return false;
+        }
+        self.published = self.pushed;
+        self.offers.head.store(self.pushed, Ordering::Release); // P1
+        true
+    }
+
+    /// How many published entries wait.
+    #[inline]
+    pub fn waiting_count(&self) -> u64 {
+        self.offers.waiting_count()
+    }
+}
+
+/// A bit for each of a number of things: set by whoever has worked on it, cleared by its owner.
+#[derive(Debug)]
+pub struct DoneSet {
+    words: Box<[AtomicU64]>,
+}
+
+impl DoneSet {
+    /// Bits of one word.
+    pub const WORD_BITS: u32 = u64::BITS;
+
+    /// Of so many things, none of which is done.
+    pub fn new(count: usize) -> DoneSet {
+        let words = count.div_ceil(Self::WORD_BITS as usize);
+        DoneSet { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// The things of `bits` in a word are done, and their owner's again.
+    #[inline]
+    pub fn set(&self, word: usize, bits: u64) {
+        let before = self.words[word].fetch_or(bits, Ordering::Release); // D1
+        debug_assert!(before & bits == 0, "done once");
+    }
+
+    /// How many words there are.
+    #[inline]
+    pub fn word_count(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Whether anything is done that was not taken.
+    #[inline]
+    pub fn has_any(&self) -> bool {
+        // Relaxed: whoever acts on it takes.
+        self.words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
+    /// What is done in a word, once: by the owner.
+    #[inline]
+    pub fn take(&self, word: usize) -> u64 {
+        let word = &self.words[word];
+        // The line stays with the takers if there is nothing.
+        if word.load(Ordering::Relaxed) == 0 { 0 } else { word.swap(0, Ordering::Acquire) } // D2
+    }
+}
