@@ -246,13 +246,14 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         key: "dispatch",
-        value_name: "any|key-hash|jbsq:N|round-robin|hand-off:N|size-aware",
+        value_name: "any|key-hash|jbsq:N|round-robin|hand-off:N|steal|size-aware",
         kind: Kind::Dispatch,
         default: "any",
         help: "Who executes what the write policy leaves open: any the thread that received it, \
                key-hash its key's owner, jbsq:N the shortest queue of those with less than N, \
                round-robin each in turn, hand-off:N an idle one of those that the first N threads \
-               hand over to, size-aware threads of their own for large items",
+               hand over to, steal the one that received it or whoever is idle, size-aware \
+               threads of their own for large items",
     },
     Setting {
         key: "size-threshold",

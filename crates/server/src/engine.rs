@@ -173,6 +173,13 @@ pub trait Home: Engine {
         false
     }
 
+    /// Whether the last turn executed what waited for others: then the worker's own clients are
+    /// looked at before the next.
+    #[inline]
+    fn take_has_stolen(&mut self) -> bool {
+        false
+    }
+
     /// Before the worker sleeps: whether nothing waits here. From then on others wake it.
     #[inline]
     fn lie_down(&mut self) -> bool {

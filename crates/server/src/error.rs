@@ -57,15 +57,6 @@ pub enum StartError {
         /// The policy's own words.
         reason: policy::routers::NotTogether,
     },
-    /// A dispatch that the server does not have.
-    #[error(
-        "--dispatch {dispatch} is not built yet: give any, key-hash, round-robin, jbsq:N, \
-         hand-off:N or size-aware"
-    )]
-    DispatchNotBuilt {
-        /// As asked for.
-        dispatch: policy::Dispatch,
-    },
     /// The threads that receive are named twice.
     #[error(
         "--cr-threads {given} contradicts --dispatch hand-off:{workers}: give --cr-threads auto \

@@ -23,6 +23,7 @@
 //! | `awaiting` | what one connection waits for |
 //! | `front` | routes, sends, takes back, keeps each connection's order; `direct`: executes here |
 //! | `ahead` | finds what waits for the batch's windows in the queues |
+//! | `stands` | what any worker may take, where requests are stolen |
 //! | `back` | takes batches from all fronts and executes them |
 //! | `loan` | large replies, sent by the worker that serves their size |
 //! | `routed` | both halves as a worker's engine |
@@ -38,6 +39,7 @@ mod layers;
 mod loan;
 mod roles;
 mod routed;
+mod stands;
 
 pub use awaiting::Awaiting;
 pub use cell::KEPT_BYTES_MAX;

@@ -194,6 +194,7 @@ impl Snapshot {
             "publications_total": hops.publications,
             "batches_total": hops.batches,
             "batch_requests_total": hops.served,
+            "stolen_total": hops.stolen,
             "busy_total": hops.busy.iter().map(|(_, count)| count).sum::<u64>(),
         })
     }

@@ -110,9 +110,10 @@ impl Server {
         let (mut resp, mut memcached) = (resp.into_iter(), memcached.into_iter());
         let mut natives = natives.into_iter();
         let roles = self.shared.roles().latest();
-        let is_routed = self.shared.layers().is_routed;
+        let layers = self.shared.layers();
         let kept_bytes_max = self.shared.memory_plan().cell_kept_bytes_max;
-        let fabric = is_routed.then(|| Arc::new(Fabric::new(config.threads, kept_bytes_max)));
+        let new_fabric = || Fabric::new(config.threads, kept_bytes_max, layers.stealing());
+        let fabric = layers.is_routed.then(|| Arc::new(new_fabric()));
         for index in 0..config.threads {
             let id = WorkerId(u16::try_from(index).expect("checked: at most 256 threads"));
             let (native, shm_door) = natives.next().unzip();

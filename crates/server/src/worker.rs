@@ -365,6 +365,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         if E::ROUTES {
             self.has_served_queues |= self.engine.turn(&mut self.core);
+            if self.engine.take_has_stolen() {
+                self.rounds_without_wait = ROUNDS_PER_WAIT;
+            }
             self.finish_touched();
             if self.member.is_moving() {
                 self.change_roles();

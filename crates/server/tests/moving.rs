@@ -27,8 +27,15 @@ fn start(policies: &str, cr_threads: Option<usize>) -> TestServer {
 
 /// Every server of these tests can divide its threads.
 fn all_policies() -> impl Iterator<Item = TestServer> {
-    let policies = ["crcw any", "erew key-hash", "d-crew jbsq:1", "crcw round-robin", "crew any"];
-    policies.into_iter().zip([None, None, Some(1), Some(2), None]).map(|(policies, cr_threads)| {
+    let all = [
+        ("crcw any", None),
+        ("erew key-hash", None),
+        ("d-crew jbsq:1", Some(1)),
+        ("crcw round-robin", Some(2)),
+        ("crew any", None),
+        ("crew steal", None),
+    ];
+    all.into_iter().map(|(policies, cr_threads)| {
         println!("{policies} {cr_threads:?}");
         start(policies, cr_threads)
     })

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use server::{Config, Dispatch, Server, SizeThreshold, StartError, WritePolicy};
 use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 
-const DISPATCHES: [&str; 7] =
-    ["key-hash", "any", "jbsq:1", "jbsq:2", "round-robin", "hand-off:1", "size-aware"];
+const DISPATCHES: [&str; 8] =
+    ["key-hash", "any", "jbsq:1", "jbsq:2", "round-robin", "hand-off:1", "steal", "size-aware"];
 
 /// A server's configuration, named for messages.
 struct Case {
@@ -55,7 +55,7 @@ fn for_each_case(check: impl Fn(&TestServer)) {
             Err(error) => panic!("{name}: {error}"),
         }
     }
-    assert_eq!(started_count, 73, "of 84 combinations");
+    assert_eq!(started_count, 79, "of 96 combinations");
 }
 
 /// Reads and writes of few keys and what they answer, for one client alone on its keys.
@@ -137,6 +137,8 @@ fn routed() -> Vec<Config> {
         with(None, WritePolicy::DCrew, "jbsq:1"),
         with(None, WritePolicy::DCrew, "size-aware"),
         with(Some(1), WritePolicy::Crew, "size-aware"),
+        with(None, WritePolicy::Crew, "steal"),
+        with(Some(1), WritePolicy::Crcw, "steal"),
     ]
 }
 

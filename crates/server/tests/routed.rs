@@ -83,6 +83,25 @@ mod size_aware {
     }
 }
 
+/// Three threads that steal from one another.
+#[path = "."]
+mod stealing {
+    #[path = "full.rs"]
+    mod full;
+    #[path = "hardship.rs"]
+    mod hardship;
+    #[path = "memcached.rs"]
+    mod memcached;
+    #[path = "resp.rs"]
+    mod resp;
+    mod support;
+
+    #[test]
+    fn requests_are_executed_by_other_workers() {
+        super::check_hops(support::config());
+    }
+}
+
 /// A suite whose servers routed nothing would prove nothing here.
 fn check_hops(config: server::Config) {
     let server = support::TestServer::with(config);

@@ -414,14 +414,13 @@ fn a_preset_that_is_not_there_is_refused_with_what_is() {
     );
     check_flag_error(
         "preset",
-        "hkh-ws",
-        "--preset: `hkh-ws` is not built: workers do not take requests from one another yet; hkh \
-         is built",
+        "rowan-kv",
+        "--preset: `rowan-kv` is not built: replication is not built yet",
     );
     check_file_error(
         "preset = \"x\"",
         "d.toml:1: preset: there is no preset `x`: write one of dovetail, mica-erew, mica-crew, \
-         hkh, sho, minos, c4-erew, c4-crew, c4-dcrew, c4-comp, c4, basekv, erpckv, \
+         hkh, sho, hkh-ws, minos, c4-erew, c4-crew, c4-dcrew, c4-comp, c4, basekv, erpckv, \
          mutps-h, mutps-t",
     );
 }

@@ -256,10 +256,6 @@ fn read_time(text: &str, min: Duration, max: Duration) -> Result<Value, String> 
 
 fn read_dispatch(text: &str) -> Result<Value, String> {
     match text.parse() {
-        Ok(Dispatch::Steal) => Err(format!(
-            "`{text}` is not built yet: give any, key-hash, round-robin, jbsq:N, hand-off:N or \
-             size-aware"
-        )),
         Ok(dispatch) => Ok(Value::Dispatch(dispatch)),
         Err(error) => Err(error.to_string()),
     }

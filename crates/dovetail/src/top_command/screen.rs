@@ -122,6 +122,9 @@ fn workers(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
 fn writes(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     let mut parts = vec![format!("sent on {}/s", brief(look.rate("/hops/sent_total")))];
     parts.push(format!("writes saved {}/s", brief(look.rate("/compaction/writes_saved_total"))));
+    if number(look.now, "/hops/stolen_total") > 0.0 {
+        parts.push(format!("stolen {}/s", brief(look.rate("/hops/stolen_total"))));
+    }
     if look.now.pointer("/dcrew").is_some_and(Value::is_object) {
         parts.push(format!("pins {}/s", brief(look.rate("/dcrew/pins_total"))));
         parts.push(format!("conflicts {}/s", brief(look.rate("/dcrew/conflicts_total"))));
@@ -268,6 +271,14 @@ mod tests {
             "latency_ns_p99": 2_097_152, "goodput_rps": 51_200.0 });
         let line = "SLO 1ms   late 1.25 %   p50 81us   p99 2097us   goodput 51.2 k/s";
         check(&text(&now, &stats(10.0, 0)), line);
+    }
+
+    #[test]
+    fn stolen_requests_are_shown_once_there_are_some() {
+        let mut now = stats(11.0, 0);
+        now["hops"]["stolen_total"] = json!(3000);
+        let text = text(&now, &stats(10.0, 0));
+        check(&text, "sent on 0/s   writes saved 0/s   stolen 3.0 k/s");
     }
 
     #[test]

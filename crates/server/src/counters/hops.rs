@@ -19,6 +19,8 @@ pub struct HopCells {
     pub batches: Cell,
     /// Requests in them, also those that this worker sent to itself.
     pub served: Cell,
+    /// Requests of another worker's queue that this one took and executed.
+    pub stolen: Cell,
     /// Requests in its rings when it last took a batch, and not in that.
     pub queue_depth: Cell,
     /// Times that the router knew no worker: each held as much as the bound allows.
@@ -62,6 +64,8 @@ pub struct HopTotals {
     pub batches: u64,
     /// Requests in them.
     pub served: u64,
+    /// Requests that were executed by another worker than the one they waited for.
+    pub stolen: u64,
     /// By worker: requests that wait in its rings.
     pub queue_depth: Vec<u64>,
     /// Writes that the write table counted.
@@ -97,6 +101,7 @@ impl HopTotals {
             publications: sum(|hops| &hops.publications),
             batches: sum(|hops| &hops.batches),
             served: sum(|hops| &hops.served),
+            stolen: sum(|hops| &hops.stolen),
             queue_depth: workers.clone().map(|worker| worker.hops.queue_depth.get()).collect(),
             pins: sum(|hops| &hops.pins),
             pin_conflicts: sum(|hops| &hops.pin_conflicts),
@@ -124,6 +129,7 @@ impl HopTotals {
             (&mut self.publications, baseline.publications),
             (&mut self.batches, baseline.batches),
             (&mut self.served, baseline.served),
+            (&mut self.stolen, baseline.stolen),
             (&mut self.pins, baseline.pins),
             (&mut self.pin_conflicts, baseline.pin_conflicts),
             (&mut self.role_changes, baseline.role_changes),

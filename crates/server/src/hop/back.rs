@@ -13,6 +13,7 @@
 //! I2: between two batches the session quiesces and this half holds no cell.
 
 mod sizing;
+mod stealing;
 
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ use crate::engine::{Engine, RunToCompletion};
 use crate::reply::{self, Reply};
 use crate::rmw::{Refusal, Rmw};
 use sizing::{Judge, Sizing};
+use stealing::Stealing;
+pub(super) use stealing::call_thief;
 
 /// A worker's back half.
 pub(super) struct Back {
@@ -41,11 +44,18 @@ pub(super) struct Back {
     /// The lane that the next batch begins with.
     next_lane: usize,
     sizing: Sizing,
+    stealing: Stealing,
 }
 
 impl Back {
     pub fn new(fabric: Arc<Fabric>) -> Back {
-        Back { fabric, lanes: Vec::new(), next_lane: 0, sizing: Sizing::default() }
+        Back {
+            fabric,
+            lanes: Vec::new(),
+            next_lane: 0,
+            sizing: Sizing::default(),
+            stealing: Stealing::default(),
+        }
     }
 
     pub fn adopt(&mut self, lane: Lane) {
@@ -72,16 +82,28 @@ impl Back {
     /// Acts by another plan from now on.
     pub fn take_up(&mut self, plan: &RolePlan, own: WorkerId) {
         self.sizing.take_up(plan, own);
+        self.stealing.take_up(plan, own);
     }
 
     /// Whether there is something to execute.
     #[inline]
-    pub fn has_work(&mut self) -> bool {
+    pub fn has_work(&mut self, own: WorkerId) -> bool {
+        if let Some(stands) = &self.fabric.stands {
+            return self.stealing.has_work(stands, own.index());
+        }
         self.lanes.iter_mut().any(|lane| lane.waiting_count() > 0)
+    }
+
+    /// Whether it has stolen since it was last asked.
+    pub fn take_has_stolen(&mut self) -> bool {
+        self.stealing.take_has_stolen()
     }
 
     /// Executes one batch; how many requests.
     pub fn serve(&mut self, home: &mut RunToCompletion, core: &Core) -> usize {
+        if let Some(stands) = &self.fabric.stands {
+            return self.stealing.serve((&self.fabric, stands), home, core);
+        }
         let batch = core.shared.config().batch;
         let mut cells = Cells::new();
         let lane_count = self.lanes.len();

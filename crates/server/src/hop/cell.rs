@@ -27,6 +27,7 @@ use store::pin::PinnedValue;
 use store::request::{Op, Request, Set};
 use wire::resp;
 
+use super::awaiting::NO_TICKET;
 use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::output::PIN_VALUE_BYTES_MIN_OVER_LIMIT;
@@ -58,6 +59,8 @@ pub(super) struct Cell {
     pub order: u64,
     /// How many requests its front had got back unexecuted from this back when it was sent.
     pub returned_seen: u64,
+    /// The cell whose request follows this one, by whoever executes this one (stands).
+    pub follower: u32,
     /// Whose it is, among the connections of all fronts.
     pub connection: u64,
     /// The front's clock when it parsed the request.
@@ -105,6 +108,7 @@ impl Cell {
             verdict: Verdict::Answered,
             order: 0,
             returned_seen: 0,
+            follower: NO_TICKET,
             connection: 0,
             now: UnixMillis(0),
             bytes: Vec::new(),
@@ -163,6 +167,11 @@ impl Cell {
     #[inline]
     pub fn request(&self) -> Request<'_, Rmw<'_>> {
         self.request.expect("a published cell holds a request")
+    }
+
+    /// Whether what it carries alone takes longer than many short requests.
+    pub fn is_long(&self) -> bool {
+        payload_of(&self.request().op).len() > COPY_BYTES_MAX
     }
 
     /// The thread that its front runs on.

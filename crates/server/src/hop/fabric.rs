@@ -5,22 +5,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base::ring::Bell;
 use crossbeam_utils::CachePadded;
 
+use super::stands::Stands;
+
+/// Whether idle workers take what waits for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stealing {
+    /// Requests are offered.
+    On,
+    /// Requests are sent.
+    Off,
+}
+
 /// Shared by all workers of a server that routes; lives as long as the last of them.
 pub struct Fabric {
     /// By thread.
     pub(super) bells: Vec<CachePadded<Bell>>,
     /// What a cell's buffers keep.
     pub(super) kept_bytes_max: usize,
+    /// Where requests may be stolen.
+    pub(super) stands: Option<Stands>,
     /// Threads that may still send something.
     senders_open: AtomicUsize,
 }
 
 impl Fabric {
     /// Nothing is on the way between so many threads.
-    pub fn new(thread_count: usize, kept_bytes_max: usize) -> Fabric {
+    pub fn new(thread_count: usize, kept_bytes_max: usize, stealing: Stealing) -> Fabric {
         Fabric {
             bells: (0..thread_count).map(|_| CachePadded::new(Bell::new())).collect(),
             kept_bytes_max,
+            stands: (stealing == Stealing::On).then(|| Stands::new(thread_count)),
             senders_open: AtomicUsize::new(thread_count),
         }
     }

@@ -32,6 +32,8 @@
 
 mod by_size;
 mod direct;
+mod grounds;
+mod offering;
 mod pins;
 
 use std::collections::VecDeque;
@@ -55,6 +57,7 @@ use crate::hot::Watcher;
 use crate::output::PIN_VALUE_BYTES_MIN;
 use crate::shared::Control;
 use crate::sizes::LENT_BYTES_MIN;
+use offering::Offering;
 
 pub use direct::{Here, HereSink};
 
@@ -122,6 +125,8 @@ pub(super) struct Front {
     grounds: Vec<(Arc<Vec<u8>>, u64)>,
     /// Another plan is to be taken up: no ticket is given out.
     is_parked: bool,
+    /// Where requests may be stolen.
+    offering: Option<Box<Offering>>,
     /// Where requests are told apart by size.
     by_size: Option<by_size::BySize>,
     /// Of the next request that takes a cell.
@@ -151,8 +156,9 @@ impl Front {
             },
             booked_bytes: 0,
         };
+        let stand = fabric.stands.as_ref().map(|stands| stands.of(own.index()));
         Front {
-            cells: Arc::new(Cells::new()),
+            cells: stand.map_or_else(|| Arc::new(Cells::new()), |stand| Arc::clone(&stand.cells)),
             plan,
             decider,
             hot: None,
@@ -166,6 +172,7 @@ impl Front {
             free: (0..CELLS as u32).rev().collect(),
             parked: VecDeque::new(),
             senders: (0..fabric.thread_count()).map(|_| None).collect(),
+            offering: Offering::new(&fabric),
             fabric,
             short: VecDeque::new(),
             grounds: Vec::new(),
@@ -346,9 +353,12 @@ impl Front {
         ticket: u32,
         question: &RouteRequest,
     ) -> Route {
-        match self.before(awaiting, hash, ticket) {
+        let before = self.before(awaiting, hash, ticket);
+        match before.map(|before| &self.tickets[before as usize]) {
             None => self.decider.route(question, &self.depths),
             Some(Ticket { state: State::Parked, .. }) => Route::Busy(Busy::HeldElsewhere),
+            // As far as it can (`offer`).
+            Some(before) if self.offering.is_some() => Route::To(before.worker),
             Some(Ticket { worker, .. }) => self.decider.follow(question, *worker, &self.depths),
         }
     }
@@ -357,6 +367,7 @@ impl Front {
     #[inline]
     fn follow_route(&mut self, core: &mut Core, index: u32, route: Route) -> bool {
         match route {
+            Route::To(worker) if self.offering.is_some() => self.offer(core, index, worker),
             Route::To(worker) => {
                 self.enqueue(core, index, worker);
                 true
@@ -375,7 +386,7 @@ impl Front {
 
     /// The connection's last request on that key before `ticket`, if it is not executed yet (I3).
     #[inline]
-    fn before(&self, awaiting: &Awaiting, hash: KeyHash, ticket: u32) -> Option<&Ticket> {
+    fn before(&self, awaiting: &Awaiting, hash: KeyHash, ticket: u32) -> Option<u32> {
         if awaiting.filter & Awaiting::bit_of(hash) == 0 {
             return None;
         }
@@ -384,7 +395,7 @@ impl Front {
         while index != NO_TICKET && index != ticket {
             let ticket = &self.tickets[index as usize];
             if matches!(ticket.state, State::Sent | State::Parked) && ticket.hash == hash {
-                found = Some(ticket);
+                found = Some(index);
             }
             index = ticket.next;
         }
@@ -445,14 +456,17 @@ impl Front {
     #[inline]
     pub fn publish(&mut self, core: &Core) {
         for thread in self.plan.first_back..self.plan.threads {
-            self.publish_to(core, thread);
+            match self.offering {
+                None => self.publish_to(core, thread),
+                Some(_) => self.publish_offers(core, thread),
+            }
         }
     }
 
     /// Whether a back has done something.
     #[inline]
     pub fn has_done(&mut self) -> bool {
-        self.senders.iter_mut().flatten().any(Sender::has_done)
+        self.senders.iter_mut().flatten().any(Sender::has_done) || self.has_offers_done()
     }
 
     /// Whether requests wait that no completion of this front's own may set free.
@@ -462,7 +476,7 @@ impl Front {
 
     /// Takes back what is done: replies go to their connections, parked requests are tried again.
     pub fn collect(&mut self, core: &mut Core) -> bool {
-        let mut has_any = false;
+        let mut has_any = self.collect_offers(core);
         for thread in self.plan.first_back..self.plan.threads {
             while let Some([_, index]) = self.senders[thread].as_mut().and_then(Sender::reclaim) {
                 self.complete(core, index as u32);
@@ -601,23 +615,6 @@ impl Front {
         self.end_pins(core);
         self.release_grounds(core);
         debug_assert!(self.grounds.is_empty(), "no cell borrows");
-    }
-
-    /// A buffer that cells borrow from is booked until the last of them is clear.
-    pub fn keep_ground(&mut self, core: &mut Core, ground: Arc<Vec<u8>>) {
-        let booked_bytes = ground.capacity() as u64;
-        core.ledger.force(booked_bytes);
-        self.grounds.push((ground, booked_bytes));
-    }
-
-    fn release_grounds(&mut self, core: &mut Core) {
-        self.grounds.retain(|(ground, booked_bytes)| {
-            let is_borrowed = Arc::strong_count(ground) > 1;
-            if !is_borrowed {
-                core.ledger.release(*booked_bytes);
-            }
-            is_borrowed
-        });
     }
 
     /// A connection is gone: its tickets end with the work that has begun.

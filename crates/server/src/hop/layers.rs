@@ -16,6 +16,7 @@ use policy::routers::{Choice, NotTogether, UseRouter};
 use policy::{Dispatch, Router, WritePolicy, WriteTable};
 
 use super::cell::{CELLS, Cells};
+use super::fabric::Stealing;
 use super::roles::RolesError;
 use crate::config::{Config, Tuning};
 use crate::error::StartError;
@@ -75,9 +76,6 @@ impl Layers {
             let (given, most) = (fronts as u64, threads as u64);
             return Err(StartError::OutOfRange { setting: "cr-threads", given, least: 1, most });
         };
-        if config.dispatch == Dispatch::Steal {
-            return Err(StartError::DispatchNotBuilt { dispatch: config.dispatch });
-        }
         let threads_min = if config.tuning == Tuning::On { 2 } else { MOVABLE_THREADS_MIN };
         let may_divide = config.cr_threads.is_none() && threads >= threads_min;
         let mut layers =
@@ -122,6 +120,11 @@ impl Layers {
             fixed_bytes: fronts * Cells::BYTES + pairs * RING_BYTES + table_bytes,
             cell_count: fronts * CELLS as u64,
         }
+    }
+
+    /// Whether idle workers take what waits for others.
+    pub fn stealing(&self) -> Stealing {
+        if self.dispatch == Dispatch::Steal { Stealing::On } else { Stealing::Off }
     }
 
     /// Whether the dispatch says who polls.
@@ -235,6 +238,8 @@ mod tests {
         check(&config(4, Some(2), "d-crew hand-off:2"), (2, 0, 4, true));
         check(&config(4, None, "d-crew size-aware"), (4, 0, 4, true));
         check(&config(4, Some(1), "crew size-aware"), (1, 1, 3, true));
+        check(&config(3, None, "crew steal"), (3, 0, 3, true));
+        check(&config(1, None, "crew steal"), (1, 0, 1, false));
     }
 
     #[test]
@@ -300,9 +305,8 @@ mod tests {
             "dispatch hand-off:2 leaves none of 2 workers to execute",
         );
         check_refused(
-            &config(2, None, "crcw steal"),
-            "--dispatch steal is not built yet: give any, key-hash, round-robin, jbsq:N, \
-             hand-off:N or size-aware",
+            &config(2, None, "erew steal"),
+            "write policy erew cannot go with dispatch steal; try key-hash",
         );
         check_refused(
             &config(1, None, "crew hand-off:1"),

@@ -237,10 +237,14 @@ impl Home for Routed {
         has_any
     }
 
+    fn take_has_stolen(&mut self) -> bool {
+        self.back.take_has_stolen()
+    }
+
     fn lie_down(&mut self) -> bool {
         let bell = &self.fabric.bells[self.own.index()];
         bell.raise();
-        let has_work = self.back.has_work()
+        let has_work = self.back.has_work(self.own)
             || self.has_loans()
             || self.front.as_mut().is_some_and(Front::has_done);
         if has_work {

@@ -172,6 +172,11 @@ fn hops(page: &mut Page, snapshot: &Snapshot) {
     );
     page.counter("dovetail_hop_batches", "Batches of routed requests", hops.batches);
     page.counter("dovetail_hop_batch_requests", "Requests in those batches", hops.served);
+    page.counter(
+        "dovetail_steals",
+        "Requests that another worker executed than the one they waited for",
+        hops.stolen,
+    );
     page.family("dovetail_route_busy", "counter", "Times that no worker could be named, by reason");
     for (reason, count) in hops.busy.iter().filter(|(reason, _)| !reason.is_empty()) {
         page.sample("dovetail_route_busy_total", &[("reason", reason)], count);

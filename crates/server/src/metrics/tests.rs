@@ -136,6 +136,14 @@ fn sizes_are_bars_with_a_border_once_one_is_known() {
 }
 
 #[test]
+fn stolen_requests_are_counted() {
+    let mut counted = snapshot();
+    counted.totals.hops.stolen = 42;
+    assert_eq!(counted.json()["hops"]["stolen_total"], 42);
+    assert!(openmetrics::text(&counted).contains("\ndovetail_steals_total 42\n"));
+}
+
+#[test]
 fn the_write_table_is_shown_where_there_is_one() {
     let mut counted = Snapshot { table_entries: Some(64), ..snapshot() };
     let hops = &mut counted.totals.hops;

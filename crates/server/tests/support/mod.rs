@@ -31,6 +31,9 @@ pub fn config() -> Config {
     } else if part("dcrew_jbsq") {
         let (write_policy, dispatch) = (WritePolicy::DCrew, Dispatch::Jbsq(1));
         Config { threads: 3, write_policy, dispatch, ..plain }
+    } else if part("stealing") {
+        let (write_policy, dispatch) = (WritePolicy::Crew, Dispatch::Steal);
+        Config { threads: 3, write_policy, dispatch, ..plain }
     } else if part("size_aware") {
         let (write_policy, dispatch) = (WritePolicy::DCrew, Dispatch::SizeAware);
         let size_threshold = SizeThreshold::Static { bytes: 60 };

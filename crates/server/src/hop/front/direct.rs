@@ -209,7 +209,8 @@ impl Front {
     /// Whether a request that the router leaves here may be executed here (D5).
     #[inline]
     fn keeps(&self, request: &Request<'_, Rmw<'_>>) -> bool {
-        self.by_size.is_none() || !may_be_large(request)
+        // What is to be stolen has to wait where others see it.
+        self.offering.is_none() && (self.by_size.is_none() || !may_be_large(request))
     }
 
     #[inline]

@@ -1,0 +1,206 @@
+//! A back where requests may be stolen: it takes what waits for it, a few at a time, and where
+//! nothing does it takes one of another's (Minos §5.2, HKH+WS).
+//!
+//! ```text
+//!  own queues  [a][b][c] ... ─ up to 8 ─▶ execute ─▶ done bits, bells    the rest can be stolen
+//!  all empty ─▶ the next worker's in a ring that has some ─ 1 ─▶ execute
+//!  a whole batch left behind, or something long begun ─▶ wake one that sleeps
+//! ```
+//!
+//! # Invariants
+//! T1: what is taken is executed in the order of its queue, and each chain by one worker (K10).
+//! T2: whoever sleeps has seen all queues empty behind its raised bell; whoever leaves a long
+//!     queue, or makes one wait behind something long, rings one bell afterwards. What waits
+//!     otherwise is less than a batch, and its home is awake.
+
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use base::WorkerId;
+use base::offers::DoneSet;
+use base::ring::Bell;
+use base::roles::RolePlan;
+use policy::routers::Steal;
+
+use super::execute;
+use super::sizing::Judge;
+use crate::core::Core;
+use crate::engine::{Engine, RunToCompletion};
+use crate::hop::ahead::{CELLS_MAX, Cells};
+use crate::hop::fabric::Fabric;
+use crate::hop::stands::{CHAIN_MAX, Stands};
+
+/// Requests that a home takes at a time: enough for some misses in parallel, and so few that what
+/// stands behind a long one can be stolen.
+const OWN_MAX: usize = 8;
+
+const _: () = assert!(OWN_MAX - 1 + CHAIN_MAX <= CELLS_MAX, "a batch has room for the last chain");
+
+/// What a back remembers between two batches.
+#[derive(Default)]
+pub(super) struct Stealing {
+    /// The front that the last batch ended with.
+    last_front: usize,
+    /// Who executes by the plan, this thread or others.
+    backs: Range<usize>,
+    /// Whether the plan lets this thread execute what others were sent.
+    may_steal: bool,
+    /// Whether it has stolen since it was last asked.
+    has_stolen: bool,
+}
+
+/// What lies between the workers, and what of it may be stolen.
+type Between<'b> = (&'b Fabric, &'b Stands);
+
+/// The requests of one batch.
+#[derive(Default)]
+struct Taken {
+    cells: Cells,
+    /// Front and cell of each.
+    names: ArrayVec<(usize, u32), CELLS_MAX>,
+    /// The last one takes long.
+    is_long: bool,
+}
+
+impl Stealing {
+    /// Acts by another plan from now on.
+    pub fn take_up(&mut self, plan: &RolePlan, own: WorkerId) {
+        self.backs = plan.first_back..plan.threads;
+        self.may_steal = plan.is_back(own.index());
+    }
+
+    /// Whether it has stolen since it was last asked.
+    pub fn take_has_stolen(&mut self) -> bool {
+        std::mem::take(&mut self.has_stolen)
+    }
+
+    /// Whether there is something that this thread may execute.
+    pub fn has_work(&self, stands: &Stands, own: usize) -> bool {
+        let has_any = |home| stands.waiting_count(home) > 0;
+        has_any(own) || (self.may_steal && victims(own, stands.thread_count()).any(has_any))
+    }
+
+    /// Executes up to a batch of its own, or one request of another's; how many.
+    pub fn serve(
+        &mut self,
+        between: Between<'_>,
+        home: &mut RunToCompletion,
+        core: &Core,
+    ) -> usize {
+        let (_, stands) = between;
+        let (own, batch) = (core.worker.index(), core.shared.config().batch);
+        let mut served_count = 0;
+        while served_count < batch {
+            let taken = self.take(stands, home, own, OWN_MAX.min(batch));
+            if taken.cells.is_empty() {
+                break;
+            }
+            served_count += taken.cells.len();
+            self.run(between, home, core, (own, taken));
+        }
+        if served_count == 0 && self.may_steal {
+            served_count = self.steal(between, home, core);
+        }
+        core.counters().hops.queue_depth.set(stands.waiting_count(own));
+        served_count
+    }
+
+    /// One request, or one chain, of the next worker that has any.
+    fn steal(&mut self, between: Between<'_>, home: &mut RunToCompletion, core: &Core) -> usize {
+        let (_, stands) = between;
+        for victim in victims(core.worker.index(), stands.thread_count()) {
+            let taken = self.take(stands, home, victim, 1);
+            let count = taken.cells.len();
+            if count > 0 {
+                core.counters().hops.stolen.add(count as u64);
+                self.has_stolen = true;
+                self.run(between, home, core, (victim, taken));
+                return count;
+            }
+        }
+        0
+    }
+
+    /// Takes from the queues of `victim` until there are `count_max` requests, or one takes long.
+    fn take(
+        &mut self,
+        stands: &Stands,
+        home: &mut RunToCompletion,
+        victim: usize,
+        count_max: usize,
+    ) -> Taken {
+        let mut taken = Taken::default();
+        for (front, queue) in stands.queues_of(victim, self.last_front) {
+            while taken.cells.len() < count_max
+                && !taken.is_long
+                && let Some(entry) = queue.take()
+            {
+                for (index, cell) in stands.of(front).chain(entry) {
+                    // SAFETY: the entry is taken, so its cells are this worker's (Stand's I1).
+                    let held = unsafe { &*cell };
+                    home.prefetch(held.request().hash);
+                    taken.is_long |= held.is_long();
+                    taken.cells.push(cell);
+                    taken.names.push((front, index));
+                }
+                self.last_front = front;
+            }
+        }
+        taken
+    }
+
+    /// Executes what was taken from a worker, and says so.
+    fn run(
+        &self,
+        (fabric, stands): Between<'_>,
+        home: &mut RunToCompletion,
+        core: &Core,
+        (victim, taken): (usize, Taken),
+    ) {
+        let own = core.worker.index();
+        if taken.is_long {
+            stands.set_at_length(own, true);
+        }
+        let left_count = stands.waiting_count(victim);
+        let waits_long = taken.is_long && left_count + stands.waiting_count(own) > 0;
+        if waits_long || left_count >= core.shared.config().batch as u64 {
+            call_thief(fabric, core, self.backs.clone());
+        }
+        execute(home, core, &taken.cells, false, Judge::keeps_all());
+        if taken.is_long {
+            stands.set_at_length(own, false);
+        }
+        complete((fabric, stands), core, &taken.names);
+    }
+}
+
+/// Whom a thread may steal from, in the policy's order.
+fn victims(own: usize, thread_count: usize) -> impl Iterator<Item = usize> {
+    Steal::victims(WorkerId(own as u16), thread_count).map(WorkerId::index)
+}
+
+/// The bits of what is done are set, and fronts that sleep are woken.
+fn complete((fabric, stands): Between<'_>, core: &Core, names: &[(usize, u32)]) {
+    let word_of = |(front, index): (usize, u32)| (front, (index / DoneSet::WORD_BITS) as usize);
+    for group in names.chunk_by(|one, next| word_of(*one) == word_of(*next)) {
+        let (front, word) = word_of(group[0]);
+        let bits =
+            group.iter().fold(0, |bits, (_, index)| bits | 1 << (index % DoneSet::WORD_BITS));
+        stands.of(front).done.set(word, bits);
+    }
+    for group in names.chunk_by(|(one, _), (next, _)| one == next) {
+        let front = group[0].0;
+        if front != core.worker.index() && fabric.bells[front].must_ring() {
+            core.shared.wake(front);
+        }
+    }
+}
+
+/// Wakes one of the threads that may steal, if one sleeps.
+#[cold]
+pub(in crate::hop) fn call_thief(fabric: &Fabric, core: &Core, mut backs: Range<usize>) {
+    let bells = backs.clone().map(|thread| &*fabric.bells[thread]);
+    if let Some(thread) = Bell::must_ring_one(bells).and_then(|at| backs.nth(at)) {
+        core.shared.wake(thread);
+    }
+}

@@ -1,0 +1,167 @@
+//! A front where requests may be stolen: it offers them in its stand instead of sending them.
+//!
+//! ```text
+//!  request ─▶ ticket ─┬─▶ entry of the home's queue ─ publish ─▶ home or thief ─▶ done bit
+//!                     ├─▶ behind another by `follower`, if that is not published
+//!                     └─▶ parked, until that one is done
+//! ```
+//!
+//! # Invariants
+//! O1: of one connection's requests on one key at most one entry is published and not done; the
+//!     others stand behind it in its chain, or are parked (K10). For who takes an entry later may
+//!     execute it earlier.
+//! O2: a cell's `follower` is written by the front before the entry that leads to it is published.
+
+use std::sync::Arc;
+
+use base::WorkerId;
+use base::offers::{DoneSet, Offerer};
+
+use super::{Front, State};
+use crate::core::Core;
+use crate::hop::awaiting::NO_TICKET;
+use crate::hop::back::call_thief;
+use crate::hop::cell::CELLS;
+use crate::hop::fabric::Fabric;
+use crate::hop::stands::{CHAIN_MAX, Stand};
+
+/// A front's own side of its stand.
+pub(super) struct Offering {
+    /// By home; made when the first request goes there.
+    offerers: Vec<Option<Offerer>>,
+    /// By cell: how it was offered last.
+    offered: Vec<Offered>,
+}
+
+/// How a cell was offered.
+#[derive(Clone, Copy, Default)]
+struct Offered {
+    home: usize,
+    /// The entry that leads to it, of that home's queue.
+    number: u64,
+    /// How many stand in front of it in its chain.
+    place: usize,
+}
+
+impl Offering {
+    /// Where requests are offered.
+    pub(super) fn new(fabric: &Fabric) -> Option<Box<Offering>> {
+        fabric.stands.as_ref()?;
+        Some(Box::new(Offering {
+            offerers: (0..fabric.thread_count()).map(|_| None).collect(),
+            offered: vec![Offered::default(); CELLS],
+        }))
+    }
+
+    fn offerer(&mut self, stand: &Stand, home: usize) -> &mut Offerer {
+        self.offerers[home].get_or_insert_with(|| stand.offerer(home))
+    }
+
+    /// Whether another request may stand behind that one: nobody has seen it yet (O2).
+    fn may_follow(&self, leader: u32) -> bool {
+        let Offered { home, number, place } = self.offered[leader as usize];
+        let is_seen = self.offerers[home].as_ref().is_none_or(|own| own.is_published(number));
+        !is_seen && place + 1 < CHAIN_MAX
+    }
+}
+
+impl Front {
+    /// Puts a ticket that was parked where its home or a thief finds it; false: it has to wait for
+    /// one before it (O1).
+    pub(super) fn offer(&mut self, core: &mut Core, index: u32, worker: WorkerId) -> bool {
+        let (slot, hash) = {
+            let ticket = &self.tickets[index as usize];
+            (ticket.slot as usize, ticket.hash)
+        };
+        let leader = self.before(&core.connections[slot].awaiting, hash, index);
+        let (Some(offering), Some(stands)) = (&mut self.offering, &self.fabric.stands) else {
+            unreachable!("only a front that offers is asked to");
+        };
+        let home = self.plan.thread_of(worker.index());
+        // SAFETY: the ticket was parked until now, so the front holds the cell (I1).
+        unsafe { (*self.cells.at(index)).follower = NO_TICKET };
+        let (offered, worker) = match leader {
+            Some(leader) if offering.may_follow(leader) => {
+                // SAFETY: the entry that leads to this cell is not published (O2), so the front
+                // holds it (Stand's I1).
+                unsafe { (*self.cells.at(leader)).follower = index };
+                let Offered { home, number, place } = offering.offered[leader as usize];
+                let worker = self.tickets[leader as usize].worker;
+                (Offered { home, number, place: place + 1 }, worker)
+            }
+            Some(_) => {
+                core.counters().hops.held_elsewhere.add(1);
+                return false;
+            }
+            None => {
+                let stand = stands.of(self.own.index());
+                let offerer = offering.offerer(stand, home);
+                let number = offerer.push([hash.0, u64::from(index)]);
+                (Offered { home, number, place: 0 }, worker)
+            }
+        };
+        offering.offered[index as usize] = offered;
+        let ticket = &mut self.tickets[index as usize];
+        ticket.state = State::Sent;
+        ticket.worker = worker;
+        self.depths.add(worker);
+        self.publish_if_full(core, offered.home);
+        true
+    }
+
+    fn publish_if_full(&mut self, core: &Core, home: usize) {
+        let offerer = self.offering.as_ref().and_then(|offering| offering.offerers[home].as_ref());
+        let batch = core.shared.config().batch as u64;
+        if offerer.is_some_and(|offerer| offerer.unpublished_count() >= batch) {
+            self.publish_offers(core, home);
+        }
+    }
+
+    /// Shows everybody what was offered for a home. It is woken if it sleeps; a thief is, if it has
+    /// more to do than it can soon.
+    pub(super) fn publish_offers(&mut self, core: &Core, home: usize) {
+        let (Some(offering), Some(stands)) = (&mut self.offering, &self.fabric.stands) else {
+            return;
+        };
+        let Some(offerer) = &mut offering.offerers[home] else { return };
+        let count = offerer.unpublished_count();
+        if !offerer.publish() || home == self.own.index() {
+            return; // Its back half takes what it can at once, and calls for help.
+        }
+        core.counters().hops.sent.add(count);
+        core.counters().hops.publications.add(1);
+        let waiting_count = offerer.waiting_count();
+        if self.fabric.bells[home].must_ring() {
+            core.shared.wake(home);
+        } else if stands.is_at_length(home) || waiting_count >= core.shared.config().batch as u64 {
+            call_thief(&self.fabric, core, self.plan.first_back..self.plan.threads);
+        }
+    }
+
+    /// Whether anything that was offered is done.
+    pub(super) fn has_offers_done(&self) -> bool {
+        let stands = self.fabric.stands.as_ref();
+        stands.is_some_and(|stands| stands.of(self.own.index()).done.has_any())
+    }
+
+    /// Takes back what is done of what was offered; whether there was anything.
+    pub(super) fn collect_offers(&mut self, core: &mut Core) -> bool {
+        if self.offering.is_none() || self.is_drained() {
+            return false;
+        }
+        let fabric = Arc::clone(&self.fabric);
+        let Some(stands) = &fabric.stands else { return false };
+        let done = &stands.of(self.own.index()).done;
+        let mut has_any = false;
+        for word in 0..done.word_count() {
+            let mut bits = done.take(word);
+            has_any |= bits != 0;
+            while bits != 0 {
+                let index = word as u32 * DoneSet::WORD_BITS + bits.trailing_zeros();
+                bits &= bits - 1;
+                self.complete(core, index);
+            }
+        }
+        has_any
+    }
+}

@@ -1,0 +1,164 @@
+//! Stands: requests that any worker may execute, where `--dispatch steal` lets idle ones (Minos
+//! §5.2, HKH+WS).
+//!
+//! ```text
+//!  stand of front 0   cells, done bits       queues:  home 0 [a][b][c]   home 1 [d]
+//!  stand of front 1   cells, done bits       queues:  home 0 [e]         home 1 [f][g]
+//!
+//!  worker 0 takes from the queues of home 0; if these are empty it steals from those of home 1
+//! ```
+//!
+//! A request is offered in the queue that its front has for its *home*, the worker that the router
+//! names. Its home takes it, or a thief does; who has executed it sets its bit at the front.
+//!
+//! # Invariants
+//! I1: a cell that is offered is its front's until the entry that leads to it is published, from
+//!     then on the taker's, and its front's again once its bit is set (cell's I1).
+//! I2: an entry leads to a cell and, by [`Cell::follower`], to those behind it: requests of the
+//!     same connection on the same key, which whoever takes the first executes in order (K10).
+//! I3: a stand is its thread's for life, whatever roles that has, so that nothing of it is handed
+//!     over or dropped when plans change.
+
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+
+use base::offers::{DoneSet, Offerer, Offers};
+use base::ring::Entry;
+use crossbeam_utils::CachePadded;
+
+use super::awaiting::NO_TICKET;
+use super::cell::{CELLS, Cell, Cells};
+
+/// Requests that may follow one another by one entry.
+pub(super) const CHAIN_MAX: usize = 16;
+
+/// What one front offers.
+pub(super) struct Stand {
+    /// That front's.
+    pub cells: Arc<Cells>,
+    /// By cell.
+    pub done: DoneSet,
+    /// By home; made when the first request goes there.
+    queues: Box<[OnceLock<Arc<Offers>>]>,
+}
+
+impl Stand {
+    fn new(thread_count: usize) -> Stand {
+        Stand {
+            cells: Arc::new(Cells::new()),
+            done: DoneSet::new(CELLS),
+            queues: (0..thread_count).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// The front's end of its queue for a home.
+    pub fn offerer(&self, home: usize) -> Offerer {
+        Offerer::of(self.queues[home].get_or_init(|| Arc::new(Offers::new(CELLS))))
+    }
+
+    /// The cells of an entry, in order (I2). Only who has taken it may ask (I1).
+    pub fn chain(&self, [_, first]: Entry) -> impl Iterator<Item = (u32, *mut Cell)> {
+        let mut next = first as u32;
+        std::iter::from_fn(move || {
+            let index = (next != NO_TICKET).then_some(next)?;
+            let cell = self.cells.at(index);
+            // SAFETY: the taker holds the cells of the entry (I1), and refers to none of them now.
+            next = unsafe { (*cell).follower };
+            Some((index, cell))
+        })
+    }
+}
+
+/// What all fronts offer.
+pub(super) struct Stands {
+    by_front: Box<[CachePadded<Stand>]>,
+    /// By thread: it executes something that takes long.
+    at_length: Box<[CachePadded<AtomicBool>]>,
+}
+
+impl Stands {
+    /// Nothing is offered.
+    pub fn new(thread_count: usize) -> Stands {
+        let stand = |_| CachePadded::new(Stand::new(thread_count));
+        Stands {
+            by_front: (0..thread_count).map(stand).collect(),
+            at_length: (0..thread_count).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    /// Fronts, and homes.
+    pub fn thread_count(&self) -> usize {
+        self.by_front.len()
+    }
+
+    pub fn of(&self, front: usize) -> &Stand {
+        &self.by_front[front]
+    }
+
+    /// What front after front offers to a home, from the one after `after` on.
+    pub fn queues_of(&self, home: usize, after: usize) -> impl Iterator<Item = (usize, &Offers)> {
+        let count = self.by_front.len();
+        let fronts = (1..=count).map(move |step| (after + step) % count);
+        fronts.filter_map(move |front| {
+            let queue = self.by_front[front].queues[home].get()?;
+            Some((front, &**queue))
+        })
+    }
+
+    /// Requests that wait for a home.
+    pub fn waiting_count(&self, home: usize) -> u64 {
+        self.queues_of(home, 0).map(|(_, queue)| queue.waiting_count()).sum()
+    }
+
+    /// Says that a thread begins or ends something that takes long. Then at least one of two sees
+    /// the other: who begins, that something waits, or who publishes, that it has begun.
+    pub fn set_at_length(&self, thread: usize, is_at_length: bool) {
+        self.at_length[thread].store(is_at_length, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether a thread executes something that takes long; after a SeqCst fence.
+    pub fn is_at_length(&self, thread: usize) -> bool {
+        self.at_length[thread].load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_is_offered_what_every_front_has_for_it_in_turn() {
+        let stands = Stands::new(3);
+        for (front, home, count) in [(0, 1, 2), (2, 1, 1), (2, 0, 1)] {
+            let mut offerer = stands.of(front).offerer(home);
+            (0..count).for_each(|cell| _ = offerer.push([7, cell]));
+            offerer.publish();
+        }
+        let fronts = |home, after| stands.queues_of(home, after).map(|(front, _)| front);
+        assert_eq!(fronts(1, 0).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(fronts(1, 2).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!([0, 1, 2].map(|home| stands.waiting_count(home)), [1, 3, 0]);
+    }
+
+    #[test]
+    fn an_entry_leads_to_all_that_follow_one_another() {
+        let stands = Stands::new(1);
+        let stand = stands.of(0);
+        for (cell, follower) in [(5, 9), (9, 2)] {
+            // SAFETY: nothing is offered, so the test holds all cells (I1).
+            unsafe { (*stand.cells.at(cell)).follower = follower };
+        }
+        let indexes = |first| stand.chain([0, first]).map(|(index, _)| index).collect::<Vec<_>>();
+        assert_eq!((indexes(5), indexes(2), indexes(3)), (vec![5, 9, 2], vec![2], vec![3]));
+    }
+
+    #[test]
+    fn who_is_at_length_is_known() {
+        let stands = Stands::new(2);
+        stands.set_at_length(1, true);
+        assert_eq!([0, 1].map(|thread| stands.is_at_length(thread)), [false, true]);
+        stands.set_at_length(1, false);
+        assert!(!stands.is_at_length(1));
+    }
+}
