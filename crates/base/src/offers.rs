@@ -36,7 +36,7 @@
 //! entries are one thread's. Here each entry costs a CAS, and each word of done bits an RMW.
 //!
 //! # References
-//! Minos §5.2 (HKH+WS); decision 0042.
+//! Minos §5.2 (HKH+WS); decision 0043.
 
 #[cfg(all(test, loom))]
 mod loom_tests;
