@@ -191,6 +191,10 @@ pub struct Args {
     #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
     pub lanes: String,
 
+    /// embedded: note what is read only in a nearly full store (late) or always
+    #[arg(long, default_value = "late", value_name = "NAME", help_heading = "Embedded store")]
+    pub marks: String,
+
     /// embedded: written items live this long [default: for ever]
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     #[arg(help_heading = "Embedded store")]

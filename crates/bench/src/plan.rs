@@ -325,6 +325,7 @@ fn embedded(args: &Args, target: &Target) -> Result<EmbeddedPlan, BenchError> {
             prefetches_append: one_of("--append-ahead", &args.append_ahead, &ON_OFF)?,
             replaces_in_place: one_of("--in-place", &args.in_place, &ON_OFF)?,
             counts_in_lanes: one_of("--lanes", &args.lanes, &ON_OFF)?,
+            marks_late: one_of("--marks", &args.marks, &[("late", true), ("always", false)])?,
         },
         times_calls: one_of("--latency", &args.latency, &[("sampled", false), ("every", true)])?,
     })
@@ -475,6 +476,7 @@ mod tests {
             ("--append-ahead off", off(|tuning| tuning.prefetches_append = false)),
             ("--in-place off", off(|tuning| tuning.replaces_in_place = false)),
             ("--lanes off", off(|tuning| tuning.counts_in_lanes = false)),
+            ("--marks always", off(|tuning| tuning.marks_late = false)),
         ] {
             assert_eq!(tuning(line), want, "{line}");
         }

@@ -104,6 +104,8 @@ struct Local {
     hot: Option<Box<hot::Hot>>,
     /// As the store is tuned.
     prefetch: Prefetch,
+    /// Access marks that reads of this chunk may add up to (K13).
+    mark_limit: u64,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
 }
@@ -150,6 +152,7 @@ impl Session {
             prefetched_count: 0,
             hot: None,
             prefetch: inner.tuning.prefetch,
+            mark_limit: 0,
             expiry_step_at: UnixMillis(0),
         };
         local.prefer(region);

@@ -35,6 +35,10 @@ pub struct Store {
     inner: Arc<Inner>,
 }
 
+/// Reads leave no marks while more than one in so many segments is free: a little more than the
+/// share of S3-FIFO's small queue, whose entries then still see all of their reads counted.
+const UNMARKED_FREE_PART: u64 = 8;
+
 /// What sessions and pins share.
 pub(crate) struct Inner {
     pub config: StoreConfig,
@@ -59,8 +63,9 @@ pub(crate) struct Inner {
     cursors: Mutex<CursorTable>,
     /// Parts of the index in their grace period whose session has ended.
     orphans: Mutex<Vec<(u64, Block)>>,
-    /// Access marks that a read may add up to (K13): 0 where nobody would look at them.
-    pub mark_limit: u64,
+    /// Access marks that a read may add up to in a store that is nearly full; see
+    /// [`Inner::mark_limit`].
+    mark_limit: u64,
 }
 
 fn check_range(name: &'static str, found: u64, range: Range<u64>) -> Result<(), OpenError> {
@@ -293,12 +298,23 @@ impl Store {
 }
 
 impl Inner {
+    /// Access marks that a read may add up to (K13): 0 where nobody would look at them soon. While
+    /// more than [`UNMARKED_FREE_PART`] of the log is free nothing is given up, and a mark costs a
+    /// read as much as a tenth of the rest; what is read often is read again before the log is full.
+    #[inline]
+    pub(crate) fn mark_limit(&self) -> u64 {
+        let free = u64::from(self.log.available_hint());
+        let has_much = free * UNMARKED_FREE_PART > u64::from(self.log.segment_count());
+        if has_much && self.tuning.marks_late { 0 } else { self.mark_limit }
+    }
+
     /// Adds an access mark to the slot at `position` (K13).
     #[inline]
     pub(crate) fn mark(&self, position: Position) {
+        let limit = self.mark_limit();
         match &self.tree {
-            None => self.index.mark(position, self.mark_limit),
-            Some(tree) => tree.mark(position, self.mark_limit),
+            None => self.index.mark(position, limit),
+            Some(tree) => tree.mark(position, limit),
         }
     }
 

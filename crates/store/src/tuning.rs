@@ -28,6 +28,8 @@ pub struct Tuning {
     pub replaces_in_place: bool,
     /// Each session counts live bytes in a lane of its own.
     pub counts_in_lanes: bool,
+    /// Reads leave access marks only once the log is nearly full.
+    pub marks_late: bool,
 }
 
 impl Default for Tuning {
@@ -38,6 +40,7 @@ impl Default for Tuning {
             prefetches_append: true,
             replaces_in_place: true,
             counts_in_lanes: true,
+            marks_late: true,
         }
     }
 }

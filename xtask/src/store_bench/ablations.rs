@@ -34,7 +34,7 @@ impl Switch {
 const TINY: &[&str] = &[TINY_GET, TINY_HALF_AND_HALF];
 const SMALL: &[&str] = &[SMALL_HALF_AND_HALF];
 
-const SWITCHES: [Switch; 16] = [
+const SWITCHES: [Switch; 17] = [
     Switch::one(&[], &[TINY_GET, TINY_HALF_AND_HALF, TINY_ZIPF, SMALL_HALF_AND_HALF]),
     Switch::one(&["--batch", "1"], TINY),
     Switch::one(&["--batch", "8"], TINY),
@@ -49,6 +49,7 @@ const SWITCHES: [Switch; 16] = [
     Switch::one(&["--eviction", "fifo"], SMALL),
     Switch::one(&["--eviction", "lru-approx"], SMALL),
     Switch::one(&["--lanes", "off"], SMALL),
+    Switch::one(&["--marks", "always"], &[TINY_GET, TINY_ZIPF]),
     Switch { setting: &[], loads: SMALL, thread_count: 2 },
     Switch { setting: &["--lanes", "off"], loads: SMALL, thread_count: 2 },
 ];

@@ -98,6 +98,7 @@ impl Local {
         if let Some(tree) = &inner.tree {
             return self.execute_chunk_ordered(inner, tree, now, chunk, first, sink);
         }
+        self.mark_limit = inner.mark_limit();
         if self.prefetched_count < chunk.len() && chunk.len() > 1 {
             prefetch_heads(inner, chunk);
         }
@@ -168,8 +169,8 @@ impl Local {
             sink.outcome(request_index, Outcome::Miss, Pins(inner));
             return;
         }
-        if position.slot.marks() < inner.mark_limit {
-            inner.index.mark(position, inner.mark_limit);
+        if position.slot.marks() < self.mark_limit {
+            inner.index.mark(position, self.mark_limit);
         }
         self.value_len_hint = item.value.len();
         sink.outcome(request_index, Outcome::Hit(item), Pins(inner));
