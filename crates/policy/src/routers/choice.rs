@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::{
     AnyWorker, Crew, DCrew, Dispatch, Erew, HandOff, Jbsq, KeyHash, RoundRobin, SizeAware,
-    SizeAwareJbsq, Steal, WritePolicy,
+    SizeAwareJbsq, SizeAwareLocal, Steal, WritePolicy,
 };
 use crate::route::Router;
 use crate::size_class::SizePlan;
@@ -29,6 +29,8 @@ pub struct Choice {
     pub dispatcher: WorkerId,
     /// How many workers the depths will have.
     pub worker_count: usize,
+    /// Whether the dispatcher is one of the workers: what stays there costs no hop.
+    pub executes: bool,
     /// Requests that count as one in a bound: a batch between two layers, else 1 (K15).
     pub bound_unit: u32,
     /// Requests that a thief reads from a receive queue at once.
@@ -119,6 +121,10 @@ impl Choice {
                 let hand_off = self.hand_off(workers)?;
                 Ok(user.with(DCrew::over(hand_off, self.table)))
             }
+            Dispatch::SizeAware if self.executes => {
+                let balance = SizeAwareLocal::new(self.local_bound(), self.plan);
+                Ok(user.with(DCrew::over(balance, self.table)))
+            }
             Dispatch::SizeAware => {
                 let balance = SizeAwareJbsq::new(self.bound_of(BOUND_DEFAULT), self.plan);
                 Ok(user.with(DCrew::over(balance, self.table)))
@@ -135,6 +141,9 @@ impl Choice {
             Dispatch::RoundRobin => Ok(user.with(RoundRobin::new(self.dispatcher))),
             Dispatch::HandOff(workers) => Ok(user.with(self.hand_off(workers)?)),
             Dispatch::Steal => Ok(user.with(Steal::new(self.batch))),
+            Dispatch::SizeAware if self.executes => {
+                Ok(user.with(SizeAwareLocal::new(self.local_bound(), self.plan)))
+            }
             Dispatch::SizeAware => {
                 Ok(user.with(SizeAwareJbsq::new(self.bound_of(BOUND_DEFAULT), self.plan)))
             }
@@ -143,6 +152,11 @@ impl Choice {
 
     fn bound_of(&self, units: u32) -> u32 {
         units.saturating_mul(self.bound_unit)
+    }
+
+    /// A worker's own queue is the batch that it gathers, so its bound counts batches.
+    fn local_bound(&self) -> u32 {
+        BOUND_DEFAULT.saturating_mul(self.batch.max(self.bound_unit))
     }
 
     fn hand_off(&self, hand_off_workers: u16) -> Result<HandOff, NotTogether> {

@@ -92,6 +92,44 @@ impl Balance for SizeAwareJbsq {
     }
 }
 
+/// Small requests stay where they were received, as Minos's GETs do, while that worker holds less
+/// than a bound; then the shortest queue of the small workers takes them. For workers that receive
+/// and execute: a hop costs more than what a short queue is ahead of a shorter one.
+#[derive(Clone, Debug)]
+pub struct SizeAwareLocal {
+    bound: u32,
+    plan: Arc<SizePlan>,
+}
+
+impl SizeAwareLocal {
+    /// Until the next epoch.
+    ///
+    /// # Panics
+    /// With a bound of 0, under which nothing is ever served.
+    pub fn new(bound: u32, plan: Arc<SizePlan>) -> SizeAwareLocal {
+        assert!(bound > 0, "a bound of 0 serves nothing");
+        SizeAwareLocal { bound, plan }
+    }
+}
+
+impl Balance for SizeAwareLocal {
+    #[inline]
+    fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
+        if let Some(worker) = large_worker(&self.plan, request) {
+            return Some(worker);
+        }
+        let receiver = request.received_by;
+        if self.plan.is_small(receiver) && depths.of(receiver) < self.bound {
+            return Some(receiver);
+        }
+        depths.shortest_of(0..self.plan.small_workers as u16, self.bound)
+    }
+
+    fn set_plan(&mut self, plan: &Arc<SizePlan>) {
+        self.plan = Arc::clone(plan);
+    }
+}
+
 #[inline]
 fn large_worker(plan: &SizePlan, request: &RouteRequest) -> Option<WorkerId> {
     plan.core_for(request.size_bytes?, request.partition)

@@ -216,6 +216,37 @@ fn two_large() -> Arc<SizePlan> {
     Arc::new(plan)
 }
 
+/// Worker, size if it is known, and where it goes; the receiver holds `held` already.
+#[track_caller]
+fn check_local(received: u16, size_bytes: Option<u64>, held: u32, want: Option<u16>) {
+    let router = SizeAwareLocal::new(64, two_large());
+    let mut depths = Depths::new(8);
+    (0..held).for_each(|_| depths.add(WorkerId(received)));
+    for request in [read(3), write(3)] {
+        let request = RouteRequest { size_bytes, ..received_by(received, request) };
+        let want = want.map_or(Route::Busy(Busy::QueuesFull), to);
+        assert_eq!(router.route(&request, &depths), want, "{request:?}");
+    }
+}
+
+#[test]
+fn small_requests_stay_with_a_receiver_that_executes_until_its_bound() {
+    check_local(4, None, 0, Some(4));
+    check_local(4, Some(1400), 63, Some(4));
+    check_local(4, Some(1400), 64, Some(0));
+    check_local(0, None, 64, Some(1));
+    // Large ones go to the worker of their range, who received them or not.
+    check_local(4, Some(1401), 0, Some(6));
+    check_local(7, Some(200_000), 64, Some(7));
+    // A large worker keeps no small request.
+    check_local(7, Some(10), 0, Some(0));
+    let router = SizeAwareLocal::new(1, two_large());
+    let mut depths = Depths::new(8);
+    (0..6).for_each(|worker| depths.add(WorkerId(worker)));
+    let route = router.route(&received_by(2, read(3)), &depths);
+    assert_eq!(route, Route::Busy(Busy::QueuesFull), "no large worker takes small requests");
+}
+
 /// Minos §3: a GET stays until its size is known, a PUT carries its size.
 #[test]
 fn large_requests_go_to_the_worker_of_their_range() {

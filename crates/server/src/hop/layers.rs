@@ -158,6 +158,7 @@ impl Layers {
                 dispatcher: WorkerId((front % plan.backs) as u16),
                 worker_count: plan.backs,
                 batch: config.batch as u32,
+                executes: !plan.has_two_layers(),
                 bound_unit,
                 table: table.for_another_dispatcher(),
                 plan: Arc::clone(&sizes),

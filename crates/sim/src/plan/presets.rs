@@ -176,6 +176,8 @@ impl SetUp {
             dispatcher: WorkerId(0),
             worker_count: workers,
             batch: BATCH,
+            // Requests come from a dispatcher that is none of the workers.
+            executes: false,
             // Between two layers a bound counts batches (K15).
             bound_unit: if self.shape.fronts > 0 { BATCH } else { 1 },
             table: WriteTable::new(entry_count),

@@ -40,9 +40,11 @@ const DISPATCHES: [Dispatch; 7] = [
     Dispatch::SizeAware,
 ];
 
-/// The route of a read and of a write of partition 3, received by worker 1, of three workers of
+/// The route of a read and of a write of partition 3, received by a worker, of three workers of
 /// which the first is busy.
-struct Ask;
+struct Ask {
+    receiver: u16,
+}
 
 impl UseRouter for Ask {
     type Output = [Route; 2];
@@ -50,7 +52,8 @@ impl UseRouter for Ask {
     fn with<R: Router + Send + 'static>(self, router: R) -> [Route; 2] {
         let mut depths = Depths::new(3);
         depths.add(WorkerId(0));
-        [read(3), write(3)].map(|request| router.route(&received_by(1, request), &depths))
+        [read(3), write(3)]
+            .map(|request| router.route(&received_by(self.receiver, request), &depths))
     }
 }
 
@@ -61,11 +64,35 @@ fn open(write_policy: WritePolicy, dispatch: Dispatch) -> Result<[Route; 2], Not
         dispatcher: WorkerId(1),
         worker_count: 3,
         batch: 32,
+        executes: false,
         bound_unit: 1,
         table: WriteTable::new(64),
         plan: Arc::new(SizePlan::all_small(3, 1400)),
     };
-    choice.open(Ask)
+    choice.open(Ask { receiver: 1 })
+}
+
+/// K15: whoever receives and executes keeps what is small; a dispatcher that executes nothing
+/// sends it to the shortest queue.
+#[test]
+fn by_size_a_receiver_that_executes_keeps_small_requests() {
+    for write_policy in [WritePolicy::DCrew, WritePolicy::Crcw] {
+        for (executes, want) in [(true, 0), (false, 1)] {
+            let choice = Choice {
+                write_policy,
+                dispatch: Dispatch::SizeAware,
+                dispatcher: WorkerId(0),
+                worker_count: 3,
+                batch: 32,
+                executes,
+                bound_unit: 1,
+                table: WriteTable::new(64),
+                plan: Arc::new(SizePlan::all_small(3, 1400)),
+            };
+            let routes = choice.open(Ask { receiver: 0 }).unwrap();
+            assert_eq!(routes, [to(want); 2], "{write_policy}, executes: {executes}");
+        }
+    }
 }
 
 /// Architecture of the presets: which router each pair of settings stands for.
