@@ -92,15 +92,22 @@ impl Depths {
     /// `worker` has answered one.
     #[inline]
     pub fn remove(&mut self, worker: WorkerId) {
+        self.remove_many(worker, 1);
+    }
+
+    /// `worker` has answered so many.
+    #[inline]
+    pub fn remove_many(&mut self, worker: WorkerId, answered: u32) {
         let count = self.counts[worker.index()];
-        assert!(count > 0, "{worker:?} has answered more than it was sent");
-        self.counts[worker.index()] = count - 1;
-        if count > DEEP {
+        assert!(count >= answered, "{worker:?} has answered more than it was sent");
+        let left = count - answered;
+        self.counts[worker.index()] = left;
+        if answered == 0 || left >= DEEP {
             return;
         }
-        self.flip(worker, count);
-        self.flip(worker, count - 1);
-        self.lowest = self.lowest.min(count - 1);
+        self.flip(worker, count.min(DEEP));
+        self.flip(worker, left);
+        self.lowest = self.lowest.min(left);
     }
 
     /// The worker that holds least; of several the lowest id. There must be one.

@@ -92,7 +92,14 @@ pub trait Router {
         Route::To(holder)
     }
 
-    /// The request's reply has left: whatever pinned its key may go.
+    /// Whether a read whose size nobody knows stays with `receiver`, who executes, whatever that
+    /// one holds: then this router need not be asked about it, and the depths need not count it.
+    fn keeps_reads(&self, _receiver: WorkerId) -> bool {
+        false
+    }
+
+    /// A write's reply has left: whatever pinned its key may go. Reads pin nothing, so telling of
+    /// them is allowed and not needed.
     fn finish(&self, _request: &RouteRequest, _worker: WorkerId) {}
 
     /// What has happened at the write table through this router; `None`: it has no table.

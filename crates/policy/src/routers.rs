@@ -67,6 +67,11 @@ pub trait Balance {
         self.pick(request, depths)
     }
 
+    /// As [`Router::keeps_reads`].
+    fn keeps_reads(&self, _receiver: WorkerId) -> bool {
+        false
+    }
+
     /// A new epoch of sizes begins.
     fn set_plan(&mut self, _plan: &Arc<SizePlan>) {}
 }
@@ -79,6 +84,10 @@ impl<B: Balance> Router for B {
             Some(worker) => Route::To(worker),
             None => Route::Busy(Busy::QueuesFull),
         }
+    }
+
+    fn keeps_reads(&self, receiver: WorkerId) -> bool {
+        Balance::keeps_reads(self, receiver)
     }
 
     fn set_plan(&mut self, plan: &Arc<SizePlan>) {

@@ -45,6 +45,19 @@ fn no_worker_is_shortest_of_none() {
 }
 
 #[test]
+fn many_answers_at_once_are_as_many_one_by_one() {
+    let sent = [0, 0, 0, 0, 0, 0, 0, 1, 1]; // Worker 0 is at `DEEP` and beyond.
+    for answered in 0..=7 {
+        let (mut at_once, mut one_by_one) = (depths(3, &sent), depths(3, &sent));
+        at_once.remove_many(WorkerId(0), answered);
+        (0..answered).for_each(|_| one_by_one.remove(WorkerId(0)));
+        at_once.validate();
+        assert_eq!(at_once.of(WorkerId(0)), 7 - answered);
+        assert_eq!(at_once.shortest(), one_by_one.shortest());
+    }
+}
+
+#[test]
 #[should_panic(expected = "has answered more than it was sent")]
 fn an_answer_to_nothing_is_refused() {
     depths(2, &[0]).remove(WorkerId(1));

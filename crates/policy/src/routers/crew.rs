@@ -57,6 +57,10 @@ impl<B: Balance> Router for Crew<B> {
         }
     }
 
+    fn keeps_reads(&self, receiver: WorkerId) -> bool {
+        self.reads.keeps_reads(receiver)
+    }
+
     fn set_plan(&mut self, plan: &Arc<SizePlan>) {
         Balance::set_plan(&mut self.reads, plan);
     }

@@ -95,6 +95,10 @@ impl<B: Balance> Router for DCrew<B> {
         Some(PinCounts { pins, diverted, opened: self.table.opened() })
     }
 
+    fn keeps_reads(&self, receiver: WorkerId) -> bool {
+        self.balance.keeps_reads(receiver)
+    }
+
     fn set_plan(&mut self, plan: &Arc<SizePlan>) {
         Balance::set_plan(&mut self.balance, plan);
     }

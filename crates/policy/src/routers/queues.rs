@@ -17,6 +17,10 @@ impl Balance for AnyWorker {
     fn pick(&self, request: &RouteRequest, _depths: &Depths) -> Option<WorkerId> {
         Some(request.received_by)
     }
+
+    fn keeps_reads(&self, _receiver: WorkerId) -> bool {
+        true
+    }
 }
 
 /// A request goes to its key's owner although any worker might serve it.

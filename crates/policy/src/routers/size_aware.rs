@@ -57,6 +57,10 @@ impl Balance for SizeAware {
         })
     }
 
+    fn keeps_reads(&self, receiver: WorkerId) -> bool {
+        self.plan.is_small(receiver)
+    }
+
     fn set_plan(&mut self, plan: &Arc<SizePlan>) {
         self.plan = Arc::clone(plan);
     }
@@ -123,6 +127,11 @@ impl Balance for SizeAwareLocal {
             return Some(receiver);
         }
         depths.shortest_of(0..self.plan.small_workers as u16, self.bound)
+    }
+
+    /// The batch that it gathers is executed before it reaches the bound.
+    fn keeps_reads(&self, receiver: WorkerId) -> bool {
+        self.plan.is_small(receiver)
     }
 
     fn set_plan(&mut self, plan: &Arc<SizePlan>) {

@@ -247,6 +247,19 @@ fn small_requests_stay_with_a_receiver_that_executes_until_its_bound() {
     assert_eq!(route, Route::Busy(Busy::QueuesFull), "no large worker takes small requests");
 }
 
+#[test]
+fn who_need_not_be_asked_about_reads_would_leave_them_with_the_receiver() {
+    let asks = |router: &dyn Router| [4, 7].map(|worker| !router.keeps_reads(WorkerId(worker)));
+    assert_eq!(asks(&AnyWorker), [false, false]);
+    assert_eq!(asks(&SizeAware::new(two_large())), [false, true]);
+    assert_eq!(asks(&DCrew::over(AnyWorker, WriteTable::new(64))), [false, false]);
+    let local = DCrew::over(SizeAwareLocal::new(64, two_large()), WriteTable::new(64));
+    assert_eq!(asks(&local), [false, true]);
+    for bound in [&Jbsq::new(9) as &dyn Router, &Crew::new(9), &KeyHash, &Erew] {
+        assert_eq!(asks(bound), [true, true]);
+    }
+}
+
 /// Minos §3: a GET stays until its size is known, a PUT carries its size.
 #[test]
 fn large_requests_go_to_the_worker_of_their_range() {

@@ -111,6 +111,8 @@ pub(super) struct Front {
     own: WorkerId,
     /// What the router calls this worker, if it may execute.
     own_worker: Option<WorkerId>,
+    /// Reads stay here unasked, as the router says.
+    keeps_reads: bool,
     /// Between two layers nobody receives who could execute, so each back stands for the receiver
     /// in turn.
     next_receiver: u16,
@@ -157,7 +159,7 @@ impl Front {
             booked_bytes: 0,
         };
         let stand = fabric.stands.as_ref().map(|stands| stands.of(own.index()));
-        Front {
+        let mut front = Front {
             cells: stand.map_or_else(|| Arc::new(Cells::new()), |stand| Arc::clone(&stand.cells)),
             plan,
             decider,
@@ -166,6 +168,7 @@ impl Front {
             partition_bits,
             own,
             own_worker,
+            keeps_reads: false,
             next_receiver: 0,
             tickets: (0..CELLS).map(ticket).collect(),
             // The last one freed is the first one used, while it is in the cache.
@@ -180,7 +183,9 @@ impl Front {
             by_size: None,
             next_order: 0,
             pins_shown: PinCounts::default(),
-        }
+        };
+        front.ask_once();
+        front
     }
 
     /// Takes samples from now on, and reads what is hot itself if it may not execute the rest.
@@ -220,6 +225,7 @@ impl Front {
         if let Some(by_size) = &mut self.by_size {
             by_size.forget_plan();
         }
+        self.ask_once();
         self.go_on(core);
     }
 

@@ -218,7 +218,13 @@ impl Peer {
 
     pub fn receive_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; 64 << 10];
-        let len_bytes = self.socket.recv(&mut bytes).unwrap();
+        let len_bytes = loop {
+            // A socket with a time-out is not asked again by itself.
+            match self.socket.recv(&mut bytes) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                received => break received.unwrap(),
+            }
+        };
         bytes.truncate(len_bytes);
         bytes
     }

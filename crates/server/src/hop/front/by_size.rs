@@ -61,6 +61,7 @@ impl Front {
         let Some(reader) = by_size.reader.as_ref().filter(|_| is_new) else { return };
         if reader.plan().worker_count == self.plan.backs {
             self.decider.set_plan(reader.plan());
+            self.ask_once();
         }
     }
 

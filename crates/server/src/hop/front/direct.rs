@@ -12,8 +12,9 @@
 //!
 //! # Invariants
 //! D1: what the router left here counts in the depths of this worker until the batch is executed,
-//!     so that a bound sees it. Hot reads count nowhere: the router was not asked.
-//! D2: the router's `finish` is called once for each request that it left here, after the reply
+//!     so that a bound sees it. Hot reads, and those that the router would leave here whatever the
+//!     depths are, count nowhere: it was not asked.
+//! D2: the router's `finish` is called once for each write that it left here, after the reply
 //!     is written (K6).
 //! D3: a request whose connection waits for nothing when it joins the batch is answered into the
 //!     output; another one has a ticket in the connection's list, and is answered into its cell
@@ -55,7 +56,9 @@ const FILTER_WORDS: usize = 8;
 /// What the front remembers of the batch in the making.
 #[derive(Default)]
 pub struct Here {
-    /// Of requests that the router left here.
+    /// Requests that the router left here.
+    asked_count: u32,
+    /// Of the writes among them.
     questions: ArrayVec<RouteRequest, BATCH_REQUESTS_MAX>,
     /// Connection and key of each request that was asked about.
     keys: ArrayVec<(u32, KeyHash), BATCH_REQUESTS_MAX>,
@@ -65,6 +68,8 @@ pub struct Here {
     /// Requests that have a ticket, in the order of the batch.
     places: ArrayVec<Place, BATCH_REQUESTS_MAX>,
     hot_count: u64,
+    /// Reads that stay here without a question.
+    kept_count: u64,
     /// Some of the batch were not asked about: parts of commands on several keys.
     has_unasked: bool,
 }
@@ -128,6 +133,14 @@ impl Front {
         if let Some(hot) = &mut self.hot {
             hot.note(request.hash, request.key);
         }
+        if self.keeps_reads
+            && matches!(request.op, Op::Get)
+            && core.connections[answer.slot].awaiting.is_empty()
+        {
+            here.kept_count += 1;
+            here.has_unasked = true;
+            return Asked::Here;
+        }
         let question = self.question(request);
         let leader = self.leader(core, here, answer.slot, request.hash);
         let away = |route, settles| Asked::Away(Away { question, route, settles });
@@ -145,7 +158,10 @@ impl Front {
             (None, _) => here.hot_count += 1,
             (Some(Route::To(worker)), Some(own)) if worker == own && self.keeps(request) => {
                 self.depths.add(own); // D1.
-                here.questions.push(question);
+                here.asked_count += 1;
+                if question.access == Access::Write {
+                    here.questions.push(question);
+                }
             }
             (Some(route), _) => {
                 return away(route, here.has_unasked || leader == Leader::Here); // D4.
@@ -163,12 +179,13 @@ impl Front {
     #[inline]
     pub fn finish(&mut self, core: &mut Core, here: &mut Here) {
         let counters = &core.counters().hops;
-        counters.direct.add(here.questions.len() as u64);
+        let asked_count = std::mem::take(&mut here.asked_count);
+        counters.direct.add(u64::from(asked_count) + std::mem::take(&mut here.kept_count));
         counters.hot_hits.add(std::mem::take(&mut here.hot_count));
         here.forget();
-        for question in here.questions.drain(..) {
-            if let Some(own) = self.own_worker {
-                self.depths.remove(own); // D1.
+        if let Some(own) = self.own_worker {
+            self.depths.remove_many(own, asked_count); // D1.
+            for question in here.questions.drain(..) {
                 self.decider.finish(&question, own); // D2.
             }
         }
@@ -180,6 +197,11 @@ impl Front {
                 self.deliver(core, slot);
             }
         }
+    }
+
+    /// What the router says about all requests alike, until it or its plan is another.
+    pub(super) fn ask_once(&mut self) {
+        self.keeps_reads = self.own_worker.is_some_and(|own| self.decider.keeps_reads(own));
     }
 
     /// Once a round: other keys may be hot; true: they are.
