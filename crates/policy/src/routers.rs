@@ -12,7 +12,7 @@
 //!                                                   Steal         stays, or an idle one takes it
 //!                                                   SizeAware     by key, large ones apart
 //!                                                   SizeAwareJbsq shortest small one, large apart
-//!                                                   SizeAwareLocal stays below a bound, large apart
+//!                                                   SizeAwareLocal stays to a bound, large apart
 //!
 //!  the joint default: DCrew<SizeAwareJbsq>, and SizeAwareLocal where who receives executes
 //! ```

@@ -2,9 +2,10 @@
 //! are, and who is told.
 //!
 //! ```text
-//!  worker: one read in flight is watched ─▶ Sampler ─▶ LatencyCells ─┬─▶ tuner: each window's share
-//!                                                                   └─▶ SloWatch: each second's
-//!                                                share, p50, p99, goodput ─▶ /metrics, /stats, journal
+//!  worker: one read in flight is watched ─▶ Sampler ─▶ LatencyCells
+//!            ┌───────────────────────────────────────────────┘
+//!            ├─▶ tuner: each window's share
+//!            └─▶ SloWatch: each second's share, p50, p99, goodput ─▶ /metrics, /stats, journal
 //! ```
 //!
 //! # What is measured
@@ -20,9 +21,9 @@
 //! S3: one read is watched at a time, so that the cost of a round does not grow with its requests.
 //!
 //! # Limits
-//! Native clients are not sampled; they share the rounds of those that are. Bytes that wait unparsed
-//! because a connection has all the requests on the way that it may have are not seen, nor is what a
-//! client leaves unread, nor how long the kernel takes to wake a worker.
+//! Native clients are not sampled; they share the rounds of those that are. Bytes that wait
+//! unparsed because a connection has all the requests on the way that it may have are not seen, nor
+//! is what a client leaves unread, nor how long the kernel takes to wake a worker.
 //!
 //! # References
 //! C-4 §3.1 and Minos §5.4: throughput counts under an SLO on the 99th percentile. Decision 0041.

@@ -55,8 +55,8 @@ fn a_frequent_key_turns_hot_and_is_listed() {
     }
 }
 
-/// Over a tree a hot key is looked for in a sorted array, which says where it is; ranges begin there
-/// as well. Over a hash index there is no array.
+/// Over a tree a hot key is looked for in a sorted array, which says where it is; ranges begin
+/// there as well. Over a hash index there is no array.
 #[test]
 fn hot_keys_of_a_tree_are_read_at_their_places() {
     for (index, is_ordered) in [(IndexKind::Hash, false), (IndexKind::Tree, true)] {

@@ -1,5 +1,5 @@
-//! An objective of latency on a running server: sampled under every way of serving, changed while it
-//! runs, refused in one line. What is too slow is chosen so that no clock decides a test.
+//! An objective of latency on a running server: sampled under every way of serving, changed while
+//! it runs, refused in one line. What is too slow is chosen so that no clock decides a test.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -8,7 +8,7 @@
 //!
 //! A binary search over the slices, which lie close together and are compared as numbers, ends at
 //! one key, which is then compared in full; only keys that share a slice are searched by their
-//! bytes. What all keys begin with is left out, so that keys like `user:...` differ in their slices.
+//! bytes. What all keys begin with is left out, so that keys like `user:...` differ in slices.
 //!
 //! # Invariants
 //! I1: keys differ and are in the order of their bytes; slices grow with them.

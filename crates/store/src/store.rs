@@ -299,8 +299,8 @@ impl Store {
 
 impl Inner {
     /// Access marks that a read may add up to (K13): 0 where nobody would look at them soon. While
-    /// more than [`UNMARKED_FREE_PART`] of the log is free nothing is given up, and a mark costs a
-    /// read as much as a tenth of the rest; what is read often is read again before the log is full.
+    /// much of the log is free ([`UNMARKED_FREE_PART`]) nothing is given up, and a mark costs up to
+    /// a tenth of a read; what is read often is read again before the log is full.
     #[inline]
     pub(crate) fn mark_limit(&self) -> u64 {
         let free = u64::from(self.log.available_hint());

@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! I1: while a connection has a walk, the first command of its input is the walk's.
-//! I2: a step does what one call of [`store::Session::range`] does, some hundred microseconds of work;
-//!     the other connections of the worker have a turn before the next.
+//! I2: a step does what one call of [`store::Session::range`] does, some hundred microseconds of
+//!     work; the other connections of the worker have a turn before the next.
 //!
 //! # Limits
 //! A reply may take a quarter of the client buffers, and the walk ends with an error when these

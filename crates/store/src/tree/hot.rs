@@ -6,10 +6,10 @@
 //!                     └─ no ───────────┴─ no ──────────────────────┴─ no ──▶ the way down again
 //! ```
 //!
-//! A slot that has the key's entry is the key's slot, however old the place is: a writer points that
-//! very slot at another entry, and a key that leaves its slot leaves it empty, or a link (I3 of the
-//! node). So what is kept is a place in the tree and nothing of the item, and there is nothing that
-//! a writer would have to tell anybody (K9).
+//! A slot that has the key's entry is the key's slot, however old the place is: a writer points
+//! that very slot at another entry, and a key that leaves its slot leaves it empty, or a link (I3
+//! of the node). So what is kept is a place in the tree and nothing of the item, and there is
+//! nothing that a writer would have to tell anybody (K9).
 //!
 //! Only while keys leave a border may it have a key that is already elsewhere as well, in the layer
 //! that a group has moved to, and that was written there. Who comes down waits until the border is
