@@ -41,7 +41,7 @@ use std::sync::atomic::AtomicUsize;
 
 use base::Instant;
 use store::IndexKind;
-use wire::native::{Cookies, Steering, TagKey, Welcome};
+use wire::native::{Cookies, TagKey, Welcome};
 
 use crate::StartError;
 use crate::core::Core;
@@ -52,6 +52,7 @@ use ports::{AnyPort, Ports};
 use sessions::Sessions;
 use shm::{ShmGuest, ShmPort};
 use transfers::Transfers;
+use udp::Helm;
 
 pub use greet::{Shop, Terms};
 
@@ -97,10 +98,7 @@ impl Shop {
             .map_err(|source| StartError::System { what: "draw random bytes", source })?;
         let bits = shared.store().partition_bits().partition_count().ilog2() as u8;
         let terms = Terms {
-            steering: Steering::new(
-                bits,
-                u16::try_from(shared.layers().start.fronts).unwrap_or(u16::MAX),
-            ),
+            steering_bits: bits,
             hash_seed: shared.store().key_hasher().seed(),
             value_max_bytes: u32::try_from(config.max_item_size_bytes).unwrap_or(u32::MAX),
             features: if config.index == IndexKind::Tree { Welcome::RANGES } else { 0 },
@@ -112,6 +110,7 @@ impl Shop {
             key,
             cookies: Cookies::new(&secret),
             terms,
+            front_count: AtomicUsize::new(shared.layers().start.fronts),
             shm_count: AtomicUsize::new(0),
         })
     }
@@ -128,6 +127,8 @@ pub struct Native {
     desk: Desk,
     ports: Ports,
     shm: ShmPort,
+    /// One worker steers for all.
+    helm: Option<Helm>,
     swept_at_ms: u64,
 }
 
@@ -135,7 +136,23 @@ impl Native {
     /// A side that serves what comes in by these ports.
     pub fn new(shop: Arc<Shop>, ports: Vec<AnyPort>) -> Native {
         let (desk, ports, shm) = (Desk::new(), Ports::new(ports), ShmPort::new());
-        Native { shop, desk, ports, shm, swept_at_ms: 0 }
+        Native { shop, desk, ports, shm, helm: None, swept_at_ms: 0 }
+    }
+
+    /// From now on this side says who hears datagrams.
+    pub fn take_helm(&mut self, helm: Option<Helm>) {
+        self.helm = helm;
+    }
+
+    /// Other threads poll: datagrams go to the first `front_count` from now on, and who says hello
+    /// is told so. Clients that were told before need not know (U2).
+    pub fn steer(&self, front_count: usize) {
+        let Some(helm) = &self.helm else { return };
+        match helm.steer(front_count) {
+            Ok(()) => self.shop.set_front_count(front_count),
+            // Whoever heard them goes on serving them.
+            Err(error) => tracing::warn!("native datagrams stay with their threads: {error}"),
+        }
     }
 
     /// Where datagrams come in.
@@ -226,5 +243,6 @@ impl Native {
         self.serve_shm(engine, core);
         self.shm.close(&self.shop);
         self.ports = Ports::new(Vec::new());
+        self.helm = None;
     }
 }

@@ -68,11 +68,10 @@ impl Server {
         config.poll = effective_poll(&config);
         let layers = Layers::new(&config)?;
         // Every thread that may ever poll has listeners, for life (K16).
-        let listening =
-            if layers.has_fixed_fronts() { layers.start.fronts } else { layers.thread_max };
+        let listening = layers.listening_count();
         let (resp, resp_listeners) = bind(config.resp, listening, "resp")?;
         let (memcached, memcached_listeners) = bind(config.memcached, listening, "memcached")?;
-        let (native, native_sockets) = bind_native(&config, layers.start.fronts)?;
+        let (native, native_sockets) = bind_native(&config, listening, layers.start.fronts)?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
         let mut shared = Shared::open(config)?;
@@ -346,13 +345,14 @@ fn bind(
     }
 }
 
-/// The sockets of the native port, one for each worker that polls.
+/// The sockets of the native port, one for each of `listening` threads, and steered to `fronts`.
 fn bind_native(
     config: &Config,
+    listening: usize,
     fronts: usize,
 ) -> Result<(Option<SocketAddr>, Vec<UdpSocket>), StartError> {
     let Some(address) = config.native else { return Ok((None, Vec::new())) };
-    match native::udp::open_group(address, fronts) {
+    match native::udp::open_group(address, listening, fronts) {
         Ok((resolved, sockets)) => Ok((Some(resolved), sockets)),
         Err(error @ StartError::AddressInUse { .. }) if config.is_native_optional => {
             tracing::warn!("no native port: {error}");
@@ -362,7 +362,8 @@ fn bind_native(
     }
 }
 
-/// Each front's native side; none if no native client can come. The first worker keeps the door.
+/// The native side of each thread that may ever poll; none if no native client can come. The first worker keeps the door
+/// and the helm.
 fn open_natives(
     shared: &Arc<Shared>,
     key: Option<TagKey>,
@@ -378,16 +379,18 @@ fn open_natives(
     let xdp_ports = config.native_xdp.as_ref().map_or(Ok(Vec::new()), |device| {
         native::xdp::open_ports(device, config.native, shared.layers().start.fronts)
     })?;
+    let failed = |source| StartError::System { what: "open the native port", source };
+    let mut helm = native::udp::Helm::of(&sockets).map_err(failed)?;
     let opened = native::udp::open_ports(sockets, config);
-    let mut ports = opened
-        .map_err(|source| StartError::System { what: "open the native port", source })?
-        .into_iter();
+    let mut ports = opened.map_err(failed)?.into_iter();
     let mut xdp_ports = xdp_ports.into_iter();
     let mut open = |_| {
         let of_worker = ports.next().into_iter().chain(xdp_ports.next()).collect();
-        (Native::new(Arc::clone(&shop), of_worker), shm_door.take())
+        let mut native = Native::new(Arc::clone(&shop), of_worker);
+        native.take_helm(helm.take());
+        (native, shm_door.take())
     };
-    Ok((0..shared.layers().start.fronts).map(&mut open).collect())
+    Ok((0..shared.layers().listening_count()).map(&mut open).collect())
 }
 
 /// A thread that makes log memory resident ahead of the writers: a first touch in a write would

@@ -9,9 +9,10 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use server::{Config, Dispatch, Server, Shared, WritePolicy};
+use server::{Config, Dispatch, NativeTransport, Server, Shared, WritePolicy};
 use support::native::{Peer, get, set};
 use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
+use wire::native::{Status, SteeringId};
 
 /// Divisions of four threads: threads with a role, and those that poll.
 const DIVISIONS: [(usize, usize); 7] = [(4, 4), (4, 1), (4, 2), (3, 3), (2, 1), (4, 3), (1, 1)];
@@ -603,7 +604,7 @@ fn who_has_no_role_sleeps() {
     assert!(idle_ns < 2_000_000, "{idle_ns} ns");
 }
 
-/// U2: native clients are served by the thread that they know, whatever its role becomes.
+/// U2: whatever was steered to a thread is served there, whatever its role becomes.
 #[test]
 fn native_clients_do_not_notice() {
     let server = TestServer::with(Config { threads: 4, ..support::native::config() });
@@ -623,6 +624,35 @@ fn native_clients_do_not_notice() {
         }
     });
     assert!(server.stop(PATIENCE));
+}
+
+/// U2: whoever polls hears datagrams, also of clients that were told of other threads.
+#[test]
+fn native_datagrams_go_to_the_threads_that_poll() {
+    for native_transport in [NativeTransport::Recvmmsg, NativeTransport::IoUring] {
+        let base = support::native::config();
+        let server = TestServer::with(Config { threads: 4, native_transport, ..base });
+        let shared = server.server().shared();
+        let mut old = Peer::connect(&server);
+        for (threads, fronts) in DIVISIONS {
+            divide(shared, (threads, fronts));
+            let mut new = Peer::connect(&server);
+            assert_eq!(usize::from(new.welcome.steering.worker_count()), fronts);
+            let frames_before = shared.totals().native.worker_frames_in;
+            for partition in 0..16 {
+                for peer in [&mut old, &mut new] {
+                    peer.steering = SteeringId(partition);
+                    assert_eq!(peer.ask_patiently(&[set(b"k", b"v")])[0].status, Status::Ok);
+                }
+            }
+            let frames = shared.totals().native.worker_frames_in;
+            let counts = frames.iter().zip(&frames_before).map(|(after, before)| after - before);
+            let heard: Vec<bool> = counts.map(|count| count > 0).collect();
+            let want: Vec<bool> = (0..4).map(|thread| thread < fronts).collect();
+            assert_eq!(heard, want, "{threads} threads, {fronts} of them poll: {frames:?}");
+        }
+        assert!(server.stop(PATIENCE));
+    }
 }
 
 #[test]

@@ -94,6 +94,8 @@ pub struct NativeTotals {
     pub transfer_bytes: u64,
     /// Frames that arrived.
     pub frames_in: u64,
+    /// By worker: frames that arrived there.
+    pub worker_frames_in: Vec<u64>,
     /// Frames of replies.
     pub frames_out: u64,
     /// Requests in the frames that arrived.
@@ -131,9 +133,12 @@ impl NativeTotals {
         let drops = DropReason::ALL.map(|reason| {
             workers.clone().map(|worker| worker.native.drops[reason as usize].get()).sum()
         });
+        let frames_in = |worker: &WorkerCounters| worker.native.frames_in.get();
+        let worker_frames_in = workers.clone().map(frames_in).collect();
         NativeTotals {
             zone_bytes: sum(|native| &native.zone_bytes),
             frames_in: sum(|native| &native.frames_in),
+            worker_frames_in,
             frames_out: sum(|native| &native.frames_out),
             drops,
             challenges: sum(|native| &native.challenges),
@@ -153,6 +158,9 @@ impl NativeTotals {
     pub(super) fn since(mut self, baseline: &NativeTotals) -> NativeTotals {
         for (now, then) in self.drops.iter_mut().zip(baseline.drops) {
             *now = now.saturating_sub(then);
+        }
+        for (now, then) in self.worker_frames_in.iter_mut().zip(&baseline.worker_frames_in) {
+            *now = now.saturating_sub(*then);
         }
         for (now, then) in [
             (&mut self.frames_in, baseline.frames_in),

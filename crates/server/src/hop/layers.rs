@@ -127,6 +127,11 @@ impl Layers {
         if self.dispatch == Dispatch::Steal { Stealing::On } else { Stealing::Off }
     }
 
+    /// Threads that may ever poll.
+    pub fn listening_count(&self) -> usize {
+        if self.has_fixed_fronts() { self.start.fronts } else { self.thread_max }
+    }
+
     /// Whether the dispatch says who polls.
     pub fn has_fixed_fronts(&self) -> bool {
         matches!(self.dispatch, Dispatch::HandOff(_))

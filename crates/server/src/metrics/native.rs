@@ -16,6 +16,7 @@ pub fn json(native: &NativeTotals) -> Value {
         "zone_bytes": native.zone_bytes,
         "transfer_bytes": native.transfer_bytes,
         "frames_in_total": native.frames_in,
+        "worker_frames_in_total": native.worker_frames_in,
         "frames_out_total": native.frames_out,
         "requests_total": native.requests,
         "requests_per_frame": requests_per_frame(native),

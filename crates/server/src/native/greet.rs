@@ -9,7 +9,7 @@
 //! I1: nothing is kept for an address that was not shown to be true, and no answer to it is longer
 //!     than what it answers.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use landing::Sender;
 use wire::native::{
@@ -45,6 +45,8 @@ pub struct Shop {
     pub cookies: Cookies,
     /// What each welcome says.
     pub terms: Terms,
+    /// How many threads hear datagrams.
+    pub front_count: AtomicUsize,
     /// Clients in shared memory now.
     pub shm_count: AtomicUsize,
 }
@@ -52,8 +54,8 @@ pub struct Shop {
 /// What a client has to know of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// How datagrams find their worker.
-    pub steering: Steering,
+    /// Of the partitions by which datagrams find their worker.
+    pub steering_bits: u8,
     /// Of the key hash (K26).
     pub hash_seed: u64,
     /// The largest value.
@@ -72,6 +74,11 @@ pub struct Caller<'f> {
 }
 
 impl Shop {
+    /// So many threads hear datagrams from now on.
+    pub fn set_front_count(&self, front_count: usize) {
+        self.front_count.store(front_count, Ordering::Relaxed);
+    }
+
     /// Answers a hello.
     pub fn greet<T: Outlet>(
         &self,
@@ -140,11 +147,14 @@ impl Shop {
         // One worker polls a lane, whatever its frames say.
         let worker_count = match caller.sender.as_lane() {
             Some(_) => 1,
-            None => self.terms.steering.worker_count(),
+            None => {
+                let front_count = self.front_count.load(Ordering::Relaxed);
+                u16::try_from(front_count).unwrap_or(u16::MAX)
+            }
         };
         let welcome = Welcome {
             version,
-            steering: Steering::new(self.terms.steering.bits(), worker_count),
+            steering: Steering::new(self.terms.steering_bits, worker_count),
             frame_max_bytes: outlet.frame_max_bytes() as u32,
             nonce: hello.nonce,
             hash_seed: self.terms.hash_seed,

@@ -11,10 +11,12 @@ use super::ports::AnyPort;
 use crate::StartError;
 use crate::config::{Config, NativeTransport};
 
-/// Opens the group, one socket for each worker.
+/// Opens the group, one socket for each thread that may ever poll; datagrams go to the first
+/// `front_count` of them.
 pub fn open_group(
     address: SocketAddr,
-    worker_count: usize,
+    thread_count: usize,
+    front_count: usize,
 ) -> Result<(SocketAddr, Vec<UdpSocket>), StartError> {
     let setting = "native";
     let refused = |source: io::Error| match source.kind() {
@@ -26,10 +28,32 @@ pub fn open_group(
     if address.port() != 0 {
         UdpSocket::bind(address).map_err(refused)?;
     }
-    let count = u16::try_from(worker_count).unwrap_or(u16::MAX);
-    let sockets = landing::steer::group(address, count).map_err(refused)?;
+    let sockets = landing::steer::group(address, count_of(thread_count)).map_err(refused)?;
+    if let Some(first) = sockets.first() {
+        landing::steer::steer(first, count_of(front_count)).map_err(refused)?;
+    }
     let resolved = sockets.first().map_or(Ok(address), UdpSocket::local_addr).map_err(refused)?;
     Ok((resolved, sockets))
+}
+
+fn count_of(sockets: usize) -> u16 {
+    u16::try_from(sockets).unwrap_or(u16::MAX)
+}
+
+/// One socket of a group, kept to steer all of it anew while it is open (U2).
+pub struct Helm(UdpSocket);
+
+impl Helm {
+    /// Of a group.
+    pub fn of(sockets: &[UdpSocket]) -> io::Result<Option<Helm>> {
+        sockets.first().map(|first| first.try_clone().map(Helm)).transpose()
+    }
+
+    /// From now on datagrams go to the first `front_count` sockets. What has arrived stays where
+    /// it is; so whoever hears nothing more still serves that.
+    pub fn steer(&self, front_count: usize) -> io::Result<()> {
+        landing::steer::steer(&self.0, count_of(front_count))
+    }
 }
 
 /// A port for each socket of the group, by what is wanted and can be had; says which it is.

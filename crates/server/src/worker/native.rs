@@ -42,7 +42,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Ok(None) => return,
                 Ok(Some(None)) => {}
                 Ok(Some(Some(guest))) => {
-                    let worker_count = self.core.shared.layers().start.fronts;
+                    let worker_count = self.core.shared.role_plan().fronts;
                     let worker = door.next_worker(worker_count);
                     if worker == self.core.worker.index() {
                         self.adopt_shm(guest);

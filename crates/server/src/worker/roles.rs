@@ -97,6 +97,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.poll = poll_of(self.core.shared.config().poll, role(&plan) == (false, false));
         self.engine.take_up(&mut self.core, latest.turn_of(own));
+        if let Some(native) = &self.native {
+            native.steer(plan.fronts);
+        }
         if latest.publication.acknowledge() {
             // All look once more, and settle.
             self.core.shared.wake_all();
