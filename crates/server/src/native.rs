@@ -50,7 +50,7 @@ use crate::shared::Shared;
 use desk::{Desk, Service};
 use ports::{AnyPort, Ports};
 use sessions::Sessions;
-use shm::{ShmGuest, ShmPort};
+use shm::{ShmClient, ShmGuest, ShmPlaces, ShmPort};
 use transfers::Transfers;
 use udp::Helm;
 
@@ -112,6 +112,7 @@ impl Shop {
             terms,
             front_count: AtomicUsize::new(shared.layers().start.fronts),
             shm_count: AtomicUsize::new(0),
+            shm_places: ShmPlaces::default(),
         })
     }
 }
@@ -197,6 +198,21 @@ impl Native {
     /// Takes a client in shared memory in; its place.
     pub fn adopt(&mut self, guest: ShmGuest) -> Option<usize> {
         self.shm.adopt(guest, &self.shop)
+    }
+
+    /// How many clients in shared memory it has.
+    pub fn shm_client_count(&self) -> usize {
+        self.shm.client_count()
+    }
+
+    /// Parts with so many clients in shared memory.
+    pub fn part_with_shm(&mut self, count: usize) -> Vec<ShmClient> {
+        self.shm.part_with(count)
+    }
+
+    /// Takes in one that another worker has parted with; its place.
+    pub fn take_in_shm(&mut self, client: ShmClient) -> usize {
+        self.shm.take_in(client)
     }
 
     /// The doorbell of the client at a place.

@@ -362,8 +362,8 @@ fn bind_native(
     }
 }
 
-/// The native side of each thread that may ever poll; none if no native client can come. The first worker keeps the door
-/// and the helm.
+/// The native side of each thread that may ever poll; none if no native client can come. The first
+/// worker keeps the door and the helm.
 fn open_natives(
     shared: &Arc<Shared>,
     key: Option<TagKey>,

@@ -33,7 +33,7 @@ use crate::manager;
 use crate::memory::{IndexGrowth, MemoryPlan};
 use crate::moving::Moving;
 use crate::native::Shop;
-use crate::native::shm::ShmGuest;
+use crate::native::shm::{ShmClient, ShmGuest};
 use crate::poller::Waker;
 use crate::sizes::{self, Sizes};
 use crate::slo::{LatencyCounts, Slo};
@@ -73,6 +73,8 @@ pub(crate) enum Control {
     },
     /// Serve this client in shared memory.
     Adopt(Box<ShmGuest>),
+    /// Serve a client in shared memory that another worker has parted with.
+    MoveShm(Box<ShmClient>),
     /// Execute what comes through this.
     Serve(Box<Lane>),
     /// Serve this connection.

@@ -45,7 +45,7 @@ use crate::gather::Gather;
 use crate::hop::PublishedRoles;
 use crate::moving::Moving;
 use crate::native::Native;
-use crate::native::shm::ShmDoor;
+use crate::native::shm::{ShmClient, ShmDoor};
 use crate::poller::{Interest, Poller, Ready};
 use crate::shared::{Shared, unix_now};
 use latency::Latency;
@@ -139,6 +139,9 @@ pub struct Worker<E, P> {
     /// Connections that other workers have handed over.
     #[expect(clippy::vec_box, reason = "they come boxed by mail, and are large")]
     arrivals: Vec<Box<Moving>>,
+    /// Clients in shared memory that they have.
+    #[expect(clippy::vec_box, reason = "they come boxed by mail, and are large")]
+    shm_arrivals: Vec<Box<ShmClient>>,
     /// Counts connections that were handed over, so that their targets take turns.
     next_target: usize,
     latency: Latency,
@@ -222,6 +225,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             member,
             published,
             arrivals: Vec::new(),
+            shm_arrivals: Vec::new(),
             next_target,
             latency: Latency::new(now),
         })

@@ -278,3 +278,90 @@ fn the_length_of_a_value_is_told_however_much_was_answered_before() {
     let last = client.ask(&asked).remove(30);
     assert_eq!((last.number, last.part, last.value.len()), (Some(10_000), None, 0));
 }
+
+/// Changes roles and waits until every thread has taken them up.
+fn divide(server: &TestServer, (threads, fronts): (usize, usize)) {
+    let shared = server.server().shared();
+    shared.set_roles(threads, fronts).unwrap();
+    wait_for(|| shared.are_roles_settled());
+}
+
+/// U2: whoever polls serves them, and they do not notice.
+#[test]
+fn clients_in_shared_memory_go_to_the_threads_that_poll() {
+    let server =
+        TestServer::with(Config { threads: 4, memory_bytes: 256 << 20, ..config("roles") });
+    let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(&server)).collect();
+    for (threads, fronts) in [(4, 4), (4, 1), (4, 4), (2, 2), (3, 1), (4, 3), (1, 1), (4, 4)] {
+        divide(&server, (threads, fronts));
+        let before = totals(&server).worker_frames_in;
+        for client in &mut clients {
+            assert_eq!(client.ask(&[set(b"k", b"v"), get(b"k")])[1].value, b"v");
+        }
+        let after = totals(&server).worker_frames_in;
+        let heard: Vec<bool> = after.iter().zip(&before).map(|(now, then)| now > then).collect();
+        let want: Vec<bool> = (0..4).map(|thread| thread < fronts).collect();
+        assert_eq!(heard, want, "{threads} threads, {fronts} of them poll");
+    }
+    assert_eq!(totals(&server).shm_clients, 12);
+    drop(clients);
+    wait_for(|| totals(&server).shm_clients == 0 && totals(&server).sessions == 0);
+}
+
+/// Replies that wait for room in their ring go along, and so do frames that nobody has read.
+#[test]
+fn a_client_that_does_not_read_loses_nothing_when_it_changes_threads() {
+    let server = TestServer::with(Config { threads: 4, ..config("unsent") });
+    let mut client = Client::connect(&server);
+    client.ask(&[set(b"k", &[5; 10_000])]);
+    let frame = client.frame(&vec![get(b"k"); 100]);
+    let mut sent = 0;
+    for fronts in [1, 2, 3, 1, 3, 2].into_iter().cycle().take(24) {
+        divide(&server, (4, fronts));
+        if client.end.write(&frame).unwrap() {
+            client.end.publish();
+            sent += 1;
+        }
+    }
+    let mut answer_count = 0;
+    while answer_count < sent * 100 {
+        for answer in answers_of(&client.receive(), None).1 {
+            assert_eq!(answer.status, Status::Ok);
+            answer_count += 1;
+        }
+    }
+    assert!(client.end.receive().unwrap().is_none());
+}
+
+#[test]
+fn roles_change_all_the_time_and_clients_in_shared_memory_do_not_notice() {
+    let server = TestServer::with(Config { threads: 4, ..config("changing") });
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let clients: Vec<Client> = (0..6).map(|_| Client::connect(&server)).collect();
+    std::thread::scope(|scope| {
+        let talks: Vec<_> = clients
+            .into_iter()
+            .enumerate()
+            .map(|(index, mut client)| {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let key = [b'k', index as u8];
+                    for number in 0.. {
+                        if is_over.load(std::sync::atomic::Ordering::Relaxed) && number > 100 {
+                            return;
+                        }
+                        let op = Op::Incr { key: &key, delta: 1 };
+                        let incr = Request { id: RequestId::Free(0), want: Want::PLAIN, op };
+                        let answers = client.ask(&[incr]);
+                        assert_eq!(answers[0].number, Some(i64::from(number) + 1));
+                    }
+                })
+            })
+            .collect();
+        for fronts in [1, 4, 2, 3].into_iter().cycle().take(100) {
+            divide(&server, (4, fronts));
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        talks.into_iter().for_each(|talk| talk.join().unwrap());
+    });
+}

@@ -20,6 +20,7 @@ use wire::native::{
 use super::Clock;
 use super::outgoing::Outlet;
 use super::sessions::{Guest, IDLE_MS, ONCE_WINDOW, Sessions, SessionsFull};
+use super::shm::ShmPlaces;
 use super::transfers::{PART_WINDOW_BYTES, Transfers};
 use crate::counters::{DropReason, WorkerCounters};
 
@@ -49,6 +50,8 @@ pub struct Shop {
     pub front_count: AtomicUsize,
     /// Clients in shared memory now.
     pub shm_count: AtomicUsize,
+    /// And their places.
+    pub shm_places: ShmPlaces,
 }
 
 /// What a client has to know of the server.

@@ -10,6 +10,8 @@
 //! I1: no reply is lost: one that its ring has no room for is kept, and its client is not read
 //!     until all that was kept has left.
 //! I2: a worker sleeps only after every client was told to ring.
+//! I3: a client is one worker's, or in a mailbox on its way to another when roles change; its
+//!     rings, what was not sent and its lane are the same wherever it is.
 //!
 //! # Limits
 //! What is kept for a client is bounded by the replies to the frames of one round, and those by
@@ -18,8 +20,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use landing::shm::{Accepted, Acceptor, AcceptorConfig, Access, Armed, Gone, RingSize, ServerEnd};
 use landing::{Lane, Sender};
@@ -42,11 +44,14 @@ const ARENA_BYTES: usize = 512 << 10;
 /// Clients of a server at most.
 const CLIENTS_MAX: usize = 128;
 
-/// The low bits of a lane are its client's place at its worker, the high ones a serial number.
+/// The low bits of a lane are its client's place, the high ones a serial number.
 const SLOT_BITS: u32 = 8;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 
-const _: () = assert!(CLIENTS_MAX <= 1 << SLOT_BITS);
+const _: () = {
+    assert!(CLIENTS_MAX <= 1 << SLOT_BITS);
+    assert!(CLIENTS_MAX <= u128::BITS as usize, "each has a place");
+};
 
 /// Takes clients for all workers.
 pub struct ShmDoor {
@@ -132,14 +137,47 @@ fn rings_bytes(ring: RingSize) -> u64 {
     2 * ring.bytes() as u64 + 4096
 }
 
+/// The places of a server's clients: each has one for life, whichever worker serves it, so that its
+/// lane stays the same.
+#[derive(Debug, Default)]
+pub struct ShmPlaces(Mutex<u128>);
+
+impl ShmPlaces {
+    fn take(&self) -> Option<u32> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = taken.trailing_ones();
+        *taken |= 1_u128.checked_shl(place)?;
+        Some(place)
+    }
+
+    fn give_back(&self, place: u32) {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        debug_assert!(*taken & 1 << place != 0, "given back once");
+        *taken &= !(1 << place);
+    }
+}
+
 /// A client of one worker.
-struct ShmClient {
+pub struct ShmClient {
     end: ServerEnd,
     lane: Lane,
     /// Frames that found no room (I1).
     unsent: VecDeque<Box<[u8]>>,
     is_gone: bool,
     _booked: Reservation,
+}
+
+impl std::fmt::Debug for ShmClient {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "ShmClient({})", self.lane.0 >> SLOT_BITS)
+    }
+}
+
+impl AsFd for ShmClient {
+    /// Its doorbell.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
+    }
 }
 
 /// A frame in the arena.
@@ -178,24 +216,43 @@ impl ShmPort {
         self.client_count == 0
     }
 
+    /// How many there are.
+    pub fn client_count(&self) -> usize {
+        self.client_count
+    }
+
     /// Takes a client in; its place, unless there are too many.
     pub fn adopt(&mut self, guest: ShmGuest, shop: &Shop) -> Option<usize> {
-        let free = self.clients.iter().position(Option::is_none);
-        let slot = free.unwrap_or(self.clients.len());
-        let slot_bits = u32::try_from(slot).ok().filter(|slot| *slot <= SLOT_MASK)?;
-        if slot == self.clients.len() {
-            self.clients.push(None);
+        let place = shop.shm_places.take()?;
+        let ShmGuest { end, serial, booked } = guest;
+        let lane = Lane((serial << SLOT_BITS) | place);
+        shop.shm_count.fetch_add(1, Ordering::Relaxed);
+        let unsent = VecDeque::new();
+        Some(self.take_in(ShmClient { end, lane, unsent, is_gone: false, _booked: booked }))
+    }
+
+    /// Takes in a client that another worker has parted with; its place, which is the same.
+    pub fn take_in(&mut self, client: ShmClient) -> usize {
+        let slot = (client.lane.0 & SLOT_MASK) as usize;
+        if self.clients.len() <= slot {
+            self.clients.resize_with(slot + 1, || None);
         }
         if self.arena.is_empty() {
             self.arena = vec![0; ARENA_BYTES].into_boxed_slice();
         }
-        let ShmGuest { end, serial, booked } = guest;
-        let lane = Lane((serial << SLOT_BITS) | slot_bits);
-        self.clients[slot] =
-            Some(ShmClient { end, lane, unsent: VecDeque::new(), is_gone: false, _booked: booked });
+        debug_assert!(self.clients[slot].is_none(), "a place is one client's");
+        self.clients[slot] = Some(client);
         self.client_count += 1;
-        shop.shm_count.fetch_add(1, Ordering::Relaxed);
-        Some(slot)
+        slot
+    }
+
+    /// Parts with so many clients, between two rounds: their rings, what was not sent and their
+    /// place are all that there is of them.
+    pub fn part_with(&mut self, count: usize) -> Vec<ShmClient> {
+        let clients = self.clients.iter_mut().filter_map(Option::take);
+        let parted: Vec<ShmClient> = clients.take(count).collect();
+        self.client_count -= parted.len();
+        parted
     }
 
     /// A client's doorbell, to be watched.
@@ -216,6 +273,7 @@ impl ShmPort {
         let Some(client) = self.clients[slot].take() else { return };
         self.client_count -= 1;
         shop.shm_count.fetch_sub(1, Ordering::Relaxed);
+        shop.shm_places.give_back(client.lane.0 & SLOT_MASK);
         shop.end_peer(client.lane.into());
     }
 

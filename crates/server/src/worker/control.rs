@@ -50,6 +50,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 }
                 Control::Kill { client_id } => self.kill(client_id),
                 Control::Adopt(guest) => self.adopt_shm(*guest),
+                Control::MoveShm(client) => {
+                    self.shm_arrivals.push(client);
+                    self.due.push(Due::Roles);
+                }
                 Control::Serve(lane) => self.engine.adopt(*lane),
                 Control::Roles => self.due.push(Due::Roles),
                 Control::Move(moving) => {

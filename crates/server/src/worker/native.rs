@@ -1,11 +1,14 @@
 //! Native clients in a worker's round: its datagrams, its doorbells, and who comes in.
 
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use base::roles::RolePlan;
+
 use super::{TOKEN_PORT, TOKEN_SHM, TOKEN_SHM_DOOR, Worker};
 use crate::engine::Home;
-use crate::native::shm::ShmGuest;
+use crate::native::shm::{ShmClient, ShmGuest};
 use crate::poller::{Interest, Poller, Ready};
 use crate::shared::Control;
 
@@ -65,6 +68,53 @@ impl<E: Home, P: Poller> Worker<E, P> {
     pub(super) fn adopt_shm(&mut self, guest: ShmGuest) {
         let Some(native) = &mut self.native else { return };
         let Some(slot) = native.adopt(guest) else { return };
+        self.watch_shm(slot);
+    }
+
+    /// Takes in clients that other workers have parted with, or passes them on to who polls. Where
+    /// the server stops they have been left.
+    pub(super) fn receive_shm(&mut self) {
+        let is_front = self.member.plan().is_front(self.core.worker.index());
+        for client in std::mem::take(&mut self.shm_arrivals) {
+            match &mut self.native {
+                Some(native) if is_front => {
+                    let slot = native.take_in_shm(*client);
+                    self.watch_shm(slot);
+                }
+                Some(_) => self.send_shm(client, &self.fronts_now()),
+                None => {}
+            }
+        }
+    }
+
+    /// Another plan: parts with all clients in shared memory if this worker polls no longer, and
+    /// with its share if others begin to (U2).
+    pub(super) fn hand_over_shm(&mut self, before: &RolePlan, plan: &RolePlan) {
+        let own = self.core.worker.index();
+        let Some(native) = &mut self.native else { return };
+        let count = native.shm_client_count();
+        let (leaving_count, targets) = if !plan.is_front(own) {
+            (count, 0..plan.fronts)
+        } else if before.is_front(own) {
+            let new_fronts = plan.fronts.saturating_sub(before.fronts);
+            (count * new_fronts / plan.fronts, before.fronts..plan.fronts)
+        } else {
+            return;
+        };
+        for client in native.part_with_shm(leaving_count) {
+            // It fails only if it is not watched.
+            let _ = self.poller.remove(client.as_fd());
+            self.send_shm(Box::new(client), &targets);
+        }
+    }
+
+    fn send_shm(&mut self, client: Box<ShmClient>, targets: &Range<usize>) {
+        let target = self.next_of(targets);
+        self.core.shared.send(target, Control::MoveShm(client));
+    }
+
+    fn watch_shm(&mut self, slot: usize) {
+        let Some(native) = &mut self.native else { return };
         let Some(doorbell) = native.doorbell(slot) else { return };
         if let Err(error) = self.poller.add(doorbell, TOKEN_SHM + slot as u64, Interest::READ) {
             tracing::warn!("a client in shared memory cannot be watched: {error}");

@@ -100,6 +100,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(native) = &self.native {
             native.steer(plan.fronts);
         }
+        self.hand_over_shm(before.plan(), &plan);
         if latest.publication.acknowledge() {
             // All look once more, and settle.
             self.core.shared.wake_all();
@@ -125,14 +126,19 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     /// Who polls by the latest plan; while the server drains, who polls under every plan.
-    fn fronts_now(&self) -> Range<usize> {
+    pub(super) fn fronts_now(&self) -> Range<usize> {
         0..if self.is_draining { 1 } else { self.core.shared.role_plan().fronts }
     }
 
     fn send_on(&mut self, moving: Box<Moving>, targets: &Range<usize>) {
-        self.next_target = self.next_target.wrapping_add(1);
-        let target = targets.start + self.next_target % targets.len();
+        let target = self.next_of(targets);
         self.core.shared.send(target, Control::Move(moving));
+    }
+
+    /// One of `targets`, each in turn.
+    pub(super) fn next_of(&mut self, targets: &Range<usize>) -> usize {
+        self.next_target = self.next_target.wrapping_add(1);
+        targets.start + self.next_target % targets.len()
     }
 
     /// A worker that does not poll has accepted a connection (I3).
@@ -151,6 +157,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.member.is_parked() {
             return;
         }
+        self.receive_shm();
         let is_front = self.member.plan().is_front(self.core.worker.index());
         for moving in std::mem::take(&mut self.arrivals) {
             if is_front {
