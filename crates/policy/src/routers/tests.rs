@@ -255,7 +255,9 @@ fn who_need_not_be_asked_about_reads_would_leave_them_with_the_receiver() {
     assert_eq!(asks(&DCrew::over(AnyWorker, WriteTable::new(64))), [false, false]);
     let local = DCrew::over(SizeAwareLocal::new(64, two_large()), WriteTable::new(64));
     assert_eq!(asks(&local), [false, true]);
-    for bound in [&Jbsq::new(9) as &dyn Router, &Crew::new(9), &KeyHash, &Erew] {
+    let others: [&dyn Router; 5] =
+        [&Jbsq::new(9), &Crew::new(9), &KeyHash, &Erew, &Crew::over(Steal::new(9))];
+    for bound in others {
         assert_eq!(asks(bound), [true, true]);
     }
 }
