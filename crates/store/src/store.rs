@@ -32,7 +32,7 @@ const STRIPES_MAX: u64 = 65_536;
 
 /// An open store. Cheap to clone by `Arc`; every thread opens a [`Session`].
 pub struct Store {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// Reads leave no marks while more than one in so many segments is free: a little more than the

@@ -23,9 +23,8 @@ impl Sink<NoUpdate> for Ignore {
     }
 }
 
-/// Which ways a batch of 32 SETs and one of 32 GETs take.
-fn ways_of(tuning: Tuning) -> Vec<Way> {
-    let config = StoreConfig {
+fn small_config() -> StoreConfig {
+    StoreConfig {
         memory_bytes: 4 << 20,
         index_bytes: 4096,
         mode: Mode::Clean,
@@ -37,8 +36,12 @@ fn ways_of(tuning: Tuning) -> Vec<Way> {
         hash_seed: 7,
         batch: 32,
         huge_pages: HugePages::Off,
-    };
-    let store = Store::open_tuned(config, tuning).expect("a small store");
+    }
+}
+
+/// Which ways a batch of 32 SETs and one of 32 GETs take.
+fn ways_of(tuning: Tuning) -> Vec<Way> {
+    let store = Store::open_tuned(small_config(), tuning).expect("a small store");
     let mut session = store.session().expect("the first session");
     TAKEN.with_borrow_mut(|taken| *taken = [0; 5]);
     let keys: Vec<[u8; 8]> = (0..32_u64).map(u64::to_le_bytes).collect();
@@ -75,4 +78,34 @@ fn every_switch_changes_what_a_batch_does() {
         Tuning { matches_tags_at_once: false, ..all },
         &[Way::Near, Way::ForWrite, Way::TagBySlot],
     );
+}
+
+/// The marks of a key's slot after two reads, in a cache of 4 MiB that holds so many items of 1 KiB.
+fn marks_of(tuning: Tuning, item_count: u64) -> u64 {
+    let config = StoreConfig { mode: Mode::Evict, eviction: Eviction::S3Fifo, ..small_config() };
+    let store = Store::open_tuned(config, tuning).expect("a small store");
+    let mut session = store.session().expect("the first session");
+    let now = UnixMillis(1);
+    for key in 0..item_count {
+        let (expiry, condition) = (Expiry::Never, Condition::Always);
+        let set = Set { value: &[7; 1024], client_flags: 0, expiry, condition };
+        let key = key.to_le_bytes();
+        let (hash, op) = (store.key_hasher().hash(&key), Op::Set(set));
+        session.execute::<NoUpdate, _>(now, &[Request { key: &key, hash, op }], &mut Ignore);
+    }
+    let key = (item_count - 1).to_le_bytes();
+    let hash = store.key_hasher().hash(&key);
+    let get = Request { key: &key, hash, op: Op::Get };
+    session.execute::<NoUpdate, _>(now, &[get, get], &mut Ignore);
+    let index = &store.inner.index;
+    index.find(index.head_of(hash), hash, |_| true).expect("just read").slot.marks()
+}
+
+#[test]
+fn reads_leave_marks_only_in_a_nearly_full_log() {
+    let all = Tuning::default();
+    let always = Tuning { marks_late: false, ..all };
+    assert_eq!(marks_of(all, 100), 0, "most of the log is free");
+    assert_eq!(marks_of(always, 100), 2);
+    assert_eq!(marks_of(all, 10_000), 2, "the log is full");
 }
