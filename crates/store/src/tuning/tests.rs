@@ -80,7 +80,7 @@ fn every_switch_changes_what_a_batch_does() {
     );
 }
 
-/// The marks of a key's slot after two reads, in a cache of 4 MiB that holds so many items of 1 KiB.
+/// The marks of a slot after two reads, in a cache of 4 MiB that was given so many items of 1 KiB.
 fn marks_of(tuning: Tuning, item_count: u64) -> u64 {
     let config = StoreConfig { mode: Mode::Evict, eviction: Eviction::S3Fifo, ..small_config() };
     let store = Store::open_tuned(config, tuning).expect("a small store");
