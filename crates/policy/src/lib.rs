@@ -13,7 +13,8 @@
 //! | `write_table` | who may write a partition while writes are outstanding | simulator, server |
 //! | `size_class` | which sizes are large, and whose they are | simulator, server |
 //! | `window::rules` | when dependent writes are gathered, and how long | simulator |
-//! | the rest of `window` | what a closed window does, and its replies | waits for the server |
+//! | `window::plan`, `execute` | what a closed window does, and its replies | server |
+//! | `window::windows`, `ahead` | windows that stay open from batch to batch | tests |
 //! | `hot_set` | which keys are hot in this epoch | server |
 //! | `tuner` | threads, cached items and cache ways | server |
 //! | `taxonomy` | which policy suits what is observed | server |

@@ -15,8 +15,9 @@
 //! | `windows` | a worker's open windows |
 //! | `plan`, `execute` | what a closed window does to the store, and each operation's reply |
 //!
-//! The simulator runs the `rules` alone, on numbers. The rest waits for the server: so far only
-//! tests run it.
+//! The simulator runs the `rules` alone, on numbers. The server finds its windows whole, in a batch
+//! and the queue behind it (decisions 0029, 0038), and runs `operation`, `plan` and `execute`.
+//! Windows that stay open from batch to batch, `windows` and `ahead`, are run by tests alone.
 
 pub mod ahead;
 pub mod execute;
