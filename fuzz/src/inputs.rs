@@ -341,6 +341,11 @@ pub fn policy_events(rng: &mut Rng) -> Vec<u8> {
     (0..rng.below(60)).flat_map(|_| event(rng)).collect()
 }
 
+/// Settings of a server that routes, and what its clients and workers do; any bytes are some.
+pub fn routed_commands(rng: &mut Rng) -> Vec<u8> {
+    (0..4 + rng.below(900)).map(|_| rng.next_u64() as u8).collect()
+}
+
 /// Settings and steps of a store; any bytes are some.
 pub fn store_requests(rng: &mut Rng) -> Vec<u8> {
     (0..2 + rng.below(600)).map(|_| rng.next_u64() as u8).collect()

@@ -26,6 +26,7 @@ mod numbers;
 mod policy_events;
 mod resp_commands;
 pub mod rng;
+mod routed_commands;
 mod store_requests;
 
 pub use globs::globs;
@@ -36,4 +37,5 @@ pub use native_memory::native_memory;
 pub use numbers::numbers;
 pub use policy_events::policy_events;
 pub use resp_commands::resp_commands;
+pub use routed_commands::routed_commands;
 pub use store_requests::store_requests;

@@ -8,6 +8,8 @@ use fuzz::rng::Rng;
 const SEEDED_COUNT: u64 = 10_000;
 /// Of a store, which has to be opened and recounted for each.
 const SEEDED_STORE_COUNT: u64 = 1500;
+/// Of a server, with its connections.
+const SEEDED_SERVER_COUNT: u64 = 300;
 
 #[track_caller]
 fn check(target: &str, body: fn(&[u8]), input: fn(&mut Rng) -> Vec<u8>) {
@@ -73,6 +75,12 @@ fn numbers() {
 #[test]
 fn policy_events() {
     check("policy_events", fuzz::policy_events, inputs::policy_events);
+}
+
+#[test]
+fn routed_commands() {
+    let body = fuzz::routed_commands;
+    check_seeds("routed_commands", body, inputs::routed_commands, SEEDED_SERVER_COUNT);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 9] = [
+const FUZZ_TARGETS: [&str; 10] = [
     "globs",
     "memcached_text",
     "native_client",
@@ -22,6 +22,7 @@ const FUZZ_TARGETS: [&str; 9] = [
     "numbers",
     "policy_events",
     "resp_commands",
+    "routed_commands",
     "store_requests",
 ];
 /// Cases of each property test.

@@ -35,6 +35,8 @@ mod connection;
 mod core;
 pub mod counters;
 mod descriptors;
+#[cfg(feature = "drive")]
+mod drive;
 mod engine;
 mod error;
 mod gather;
@@ -66,6 +68,8 @@ mod worker;
 pub use budget::BufferBudget;
 pub use compaction::Compacts;
 pub use config::{Cat, Config, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevice};
+#[cfg(feature = "drive")]
+pub use drive::Drive;
 pub use error::StartError;
 pub use hop::RolesError;
 pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};

@@ -42,7 +42,7 @@ use crate::core::Core;
 use crate::counters::Dialect;
 use crate::engine::Home;
 use crate::gather::Gather;
-use crate::hop::PublishedRoles;
+use crate::hop::{PublishedRoles, Returned};
 use crate::moving::Moving;
 use crate::native::Native;
 use crate::native::shm::{ShmClient, ShmDoor};
@@ -96,6 +96,8 @@ enum Due {
     ReadLast(usize),
     /// Roles were published, or connections have arrived.
     Roles,
+    /// A loan of a connection that is on its way to another worker.
+    TakeBack(Returned),
 }
 
 /// One worker.
@@ -244,10 +246,19 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.close_all();
     }
 
+    /// One round, for whoever runs several workers in turn.
+    #[cfg(feature = "drive")]
+    pub(crate) fn step(&mut self) -> io::Result<()> {
+        self.wait()?;
+        self.round();
+        Ok(())
+    }
+
     fn is_finished(&mut self) -> bool {
         self.core.shared.is_aborting()
             || (self.is_draining
                 && self.core.connections.len() == 0
+                && self.due.is_empty()
                 && self.core.shared.roles().transit.is_over()
                 && self.engine.may_end(&self.core))
     }

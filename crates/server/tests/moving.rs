@@ -9,7 +9,9 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use server::{Config, Dispatch, NativeTransport, Server, Shared, WritePolicy};
+use server::{
+    Config, Dispatch, NativeTransport, Server, Shared, SizeThreshold, WritePolicy,
+};
 use support::native::{Peer, get, set};
 use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 use wire::native::{Status, SteeringId};
@@ -444,6 +446,45 @@ fn stopping_in_the_middle_of_a_change_answers_everything_once() {
         });
         numbers.sort_unstable();
         assert!(numbers.into_iter().eq(1..=4000), "every increment counted once");
+    }
+}
+
+/// A connection changes its worker while a large one sends for it: the loan finds it again, and
+/// what it asked for since leaves behind what was lent.
+#[test]
+fn what_is_lent_comes_back_to_where_its_connection_is() {
+    for cr_threads in [None, Some(1)] {
+        let (write_policy, dispatch) = (WritePolicy::DCrew, Dispatch::SizeAware);
+        let size_threshold = SizeThreshold::Static { bytes: 10_000 };
+        let routed = Config { write_policy, dispatch, size_threshold, cr_threads, ..config() };
+        let server = TestServer::with(Config { threads: 4, memory_bytes: 256 << 20, ..routed });
+        let shared = server.server().shared();
+        let large = pattern(4 << 20);
+        server.resp().ask(command(&[b"SET", b"large", &large]), "+OK\r\n");
+        let mut clients: Vec<Client> = (0..6).map(|_| server.resp()).collect();
+        for round in 0..3 * DIVISIONS.len() {
+            let lent_before = shared.totals().hops.lent;
+            for client in &mut clients {
+                client.send("GET large\r\n");
+            }
+            // They read nothing: the large worker waits for them.
+            wait_until(|| shared.totals().hops.lent >= lent_before + clients.len() as u64);
+            let (threads, fronts) = DIVISIONS[round * 5 % DIVISIONS.len()];
+            shared.set_roles(threads, fronts).unwrap();
+            for (at, client) in clients.iter_mut().enumerate() {
+                client.send(format!("SET c{at} {round}\r\nGET c{at}\r\n"));
+            }
+            let number = round.to_string();
+            let rest = format!("+OK\r\n${}\r\n{number}\r\n", number.len());
+            for client in &mut clients {
+                client.expect([&bulk(&large)[..], rest.as_bytes()].concat());
+            }
+            wait_until(|| shared.are_roles_settled());
+            if threads < 2 {
+                divide(shared, (4, 4)); // One alone lends to nobody.
+            }
+        }
+        assert!(server.stop(PATIENCE));
     }
 }
 

@@ -23,7 +23,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("peers", &["workload"]),
     ("sim", &["policy", "cluster", "store", "workload"]),
     ("dovetail", &["server", "sim", "bench", "client"]),
-    ("fuzz", &["wire", "store", "policy", "client"]),
+    ("fuzz", &["wire", "store", "policy", "client", "server"]),
     ("xtask", &[]),
     // The linearizability checker drives the server from outside.
     ("blackbox", &["server", "workload"]),

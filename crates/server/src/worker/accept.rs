@@ -81,7 +81,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    fn admit(&mut self, socket: TcpStream, protocol: Dialect) {
+    pub(crate) fn admit(&mut self, socket: TcpStream, protocol: Dialect) {
         let (Ok(peer), Ok(local)) = (socket.peer_addr(), socket.local_addr()) else { return };
         // Replies must not wait for acknowledgements; a refusal only costs speed.
         let _ = socket.set_nodelay(true);

@@ -121,6 +121,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             match due {
                 Due::ReadLast(slot) => self.read_last(slot),
                 Due::Roles => self.change_roles(),
+                Due::TakeBack(returned) => self.take_back(returned),
             }
         }
     }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use base::PartitionId;
 use rustix::net::{Shutdown, shutdown};
 
-use super::{TOKEN_PORT, Worker};
+use super::{Due, TOKEN_PORT, Worker};
 use crate::connection::{Connection, Ending};
 use crate::engine::Home;
 use crate::hop::{Loan, LoanEnd, Returned, TOKEN_LOAN};
@@ -112,10 +112,17 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// The connection is closed, or with another worker, or on its way to one; then its client
     /// still names the one that it left.
     #[cold]
-    fn send_after(&self, returned: Returned) {
-        let clients = self.core.shared.clients();
-        if let Some(client) = clients.list().iter().find(|client| client.id == returned.client_id) {
-            self.core.shared.send(client.worker().index(), Control::Return(returned));
+    fn send_after(&mut self, returned: Returned) {
+        let shared = &self.core.shared;
+        let clients = shared.clients().list();
+        let Some(client) = clients.iter().find(|client| client.id == returned.client_id) else {
+            return;
+        };
+        match client.worker() {
+            // It has left here and not arrived. Whoever takes it in may wait for other work of this
+            // worker's, so this one goes on and looks again in its next round.
+            own if own == self.core.worker => self.due.push(Due::TakeBack(returned)),
+            other => shared.send(other.index(), Control::Return(returned)),
         }
     }
 

@@ -1,0 +1,137 @@
+//! Workers without threads: whoever has a [`Drive`] chooses which of them takes a round next. A
+//! test hook, in no shipped binary (feature `drive`).
+//!
+//! ```text
+//!  worker 0 ─ round ─┐
+//!  worker 1 ─ round ─┼─ in any order, one at a time: rings, cells, mailboxes, roles between them
+//!  worker 2 ─ round ─┘
+//! ```
+//!
+//! # Invariants
+//! I1: nothing happens between two calls of [`Drive::turn`]: no thread runs, so that an order of
+//!     calls is an order of events.
+//!
+//! # Limits
+//! Only servers that route. Times of day are the machine's.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::WorkerId;
+
+use crate::config::{Config, Poll};
+use crate::counters::Dialect;
+use crate::engine::RunToCompletion;
+use crate::error::StartError;
+use crate::hop::{Fabric, Routed};
+use crate::poller::{Interest, Poller, READY_MAX, Ready};
+use crate::shared::Shared;
+use crate::worker::{Worker, WorkerSockets};
+
+/// Says of every socket that it is ready: who finds nothing there is told so by the kernel.
+#[derive(Default)]
+struct Everything {
+    watched: Vec<(RawFd, u64, Interest)>,
+}
+
+impl Poller for Everything {
+    fn add(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        // A socket that was closed without a call had this token before.
+        self.watched.retain(|(_, known, _)| *known != token);
+        self.watched.push((socket.as_raw_fd(), token, interest));
+        Ok(())
+    }
+
+    fn modify(&mut self, socket: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        self.add(socket, token, interest)
+    }
+
+    fn remove(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.watched.retain(|(descriptor, _, _)| *descriptor != socket.as_raw_fd());
+        Ok(())
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, _timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        let event = |(_, token, interest): &(RawFd, u64, Interest)| Ready {
+            token: *token,
+            read: interest.read,
+            broken: false,
+        };
+        ready.extend(self.watched.iter().take(READY_MAX).map(event));
+        Ok(())
+    }
+}
+
+/// The workers of a server that routes, and nobody who runs them.
+pub struct Drive {
+    shared: Arc<Shared>,
+    workers: Vec<Worker<Routed, Everything>>,
+}
+
+impl Drive {
+    /// Opens the store and makes the workers. They never sleep.
+    ///
+    /// # Errors
+    /// As of [`crate::Server::start`]; and if the settings route nothing.
+    pub fn new(config: Config) -> Result<Drive, StartError> {
+        let failed = |source| StartError::System { what: "make a worker", source };
+        let shared = Arc::new(Shared::open(Config { poll: Poll::Busy, ..config })?);
+        if !shared.layers().is_routed {
+            return Err(failed(io::Error::other("the settings route nothing")));
+        }
+        let threads = shared.config().threads;
+        let kept_bytes_max = shared.memory_plan().cell_kept_bytes_max;
+        let stealing = shared.layers().stealing();
+        let fabric = Arc::new(Fabric::new(threads, kept_bytes_max, stealing));
+        let roles = shared.roles().latest();
+        let mut workers = Vec::with_capacity(threads);
+        for index in 0..threads {
+            let session = shared
+                .store()
+                .session()
+                .map_err(|error| StartError::Store { reason: error.to_string() })?;
+            let id = WorkerId(index as u16);
+            let home = RunToCompletion::new(session, shared.config());
+            let turn = roles.turn_of(index);
+            let engine = Routed::new(home, Arc::clone(&fabric), id, turn, &shared);
+            let sockets =
+                WorkerSockets { resp: None, memcached: None, native: None, shm_door: None };
+            let poller = Everything::default();
+            let worker = Worker::new(Arc::clone(&shared), id, engine, poller, sockets);
+            workers.push(worker.map_err(failed)?);
+        }
+        Ok(Drive { shared, workers })
+    }
+
+    /// What all workers see.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// How many workers there are.
+    pub fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// A client's connection, as if that worker had accepted it.
+    ///
+    /// # Errors
+    /// The socket cannot be made not to block.
+    pub fn admit(&mut self, worker: usize, socket: TcpStream, protocol: Dialect) -> io::Result<()> {
+        socket.set_nonblocking(true)?;
+        self.workers[worker].admit(socket, protocol);
+        Ok(())
+    }
+
+    /// One round of one worker.
+    ///
+    /// # Errors
+    /// Never, as long as nothing is asked of the kernel.
+    pub fn turn(&mut self, worker: usize) -> io::Result<()> {
+        self.workers[worker].step()
+    }
+}
