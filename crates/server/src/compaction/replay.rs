@@ -335,3 +335,6 @@ impl Sink<Refusal> for IsDone {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;
