@@ -9,9 +9,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use server::{
-    Config, Dispatch, NativeTransport, Server, Shared, SizeThreshold, WritePolicy,
-};
+use server::{Config, Dispatch, NativeTransport, Server, Shared, SizeThreshold, WritePolicy};
 use support::native::{Peer, get, set};
 use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 use wire::native::{Status, SteeringId};

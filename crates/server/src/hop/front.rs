@@ -42,7 +42,7 @@ use std::sync::Arc;
 use base::ring::{Sender, ring};
 use base::roles::RolePlan;
 use base::{KeyHash, PartitionBits, WorkerId};
-use policy::{Access, Busy, Depths, PinCounts, Route, RouteRequest};
+use policy::{Access, Busy, Depths, Route, RouteRequest};
 
 use super::awaiting::{Awaiting, NO_TICKET, Wait};
 use super::cell::{CELLS, Cell, Cells, Origin};
@@ -133,7 +133,7 @@ pub(super) struct Front {
     by_size: Option<by_size::BySize>,
     /// Of the next request that takes a cell.
     next_order: u64,
-    pins_shown: PinCounts,
+    pins: pins::Pins,
 }
 
 impl Front {
@@ -182,7 +182,7 @@ impl Front {
             is_parked: false,
             by_size: None,
             next_order: 0,
-            pins_shown: PinCounts::default(),
+            pins: pins::Pins::default(),
         };
         front.ask_once();
         front
@@ -280,7 +280,7 @@ impl Front {
         if !is_sent {
             awaiting.wait = Wait::Parked;
             self.parked.push_back(index);
-            self.note_wait(core, away.route);
+            self.note_wait(core, index, away.route);
         }
     }
 
@@ -346,7 +346,7 @@ impl Front {
     fn place(&mut self, core: &mut Core, index: u32) -> bool {
         let Ticket { slot, hash, request, .. } = self.tickets[index as usize];
         let awaiting = &core.connections[slot as usize].awaiting;
-        let route = self.route(awaiting, hash, index, &request);
+        let route = self.route_again(awaiting, (index, hash), &request);
         self.follow_route(core, index, route)
     }
 
