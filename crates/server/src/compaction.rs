@@ -80,6 +80,11 @@ pub trait Answering: Sink<Refusal> {
         Tells::Version
     }
 
+    /// So many windows of the batch are open now.
+    fn opened(&self, windows: usize) {
+        let _ = windows;
+    }
+
     /// Whose `requests[request_index]` is: it sees its own earlier writes, and not its later ones
     /// (K10).
     fn connection(&self, request_index: usize) -> u64 {
@@ -184,7 +189,9 @@ impl Compaction {
         self.kept.clear();
         self.kept_at = [ASK; BATCH_REQUESTS_MAX];
         let compacts = self.finder.compacts;
-        for first in self.finder.take_groups() {
+        let groups = self.finder.take_groups();
+        sink.opened(groups.len());
+        for first in groups {
             if let Some(members) = find::members(requests, usize::from(first), now, sink, compacts)
             {
                 self.group(session, now, members);
@@ -199,7 +206,7 @@ impl Compaction {
             }
         }
         let mut merge = Merge {
-            sink,
+            sink: &mut *sink,
             requests,
             kept: &self.kept,
             kept_at: &self.kept_at,
@@ -209,6 +216,7 @@ impl Compaction {
         };
         session.execute(now, &rest, &mut merge);
         merge.finish(session.pins());
+        sink.opened(0);
     }
 
     /// Executes one key's requests with one write; they stay without outcomes if that fails (I2).

@@ -53,6 +53,8 @@ impl Cell {
 /// What compaction has done.
 #[derive(Debug, Default)]
 pub struct CompactionCells {
+    /// Windows of the batch that is being executed.
+    pub open: Cell,
     /// Groups that were written at once.
     pub windows: Cell,
     /// Writes that the store never saw.
@@ -377,6 +379,8 @@ pub struct Totals {
     pub batches: u64,
     /// Store requests in those batches.
     pub batch_requests: u64,
+    /// Windows that are open now.
+    pub compaction_open: u64,
     /// Groups of writes of one key that were written at once.
     pub compaction_windows: u64,
     /// Writes that the store never saw.
@@ -439,6 +443,7 @@ impl Totals {
             net_output_bytes: sum(|worker| &worker.output_bytes),
             batches: sum(|worker| &worker.batches),
             batch_requests: sum(|worker| &worker.batch_requests),
+            compaction_open: sum(|worker| &worker.compaction.open),
             compaction_windows: sum(|worker| &worker.compaction.windows),
             compacted_writes: sum(|worker| &worker.compaction.writes_saved),
             compaction_given_up: sum(|worker| &worker.compaction.given_up),

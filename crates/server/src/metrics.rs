@@ -261,6 +261,7 @@ impl Snapshot {
                 "requests_total": totals.batch_requests,
             },
             "compaction": {
+                "windows_open": totals.compaction_open,
                 "windows_total": totals.compaction_windows,
                 "writes_saved_total": totals.compacted_writes,
                 "given_up_total": totals.compaction_given_up,

@@ -187,6 +187,10 @@ impl Answering for ReplySink<'_> {
         self.pendings[request_index].shape.tells()
     }
 
+    fn opened(&self, windows: usize) {
+        self.counters.compaction.open.set(windows as u64);
+    }
+
     fn connection(&self, request_index: usize) -> u64 {
         u64::from(self.pendings[request_index].slot)
     }

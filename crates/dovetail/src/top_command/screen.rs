@@ -121,6 +121,7 @@ fn workers(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
 
 fn writes(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     let mut parts = vec![format!("sent on {}/s", brief(look.rate("/hops/sent_total")))];
+    parts.push(format!("open windows {}", number(look.now, "/compaction/windows_open")));
     parts.push(format!("writes saved {}/s", brief(look.rate("/compaction/writes_saved_total"))));
     if number(look.now, "/hops/stolen_total") > 0.0 {
         parts.push(format!("stolen {}/s", brief(look.rate("/hops/stolen_total"))));

@@ -285,6 +285,44 @@ fn two_short_writes_are_put_together_where_all_are() {
     assert_eq!(compaction.take_counted().writes_saved, 1);
 }
 
+/// Notes when windows open and close, and how many outcomes there were by then.
+#[derive(Default)]
+struct Opens {
+    changes: std::cell::RefCell<Vec<(usize, usize)>>,
+    outcome_count: usize,
+}
+
+impl Sink<Refusal> for Opens {
+    fn outcome(&mut self, _: usize, _: Outcome<'_, Refusal>, _: Pins<'_>) {
+        self.outcome_count += 1;
+    }
+}
+
+impl Answering for Opens {
+    fn tells(&self, _: usize) -> Tells {
+        Tells::Nothing
+    }
+
+    fn opened(&self, windows: usize) {
+        self.changes.borrow_mut().push((windows, self.outcome_count));
+    }
+}
+
+#[test]
+fn windows_are_open_from_the_first_look_to_the_last_reply() {
+    let store = store();
+    let mut session = store.session().unwrap();
+    let of = |key: &'static [u8], op| Request { key, hash: store.key_hasher().hash(key), op };
+    let set = |key| of(key, blind_set(b"v"));
+    let mut compaction = Compaction::new(Compacts::All);
+    let mut opens = Opens::default();
+    let requests = [set(b"a"), set(b"b"), set(b"a"), of(b"c", Op::Get), set(b"b"), set(b"b")];
+    compaction.execute(&mut session, NOW, &requests, &mut opens);
+    assert_eq!(opens.changes.take(), [(2, 0), (0, 6)]);
+    compaction.execute(&mut session, NOW, &requests[..2], &mut opens);
+    assert_eq!(opens.changes.take(), [], "a batch without windows is no news");
+}
+
 #[test]
 fn short_values_are_stored_one_by_one() {
     let sets = [blind_set(b"12345678"); 100];

@@ -217,6 +217,10 @@ impl Answering for CellSink<'_> {
         self.cell(request_index).shape.tells()
     }
 
+    fn opened(&self, windows: usize) {
+        self.counters.compaction.open.set(windows as u64);
+    }
+
     fn connection(&self, request_index: usize) -> u64 {
         self.cell(request_index).connection
     }

@@ -1,6 +1,7 @@
 //! What compaction shows: windows, what they saved, how large they were and why they closed.
 //!
-//! A window opens and closes within one batch, so that none is ever open when somebody asks.
+//! A window opens and closes within one batch: open are those of batches that are being executed
+//! when somebody asks.
 
 use crate::compaction::SIZE_CLASSES;
 use crate::counters::Totals;
@@ -24,6 +25,11 @@ pub(super) fn class_max(class: usize) -> Option<u64> {
 }
 
 pub(super) fn families(page: &mut Page, totals: &Totals) {
+    page.gauge(
+        "dovetail_compaction_windows_open",
+        "Groups of writes of one key that are being put together",
+        totals.compaction_open,
+    );
     page.counter(
         "dovetail_compaction_windows",
         "Groups of writes of one key that were written at once",

@@ -34,8 +34,8 @@ const charts = [
     now.hops && now.hops.sent_total > 0 ? { sent: rate(now.hops.sent_total, then.hops.sent_total, s) } : null },
   { title: "requests stolen from another worker, a second", write: brief, series: (now, then, s) =>
     now.hops && now.hops.stolen_total > 0 ? { stolen: rate(now.hops.stolen_total, then.hops.stolen_total, s) } : null },
-  { title: "writes that compaction saved, a second", write: brief, series: (now, then, s) =>
-    now.compaction.windows_total > 0 ? {
+  { title: "open windows, and writes that compaction saved a second", write: brief, series: (now, then, s) =>
+    now.compaction.windows_total > 0 ? { open: now.compaction.windows_open,
       saved: rate(now.compaction.writes_saved_total, then.compaction.writes_saved_total, s),
       windows: rate(now.compaction.windows_total, then.compaction.windows_total, s) } : null },
   { title: "partitions with writes outstanding", write: brief, series: (now) =>

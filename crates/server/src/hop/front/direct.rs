@@ -337,6 +337,10 @@ impl Answering for HereSink<'_, '_> {
         self.direct.tells(request_index)
     }
 
+    fn opened(&self, windows: usize) {
+        self.direct.counters.compaction.open.set(windows as u64);
+    }
+
     fn connection(&self, request_index: usize) -> u64 {
         self.direct.connection(request_index)
     }
