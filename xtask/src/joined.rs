@@ -19,6 +19,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::step::Step;
 
+pub mod costs;
 mod report;
 mod runs;
 

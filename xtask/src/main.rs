@@ -1,5 +1,5 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `test-xdp`, `test-rdma`,
-//! `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`, `bench-joined`.
+//! `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
@@ -51,6 +51,8 @@ enum Command {
     BenchStore(store_bench::Args),
     /// Overload and mixes of sizes, beside Redis and memcached; writes docs/results/joined.md
     BenchJoined(joined::Args),
+    /// What routing, the hop, batches and windows cost a request; writes docs/results/costs.md
+    BenchCosts(joined::costs::Args),
 }
 
 fn main() -> ExitCode {
@@ -78,6 +80,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::BenchCache(args) => cache_peers::run(&root, &args).map(|()| true),
         Command::BenchStore(args) => store_bench::run(&root, &args).map(|()| true),
         Command::BenchJoined(args) => joined::run(&root, &args).map(|()| true),
+        Command::BenchCosts(args) => joined::costs::run(&root, &args).map(|()| true),
     }
 }
 

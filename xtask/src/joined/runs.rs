@@ -70,7 +70,7 @@ impl Subject {
         Ok(subjects)
     }
 
-    fn start(
+    pub fn start(
         name: &'static str,
         scheme: &'static str,
         program: &str,
@@ -253,7 +253,7 @@ impl Client<'_> {
         command.spawn().context("cannot start the reader of large values")
     }
 
-    fn bench(&self, subject: &Subject, items: &str, words: &str) -> Result<Value> {
+    pub fn bench(&self, subject: &Subject, items: &str, words: &str) -> Result<Value> {
         let report = std::env::temp_dir().join(format!("joined-{}.json", std::process::id()));
         let mut command = Command::new("taskset");
         command.args(["-c", self.cpus]).arg(self.binary).args(["bench", &target(subject)]);
@@ -276,7 +276,7 @@ fn target(subject: &Subject) -> String {
     format!("{}://127.0.0.1:{}", subject.scheme, subject.port)
 }
 
-fn number(report: &Value, path: &str) -> Result<f64> {
+pub fn number(report: &Value, path: &str) -> Result<f64> {
     let found = report.pointer(path).and_then(Value::as_f64);
     found.with_context(|| format!("the report of dovetail bench has no {path}"))
 }
