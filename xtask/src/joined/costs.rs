@@ -125,7 +125,8 @@ const TABLES: &[Table] = &[
             ("auto", "--threads 2 --cr-threads 1 --write-policy d-crew --compaction auto"),
             (
                 "short",
-                "--threads 2 --cr-threads 1 --write-policy d-crew --compaction on --compact-short on",
+                "--threads 2 --cr-threads 1 --write-policy d-crew --compaction on \
+                 --compact-short on",
             ),
             ("off, again", "--threads 2 --cr-threads 1 --write-policy d-crew --compaction off"),
         ],
