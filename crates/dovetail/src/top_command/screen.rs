@@ -214,7 +214,9 @@ fn journal(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
         let ago_seconds = (now_ms - number(entry, "/at_ms")) / 1000.0;
         let (who, change) = (words(entry, "/controller"), words(entry, "/change"));
         let reason = words(entry, "/reason");
-        writeln!(out, "{:>9}  {who:<9} {change}: {reason}", format!("-{ago_seconds:.0} s"))?;
+        let count = number(entry, "/count");
+        let often = if count > 1.0 { format!(" ({count} times)") } else { String::new() };
+        writeln!(out, "{:>9}  {who:<9} {change}: {reason}{often}", format!("-{ago_seconds:.0} s"))?;
     }
     Ok(())
 }
@@ -237,7 +239,8 @@ mod tests {
             "commands": [{ "proto": "resp", "cmd": "get", "calls": calls, "errors": 0 }],
             "manager": { "journal": [
                 { "at_ms": 1000, "controller": "taxonomy", "change": "a", "reason": "b" },
-                { "at_ms": 61_000, "controller": "tuner", "change": "c", "reason": "d" },
+                { "at_ms": 61_000, "controller": "tuner", "change": "c", "reason": "d",
+                  "count": 9 },
             ] },
         })
     }
@@ -258,7 +261,7 @@ mod tests {
         check(&text, "       0    50 %        0");
         check(&text, "       1     0 %        7");
         check(&text, "      resp         get   500.0 k         0");
-        check(&text, "     -0 s  tuner     c: d");
+        check(&text, "     -0 s  tuner     c: d (9 times)");
         check(&text, "    -60 s  taxonomy  a: b");
         assert!(!text.contains("hot key") && !text.contains("pins"), "{text}");
     }

@@ -1,10 +1,18 @@
 //! The journal: what was decided lately, and why.
 //!
 //! ```text
-//!  [ id 41 | id 42 | ... | id 296 ]    the oldest goes when a new one comes
+//!  [ id 41 | id 42 | id 97, 512 times | ... | id 296 ]    by when each happened last;
+//!                                                         the oldest goes when a new one comes
 //! ```
+//!
+//! A load that swings makes the same decisions again and again, and would push everything else out
+//! within the hour. So decisions of one shape (who decided, and the words without their numbers)
+//! have [`ALIKE_MAX`] entries at most: from then on the last of them counts, and shows the latest.
+//! There are so many shapes as controllers have words, and so the journal keeps what happened once.
 
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +25,9 @@ use crate::shared::unix_now;
 /// Decisions that are kept.
 pub const ENTRIES_MAX: usize = 256;
 
+/// Entries of decisions that differ in their numbers only.
+const ALIKE_MAX: usize = 3;
+
 /// Between two lines of the log.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
@@ -25,12 +36,17 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 pub struct Entry {
     /// Counts from 1.
     pub id: u64,
-    /// Wall-clock time.
+    /// Wall-clock time; of the last, if it happened several times.
     pub at: UnixMillis,
+    /// When it happened first.
+    pub first_at: UnixMillis,
+    /// How often it happened.
+    pub count: u64,
     /// Who decided.
     pub controller: &'static str,
-    /// What, and why.
+    /// What, and why; the last, if it happened several times.
     pub decision: Decision,
+    shape: u64,
 }
 
 /// The last [`ENTRIES_MAX`] decisions. Only the manager adds; anybody may look.
@@ -52,17 +68,17 @@ struct Inner {
 impl Journal {
     /// Keeps a decision, and says it in the log unless another was said just before.
     pub fn add(&self, controller: &'static str, decision: Decision) {
+        self.add_at(controller, decision, unix_now());
+    }
+
+    fn add_at(&self, controller: &'static str, decision: Decision, at: UnixMillis) {
         let line = format!("{}: {}", decision.change, decision.reason);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.total += 1;
         for what in decision.what.iter().copied() {
             *inner.counts.entry(what).or_default() += 1;
         }
-        let entry = Entry { id: inner.total, at: unix_now(), controller, decision };
-        if inner.entries.len() == ENTRIES_MAX {
-            inner.entries.pop_front();
-        }
-        inner.entries.push_back(entry);
+        inner.keep(controller, decision, at);
         let is_due = inner.logged_at.is_none_or(|at| at.elapsed() >= LOG_EVERY);
         if !is_due {
             inner.unlogged_count += 1;
@@ -74,7 +90,7 @@ impl Journal {
         tracing::info!(controller, unlogged_count, "{line}");
     }
 
-    /// Oldest first.
+    /// By when each happened last, oldest first.
     pub fn entries(&self) -> Vec<Entry> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.entries.iter().cloned().collect()
@@ -86,6 +102,44 @@ impl Journal {
     }
 }
 
+impl Inner {
+    /// As an entry of its own, or as one more of those like it.
+    fn keep(&mut self, controller: &'static str, decision: Decision, at: UnixMillis) {
+        let shape = shape_of(controller, &decision);
+        let is_alike = |entry: &Entry| entry.shape == shape;
+        let alike_count = self.entries.iter().filter(|entry| is_alike(entry)).count();
+        let last = self.entries.iter().rposition(is_alike);
+        let counting = last.filter(|_| alike_count >= ALIKE_MAX);
+        let entry = match counting.and_then(|place| self.entries.remove(place)) {
+            Some(before) => Entry { at, count: before.count + 1, decision, ..before },
+            None => {
+                Entry { id: self.total, at, first_at: at, count: 1, controller, decision, shape }
+            }
+        };
+        if self.entries.len() == ENTRIES_MAX {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
+    }
+}
+
+/// What is left of a decision without its numbers.
+fn shape_of(controller: &str, decision: &Decision) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (controller, &decision.what).hash(&mut hasher);
+    for text in [&decision.change, &decision.reason] {
+        let mut was_number = false;
+        for letter in text.chars() {
+            let is_number = letter.is_ascii_digit() || (was_number && letter == '.');
+            if !(is_number && was_number) {
+                if is_number { '#' } else { letter }.hash(&mut hasher);
+            }
+            was_number = is_number;
+        }
+    }
+    hasher.finish()
+}
+
 impl Entry {
     /// As `/stats` shows it.
     pub fn json(&self) -> Value {
@@ -95,6 +149,8 @@ impl Entry {
         json!({
             "id": self.id,
             "at_ms": self.at.0,
+            "first_at_ms": self.first_at.0,
+            "count": self.count,
             "controller": self.controller,
             "what": self.decision.what,
             "change": self.decision.change,
@@ -111,7 +167,8 @@ mod tests {
     fn decision(number: u64) -> Decision {
         Decision {
             what: vec![if number.is_multiple_of(2) { "even" } else { "odd" }],
-            change: format!("{number}"),
+            // Words of its own for each.
+            change: "x".repeat(number as usize),
             reason: "it was time".to_owned(),
             inputs: vec![("number_ratio", number as f64)],
         }
@@ -130,13 +187,38 @@ mod tests {
     }
 
     #[test]
+    fn decisions_that_differ_in_numbers_only_share_an_entry_from_the_third_on() {
+        let journal = Journal::default();
+        journal.add_at("test", decision(5), UnixMillis(1));
+        for at in 2..=1000 {
+            let what = vec!["threads"];
+            let change = format!("from {at} to {}.5", at + 7);
+            let swing = Decision { what, change, reason: "r".to_owned(), inputs: Vec::new() };
+            journal.add_at("test", swing.clone(), UnixMillis(at));
+            journal.add_at("other", Decision { what: Vec::new(), ..swing }, UnixMillis(at));
+        }
+        let entries = journal.entries();
+        assert_eq!(entries.len(), 7, "one that came once, and three of each that came often");
+        assert_eq!(entries[0].decision, decision(5));
+        let last = &entries[6];
+        assert_eq!(
+            (last.controller, last.count, last.first_at.0, last.at.0),
+            ("other", 997, 4, 1000)
+        );
+        assert_eq!(last.decision.change, "from 1000 to 1007.5");
+        assert_eq!(journal.counts()["threads"], 999, "each is counted");
+        let json = last.json();
+        assert_eq!((&json["count"], &json["first_at_ms"]), (&json!(997), &json!(4)));
+    }
+
+    #[test]
     fn an_entry_tells_everything() {
         let journal = Journal::default();
         journal.add("test", decision(7));
         let json = journal.entries()[0].json();
         assert_eq!(
             (&json["controller"], &json["what"], &json["change"], &json["inputs"]["number_ratio"]),
-            (&json!("test"), &json!(["odd"]), &json!("7"), &json!(7.0)),
+            (&json!("test"), &json!(["odd"]), &json!("xxxxxxx"), &json!(7.0)),
         );
         assert!(json["at_ms"].as_u64().unwrap() > 0);
     }

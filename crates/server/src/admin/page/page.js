@@ -98,7 +98,7 @@ function hot(now) {
 
 const figure = (name, n) => name.endsWith("_ratio") ? `${name} ${n.toFixed(3)}` : `${name} ${brief(n)}`;
 
-let lastEntry = 0;
+let lastEntry = "";
 function journal(now) {
   const entries = now.manager ? now.manager.journal : [];
   const about = document.getElementById("journal-about");
@@ -106,15 +106,18 @@ function journal(now) {
   about.textContent = tuner ? `tuner ${tuner.state}, ${whole(tuner.searches_total)} searches, ` +
     `${whole(tuner.adopted_total)} adopted` : "nothing is tuned";
   show("journal-empty", entries.length === 0);
-  const newest = entries.length > 0 ? entries[entries.length - 1].id : 0;
+  const latest = entries[entries.length - 1];
+  const newest = latest ? `${latest.id} ${latest.count}` : "";
   if (newest === lastEntry) { return; }
   lastEntry = newest;
   const items = entries.slice(-50).reverse().map((entry) => {
     const at = new Date(entry.at_ms);
+    const often = entry.count > 1
+      ? ` (${whole(entry.count)} times since ${new Date(entry.first_at_ms).toTimeString().slice(0, 8)})` : "";
     const inputs = Object.entries(entry.inputs).map(([name, n]) => figure(name, n)).join(", ");
     return element("li", {}, element("time", { title: at.toISOString() }, at.toTimeString().slice(0, 8)),
       element("span", { class: "who" }, entry.controller),
-      element("div", { class: "what" }, element("div", {}, `${entry.change}: ${entry.reason}`),
+      element("div", { class: "what" }, element("div", {}, `${entry.change}: ${entry.reason}${often}`),
         element("div", { class: "inputs" }, inputs)));
   });
   document.getElementById("journal").replaceChildren(...items);
