@@ -327,8 +327,8 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::SwitchedCount { min: 1, max: 10_000 },
         default: "auto",
         help: "How many of the most frequent keys the threads that only poll (--cr-threads) read \
-               themselves instead of sending the reads on; auto: 1,000. Loads whose keys are \
-               all alike have none",
+               themselves instead of sending the reads on; auto: as many as --tuner finds best, \
+               1,000 without. Loads whose keys are all alike have none",
     },
     Setting {
         key: "max-connections",

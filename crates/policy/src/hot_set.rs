@@ -80,6 +80,9 @@ impl<Key: Ord> Snapshot<Key> {
     }
 }
 
+/// Counters in each row of the sketch for each key that is tracked.
+const COLUMNS_PER_KEY: usize = 8;
+
 /// Counts sampled keys and keeps the most frequent.
 ///
 /// `Key` is what a reader looks up: the hash for a hash index, the key's bytes for an ordered one.
@@ -99,12 +102,19 @@ impl<Key: Ord + Clone> HotSet<Key> {
     pub fn new(key_max: usize, seed: u64) -> HotSet<Key> {
         assert!(key_max > 0, "a hot set of no keys finds none");
         HotSet {
-            sketch: CountMin::new(key_max.saturating_mul(8), seed),
+            sketch: CountMin::new(key_max.saturating_mul(COLUMNS_PER_KEY), seed),
             top: Top::new(key_max),
             sampled_count: 0,
             epoch_id: 0,
             ranked: Vec::with_capacity(key_max),
         }
+    }
+
+    /// What it takes at most, its snapshot of as many keys included, without what keys point to.
+    pub fn memory_bytes(key_max: usize) -> usize {
+        CountMin::memory_bytes(key_max.saturating_mul(COLUMNS_PER_KEY))
+            + Top::<Key>::memory_bytes(key_max)
+            + key_max * (size_of::<(u32, usize)>() + size_of::<Key>())
     }
 
     /// Counts one sampled access. `key` is asked for only if the key enters the tracked ones.
@@ -118,6 +128,14 @@ impl<Key: Ord + Clone> HotSet<Key> {
     /// again, and halves all counts.
     pub fn switch_epoch(&mut self, size: usize, snapshot: &mut Snapshot<Key>) {
         self.epoch_id += 1;
+        self.select(size, snapshot);
+        self.sketch.halve();
+        self.top.halve();
+        self.sampled_count /= 2;
+    }
+
+    /// Writes the `size` most frequent keys as of now into `snapshot`; the epoch goes on.
+    pub fn select(&mut self, size: usize, snapshot: &mut Snapshot<Key>) {
         self.rank();
         self.ranked.truncate(size);
         let hot_count: u64 = self.ranked.iter().map(|(count, _)| u64::from(*count)).sum();
@@ -126,9 +144,6 @@ impl<Key: Ord + Clone> HotSet<Key> {
         snapshot.keys.clear();
         snapshot.keys.extend(self.ranked.iter().map(|(_, place)| self.top.key_at(*place).clone()));
         snapshot.keys.sort_unstable();
-        self.sketch.halve();
-        self.top.halve();
-        self.sampled_count /= 2;
     }
 
     /// The part of the sampled accesses that went to all tracked keys. Unlike a snapshot's it does

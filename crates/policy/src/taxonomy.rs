@@ -47,6 +47,8 @@ pub enum Skew {
     Uniform,
     /// sk: a few keys draw much of the load.
     Skewed,
+    /// ?: nobody has looked at the keys.
+    Unknown,
 }
 
 /// A region of the taxonomy; printed as C-4 writes it: `RW_sk`.
@@ -77,8 +79,8 @@ pub struct Observed {
     pub write_count: u64,
     /// Workers that share the load.
     pub worker_count: u32,
-    /// What was seen of the keys.
-    pub popularity: Popularity,
+    /// What was seen of the keys; `None`: nobody has looked.
+    pub popularity: Option<Popularity>,
 }
 
 /// What C-4 says suits a region.
@@ -86,8 +88,8 @@ pub struct Observed {
 pub struct Recommendation {
     /// Who may write a key.
     pub write_policy: WritePolicy,
-    /// Whether dependent writes are gathered.
-    pub compaction: Compaction,
+    /// Whether dependent writes are gathered; `None`: it depends on what is not known.
+    pub compaction: Option<Compaction>,
 }
 
 /// Whether dependent writes are gathered.
@@ -170,9 +172,10 @@ impl Observed {
     }
 
     /// The hottest key's writes, in multiples of one worker's share of all requests. Above 1 its
-    /// writer is overloaded while others idle.
+    /// writer is overloaded while others idle. 0 where nobody has looked at the keys.
     pub fn hot_write_shares(&self) -> f64 {
-        let hot_write_ratio = self.write_ratio() * self.popularity.hottest_share_ratio;
+        let hottest_share_ratio = self.popularity.map_or(0.0, |seen| seen.hottest_share_ratio);
+        let hot_write_ratio = self.write_ratio() * hottest_share_ratio;
         hot_write_ratio * f64::from(self.worker_count)
     }
 
@@ -181,7 +184,7 @@ impl Observed {
         let skew = self.skew();
         let write_ratio = self.write_ratio();
         let is_read_mostly = match skew {
-            Skew::Uniform => write_ratio <= READ_MOSTLY_RATIO_MAX,
+            Skew::Uniform | Skew::Unknown => write_ratio <= READ_MOSTLY_RATIO_MAX,
             Skew::Skewed => self.hot_write_shares() < HOT_WRITE_SHARES_MIN,
         };
         let mix = match (write_ratio >= WRITE_INTENSIVE_RATIO_MIN, is_read_mostly) {
@@ -193,7 +196,9 @@ impl Observed {
     }
 
     fn skew(&self) -> Skew {
-        let Popularity { hottest_share_ratio, zipf_exponent } = self.popularity;
+        let Some(Popularity { hottest_share_ratio, zipf_exponent }) = self.popularity else {
+            return Skew::Unknown;
+        };
         let is_law_skewed = zipf_exponent.is_some_and(|exponent| exponent >= SKEWED_EXPONENT_MIN);
         let one_key_fills_a_worker = hottest_share_ratio * f64::from(self.worker_count) >= 1.0;
         // With one worker each key is within a worker's share, and nothing can be unbalanced.
@@ -211,9 +216,10 @@ impl Region {
     /// (§7.2), while the others are still balanced.
     pub fn recommendation(&self) -> Recommendation {
         let (write_policy, compaction) = match (self.mix, self.skew) {
-            (Mix::ReadMostly, _) => (WritePolicy::Crew, Compaction::Off),
-            (_, Skew::Uniform) => (WritePolicy::DCrew, Compaction::Off),
-            (_, Skew::Skewed) => (WritePolicy::DCrew, Compaction::On),
+            (Mix::ReadMostly, _) => (WritePolicy::Crew, Some(Compaction::Off)),
+            (_, Skew::Uniform) => (WritePolicy::DCrew, Some(Compaction::Off)),
+            (_, Skew::Skewed) => (WritePolicy::DCrew, Some(Compaction::On)),
+            (_, Skew::Unknown) => (WritePolicy::DCrew, None),
         };
         Recommendation { write_policy, compaction }
     }
@@ -229,6 +235,7 @@ impl fmt::Display for Region {
         let skew = match self.skew {
             Skew::Uniform => "uni",
             Skew::Skewed => "sk",
+            Skew::Unknown => "?",
         };
         write!(formatter, "{mix}_{skew}")
     }
@@ -238,11 +245,12 @@ impl fmt::Display for Recommendation {
     /// As the settings that say it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let write_policy = self.write_policy;
-        let compaction = match self.compaction {
-            Compaction::On => "on",
-            Compaction::Off => "off",
-        };
-        write!(formatter, "--write-policy {write_policy} --compaction {compaction}")
+        write!(formatter, "--write-policy {write_policy}")?;
+        match self.compaction {
+            Some(Compaction::On) => formatter.write_str(" --compaction on"),
+            Some(Compaction::Off) => formatter.write_str(" --compaction off"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -280,6 +280,15 @@ impl Tuner {
         self.configuration
     }
 
+    /// No more items than this are worth trying now; a search that is under way keeps its range,
+    /// and what is in force stays within it (I2).
+    pub fn limit_cached_items(&mut self, item_count_max: u32) {
+        if !self.is_searching() {
+            let item_count_max = item_count_max.max(self.configuration.cached_item_count);
+            self.ranges.cached_item_count_max = item_count_max;
+        }
+    }
+
     /// Whether configurations are being tried.
     pub fn is_searching(&self) -> bool {
         matches!(self.state, State::Searching { .. })

@@ -81,7 +81,7 @@ pub trait Engine {
     }
 
     /// A request joins the batch that nobody was asked about.
-    fn join(&mut self, _here: &mut Self::Here) {
+    fn join(&mut self, _here: &mut Self::Here, _hash: KeyHash, _key: &[u8]) {
         unreachable!("only an engine that routes remembers anything of a batch");
     }
 

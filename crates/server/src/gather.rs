@@ -85,7 +85,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         }
         if E::ROUTES {
             if !self.is_routing {
-                self.engine.join(&mut self.here);
+                self.engine.join(&mut self.here, hash, key);
             } else if !self.stays(&Request { key, hash, op }, answer) {
                 return;
             }

@@ -49,7 +49,7 @@ use crate::config::Config;
 pub const TRACKED_MAX: usize = 10_000;
 
 /// Hot keys until a tuner knows better: their marks take 16 KiB, half of a first-level cache.
-const ITEMS_DEFAULT: usize = 1000;
+pub const ITEMS_DEFAULT: usize = 1000;
 
 /// One access of so many is sampled: some 50 ns for a sample are then 1.5 ns for an access.
 const SAMPLE_EVERY: u32 = 32;
@@ -107,7 +107,7 @@ pub struct HotKey {
 }
 
 /// What is hot in one epoch.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Published {
     members: Members,
     /// The same keys in their order, over an index that keeps one.
@@ -115,6 +115,8 @@ pub struct Published {
     share_ratio: f64,
     listed: Vec<HotKey>,
     zipf_exponent: Option<f64>,
+    frequent_share_ratio: f64,
+    is_sampled: bool,
 }
 
 impl Published {
@@ -128,13 +130,19 @@ impl Published {
         self.share_ratio
     }
 
-    /// How popularity looks from the samples.
-    pub fn popularity(&self) -> Popularity {
+    /// How popularity looks from the samples; `None`: too few were taken.
+    pub fn popularity(&self) -> Option<Popularity> {
         let hottest = self.listed.first();
-        Popularity {
+        self.is_sampled.then(|| Popularity {
             hottest_share_ratio: hottest.map_or(0.0, |key| key.share_ratio),
             zipf_exponent: self.zipf_exponent,
-        }
+        })
+    }
+
+    /// The part of the accesses that went to the thousand most frequent keys, whatever the size is:
+    /// what the tuner watches.
+    pub fn frequent_share_ratio(&self) -> f64 {
+        self.frequent_share_ratio
     }
 
     /// The most frequent keys, most frequent first, whether or not they are worth being read by
@@ -150,6 +158,12 @@ pub struct HotKeys {
     size: AtomicUsize,
     /// Whether the index keeps an order.
     is_ordered: bool,
+    /// What was published last was chosen for this size.
+    size_in_force: AtomicUsize,
+    /// Keys that are sampled often enough to be hot, if the size allows.
+    eligible_count: AtomicUsize,
+    /// Whether the tuner may choose the size.
+    is_auto: bool,
     /// Counts the publications.
     epoch_id: AtomicU64,
     published: Mutex<Arc<Published>>,
@@ -164,12 +178,23 @@ impl HotKeys {
         if is_routed { HotKeys::new(config.hot_set, config.threads, is_ordered) } else { None }
     }
 
+    /// What counting and publishing take at most on such a server, beside the store.
+    pub(crate) fn memory_bytes(config: &Config, is_routed: bool) -> u64 {
+        if !is_routed || config.hot_set == HotSetSize::Off {
+            return 0;
+        }
+        // A buffer's place has a stamp too; what was published last may still be looked at.
+        let buffers_bytes = config.threads * SAMPLES_WAITING_MAX * (size_of::<Sample>() + 8);
+        (buffers_bytes + HotEpochs::memory_bytes() + 2 * Members::memory_bytes(TRACKED_MAX)) as u64
+    }
+
     /// Nothing is hot yet; `None`: nothing ever is.
     pub(crate) fn new(
         size: HotSetSize,
         thread_count: usize,
         is_ordered: bool,
     ) -> Option<Arc<HotKeys>> {
+        let is_auto = size == HotSetSize::Auto;
         let size = match size {
             HotSetSize::Off => return None,
             HotSetSize::Auto => ITEMS_DEFAULT,
@@ -179,15 +204,34 @@ impl HotKeys {
         Some(Arc::new(HotKeys {
             size: AtomicUsize::new(size),
             is_ordered,
+            size_in_force: AtomicUsize::new(size),
+            eligible_count: AtomicUsize::new(0),
+            is_auto,
             epoch_id: AtomicU64::new(0),
             published: Mutex::default(),
             samples: (0..thread_count).map(buffer).collect(),
         }))
     }
 
-    /// At most so many keys are hot from the next epoch on; 0: none.
+    /// At most so many keys are hot, from the manager's next look on; 0: none.
     pub fn set_size(&self, items: usize) {
         self.size.store(items.min(TRACKED_MAX), Ordering::Relaxed);
+    }
+
+    /// Whether the keys that are published were chosen for the present size: each front has them
+    /// from its next round on.
+    pub fn is_in_force(&self) -> bool {
+        self.size_in_force.load(Ordering::Acquire) == self.size()
+    }
+
+    /// Keys that would be hot if the size were no matter; 0: the load has none.
+    pub fn eligible_count(&self) -> usize {
+        self.eligible_count.load(Ordering::Relaxed)
+    }
+
+    /// Whether the size is the tuner's to choose (`--hot-set auto`).
+    pub fn is_auto(&self) -> bool {
+        self.is_auto
     }
 
     /// At most so many keys are hot.
@@ -200,10 +244,12 @@ impl HotKeys {
         Arc::clone(&self.published.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn publish(&self, next: Published) {
+    fn publish(&self, next: Published, size: usize) {
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         // Release: whoever sees the id finds what it stands for, or something newer.
         self.epoch_id.fetch_add(1, Ordering::Release);
+        // Release: pairs with `is_in_force`; who sees it finds at least this epoch.
+        self.size_in_force.store(size, Ordering::Release);
     }
 }
 

@@ -13,7 +13,8 @@
 //! # Invariants
 //! I1: on an idle server the thread wakes once a second, looks at the counts of requests, and
 //!     sleeps on.
-//! I2: a controller is asked no sooner than its own period after it was asked before.
+//! I2: a controller is asked no sooner than its own period after it was asked before, unless
+//!     another waits for what it is to do ([`Controller::is_urgent`]).
 //! I3: each decision stands in the journal, with its reason, what it was made from, and its time.
 //!
 //! # Limits
@@ -22,6 +23,7 @@
 pub mod controller;
 pub mod journal;
 pub mod knobs;
+mod pressure;
 pub mod tuning;
 pub mod ways;
 pub mod workload;
@@ -137,7 +139,7 @@ impl Manager {
         }
         let mut next_at = Instant { ns: now.ns + IDLE_LOOK.as_nanos() as u64 };
         for due in &mut self.controllers {
-            if due.at <= now {
+            if due.at <= now || due.controller.is_urgent() {
                 if let Some(decision) = due.controller.tick(now, observed) {
                     journal.add(due.controller.name(), decision); // I3
                 }

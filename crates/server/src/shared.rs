@@ -170,12 +170,15 @@ impl Shared {
         let index_growth =
             if config.lossy_index { IndexGrowth::None } else { IndexGrowth::WithItems };
         let hops = roles.layers().hop_memory(&config);
+        let hot_set_bytes = HotKeys::memory_bytes(&config, roles.layers().is_routed);
         let plan = MemoryPlan::new(config.memory_bytes, config.max_item_size_bytes, index_growth)
             .and_then(|plan| plan.with_hops(hops))
+            .and_then(|plan| plan.with_hot_set(hot_set_bytes))
             .ok_or(StartError::MemoryTooSmall {
                 given: base::ByteSize { bytes: config.memory_bytes },
-                least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops) },
+                least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops, hot_set_bytes) },
             })?;
+        tracing::info!("memory: {}", plan.words());
         let store = open_store(&config, &plan)?;
         let fits_bytes =
             store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
@@ -431,15 +434,20 @@ impl Shared {
         self.counters.iter().map(|padded| &**padded)
     }
 
+    /// What was decided lately, by whom: each change, and how often it was made.
+    pub fn decisions(&self) -> Vec<(&'static str, String, u64)> {
+        let entries = self.control.journal.entries().into_iter();
+        entries.map(|entry| (entry.controller, entry.decision.change, entry.count)).collect()
+    }
+
     /// What the manager shows.
     pub(crate) fn control(&self) -> &manager::Published {
         &self.control
     }
 
-    /// How popularity looks, as far as keys are sampled.
-    pub(crate) fn popularity(&self) -> Popularity {
-        let unknown = Popularity { hottest_share_ratio: 0.0, zipf_exponent: None };
-        self.hot.as_ref().map_or(unknown, |keys| keys.now().popularity())
+    /// How popularity looks; `None`: no keys are sampled, or too few lately.
+    pub(crate) fn popularity(&self) -> Option<Popularity> {
+        self.hot.as_ref()?.now().popularity()
     }
 
     /// The kernel's name of a worker's thread, once that runs.

@@ -6,9 +6,13 @@ mod support;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use server::{Cat, Config, Pin, Tuning};
-use support::{TestServer, config};
+use support::{PATIENCE, TestServer, config};
 
 /// A directory that looks like resctrl on a machine with eight ways.
 fn machine() -> tempfile::TempDir {
@@ -67,4 +71,68 @@ fn a_machine_without_ways_starts_under_auto() {
     let none = tempfile::tempdir().unwrap();
     let server = TestServer::with(two_layers(Cat::Auto, none.path()));
     server.resp().ask("PING\r\n", "+PONG\r\n");
+}
+
+/// Reads and writes in deep pipelines, on connections and threads of its own, until it is dropped.
+struct Clients {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Clients {
+    fn start(server: &TestServer) -> Clients {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let client = |number: usize| {
+            let (mut client, is_over) = (server.resp(), Arc::clone(&is_over));
+            let key = format!("key:{number}");
+            let asks = format!("SET {key} 1\r\n{}", format!("GET {key}\r\n").repeat(200));
+            let answers = format!("+OK\r\n{}", "$1\r\n1\r\n".repeat(200));
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    client.ask(&asks, &answers);
+                }
+            })
+        };
+        let threads = (0..4).map(client).collect();
+        Clients { is_over, threads }
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Two threads on whatever the machine has, with their clients beside them: more is asked than is
+/// served, the tuner sees that and tries two layers and hot sets while every request is answered,
+/// and then says what it found. How long that takes is not a test's to say.
+#[test]
+fn a_saturated_server_is_tuned_while_it_serves() {
+    let server = TestServer::with(Config { tuning: Tuning::On, ..config() });
+    let shared = Arc::clone(server.server().shared());
+    let epoch_before = shared.role_plan().epoch;
+    let ended = |change: &str| change.ends_with(" stay") || change.starts_with("from ");
+    let clients = Clients::start(&server);
+    let deadline = Instant::now() + PATIENCE;
+    let told = loop {
+        let told: Vec<String> = shared
+            .decisions()
+            .into_iter()
+            .filter_map(|(who, change, _)| (who == "tuner").then_some(change))
+            .collect();
+        if told.iter().any(|change| ended(change)) {
+            break told;
+        }
+        assert!(Instant::now() < deadline, "no search ended: {told:?}");
+        std::thread::park_timeout(Duration::from_millis(20));
+    };
+    assert_eq!(told[0], "a search begins");
+    assert!(shared.role_plan().epoch >= epoch_before + 2, "it tried two layers");
+    drop(clients);
+    // Searches that began meanwhile may have left their last try; what is answered is right in any.
+    server.resp().ask("GET key:0\r\n", "$1\r\n1\r\n");
 }

@@ -44,6 +44,11 @@ impl Default for Members {
 }
 
 impl Members {
+    /// What so many keys take, unless a bucket of theirs overflows.
+    pub fn memory_bytes(key_count: usize) -> usize {
+        key_count.div_ceil(KEYS_PER_BUCKET).max(1).next_power_of_two() * size_of::<Bucket>()
+    }
+
     /// A set of these hashes.
     pub fn new(hashes: &[KeyHash]) -> Members {
         let mut bucket_count = hashes.len().div_ceil(KEYS_PER_BUCKET).max(1).next_power_of_two();

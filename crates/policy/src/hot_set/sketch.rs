@@ -40,6 +40,11 @@ impl CountMin {
         }
     }
 
+    /// What so many columns take.
+    pub fn memory_bytes(column_count: usize) -> usize {
+        ROW_COUNT * column_count.max(1).next_power_of_two() * size_of::<u32>()
+    }
+
     /// Counts one more and returns the estimate.
     pub fn add(&mut self, hash: KeyHash) -> u32 {
         let places = self.places(hash);

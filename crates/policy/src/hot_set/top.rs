@@ -59,6 +59,14 @@ impl<Key> Top<Key> {
         Top { heap: Vec::with_capacity(key_max), place_of, key_max }
     }
 
+    /// What so many keys take, without what they point to.
+    pub fn memory_bytes(key_max: usize) -> usize {
+        // A table of the standard library is filled to seven eighths, with a byte for each place.
+        let place_count = ((key_max + 1) * 8 / 7).next_power_of_two();
+        let place_bytes = size_of::<(KeyHash, usize)>() + 1;
+        key_max * size_of::<Entry<Key>>() + place_count * place_bytes
+    }
+
     /// A key's count is now `count`, which is no lower than it was. Tracks the key if it is among
     /// the highest; `key` is asked for only then.
     pub fn offer(&mut self, hash: KeyHash, count: u32, key: impl FnOnce() -> Key) {

@@ -63,16 +63,23 @@ impl Worth {
         samples: Samples,
         size: usize,
     ) -> usize {
-        let (mut key_count, mut hot_count) = (0, 0);
-        for count in counts.take(size).take_while(|count| *count >= COUNT_MIN) {
-            key_count += 1;
-            hot_count += u64::from(count);
-        }
+        let (key_count, hot_count) = frequent(counts, size);
         let least_ratio = if self.is_on { OFF_SHARE_RATIO } else { ON_SHARE_RATIO };
         let is_enough = hot_count as f64 >= least_ratio * samples.counted as f64;
         self.is_on = key_count > 0 && samples.of_epoch >= SAMPLES_MIN && is_enough;
         if self.is_on { key_count } else { 0 }
     }
+
+    /// The same for another size, in mid-epoch: whether it is worth it stays as it was judged.
+    pub fn resize(&self, counts: impl Iterator<Item = u32>, size: usize) -> usize {
+        if self.is_on { frequent(counts, size).0 } else { 0 }
+    }
+}
+
+/// Of the first `size` keys those that are not there by chance, and their samples.
+pub fn frequent(counts: impl Iterator<Item = u32>, size: usize) -> (usize, u64) {
+    let counts = counts.take(size).take_while(|count| *count >= COUNT_MIN);
+    counts.fold((0, 0), |(keys, samples), count| (keys + 1, samples + u64::from(count)))
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ fn observed(exponent: f64, write_percent: u64) -> Observed {
         read_count: 100 - write_percent,
         write_count: write_percent,
         worker_count: 64,
-        popularity: Popularity {
+        popularity: Some(Popularity {
             hottest_share_ratio: hottest_share_ratio(exponent),
             zipf_exponent: Some(exponent),
-        },
+        }),
     }
 }
 
@@ -67,7 +67,7 @@ fn skewed_reads_are_read_mostly() {
 
 #[test]
 fn a_key_that_fills_a_worker_is_skew_without_any_law() {
-    let popularity = Popularity { hottest_share_ratio: 0.02, zipf_exponent: None };
+    let popularity = Some(Popularity { hottest_share_ratio: 0.02, zipf_exponent: None });
     let of_workers = |worker_count| Observed { worker_count, popularity, ..observed(0.0, 50) };
     assert_eq!(of_workers(64).region().to_string(), "WI_sk");
     assert_eq!(of_workers(8).region().to_string(), "WI_uni");
@@ -75,14 +75,14 @@ fn a_key_that_fills_a_worker_is_skew_without_any_law() {
 
 #[test]
 fn one_worker_is_always_balanced() {
-    let popularity = Popularity { hottest_share_ratio: 1.0, zipf_exponent: None };
+    let popularity = Some(Popularity { hottest_share_ratio: 1.0, zipf_exponent: None });
     let alone = Observed { worker_count: 1, popularity, ..observed(0.0, 50) };
     assert_eq!(alone.region().skew, Skew::Uniform);
 }
 
 #[test]
 fn no_requests_are_no_reason_for_anything() {
-    let popularity = Popularity::of([], 0);
+    let popularity = Some(Popularity::of([], 0));
     let nothing = Observed { read_count: 0, write_count: 0, worker_count: 8, popularity };
     assert_eq!(nothing.region().to_string(), "R_uni");
 }
@@ -108,4 +108,16 @@ fn few_or_rare_keys_are_fitted_to_no_law() {
 fn equally_popular_keys_have_exponent_zero() {
     let exponent = Popularity::of([50; 100], 5_000).zipf_exponent.expect("a hundred keys");
     assert!(exponent.abs() < 1e-9);
+}
+
+#[test]
+fn keys_that_nobody_has_looked_at_leave_open_what_depends_on_them() {
+    let check = |write_percent, region: &str, recommendation: &str| {
+        let found = Observed { popularity: None, ..observed(1.4, write_percent) }.region();
+        assert_eq!(found.to_string(), region);
+        assert_eq!(found.recommendation().to_string(), recommendation);
+    };
+    check(5, "R_?", CREW);
+    check(35, "RW_?", "--write-policy d-crew");
+    check(92, "WI_?", "--write-policy d-crew");
 }

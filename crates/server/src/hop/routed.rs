@@ -159,7 +159,11 @@ impl Engine for Routed {
         self.front().ask(core, here, asking)
     }
 
-    fn join(&mut self, here: &mut Here) {
+    #[inline]
+    fn join(&mut self, here: &mut Here, hash: KeyHash, key: &[u8]) {
+        if let Some(front) = &mut self.front {
+            front.note(hash, key);
+        }
         here.join();
     }
 

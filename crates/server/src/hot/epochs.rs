@@ -1,6 +1,7 @@
 //! The manager's side of the hot set: counts samples, and ends epochs.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{Instant, KeyHash};
@@ -9,7 +10,10 @@ use policy::hot_set::{HotSet, Members, Snapshot, Worth};
 use policy::taxonomy::Popularity;
 use store::HotArray;
 
-use super::{HotKey, HotKeys, Published, SAMPLES_WAITING_MAX, Sample, TRACKED_MAX};
+use super::{
+    HotKey, HotKeys, ITEMS_DEFAULT, Published, SAMPLE_KEY_BYTES_MAX, SAMPLES_WAITING_MAX, Sample,
+    TRACKED_MAX,
+};
 use crate::manager::{Controller, Decision, Observed};
 
 /// How often samples are fetched: a front that serves 3 million requests a second has then filled
@@ -54,6 +58,12 @@ pub struct HotEpochs {
 }
 
 impl HotEpochs {
+    /// What it counts in, with the heads of the keys, each behind its two reference counts.
+    pub(super) fn memory_bytes() -> usize {
+        let head_bytes = 2 * size_of::<usize>() + SAMPLE_KEY_BYTES_MAX.next_multiple_of(8);
+        HotSet::<Tracked>::memory_bytes(TRACKED_MAX) + TRACKED_MAX * head_bytes
+    }
+
     /// Nothing is counted yet.
     pub fn new(keys: Arc<HotKeys>, now: Instant) -> HotEpochs {
         HotEpochs {
@@ -76,6 +86,9 @@ impl HotEpochs {
                 self.counted.sample(sample.hash, || Tracked::from(&sample));
             }
         }
+        if !self.keys.is_in_force() {
+            self.resize();
+        }
         let elapsed = Duration::from_nanos(now.ns.saturating_sub(self.began_at.ns));
         if !worth::is_due(elapsed.as_millis() as u64, self.sample_count) {
             return None;
@@ -89,23 +102,51 @@ impl HotEpochs {
         self.sample_count == 0 && self.counted.sampled_count() == 0 && self.item_count == 0
     }
 
+    /// Another size holds at once, by what was counted so far: a tuner waits for it. It is no news.
+    fn resize(&mut self) {
+        let size = self.keys.size();
+        self.item_count = self.worth.resize(self.counted.counts(), size);
+        self.counted.select(self.item_count, &mut self.snapshot);
+        let (members, array, share_ratio) = self.chosen();
+        let before = Published::clone(&self.keys.now());
+        self.keys.publish(Published { members, array, share_ratio, ..before }, size);
+    }
+
+    /// The snapshot's keys as fronts use them, and their share.
+    fn chosen(&self) -> (Members, Option<Arc<HotArray>>, f64) {
+        let hashes: Vec<KeyHash> = self.snapshot.keys().iter().map(|key| key.hash).collect();
+        let array = self.keys.is_ordered.then(|| Arc::new(self.sorted()));
+        (Members::new(&hashes), array, self.snapshot.share_ratio())
+    }
+
     fn end_epoch(&mut self) -> Option<HotChange> {
         let samples = Samples {
             of_epoch: std::mem::take(&mut self.sample_count),
             counted: self.counted.sampled_count(),
         };
         let tracked_share_ratio = self.counted.tracked_share_ratio();
-        let item_count = self.worth.select(self.counted.counts(), samples, self.keys.size());
+        let size = self.keys.size();
+        // A tuner that tries what it is without any must not make it begin anew afterwards.
+        let judged_size = if size == 0 { ITEMS_DEFAULT } else { size };
+        let item_count = self.worth.select(self.counted.counts(), samples, judged_size).min(size);
+        let eligible_count = self.worth.resize(self.counted.counts(), TRACKED_MAX);
+        self.keys.eligible_count.store(eligible_count, Ordering::Relaxed);
+        let (_, frequent_count) = worth::frequent(self.counted.counts(), ITEMS_DEFAULT);
         let listed = self.list(samples.counted);
         let popularity = Popularity::of(self.counted.counts(), samples.counted);
         self.counted.switch_epoch(item_count, &mut self.snapshot);
         let item_count_before = std::mem::replace(&mut self.item_count, item_count);
-        let hashes: Vec<KeyHash> = self.snapshot.keys().iter().map(|key| key.hash).collect();
-        let share_ratio = self.snapshot.share_ratio();
-        let members = Members::new(&hashes);
-        let array = self.keys.is_ordered.then(|| Arc::new(self.sorted()));
-        let zipf_exponent = popularity.zipf_exponent;
-        self.keys.publish(Published { members, array, share_ratio, listed, zipf_exponent });
+        let (members, array, share_ratio) = self.chosen();
+        let published = Published {
+            members,
+            array,
+            share_ratio,
+            listed,
+            zipf_exponent: popularity.zipf_exponent,
+            frequent_share_ratio: frequent_count as f64 / samples.counted.max(1) as f64,
+            is_sampled: samples.of_epoch >= worth::SAMPLES_MIN,
+        };
+        self.keys.publish(published, size);
         (item_count_before != item_count).then_some(HotChange {
             item_count_before,
             item_count,
@@ -139,6 +180,11 @@ impl Controller for HotEpochs {
 
     fn period(&self) -> Duration {
         LOOK_EVERY
+    }
+
+    /// Somebody waits for another size.
+    fn is_urgent(&self) -> bool {
+        !self.keys.is_in_force()
     }
 
     /// The journal hears when a hot set begins or ends; a key more or less is no news.

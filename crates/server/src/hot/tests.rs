@@ -88,12 +88,18 @@ fn an_idle_server_and_one_whose_keys_are_all_alike_have_no_hot_set() {
 }
 
 #[test]
-fn the_size_changes_with_the_next_epoch() {
+fn another_size_holds_from_the_managers_next_look_on() {
     let bench = &mut Bench::new(HotSetSize::Items(10));
     bench.epoch(40, |_| 100);
     assert_eq!(bench.keys.now().item_count(), 10);
     bench.keys.set_size(20);
+    assert!(!bench.keys.is_in_force() && bench.epochs.is_urgent());
     assert_eq!(bench.keys.now().item_count(), 10);
+    assert_eq!(bench.epochs.look(Instant { ns: bench.now_ns }), None, "a size is no news");
+    assert!(bench.keys.is_in_force() && !bench.epochs.is_urgent());
+    bench.watcher.look();
+    assert_eq!(bench.hot_among(0..40).len(), 20);
+    assert_eq!(bench.keys.eligible_count(), 40);
     bench.epoch(40, |_| 100);
     assert_eq!(bench.hot_among(0..40).len(), 20);
     bench.keys.set_size(0);
@@ -101,6 +107,34 @@ fn the_size_changes_with_the_next_epoch() {
     assert_eq!(bench.hot_among(0..40), [0; 0]);
     bench.keys.set_size(usize::MAX);
     assert_eq!(bench.keys.size(), TRACKED_MAX);
+}
+
+/// What a search does: it tries to be without, for longer than an epoch, and then larger sets.
+#[test]
+fn a_set_of_no_keys_for_a_while_does_not_have_to_begin_anew() {
+    let bench = &mut Bench::new(HotSetSize::Auto);
+    // A tenth of the accesses is enough to stay hot, a fifth to become it.
+    bench.epoch(1000, |key| if key < 3 { 100 } else { 1 });
+    assert_eq!(bench.keys.now().item_count(), 3);
+    bench.keys.set_size(0);
+    bench.epoch(1000, |key| if key < 3 { 50 } else { 1 });
+    assert_eq!(bench.hot_among(0..1000), [0; 0]);
+    bench.keys.set_size(2);
+    bench.epochs.look(Instant { ns: bench.now_ns });
+    bench.watcher.look();
+    assert_eq!(bench.hot_among(0..1000).len(), 2);
+}
+
+#[test]
+fn what_the_tuner_watches_does_not_depend_on_the_size() {
+    let bench = &mut Bench::new(HotSetSize::Auto);
+    bench.epoch(10, |key| if key < 2 { 300 } else { 4 });
+    let share_ratio = bench.keys.now().frequent_share_ratio();
+    assert_eq!(share_ratio, 600.0 / 632.0);
+    bench.keys.set_size(1);
+    bench.epoch(10, |key| if key < 2 { 300 } else { 4 });
+    let (now, before) = (bench.keys.now().frequent_share_ratio(), share_ratio);
+    assert!(now >= before, "{now} after {before}");
 }
 
 #[test]
@@ -135,7 +169,8 @@ fn long_keys_are_listed_by_their_heads() {
 fn a_front_that_meets_a_publication_takes_it_in_its_next_round() {
     let bench = &mut Bench::new(HotSetSize::Auto);
     let keys = Arc::clone(&bench.keys);
-    keys.publish(Published { members: Members::new(&[hash_of(1)]), ..Published::default() });
+    let published = Published { members: Members::new(&[hash_of(1)]), ..Published::default() };
+    keys.publish(published, 1);
     let being_replaced = keys.published.lock();
     bench.watcher.look();
     assert_eq!(bench.hot_among(0..2), [0; 0]);

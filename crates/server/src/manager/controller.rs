@@ -17,6 +17,11 @@ pub trait Controller: Send {
     /// How long after this tick it wants the next. It is asked later on an idle server.
     fn period(&self) -> Duration;
 
+    /// Whether it is to be asked now, though it is not due: another controller waits for it.
+    fn is_urgent(&self) -> bool {
+        false
+    }
+
     /// Looks, decides, publishes; what it changed, if it did.
     fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision>;
 }

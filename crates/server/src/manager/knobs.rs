@@ -1,16 +1,24 @@
-//! What the tuner turns on a real server: the threads' roles and the ways of the cache.
+//! What the tuner turns on a real server: the threads' roles, the hot set's size and the ways of
+//! the cache.
 
+use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::Instant;
 use policy::tuner::{Configuration, Ranges, RunToCompletion};
 
+use super::pressure::{self, KernelTimes, Pressure};
 use super::tuning::Knobs;
 use super::{Controller, Decision, Observed};
+use crate::affinity;
 use crate::config::{Config, Tuning};
+use crate::hot::{HotKeys, ITEMS_DEFAULT, TRACKED_MAX};
 use crate::resctrl::CacheWays;
 use crate::shared::Shared;
+
+/// Between two sizes of the hot set that a search tries (uTPS §3.5).
+const HOT_STEP: u32 = 1_000;
 
 /// The group of the memory-resident threads, if the machine has such groups.
 pub type SharedWays = Arc<Mutex<CacheWays>>;
@@ -57,6 +65,11 @@ pub fn why_not(config: &Config, core_count: usize) -> Option<String> {
 pub struct ServerKnobs {
     shared: Arc<Shared>,
     ways: Option<SharedWays>,
+    /// `None`: its size is not to be turned.
+    hot: Option<Arc<HotKeys>>,
+    /// As it was set last, or found.
+    hot_size: usize,
+    pressure: Pressure,
     /// Of the roles that were set last, or found.
     epoch: u64,
     is_by_hand: bool,
@@ -67,7 +80,41 @@ impl ServerKnobs {
     pub fn new(shared: Arc<Shared>, ways: Option<SharedWays>) -> ServerKnobs {
         let epoch = shared.role_plan().epoch;
         let is_by_hand = shared.roles().asked().1.is_some();
-        ServerKnobs { shared, ways, epoch, is_by_hand }
+        let hot = shared.hot_keys().filter(|keys| keys.is_auto()).cloned();
+        let hot_size = hot.as_ref().map_or(0, |keys| keys.size());
+        ServerKnobs {
+            shared,
+            ways,
+            hot,
+            hot_size,
+            pressure: Pressure::default(),
+            epoch,
+            is_by_hand,
+        }
+    }
+}
+
+impl ServerKnobs {
+    /// What the kernel has counted for the workers and their processors.
+    fn kernel_times(shared: &Shared) -> KernelTimes {
+        let read_thread = |worker| {
+            let path = format!("/proc/self/task/{}/schedstat", shared.thread_id(worker)?);
+            pressure::parse_schedstat(&fs::read_to_string(path).ok()?)
+        };
+        let processors = affinity::allowed();
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        KernelTimes {
+            threads: (0..shared.config().threads).map_while(read_thread).collect(),
+            idle_ns: pressure::parse_idle_ns(&stat, &processors),
+            processor_count: processors.len(),
+        }
+    }
+
+    fn set_hot_size(&mut self, items: usize) {
+        if let Some(keys) = &self.hot {
+            keys.set_size(items);
+            self.hot_size = keys.size();
+        }
     }
 }
 
@@ -76,6 +123,8 @@ impl Knobs for ServerKnobs {
         let plan = self.shared.role_plan();
         let (threads, by_hand) = self.shared.roles().asked();
         if by_hand.is_some() || threads < 2 {
+            // Whoever divides the threads by hand has the usual hot set.
+            self.set_hot_size(ITEMS_DEFAULT);
             return None;
         }
         let (way_range, ways) = match &self.ways {
@@ -87,14 +136,16 @@ impl Knobs for ServerKnobs {
         };
         let ranges = Ranges {
             mr_thread_count: 1..=(threads - 1) as u32,
-            cached_item_count_max: 0,
-            cached_item_step: 1_000,
+            cached_item_count_max: self.cached_item_count_max().max(self.hot_size as u32),
+            cached_item_step: HOT_STEP,
             mr_way_count: way_range,
             run_to_completion: RunToCompletion::Tried,
         };
+        let mr_thread_count = (plan.threads - plan.fronts) as u32;
         let configuration = Configuration {
-            mr_thread_count: (plan.threads - plan.fronts) as u32,
-            cached_item_count: 0,
+            mr_thread_count,
+            // Without layers a hot set changes nothing: what differs in it alone is the same.
+            cached_item_count: if mr_thread_count == 0 { 0 } else { self.hot_size as u32 },
             mr_way_count: ways,
         };
         Some((ranges, configuration))
@@ -103,9 +154,10 @@ impl Knobs for ServerKnobs {
     fn were_turned(&mut self) -> bool {
         let epoch = self.shared.role_plan().epoch;
         let is_by_hand = self.shared.roles().asked().1.is_some();
-        let before = (self.epoch, self.is_by_hand);
-        (self.epoch, self.is_by_hand) = (epoch, is_by_hand);
-        before != (epoch, is_by_hand)
+        let hot_size = self.hot.as_ref().map_or(0, |keys| keys.size());
+        let before = (self.epoch, self.is_by_hand, self.hot_size);
+        (self.epoch, self.is_by_hand, self.hot_size) = (epoch, is_by_hand, hot_size);
+        before != (epoch, is_by_hand, hot_size)
     }
 
     fn set(&mut self, configuration: &Configuration) -> Result<(), String> {
@@ -113,6 +165,7 @@ impl Knobs for ServerKnobs {
         let fronts = threads - configuration.mr_thread_count as usize;
         self.shared.tune_roles(threads, fronts).map_err(|error| error.to_string())?;
         self.epoch = self.shared.role_plan().epoch;
+        self.set_hot_size(configuration.cached_item_count as usize);
         let Some(ways) = &self.ways else { return Ok(()) };
         let mut ways = lock(ways);
         ways.set_ways(configuration.mr_way_count).map_err(|error| error.to_string())?;
@@ -120,11 +173,22 @@ impl Knobs for ServerKnobs {
     }
 
     fn are_settled(&self) -> bool {
-        self.shared.are_roles_settled()
+        self.shared.are_roles_settled() && self.hot.as_ref().is_none_or(|keys| keys.is_in_force())
+    }
+
+    fn cached_item_count_max(&self) -> u32 {
+        let eligible_count = self.hot.as_ref().map_or(0, |keys| keys.eligible_count());
+        (eligible_count as u32).next_multiple_of(HOT_STEP).min(TRACKED_MAX as u32)
+    }
+
+    fn busy_ratio(&mut self, now: Instant, observed: &Observed, busiest_ratio: f64) -> f64 {
+        let shared = &self.shared;
+        let read = || ServerKnobs::kernel_times(shared);
+        busiest_ratio.max(self.pressure.look(now, &observed.busy_ns, read))
     }
 
     fn hot_share_ratio(&self) -> f64 {
-        self.shared.popularity().hottest_share_ratio
+        self.shared.hot_keys().map_or(0.0, |keys| keys.now().frequent_share_ratio())
     }
 }
 
@@ -181,6 +245,7 @@ pub fn lock(ways: &SharedWays) -> MutexGuard<'_, CacheWays> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hot::HotSetSize;
 
     #[track_caller]
     fn check(threads: usize, tuning: Tuning, core_count: usize, want: Option<&str>) {
@@ -206,6 +271,48 @@ mod tests {
         );
         check(8, Tuning::Off, 8, Some("--tuner off"));
         check(1, Tuning::On, 1, Some("one thread has no layers: give --threads 2 or more"));
+    }
+
+    /// What a tuner finds on a server that has just started, and what it turns there.
+    #[test]
+    fn the_tuner_begins_within_its_ranges_and_waits_until_a_hot_set_is_in_force() {
+        let config =
+            Config { threads: 2, tuning: Tuning::On, memory_bytes: 128 << 20, ..Config::default() };
+        let shared = Arc::new(Shared::new(config));
+        let mut knobs = ServerKnobs::new(Arc::clone(&shared), None);
+        let (ranges, configuration) = knobs.ranges().unwrap();
+        assert!(ranges.contain(&configuration), "{configuration}");
+        assert_eq!(configuration.cached_item_count, 0, "no layers, and no search among equals");
+        assert_eq!(shared.hot_keys().unwrap().size(), ITEMS_DEFAULT);
+        assert!(knobs.are_settled() && !knobs.were_turned());
+        let other = Configuration { cached_item_count: 3_000, ..configuration };
+        knobs.set(&other).unwrap();
+        assert!(!knobs.are_settled(), "nobody has chosen the keys yet");
+        let keys = Arc::clone(shared.hot_keys().unwrap());
+        let mut epochs = crate::hot::HotEpochs::new(keys, Instant { ns: 0 });
+        assert!(epochs.is_urgent());
+        epochs.tick(Instant { ns: 0 }, &Observed::default());
+        assert!(knobs.are_settled() && !knobs.were_turned());
+        shared.set_hot_set(7);
+        assert!(knobs.were_turned() && !knobs.were_turned());
+    }
+
+    #[test]
+    fn a_size_that_was_asked_for_is_not_turned() {
+        let hot_set = HotSetSize::Items(50);
+        let config = Config {
+            threads: 2,
+            tuning: Tuning::On,
+            hot_set,
+            memory_bytes: 128 << 20,
+            ..Config::default()
+        };
+        let shared = Arc::new(Shared::new(config));
+        let mut knobs = ServerKnobs::new(Arc::clone(&shared), None);
+        let (ranges, configuration) = knobs.ranges().unwrap();
+        assert_eq!((ranges.cached_item_count_max, configuration.cached_item_count), (0, 0));
+        knobs.set(&configuration).unwrap();
+        assert_eq!(shared.hot_keys().unwrap().size(), 50);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! I1: no window is measured while threads still change roles.
+//! I1: a window begins when all that was set holds: roles, and the hot set's size.
 //! I2: what is turned by hand stays as it is: the tuner lets go of it until `auto` is asked for.
 //!
 //! # Trade-offs
@@ -37,6 +37,13 @@ const WINDOW_AT_EASE: Duration = Duration::from_millis(100);
 /// A window that became longer than this spans a pause, and says nothing.
 const WINDOW_MAX: Duration = Duration::from_millis(500);
 
+/// Between two looks while what was set does not hold yet; roles take less, a hot set is chosen in
+/// the manager's next round.
+const SETTLE_LOOK: Duration = Duration::from_millis(1);
+
+/// What has not settled by then is not waited for so closely.
+const SETTLE_MAX: Duration = Duration::from_millis(50);
+
 /// Between two looks while the threads are turned by hand.
 const LOOK_BY_HAND: Duration = Duration::from_secs(1);
 
@@ -54,6 +61,12 @@ pub trait Knobs: Send {
 
     /// Whether what was set holds for every thread.
     fn are_settled(&self) -> bool;
+
+    /// The largest hot set that is worth trying now.
+    fn cached_item_count_max(&self) -> u32;
+
+    /// How busy the server is, all told, while its busiest thread's own clock says this much.
+    fn busy_ratio(&mut self, now: Instant, observed: &Observed, busiest_ratio: f64) -> f64;
 
     /// The part of all accesses that goes to the keys that are tracked as hot.
     fn hot_share_ratio(&self) -> f64;
@@ -115,6 +128,8 @@ pub struct Tuning<K, S> {
     /// `None` while all is turned by hand.
     tuner: Option<Tuner>,
     window: Option<Window>,
+    /// When the knobs were turned last, until that holds.
+    set_at: Option<Instant>,
     period: Duration,
     show: S,
 }
@@ -129,14 +144,14 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Tuning<K, S> {
     /// Begins with the knobs as they stand.
     pub fn new(mut knobs: K, rules: TunerRules, show: S) -> Tuning<K, S> {
         let tuner = open(&mut knobs, rules);
-        Tuning { knobs, rules, tuner, window: None, period: WINDOW, show }
+        Tuning { knobs, rules, tuner, window: None, set_at: None, period: WINDOW, show }
     }
 
     /// Somebody else turned the knobs: begins anew, or lets go.
     fn begin_anew(&mut self) -> Decision {
         let had_tuner = self.tuner.is_some();
         self.tuner = open(&mut self.knobs, self.rules);
-        (self.window, self.period) = (None, WINDOW);
+        (self.window, self.set_at, self.period) = (None, None, WINDOW);
         let change = match (&self.tuner, had_tuner) {
             (Some(tuner), _) => format!("the tuner begins anew at {}", tuner.configuration()),
             (None, _) => "the tuner lets go".to_owned(),
@@ -145,22 +160,40 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Tuning<K, S> {
         Decision { what: Vec::new(), change, reason, inputs: Vec::new() }
     }
 
+    /// Begins no window before what was set holds (I1). A configuration has one window's time,
+    /// from when it is set: what it takes to hold is taken from that, up to a half.
+    fn wait_settled(&mut self, now: Instant) -> bool {
+        let waited = |at: Instant| Duration::from_nanos(now.ns - at.ns);
+        if !self.knobs.are_settled() {
+            let set_at = *self.set_at.get_or_insert(now);
+            self.window = None;
+            self.period = if waited(set_at) < SETTLE_MAX { SETTLE_LOOK } else { WINDOW };
+            return false;
+        }
+        if let Some(set_at) = self.set_at.take() {
+            self.window = None;
+            self.period = WINDOW.saturating_sub(waited(set_at)).max(WINDOW / 2);
+        }
+        true
+    }
+
     /// Ends the window that has passed; `None` if it says nothing.
     fn end_window(&mut self, now: Instant, observed: &Observed) -> Option<(Measurement, u32)> {
         let next = Window { at: now, began: observed.clone() };
         let window = self.window.replace(next)?;
         let elapsed = Duration::from_nanos(now.ns - window.at.ns);
-        if elapsed.is_zero() || elapsed > WINDOW_MAX || !self.knobs.are_settled() {
-            return None; // I1
+        if elapsed.is_zero() || elapsed > WINDOW_MAX {
+            return None;
         }
         let seconds = elapsed.as_secs_f64();
         let busiest_ns = observed.busy_ns.iter().zip(&window.began.busy_ns);
         let busiest_ns = busiest_ns.map(|(now, then)| now.saturating_sub(*then)).max().unwrap_or(0);
+        let busiest_ratio = (busiest_ns as f64 / 1e9 / seconds).min(1.0);
         let request_count = observed.request_count.saturating_sub(window.began.request_count);
         let measurement = Measurement {
             throughput_rps: request_count as f64 / seconds,
             hot_share_ratio: self.knobs.hot_share_ratio(),
-            busy_ratio: (busiest_ns as f64 / 1e9 / seconds).min(1.0),
+            busy_ratio: self.knobs.busy_ratio(now, observed, busiest_ratio),
             over_slo_ratio: surely_over_ratio(
                 observed.latency_samples.saturating_sub(window.began.latency_samples),
                 observed.latency_over.saturating_sub(window.began.latency_over),
@@ -190,6 +223,9 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Controller for Tuning<K, S> {
         if self.knobs.were_turned() {
             return Some(self.begin_anew()); // I2
         }
+        if self.tuner.is_some() && !self.wait_settled(now) {
+            return None;
+        }
         let measured = self.end_window(now, observed);
         let Some(tuner) = &mut self.tuner else {
             self.period = LOOK_BY_HAND;
@@ -200,6 +236,7 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Controller for Tuning<K, S> {
         let is_at_ease = !tuner.is_searching() && measurement.is_at_ease(&self.rules);
         self.period = if is_at_ease { WINDOW_AT_EASE } else { WINDOW };
         let before = tuner.configuration();
+        tuner.limit_cached_items(self.knobs.cached_item_count_max());
         // Each window at ease says the same; rests are counted in windows.
         for _ in 0..if is_at_ease { window_count } else { 1 } {
             tuner.feed(measurement);
@@ -209,6 +246,9 @@ impl<K: Knobs, S: Fn(Option<View>) + Send> Controller for Tuning<K, S> {
         let state = if tuner.is_searching() { "searching" } else { "watching" };
         let counters = tuner.counters();
         (self.show)(Some(View { state, configuration, counters, measurement }));
+        if configuration != before {
+            (self.set_at, self.period) = (Some(now), SETTLE_LOOK);
+        }
         if configuration != before
             && let Err(reason) = self.knobs.set(&configuration)
         {

@@ -35,15 +35,15 @@ impl Workload {
     /// As `/stats` shows it.
     pub fn json(&self) -> Value {
         let region = self.load.region();
-        let Popularity { hottest_share_ratio, zipf_exponent } = self.load.popularity;
+        let seen = self.load.popularity;
         json!({
             "region": region.to_string(),
             "suits": region.recommendation().to_string(),
             "reads": self.load.read_count,
             "writes": self.load.write_count,
             "write_ratio": self.load.write_ratio(),
-            "hottest_share_ratio": hottest_share_ratio,
-            "zipf_exponent": zipf_exponent,
+            "hottest_share_ratio": seen.map(|seen| seen.hottest_share_ratio),
+            "zipf_exponent": seen.and_then(|seen| seen.zipf_exponent),
         })
     }
 }
@@ -155,13 +155,19 @@ impl Notice {
             what: Vec::new(),
             change: format!("workload from {from} to {region}"),
             reason: format!("C-4 would run it with {}", region.recommendation()),
-            inputs: vec![
-                ("write_ratio", load.write_ratio()),
-                ("hottest_share_ratio", load.popularity.hottest_share_ratio),
-                ("zipf_exponent", load.popularity.zipf_exponent.unwrap_or(0.0)),
-            ],
+            inputs: inputs(load),
         })
     }
+}
+
+/// What was not seen is left out.
+fn inputs(load: &Load) -> Vec<(&'static str, f64)> {
+    let mut inputs = vec![("write_ratio", load.write_ratio())];
+    if let Some(Popularity { hottest_share_ratio, zipf_exponent }) = load.popularity {
+        inputs.push(("hottest_share_ratio", hottest_share_ratio));
+        inputs.extend(zipf_exponent.map(|exponent| ("zipf_exponent", exponent)));
+    }
+    inputs
 }
 
 #[cfg(test)]
@@ -169,7 +175,7 @@ mod tests {
     use super::*;
 
     fn load(write_count: u64) -> Load {
-        let popularity = Popularity { hottest_share_ratio: 0.0, zipf_exponent: None };
+        let popularity = Some(Popularity { hottest_share_ratio: 0.0, zipf_exponent: None });
         Load { read_count: 100 - write_count, write_count, worker_count: 4, popularity }
     }
 
@@ -187,6 +193,17 @@ mod tests {
         }
         assert_eq!([90, 90].map(|writes| tell(&mut notice, writes)), [None, None]);
         assert_eq!(tell(&mut notice, 90).as_deref(), Some("workload from R_uni to WI_uni"));
+    }
+
+    #[test]
+    fn keys_that_nobody_looks_at_make_no_uniform_load() {
+        let unseen = Load { popularity: None, ..load(60) };
+        let json = Workload { load: unseen }.json();
+        assert_eq!(
+            (&json["region"], &json["suits"]),
+            (&json!("WI_?"), &json!("--write-policy d-crew"))
+        );
+        assert_eq!((&json["hottest_share_ratio"], inputs(&unseen).len()), (&Value::Null, 1));
     }
 
     #[test]

@@ -126,13 +126,19 @@ enum Leader {
 }
 
 impl Front {
+    /// A key was asked for.
+    #[inline]
+    pub fn note(&mut self, hash: KeyHash, key: &[u8]) {
+        if let Some(hot) = &mut self.hot {
+            hot.note(hash, key);
+        }
+    }
+
     /// Where a request goes; one that stays here joins the batch.
     #[inline]
     pub fn ask(&mut self, core: &mut Core, here: &mut Here, asking: Asking<'_>) -> Asked {
         let Asking { request, answer, batch_len } = asking;
-        if let Some(hot) = &mut self.hot {
-            hot.note(request.hash, request.key);
-        }
+        self.note(request.hash, request.key);
         if self.keeps_reads
             && matches!(request.op, Op::Get)
             && core.connections[answer.slot].awaiting.is_empty()

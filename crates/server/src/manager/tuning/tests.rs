@@ -29,6 +29,10 @@ struct Panel {
     was_turned: bool,
     is_by_hand: bool,
     is_settled: bool,
+    /// After each change the knobs say so often that they have not settled, and requests that are
+    /// served before count as none.
+    settle_looks: u32,
+    unsettled_looks: u32,
 }
 
 #[derive(Clone)]
@@ -48,11 +52,23 @@ impl Knobs for FakeKnobs {
         let mut panel = self.0.lock().unwrap();
         panel.now = *configuration;
         panel.set_count += 1;
+        panel.unsettled_looks = panel.settle_looks;
         Ok(())
     }
 
     fn are_settled(&self) -> bool {
-        self.0.lock().unwrap().is_settled
+        let mut panel = self.0.lock().unwrap();
+        let is_settled = panel.is_settled && panel.unsettled_looks == 0;
+        panel.unsettled_looks = panel.unsettled_looks.saturating_sub(1);
+        is_settled
+    }
+
+    fn cached_item_count_max(&self) -> u32 {
+        10_000
+    }
+
+    fn busy_ratio(&mut self, _: Instant, _: &Observed, busiest_ratio: f64) -> f64 {
+        busiest_ratio
     }
 
     fn hot_share_ratio(&self) -> f64 {
@@ -115,6 +131,8 @@ impl World {
             was_turned: false,
             is_by_hand: false,
             is_settled: true,
+            settle_looks: 0,
+            unsettled_looks: 0,
         };
         let panel = Arc::new(Mutex::new(panel));
         let knobs = FakeKnobs(Arc::clone(&panel));
@@ -149,7 +167,8 @@ impl World {
         let sleep = self.manager.step(self.now, &observed, &self.journal);
         self.wake_count += 1;
         let now = self.panel.lock().unwrap().now;
-        let capacity_rps = load.capacity_rps(now);
+        let is_late = self.panel.lock().unwrap().unsettled_looks > 0;
+        let capacity_rps = load.capacity_rps(now) * if is_late { 0.1 } else { 1.0 };
         let served_rps = capacity_rps.min(load.offered_rps);
         self.request_count += served_rps * sleep.as_secs_f64();
         self.over_count += served_rps / 100.0 * sleep.as_secs_f64() * load.late_ratio(now);
@@ -265,6 +284,42 @@ fn a_square_wave_does_not_make_a_server_oscillate() {
     }
 }
 
+/// Half a day of a load that swings as it likes: the first search and the last calm are both still
+/// told, and what happened again and again is counted.
+#[test]
+fn a_swinging_load_does_not_push_the_journals_history_out() {
+    let mut world = World::new();
+    let mut random = 1_u64;
+    while world.now.ns < 43_200 * 1_000_000_000 {
+        random = base::hash::mix(random);
+        let face = if random & 1 == 0 { Load::LARGE } else { Load::SMALL };
+        // Hardly ever is a face kept for long enough to be worth its search.
+        world.run(&face, Duration::from_millis(500 + random % 40_000));
+    }
+    let entries = world.journal.entries();
+    assert!(entries.len() <= 64, "{} entries", entries.len());
+    assert!(entries.iter().any(|entry| entry.decision.reason.contains("first saturated load")));
+    let told: u64 = entries.iter().map(|entry| entry.count).sum();
+    assert!(told > 1_000, "a tuner that does nothing proves nothing: {told}");
+    // And it is not worn out: a load that rests is tuned for.
+    world.run(&Load::LARGE, Duration::from_secs(200));
+    assert_eq!(world.configuration(), Load::LARGE.best);
+    let set_count = world.panel.lock().unwrap().set_count;
+    world.run(&Load::LARGE, Duration::from_secs(600));
+    assert_eq!(world.panel.lock().unwrap().set_count, set_count, "it stands still");
+}
+
+/// A hot set takes its time to hold; that is not in the windows, and hardly in the search.
+#[test]
+fn a_window_begins_only_when_all_that_was_set_holds() {
+    let mut world = World::new();
+    world.panel.lock().unwrap().settle_looks = 2;
+    world.until(&Load::LARGE, "a search begins");
+    let done = world.until(&Load::LARGE, "from ");
+    assert!(done <= Duration::from_millis(900), "{done:?}");
+    assert_eq!(world.configuration(), Load::LARGE.best);
+}
+
 #[test]
 fn what_is_turned_by_hand_stays() {
     let mut world = World::new();
@@ -294,4 +349,66 @@ fn nothing_is_measured_while_threads_change_roles() {
     world.panel.lock().unwrap().is_settled = true;
     world.run(&Load::LARGE, Duration::from_secs(2));
     assert_eq!(world.configuration(), Load::LARGE.best);
+}
+
+/// The whole way on real threads: only what is measured is made up, so that it is two layers that
+/// serve most. The search tries them, they win, and the threads have those roles.
+#[test]
+fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
+    use crate::config::{Cat, Config, Pin, Poll, Tuning as Asked};
+    use crate::hot::HotEpochs;
+    use crate::manager::knobs::ServerKnobs;
+    let any = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    let config = Config {
+        resp: any,
+        memcached: None,
+        native: None,
+        admin: None,
+        memory_bytes: 128 << 20,
+        threads: 4,
+        // Its own manager leaves the threads alone.
+        tuning: Asked::Off,
+        cat: Cat::Off,
+        pin: Pin::Off,
+        poll: Poll::Block,
+        ..Config::default()
+    };
+    let server = crate::Server::start(config).unwrap();
+    let shared = Arc::clone(server.shared());
+    let keys = Arc::clone(shared.hot_keys().unwrap());
+    let (mut now, journal) = (Instant { ns: 0 }, Journal::default());
+    let knobs = ServerKnobs::new(Arc::clone(&shared), None);
+    let mut manager = Manager::new(
+        vec![
+            Box::new(HotEpochs::new(keys, now)),
+            Box::new(Tuning::new(knobs, TunerRules::default(), |_| {})),
+        ],
+        now,
+    );
+    let mut observed = Observed { busy_ns: vec![0; 4], ..Observed::default() };
+    let mut plans = std::collections::HashSet::new();
+    let is_over = |journal: &Journal| journal.counts().contains_key("threads");
+    for _ in 0..100_000 {
+        let sleep = manager.step(now, &observed, &journal);
+        if is_over(&journal) {
+            break;
+        }
+        let plan = shared.role_plan();
+        plans.insert((plan.threads, plan.fronts));
+        let rps = if plan.fronts == 3 { 2_000_000 } else { 1_000_000 };
+        observed.request_count += rps * sleep.as_micros() as u64 / 1_000_000;
+        observed.busy_ns[0] += sleep.as_nanos() as u64;
+        now.ns += sleep.as_nanos() as u64;
+        // The threads are real, and take up their roles in real time.
+        std::thread::park_timeout(Duration::from_micros(100));
+    }
+    let changes: Vec<_> =
+        journal.entries().into_iter().map(|entry| entry.decision.change).collect();
+    assert_eq!(changes[0], "a search begins");
+    assert!(changes[1].starts_with("from run to completion"), "{changes:?}");
+    assert!(changes[1].contains("to 1 memory-resident thread"), "{changes:?}");
+    assert!(plans.len() >= 3, "only {plans:?} were tried");
+    let plan = shared.role_plan();
+    assert_eq!((plan.threads, plan.fronts), (4, 3));
+    assert!(shared.totals().hops.role_changes > 0);
 }
