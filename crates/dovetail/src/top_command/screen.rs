@@ -282,7 +282,7 @@ mod tests {
         let mut now = stats(11.0, 0);
         now["hops"]["stolen_total"] = json!(3000);
         let text = text(&now, &stats(10.0, 0));
-        check(&text, "sent on 0/s   writes saved 0/s   stolen 3.0 k/s");
+        check(&text, "sent on 0/s   open windows 0   writes saved 0/s   stolen 3.0 k/s");
     }
 
     #[test]
