@@ -11,4 +11,4 @@ pub mod units;
 
 pub use hash::KeyHasher;
 pub use ids::{KeyHash, PartitionBits, PartitionId, WorkerId};
-pub use units::{ByteSize, Instant, UnixMillis, format_duration, parse_duration};
+pub use units::{ByteSize, Instant, UnixMillis, format_duration, is_unit_missing, parse_duration};

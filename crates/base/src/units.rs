@@ -107,6 +107,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     Duration::try_from_secs_f64(seconds).map_err(|_| error())
 }
 
+/// Whether a number stands there alone, so that its unit would be guessed.
+pub fn is_unit_missing(text: &str) -> bool {
+    let (number, unit) = split_unit(text);
+    unit.is_empty() && parse_fraction(number).is_some()
+}
+
 /// The largest unit that divides the time: `1ms`, `1500us`, `2s`.
 pub fn format_duration(time: Duration) -> String {
     let ns = time.as_nanos();
@@ -167,6 +173,7 @@ mod tests {
         assert_eq!(parse_duration("50us"), Ok(Duration::from_micros(50)));
         assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(parse_duration("3"), Ok(Duration::from_secs(3)));
+        assert!(is_unit_missing(" 3.5 ") && !is_unit_missing("3s") && !is_unit_missing(""));
         assert!(parse_duration("3 days").is_err());
         assert!(parse_duration("-3s").is_err());
     }

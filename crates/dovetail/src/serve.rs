@@ -5,7 +5,8 @@
 //!                                                       └─HUP: one line
 //! ```
 //!
-//! Exit status 0 once drained; a second signal leaves at once with 1.
+//! Exit status 0 once drained, 2 if the settings contradict each other; a second signal leaves at
+//! once with 1.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -42,8 +43,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     // Before the workers start, so that their threads inherit nothing surprising.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::Runtime(format!("cannot wait for signals: {error}")))?;
-    let server =
-        Server::start(settings.config).map_err(|error| Failure::Runtime(error.to_string()))?;
+    settings.without_effect.iter().for_each(|line| warn!("{line}"));
+    let server = Server::start(settings.config).map_err(|error| match error.is_of_settings() {
+        true => Failure::Usage(error.to_string()),
+        false => Failure::Runtime(error.to_string()),
+    })?;
     announce(&server, &machine);
     let stop_requests = watch(signals, &server)?;
     notify::tell(notify::State::Ready);
@@ -75,7 +79,7 @@ fn watch(mut signals: Signals, server: &Server) -> Result<mpsc::Receiver<&'stati
         let mut signal_count = 0;
         for signal in signals.forever() {
             if signal == SIGHUP {
-                info!("SIGHUP ignored: every setting needs a restart to change");
+                info!("SIGHUP ignored: settings are read at start, another file needs a restart");
                 continue;
             }
             signal_count += 1;

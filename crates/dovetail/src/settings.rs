@@ -318,8 +318,10 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::SwitchedTime { min: SLO_MIN, max: SLO_MAX },
         default: "off",
         help: "Within what time 99 of 100 requests are to be answered, by the server's own clock: \
-               latencies are sampled and shown, and the tuner serves as much as keeps it; can be \
-               changed by CONFIG SET, without it only where requests are routed",
+               latencies are sampled and shown, and the tuner serves as much as keeps it. CONFIG \
+               SET slo changes it while the server runs; a server that was started with off takes \
+               one up only if its threads can send requests to one another, as with --cr-threads \
+               N, with most --dispatch and with 4 threads or more",
     },
     Setting {
         key: "hot-set",

@@ -89,10 +89,22 @@ fn wrong_usage_is_one_line_and_status_2() {
     check_usage(&["bench", "--keys", "many"], "`many` is not a count");
 }
 
+#[test]
+fn settings_that_contradict_each_other_are_status_2() {
+    let check = |flags: &[&str], want: &str| {
+        check_usage(&[&["serve", "-qq"], flags, &FREE_PORTS[..]].concat(), want);
+    };
+    let no_layers = "no thread is memory-resident: give --cr-threads N below --threads";
+    check(&["--cat", "on", "--threads", "3"], no_layers);
+    check(&["--cat", "3", "--threads", "3"], no_layers);
+    check(&["--threads", "256", "--memory", "64m"], "--memory 64MiB is too small: give at least");
+    check(&["--slo", "5"], "--slo: `5` has no unit: write a unit: 5ms, 5us, 5s");
+}
+
 #[cfg(not(feature = "xdp"))]
 #[test]
 fn a_binary_without_af_xdp_says_so() {
-    let serve = [&["serve", "--native-xdp", "eth0"], &FREE_PORTS[..]].concat();
+    let serve = [&["serve", "-qq", "--native-xdp", "eth0"], &FREE_PORTS[..]].concat();
     check_error(&run(&serve), 1, "--native-xdp eth0: this binary was built without AF_XDP");
 }
 
@@ -110,6 +122,7 @@ fn help_and_version_go_to_standard_output() {
         (&["-V"], "dovetail "),
         (&["--help"], "serve "),
         (&["serve", "--help"], "DOVETAIL_MAX_ITEM_SIZE"),
+        (&["serve", "--help"], "mica-erew, "),
         (&["bench", "--help"], "--pipeline"),
         (&["cli", "--help"], "--native-key-file"),
         (&["config", "--help"], "check"),

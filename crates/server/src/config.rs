@@ -9,11 +9,12 @@ use policy::size_class::{Cost, Threshold};
 use policy::{Dispatch, WritePolicy};
 use store::{Eviction, HugePages, IndexKind, Mode};
 
+use crate::affinity;
 use crate::compaction::Compacts;
 use crate::error::StartError;
 use crate::hop::Layers;
 use crate::hot::HotSetSize;
-use crate::manager::knobs;
+use crate::manager::{knobs, ways};
 
 /// Everything that [`crate::Server::start`] needs to know.
 #[derive(Clone, Debug)]
@@ -126,6 +127,14 @@ impl Config {
     /// Whether threads, write policy and dispatch fit together; if not, what would be right.
     pub fn check_layers(&self) -> Result<(), StartError> {
         Layers::new(self).map(|_| ())
+    }
+
+    /// What would let some threads only execute; `None`: some do, or will where the tuner finds
+    /// that right.
+    pub fn why_one_layer(&self) -> Option<String> {
+        let is_divided = Layers::new(self).is_ok_and(|layers| layers.start.has_two_layers());
+        let is_tuned = || knobs::why_not(self, affinity::processor_count()).is_none();
+        (!is_divided && !is_tuned()).then(|| ways::layers_remedy(self))
     }
 
     /// `hash` or `tree`, as in the settings.

@@ -93,6 +93,26 @@ pub enum StartError {
         /// Why not, and what would be right.
         reason: String,
     },
+    /// Cache ways were asked for, and by the settings no thread could have them.
+    #[error("--cat {cat}: {reason}")]
+    CatWithoutLayers {
+        /// As asked for.
+        cat: crate::config::Cat,
+        /// What would be right.
+        reason: String,
+    },
+    /// Nobody is left to execute what is handed over.
+    #[error(
+        "--dispatch hand-off:{workers} leaves none of {threads} threads to execute: give --threads \
+         {} or more",
+        usize::from(*workers) + 1
+    )]
+    HandOffTakesAll {
+        /// As the dispatch says.
+        workers: u16,
+        /// As asked for.
+        threads: usize,
+    },
     /// Buckets that drop keys were asked of an index that has no buckets.
     #[error("--lossy-index on needs --index hash: a tree drops no keys")]
     LossyTree,
@@ -134,4 +154,30 @@ pub enum StartError {
         /// The kernel's answer.
         source: io::Error,
     },
+}
+
+impl StartError {
+    /// Whether the settings are wrong by themselves, on whatever machine and at whatever time.
+    pub fn is_of_settings(&self) -> bool {
+        match self {
+            StartError::MemoryTooSmall { .. }
+            | StartError::OutOfRange { .. }
+            | StartError::SloOutOfRange
+            | StartError::Policies { .. }
+            | StartError::HandOffThreads { .. }
+            | StartError::HandOffTakesAll { .. }
+            | StartError::PinnedThreads { .. }
+            | StartError::NothingToTune { .. }
+            | StartError::CatWithoutLayers { .. }
+            | StartError::LossyTree => true,
+            StartError::AddressInUse { .. }
+            | StartError::Listen { .. }
+            | StartError::Cat { .. }
+            | StartError::KeyFile { .. }
+            | StartError::Xdp { .. }
+            | StartError::Shm { .. }
+            | StartError::Store { .. }
+            | StartError::System { .. } => false,
+        }
+    }
 }

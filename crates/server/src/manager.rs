@@ -16,6 +16,7 @@
 //! I2: a controller is asked no sooner than its own period after it was asked before, unless
 //!     another waits for what it is to do ([`Controller::is_urgent`]).
 //! I3: each decision stands in the journal, with its reason, what it was made from, and its time.
+//! I4: whoever shows what was measured lately hears when the server turns idle.
 //!
 //! # Limits
 //! Traffic that begins on an idle server is seen after up to a second.
@@ -133,8 +134,12 @@ impl Manager {
 
     /// Asks whoever is due; how long nobody is.
     fn step(&mut self, now: Instant, observed: &Observed, journal: &Journal) -> Duration {
+        let was_idle = self.is_idle;
         self.look(now, observed);
         if self.is_idle {
+            if !was_idle {
+                self.controllers.iter_mut().for_each(|due| due.controller.rest());
+            }
             return IDLE_LOOK; // I1
         }
         let mut next_at = Instant { ns: now.ns + IDLE_LOOK.as_nanos() as u64 };
@@ -185,6 +190,7 @@ impl ManagerThread {
                 let mut observed = Observed::default();
                 loop {
                     observed.observe(shared.all_counters());
+                    observed.has_two_layers = shared.role_plan().has_two_layers();
                     let sleep = manager.step(clock(&shared), &observed, &shared.control().journal);
                     if stopped.recv_timeout(sleep) != Err(RecvTimeoutError::Timeout) {
                         return;

@@ -23,7 +23,7 @@ use crate::hot::{HotKey, Published as HotSet};
 use crate::manager::journal::Entry;
 use crate::manager::tuning::View;
 use crate::manager::workload::Workload;
-use crate::shared::Shared;
+use crate::shared::{Shared, unix_now};
 use crate::sizes::SizeNumbers;
 use crate::slo::{Lately, LatencyCounts};
 
@@ -37,6 +37,8 @@ mod slo;
 /// The server at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    /// Wall-clock time, as the journal's.
+    pub at_ms: u64,
     /// Since the start.
     pub uptime_ms: u64,
     /// Worker threads.
@@ -91,7 +93,9 @@ impl Snapshot {
     /// Folds all counters now.
     pub fn take(shared: &Shared) -> Snapshot {
         let (config, plan) = (shared.config(), shared.role_plan());
+        let slo_ns = shared.slo().target_ns();
         Snapshot {
+            at_ms: unix_now().0,
             uptime_ms: u64::try_from(shared.uptime().as_millis()).unwrap_or(u64::MAX),
             thread_count: config.threads,
             role_epoch: plan.epoch,
@@ -113,9 +117,9 @@ impl Snapshot {
             journal: shared.control().journal.entries(),
             workload: shared.control().workload.get(),
             tuner: shared.control().tuner.get(),
-            slo_ns: shared.slo().target_ns(),
+            slo_ns,
             latency: shared.slo_counts(),
-            slo: shared.control().slo.get(),
+            slo: shared.control().slo.get().filter(|lately| lately.target_ns == slo_ns),
             ways: shared.control().ways(),
             changes: shared.control().journal.counts(),
             process: process::Usage::now(),
@@ -235,6 +239,7 @@ impl Snapshot {
             |field: fn(&CommandTotals) -> u64| -> u64 { totals.commands.iter().map(field).sum() };
         json!({
             "version": env!("CARGO_PKG_VERSION"),
+            "at_ms": self.at_ms,
             "uptime_seconds": self.uptime_ms as f64 / 1000.0,
             "threads": self.thread_count,
             "mode": self.mode,

@@ -59,6 +59,9 @@ pub enum SloError {
     /// Not a time that is possible.
     #[error("{}", self.reason())]
     OutOfRange,
+    /// A number alone: seconds to some, milliseconds to others.
+    #[error("{}", self.reason())]
+    NoUnit,
     /// The workers were made without the means to measure (S2).
     #[error("{}", self.reason())]
     NotMeasured,
@@ -69,6 +72,7 @@ impl SloError {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             SloError::OutOfRange => "argument must be off or a time from 1us to 60s, e.g. 1ms",
+            SloError::NoUnit => "write a unit: 5ms, 5us, 5s",
             SloError::NotMeasured => {
                 "start the server with --slo: its threads take no times without"
             }
@@ -136,6 +140,9 @@ pub(crate) fn parse(text: &[u8]) -> Result<Option<Duration>, SloError> {
         return Ok(None);
     }
     let text = std::str::from_utf8(text).map_err(|_| SloError::OutOfRange)?;
+    if base::is_unit_missing(text) {
+        return Err(SloError::NoUnit);
+    }
     base::parse_duration(text).map(Some).map_err(|_| SloError::OutOfRange)
 }
 
@@ -158,7 +165,10 @@ mod tests {
         check("1ms", Ok(Some(Duration::from_millis(1))));
         check("1.5 ms", Ok(Some(Duration::from_micros(1500))));
         check("60s", Ok(Some(SLO_MAX)));
-        for text in ["61s", "999ns", "0", "soon", "-1ms", ""] {
+        for text in ["5", "0.5", " 5 ", "0"] {
+            check(text, Err(SloError::NoUnit));
+        }
+        for text in ["61s", "999ns", "0s", "soon", "-1ms", ""] {
             check(text, Err(SloError::OutOfRange));
         }
     }

@@ -80,11 +80,16 @@ fn without_an_objective_nothing_is_sampled_and_routed_servers_can_begin_to() {
 fn what_is_no_objective_is_refused_in_one_line_and_changes_nothing() {
     let server = TestServer::with(Config { slo: Some(SLO_MAX), ..config() });
     let mut client = server.resp();
-    for value in ["soon", "0", "61s", "-1ms", "\"\""] {
+    for value in ["soon", "0s", "61s", "-1ms", "\"\""] {
         let reason = "argument must be off or a time from 1us to 60s, e.g. 1ms";
         let head = "-ERR CONFIG SET failed (possibly related to argument 'slo') - ";
         client.ask(format!("CONFIG SET slo {value}\r\n"), format!("{head}{reason}\r\n"));
     }
+    client.ask(
+        "CONFIG SET slo 5\r\n",
+        "-ERR CONFIG SET failed (possibly related to argument 'slo') - write a unit: 5ms, 5us, \
+         5s\r\n",
+    );
     client.ask(
         "CONFIG SET slo 1ms port 1\r\n",
         "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable \

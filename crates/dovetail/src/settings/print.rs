@@ -64,7 +64,12 @@ fn toml_line(layered: &Layered, listing: Listing) -> String {
 
 /// The help line of a flag: what it means, its variable and its default.
 pub fn flag_help(setting: &Setting) -> String {
-    let mut help = format!("{} [env: {}]", setting.help, setting.environment_name());
+    let mut help = setting.help.to_owned();
+    if let Kind::Preset = setting.kind {
+        let names = presets::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>();
+        let _ = write!(help, ": {}", names.join(", "));
+    }
+    let _ = write!(help, " [env: {}]", setting.environment_name());
     if !setting.default.is_empty() {
         let _ = write!(help, " [default: {}]", setting.default);
     }

@@ -77,8 +77,11 @@ over the preset, the preset over the default. The file is the one that `--config
 
 const REFERENCE_TAIL: &str = "
 Sizes are binary and take `B`, `KiB`, `MiB`, `GiB`, `TiB` or their short forms (`512m`, `2g`).
-Addresses are `HOST:PORT`; a port alone means loopback, `*:PORT` every interface. Every setting
-takes effect at start; a change needs a restart.
+Times are a number and a unit, `ns`, `us`, `ms`, `s`, `m` or `h` (`500us`, `1.5ms`); a number alone
+is refused. Addresses are `HOST:PORT`; a port alone means loopback, `*:PORT` every interface.
+
+Settings are read at start. While the server runs, `CONFIG SET` changes `threads`, `cr-threads` and
+`slo`, until it ends; whatever else is to change needs a restart.
 
 - `dovetail serve --print-config` prints what would hold, as TOML that reads back (with passwords).
 - `dovetail config show --origin` prints the same with the origin of each value, passwords masked.

@@ -30,6 +30,8 @@ pub struct ServeSettings {
     pub log_level: Level,
     /// Form of log lines.
     pub log_format: Format,
+    /// Settings that somebody gave and nobody reads, a line each.
+    pub without_effect: Vec<String>,
 }
 
 /// Replaces what depends on the machine or on other settings, so that what is printed is what
@@ -131,6 +133,7 @@ impl ServeSettings {
         };
         refuse_misfits(&lookup, &config, machine)?;
         Ok(ServeSettings {
+            without_effect: without_effect(&lookup, &config),
             config,
             log_level: Level::named(lookup.word("log")),
             log_format: Format::named(lookup.word("log-format")),
@@ -183,6 +186,31 @@ fn refuse_misfits(
     refuse_open_ports(lookup, config)?;
     refuse_open_native(lookup, config)?;
     refuse_open_shm(lookup, config)
+}
+
+/// What was given beside settings that make it mean nothing. A preset's own are no news.
+fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
+    let by_size = (config.dispatch != Dispatch::SizeAware).then_some("give --dispatch size-aware");
+    let by_size = by_size.map(str::to_owned);
+    let eviction = (config.mode == Mode::Clean)
+        .then(|| "a store evicts nothing; give --mode cache".to_owned());
+    let hot_set = match config.hot_set {
+        HotSetSize::Items(_) => config.why_one_layer(),
+        HotSetSize::Auto | HotSetSize::Off => None,
+    };
+    let rules = [
+        ("eviction", eviction),
+        ("size-threshold", by_size.clone()),
+        ("size-cost", by_size),
+        ("hot-set", hot_set),
+    ];
+    let told = rules.into_iter().filter_map(|(key, why)| {
+        let origin = &lookup.layered(key).origin;
+        let is_given = !matches!(origin, Origin::Default | Origin::Preset(_));
+        let why = why.filter(|_| is_given)?;
+        Some(format!("{} has no effect: {why}", lookup.place(key)))
+    });
+    told.collect()
 }
 
 /// A lossy index drops keys of full buckets, and a tree has none.

@@ -82,6 +82,12 @@ fn an_objective_is_off_or_a_time_and_anything_else_is_one_line() {
     check_value(&settings, "slo", "500us", "flag");
     let serve = ServeSettings::new(&settings, None, &MACHINE).unwrap();
     assert_eq!(serve.config.slo, Some(std::time::Duration::from_micros(500)));
+    let wanted = "has no unit: write a unit: 5ms, 5us, 5s";
+    check_file_error("slo = \"5\"\n", &format!("d.toml:1: slo: `5` {wanted}"));
+    for (flags, environment) in [(&[("slo", "5")][..], &[][..]), (&[], &[("DOVETAIL_SLO", "5")])] {
+        let error = layered(flags, environment, "").unwrap_err().to_string();
+        assert!(error.ends_with(&format!("`5` {wanted}")), "{error}");
+    }
     let wanted = "is not `off` or a time from 1us to 60s, e.g. 1ms";
     for text in ["soon", "0us", "61s", "-1ms", ""] {
         check_file_error(
@@ -354,6 +360,54 @@ fn a_tuner_with_nothing_to_turn_is_refused() {
         &[("tuner", "on"), ("threads", "1")],
         "--tuner on: one thread has no layers: give --threads 2 or more",
     );
+}
+
+#[test]
+fn a_hand_off_to_nobody_is_refused_with_what_would_do() {
+    let remedy = "leaves none of 3 threads to execute: give --threads 4 or more";
+    check_misfit(
+        &[("dispatch", "hand-off:3"), ("threads", "3")],
+        &format!("--dispatch hand-off:3: {remedy}"),
+    );
+    check_misfit(
+        &[("preset", "sho"), ("threads", "1")],
+        "--dispatch hand-off:1: leaves none of 1 threads to execute: give --threads 2 or more",
+    );
+}
+
+#[test]
+fn what_was_given_and_means_nothing_is_told() {
+    let check = |flags: &[(&'static str, &str)], wants: &[&str]| {
+        let settings = layered(flags, &[], "").unwrap();
+        let serve = ServeSettings::new(&settings, None, &MACHINE).unwrap();
+        assert_eq!(serve.without_effect, wants, "{flags:?}");
+    };
+    check(
+        &[("size-threshold", "1k"), ("size-cost", "bytes")],
+        &[
+            "--size-threshold 1KiB has no effect: give --dispatch size-aware",
+            "--size-cost bytes has no effect: give --dispatch size-aware",
+        ],
+    );
+    check(&[("size-threshold", "1k"), ("write-policy", "crew"), ("dispatch", "size-aware")], &[]);
+    let evicts = "--eviction fifo has no effect: a store evicts nothing; give --mode cache";
+    check(&[("eviction", "fifo"), ("mode", "store")], &[evicts]);
+    check(&[("eviction", "fifo")], &[]);
+    check(
+        &[("hot-set", "50"), ("threads", "1")],
+        &["--hot-set 50 has no effect: give --threads 2 or more, and --cr-threads 1 or --tuner on"],
+    );
+    let layers = "give --cr-threads N below --threads, or --tuner on";
+    check(
+        &[("hot-set", "50"), ("threads", "3")],
+        &[&format!("--hot-set 50 has no effect: {layers}")],
+    );
+    check(&[("hot-set", "50"), ("threads", "3"), ("cr-threads", "1")], &[]);
+    check(&[("hot-set", "50"), ("threads", "3"), ("tuner", "on")], &[]);
+    check(&[("hot-set", "auto"), ("threads", "1")], &[]);
+    for preset in presets::PRESETS {
+        check(&[("preset", preset.name)], &[]);
+    }
 }
 
 #[test]

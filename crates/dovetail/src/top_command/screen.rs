@@ -149,14 +149,18 @@ fn slo(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
         return writeln!(out, "SLO {target}   nothing sampled yet");
     }
     let time = |name: &str| {
-        let us = number(look.now, &format!("/slo/lately/{name}")) / 1000.0;
-        base::format_duration(Duration::from_micros(us as u64))
+        let ns = look.now.pointer(&format!("/slo/lately/{name}")).and_then(Value::as_f64);
+        let text = |ns: f64| base::format_duration(Duration::from_micros((ns / 1000.0) as u64));
+        ns.map_or("-".to_owned(), text)
+    };
+    let p50 = time("latency_ns_p50");
+    let late = match p50.as_str() {
+        "-" => "-".to_owned(),
+        _ => format!("{:.2} %", 100.0 * number(look.now, "/slo/lately/over_ratio")),
     };
     writeln!(
         out,
-        "SLO {target}   late {:.2} %   p50 {}   p99 {}   goodput {}/s",
-        100.0 * number(look.now, "/slo/lately/over_ratio"),
-        time("latency_ns_p50"),
+        "SLO {target}   late {late}   p50 {p50}   p99 {}   goodput {}/s",
         time("latency_ns_p99"),
         brief(number(look.now, "/slo/lately/goodput_rps")),
     )
@@ -203,7 +207,8 @@ fn commands(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
 
 fn journal(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     let entries = list(look.now, "/manager/journal");
-    let now_ms = entries.last().map_or(0.0, |entry| number(entry, "/at_ms"));
+    // The server's clock, not ours: they may differ.
+    let now_ms = number(look.now, "/at_ms");
     if entries.is_empty() {
         return Ok(());
     }
@@ -211,7 +216,7 @@ fn journal(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     let state = if state.is_empty() { "nothing is tuned" } else { state };
     writeln!(out, "\ndecisions, newest first ({state})")?;
     for entry in entries.iter().rev().take(JOURNAL_LINES_MAX) {
-        let ago_seconds = (now_ms - number(entry, "/at_ms")) / 1000.0;
+        let ago_seconds = ((now_ms - number(entry, "/at_ms")) / 1000.0).max(0.0);
         let (who, change) = (words(entry, "/controller"), words(entry, "/change"));
         let reason = words(entry, "/reason");
         let count = number(entry, "/count");
@@ -229,7 +234,7 @@ mod tests {
 
     fn stats(uptime_seconds: f64, calls: u64) -> Value {
         json!({
-            "version": "0.1.0", "uptime_seconds": uptime_seconds, "mode": "cache",
+            "version": "0.1.0", "at_ms": 64_000, "uptime_seconds": uptime_seconds, "mode": "cache",
             "commands_total": calls, "hits_total": calls / 2, "misses_total": calls / 2,
             "connections": { "resp": 3, "memcached": 1 },
             "memory": { "resident_bytes": 320 << 20, "limit_bytes": 1 << 30 },
@@ -261,8 +266,8 @@ mod tests {
         check(&text, "       0    50 %        0");
         check(&text, "       1     0 %        7");
         check(&text, "      resp         get   500.0 k         0");
-        check(&text, "     -0 s  tuner     c: d (9 times)");
-        check(&text, "    -60 s  taxonomy  a: b");
+        check(&text, "     -3 s  tuner     c: d (9 times)");
+        check(&text, "    -63 s  taxonomy  a: b");
         assert!(!text.contains("hot key") && !text.contains("pins"), "{text}");
     }
 
@@ -274,6 +279,10 @@ mod tests {
         now["slo"]["lately"] = json!({ "over_ratio": 0.0125, "latency_ns_p50": 81_920,
             "latency_ns_p99": 2_097_152, "goodput_rps": 51_200.0 });
         let line = "SLO 1ms   late 1.25 %   p50 81us   p99 2097us   goodput 51.2 k/s";
+        check(&text(&now, &stats(10.0, 0)), line);
+        now["slo"]["lately"] = json!({ "over_ratio": 0.0, "latency_ns_p50": null,
+            "latency_ns_p99": null, "goodput_rps": 0.0 });
+        let line = "SLO 1ms   late -   p50 -   p99 -   goodput 0/s";
         check(&text(&now, &stats(10.0, 0)), line);
     }
 

@@ -196,7 +196,12 @@ impl UseRouter for AsDecider {
 
 impl From<NotTogether> for StartError {
     fn from(reason: NotTogether) -> StartError {
-        StartError::Policies { reason }
+        match reason {
+            NotTogether::NoWorkerLeft { hand_off_workers, worker_count } => {
+                StartError::HandOffTakesAll { workers: hand_off_workers, threads: worker_count }
+            }
+            reason => StartError::Policies { reason },
+        }
     }
 }
 
@@ -308,7 +313,7 @@ mod tests {
         );
         check_refused(
             &config(2, None, "crcw hand-off:2"),
-            "dispatch hand-off:2 leaves none of 2 workers to execute",
+            "--dispatch hand-off:2 leaves none of 2 threads to execute: give --threads 3 or more",
         );
         check_refused(
             &config(2, None, "erew steal"),

@@ -144,7 +144,8 @@ impl Roles {
         let mut latest = unpoisoned(&self.latest);
         let now = *latest.published.plan();
         let polls_with_all = match wanted.fronts {
-            Fronts::AsNow => latest.polls_with_all,
+            // Where nothing is routed all poll, whatever number was named.
+            Fronts::AsNow => latest.polls_with_all || !self.layers.is_routed,
             Fronts::All | Fronts::Tuned(_) => true,
             Fronts::Count(_) => false,
         };
@@ -211,4 +212,24 @@ pub enum Fronts {
     Count(usize),
     /// The same, for as long as the tuner finds that right: `auto` was asked for last.
     Tuned(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_pollers_that_was_all_of_them_keeps_nobody_from_more_threads() {
+        for (threads, wanted) in [(Threads::Count(3), 3), (Threads::All, 3), (Threads::Count(1), 1)]
+        {
+            let config = Config { threads: 3, ..Config::default() };
+            let roles = Roles::new(Layers::new(&config).unwrap(), &config).unwrap();
+            let two = Wanted { threads: Threads::Count(2), fronts: Fronts::Count(2) };
+            assert_eq!(roles.change(&config, two), Ok(true));
+            assert_eq!(roles.asked(), (2, Some(2)));
+            let others = Wanted { threads, fronts: Fronts::AsNow };
+            assert_eq!(roles.change(&config, others), Ok(true));
+            assert_eq!(roles.asked(), (wanted, None));
+        }
+    }
 }

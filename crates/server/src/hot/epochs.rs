@@ -55,6 +55,8 @@ pub struct HotEpochs {
     began_at: Instant,
     sample_count: u64,
     item_count: usize,
+    /// The journal has heard that there are hot keys, and not that there are none.
+    is_told: bool,
 }
 
 impl HotEpochs {
@@ -74,6 +76,7 @@ impl HotEpochs {
             began_at: now,
             sample_count: 0,
             item_count: 0,
+            is_told: false,
         }
     }
 
@@ -187,14 +190,18 @@ impl Controller for HotEpochs {
         !self.keys.is_in_force()
     }
 
-    /// The journal hears when a hot set begins or ends; a key more or less is no news.
-    fn tick(&mut self, now: Instant, _: &Observed) -> Option<Decision> {
+    /// The journal hears when a hot set begins or ends; a key more or less is no news, and nor is
+    /// what nobody reads: without two layers nobody looks at the set.
+    fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision> {
         let change = self.look(now)?;
-        let HotChange { item_count_before: before, item_count: after, .. } = change;
-        let reason = match (before, after) {
-            (0, _) => "few keys draw many of the requests",
-            (_, 0) => "no few keys draw many of the requests any more",
-            _ => return None,
+        let HotChange { item_count_before, item_count: after, .. } = change;
+        if !observed.has_two_layers || self.is_told == (after > 0) {
+            return None;
+        }
+        self.is_told = after > 0;
+        let (before, reason) = match after {
+            0 => (item_count_before, "no few keys draw many of the requests any more"),
+            _ => (0, "few keys draw many of the requests"),
         };
         Some(Decision {
             what: Vec::new(),

@@ -187,15 +187,17 @@ fn off_is_off() {
 #[test]
 fn the_journal_hears_of_the_beginning_and_the_end() {
     let bench = &mut Bench::new(HotSetSize::Auto);
-    let mut tick = |key_count: u64| {
+    let mut tick = |has_two_layers, key_count: u64| {
         for key in 0..key_count {
             (0..200).for_each(|_| bench.watcher.note(hash_of(key), b"key"));
         }
         bench.now_ns += 400_000_000;
-        let told = bench.epochs.tick(Instant { ns: bench.now_ns }, &Observed::default());
+        let observed = Observed { has_two_layers, ..Observed::default() };
+        let told = bench.epochs.tick(Instant { ns: bench.now_ns }, &observed);
         told.map(|decision| decision.change)
     };
-    assert_eq!(tick(1).as_deref(), Some("hot keys from 0 to 1"));
-    assert_eq!(tick(3), None);
-    assert_eq!(tick(0).as_deref(), Some("hot keys from 3 to 0"));
+    assert_eq!([tick(false, 1), tick(false, 0)], [None, None], "nobody reads them");
+    assert_eq!(tick(true, 1).as_deref(), Some("hot keys from 0 to 1"));
+    assert_eq!(tick(true, 3), None);
+    assert_eq!(tick(true, 0).as_deref(), Some("hot keys from 3 to 0"));
 }

@@ -24,6 +24,9 @@ pub trait Controller: Send {
 
     /// Looks, decides, publishes; what it changed, if it did.
     fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision>;
+
+    /// The server is idle from now on: nobody is asked until there are requests again.
+    fn rest(&mut self) {}
 }
 
 /// What the manager reads at each look; everything only grows.
@@ -37,6 +40,8 @@ pub struct Observed {
     pub latency_samples: u64,
     /// Of these, those that took longer than the objective.
     pub latency_over: u64,
+    /// Whether some threads only poll now, and others only execute.
+    pub has_two_layers: bool,
 }
 
 impl Observed {

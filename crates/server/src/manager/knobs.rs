@@ -41,7 +41,8 @@ pub fn why_not(config: &Config, core_count: usize) -> Option<String> {
         return Some(format!("--dispatch {dispatch} says who polls: give another --dispatch"));
     }
     if config.threads < 2 {
-        return Some("one thread has no layers: give --threads 2 or more".to_owned());
+        let on = if config.tuning == Tuning::On { "" } else { ", and --tuner on" };
+        return Some(format!("one thread has no layers: give --threads 2 or more{on}"));
     }
     if config.tuning == Tuning::On {
         return None;
@@ -53,11 +54,11 @@ pub fn why_not(config: &Config, core_count: usize) -> Option<String> {
         ));
     }
     (config.threads > core_count).then(|| {
-        format!(
-            "{} threads share {core_count} cores: give --threads {core_count} or less, or --tuner \
-             on",
-            config.threads
-        )
+        let fewer = match core_count >= AUTO_THREADS_MIN {
+            true => format!("--threads {core_count} or "),
+            false => String::new(),
+        };
+        format!("{} threads share {core_count} cores: give {fewer}--tuner on", config.threads)
     })
 }
 
@@ -263,11 +264,13 @@ mod tests {
             3,
             Some("3 threads run to completion: give --tuner on to let it try two layers"),
         );
+        check(4, Tuning::Auto, 2, Some("4 threads share 2 cores: give --tuner on"));
+        check(8, Tuning::Auto, 6, Some("8 threads share 6 cores: give --threads 6 or --tuner on"));
         check(
-            4,
+            1,
             Tuning::Auto,
             2,
-            Some("4 threads share 2 cores: give --threads 2 or less, or --tuner on"),
+            Some("one thread has no layers: give --threads 2 or more, and --tuner on"),
         );
         check(8, Tuning::Off, 8, Some("--tuner off"));
         check(1, Tuning::On, 1, Some("one thread has no layers: give --threads 2 or more"));

@@ -74,6 +74,41 @@ fn traffic_that_ends_leaves_the_server_idle_a_second_later() {
     assert_eq!(woken_ms.iter().filter(|at| **at > 3_000).count(), 6);
 }
 
+/// Counts how often it was told to rest.
+struct Resting(Arc<Mutex<usize>>);
+
+impl Controller for Resting {
+    fn name(&self) -> &'static str {
+        "resting"
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn tick(&mut self, _: Instant, _: &Observed) -> Option<Decision> {
+        None
+    }
+
+    fn rest(&mut self) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+#[test]
+fn a_server_that_turns_idle_tells_its_controllers_once() {
+    let rests = Arc::new(Mutex::new(0));
+    let mut manager = Manager::new(vec![Box::new(Resting(Arc::clone(&rests)))], Instant { ns: 0 });
+    let mut rests_after = |second: u64, request_count| {
+        let observed = Observed { request_count, ..Observed::default() };
+        manager.step(Instant { ns: second * 1_000_000_000 }, &observed, &Journal::default());
+        *rests.lock().unwrap()
+    };
+    assert_eq!([rests_after(0, 0), rests_after(1, 9)], [0, 0]);
+    assert_eq!([rests_after(2, 9), rests_after(3, 9), rests_after(4, 10)], [1, 1, 1]);
+    assert_eq!(rests_after(5, 10), 2);
+}
+
 #[test]
 fn traffic_that_begins_is_seen_within_a_second() {
     let (_, asked_ms, _) = run(10, 4_000, |now_ms| now_ms.saturating_sub(1_500));

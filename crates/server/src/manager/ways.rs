@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use policy::Dispatch;
+
 use super::knobs::SharedWays;
 use crate::config::{Cat, Config};
 use crate::error::StartError;
@@ -25,9 +27,11 @@ pub fn open(config: &Config, has_two_layers: bool) -> Result<Opened, StartError>
         return refuse("off".to_owned());
     }
     if !has_two_layers {
-        let words =
-            "no thread is memory-resident: give --cr-threads N below --threads, or --tuner on";
-        return refuse(words.to_owned());
+        let reason = format!("no thread is memory-resident: {}", layers_remedy(config));
+        return match config.cat {
+            Cat::On | Cat::Ways(_) => Err(StartError::CatWithoutLayers { cat: config.cat, reason }),
+            Cat::Auto | Cat::Off => Ok(Opened::Not(reason)),
+        };
     }
     let name = format!("dovetail-{}", std::process::id());
     let opened = CacheWays::open(&config.resctrl_root, &name).and_then(|mut ways| {
@@ -40,6 +44,17 @@ pub fn open(config: &Config, has_two_layers: bool) -> Result<Opened, StartError>
         Ok(ways) => Ok(Opened::Ways(Arc::new(Mutex::new(ways)))),
         Err(error) => refuse(error.to_string()),
     }
+}
+
+/// What gives a server that has none threads that only execute.
+pub fn layers_remedy(config: &Config) -> String {
+    match (config.dispatch, config.cr_threads) {
+        (Dispatch::HandOff(_), _) => "give another --dispatch, and --cr-threads N below --threads",
+        _ if config.threads < 2 => "give --threads 2 or more, and --cr-threads 1 or --tuner on",
+        (_, Some(_)) => "give --cr-threads N below --threads",
+        (_, None) => "give --cr-threads N below --threads, or --tuner on",
+    }
+    .to_owned()
 }
 
 #[cfg(test)]
@@ -76,10 +91,16 @@ mod tests {
     fn what_was_asked_for_and_cannot_be_had_is_refused() {
         let none = tempfile::tempdir().unwrap();
         check_refused(
-            &config(Cat::On, none.path()),
+            &Config { threads: 3, ..config(Cat::On, none.path()) },
             false,
             "--cat on: no thread is memory-resident: give --cr-threads N below --threads, or \
              --tuner on",
+        );
+        check_refused(
+            &config(Cat::On, none.path()),
+            false,
+            "--cat on: no thread is memory-resident: give --threads 2 or more, and --cr-threads 1 \
+             or --tuner on",
         );
         check_refused(
             &config(Cat::Ways(4), none.path()),
@@ -93,6 +114,16 @@ mod tests {
             true,
             "--cat 13: 13 ways are out of range: this machine gives 2 to 12",
         );
+    }
+
+    #[test]
+    fn only_a_contradiction_is_a_mistake_of_the_settings() {
+        let none = tempfile::tempdir().unwrap();
+        let is_of_settings = |has_two_layers| {
+            let refused = open(&config(Cat::On, none.path()), has_two_layers).err().unwrap();
+            refused.is_of_settings()
+        };
+        assert_eq!((is_of_settings(false), is_of_settings(true)), (true, false));
     }
 
     #[test]

@@ -24,7 +24,7 @@ const AGREEING_EPOCHS: u32 = 3;
 /// Of fewer samples a hundredth says nothing.
 const SAMPLES_MIN: u64 = 100;
 
-/// The last second in which anything was sampled.
+/// The last second; of one without samples only the objective and the throughput are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lately {
     /// The objective.
@@ -33,10 +33,10 @@ pub struct Lately {
     pub samples: u64,
     /// The part that took longer than the objective.
     pub over_ratio: f64,
-    /// Half took at most this.
-    pub latency_ns_p50: u64,
+    /// Half took at most this; `None`: nothing was sampled.
+    pub latency_ns_p50: Option<u64>,
     /// 99 of 100 took at most this.
-    pub latency_ns_p99: u64,
+    pub latency_ns_p99: Option<u64>,
     /// All requests that were executed.
     pub throughput_rps: f64,
     /// The part of them that was in time, by the samples.
@@ -123,23 +123,48 @@ impl Controller for SloWatch {
         let counts = self.before.as_ref()?.counts.since(&before.counts);
         let seconds = (now.ns - before.at.ns) as f64 / 1e9;
         let requests = request_count.saturating_sub(before.request_count);
-        let lately = lately(target_ns, &counts, requests as f64 / seconds)?;
-        self.shared.control().slo.set(Some(lately));
+        let lately = lately(target_ns, &counts, requests as f64 / seconds);
+        let shown = &self.shared.control().slo;
+        if lately.samples == 0 && shown.get().is_none() {
+            return None;
+        }
+        shown.set(Some(lately));
         self.notice.see(&lately)
+    }
+
+    /// What was measured is no longer of the last second, and what comes next begins anew.
+    fn rest(&mut self) {
+        self.before = None;
+        let shown = &self.shared.control().slo;
+        shown.set(shown.get().map(|lately| Lately { target_ns: lately.target_ns, ..EMPTY }));
     }
 }
 
-fn lately(target_ns: u64, counts: &LatencyCounts, throughput_rps: f64) -> Option<Lately> {
+/// A second without samples.
+const EMPTY: Lately = Lately {
+    target_ns: 0,
+    samples: 0,
+    over_ratio: 0.0,
+    latency_ns_p50: None,
+    latency_ns_p99: None,
+    throughput_rps: 0.0,
+    goodput_rps: 0.0,
+};
+
+fn lately(target_ns: u64, counts: &LatencyCounts, throughput_rps: f64) -> Lately {
+    if counts.samples == 0 {
+        return Lately { target_ns, throughput_rps, ..EMPTY };
+    }
     let over_ratio = counts.over_ratio();
-    Some(Lately {
+    Lately {
         target_ns,
         samples: counts.samples,
         over_ratio,
-        latency_ns_p50: counts.quantile_ns(0.5)?,
-        latency_ns_p99: counts.quantile_ns(0.99)?,
+        latency_ns_p50: counts.quantile_ns(0.5),
+        latency_ns_p99: counts.quantile_ns(0.99),
         throughput_rps,
         goodput_rps: throughput_rps * (1.0 - over_ratio),
-    })
+    }
 }
 
 /// An objective that is kept, or no longer, is news once that lasts.
@@ -173,15 +198,16 @@ impl Notice {
         (self.was_broken, self.other_count) = (!self.was_broken, 0);
         let target = base::format_duration(Duration::from_nanos(lately.target_ns));
         let verb = if self.was_broken { "broken" } else { "kept again" };
-        let (over_pct, p99_us) = (100.0 * lately.over_ratio, lately.latency_ns_p99 / 1000);
+        let (p50_ns, p99_ns) = (lately.latency_ns_p50?, lately.latency_ns_p99?);
+        let (over_pct, p99_us) = (100.0 * lately.over_ratio, p99_ns / 1000);
         Some(Decision {
             what: Vec::new(),
             change: format!("the SLO of {target} is {verb}"),
             reason: format!("{over_pct:.1} % took longer, p99 {p99_us} us"),
             inputs: vec![
                 ("over_ratio", lately.over_ratio),
-                ("latency_ns_p50", lately.latency_ns_p50 as f64),
-                ("latency_ns_p99", lately.latency_ns_p99 as f64),
+                ("latency_ns_p50", p50_ns as f64),
+                ("latency_ns_p99", p99_ns as f64),
                 ("throughput_rps", lately.throughput_rps),
                 ("goodput_rps", lately.goodput_rps),
                 ("samples", lately.samples as f64),
@@ -199,7 +225,15 @@ mod tests {
 
     fn second(over_ratio: f64) -> Lately {
         let target_ns = TARGET.as_nanos() as u64;
-        Lately { target_ns, samples: 1000, over_ratio, ..Lately::default() }
+        let latency_ns = Some(target_ns);
+        Lately {
+            samples: 1000,
+            over_ratio,
+            latency_ns_p50: latency_ns,
+            latency_ns_p99: latency_ns,
+            target_ns,
+            ..EMPTY
+        }
     }
 
     #[test]
@@ -245,10 +279,39 @@ mod tests {
         let lately = shared.control().slo.get().unwrap();
         assert_eq!((lately.samples, lately.over_ratio), (200, 0.25));
         assert_eq!((lately.throughput_rps, lately.goodput_rps), (4_000.0, 3_000.0));
-        assert!(lately.latency_ns_p99 > TARGET.as_nanos() as u64 && !lately.is_kept());
-        assert!(lately.latency_ns_p50 < TARGET.as_nanos() as u64);
+        let target_ns = Some(TARGET.as_nanos() as u64);
+        assert!(lately.latency_ns_p99 > target_ns && !lately.is_kept());
+        assert!(lately.latency_ns_p50.is_some() && lately.latency_ns_p50 < target_ns);
         shared.slo().set(Some(2 * TARGET)).unwrap();
         tick(4, 10_000);
         assert_eq!(shared.control().slo.get(), None, "another objective, nothing sampled yet");
+    }
+
+    #[test]
+    fn what_was_measured_does_not_outlast_its_second() {
+        let config = Config { slo: Some(TARGET), ..Config::default() };
+        let shared = Arc::new(Shared::new(config));
+        let mut watch = SloWatch::new(Arc::clone(&shared));
+        let observed = |request_count| Observed { request_count, ..Observed::default() };
+        let at = |seconds: u64| Instant { ns: seconds * 1_000_000_000 };
+        let target_ns = TARGET.as_nanos() as u64;
+        let shown = || shared.control().slo.get().unwrap();
+        let serve = |watch: &mut SloWatch, second: u64| {
+            sample(&shared, 200, 50);
+            watch.tick(at(second), &observed(1_000 * second));
+        };
+        watch.tick(at(0), &observed(0));
+        serve(&mut watch, 1);
+        assert_eq!(shown().goodput_rps, 750.0);
+        watch.tick(at(2), &observed(2_000));
+        assert_eq!(shown(), Lately { target_ns, throughput_rps: 1_000.0, ..EMPTY }, "no samples");
+        serve(&mut watch, 3);
+        assert!(shown().goodput_rps > 0.0);
+        watch.rest();
+        assert_eq!(shown(), Lately { target_ns, ..EMPTY }, "no traffic");
+        serve(&mut watch, 60);
+        assert_eq!(shown().samples, 0, "nobody knows how long that took");
+        serve(&mut watch, 61);
+        assert_eq!((shown().samples, shown().goodput_rps), (200, 750.0));
     }
 }

@@ -16,7 +16,7 @@ const charts = [
   { title: "requests later than the SLO", write: percent, series: (now) =>
     now.slo && now.slo.lately ? { late: now.slo.lately.over_ratio } : null },
   { title: "latency, sampled, in ms", write: (ms) => ms.toFixed(2), series: (now) =>
-    now.slo && now.slo.lately ? { p50: now.slo.lately.latency_ns_p50 / 1e6,
+    now.slo && now.slo.lately && now.slo.lately.samples ? { p50: now.slo.lately.latency_ns_p50 / 1e6,
       p99: now.slo.lately.latency_ns_p99 / 1e6, SLO: now.slo.target_ns / 1e6 } : null },
   { title: "threads by layer", write: whole, stacked: true, series: (now) => {
     const threads = now.hops && now.hops.threads;

@@ -163,6 +163,7 @@ impl World {
             busy_ns: vec![self.busy_ns as u64, 0],
             latency_samples: (self.request_count / 100.0) as u64,
             latency_over: self.over_count as u64,
+            has_two_layers: false,
         };
         let sleep = self.manager.step(self.now, &observed, &self.journal);
         self.wake_count += 1;
