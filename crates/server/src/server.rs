@@ -95,6 +95,8 @@ impl Server {
                 .map_err(|source| StartError::System { what: "start the admin port", source })?;
             server.admin = Some(admin);
         }
+        // Whoever is refused reads one line.
+        tracing::info!("memory: {}", server.shared.memory_plan().words());
         Ok(server)
     }
 

@@ -178,7 +178,6 @@ impl Shared {
                 given: base::ByteSize { bytes: config.memory_bytes },
                 least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops, hot_set_bytes) },
             })?;
-        tracing::info!("memory: {}", plan.words());
         let store = open_store(&config, &plan)?;
         let fits_bytes =
             store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);

@@ -177,3 +177,70 @@ fn a_cache_refuses_no_large_value_while_others_make_room_too() {
         }
     }
 }
+
+/// Answers that take a while, so that what dies meanwhile has a long grace period.
+#[derive(Default)]
+struct Slow {
+    misses: u64,
+}
+
+impl Sink<NoUpdate> for Slow {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        self.misses += u64::from(matches!(outcome, Outcome::Miss));
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// A cache is rewritten again and again by one session, in values of `len_bytes`; what another one
+/// reads is never given up while all that was overwritten is on its way to be free.
+fn check_cache_waits(index: IndexKind, len_bytes: usize) {
+    let store = Store::open(StoreConfig {
+        memory_bytes: 16 << 20,
+        index_bytes: 1 << 20,
+        mode: Mode::Evict,
+        eviction: Eviction::default(),
+        index,
+        lossy_index: false,
+        session_max: 2,
+        item_max_bytes: 4 << 20,
+        hash_seed: 3,
+        batch: 32,
+        huge_pages: HugePages::Off,
+    });
+    let store = store.unwrap();
+    let (mut reader, mut writer) = (store.session().unwrap(), store.session().unwrap());
+    reader.park();
+    let value = vec![7; len_bytes];
+    assert!(!is_refused(&store, &mut writer, 0, set(&value)));
+    let is_over = AtomicU64::new(0);
+    let misses = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            reader.unpark();
+            let mut slow = Slow::default();
+            let key = 0_u64.to_le_bytes();
+            let hash = store.key_hasher().hash(&key);
+            while is_over.load(Ordering::Acquire) == 0 {
+                let get = Request::<NoUpdate> { key: &key, hash, op: Op::Get };
+                reader.execute(NOW, &[get], &mut slow);
+            }
+            reader.park();
+            slow.misses
+        });
+        // Some ten times the memory.
+        for _ in 0..(160 << 20) / len_bytes {
+            assert!(!is_refused(&store, &mut writer, 1, set(&value)));
+        }
+        is_over.store(1, Ordering::Release);
+        reading.join().unwrap()
+    });
+    assert_eq!(misses, 0, "{index:?}, {len_bytes} bytes");
+    assert_eq!(store.stats().evicted_by_log, 0, "{index:?}, {len_bytes} bytes");
+}
+
+#[test]
+fn a_cache_gives_nothing_up_for_dead_space_that_is_on_its_way() {
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        check_cache_waits(index, 2 << 20);
+        check_cache_waits(index, 8 << 10);
+    }
+}

@@ -143,6 +143,26 @@ impl Allocator {
         }
     }
 
+    /// Whether a write could take a run of `run_len`, of `wanted` free segments, once the grace
+    /// periods that run now are over. What only a pin keeps does not count.
+    pub(crate) fn will_have_run(
+        &self,
+        run_len: u32,
+        wanted: u32,
+        is_pinned: impl Fn(u32) -> bool,
+    ) -> bool {
+        let (mut free, mut free_count) = (self.free.clone(), self.free_count);
+        let count_before = free_count;
+        for (segment, _) in self.waiting.iter().filter(|(segment, _)| !is_pinned(*segment)) {
+            let run_len = self.rows[*segment as usize].run_len;
+            free.insert(*segment as usize, run_len as usize);
+            free_count += run_len;
+        }
+        free_count > count_before
+            && free_count.saturating_sub(self.reserve) >= wanted.max(run_len)
+            && free.lowest_run(run_len as usize, 0..self.rows.len()).is_some()
+    }
+
     /// Takes `run_len` contiguous segments, of a region if it has so many; the first one.
     pub(super) fn take(&mut self, run_len: u32, purpose: Purpose, region: usize) -> Option<u32> {
         if self.available(purpose) < run_len {

@@ -128,6 +128,11 @@ impl Local {
             if has_run(inner, run_len, wanted) {
                 return true;
             }
+            if inner.config.mode == Mode::Evict && will_have_run(inner, run_len, wanted) {
+                // What is given up now would have to wait as long, and longer.
+                backoff.snooze();
+                continue;
+            }
             if victims_left > 0 && self.empty_one_segment(inner, now, run_len) {
                 victims_left -= 1;
                 continue;
@@ -190,9 +195,7 @@ impl Local {
     /// Whether a victim is being emptied, or fewer than `per_session` segments are free.
     #[inline]
     pub(super) fn lacks_room(&self, inner: &Inner, per_session: u32) -> bool {
-        let low_water = per_session * inner.config.session_max as u32;
-        let low_water = low_water.min(inner.log.segment_count() / 16).max(1);
-        self.job.is_some() || inner.log.available_hint() < low_water
+        self.job.is_some() || inner.log.available_hint() < low_water(inner, per_session)
     }
 
     /// One bounded step of reclaiming while free segments are below the low water; true: more.
@@ -205,6 +208,10 @@ impl Local {
             if !self.wants_room(inner) {
                 self.pace.rest();
                 return false;
+            }
+            let wanted = low_water(inner, LOW_WATER_CACHE);
+            if inner.config.mode == Mode::Evict && will_have_run(inner, 1, wanted) {
+                return false; // A cache gives nothing up for what is on its way.
             }
             match self.search_step(inner, now) {
                 Found::NotYet => return true,
@@ -262,10 +269,23 @@ fn aim_of(inner: &Inner, clean_below_pct: u64) -> Aim {
     }
 }
 
+/// Free segments below which sessions that want so many each reclaim ahead of need.
+#[inline]
+fn low_water(inner: &Inner, per_session: u32) -> u32 {
+    let low_water = per_session * inner.config.session_max as u32;
+    low_water.min(inner.log.segment_count() / 16).max(1)
+}
+
 /// Whether a write could take a run of `run_len` segments, of `wanted` free ones.
 fn has_run(inner: &Inner, run_len: u32, wanted: u32) -> bool {
     let allocator = inner.log.allocator();
     allocator.available(Purpose::Write) >= wanted && allocator.can_take(run_len, Purpose::Write)
+}
+
+/// The same, once the grace periods that run now are over.
+fn will_have_run(inner: &Inner, run_len: u32, wanted: u32) -> bool {
+    let allocator = inner.log.allocator();
+    allocator.will_have_run(run_len, wanted, |segment| inner.log.is_pinned(segment))
 }
 
 /// The next victim of a write that must make room by itself.
@@ -280,7 +300,9 @@ fn choose_victim(inner: &Inner, now: UnixMillis, run_len: u32) -> Option<Victim>
             allocator.search_all(aim_of(inner, CLEAN_BELOW_PCT_DESPERATE), now, live_bytes)
         }
         (Mode::Evict, true) => allocator.claim_in_window(run_len, |segment, sequence| {
-            (!log.is_pinned(segment)).then_some(sequence)
+            // What is dead costs nothing, however young it is.
+            let cost = if log.live_bytes(segment) == 0 { 0 } else { sequence };
+            (!log.is_pinned(segment)).then_some(cost)
         }),
         (Mode::Clean, true) => allocator.claim_in_window(run_len, |segment, _| {
             // More than a segment is a large entry in a run: it cannot be moved aside.

@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 /// The free segments.
+#[derive(Clone)]
 pub(super) struct FreeSet {
     words: Vec<u64>,
     /// No segment of a word below this one is free: memory is touched in order, and reused there.
