@@ -18,6 +18,7 @@ fn index_kind() -> IndexKind {
 }
 
 const KEYS: u64 = 400;
+const KEYS_BESIDE: u64 = 30_000;
 
 fn open(mode: Mode, lossy_index: bool, sessions: usize, memory_bytes: u64) -> Arc<Store> {
     Store::open(config(mode, lossy_index, sessions, memory_bytes)).unwrap()
@@ -92,7 +93,9 @@ fn churn(store: &Store, seed: u64, rounds: u64) {
     let mut draw = Draw(seed);
     for round in 0..rounds {
         let now = UnixMillis(1000 + round);
-        let ids: Vec<u64> = (0..24).map(|_| draw.below(KEYS)).collect();
+        // Few keys, so that threads meet, beside more than a cache holds.
+        let end = |at: u64| if at.is_multiple_of(2) { KEYS } else { KEYS_BESIDE };
+        let ids: Vec<u64> = (0..24).map(|at| draw.below(end(at))).collect();
         let keys: Vec<[u8; 8]> = ids.iter().map(|id| id.to_le_bytes()).collect();
         let lens = ids.iter().map(|_| match draw.below(60) {
             0 => 6000,

@@ -468,7 +468,9 @@ impl<'s> Worker<'s> {
         };
         let names: Vec<String> =
             ids.iter().map(|id| format!("crowd{}-{id:06}", self.thread)).collect();
-        let contents: Vec<[u8; 8]> = ids.iter().map(|id| id.to_le_bytes()).collect();
+        // A store has to keep them all; a cache gets more than it has room for.
+        let repeat = if self.shared.forgets() { 150 } else { 1 };
+        let contents: Vec<Vec<u8>> = ids.iter().map(|id| id.to_le_bytes().repeat(repeat)).collect();
         let hasher = self.shared.store.key_hasher();
         let requests: Vec<Request<'_, Change<'_>>> = names
             .iter()
