@@ -151,16 +151,19 @@ impl Allocator {
         wanted: u32,
         is_pinned: impl Fn(u32) -> bool,
     ) -> bool {
-        let (mut free, mut free_count) = (self.free.clone(), self.free_count);
-        let count_before = free_count;
-        for (segment, _) in self.waiting.iter().filter(|(segment, _)| !is_pinned(*segment)) {
-            let run_len = self.rows[*segment as usize].run_len;
-            free.insert(*segment as usize, run_len as usize);
-            free_count += run_len;
+        let in_grace = self.waiting.iter().filter(|(segment, _)| !is_pinned(*segment));
+        let runs = in_grace.map(|(segment, _)| (*segment, self.rows[*segment as usize].run_len));
+        let coming_count: u32 = runs.clone().map(|(_, run_len)| run_len).sum();
+        let left_count = (self.free_count + coming_count).saturating_sub(self.reserve);
+        if coming_count == 0 || left_count < wanted.max(run_len) {
+            return false;
         }
-        free_count > count_before
-            && free_count.saturating_sub(self.reserve) >= wanted.max(run_len)
-            && free.lowest_run(run_len as usize, 0..self.rows.len()).is_some()
+        if run_len == 1 {
+            return true;
+        }
+        let mut free = self.free.clone();
+        runs.for_each(|(segment, run_len)| free.insert(segment as usize, run_len as usize));
+        free.lowest_run(run_len as usize, 0..self.rows.len()).is_some()
     }
 
     /// Takes `run_len` contiguous segments, of a region if it has so many; the first one.
