@@ -12,9 +12,8 @@
 //!                                                   Steal         stays, or an idle one takes it
 //!                                                   SizeAware     by key, large ones apart
 //!                                                   SizeAwareJbsq shortest small one, large apart
-//!                                                   SizeAwareLocal stays to a bound, large apart
 //!
-//!  the joint default: DCrew<SizeAwareJbsq>, and SizeAwareLocal where who receives executes
+//!  the joint default: DCrew<SizeAwareJbsq>; small requests stay where who receives executes
 //! ```
 //!
 //! A request that is not balanced has one worker to go to and ignores the bound, since no other
@@ -47,7 +46,7 @@ pub use dcrew::DCrew;
 pub use hand_off::HandOff;
 pub use queues::{AnyWorker, Jbsq, KeyHash, RoundRobin, ShortestQueue};
 pub use settings::{BadSetting, Dispatch, WritePolicy};
-pub use size_aware::{SizeAware, SizeAwareJbsq, SizeAwareLocal};
+pub use size_aware::{SizeAware, SizeAwareJbsq};
 pub use steal::{Queue, Steal, Take};
 
 use base::sync::Arc;

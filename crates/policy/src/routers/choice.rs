@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::{
     AnyWorker, Crew, DCrew, Dispatch, Erew, HandOff, Jbsq, KeyHash, RoundRobin, SizeAware,
-    SizeAwareJbsq, SizeAwareLocal, Steal, WritePolicy,
+    SizeAwareJbsq, Steal, WritePolicy,
 };
 use crate::route::Router;
 use crate::size_class::SizePlan;
@@ -33,7 +33,7 @@ pub struct Choice {
     pub executes: bool,
     /// Requests that count as one in a bound: a batch between two layers, else 1 (K15).
     pub bound_unit: u32,
-    /// Requests that a thief reads from a receive queue at once.
+    /// Requests that a worker gathers, or a thief reads from a receive queue, at once.
     pub batch: u32,
     /// This dispatcher's handle; used by d-CREW.
     pub table: WriteTable,
@@ -121,14 +121,7 @@ impl Choice {
                 let hand_off = self.hand_off(workers)?;
                 Ok(user.with(DCrew::over(hand_off, self.table)))
             }
-            Dispatch::SizeAware if self.executes => {
-                let balance = SizeAwareLocal::new(self.local_bound(), self.plan);
-                Ok(user.with(DCrew::over(balance, self.table)))
-            }
-            Dispatch::SizeAware => {
-                let balance = SizeAwareJbsq::new(self.bound_of(BOUND_DEFAULT), self.plan);
-                Ok(user.with(DCrew::over(balance, self.table)))
-            }
+            Dispatch::SizeAware => Ok(user.with(DCrew::over(self.by_size(), self.table))),
             Dispatch::Steal => Err(self.refused("a stolen write would leave its writer; try any")),
         }
     }
@@ -141,12 +134,7 @@ impl Choice {
             Dispatch::RoundRobin => Ok(user.with(RoundRobin::new(self.dispatcher))),
             Dispatch::HandOff(workers) => Ok(user.with(self.hand_off(workers)?)),
             Dispatch::Steal => Ok(user.with(Steal::new(self.batch))),
-            Dispatch::SizeAware if self.executes => {
-                Ok(user.with(SizeAwareLocal::new(self.local_bound(), self.plan)))
-            }
-            Dispatch::SizeAware => {
-                Ok(user.with(SizeAwareJbsq::new(self.bound_of(BOUND_DEFAULT), self.plan)))
-            }
+            Dispatch::SizeAware => Ok(user.with(self.by_size())),
         }
     }
 
@@ -154,9 +142,13 @@ impl Choice {
         units.saturating_mul(self.bound_unit)
     }
 
-    /// A worker's own queue is the batch that it gathers, so its bound counts batches.
-    fn local_bound(&self) -> u32 {
-        BOUND_DEFAULT.saturating_mul(self.batch.max(self.bound_unit))
+    /// The queue of a worker that executes is the batch that it gathers: its bound counts batches.
+    fn by_size(&self) -> SizeAwareJbsq {
+        let plan = Arc::clone(&self.plan);
+        match self.executes {
+            true => SizeAwareJbsq::new(BOUND_DEFAULT.saturating_mul(self.batch), plan).staying(),
+            false => SizeAwareJbsq::new(self.bound_of(BOUND_DEFAULT), plan),
+        }
     }
 
     fn hand_off(&self, hand_off_workers: u16) -> Result<HandOff, NotTogether> {

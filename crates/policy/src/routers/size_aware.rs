@@ -70,6 +70,7 @@ impl Balance for SizeAware {
 #[derive(Clone, Debug)]
 pub struct SizeAwareJbsq {
     bound: u32,
+    stays: bool,
     plan: Arc<SizePlan>,
 }
 
@@ -80,50 +81,25 @@ impl SizeAwareJbsq {
     /// With a bound of 0, under which nothing is ever served.
     pub fn new(bound: u32, plan: Arc<SizePlan>) -> SizeAwareJbsq {
         assert!(bound > 0, "a bound of 0 serves nothing");
-        SizeAwareJbsq { bound, plan }
+        SizeAwareJbsq { bound, stays: false, plan }
+    }
+
+    /// Small requests stay where they were received, as Minos's GETs do, while that worker holds
+    /// less than the bound. For workers that receive and execute: a hop costs more than what a
+    /// short queue is ahead of a shorter one.
+    pub fn staying(self) -> SizeAwareJbsq {
+        SizeAwareJbsq { stays: true, ..self }
     }
 }
 
 impl Balance for SizeAwareJbsq {
     #[inline]
     fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
-        large_worker(&self.plan, request)
-            .or_else(|| depths.shortest_of(0..self.plan.small_workers as u16, self.bound))
-    }
-
-    fn set_plan(&mut self, plan: &Arc<SizePlan>) {
-        self.plan = Arc::clone(plan);
-    }
-}
-
-/// Small requests stay where they were received, as Minos's GETs do, while that worker holds less
-/// than a bound; then the shortest queue of the small workers takes them. For workers that receive
-/// and execute: a hop costs more than what a short queue is ahead of a shorter one.
-#[derive(Clone, Debug)]
-pub struct SizeAwareLocal {
-    bound: u32,
-    plan: Arc<SizePlan>,
-}
-
-impl SizeAwareLocal {
-    /// Until the next epoch.
-    ///
-    /// # Panics
-    /// With a bound of 0, under which nothing is ever served.
-    pub fn new(bound: u32, plan: Arc<SizePlan>) -> SizeAwareLocal {
-        assert!(bound > 0, "a bound of 0 serves nothing");
-        SizeAwareLocal { bound, plan }
-    }
-}
-
-impl Balance for SizeAwareLocal {
-    #[inline]
-    fn pick(&self, request: &RouteRequest, depths: &Depths) -> Option<WorkerId> {
         if let Some(worker) = large_worker(&self.plan, request) {
             return Some(worker);
         }
         let receiver = request.received_by;
-        if self.plan.is_small(receiver) && depths.of(receiver) < self.bound {
+        if self.keeps_reads(receiver) && depths.of(receiver) < self.bound {
             return Some(receiver);
         }
         depths.shortest_of(0..self.plan.small_workers as u16, self.bound)
@@ -131,7 +107,7 @@ impl Balance for SizeAwareLocal {
 
     /// The batch that it gathers is executed before it reaches the bound.
     fn keeps_reads(&self, receiver: WorkerId) -> bool {
-        self.plan.is_small(receiver)
+        self.stays && self.plan.is_small(receiver)
     }
 
     fn set_plan(&mut self, plan: &Arc<SizePlan>) {

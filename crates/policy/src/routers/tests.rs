@@ -219,7 +219,7 @@ fn two_large() -> Arc<SizePlan> {
 /// Worker, size if it is known, and where it goes; the receiver holds `held` already.
 #[track_caller]
 fn check_local(received: u16, size_bytes: Option<u64>, held: u32, want: Option<u16>) {
-    let router = SizeAwareLocal::new(64, two_large());
+    let router = SizeAwareJbsq::new(64, two_large()).staying();
     let mut depths = Depths::new(8);
     (0..held).for_each(|_| depths.add(WorkerId(received)));
     for request in [read(3), write(3)] {
@@ -240,7 +240,7 @@ fn small_requests_stay_with_a_receiver_that_executes_until_its_bound() {
     check_local(7, Some(200_000), 64, Some(7));
     // A large worker keeps no small request.
     check_local(7, Some(10), 0, Some(0));
-    let router = SizeAwareLocal::new(1, two_large());
+    let router = SizeAwareJbsq::new(1, two_large()).staying();
     let mut depths = Depths::new(8);
     (0..6).for_each(|worker| depths.add(WorkerId(worker)));
     let route = router.route(&received_by(2, read(3)), &depths);
@@ -253,7 +253,7 @@ fn who_need_not_be_asked_about_reads_would_leave_them_with_the_receiver() {
     assert_eq!(asks(&AnyWorker), [false, false]);
     assert_eq!(asks(&SizeAware::new(two_large())), [false, true]);
     assert_eq!(asks(&DCrew::over(AnyWorker, WriteTable::new(64))), [false, false]);
-    let local = DCrew::over(SizeAwareLocal::new(64, two_large()), WriteTable::new(64));
+    let local = DCrew::over(SizeAwareJbsq::new(64, two_large()).staying(), WriteTable::new(64));
     assert_eq!(asks(&local), [false, true]);
     let others: [&dyn Router; 5] =
         [&Jbsq::new(9), &Crew::new(9), &KeyHash, &Erew, &Crew::over(Steal::new(9))];
