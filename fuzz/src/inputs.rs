@@ -1,6 +1,8 @@
 //! Seeded inputs: valid commands, then structured damage. Plain noise would never get past the
 //! first header.
 
+use store::record::{Change, Record, Seal, VERSION_MASK};
+
 use crate::rng::Rng;
 
 /// A stream of RESP commands, most of them damaged a little.
@@ -373,5 +375,35 @@ pub fn native_client(rng: &mut Rng) -> Vec<u8> {
             out.append(&mut raw);
         }
     }
+    out
+}
+
+/// A seal and entries of a segment, most of them damaged a little.
+pub fn records(rng: &mut Rng) -> Vec<u8> {
+    let seal = rng.next_u64() as u8;
+    let mut bytes = Vec::new();
+    for _ in 0..1 + rng.below(6) {
+        let text = vec![b'v'; rng.below(300)];
+        let (key, value) = text.split_at(rng.below(text.len().min(20) + 1));
+        let change = match rng.below(4) {
+            0 => Change::Delete { note: rng.next_u64() >> rng.below(64) },
+            _ => Change::Put {
+                value,
+                client_flags: rng.below(2) as u32,
+                expires_at: rng.one_in(3).then(|| base::UnixMillis(rng.next_u64() >> 20)),
+            },
+        };
+        let version = 1 + rng.next_u64() % VERSION_MASK;
+        let record = Record { key, change, version, shard: rng.below(3) as u16 };
+        record.encode(Seal(seal.into()), &mut bytes).expect("within the layout's limits");
+    }
+    if rng.one_in(4) {
+        bytes.resize(bytes.len() + rng.below(64), 0);
+    }
+    if rng.one_in(2) {
+        damage(rng, &mut bytes);
+    }
+    let mut out = vec![seal];
+    out.append(&mut bytes);
     out
 }

@@ -88,3 +88,8 @@ fn store_requests() {
     let body = fuzz::store_requests;
     check_seeds("store_requests", body, inputs::store_requests, SEEDED_STORE_COUNT);
 }
+
+#[test]
+fn records() {
+    check("records", fuzz::records, inputs::records);
+}

@@ -13,7 +13,7 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 10] = [
+const FUZZ_TARGETS: [&str; 11] = [
     "globs",
     "memcached_text",
     "native_client",
@@ -21,6 +21,7 @@ const FUZZ_TARGETS: [&str; 10] = [
     "native_memory",
     "numbers",
     "policy_events",
+    "records",
     "resp_commands",
     "routed_commands",
     "store_requests",

@@ -31,6 +31,7 @@
 //! Rowan-KV §4.2.2 (checksum, version, shard); MICA §4.1 (one log for all sizes).
 
 mod in_place;
+mod parsed;
 
 use std::marker::PhantomData;
 // Not the model checker's: the log's memory is plain bytes that it does not know.
@@ -41,6 +42,7 @@ use base::UnixMillis;
 use crate::request::Item;
 
 pub(crate) use in_place::InPlace;
+pub(crate) use parsed::{Parsed, RawKind};
 
 /// Bytes of header before the key when there is neither a wide word nor an expiry.
 pub const HEADER_BYTES: usize = 16;
@@ -49,7 +51,9 @@ pub const HEADER_MAX_BYTES: usize = 32;
 /// Entries start at multiples of this.
 pub const ALIGN_BYTES: usize = 8;
 /// Versions count in 48 bits (K1).
-pub const VERSION_MASK: u64 = (1 << 48) - 1;
+const VERSION_BITS: u32 = 48;
+/// The largest version.
+pub const VERSION_MASK: u64 = (1 << VERSION_BITS) - 1;
 
 /// Bits of `kind`: a value is present, ...
 const KIND_PUT: u64 = 1;
@@ -57,8 +61,10 @@ const KIND_PUT: u64 = 1;
 const KIND_WIDE: u64 = 1 << 1;
 /// ... an expiry stands before the key.
 const KIND_EXPIRES: u64 = 1 << 2;
-/// ... the value is one aligned word that may be replaced.
+/// ... the value is one aligned word that may be replaced, ...
 const KIND_IN_PLACE: u64 = 1 << 3;
+/// ... the key is deleted (K2): instead of a value. Its expiry's word is a note of the writer.
+const KIND_DELETE: u64 = 1 << 4;
 
 /// Where the fields of the first word start.
 const KIND_SHIFT: u32 = 32;
@@ -108,6 +114,12 @@ impl Shape {
     #[inline]
     pub(crate) fn is_in_place(self) -> bool {
         self.is_in_place
+    }
+
+    /// The same for an entry that nobody replaces, so that its checksum covers it whole.
+    #[inline]
+    pub(crate) fn at_rest(self) -> Shape {
+        Shape { is_in_place: false, ..self }
     }
 
     /// Bytes before the key.
@@ -185,6 +197,31 @@ impl Header {
         header
     }
 
+    /// [`Header::new`] for a put or a delete of a shard; off the data path.
+    pub(crate) fn with_kind(
+        kind: Kind,
+        shape: Shape,
+        meta: Meta,
+        shard: u16,
+        body_crc: BodyCrc,
+    ) -> Header {
+        let mut header = Header::new(shape, meta, body_crc);
+        if kind == Kind::Delete {
+            debug_assert!(shape.value_len_bytes == 0 && !shape.is_in_place);
+            header.words[0] ^= (KIND_PUT | KIND_DELETE) << KIND_SHIFT;
+        }
+        header.words[1] |= u64::from(shard) << VERSION_BITS;
+        let checksum = header.checksum_with(body_crc);
+        header.words[0] = header.words[0] & !u64::from(u32::MAX) | u64::from(checksum);
+        header
+    }
+
+    /// With a seal added to its checksum (record.rs).
+    pub(crate) fn sealed(mut self, seal: u32) -> Header {
+        self.words[0] ^= u64::from(seal);
+        self
+    }
+
     #[inline]
     fn push(&mut self, word: u64) {
         self.words[self.word_count] = word;
@@ -207,6 +244,13 @@ impl Header {
         let end = if is_in_place { ALIGN_BYTES } else { self.word_count * ALIGN_BYTES };
         crate::crc::extend(body_crc.0, &bytes[4..end])
     }
+}
+
+/// Whether an entry gives its key a value or takes it away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Put,
+    Delete,
 }
 
 /// The checksum of an entry's key and value, to which the header is added.

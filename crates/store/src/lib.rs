@@ -29,6 +29,7 @@ pub mod pin;
 mod placement;
 mod prefetch;
 pub mod range;
+pub mod record;
 pub mod request;
 mod session;
 mod store;

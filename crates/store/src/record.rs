@@ -1,0 +1,210 @@
+//! Entries as bytes: written into and read out of slices, without a log, without I/O and without
+//! trust in what is read. What disks and peers send is read by this and nothing else.
+//!
+//! ```text
+//!  bytes of a segment:  | entry | entry | entry | half an e      scan: three records, then Damage
+//!                       0       24      56      96               at 96, where it starts
+//! ```
+//!
+//! The layout is that of entry.rs (docs/formats/log-entry.md). Beyond what the log in memory
+//! writes there are deletes, a shard, and a *seal*: 32 bits that are added (exclusive or) to each
+//! checksum, so that entries which an earlier use of the same bytes left behind are not taken for
+//! entries of this one.
+//!
+//! # Invariants
+//! I1: what `encode` writes, `decode` reads back, with the same seal.
+//! I2: whatever the bytes are, `decode` ends, does not panic and reads nothing beyond them.
+//! I3: a record is a put or a delete, never both, never neither; its version is not 0; its value is
+//!     never in place, for such an entry's checksum would not cover it.
+//!
+//! # References
+//! Rowan-KV §4.2.2 (checksum, version, shard), §4.7 (scanning); K1, K2.
+
+mod parse;
+
+use base::UnixMillis;
+use thiserror::Error;
+
+use crate::entry::{Header, Kind, Meta, Shape, body_checksum};
+use crate::{ITEM_MAX_BYTES, KEY_LEN_MAX_BYTES};
+
+pub use crate::entry::{ALIGN_BYTES, VERSION_MASK};
+pub use parse::{Damaged, Located, Scan, decode};
+
+/// What an entry says of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// It has this value.
+    Put {
+        /// The value.
+        value: &'a [u8],
+        /// The client's flags.
+        client_flags: u32,
+        /// When that ends.
+        expires_at: Option<UnixMillis>,
+    },
+    /// It has none (K2). `note` is for whoever writes the log: the horizon of store's tombstones.
+    Delete {
+        /// Up to eight bytes as a number, kept as it is.
+        note: u64,
+    },
+}
+
+/// One entry, outside the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The key, at most [`KEY_LEN_MAX_BYTES`].
+    pub key: &'a [u8],
+    /// What it has.
+    pub change: Change<'a>,
+    /// 1 to [`VERSION_MASK`] (K1).
+    pub version: u64,
+    /// 0 on a single node.
+    pub shard: u16,
+}
+
+/// What is added to checksums; see the module's page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seal(pub u32);
+
+impl Seal {
+    /// Nothing is added: the checksum is that of the format's page.
+    pub const NONE: Seal = Seal(0);
+}
+
+/// Why bytes are not an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// Fewer bytes are left than the shortest entry has.
+    #[error("{have_bytes} bytes are left, less than a header")]
+    TornTail {
+        /// Those that are left.
+        have_bytes: usize,
+    },
+    /// The header is zero: nothing was written here.
+    #[error("zero bytes")]
+    Zeros,
+    /// The header says what no header says.
+    #[error("no header: kind {kind:#04x}")]
+    NoHeader {
+        /// As found.
+        kind: u8,
+    },
+    /// The entry would go on behind the end.
+    #[error("an entry of {len_bytes} bytes, of which {have_bytes} are there")]
+    BeyondEnd {
+        /// By its header.
+        len_bytes: usize,
+        /// To the end.
+        have_bytes: usize,
+    },
+    /// The bytes are not those that were summed.
+    #[error("an entry of {len_bytes} bytes with checksum {stored:08x} instead of {computed:08x}")]
+    Checksum {
+        /// By its header, which may be what is wrong.
+        len_bytes: usize,
+        /// As found, without the seal.
+        stored: u32,
+        /// Over the bytes as they are.
+        computed: u32,
+    },
+}
+
+/// Why a record has no bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Unencodable {
+    /// A key beyond 16 bits of length.
+    #[error("a key of {len_bytes} bytes; at most 65535 fit")]
+    KeyTooLong {
+        /// As given.
+        len_bytes: usize,
+    },
+    /// An item beyond what a store can hold.
+    #[error("an item of {len_bytes} bytes; at most {ITEM_MAX_BYTES} fit")]
+    TooLarge {
+        /// Key and value.
+        len_bytes: usize,
+    },
+    /// Versions count from 1 in 48 bits.
+    #[error("version {version} is not within 1 to 2^48 - 1")]
+    Version {
+        /// As given.
+        version: u64,
+    },
+}
+
+impl<'a> Record<'a> {
+    /// Whether the key has nothing after this.
+    pub fn is_delete(&self) -> bool {
+        matches!(self.change, Change::Delete { .. })
+    }
+
+    /// Bytes of the entry, a multiple of [`ALIGN_BYTES`].
+    pub fn len_bytes(&self) -> usize {
+        self.shape().len_bytes()
+    }
+
+    /// Appends the entry's bytes, padding and all, to `out`; how many.
+    ///
+    /// # Errors
+    /// What the layout has no room for; nothing was appended.
+    pub fn encode(&self, seal: Seal, out: &mut Vec<u8>) -> Result<usize, Unencodable> {
+        self.check()?;
+        let shape = self.shape();
+        let (kind, value, client_flags, expires_at) = match &self.change {
+            Change::Put { value, client_flags, expires_at } => {
+                (Kind::Put, *value, *client_flags, *expires_at)
+            }
+            Change::Delete { note } => {
+                (Kind::Delete, &[][..], 0, (*note != 0).then_some(UnixMillis(*note)))
+            }
+        };
+        let meta = Meta { version: self.version, client_flags, expires_at };
+        let body_crc = body_checksum(shape, self.key, value);
+        let header = Header::with_kind(kind, shape, meta, self.shard, body_crc).sealed(seal.0);
+        let start = out.len();
+        out.extend(header.words().iter().flat_map(|word| word.to_le_bytes()));
+        out.extend_from_slice(self.key);
+        out.extend_from_slice(value);
+        out.resize(start + shape.len_bytes(), 0);
+        Ok(shape.len_bytes())
+    }
+
+    fn check(&self) -> Result<(), Unencodable> {
+        let key_len = self.key.len();
+        if key_len > KEY_LEN_MAX_BYTES {
+            return Err(Unencodable::KeyTooLong { len_bytes: key_len });
+        }
+        let len_bytes = key_len + self.value_len();
+        if len_bytes as u64 > ITEM_MAX_BYTES {
+            return Err(Unencodable::TooLarge { len_bytes });
+        }
+        match self.version {
+            1..=VERSION_MASK => Ok(()),
+            version => Err(Unencodable::Version { version }),
+        }
+    }
+
+    fn value_len(&self) -> usize {
+        match &self.change {
+            Change::Put { value, .. } => value.len(),
+            Change::Delete { .. } => 0,
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        let key_len = self.key.len();
+        let shape = match &self.change {
+            Change::Put { value, client_flags, expires_at } => {
+                Shape::new(key_len, value.len(), *client_flags, expires_at.is_some())
+            }
+            Change::Delete { note } => Shape::new(key_len, 0, 0, *note != 0),
+        };
+        shape.at_rest()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
