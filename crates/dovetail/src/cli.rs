@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
-use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, serve};
+use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, settle};
 use crate::{
     cli_command, compare_command, config_command, doctor, plan_command, serve as serving,
     sim_command, top_command,
@@ -138,7 +138,7 @@ pub fn gather(matches: &ArgMatches, machine: &Machine) -> Result<Gathered, Failu
     let environment =
         |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
     let mut settings = layers::combine(&flags, &environment, &entries)?;
-    serve::settle(&mut settings, machine);
+    settle::settle(&mut settings, machine);
     let is_default_read = explicit.is_none() && !entries.is_empty();
     let config_file = explicit.or(is_default_read.then(|| PathBuf::from(file::DEFAULT_PATH)));
     Ok(Gathered { settings, config_file })

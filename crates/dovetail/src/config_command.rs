@@ -8,7 +8,7 @@ use crate::cli;
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
 use crate::settings::print::{Listing, toml};
-use crate::settings::{ServeSettings, file, layers, serve};
+use crate::settings::{ServeSettings, file, layers, settle};
 
 /// The subcommand and its own subcommands.
 pub fn command() -> Command {
@@ -45,7 +45,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             let path = matches.get_one::<PathBuf>("file").cloned().unwrap_or_default();
             let entries = file::load(Some(&path))?;
             let mut settings = layers::combine(&Default::default(), &|_| None, &entries)?;
-            serve::settle(&mut settings, &machine);
+            settle::settle(&mut settings, &machine);
             ServeSettings::new(&settings, Some(path.clone()), &machine)?;
             print(&format!("{}: ok\n", path.display()))
         }

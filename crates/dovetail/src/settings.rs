@@ -21,6 +21,7 @@ pub mod print;
 #[cfg(test)]
 mod reference;
 pub mod serve;
+pub mod settle;
 mod suggest;
 pub mod value;
 
@@ -238,22 +239,24 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         key: "write-policy",
-        value_name: "erew|crew|d-crew|crcw",
-        kind: Kind::Choice(&["erew", "crew", "d-crew", "crcw"]),
-        default: "crcw",
+        value_name: "auto|erew|crew|d-crew|crcw",
+        kind: Kind::Choice(&["auto", "erew", "crew", "d-crew", "crcw"]),
+        default: "auto",
         help: "Who may write a partition of the keys: erew only its owner, who alone reads it too; \
-               crew only its owner; d-crew whoever has writes of it outstanding; crcw anyone",
+               crew only its owner; d-crew whoever has writes of it outstanding; crcw anyone. auto: \
+               d-crew with four threads or more that have a core each, else crcw",
     },
     Setting {
         key: "dispatch",
-        value_name: "any|key-hash|jbsq:N|round-robin|hand-off:N|steal|size-aware",
+        value_name: "auto|any|key-hash|jbsq:N|round-robin|hand-off:N|steal|size-aware",
         kind: Kind::Dispatch,
-        default: "any",
+        default: "auto",
         help: "Who executes what the write policy leaves open: any the thread that received it, \
                key-hash its key's owner, jbsq:N the shortest queue of those with less than N, \
                round-robin each in turn, hand-off:N an idle one of those that the first N threads \
                hand over to, steal the one that received it or whoever is idle, size-aware \
-               threads of their own for large items",
+               threads of their own for large items. auto: size-aware with four threads or more \
+               that have a core each, else any",
     },
     Setting {
         key: "size-threshold",

@@ -107,6 +107,12 @@ pub struct Config {
     pub settings: Vec<(String, String)>,
 }
 
+/// So many threads, with a core each, route by default.
+const ROUTED_THREADS_MIN: usize = 4;
+
+/// Rings and tables between threads take at most one such part of the memory by default.
+const ROUTING_MEMORY_PART: u64 = 8;
+
 impl Config {
     /// Whether each worker that is to keep to a core has one of `core_count`.
     pub fn check_pins(&self, core_count: usize) -> Result<(), StartError> {
@@ -122,6 +128,21 @@ impl Config {
             Some(reason) if self.tuning == Tuning::On => Err(StartError::NothingToTune { reason }),
             _ => Ok(()),
         }
+    }
+
+    /// Whether d-CREW and size-aware dispatch are the better default for these threads on so many
+    /// cores: from four threads with a core each on, while what lies between them stays a small
+    /// part of the memory (decision 0047).
+    pub fn routes_by_default(&self, core_count: usize) -> bool {
+        let routed = Config {
+            write_policy: WritePolicy::DCrew,
+            dispatch: Dispatch::SizeAware,
+            ..self.clone()
+        };
+        let Ok(layers) = Layers::new(&routed) else { return false };
+        let most_bytes = self.memory_bytes / ROUTING_MEMORY_PART;
+        (ROUTED_THREADS_MIN..=core_count).contains(&self.threads)
+            && layers.hop_memory(&routed).fixed_bytes <= most_bytes
     }
 
     /// Whether threads, write policy and dispatch fit together; if not, what would be right.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  four regions of C-4's taxonomy ─┐                      ┌─▶ throughput under SLO, each preset
-//!  three size mixes of Minos ──────┴─▶ plan, 16 64 240 ───┘    beside the joint default
+//!  three size mixes of Minos ──────┴─▶ plan, 4 to 240 ────┘    beside the joint default
 //! ```
 //!
 //! Every preset gets the same requests and the same costs, line transfers included. It is the model
@@ -27,7 +27,7 @@ pub const FIGURES: &[Figure] = &[Figure {
 }];
 
 const REQUESTS_DEFAULT: u64 = 60_000;
-const CORES: [usize; 3] = [16, 64, 240];
+const CORES: [usize; 5] = [4, 8, 16, 64, 240];
 const KEY_COUNT: u64 = 1_600_000;
 /// Items of the regions: C-4's largest, 16-byte keys and 512-byte values.
 const ITEM_BYTES: u64 = 528;

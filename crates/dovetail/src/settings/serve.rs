@@ -34,51 +34,6 @@ pub struct ServeSettings {
     pub without_effect: Vec<String>,
 }
 
-/// Replaces what depends on the machine or on other settings, so that what is printed is what
-/// holds.
-pub fn settle(settings: &mut [Layered], machine: &Machine) {
-    settle_memory(settings, machine);
-    settle_native(settings);
-    settle_compaction(settings);
-}
-
-/// `--compaction on` beside a write policy that nobody named means what is there: `auto`.
-fn settle_compaction(settings: &mut [Layered]) {
-    let lookup = Lookup(settings);
-    let is_unnamed = lookup.layered("write-policy").origin == Origin::Default;
-    if !is_unnamed || lookup.word("write-policy") != "crcw" || lookup.word("compaction") != "on" {
-        return;
-    }
-    let compaction = settings.iter_mut().find(|layered| layered.setting.key == "compaction");
-    if let Some(compaction) = compaction {
-        compaction.value = Value::Choice("auto");
-    }
-}
-
-/// Puts a number in the place of `--memory auto`.
-fn settle_memory(settings: &mut [Layered], machine: &Machine) {
-    for layered in settings {
-        if layered.setting.key == "memory" && layered.value == Value::Auto {
-            layered.value = Value::Size(ByteSize { bytes: machine.default_memory_bytes() });
-        }
-    }
-}
-
-/// A password keeps strangers out, and the native port asks for none: unless somebody asked for
-/// that port, or gave it a key, it stays closed.
-fn settle_native(settings: &mut [Layered]) {
-    let lookup = Lookup(settings);
-    let is_protected = lookup.text("requirepass").is_some() && !lookup.is_on("insecure");
-    let has_key = lookup.path("native-key-file").is_some();
-    if !is_protected || has_key {
-        return;
-    }
-    let native = settings.iter_mut().find(|layered| layered.setting.key == "native");
-    if let Some(native) = native.filter(|native| native.origin == Origin::Default) {
-        native.value = Value::Off;
-    }
-}
-
 impl ServeSettings {
     /// Checks what no single setting can say alone and builds the server's configuration.
     pub fn new(
@@ -343,10 +298,10 @@ fn shown_by_config_get(settings: &[Layered]) -> Vec<(String, String)> {
 }
 
 /// Typed access by key. A key that is not in the table is a mistake that the tests see.
-struct Lookup<'a>(&'a [Layered]);
+pub(super) struct Lookup<'a>(pub(super) &'a [Layered]);
 
 impl Lookup<'_> {
-    fn layered(&self, key: &str) -> &Layered {
+    pub(super) fn layered(&self, key: &str) -> &Layered {
         let found = self.0.iter().find(|layered| layered.setting.key == key);
         found.expect("every key that is looked up is in the table")
     }
@@ -358,14 +313,14 @@ impl Lookup<'_> {
         }
     }
 
-    fn size_bytes(&self, key: &str) -> Option<u64> {
+    pub(super) fn size_bytes(&self, key: &str) -> Option<u64> {
         match self.layered(key).value {
             Value::Size(size) => Some(size.bytes),
             _ => None,
         }
     }
 
-    fn count(&self, key: &str) -> Option<usize> {
+    pub(super) fn count(&self, key: &str) -> Option<usize> {
         match self.layered(key).value {
             Value::Count(count) => usize::try_from(count).ok(),
             _ => None,
@@ -385,7 +340,7 @@ impl Lookup<'_> {
         choices.iter().find(|(name, _)| *name == word).map_or(otherwise, |(_, chosen)| *chosen)
     }
 
-    fn word(&self, key: &str) -> &'static str {
+    pub(super) fn word(&self, key: &str) -> &'static str {
         match self.layered(key).value {
             Value::Choice(word) => word,
             _ => "",
@@ -409,14 +364,14 @@ impl Lookup<'_> {
         }
     }
 
-    fn text(&self, key: &str) -> Option<String> {
+    pub(super) fn text(&self, key: &str) -> Option<String> {
         match &self.layered(key).value {
             Value::Text(text) => Some(text.clone()),
             _ => None,
         }
     }
 
-    fn path(&self, key: &str) -> Option<PathBuf> {
+    pub(super) fn path(&self, key: &str) -> Option<PathBuf> {
         match &self.layered(key).value {
             Value::Path(path) => Some(PathBuf::from(path)),
             _ => None,
@@ -457,7 +412,7 @@ impl Lookup<'_> {
         }
     }
 
-    fn is_on(&self, key: &str) -> bool {
+    pub(super) fn is_on(&self, key: &str) -> bool {
         self.layered(key).value == Value::On
     }
 

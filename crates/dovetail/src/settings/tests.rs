@@ -7,7 +7,7 @@ use super::file::{FileEntry, parse};
 use super::layers::combine;
 use super::print::{Listing, toml};
 use super::reference::reference_page;
-use super::serve::settle;
+use super::settle::settle;
 use super::*;
 use crate::machine::{HugePages, Machine};
 
@@ -339,6 +339,49 @@ fn compaction_that_is_asked_for_needs_one_writer_for_each_key() {
     assert!(serve.config.compaction);
     let d_crew = layered(&[("compaction", "on"), ("write-policy", "d-crew")], &[], "").unwrap();
     assert!(ServeSettings::new(&d_crew, None, &MACHINE).unwrap().config.compaction);
+}
+
+/// What `auto` comes to on a machine of so many cores, unless something was named.
+#[track_caller]
+fn check_policies(core_count: usize, flags: &[(&'static str, &str)], want: &str) {
+    let flags: BTreeMap<_, _> = flags.iter().map(|(key, text)| (*key, text.to_string())).collect();
+    let mut settings = combine(&flags, &|_| None, &[]).unwrap();
+    let machine = Machine { core_count, memory_bytes: 64 << 30, ..MACHINE };
+    settle(&mut settings, &machine);
+    let serve = ServeSettings::new(&settings, None, &machine).unwrap();
+    assert_eq!(format!("{} {}", serve.config.write_policy, serve.config.dispatch), want);
+    let shown = |key: &str| {
+        let shown = serve.config.settings.iter().find(|(name, _)| name == key);
+        shown.map(|(_, text)| text.clone()).unwrap_or_default()
+    };
+    assert_eq!(format!("{} {}", shown("write-policy"), shown("dispatch")), want);
+}
+
+#[test]
+fn the_default_routes_where_four_threads_have_a_core_each() {
+    check_policies(2, &[], "crcw any");
+    check_policies(4, &[], "crcw any");
+    check_policies(5, &[], "d-crew size-aware");
+    check_policies(16, &[], "d-crew size-aware");
+    check_policies(16, &[("threads", "3")], "crcw any");
+    check_policies(2, &[("threads", "4")], "crcw any");
+    check_policies(4, &[("threads", "4"), ("preset", "dovetail")], "d-crew size-aware");
+    // Rings between all pairs of so many threads would be most of the memory.
+    check_policies(241, &[("memory", "1g")], "crcw any");
+    check_policies(241, &[("memory", "32g")], "d-crew size-aware");
+}
+
+#[test]
+fn what_is_named_keeps_its_word_and_auto_goes_with_it() {
+    check_policies(16, &[("write-policy", "crcw")], "crcw size-aware");
+    check_policies(16, &[("write-policy", "erew")], "erew key-hash");
+    check_policies(16, &[("dispatch", "any")], "d-crew any");
+    check_policies(16, &[("dispatch", "steal")], "crcw steal");
+    check_policies(16, &[("dispatch", "hand-off:2")], "d-crew hand-off:2");
+    check_policies(2, &[("write-policy", "erew")], "erew any");
+    check_policies(2, &[("dispatch", "size-aware")], "crcw size-aware");
+    check_policies(16, &[("preset", "basekv")], "crcw any");
+    check_policies(16, &[("compaction", "on")], "d-crew size-aware");
 }
 
 #[test]

@@ -151,6 +151,7 @@ impl Kind {
                 .find(|word| **word == text)
                 .map(|word| Value::Choice(word))
                 .ok_or_else(|| format!("`{text}` is not {}", one_of(words))),
+            Kind::Dispatch if text == "auto" => Ok(Value::Auto),
             Kind::Dispatch => read_dispatch(text),
             Kind::Preset => presets::read(text).map(|preset| Value::Choice(preset.name)),
             Kind::Switch => read_switch(text),
@@ -260,7 +261,7 @@ fn read_time(text: &str, min: Duration, max: Duration) -> Result<Value, String> 
 fn read_dispatch(text: &str) -> Result<Value, String> {
     match text.parse() {
         Ok(dispatch) => Ok(Value::Dispatch(dispatch)),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(format!("{error}, or auto")),
     }
 }
 

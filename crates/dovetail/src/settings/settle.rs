@@ -1,0 +1,97 @@
+//! What `auto` means here: by the machine, or by other settings.
+//!
+//! ```text
+//!  combined layers ──settle──▶ what is printed, shown by CONFIG GET, and started with
+//! ```
+
+use base::ByteSize;
+use server::{Config, Dispatch, WritePolicy};
+
+use crate::machine::Machine;
+use crate::settings::serve::Lookup;
+use crate::settings::{Layered, Origin, Value};
+
+/// Replaces what depends on the machine or on other settings, so that what is printed is what
+/// holds.
+pub fn settle(settings: &mut [Layered], machine: &Machine) {
+    settle_memory(settings, machine);
+    settle_native(settings);
+    settle_policies(settings, machine);
+    settle_compaction(settings);
+}
+
+/// `--compaction on` beside a write policy that nobody named means what is there: `auto`.
+fn settle_compaction(settings: &mut [Layered]) {
+    let lookup = Lookup(settings);
+    let is_unnamed = lookup.layered("write-policy").origin == Origin::Default;
+    if !is_unnamed || lookup.word("write-policy") != "crcw" || lookup.word("compaction") != "on" {
+        return;
+    }
+    let compaction = settings.iter_mut().find(|layered| layered.setting.key == "compaction");
+    if let Some(compaction) = compaction {
+        compaction.value = Value::Choice("auto");
+    }
+}
+
+/// Puts a number in the place of `--memory auto`.
+fn settle_memory(settings: &mut [Layered], machine: &Machine) {
+    for layered in settings {
+        if layered.setting.key == "memory" && layered.value == Value::Auto {
+            layered.value = Value::Size(ByteSize { bytes: machine.default_memory_bytes() });
+        }
+    }
+}
+
+/// A password keeps strangers out, and the native port asks for none: unless somebody asked for
+/// that port, or gave it a key, it stays closed.
+fn settle_native(settings: &mut [Layered]) {
+    let lookup = Lookup(settings);
+    let is_protected = lookup.text("requirepass").is_some() && !lookup.is_on("insecure");
+    let has_key = lookup.path("native-key-file").is_some();
+    if !is_protected || has_key {
+        return;
+    }
+    let native = settings.iter_mut().find(|layered| layered.setting.key == "native");
+    if let Some(native) = native.filter(|native| native.origin == Origin::Default) {
+        native.value = Value::Off;
+    }
+}
+
+/// `--write-policy auto` and `--dispatch auto`: d-CREW and size-aware where threads have a core each
+/// and are enough for it to pay, run to completion elsewhere (decision 0047). What was named keeps
+/// its word, and the other gets what goes with it.
+fn settle_policies(settings: &mut [Layered], machine: &Machine) {
+    let lookup = Lookup(settings);
+    let named_policy = match lookup.word("write-policy") {
+        "auto" => None,
+        word => word.parse::<WritePolicy>().ok(),
+    };
+    let named_dispatch = match lookup.layered("dispatch").value {
+        Value::Dispatch(dispatch) => Some(dispatch),
+        _ => None,
+    };
+    let (threads, memory) = (lookup.count("threads"), lookup.size_bytes("memory"));
+    let config = Config {
+        threads: threads.unwrap_or(machine.default_thread_count()),
+        memory_bytes: memory.unwrap_or(machine.default_memory_bytes()),
+        ..Config::default()
+    };
+    let routes = config.routes_by_default(machine.core_count);
+    let write_policy = named_policy.unwrap_or(match named_dispatch {
+        Some(Dispatch::Steal) => WritePolicy::Crcw,
+        _ if routes => WritePolicy::DCrew,
+        _ => WritePolicy::Crcw,
+    });
+    let dispatch = named_dispatch.unwrap_or(match write_policy {
+        _ if !routes => Dispatch::Any,
+        WritePolicy::Erew => Dispatch::KeyHash,
+        _ => Dispatch::SizeAware,
+    });
+    for layered in settings {
+        match layered.setting.key {
+            "write-policy" => layered.value = Value::Choice(write_policy.name()),
+            "dispatch" => layered.value = Value::Dispatch(dispatch),
+            _ => {}
+        }
+    }
+}
