@@ -243,8 +243,8 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice(&["auto", "erew", "crew", "d-crew", "crcw"]),
         default: "auto",
         help: "Who may write a partition of the keys: erew only its owner, who alone reads it too; \
-               crew only its owner; d-crew whoever has writes of it outstanding; crcw anyone. auto: \
-               d-crew with four threads or more that have a core each, else crcw",
+               crew only its owner; d-crew whoever has writes of it outstanding; crcw anyone. \
+               auto: d-crew with four threads or more that have a core each, else crcw",
     },
     Setting {
         key: "dispatch",

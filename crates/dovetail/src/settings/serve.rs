@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use base::ByteSize;
 use server::{
     Cat, Compacts, Config, Dispatch, Eviction, HotSetSize, HugePages, IndexKind, Mode,
     NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold, StartError, Tuning, WritePolicy,

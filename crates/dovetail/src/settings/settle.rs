@@ -57,9 +57,9 @@ fn settle_native(settings: &mut [Layered]) {
     }
 }
 
-/// `--write-policy auto` and `--dispatch auto`: d-CREW and size-aware where threads have a core each
-/// and are enough for it to pay, run to completion elsewhere (decision 0047). What was named keeps
-/// its word, and the other gets what goes with it.
+/// `--write-policy auto` and `--dispatch auto`: d-CREW and size-aware where threads have a core
+/// each and are enough for it to pay, run to completion elsewhere (decision 0047). What was named
+/// keeps its word, and the other gets what goes with it.
 fn settle_policies(settings: &mut [Layered], machine: &Machine) {
     let lookup = Lookup(settings);
     let named_policy = match lookup.word("write-policy") {
