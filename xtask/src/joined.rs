@@ -20,6 +20,7 @@ use anyhow::{Context, Result, ensure};
 use crate::step::Step;
 
 pub mod costs;
+pub mod presets;
 mod report;
 mod runs;
 

@@ -1,5 +1,6 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `test-xdp`, `test-rdma`,
-//! `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`.
+//! `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`,
+//! `bench-presets`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
@@ -53,6 +54,8 @@ enum Command {
     BenchJoined(joined::Args),
     /// What routing, the hop, batches and windows cost a request; writes docs/results/costs.md
     BenchCosts(joined::costs::Args),
+    /// The default beside every preset on the papers' workloads; writes docs/results/presets.md
+    BenchPresets(joined::presets::Args),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +84,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::BenchStore(args) => store_bench::run(&root, &args).map(|()| true),
         Command::BenchJoined(args) => joined::run(&root, &args).map(|()| true),
         Command::BenchCosts(args) => joined::costs::run(&root, &args).map(|()| true),
+        Command::BenchPresets(args) => joined::presets::run(&root, &args).map(|()| true),
     }
 }
 
