@@ -22,13 +22,21 @@
 //!     A dispatcher has at most one claim, since it works on one request at a time.
 //! I3: a dispatcher holds a claim only if it searched the whole set *after* the claim stood there,
 //!     found its partition held nowhere, and cancelled whatever other claims on it it met.
-//! I4: the partition, and so the set, of a word never changes while it is not empty.
+//! I4: the partition, and so the set, of an entry never changes while it is not empty.
 //! I5: no refusal changes an entry.
+//! I6: the first word says how many of the others are taken, or about to be: a dispatcher counts
+//!     itself there before it claims one of them, and whoever empties one takes the count back
+//!     afterwards. So while the first word is 0, the whole set is empty, and nobody is on the way
+//!     into it.
 //!
 //! # Concurrency
 //! Any number of dispatchers, each with its own handle; no one ever waits for another. Every change
-//! is one compare-and-swap of one word. Two words can't be compared at once, so two dispatchers
-//! could fill two gaps of a set with one partition; I1 follows from I2 and I3:
+//! is one compare-and-swap of one word. An empty set is entered by one swap of its first word from
+//! 0 to held: by I6 the partition is held nowhere else at that instant, and whoever comes into the
+//! others later counts itself in the first word, so after that swap, and finds the entry there.
+//!
+//! A set that is not empty is entered by a claim. Two words can't be compared at once, so two
+//! dispatchers could fill two gaps of a set with one partition; I1 follows from I2 and I3:
 //!
 //!  1. Let X and Y claim one partition, X's claim being the earlier in the order of all
 //!     sequentially consistent operations. Y searches after its own claim, so after X's.
@@ -37,19 +45,24 @@
 //!  4. Y meets neither: X's claim was cancelled or withdrawn, or what it held is free again.
 //!
 //! In no case do both hold. A dispatcher that stops in the middle leaves a claim that the next
-//! one cancels. Two that meet at one partition at one instant may cancel each other; they back off.
+//! one cancels, and a count in the first word that only makes others claim. Two that meet at one
+//! partition at one instant may cancel each other; they back off.
 //!
 //! A new holder sees what the holder before it wrote: freeing is a Release, and the search that
 //! found no entry is an Acquire of every word of the set, all of whose changes are
-//! read-modify-writes and so continue the release.
+//! read-modify-writes and so continue the release. Who swaps the first word from 0 acquires what
+//! was released by taking back the count of an entry elsewhere in the set (I6).
 //!
 //! # Limits
-//! 30-bit partitions, 65,536 workers and as many dispatchers, 131,071 writes outstanding per
+//! 27-bit partitions, 65,536 workers and as many dispatchers, 131,071 writes outstanding per
 //! partition. A full set or a full count is back-pressure ([`Pin::Full`]), never a wrong owner.
+//! So are seven dispatchers at once on their way into one set's other words.
 //!
 //! # Trade-offs
-//! A new entry costs two swaps and two searches of a line. One word that packed a set of two
-//! short entries would cost one, but be full far more often for its memory (decision 0015).
+//! A new entry in an empty set costs one swap and no search, in another one four swaps (three in
+//! its first word) and two searches of a line. So the table pays while most sets are empty. One word
+//! that packed a set of two short entries would always cost one swap, but be full far more often
+//! for its memory (decision 0015).
 //!
 //! # References
 //! C-4 §5.2 and Fig. 8; rules K5, K6; decision 0015.
@@ -145,6 +158,31 @@ impl WriteTable {
     #[inline]
     pub fn pin(&self, partition: PartitionId, choose: impl FnOnce() -> Option<WorkerId>) -> Pin {
         let set = self.set(partition);
+        let first = Word::load_first(&set.0[0]);
+        if first.holds(partition) {
+            if let Some(pin) = set.try_add(0, first) {
+                return pin;
+            }
+        } else if first == Word::EMPTY {
+            let Some(worker) = choose() else { return Pin::NoWorker };
+            // By I6 the set is empty if this succeeds.
+            if set.try_swap(0, Word::EMPTY, Word::held(partition, worker)) {
+                self.opened.set(self.opened.get() + 1);
+                return Pin::New(worker);
+            }
+            return self.pin_by_search(partition, || Some(worker));
+        }
+        self.pin_by_search(partition, choose)
+    }
+
+    /// The same where others are in the set.
+    #[inline(never)]
+    fn pin_by_search(
+        &self,
+        partition: PartitionId,
+        choose: impl FnOnce() -> Option<WorkerId>,
+    ) -> Pin {
+        let set = self.set(partition);
         let mut choose = Some(choose);
         let mut chosen = None;
         let mut backoff = Backoff::new();
@@ -161,9 +199,15 @@ impl WriteTable {
                 chosen = choose();
             }
             let Some(worker) = chosen else { return Pin::NoWorker };
+            if free > 0 && !set.enter_rest() {
+                return Pin::Full;
+            }
             if self.try_hold(set, free, partition, worker) {
                 self.opened.set(self.opened.get() + 1);
                 return Pin::New(worker);
+            }
+            if free > 0 {
+                set.leave_rest();
             }
             backoff.snooze();
         }
@@ -176,20 +220,45 @@ impl WriteTable {
     #[inline]
     pub fn unpin(&self, partition: PartitionId) -> Unpin {
         let set = self.set(partition);
+        let mut first = Word::load_first(&set.0[0]);
+        // The entry stays where it is while a write is outstanding (I4), so it is this one, however
+        // the word changes.
+        while first.holds(partition) {
+            if set.try_swap(0, first, first.less_one()) {
+                return self.unpinned(first);
+            }
+            first = Word::load_first(&set.0[0]);
+        }
+        self.unpin_by_search(partition)
+    }
+
+    /// The same where its entry is not the first of the set.
+    #[inline(never)]
+    fn unpin_by_search(&self, partition: PartitionId) -> Unpin {
+        let set = self.set(partition);
         loop {
             let Search::Held { way, word } = self.search(set, partition, None) else {
                 panic!("I1: no write of {partition:?} is outstanding");
             };
-            let less = word.less_one();
-            // Release: whoever pins the partition next sees what was written under this entry.
-            if set.try_swap(way, word, less) {
-                if less.state() == State::Empty {
-                    self.opened.set(self.opened.get() - 1);
-                    return Unpin::Freed;
+            if set.try_swap(way, word, word.less_one()) {
+                let unpin = self.unpinned(word);
+                if unpin == Unpin::Freed && way > 0 {
+                    set.leave_rest();
                 }
-                return Unpin::Held;
+                return unpin;
             }
         }
+    }
+
+    /// A held word has one write less. Its swap was a Release: whoever pins the partition next sees
+    /// what was written under this entry.
+    #[inline]
+    fn unpinned(&self, before: Word) -> Unpin {
+        if before.less_one().state() == State::Empty {
+            self.opened.set(self.opened.get() - 1);
+            return Unpin::Freed;
+        }
+        Unpin::Held
     }
 
     /// Who holds `partition` at the moment.
@@ -231,6 +300,9 @@ impl WriteTable {
                 assert_eq!(word.state(), State::Held, "I2: a claim outlived its dispatcher's pin");
                 assert_eq!(self.set_index(word.partition()), index, "I4");
             }
+            let rest = words[1..].iter().filter(|word| word.state() != State::Empty).count();
+            assert_eq!(words[0].rest(), rest, "I6");
+            assert!(words[1..].iter().all(|word| word.rest() == 0), "I6: only the first counts");
             partitions.sort_unstable();
             assert!(partitions.windows(2).all(|two| two[0] != two[1]), "I1: held twice");
         }
@@ -243,7 +315,7 @@ impl WriteTable {
 
     #[inline]
     fn set(&self, partition: PartitionId) -> &Set {
-        debug_assert!(partition.0 <= Word::PARTITION_MAX, "a partition has 30 bits");
+        debug_assert!(partition.0 <= Word::PARTITION_MAX, "a partition has 27 bits");
         &self.shared.sets[self.set_index(partition)]
     }
 
@@ -260,7 +332,7 @@ impl WriteTable {
                     None => Word::load_first(&set.0[way]),
                     Some(_) => Word::load(&set.0[way]),
                 };
-                if word == Word::EMPTY {
+                if word.state() == State::Empty {
                     free |= 1 << way;
                     break;
                 }
@@ -271,7 +343,7 @@ impl WriteTable {
                     return Search::Held { way, word };
                 }
                 // Another's claim: it is cancelled now, or has become something else.
-                set.try_swap(way, word, Word::EMPTY);
+                set.try_swap_entry(way, word, Word::EMPTY);
             }
         }
         Search::Absent { free }
@@ -281,17 +353,17 @@ impl WriteTable {
     #[inline]
     fn try_hold(&self, set: &Set, way: usize, partition: PartitionId, worker: WorkerId) -> bool {
         let claim = Word::claimed(partition, self.dispatcher);
-        if !set.try_swap(way, Word::EMPTY, claim) {
+        if !set.try_swap_entry(way, Word::EMPTY, claim) {
             return false;
         }
         // Loom takes sequentially consistent swaps and loads for acquire and release only.
         #[cfg(loom)]
         base::sync::fence(Ordering::SeqCst);
         match self.search(set, partition, Some(way)) {
-            Search::Absent { .. } => set.try_swap(way, claim, Word::held(partition, worker)),
+            Search::Absent { .. } => set.try_swap_entry(way, claim, Word::held(partition, worker)),
             Search::Held { .. } => {
                 // If this fails, the claim was cancelled; either way it is gone.
-                set.try_swap(way, claim, Word::EMPTY);
+                set.try_swap_entry(way, claim, Word::EMPTY);
                 false
             }
         }
@@ -316,6 +388,46 @@ impl Set {
     fn try_add(&self, way: usize, word: Word) -> Option<Pin> {
         let Some(more) = word.plus_one() else { return Some(Pin::Full) };
         self.try_swap(way, word, more).then(|| Pin::Existing(word.id()))
+    }
+
+    /// Counts this dispatcher in the first word, before it claims another (I6); false: no more can
+    /// be counted.
+    fn enter_rest(&self) -> bool {
+        let mut first = Word::load_first(&self.0[0]);
+        loop {
+            let Some(more) = first.rest_plus_one() else { return false };
+            if self.try_swap(0, first, more) {
+                return true;
+            }
+            first = Word::load_first(&self.0[0]);
+        }
+    }
+
+    /// One of the other words is empty, or was never claimed (I6).
+    fn leave_rest(&self) {
+        loop {
+            let first = Word::load_first(&self.0[0]);
+            if self.try_swap(0, first, first.rest_less_one()) {
+                return;
+            }
+        }
+    }
+
+    /// Swaps an entry, whatever the count beside it is.
+    #[inline]
+    fn try_swap_entry(&self, way: usize, from: Word, to: Word) -> bool {
+        if way > 0 {
+            return self.try_swap(way, from, to);
+        }
+        loop {
+            let now = Word::load_first(&self.0[0]);
+            if now.entry() != from.entry() {
+                return false;
+            }
+            if self.try_swap(0, now, to.beside(now)) {
+                return true;
+            }
+        }
     }
 
     /// Sequentially consistent: the order of claims and of the searches after them is I3's ground.

@@ -1,7 +1,7 @@
 //! Model-checked: two dispatchers at one set of two entries.
 //!
-//! The tests fail without the second search, without its fence, and with orderings weaker than
-//! acquire and release. Loom keeps one last access of each atomic, so the first search of a set
+//! The tests fail without the second search, without its fence, without the count in the first word,
+//! if that is taken back too early, and with orderings weaker than acquire and release. Loom keeps one last access of each atomic, so the first search of a set
 //! reads by an exchange that fails (decision 0013).
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +12,8 @@ use base::{PartitionId, WorkerId};
 use super::{Pin, Unpin, WAYS, WriteTable};
 
 const P: PartitionId = PartitionId(7);
+/// Of the same set, as there is one.
+const Q: PartitionId = PartitionId(8);
 
 /// Two dispatchers that are stopped at will can cancel each other for ever.
 fn bounded() -> loom::model::Builder {
@@ -64,7 +66,6 @@ fn two_first_writes_of_a_partition_get_one_holder() {
 /// A gap in front, freed at the wrong moment, is where a second entry would go.
 #[test]
 fn an_entry_freed_in_front_lets_no_second_holder_in() {
-    const Q: PartitionId = PartitionId(8);
     check(
         |table| assert_eq!(table.pin(Q, || Some(WorkerId(9))), Pin::New(WorkerId(9))),
         |table| assert!(matches!(pin(table, 1), Pin::Existing(WorkerId(2)) | Pin::New(_))),
@@ -129,6 +130,47 @@ fn a_holder_sees_what_the_holder_before_it_wrote() {
         table.validate();
         assert!(table.is_empty());
     });
+}
+
+/// The same where the first holder's entry is not the first of its set, and the next one enters an
+/// empty set by one swap.
+#[test]
+fn who_enters_an_empty_set_sees_what_a_holder_elsewhere_in_it_wrote() {
+    bounded().check(|| {
+        let table = WriteTable::new(WAYS);
+        table.pin(Q, || Some(WorkerId(9)));
+        let value = Arc::new(AtomicUsize::new(0));
+        let (other, others_value) = (table.for_another_dispatcher(), Arc::clone(&value));
+        let thread = loom::thread::spawn(move || write_if_new(&other, &others_value, 1));
+        table.unpin(Q);
+        let mine = write_if_new(&table, &value, 2);
+        let others = thread.join().unwrap();
+        assert_eq!(value.load(Ordering::Relaxed), mine + others);
+        table.validate();
+        assert!(table.is_empty());
+    });
+}
+
+/// Both leave the set, one from its first word, so that the next write finds it empty or not.
+#[test]
+fn a_set_is_left_as_it_was_found() {
+    check(
+        |table| {
+            table.pin(Q, || Some(WorkerId(9)));
+            table.pin(P, || Some(WorkerId(1)));
+        },
+        |table| {
+            table.unpin(Q);
+        },
+        |table| {
+            table.unpin(P);
+            assert!(matches!(pin(table, 2), Pin::New(WorkerId(2))));
+        },
+        |table| {
+            assert_eq!(table.unpin(P), Unpin::Freed);
+            assert!(table.is_empty());
+        },
+    );
 }
 
 /// How many writes were made: only a new holder may make one.

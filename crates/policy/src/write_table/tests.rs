@@ -14,8 +14,8 @@ const T2: WorkerId = WorkerId(2);
 #[test]
 fn the_picture_of_a_word_is_its_layout() {
     let word = Word::held(PartitionId(Word::PARTITION_MAX), WorkerId(u16::MAX));
-    assert_eq!(word.bits(), 0xffff_ffff_fffc_0001);
-    assert_eq!(Word::claimed(PartitionId(0), WorkerId(0)).bits(), 0x2_0000);
+    assert_eq!(word.bits(), 0xffff_ffff_ffe0_0001);
+    assert_eq!(Word::claimed(PartitionId(0), WorkerId(0)).bits(), 0x10_0000);
     assert_eq!(size_of::<Set>(), 64);
 }
 
@@ -85,10 +85,43 @@ fn a_claim_left_behind_is_cancelled() {
     let table = WriteTable::new(8);
     let stopped = table.for_another_dispatcher();
     let claim = Word::claimed(P1, stopped.dispatcher);
-    assert!(table.set(P1).try_swap(4, Word::EMPTY, claim));
+    let set = table.set(P1);
+    assert!(set.enter_rest() && set.try_swap_entry(4, Word::EMPTY, claim));
     assert_eq!(table.pin(P1, || Some(T1)), Pin::New(T1));
-    assert!(!table.set(P1).try_swap(4, claim, Word::held(P1, T2)), "it comes too late");
+    assert!(!set.try_swap_entry(4, claim, Word::held(P1, T2)), "it comes too late");
+    set.leave_rest();
     table.validate();
+}
+
+/// I6: whoever is on the way into a set's other words keeps others from entering it unasked.
+#[test]
+fn the_first_word_is_not_empty_while_others_are_taken() {
+    let table = WriteTable::new(WAYS);
+    table.pin(P1, || Some(T1));
+    table.pin(PN, || Some(T2));
+    assert_eq!(table.unpin(P1), Unpin::Freed);
+    table.validate();
+    assert_eq!(Word::load(&table.set(P1).0[0]).state(), State::Empty);
+    assert_ne!(Word::load(&table.set(P1).0[0]), Word::EMPTY);
+    assert_eq!(table.pin(PN, || panic!("nobody asks")), Pin::Existing(T2));
+    assert_eq!(table.pin(P1, || Some(T2)), Pin::New(T2));
+    for (partition, left) in [(PN, Unpin::Held), (PN, Unpin::Freed), (P1, Unpin::Freed)] {
+        assert_eq!(table.unpin(partition), left);
+        table.validate();
+    }
+    assert_eq!(Word::load(&table.set(P1).0[0]), Word::EMPTY);
+}
+
+#[test]
+fn no_more_than_seven_are_on_the_way_into_a_set() {
+    let table = WriteTable::new(WAYS);
+    table.pin(P1, || Some(T1));
+    let set = table.set(P1);
+    assert!((0..7).all(|_| set.enter_rest()));
+    assert_eq!(table.pin(PN, || Some(T2)), Pin::Full);
+    assert_eq!(table.pin(P1, || None), Pin::Existing(T1));
+    set.leave_rest();
+    assert_eq!(table.pin(PN, || Some(T2)), Pin::New(T2));
 }
 
 /// Two entries in a set of eight, so that sets fill up.

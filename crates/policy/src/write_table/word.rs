@@ -1,20 +1,24 @@
 //! One entry of the write table, packed into a word.
 //!
 //! ```text
-//!  63                34 33              18  17   16                 0
-//!  +-------------------+------------------+-----+--------------------+
-//!  | partition (30)    | id (16)          | C   | count (17)         |
-//!  +-------------------+------------------+-----+--------------------+
+//!  63             37 36              21  20  19      17 16                 0
+//!  +----------------+------------------+-----+----------+--------------------+
+//!  | partition (27) | id (16)          | C   | rest (3) | count (17)         |
+//!  +----------------+------------------+-----+----------+--------------------+
 //!
 //!  empty    all bits 0
 //!  claimed  C = 1, count = 0, id = the dispatcher
 //!  held     C = 0, count > 0, id = the worker
+//!
+//!  rest     in a set's first word only: how many of its other words are taken, or about to be
 //! ```
+//!
+//! The *entry* of a word is all of it but `rest`.
 
 use base::sync::{AtomicU64, Ordering};
 use base::{PartitionId, WorkerId};
 
-/// What a word says.
+/// What a word's entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Nothing.
@@ -33,9 +37,12 @@ impl Word {
     pub(super) const PARTITION_MAX: u32 = (1 << Self::PARTITION_BITS) - 1;
     pub(super) const COUNT_MAX: u64 = (1 << Self::COUNT_BITS) - 1;
 
-    const PARTITION_BITS: u32 = 30;
+    const PARTITION_BITS: u32 = 27;
     const COUNT_BITS: u32 = 17;
-    const CLAIM_SHIFT: u32 = Self::COUNT_BITS;
+    const REST_BITS: u32 = 3;
+    const REST_ONE: u64 = 1 << Self::COUNT_BITS;
+    const REST_MASK: u64 = ((1 << Self::REST_BITS) - 1) << Self::COUNT_BITS;
+    const CLAIM_SHIFT: u32 = Self::COUNT_BITS + Self::REST_BITS;
     const ID_SHIFT: u32 = Self::CLAIM_SHIFT + 1;
     const PARTITION_SHIFT: u32 = Self::ID_SHIFT + u16::BITS;
 
@@ -78,9 +85,22 @@ impl Word {
         self.0
     }
 
+    /// Without `rest`.
+    #[inline]
+    pub(super) fn entry(self) -> Word {
+        Word(self.0 & !Self::REST_MASK)
+    }
+
+    /// This entry, beside the `rest` of another word.
+    #[inline]
+    pub(super) fn beside(self, other: Word) -> Word {
+        debug_assert!(self.0 & Self::REST_MASK == 0);
+        Word(self.0 | other.0 & Self::REST_MASK)
+    }
+
     #[inline]
     pub(super) fn state(self) -> State {
-        match self.0 {
+        match self.entry().0 {
             0 => State::Empty,
             word if word >> Self::CLAIM_SHIFT & 1 == 1 => State::Claimed,
             _ => State::Held,
@@ -90,6 +110,12 @@ impl Word {
     #[inline]
     pub(super) fn partition(self) -> PartitionId {
         PartitionId((self.0 >> Self::PARTITION_SHIFT) as u32)
+    }
+
+    /// Whether it is held, and by a write of `partition`: one comparison where it is not.
+    #[inline]
+    pub(super) fn holds(self, partition: PartitionId) -> bool {
+        self.partition() == partition && self.state() == State::Held
     }
 
     /// The worker that holds, or the dispatcher that claims.
@@ -104,15 +130,39 @@ impl Word {
         (self.0 & Self::COUNT_MAX != Self::COUNT_MAX).then_some(Word(self.0 + 1))
     }
 
-    /// Empty, if it was the last.
+    /// With an empty entry, if it was the last.
     #[inline]
     pub(super) fn less_one(self) -> Word {
         debug_assert!(self.state() == State::Held);
-        if self.0 & Self::COUNT_MAX == 1 { Word::EMPTY } else { Word(self.0 - 1) }
+        if self.0 & Self::COUNT_MAX == 1 {
+            Word(self.0 & Self::REST_MASK)
+        } else {
+            Word(self.0 - 1)
+        }
+    }
+
+    /// With one more of the other words taken; `None`: no more can be.
+    #[inline]
+    pub(super) fn rest_plus_one(self) -> Option<Word> {
+        (self.0 & Self::REST_MASK != Self::REST_MASK).then(|| Word(self.0 + Self::REST_ONE))
+    }
+
+    /// With one less.
+    #[inline]
+    pub(super) fn rest_less_one(self) -> Word {
+        debug_assert!(self.rest() > 0);
+        Word(self.0 - Self::REST_ONE)
+    }
+
+    /// How many of the set's other words are taken, or about to be.
+    #[inline]
+    pub(super) fn rest(self) -> usize {
+        ((self.0 & Self::REST_MASK) >> Self::COUNT_BITS) as usize
     }
 }
 
 const _: () = {
     assert!(Word::PARTITION_SHIFT + Word::PARTITION_BITS == u64::BITS);
-    assert!(Word::PARTITION_SHIFT == 34 && Word::ID_SHIFT == 18 && Word::CLAIM_SHIFT == 17);
+    assert!(Word::PARTITION_SHIFT == 37 && Word::ID_SHIFT == 21 && Word::CLAIM_SHIFT == 20);
+    assert!(Word::REST_ONE == 1 << 17 && Word::REST_MASK == 7 << 17);
 };
