@@ -3,7 +3,7 @@
 use base::WorkerId;
 use base::sync::Arc;
 use policy::routers::{Choice, Dispatch, NotTogether, Steal, UseRouter, WritePolicy};
-use policy::size_class::{SizeController, SizeOptions, SizePlan, WorkerSizes};
+use policy::size_class::{Helping, LargeHelp, SizeController, SizeOptions, SizePlan, WorkerSizes};
 use policy::window::WindowRules;
 use policy::{Router, WriteTable};
 
@@ -37,6 +37,8 @@ pub struct Preset {
     pub is_compacting: bool,
     /// Which cores receive.
     pub layers: Layers,
+    /// Whether idle large cores take small requests.
+    pub large_help: LargeHelp,
 }
 
 /// Whether some cores only receive, serve hot reads and reply.
@@ -56,13 +58,21 @@ const fn preset(
     dispatch: Dispatch,
     is_compacting: bool,
 ) -> Preset {
-    Preset { name, write_policy, dispatch, is_compacting, layers: Layers::RunToCompletion }
+    Preset {
+        name,
+        write_policy,
+        dispatch,
+        is_compacting,
+        layers: Layers::RunToCompletion,
+        large_help: LargeHelp::Off,
+    }
 }
 
 /// The joint default first. The presets of several machines wait for the cluster.
 pub const PRESETS: &[Preset] = &[
     Preset {
         layers: Layers::Tuned,
+        large_help: LargeHelp::On,
         ..preset("dovetail", WritePolicy::DCrew, Dispatch::SizeAware, true)
     },
     preset("mica-erew", WritePolicy::Erew, Dispatch::KeyHash, false),
@@ -110,10 +120,12 @@ impl Preset {
         let rules = WindowRules::honest(service_ns.max(1.0) as u64, slo_ratio as u64);
         let set_up = |dispatch: Dispatch, fronts: usize| {
             let workers = setting.cores - fronts;
+            let plan = Arc::new(size_plan(jobs, workers));
+            let helping = Helping::new(self.large_help, self.write_policy, dispatch);
             SetUp {
                 write_policy: self.write_policy,
                 dispatch,
-                plan: Arc::new(size_plan(jobs, workers)),
+                plan: Arc::clone(&plan),
                 shape: Shape {
                     workers,
                     fronts,
@@ -122,6 +134,7 @@ impl Preset {
                         _ => 0,
                     },
                     stealing: (dispatch == Dispatch::Steal).then(|| Steal::new(BATCH)),
+                    helping: helping.map(|helping| (helping, plan)),
                     windows: self.is_compacting.then_some(rules),
                     costs: setting.costs,
                 },

@@ -15,11 +15,14 @@
 //! I2: a busy worker has exactly one event on its way, an idle one has an empty queue.
 
 mod fronts;
+mod help;
 
 use std::collections::VecDeque;
 
 use base::WorkerId;
+use base::sync::Arc;
 use policy::routers::{Queue, Steal};
+use policy::size_class::{Helping, SizePlan};
 use policy::window::{Dependent, InSight, OpenWindow, WindowRules, WriteStep};
 use policy::{Access, Depths, Route, RouteRequest, Router};
 
@@ -57,6 +60,8 @@ pub(super) struct Shape {
     pub hand_off_workers: usize,
     /// How idle workers help themselves; `None`: they do not.
     pub stealing: Option<Steal>,
+    /// Whether idle large workers take small requests, and who is large; `None`: they do not.
+    pub helping: Option<(Helping, Arc<SizePlan>)>,
     pub windows: Option<WindowRules>,
     pub costs: Costs,
 }
@@ -212,8 +217,12 @@ impl<R: Router> Server<'_, R> {
     }
 
     fn dispatch_or_wait(&mut self, index: u32, now: f64) {
-        if !self.dispatch(index, now) {
-            self.waiting.push_back(index);
+        if self.dispatch(index, now) {
+            return;
+        }
+        match self.idle_helper(index) {
+            Some(helper) => self.begin_by_helper(index, helper, now),
+            None => self.waiting.push_back(index),
         }
     }
 
@@ -250,6 +259,10 @@ impl<R: Router> Server<'_, R> {
     fn enqueue(&mut self, index: u32, worker: u16, now: f64) {
         if !self.workers[usize::from(worker)].is_busy {
             return self.begin(index, worker, now);
+        }
+        if let Some(helper) = self.idle_helper(index) {
+            self.sent_instead(index, helper);
+            return self.begin(index, helper.0, now);
         }
         self.workers[usize::from(worker)].queue.push_back(index);
         if self.shape.stealing.is_some() {
@@ -348,7 +361,10 @@ impl<R: Router> Server<'_, R> {
         }
         let next = match self.shape.stealing {
             Some(steal) => self.steal(steal, WorkerId(worker)),
-            None => self.workers[usize::from(worker)].queue.pop_front(),
+            None => {
+                let own = self.workers[usize::from(worker)].queue.pop_front();
+                own.or_else(|| self.help(WorkerId(worker)))
+            }
         };
         if let Some(index) = next {
             self.begin(index, worker, now);

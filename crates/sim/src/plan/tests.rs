@@ -1,8 +1,12 @@
 //! Plans whose answer is known beforehand.
 
-use super::{Item, Plan, PlanOptions, Workload, plan};
+use super::jobs::Jobs;
+use super::presets::Setting;
+use super::server::Costs;
+use super::{Item, Plan, PlanOptions, Preset, Workload, find, plan};
 use crate::measure::CostTable;
 use policy::Access;
+use policy::size_class::LargeHelp;
 
 /// Small items cost 100 ns, items of 100,000 bytes 20 us, and lines between cores 50 ns.
 fn costs() -> CostTable {
@@ -87,6 +91,27 @@ fn large_items_are_what_size_awareness_is_for() {
     let plan = plan(&mixed, &costs(), &OPTIONS).unwrap();
     let (aware, unaware) = (throughput(&plan, "minos"), throughput(&plan, "hkh"));
     assert!(aware > 3.0 * unaware, "{aware} {unaware}");
+}
+
+#[test]
+fn idle_large_cores_take_small_requests_that_wait() {
+    // Of 101 requests one is large. By packets the small ones are 59 % of all work, so they get five
+    // of eight cores; by time they are 71 %, and the three large cores idle while requests wait.
+    let mixed = workload(|index| Item {
+        key: index,
+        access: Access::Read,
+        size_bytes: if index % 101 == 0 { 100_000 } else { 100 },
+    });
+    let jobs = Jobs::draw(&mixed.items, &costs(), 1);
+    let lines = costs().line_transfer().unwrap();
+    let costs = Costs { request_ns: 400.0, hop_ns: 12.5, layer_hop_ns: 60.0, join_ns: 35.0, lines };
+    let setting = Setting { cores: 8, costs, slo_ns: 20_000.0 };
+    let is_sustained = |large_help| {
+        let preset = Preset { large_help, ..*find("dovetail").unwrap() };
+        // 5.3 cores' work of small requests, and 2.2 of large ones.
+        preset.set_ups(&jobs, &setting)[0].run(&jobs, 0.0107).unwrap().is_sustained
+    };
+    assert_eq!([LargeHelp::Off, LargeHelp::On].map(is_sustained), [false, true]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Which request an idle core takes next: the whole difference between the four designs.
 
 use base::WorkerId;
+use policy::size_class::{Helping, LargeHelp};
+use policy::{Dispatch, WritePolicy};
 
 use super::{BATCH_MAX, CORES, Cores, MinosVariant, Request, System, Taken, Work};
 
@@ -80,7 +82,9 @@ impl Cores {
     /// A large core without large requests takes a single one: first from queues of large cores.
     /// Not while its last large reply is being sent: the small one would wait behind it.
     fn take_one(&mut self, core: usize) -> Option<Request> {
-        if self.link.is_sending(core) {
+        let holds_large = self.link.is_sending(core);
+        let helping = Helping::new(LargeHelp::On, WritePolicy::Crew, Dispatch::SizeAware)?;
+        if !helping.may_take(self.controller.plan(), WorkerId(core as u16), holds_large) {
             return None;
         }
         (1..=CORES).find_map(|step| self.receive[(core + CORES - step) % CORES].pop_front())
