@@ -276,6 +276,21 @@ pub const TABLE: &[Setting] = &[
                threads that is their part of the cost",
     },
     Setting {
+        key: "size-sample",
+        value_name: "N",
+        kind: Kind::Count { min: 1, max: 1000 },
+        default: "1",
+        help: "One of N requests has its size counted for size-threshold auto and size-cost",
+    },
+    Setting {
+        key: "large-help",
+        value_name: "on|off",
+        kind: Kind::Choice(&["on", "off"]),
+        default: "on",
+        help: "Whether threads for large items take small requests that wait, one at a time, while \
+               they have nothing large to do",
+    },
+    Setting {
         key: "poll",
         value_name: "auto|busy|block",
         kind: Kind::Choice(&["auto", "busy", "block"]),

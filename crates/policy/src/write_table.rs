@@ -59,10 +59,10 @@
 //! So are seven dispatchers at once on their way into one set's other words.
 //!
 //! # Trade-offs
-//! A new entry in an empty set costs one swap and no search, in another one four swaps (three in
-//! its first word) and two searches of a line. So the table pays while most sets are empty. One word
-//! that packed a set of two short entries would always cost one swap, but be full far more often
-//! for its memory (decision 0015).
+//! A new entry in an empty set costs one swap and no search, in another one three swaps and two
+//! searches of a line, and one swap more when it is left. So the table pays while most sets are
+//! empty. One word that packed a set of two short entries would always cost one swap, but be full
+//! far more often for its memory (decision 0015).
 //!
 //! # References
 //! C-4 §5.2 and Fig. 8; rules K5, K6; decision 0015.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use policy::size_class::{Cost, Threshold};
+use policy::size_class::{Cost, LargeHelp, Threshold};
 use policy::{Dispatch, WritePolicy};
 use store::{Eviction, HugePages, IndexKind, Mode};
 
@@ -75,6 +75,10 @@ pub struct Config {
     pub size_threshold: Threshold,
     /// What a request costs by its size, for sharing workers out.
     pub size_cost: Cost,
+    /// Whether idle workers of large items take small requests.
+    pub large_help: LargeHelp,
+    /// One of so many requests has its size counted.
+    pub size_sample: u32,
     /// Whether each worker stays on one processor.
     pub pin: Pin,
     /// How a worker waits for its clients.
@@ -208,6 +212,8 @@ impl Default for Config {
             resctrl_root: PathBuf::from(crate::resctrl::ROOT),
             size_threshold: Threshold::Quantile(0.99),
             size_cost: Cost::default(),
+            large_help: LargeHelp::default(),
+            size_sample: 1,
             pin: Pin::Auto,
             poll: Poll::Auto,
             batch: 32,

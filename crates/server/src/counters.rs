@@ -175,9 +175,9 @@ impl WorkerCounters {
         WorkerCounters { commands, ..WorkerCounters::default() }
     }
 
-    /// The same; sizes are counted if they matter.
-    pub fn for_sizes(do_matter: bool) -> WorkerCounters {
-        let sizes = do_matter.then(|| WorkerSizes::new(1));
+    /// The same; where sizes matter, one in so many is counted.
+    pub fn for_sizes(sample_every: Option<u32>) -> WorkerCounters {
+        let sizes = sample_every.map(WorkerSizes::new);
         WorkerCounters { sizes, ..WorkerCounters::new() }
     }
 

@@ -86,7 +86,8 @@ impl Drive {
         let threads = shared.config().threads;
         let kept_bytes_max = shared.memory_plan().cell_kept_bytes_max;
         let stealing = shared.layers().stealing();
-        let fabric = Arc::new(Fabric::new(threads, kept_bytes_max, stealing));
+        let helping = shared.layers().helping(shared.config());
+        let fabric = Arc::new(Fabric::new(threads, kept_bytes_max, stealing, helping));
         let roles = shared.roles().latest();
         let mut workers = Vec::with_capacity(threads);
         for index in 0..threads {

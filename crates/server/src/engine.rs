@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::gather::Answer;
 use crate::hop::{Awaiting, Lane, Loan, Returned, Turn};
 use crate::poller::Poller;
-use crate::reply::ReplySink;
+use crate::reply::{Pending, ReplySink};
 use crate::rmw::Rmw;
 
 /// Executes batches of requests.
@@ -83,6 +83,19 @@ pub trait Engine {
     /// A request joins the batch that nobody was asked about.
     fn join(&mut self, _here: &mut Self::Here, _hash: KeyHash, _key: &[u8]) {
         unreachable!("only an engine that routes remembers anything of a batch");
+    }
+
+    /// The last batch of a gathering is about to be executed: how many of its last requests others
+    /// shall execute instead.
+    #[inline]
+    fn offer_tail(
+        &mut self,
+        _core: &mut Core,
+        _here: &mut Self::Here,
+        _requests: &[Request<'_, Rmw<'_>>],
+        _pendings: &[Pending],
+    ) -> usize {
+        0
     }
 
     /// Executes the batch that is gathered here.

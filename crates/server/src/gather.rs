@@ -166,6 +166,18 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         self.core.batch_id += 1;
     }
 
+    /// Executes what was gathered, at the end: others may take a part of it.
+    #[inline]
+    pub fn finish(mut self) {
+        if E::ROUTES {
+            let (requests, pendings) = (&self.requests, &self.pendings);
+            let tail = self.engine.offer_tail(self.core, &mut self.here, requests, pendings);
+            self.requests.truncate(requests.len() - tail);
+            self.pendings.truncate(self.requests.len());
+        }
+        self.flush();
+    }
+
     /// Executes what was gathered if the connection has a part in it.
     #[inline]
     pub fn settle(&mut self, slot: usize) {

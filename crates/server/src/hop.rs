@@ -23,6 +23,7 @@
 //! | `awaiting` | what one connection waits for |
 //! | `front` | routes, sends, takes back, keeps each connection's order; `direct`: executes here |
 //! | `ahead` | finds what waits for the batch's windows in the queues |
+//! | `help` | what idle large workers may take |
 //! | `stands` | what any worker may take, where requests are stolen |
 //! | `back` | takes batches from all fronts and executes them |
 //! | `loan` | large replies, sent by the worker that serves their size |
@@ -34,6 +35,7 @@ mod back;
 mod cell;
 mod fabric;
 mod front;
+mod help;
 mod lane;
 mod layers;
 mod loan;

@@ -74,7 +74,9 @@ pub use error::StartError;
 pub use hop::RolesError;
 pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
-pub use policy::size_class::{Cost as SizeCost, SizeCount, SizePlan, Threshold as SizeThreshold};
+pub use policy::size_class::{
+    Cost as SizeCost, LargeHelp, SizeCount, SizePlan, Threshold as SizeThreshold,
+};
 pub use policy::{Dispatch, WritePolicy};
 pub use server::Server;
 pub use shared::{ProbeError, Shared};

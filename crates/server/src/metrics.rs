@@ -214,6 +214,7 @@ impl Snapshot {
         json!({
             "threshold_bytes": is_known.then_some(sizes.threshold_bytes),
             "buckets": self.size_counts.iter().map(bucket).collect::<Vec<_>>(),
+            "helped_total": self.totals.hops.helped,
             "threads": { "small": sizes.small_workers, "large": sizes.large_workers },
             "handed_on_total": hops.handed_on,
             "lent_total": hops.lent,

@@ -113,7 +113,10 @@ impl Server {
         let roles = self.shared.roles().latest();
         let layers = self.shared.layers();
         let kept_bytes_max = self.shared.memory_plan().cell_kept_bytes_max;
-        let new_fabric = || Fabric::new(config.threads, kept_bytes_max, layers.stealing());
+        let new_fabric = || {
+            let (stealing, helping) = (layers.stealing(), layers.helping(config));
+            Fabric::new(config.threads, kept_bytes_max, stealing, helping)
+        };
         let fabric = layers.is_routed.then(|| Arc::new(new_fabric()));
         for index in 0..config.threads {
             let id = WorkerId(u16::try_from(index).expect("checked: at most 256 threads"));

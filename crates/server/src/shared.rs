@@ -193,6 +193,7 @@ impl Shared {
         }
         let started_at = unix_now();
         let sizes = Sizes::for_dispatch(&config, roles.layers());
+        let sample_every = sizes.as_ref().map(|_| config.size_sample);
         Ok(Shared {
             hot: HotKeys::of_server(&config, roles.layers().is_routed),
             slo: Slo::new(config.slo, roles.layers().is_routed),
@@ -202,7 +203,7 @@ impl Shared {
             budget: Arc::new(BufferBudget::new(plan.buffers_bytes)),
             clients: Clients::default(),
             counters: (0..config.threads)
-                .map(|_| WorkerCounters::for_sizes(sizes.is_some()).into())
+                .map(|_| WorkerCounters::for_sizes(sample_every).into())
                 .collect(),
             sizes,
             mailboxes: (0..config.threads).map(|_| open_mailbox()).collect::<Result<_, _>>()?,

@@ -401,8 +401,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             gather.ground = region.ground();
             region.fed.set(Some(gather.feed(region.slot, region.bytes(arena))));
         }
-        gather.flush();
-        drop(gather);
+        gather.finish();
         self.engine.publish(&mut self.core);
         if Self::MEASURES {
             self.watch_latency();

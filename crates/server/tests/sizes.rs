@@ -283,6 +283,27 @@ fn stopping_sends_what_is_lent() {
     }
 }
 
+/// Minos §6.2's sampling: each worker counts the size of its first request and of every tenth
+/// after it.
+#[test]
+fn one_request_in_so_many_is_counted() {
+    for (size_sample, want) in [(1, 600), (10, 60)] {
+        let server = TestServer::with(Config {
+            threads: 2,
+            size_sample,
+            ..size_aware(WritePolicy::Crcw, None)
+        });
+        let mut client = server.resp();
+        client.ask("SET k 1\r\n".repeat(300), "+OK\r\n".repeat(300));
+        client.ask("GET k\r\n".repeat(300), "$1\r\n1\r\n".repeat(300));
+        let counted = server.server().shared().size_histogram();
+        let sum: u32 = counted.iter().map(|class| class.requests).sum();
+        assert!((want..want + 2).contains(&sum), "{counted:?}");
+        assert!(counted.iter().all(|class| class.size_max_bytes < 100), "{counted:?}");
+        assert!(server.stop(PATIENCE));
+    }
+}
+
 /// With `auto`, the first epoch with requests says where small ends, and two in a row who is large.
 /// Requests flow on while both change.
 #[test]

@@ -128,6 +128,7 @@ pub const PRESETS: &[Preset] = &[
             ("dispatch", "size-aware"),
             ("size-threshold", "auto"),
             ("size-cost", "packets"),
+            ("large-help", "off"),
             ("compaction", "off"),
         ],
     },

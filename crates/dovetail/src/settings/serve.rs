@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use server::{
-    Cat, Compacts, Config, Dispatch, Eviction, HotSetSize, HugePages, IndexKind, Mode,
+    Cat, Compacts, Config, Dispatch, Eviction, HotSetSize, HugePages, IndexKind, LargeHelp, Mode,
     NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold, StartError, Tuning, WritePolicy,
     XdpDevice,
 };
@@ -115,6 +115,8 @@ fn routing(lookup: &Lookup<'_>) -> Config {
                 ("constant+bytes", SizeCost::ConstantAndBytes { constant_bytes: REQUEST_BYTES }),
             ],
         ),
+        size_sample: lookup.count("size-sample").unwrap_or(1) as u32,
+        large_help: lookup.choice("large-help", LargeHelp::On, &[("off", LargeHelp::Off)]),
         compaction: lookup.word("compaction") != "off",
         compacts: match lookup.is_on("compact-short") {
             true => Compacts::All,
@@ -155,7 +157,9 @@ fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
     let rules = [
         ("eviction", eviction),
         ("size-threshold", by_size.clone()),
-        ("size-cost", by_size),
+        ("size-cost", by_size.clone()),
+        ("size-sample", by_size.clone()),
+        ("large-help", by_size),
         ("hot-set", hot_set),
     ];
     let told = rules.into_iter().filter_map(|(key, why)| {

@@ -426,10 +426,17 @@ fn what_was_given_and_means_nothing_is_told() {
         assert_eq!(serve.without_effect, wants, "{flags:?}");
     };
     check(
-        &[("size-threshold", "1k"), ("size-cost", "bytes")],
+        &[
+            ("size-threshold", "1k"),
+            ("size-cost", "bytes"),
+            ("size-sample", "7"),
+            ("large-help", "off"),
+        ],
         &[
             "--size-threshold 1KiB has no effect: give --dispatch size-aware",
             "--size-cost bytes has no effect: give --dispatch size-aware",
+            "--size-sample 7 has no effect: give --dispatch size-aware",
+            "--large-help off has no effect: give --dispatch size-aware",
         ],
     );
     check(&[("size-threshold", "1k"), ("write-policy", "crew"), ("dispatch", "size-aware")], &[]);

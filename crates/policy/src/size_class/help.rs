@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn helping(write_policy: WritePolicy) -> Helping {
-        Helping::new(LargeHelp::On, write_policy, Dispatch::SizeAware).unwrap()
+        Helping::new(LargeHelp::On, write_policy, Dispatch::SizeAware).expect("it is on")
     }
 
     #[track_caller]

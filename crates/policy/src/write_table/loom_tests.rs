@@ -1,8 +1,9 @@
 //! Model-checked: two dispatchers at one set of two entries.
 //!
-//! The tests fail without the second search, without its fence, without the count in the first word,
-//! if that is taken back too early, and with orderings weaker than acquire and release. Loom keeps one last access of each atomic, so the first search of a set
-//! reads by an exchange that fails (decision 0013).
+//! The tests fail without the second search, without its fence, without the count in the first
+//! word, if that is taken back too early, and with orderings weaker than acquire and release. Loom
+//! keeps one last access of each atomic, so the first search of a set reads by an exchange that
+//! fails (decision 0013).
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
 

@@ -21,6 +21,8 @@ pub struct HopCells {
     pub served: Cell,
     /// Requests of another worker's queue that this one took and executed.
     pub stolen: Cell,
+    /// Small requests that this worker took while it had nothing large to do.
+    pub helped: Cell,
     /// Requests in its rings when it last took a batch, and not in that.
     pub queue_depth: Cell,
     /// Times that the router knew no worker: each held as much as the bound allows.
@@ -66,6 +68,8 @@ pub struct HopTotals {
     pub served: u64,
     /// Requests that were executed by another worker than the one they waited for.
     pub stolen: u64,
+    /// Small requests that idle large workers executed.
+    pub helped: u64,
     /// By worker: requests that wait in its rings.
     pub queue_depth: Vec<u64>,
     /// Writes that the write table counted.
@@ -102,6 +106,7 @@ impl HopTotals {
             batches: sum(|hops| &hops.batches),
             served: sum(|hops| &hops.served),
             stolen: sum(|hops| &hops.stolen),
+            helped: sum(|hops| &hops.helped),
             queue_depth: workers.clone().map(|worker| worker.hops.queue_depth.get()).collect(),
             pins: sum(|hops| &hops.pins),
             pin_conflicts: sum(|hops| &hops.pin_conflicts),
@@ -130,6 +135,7 @@ impl HopTotals {
             (&mut self.batches, baseline.batches),
             (&mut self.served, baseline.served),
             (&mut self.stolen, baseline.stolen),
+            (&mut self.helped, baseline.helped),
             (&mut self.pins, baseline.pins),
             (&mut self.pin_conflicts, baseline.pin_conflicts),
             (&mut self.role_changes, baseline.role_changes),

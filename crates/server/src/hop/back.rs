@@ -12,6 +12,7 @@
 //!     are all its requests but those that join a window of their key (`ahead`).
 //! I2: between two batches the session quiesces and this half holds no cell.
 
+mod helping;
 mod sizing;
 mod stealing;
 
@@ -33,6 +34,7 @@ use crate::counters::WorkerCounters;
 use crate::engine::{Engine, RunToCompletion};
 use crate::reply::{self, Reply};
 use crate::rmw::{Refusal, Rmw};
+use helping::Helper;
 use sizing::{Judge, Sizing};
 use stealing::Stealing;
 pub(super) use stealing::call_thief;
@@ -45,6 +47,7 @@ pub(super) struct Back {
     next_lane: usize,
     sizing: Sizing,
     stealing: Stealing,
+    helper: Helper,
 }
 
 impl Back {
@@ -55,6 +58,7 @@ impl Back {
             next_lane: 0,
             sizing: Sizing::default(),
             stealing: Stealing::default(),
+            helper: Helper::default(),
         }
     }
 
@@ -81,6 +85,7 @@ impl Back {
 
     /// Acts by another plan from now on.
     pub fn take_up(&mut self, plan: &RolePlan, own: WorkerId) {
+        self.stop_helping();
         self.sizing.take_up(plan, own);
         self.stealing.take_up(plan, own);
     }
@@ -91,7 +96,7 @@ impl Back {
         if let Some(stands) = &self.fabric.stands {
             return self.stealing.has_work(stands, own.index());
         }
-        self.lanes.iter_mut().any(|lane| lane.waiting_count() > 0)
+        self.lanes.iter_mut().any(|lane| lane.waiting_count() > 0) || self.may_help()
     }
 
     /// Whether it has stolen since it was last asked.
@@ -99,8 +104,9 @@ impl Back {
         self.stealing.take_has_stolen()
     }
 
-    /// Executes one batch; how many requests.
-    pub fn serve(&mut self, home: &mut RunToCompletion, core: &Core) -> usize {
+    /// Executes one batch; how many requests. `may_help`: with nothing to execute, it may take what
+    /// others offer to an idle large worker.
+    pub fn serve(&mut self, home: &mut RunToCompletion, core: &Core, may_help: bool) -> usize {
         if let Some(stands) = &self.fabric.stands {
             return self.stealing.serve((&self.fabric, stands), home, core);
         }
@@ -117,8 +123,9 @@ impl Back {
             }
         }
         if cells.is_empty() {
-            return 0;
+            return if may_help { self.help(home, core) } else { 0 };
         }
+        self.stop_helping();
         // Where requests may be given back, that has to happen in the order of the lanes.
         let is_sized = self.sizing.is_on(core);
         // A batch that is not full has emptied the queues.

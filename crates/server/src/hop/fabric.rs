@@ -1,10 +1,14 @@
 //! What lies between the workers: every worker's bell, and who may still send.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::ring::Bell;
 use crossbeam_utils::CachePadded;
+use policy::size_class::Helping;
 
+use super::cell::Cells;
+use super::help::Help;
 use super::stands::Stands;
 
 /// Whether idle workers take what waits for others.
@@ -24,18 +28,35 @@ pub struct Fabric {
     pub(super) kept_bytes_max: usize,
     /// Where requests may be stolen.
     pub(super) stands: Option<Stands>,
+    /// Where idle large workers take small requests.
+    pub(super) help: Option<Help>,
     /// Threads that may still send something.
     senders_open: AtomicUsize,
 }
 
 impl Fabric {
     /// Nothing is on the way between so many threads.
-    pub fn new(thread_count: usize, kept_bytes_max: usize, stealing: Stealing) -> Fabric {
+    pub fn new(
+        thread_count: usize,
+        kept_bytes_max: usize,
+        stealing: Stealing,
+        helping: Option<Helping>,
+    ) -> Fabric {
         Fabric {
             bells: (0..thread_count).map(|_| CachePadded::new(Bell::new())).collect(),
             kept_bytes_max,
             stands: (stealing == Stealing::On).then(|| Stands::new(thread_count)),
+            help: helping.map(|helping| Help::new(helping, thread_count)),
             senders_open: AtomicUsize::new(thread_count),
+        }
+    }
+
+    /// The cells of a thread's front: where others take from a stand, those of that.
+    pub(super) fn cells_of(&self, thread: usize) -> Arc<Cells> {
+        match (&self.stands, &self.help) {
+            (Some(stands), _) => Arc::clone(&stands.of(thread).cells),
+            (None, Some(help)) => Arc::clone(&help.of(thread).cells),
+            (None, None) => Arc::new(Cells::new()),
         }
     }
 

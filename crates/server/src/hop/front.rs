@@ -12,8 +12,8 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a ticket is free, parked, sent, here or done; its cell is the back's exactly while it is
-//!     sent. None is here outside a gathering.
+//! I1: a ticket is free, parked, sent, here, offered or done; its cell is the back's exactly while
+//!     it is sent, or taken. None is here outside a gathering.
 //! I2: a connection's replies leave in the order of its tickets (K10).
 //! I3: a request on a key that the connection has a sent request on follows that one (K10); behind
 //!     a parked one it is parked. Only a request that came back because its item is large is parked
@@ -31,8 +31,10 @@
 //! router and other depths, or is dropped (`base::roles`).
 
 mod by_size;
+mod deliver;
 mod direct;
 mod grounds;
+mod helped;
 mod offering;
 mod pins;
 
@@ -49,14 +51,11 @@ use super::cell::{CELLS, Cell, Cells, Origin};
 use super::fabric::Fabric;
 use super::lane::Lane;
 use super::layers::Decider;
-use crate::connection::{Connection, Ending};
 use crate::core::Core;
 use crate::engine::{Away, Sending};
 use crate::gather::Answer;
 use crate::hot::Watcher;
-use crate::output::PIN_VALUE_BYTES_MIN;
 use crate::shared::Control;
-use crate::sizes::LENT_BYTES_MIN;
 use offering::Offering;
 
 pub use direct::{Here, HereSink};
@@ -80,6 +79,8 @@ enum State {
     Sent,
     /// It is in the batch that is being gathered here (`direct`).
     Here,
+    /// A large worker may take it (`helped`).
+    Offered,
     Done,
 }
 
@@ -95,6 +96,14 @@ struct Ticket {
     request: RouteRequest,
     /// Of the client buffers' budget.
     booked_bytes: u64,
+}
+
+impl Ticket {
+    /// Whether it is not executed yet, as far as the front knows, and not in its batch.
+    #[inline]
+    fn is_on_its_way(&self) -> bool {
+        matches!(self.state, State::Sent | State::Parked | State::Offered)
+    }
 }
 
 /// A worker's front half.
@@ -129,6 +138,8 @@ pub(super) struct Front {
     is_parked: bool,
     /// Where requests may be stolen.
     offering: Option<Box<Offering>>,
+    /// Where idle large workers help.
+    helped: Option<Box<helped::Helped>>,
     /// Where requests are told apart by size.
     by_size: Option<by_size::BySize>,
     /// Of the next request that takes a cell.
@@ -158,9 +169,8 @@ impl Front {
             },
             booked_bytes: 0,
         };
-        let stand = fabric.stands.as_ref().map(|stands| stands.of(own.index()));
         let mut front = Front {
-            cells: stand.map_or_else(|| Arc::new(Cells::new()), |stand| Arc::clone(&stand.cells)),
+            cells: fabric.cells_of(own.index()),
             plan,
             decider,
             hot: None,
@@ -176,6 +186,7 @@ impl Front {
             parked: VecDeque::new(),
             senders: (0..fabric.thread_count()).map(|_| None).collect(),
             offering: Offering::new(&fabric),
+            helped: helped::Helped::new(&fabric, own),
             fabric,
             short: VecDeque::new(),
             grounds: Vec::new(),
@@ -273,7 +284,8 @@ impl Front {
             request: away.question,
             booked_bytes,
         };
-        let is_sent = self.follow_route(core, index, away.route);
+        let is_sent = self.follow_route(core, index, away.route)
+            || (away.route == Route::Busy(Busy::QueuesFull) && self.offer_new(core, index));
         let awaiting = &mut core.connections[slot].awaiting;
         self.append(awaiting, index);
         awaiting.filter |= Awaiting::bit_of(request.hash);
@@ -362,7 +374,9 @@ impl Front {
         let before = self.before(awaiting, hash, ticket);
         match before.map(|before| &self.tickets[before as usize]) {
             None => self.decider.route(question, &self.depths),
-            Some(Ticket { state: State::Parked, .. }) => Route::Busy(Busy::HeldElsewhere),
+            Some(Ticket { state: State::Parked | State::Offered, .. }) => {
+                Route::Busy(Busy::HeldElsewhere)
+            }
             // As far as it can (`offer`).
             Some(before) if self.offering.is_some() => Route::To(before.worker),
             Some(Ticket { worker, .. }) => self.decider.follow(question, *worker, &self.depths),
@@ -400,7 +414,7 @@ impl Front {
         let mut index = awaiting.first;
         while index != NO_TICKET && index != ticket {
             let ticket = &self.tickets[index as usize];
-            if matches!(ticket.state, State::Sent | State::Parked) && ticket.hash == hash {
+            if ticket.is_on_its_way() && ticket.hash == hash {
                 found = Some(index);
             }
             index = ticket.next;
@@ -472,7 +486,9 @@ impl Front {
     /// Whether a back has done something.
     #[inline]
     pub fn has_done(&mut self) -> bool {
-        self.senders.iter_mut().flatten().any(Sender::has_done) || self.has_offers_done()
+        self.senders.iter_mut().flatten().any(Sender::has_done)
+            || self.has_offers_done()
+            || self.has_help_done()
     }
 
     /// Whether requests wait that no completion of this front's own may set free.
@@ -482,7 +498,7 @@ impl Front {
 
     /// Takes back what is done: replies go to their connections, parked requests are tried again.
     pub fn collect(&mut self, core: &mut Core) -> bool {
-        let mut has_any = self.collect_offers(core);
+        let mut has_any = self.collect_offers(core) | self.collect_help(core);
         for thread in self.plan.first_back..self.plan.threads {
             while let Some([_, index]) = self.senders[thread].as_mut().and_then(Sender::reclaim) {
                 self.complete(core, index as u32);
@@ -504,11 +520,13 @@ impl Front {
     #[inline]
     fn complete(&mut self, core: &mut Core, index: u32) {
         let ticket = &mut self.tickets[index as usize];
-        debug_assert_eq!(ticket.state, State::Sent, "I1");
-        ticket.state = State::Done;
+        let was = std::mem::replace(&mut ticket.state, State::Done);
+        debug_assert!(matches!(was, State::Sent | State::Offered), "I1");
         let slot = ticket.slot;
-        self.depths.remove(ticket.worker);
-        self.decider.finish(&ticket.request, ticket.worker); // I4
+        if was == State::Sent {
+            self.depths.remove(ticket.worker);
+            self.decider.finish(&ticket.request, ticket.worker); // I4
+        }
         if self.is_handed_on(core, index) {
             return;
         }
@@ -516,43 +534,6 @@ impl Front {
             self.release(core, index);
         } else if core.connections[slot as usize].awaiting.first == index {
             self.deliver(core, slot as usize);
-        }
-    }
-
-    /// Gives a connection the replies that are next in its order (I2).
-    fn deliver(&mut self, core: &mut Core, slot: usize) {
-        core.lend_buffer(slot);
-        core.touch(slot);
-        let pin_bytes_min =
-            if self.by_size.is_some() { LENT_BYTES_MIN } else { PIN_VALUE_BYTES_MIN };
-        loop {
-            let connection = &mut core.connections[slot];
-            let index = connection.awaiting.first;
-            if index == NO_TICKET || self.tickets[index as usize].state != State::Done {
-                break;
-            }
-            connection.awaiting.first = self.tickets[index as usize].next;
-            connection.awaiting.got_one();
-            // SAFETY: the ticket is done, so the front holds the cell again (I1).
-            let cell = unsafe { &mut *self.cell(index) };
-            let copied_bytes_max = core.output_copied_bytes_max;
-            if connection.output.encoded_bytes() > copied_bytes_max {
-                connection.ending = Ending::Now;
-            } else {
-                put_out(connection, cell, core.output_limit_bytes, pin_bytes_min);
-            }
-            self.release(core, index);
-        }
-        let awaiting = &mut core.connections[slot].awaiting;
-        if awaiting.is_empty() {
-            let wait = awaiting.wait;
-            awaiting.clear();
-            // It still stands in the list of those.
-            if wait == Wait::Cells {
-                awaiting.wait = wait;
-            }
-        } else if awaiting.wait == Wait::Depth && awaiting.count <= PER_CONNECTION_MAX / 2 {
-            awaiting.wait = Wait::Nothing;
         }
     }
 
@@ -630,7 +611,7 @@ impl Front {
             let Ticket { next, state, .. } = self.tickets[index as usize];
             self.tickets[index as usize].slot = NOBODY;
             match state {
-                State::Sent => {}
+                State::Sent | State::Offered => {}
                 State::Done => self.release(core, index),
                 State::Parked => {
                     self.parked.retain(|parked| *parked != index);
@@ -646,28 +627,4 @@ impl Front {
         self.release_grounds(core);
         self.feed_short(core);
     }
-}
-
-/// Puts a reply behind the connection's others. A value that waits pinned is copied if it is short
-/// and the client takes its replies.
-#[inline]
-fn put_out(
-    connection: &mut Connection,
-    cell: &mut Cell,
-    output_limit_bytes: usize,
-    pin_bytes_min: usize,
-) {
-    let output = &mut connection.output;
-    let Some(value) = cell.pinned.take() else {
-        return output.append(|out| out.extend_from_slice(&cell.reply));
-    };
-    let (head, rest) = cell.reply.split_at(cell.split_bytes);
-    output.append(|out| out.extend_from_slice(head));
-    if value.len() >= pin_bytes_min || output.unsent_bytes() > output_limit_bytes {
-        connection.is_large_reader = true;
-        output.push_pinned(value);
-    } else {
-        output.append(|out| out.extend_from_slice(&value));
-    }
-    output.append(|out| out.extend_from_slice(rest));
 }

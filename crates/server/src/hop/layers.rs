@@ -13,6 +13,7 @@ use base::ring::Entry;
 use base::roles::{Executing, RolePlan};
 use base::sync::Arc;
 use policy::routers::{Choice, NotTogether, UseRouter};
+use policy::size_class::Helping;
 use policy::{Dispatch, Router, WritePolicy, WriteTable};
 
 use super::cell::{CELLS, Cells};
@@ -114,10 +115,11 @@ impl Layers {
         } else {
             (threads / 2) * threads.div_ceil(2)
         };
+        let offers = if self.helping(config).is_some() { threads } else { 0 };
         // While a plan is taken up, that of another may still hold.
         let table_bytes = 2 * threads * TABLE_ENTRIES_PER_BACK as u64 * ENTRY_BYTES;
         HopMemory {
-            fixed_bytes: fronts * Cells::BYTES + pairs * RING_BYTES + table_bytes,
+            fixed_bytes: fronts * Cells::BYTES + (pairs + offers) * RING_BYTES + table_bytes,
             cell_count: fronts * CELLS as u64,
         }
     }
@@ -125,6 +127,11 @@ impl Layers {
     /// Whether idle workers take what waits for others.
     pub fn stealing(&self) -> Stealing {
         if self.dispatch == Dispatch::Steal { Stealing::On } else { Stealing::Off }
+    }
+
+    /// What idle large workers may take of what waits for small ones.
+    pub fn helping(&self, config: &Config) -> Option<Helping> {
+        Helping::new(config.large_help, config.write_policy, config.dispatch)
     }
 
     /// Threads that may ever poll.
@@ -207,6 +214,8 @@ impl From<NotTogether> for StartError {
 
 #[cfg(test)]
 mod tests {
+    use policy::size_class::LargeHelp;
+
     use super::*;
 
     fn config(threads: usize, cr_threads: Option<usize>, policies: &str) -> Config {
@@ -279,6 +288,11 @@ mod tests {
         check_memory(&config(4, None, "erew any"), 16 * 16 + 8 * 32, 4096);
         check_memory(&config(4, Some(1), "crcw any"), 4 * 16 + 8 * 32, 4096);
         check_memory(&config(4, None, "crcw hand-off:1"), 3 * 16 + 8 * 32, 1024);
+        let unhelped = LargeHelp::Off;
+        let by_size = Config { large_help: unhelped, ..config(4, None, "d-crew size-aware") };
+        check_memory(&by_size, 16 * 16 + 8 * 32, 4096);
+        let helped = Config { large_help: LargeHelp::On, ..by_size };
+        check_memory(&helped, (16 + 4) * 16 + 8 * 32, 4096);
     }
 
     #[track_caller]

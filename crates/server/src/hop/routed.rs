@@ -24,7 +24,7 @@ use crate::core::Core;
 use crate::engine::{Asked, Asking, Away, Engine, Home, RunToCompletion, Sending};
 use crate::hot::{HotKeys, Watcher};
 use crate::poller::Poller;
-use crate::reply::ReplySink;
+use crate::reply::{Pending, ReplySink};
 use crate::rmw::Rmw;
 use crate::shared::{Control, Shared};
 
@@ -168,6 +168,18 @@ impl Engine for Routed {
     }
 
     #[inline]
+    fn offer_tail(
+        &mut self,
+        core: &mut Core,
+        here: &mut Here,
+        requests: &[Request<'_, Rmw<'_>>],
+        pendings: &[Pending],
+    ) -> usize {
+        let front = self.front.as_mut();
+        front.map_or(0, |front| front.offer_tail(core, here, requests, pendings))
+    }
+
+    #[inline]
     fn execute_here(
         &mut self,
         requests: &[Request<'_, Rmw<'_>>],
@@ -228,7 +240,9 @@ impl Home for Routed {
             }
         }
         for _ in 0..BATCHES_PER_TURN {
-            let served_count = self.back.serve(&mut self.home, core);
+            // What a large reply needs comes first.
+            let may_help = !self.loans.has_ready();
+            let served_count = self.back.serve(&mut self.home, core, may_help);
             let has_collected = self.front.as_mut().is_some_and(|front| front.collect(core));
             if served_count == 0 && !has_collected {
                 break;
@@ -246,6 +260,7 @@ impl Home for Routed {
     }
 
     fn lie_down(&mut self) -> bool {
+        self.back.stop_helping();
         let bell = &self.fabric.bells[self.own.index()];
         bell.raise();
         let has_work = self.back.has_work(self.own)

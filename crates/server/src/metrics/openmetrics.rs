@@ -222,6 +222,11 @@ fn sizes(page: &mut Page, snapshot: &Snapshot) {
         "Requests that a small worker did not execute, because their item is large",
         hops.handed_on,
     );
+    page.counter(
+        "dovetail_large_help",
+        "Small requests that idle large workers executed",
+        hops.helped,
+    );
     page.counter("dovetail_lent_replies", "Outputs that a large worker sent", hops.lent);
     page.counter("dovetail_lent_reply_bytes", "Bytes of these", hops.lent_bytes);
 }

@@ -95,8 +95,8 @@ fn large_items_are_what_size_awareness_is_for() {
 
 #[test]
 fn idle_large_cores_take_small_requests_that_wait() {
-    // Of 101 requests one is large. By packets the small ones are 59 % of all work, so they get five
-    // of eight cores; by time they are 71 %, and the three large cores idle while requests wait.
+    // Of 101 requests one is large. By packets the small ones are 59 % of all work, so they get
+    // five of eight cores; by time they are 71 %, and three large cores idle while requests wait.
     let mixed = workload(|index| Item {
         key: index,
         access: Access::Read,

@@ -76,7 +76,8 @@ function sizes(now) {
   const threshold = found.threshold_bytes === null ? Infinity : found.threshold_bytes;
   drawSizes(document.getElementById("sizes"), found.buckets, threshold);
   const border = Number.isFinite(threshold) ? `small is up to ${bytes(threshold)}` : "all are small";
-  document.getElementById("sizes-about").textContent = `${border}; heights are logarithms`;
+  const helped = found.helped_total > 0 ? `; ${found.helped_total} small ones by idle large threads` : "";
+  document.getElementById("sizes-about").textContent = `${border}; heights are logarithms${helped}`;
 }
 
 function hot(now) {

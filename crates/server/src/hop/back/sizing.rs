@@ -27,7 +27,7 @@
 
 use base::roles::RolePlan;
 use base::{UnixMillis, WorkerId};
-use policy::size_class::{SizePlan, WorkerSizes};
+use policy::size_class::{Helping, SizePlan, WorkerSizes};
 use store::pin::Pins;
 use store::request::{Op, Outcome, Request, Sink};
 
@@ -91,6 +91,13 @@ impl Sizing {
             None => self.reader = Some(PlanReader::new(sizes)),
         }
         true
+    }
+
+    /// Whether this worker may take a small request, if it has nothing large to do.
+    pub fn may_take(&self, helping: &Helping) -> bool {
+        let (Some(reader), Some(worker)) = (&self.reader, self.worker) else { return false };
+        let is_ours = reader.plan().worker_count == self.worker_count;
+        is_ours && helping.may_take(reader.plan(), worker, false)
     }
 
     /// Executes what is to be executed here, and gives the rest back.
@@ -207,6 +214,13 @@ pub(super) struct Judge<'s> {
     counts: Option<&'s WorkerSizes>,
     /// Items above this are large, and not served here.
     above_bytes: u64,
+}
+
+impl<'s> Judge<'s> {
+    /// Where whoever has a request executes it.
+    pub fn counts_only(counts: Option<&'s WorkerSizes>) -> Judge<'s> {
+        Judge { counts, above_bytes: u64::MAX }
+    }
 }
 
 impl Judge<'_> {

@@ -70,14 +70,17 @@ pub struct Here {
     hot_count: u64,
     /// Reads that stay here without a question.
     kept_count: u64,
-    /// Some of the batch were not asked about: parts of commands on several keys.
+    /// Some of the batch were not asked about.
     has_unasked: bool,
+    /// Some of the batch are parts of commands on several keys.
+    has_parts: bool,
 }
 
 impl Here {
     /// A request joins the batch that nobody was asked about.
     pub(in crate::hop) fn join(&mut self) {
         self.has_unasked = true;
+        self.has_parts = true;
     }
 
     /// A request joins the batch.
@@ -95,7 +98,18 @@ impl Here {
         self.filter[word] & bit != 0 && self.keys.contains(&(slot as u32, hash))
     }
 
+    /// Whether some of the batch are parts of commands on several keys.
+    pub(super) fn has_parts(&self) -> bool {
+        self.has_parts
+    }
+
+    /// So many reads that stayed here without a question go elsewhere after all.
+    pub(super) fn forget_kept(&mut self, count: u64) {
+        self.kept_count -= count;
+    }
+
     fn forget(&mut self) {
+        self.has_parts = false;
         self.keys.clear();
         self.filter = [0; FILTER_WORDS];
         self.has_unasked = false;

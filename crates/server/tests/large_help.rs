@@ -1,0 +1,210 @@
+//! Workers for large items that have none take small requests, one at a time (Minos §6.1's
+//! alternative): what they take is answered right and in order. There are more threads than
+//! processors.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::time::Instant;
+
+use server::{Config, Dispatch, LargeHelp, SizeThreshold, WritePolicy};
+use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
+
+const LARGE_BYTES: usize = 300_000;
+const KEYS: usize = 48;
+
+fn by_size(write_policy: WritePolicy, large_help: LargeHelp) -> Config {
+    Config {
+        threads: 4,
+        memory_bytes: 256 << 20,
+        write_policy,
+        dispatch: Dispatch::SizeAware,
+        size_threshold: SizeThreshold::Static { bytes: 10_000 },
+        large_help,
+        ..config()
+    }
+}
+
+fn helped_count(server: &TestServer) -> u64 {
+    server.server().shared().totals().hops.helped
+}
+
+/// A server with a large item, keys of many values, and a worker for large items only.
+fn start(config: Config) -> TestServer {
+    let server = TestServer::with(config);
+    let mut client = server.resp();
+    client.ask(command(&[b"SET", b"large", &pattern(LARGE_BYTES)]), "+OK\r\n");
+    for key in 0..KEYS {
+        client.ask(format!("SET k{key} {key}\r\n"), "+OK\r\n");
+    }
+    let sizes = server.server().shared().sizes().unwrap();
+    let start = Instant::now();
+    while sizes.plan().large_workers() == 0 {
+        assert!(start.elapsed() < PATIENCE, "{:?}", sizes.plan());
+        ask_large(&mut client);
+    }
+    server
+}
+
+/// Keeps the plan as it is: small requests alone would make all workers small.
+fn ask_large(client: &mut Client) {
+    client.ask("GET large\r\n", bulk(&pattern(LARGE_BYTES)));
+}
+
+/// Reads of as many keys, in one piece.
+fn reads() -> (String, String) {
+    let asks = (0..KEYS).map(|key| format!("GET k{key}\r\n")).collect();
+    let answer = |key: usize| format!("${}\r\n{key}\r\n", key.to_string().len());
+    (asks, (0..KEYS).map(answer).collect())
+}
+
+/// Talks until large workers have taken so many requests.
+#[track_caller]
+fn until_helped(server: &TestServer, count: u64, mut talk: impl FnMut()) {
+    let (start, before) = (Instant::now(), helped_count(server));
+    let mut large = server.resp();
+    while helped_count(server) < before + count {
+        assert!(start.elapsed() < PATIENCE, "{} were taken", helped_count(server) - before);
+        talk();
+        ask_large(&mut large);
+    }
+}
+
+#[test]
+fn idle_large_workers_take_reads_that_wait() {
+    for write_policy in [WritePolicy::Crew, WritePolicy::DCrew, WritePolicy::Crcw] {
+        let server = start(by_size(write_policy, LargeHelp::On));
+        let mut clients: Vec<Client> = (0..6).map(|_| server.resp()).collect();
+        let (asks, answers) = reads();
+        until_helped(&server, 50, || {
+            clients.iter_mut().for_each(|client| client.send(&asks));
+            clients.iter_mut().for_each(|client| client.expect(&answers));
+        });
+        let totals = server.server().shared().totals();
+        let found = totals.commands.iter().find(|command| command.name == "get").unwrap();
+        assert_eq!(found.calls, found.hits, "each is executed once");
+        assert!(server.stop(PATIENCE));
+    }
+}
+
+#[test]
+fn nobody_helps_who_was_told_not_to() {
+    let server = start(by_size(WritePolicy::DCrew, LargeHelp::Off));
+    let mut clients: Vec<Client> = (0..6).map(|_| server.resp()).collect();
+    let (asks, answers) = reads();
+    for _ in 0..100 {
+        clients.iter_mut().for_each(|client| client.send(&asks));
+        clients.iter_mut().for_each(|client| client.expect(&answers));
+    }
+    assert_eq!(helped_count(&server), 0);
+    assert!(server.stop(PATIENCE));
+}
+
+/// Pieces that are read one after the other: a read at the end of one, which is offered, and the
+/// write of the same key at the beginning of the next.
+fn pieces(client: usize, round: usize) -> (Vec<String>, String) {
+    let (reads, read_answers) = reads();
+    let (mut asks, mut answers) = (Vec::new(), String::new());
+    for step in 0..6 {
+        let count = (round * 6 + step + 1).to_string();
+        let counted = format!("${}\r\n{count}\r\n", count.len());
+        asks.push(format!("INCR n{client}\r\n{reads}GET n{client}\r\n"));
+        answers += &format!(":{count}\r\n{read_answers}{counted}");
+        // The same again, with nothing but reads.
+        asks.push(format!("{reads}GET n{client}\r\n"));
+        answers += &format!("{read_answers}{counted}");
+    }
+    (asks, answers)
+}
+
+#[test]
+fn a_connection_sees_its_own_writes_in_order_whoever_executes_its_reads() {
+    for write_policy in [WritePolicy::DCrew, WritePolicy::Crcw] {
+        let server = start(by_size(write_policy, LargeHelp::On));
+        let mut clients: Vec<Client> = (0..4).map(|_| server.resp()).collect();
+        let mut round = 0;
+        until_helped(&server, 200, || {
+            std::thread::scope(|scope| {
+                for (index, client) in clients.iter_mut().enumerate() {
+                    scope.spawn(move || {
+                        let (asks, answers) = pieces(index, round);
+                        asks.iter().for_each(|piece| client.send(piece));
+                        client.expect(answers);
+                    });
+                }
+            });
+            round += 1;
+        });
+        assert!(server.stop(PATIENCE));
+    }
+}
+
+/// A key whose versions only grow: no reader sees an older one after a newer one, though some of
+/// its reads are executed by others.
+#[test]
+fn a_reader_never_sees_an_older_version_after_a_newer_one() {
+    let server = start(by_size(WritePolicy::DCrew, LargeHelp::On));
+    let (mut writer, mut readers) = (server.resp(), [server.resp(), server.resp()]);
+    let (reads, read_answers) = reads();
+    let mut version = 1_000_000_u64;
+    let mut newest = [0; 2];
+    writer.ask(format!("SET v {version}\r\n"), "+OK\r\n");
+    until_helped(&server, 100, || {
+        for reader in &mut readers {
+            (0..4).for_each(|_| reader.send(format!("{reads}GET v\r\n")));
+        }
+        for _ in 0..20 {
+            version += 1;
+            writer.ask(format!("SET v {version}\r\n"), "+OK\r\n");
+        }
+        for (reader, newest) in readers.iter_mut().zip(&mut newest) {
+            for _ in 0..4 {
+                reader.expect(&read_answers);
+                let found = seven_digits(reader);
+                assert!(found >= *newest && found <= version, "{found} after {newest}");
+                *newest = found;
+            }
+        }
+    });
+    assert!(server.stop(PATIENCE));
+}
+
+fn seven_digits(client: &mut Client) -> u64 {
+    client.expect("$7\r\n");
+    let mut digits = [0; 9];
+    std::io::Read::read_exact(&mut client.stream, &mut digits).unwrap();
+    std::str::from_utf8(&digits[..7]).unwrap().parse().unwrap()
+}
+
+/// Between two layers the fronts execute nothing: what finds no room is offered.
+#[test]
+fn what_finds_no_room_between_two_layers_is_taken() {
+    let server = start(Config {
+        threads: 3,
+        cr_threads: Some(1),
+        batch: 1,
+        ..by_size(WritePolicy::DCrew, LargeHelp::On)
+    });
+    let mut clients: Vec<Client> = (0..6).map(|_| server.resp()).collect();
+    let (asks, answers) = reads();
+    until_helped(&server, 10, || {
+        clients.iter_mut().for_each(|client| client.send(&asks));
+        clients.iter_mut().for_each(|client| client.expect(&answers));
+    });
+    assert!(server.stop(PATIENCE));
+}
+
+/// Clients that go away while some of their reads are with a large worker.
+#[test]
+fn clients_that_die_leave_nothing_behind() {
+    let server = start(by_size(WritePolicy::DCrew, LargeHelp::On));
+    let (asks, answers) = reads();
+    until_helped(&server, 100, || {
+        for _ in 0..8 {
+            server.resp().send(&asks);
+        }
+        server.resp().ask(&asks, &answers);
+    });
+    assert!(server.stop(PATIENCE), "every ticket comes back");
+}
