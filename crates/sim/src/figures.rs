@@ -2,11 +2,11 @@
 
 use crate::SimError;
 use crate::figure::Figure;
-use crate::{c4, c4_hot, joint, mica, minos};
+use crate::{c4, c4_hot, joint, mica, minos, rowan};
 
 /// What each model offers, in the order in which the list is printed.
 const GROUPS: &[&[Figure]] =
-    &[c4::FIGURES, c4_hot::FIGURES, minos::FIGURES, mica::FIGURES, joint::FIGURES];
+    &[c4::FIGURES, c4_hot::FIGURES, minos::FIGURES, mica::FIGURES, rowan::FIGURES, joint::FIGURES];
 
 /// All figures.
 pub fn all() -> impl Iterator<Item = &'static Figure> {

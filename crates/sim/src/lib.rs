@@ -34,5 +34,6 @@ pub mod mica;
 pub mod minos;
 pub mod parallel;
 pub mod plan;
+pub mod rowan;
 
 pub use error::SimError;
