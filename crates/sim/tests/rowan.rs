@@ -4,7 +4,7 @@ use sim::figure::{Fidelity, Options, Report};
 use sim::rowan::FIGURES;
 
 fn run(name: &str) -> Report {
-    let figure = FIGURES.iter().find(|figure| figure.X;
+    let figure = FIGURES.iter().find(|figure| figure.name == name).expect("a figure of Rowan-KV");
     let options =
         Options { requests: Some(120_000), seed: 1, fidelity: Fidelity::Honest, threads: 2 };
     (figure.run)(&options).expect("the figure runs")

@@ -47,7 +47,7 @@ pub(super) struct Dimm {
 }
 
 impl Dimm {
-    /// Takes one piece that arrives at `at_ns`; when it is in the buffer, which counts as persisted.
+    /// Takes one piece that arrives at `at_ns`; when it is in the buffer: that counts as persisted.
     pub fn write(&mut self, address: u64, at_ns: f64) -> f64 {
         self.request_bytes += PIECE_BYTES;
         let mut now_ns = self.free_at_ns.max(at_ns);

@@ -29,8 +29,8 @@ pub(crate) fn run(options: &Options) -> Result<Report, SimError> {
     text.push_str(
         "\nPeaks, million remote writes a second, and how many times those of a log for each \
          stream:\n\n\
-         | writes | paper | here | paper, to logs of their own | here | paper, beside local writers \
-         | here |\n|---|---|---|---|---|---|---|\n",
+         | writes | paper | here | paper, to logs of their own | here | paper, beside local \
+         writers | here |\n|---|---|---|---|---|---|---|\n",
     );
     for (size_bytes, peak, alone, beside) in PAPER_PEAKS {
         let best = |of: &[sweep::Run], is_local: bool| peak_of(of, size_bytes, is_local);
