@@ -168,7 +168,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
 
     /// Executes what was gathered, at the end: others may take a part of it.
     #[inline]
-    pub fn finish(mut self) {
+    pub fn finish(&mut self) {
         if E::ROUTES {
             let (requests, pendings) = (&self.requests, &self.pendings);
             let tail = self.engine.offer_tail(self.core, &mut self.here, requests, pendings);

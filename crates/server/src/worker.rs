@@ -402,6 +402,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             region.fed.set(Some(gather.feed(region.slot, region.bytes(arena))));
         }
         gather.finish();
+        drop(gather);
         self.engine.publish(&mut self.core);
         if Self::MEASURES {
             self.watch_latency();
