@@ -91,7 +91,8 @@ fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
         let follower = knobs::WaysFollower::new(Arc::clone(shared), Arc::clone(ways));
         controllers.push(Box::new(follower));
     }
-    if knobs::why_not(shared.config(), affinity::processor_count()).is_none() {
+    let is_routed = shared.layers().is_routed;
+    if knobs::may_tune(shared.config(), is_routed, affinity::processor_count()) {
         let tuned_ways = ways.filter(|_| !matches!(shared.config().cat, Cat::Ways(_)));
         let knobs = knobs::ServerKnobs::new(Arc::clone(shared), tuned_ways);
         let shown = Arc::clone(shared);

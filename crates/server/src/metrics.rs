@@ -45,6 +45,8 @@ pub struct Snapshot {
     pub thread_count: usize,
     /// Of these, how many only poll, do both, only execute; the others are idle.
     pub roles: (usize, usize, usize),
+    /// How many poll, if that was set by hand; `None`: `auto`.
+    pub cr_threads: Option<usize>,
     /// Counts the plans of who does what.
     pub role_epoch: u64,
     /// Where small items end and who serves which, if the dispatch is size-aware.
@@ -100,6 +102,7 @@ impl Snapshot {
             thread_count: config.threads,
             role_epoch: plan.epoch,
             roles: plan.role_counts(),
+            cr_threads: shared.roles().asked().1,
             sizes: shared.sizes().map(|sizes| SizeNumbers::from(&*sizes.plan())),
             size_counts: shared.size_histogram(),
             table_entries: shared.layers().table_entries(&plan, config),
@@ -189,6 +192,7 @@ impl Snapshot {
                 "mr": backs,
                 "idle": self.thread_count.saturating_sub(fronts + both + backs),
             },
+            "cr_threads": self.cr_threads.map_or(json!("auto"), |count| json!(count)),
             "epoch": self.role_epoch,
             "role_changes_total": hops.role_changes,
             "connections_moved_total": hops.connections_moved,

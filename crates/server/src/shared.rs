@@ -259,6 +259,7 @@ impl Shared {
     /// Lets `threads` threads work from now on, of which the first `fronts` poll connections and
     /// the others execute; if all poll, they run to completion. Threads beyond are asleep.
     ///
+    /// If all poll, `cr-threads` is `auto` and a tuner may divide them; a number below is by hand.
     /// Returns at once, from any thread: the workers change roles between their rounds, while
     /// requests flow. `threads` is at most [`Config::threads`]; an error changes nothing and says
     /// in one line what would be right.

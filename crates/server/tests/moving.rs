@@ -714,7 +714,10 @@ fn settings_change_roles_and_say_what_would_be_right() {
     check("SET a 1", "+OK");
     let plan = server.server().shared().role_plan();
     assert_eq!((plan.threads, plan.fronts, plan.backs), (3, 1, 2));
+    check("CONFIG SET threads 4 cr-threads 4", "+OK");
+    check("CONFIG GET cr-threads", &shown("cr-threads", "4"));
     check("CONFIG SET threads 2 cr-threads auto", "+OK");
+    check("CONFIG GET cr-threads", &shown("cr-threads", "auto"));
     check("GET a", "$1\r\n1");
     check("CONFIG SET threads auto", "+OK");
     let plan = server.server().shared().role_plan();

@@ -91,7 +91,8 @@ impl PublishedRoles {
 /// What was asked for last.
 struct Latest {
     published: Arc<PublishedRoles>,
-    /// `cr-threads auto`: as many as there are.
+    /// `cr-threads auto`: as many as there are, or as the tuner says; a number, that of all threads
+    /// too, is by hand.
     polls_with_all: bool,
 }
 
@@ -146,7 +147,10 @@ impl Roles {
         let polls_with_all = match wanted.fronts {
             // Where nothing is routed all poll, whatever number was named.
             Fronts::AsNow => latest.polls_with_all || !self.layers.is_routed,
-            Fronts::All | Fronts::Tuned(_) => true,
+            Fronts::All | Fronts::Auto => true,
+            // What was set by hand meanwhile stays.
+            Fronts::Tuned(_) if !latest.polls_with_all => return Ok(false),
+            Fronts::Tuned(_) => true,
             Fronts::Count(_) => false,
         };
         let threads = match wanted.threads {
@@ -154,8 +158,11 @@ impl Roles {
             Threads::All => self.layers.thread_max,
             Threads::Count(count) => count,
         };
+        let stays_auto = latest.polls_with_all && threads == now.threads;
         let fronts = match wanted.fronts {
             Fronts::Count(count) | Fronts::Tuned(count) => count,
+            // What is set already: as the tuner has divided them.
+            Fronts::AsNow | Fronts::Auto if stays_auto => now.fronts,
             _ if polls_with_all => threads,
             _ => now.fronts,
         };
@@ -203,11 +210,13 @@ pub enum Threads {
 /// Threads that poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fronts {
-    /// As many as now, or all if that was asked for last.
+    /// As many as now; all if that was asked for last and the number of threads changes.
     #[default]
     AsNow,
-    /// All: run to completion.
+    /// All: run to completion, until the tuner finds something better.
     All,
+    /// The same, unless that was asked for already: then as now.
+    Auto,
     /// The first so many; all others only execute.
     Count(usize),
     /// The same, for as long as the tuner finds that right: `auto` was asked for last.
@@ -217,6 +226,40 @@ pub enum Fronts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A server of four threads and one that its tuner has divided into 1 and 3.
+    fn tuned() -> (Config, Roles) {
+        let config = Config { threads: 4, ..Config::default() };
+        let roles = Roles::new(Layers::new(&config).unwrap(), &config).unwrap();
+        let divided = Wanted { fronts: Fronts::Tuned(1), ..Wanted::default() };
+        assert_eq!(roles.change(&config, divided), Ok(true));
+        (config, roles)
+    }
+
+    /// What is asked for one after another, and how many poll in the end, by hand or not.
+    #[track_caller]
+    fn check(wanted: &[Wanted], want: (usize, Option<usize>)) {
+        let (config, roles) = tuned();
+        for wanted in wanted {
+            roles.change(&config, *wanted).unwrap();
+        }
+        assert_eq!((roles.latest().plan().fronts, roles.asked().1), want, "{wanted:?}");
+    }
+
+    #[test]
+    fn auto_stays_auto_and_a_number_stays_by_hand_even_that_of_all_threads() {
+        let fronts = |fronts| Wanted { threads: Threads::AsNow, fronts };
+        let threads = |count| Wanted { threads: Threads::Count(count), fronts: Fronts::AsNow };
+        check(&[], (1, None));
+        check(&[fronts(Fronts::Auto)], (1, None));
+        check(&[threads(4)], (1, None));
+        check(&[threads(3)], (3, None));
+        check(&[fronts(Fronts::Count(1))], (1, Some(1)));
+        check(&[fronts(Fronts::Count(4))], (4, Some(4)));
+        check(&[fronts(Fronts::Count(4)), fronts(Fronts::Auto)], (4, None));
+        check(&[fronts(Fronts::Count(2)), fronts(Fronts::Auto)], (4, None));
+        check(&[fronts(Fronts::Count(2)), fronts(Fronts::Tuned(3))], (2, Some(2)));
+    }
 
     #[test]
     fn a_number_of_pollers_that_was_all_of_them_keeps_nobody_from_more_threads() {

@@ -62,6 +62,13 @@ pub fn why_not(config: &Config, core_count: usize) -> Option<String> {
     })
 }
 
+/// Whether there is a tuner: one that turns something now, or would after CONFIG SET cr-threads
+/// auto.
+pub fn may_tune(config: &Config, is_routed: bool, core_count: usize) -> bool {
+    let left_to_it = Config { cr_threads: None, ..config.clone() };
+    is_routed && why_not(&left_to_it, core_count).is_none()
+}
+
 /// The knobs.
 pub struct ServerKnobs {
     shared: Arc<Shared>,
@@ -246,6 +253,7 @@ pub fn lock(ways: &SharedWays) -> MutexGuard<'_, CacheWays> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hop::{Fronts, Wanted};
     use crate::hot::HotSetSize;
 
     #[track_caller]
@@ -316,6 +324,33 @@ mod tests {
         assert_eq!((ranges.cached_item_count_max, configuration.cached_item_count), (0, 0));
         knobs.set(&configuration).unwrap();
         assert_eq!(shared.hot_keys().unwrap().size(), 50);
+    }
+
+    /// A tuner that lets go until `auto` is asked for, where the workers can be divided at all.
+    #[test]
+    fn a_number_of_pollers_at_the_start_leaves_room_for_a_tuner_afterwards() {
+        let check = |cr_threads, policies: &str, want| {
+            let (write_policy, dispatch) = policies.split_once(' ').unwrap();
+            let (write_policy, dispatch) =
+                (write_policy.parse().unwrap(), dispatch.parse().unwrap());
+            let base = Config { memory_bytes: 128 << 20, ..Config::default() };
+            let config = Config { threads: 4, cr_threads, write_policy, dispatch, ..base };
+            let shared = Arc::new(Shared::new(config.clone()));
+            let is_routed = shared.layers().is_routed;
+            let found = may_tune(&config, is_routed, 4).then(|| {
+                let mut knobs = ServerKnobs::new(Arc::clone(&shared), None);
+                let had_ranges = knobs.ranges().is_some();
+                let asked = Wanted { fronts: Fronts::Auto, ..Wanted::default() };
+                shared.change_roles(asked).unwrap();
+                (had_ranges, knobs.were_turned() && knobs.ranges().is_some())
+            });
+            assert_eq!(found, want, "{cr_threads:?} {policies}");
+        };
+        check(None, "crcw any", Some((true, false)));
+        check(Some(1), "crcw any", Some((false, true)));
+        check(Some(4), "erew key-hash", Some((false, true)));
+        check(Some(4), "crcw any", None); // Nothing is routed: its workers have one half.
+        check(Some(1), "crcw hand-off:1", None);
     }
 
     #[test]

@@ -157,3 +157,10 @@ fn the_write_table_is_shown_where_there_is_one() {
     assert_eq!(snapshot().json()["dcrew"], Value::Null);
     assert!(!openmetrics::text(&snapshot()).contains("dcrew"));
 }
+
+#[test]
+fn who_said_how_many_threads_poll_is_shown() {
+    let shown = |cr_threads| Snapshot { cr_threads, ..Snapshot::default() }.json();
+    assert_eq!(shown(None)["hops"]["cr_threads"], "auto");
+    assert_eq!(shown(Some(4))["hops"]["cr_threads"], 4);
+}

@@ -235,7 +235,7 @@ fn stage(name: &str, value: &[u8], wanted: &mut Wanted) -> Option<Result<(), &'s
             Ok(())
         }
         ("cr-threads", None) if is_auto => {
-            wanted.fronts = Fronts::All;
+            wanted.fronts = Fronts::Auto;
             Ok(())
         }
         ("threads" | "cr-threads", None) => Err("argument must be auto or a number of threads"),
@@ -306,7 +306,7 @@ mod tests {
         check("threads", "3", Some(Ok(Wanted { threads: Threads::Count(3), ..now })));
         check("threads", "AUTO", Some(Ok(Wanted { threads: Threads::All, ..now })));
         check("cr-threads", "1", Some(Ok(Wanted { fronts: Fronts::Count(1), ..now })));
-        check("cr-threads", "auto", Some(Ok(Wanted { fronts: Fronts::All, ..now })));
+        check("cr-threads", "auto", Some(Ok(Wanted { fronts: Fronts::Auto, ..now })));
         let reason = "argument must be auto or a number of threads";
         check("threads", "many", Some(Err(reason)));
         check("cr-threads", "-1", Some(Err(reason)));
