@@ -20,6 +20,7 @@ pub mod presets;
 pub mod print;
 #[cfg(test)]
 mod reference;
+mod rewrite;
 pub mod serve;
 pub mod settle;
 mod suggest;

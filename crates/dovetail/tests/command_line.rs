@@ -305,6 +305,31 @@ fn ready_names_the_ports_that_were_found() {
     assert_eq!(server.end().0, Some(0));
 }
 
+/// What was set while the server ran stands in its file afterwards, and the next one starts so.
+#[test]
+fn config_rewrite_keeps_what_was_set_and_leaves_the_rest_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dovetail.toml");
+    std::fs::write(&path, "# Ours.\nmode = \"store\"\nmax-connections = 50 # few\n").unwrap();
+    let path_text = path.to_str().unwrap();
+    for (asks, want) in [
+        ("CONFIG SET max-connections 60 cr-threads auto\r\n", "+OK\r\n+OK\r\n"),
+        ("CONFIG GET max-connections\r\n", "*2\r\n$15\r\nmax-connections\r\n$2\r\n60\r\n+OK\r\n"),
+    ] {
+        let server = Running::start(&["--config", path_text]);
+        let address = server.ready["resp"].as_str().unwrap();
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        client.write_all(format!("{asks}CONFIG REWRITE\r\n").as_bytes()).unwrap();
+        let mut found = vec![0; want.len()];
+        client.read_exact(&mut found).unwrap();
+        assert_eq!(text(&found), want);
+        server.signal(Signal::TERM);
+        assert_eq!(server.end().0, Some(0));
+        let want = "# Ours.\nmode = \"store\"\nmax-connections = 60 # few\ncr-threads = \"auto\"\n";
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), want);
+    }
+}
+
 #[test]
 fn term_and_int_end_the_server_in_good_order() {
     for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {

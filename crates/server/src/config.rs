@@ -14,6 +14,7 @@ use crate::compaction::Compacts;
 use crate::error::StartError;
 use crate::hop::Layers;
 use crate::hot::HotSetSize;
+use crate::live::RewriteFile;
 use crate::manager::{knobs, ways};
 
 /// Everything that [`crate::Server::start`] needs to know.
@@ -105,8 +106,10 @@ pub struct Config {
     pub output_limit_bytes: u64,
     /// After so long without room in the full client buffers, an unfinished command is refused.
     pub starved_time_max: Duration,
-    /// The file that the settings came from, for INFO.
+    /// The file that the settings came from, for INFO and CONFIG REWRITE.
     pub config_file: Option<PathBuf>,
+    /// How CONFIG REWRITE changes values in it; `None`: it does not.
+    pub rewrite_file: Option<RewriteFile>,
     /// Further names and values that CONFIG GET shows.
     pub settings: Vec<(String, String)>,
 }
@@ -228,6 +231,7 @@ impl Default for Config {
             output_limit_bytes: 1 << 20,
             starved_time_max: Duration::from_secs(5),
             config_file: None,
+            rewrite_file: None,
             settings: Vec::new(),
         }
     }

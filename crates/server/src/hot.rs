@@ -31,7 +31,8 @@ mod epochs;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::KeyHash;
@@ -73,6 +74,16 @@ pub enum HotSetSize {
 }
 
 /// One sampled access.
+impl fmt::Display for HotSetSize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HotSetSize::Auto => formatter.write_str("auto"),
+            HotSetSize::Off => formatter.write_str("off"),
+            HotSetSize::Items(items) => items.fmt(formatter),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     hash: KeyHash,
@@ -163,7 +174,7 @@ pub struct HotKeys {
     /// Keys that are sampled often enough to be hot, if the size allows.
     eligible_count: AtomicUsize,
     /// Whether the tuner may choose the size.
-    is_auto: bool,
+    is_auto: AtomicBool,
     /// Counts the publications.
     epoch_id: AtomicU64,
     published: Mutex<Arc<Published>>,
@@ -206,7 +217,7 @@ impl HotKeys {
             is_ordered,
             size_in_force: AtomicUsize::new(size),
             eligible_count: AtomicUsize::new(0),
-            is_auto,
+            is_auto: AtomicBool::new(is_auto),
             epoch_id: AtomicU64::new(0),
             published: Mutex::default(),
             samples: (0..thread_count).map(buffer).collect(),
@@ -231,7 +242,27 @@ impl HotKeys {
 
     /// Whether the size is the tuner's to choose (`--hot-set auto`).
     pub fn is_auto(&self) -> bool {
-        self.is_auto
+        self.is_auto.load(Ordering::Relaxed)
+    }
+
+    /// As `--hot-set` would have it: `auto` is the tuner's to turn from now on, a number stays.
+    pub(crate) fn choose(&self, size: HotSetSize) {
+        let was_auto = self.is_auto.swap(size == HotSetSize::Auto, Ordering::Relaxed);
+        match size {
+            HotSetSize::Auto if was_auto => {}
+            HotSetSize::Auto => self.set_size(ITEMS_DEFAULT),
+            HotSetSize::Off => self.set_size(0),
+            HotSetSize::Items(items) => self.set_size(items),
+        }
+    }
+
+    /// The same, as it stands.
+    pub(crate) fn chosen_size(&self) -> HotSetSize {
+        match self.size() {
+            _ if self.is_auto() => HotSetSize::Auto,
+            0 => HotSetSize::Off,
+            items => HotSetSize::Items(items),
+        }
     }
 
     /// At most so many keys are hot.

@@ -43,6 +43,7 @@ mod gather;
 mod hop;
 mod hot;
 mod listen;
+mod live;
 mod manager;
 mod memcached;
 mod memory;
@@ -73,6 +74,7 @@ pub use drive::Drive;
 pub use error::StartError;
 pub use hop::RolesError;
 pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};
+pub use live::{LIVE_SETTINGS, Live, RewriteFile};
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 pub use policy::size_class::{
     Cost as SizeCost, LargeHelp, SizeCount, SizePlan, Threshold as SizeThreshold,

@@ -112,7 +112,7 @@ impl Snapshot {
             },
             index: config.index_name(),
             memory_limit_bytes: config.memory_bytes,
-            connections_max: config.max_connections,
+            connections_max: shared.live().max_connections(),
             totals: shared.totals(),
             hot_set: shared.hot_keys().map(|keys| keys.now()).unwrap_or_default(),
             store: shared.store_stats(),

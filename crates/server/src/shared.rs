@@ -29,6 +29,7 @@ use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::error::StartError;
 use crate::hop::{Fronts, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
 use crate::hot::HotKeys;
+use crate::live::Live;
 use crate::manager;
 use crate::memory::{IndexGrowth, MemoryPlan};
 use crate::moving::Moving;
@@ -108,6 +109,7 @@ struct RateSample {
 pub struct Shared {
     config: Config,
     roles: Roles,
+    live: Live,
     /// Where requests are told apart by size.
     sizes: Option<Sizes>,
     slo: Slo,
@@ -198,6 +200,7 @@ impl Shared {
             hot: HotKeys::of_server(&config, roles.layers().is_routed),
             slo: Slo::new(config.slo, roles.layers().is_routed),
             roles,
+            live: Live::new(config.max_connections),
             plan: MemoryPlan { item_size_max_bytes, ..plan },
             store,
             budget: Arc::new(BufferBudget::new(plan.buffers_bytes)),
@@ -234,6 +237,11 @@ impl Shared {
     /// As started, with limits that had to be lowered already lowered and ports resolved.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What CONFIG SET has changed.
+    pub fn live(&self) -> &Live {
+        &self.live
     }
 
     /// What the settings say about who receives and who executes.

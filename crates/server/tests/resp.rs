@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use server::counters::Protocol;
@@ -148,6 +150,95 @@ fn the_memory_policy_is_set_to_what_it_is_or_not_at_all() {
     ] {
         client.ask(format!("CONFIG SET maxmemory-policy {policy}\r\n"), want);
     }
+}
+
+fn set_failed(name: &str, reason: &str) -> String {
+    format!("-ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}\r\n")
+}
+
+fn shown(name: &str, value: &str) -> String {
+    format!("*2\r\n${}\r\n{name}\r\n${}\r\n{value}\r\n", name.len(), value.len())
+}
+
+/// Each of the live settings, with values that can be had and what is read back.
+#[test]
+fn every_live_setting_is_set_and_read_back() {
+    let server = TestServer::with(Config { threads: 4, memory_bytes: 128 << 20, ..config() });
+    let mut client = server.resp();
+    let of_threads = "argument must be auto or a number of threads";
+    let of_time = "argument must be off or a time from 1us to 60s, e.g. 1ms";
+    let of_integer = "argument couldn't be parsed into an integer";
+    let rows = [
+        ("threads", [("3", "3"), ("AUTO", "4")], of_threads),
+        ("cr-threads", [("1", "1"), ("auto", "auto")], of_threads),
+        ("slo", [("1500us", "1500us"), ("OFF", "off")], of_time),
+        ("hot-set", [("500", "500"), ("Auto", "auto")], "argument must be auto, off or 1 to 10000"),
+        ("max-connections", [("77", "77"), ("10000", "10000")], of_integer),
+    ];
+    assert_eq!(rows.map(|(name, ..)| name), server::LIVE_SETTINGS);
+    for (name, values, reason) in rows {
+        for (given, read_back) in values {
+            client.ask(format!("CONFIG SET {name} {given}\r\n"), "+OK\r\n");
+            client.ask(format!("CONFIG GET {name}\r\n"), shown(name, read_back));
+        }
+        client.ask(format!("CONFIG SET {name} soon\r\n"), set_failed(name, reason));
+        client.ask(format!("CONFIG GET {name}\r\n"), shown(name, values[1].1));
+    }
+    client.ask("CONFIG SET hot-set off\r\nCONFIG GET hot-set\r\n", {
+        format!("+OK\r\n{}", shown("hot-set", "off"))
+    });
+}
+
+#[test]
+fn the_limit_of_connections_holds_for_the_next_one() {
+    let server = TestServer::start();
+    let mut first = server.resp();
+    first.ask("CONFIG SET maxclients 1\r\n", "+OK\r\n");
+    first.ask("CONFIG GET max-connections\r\n", shown("max-connections", "1"));
+    let mut second = server.resp();
+    second.expect("-ERR max number of clients reached\r\n");
+    first.ask("CONFIG SET max-connections 2\r\n", "+OK\r\n");
+    server.resp().ask("PING\r\n", "+PONG\r\n");
+    let reason = "argument must be between 1 and 1000000 inclusive";
+    first.ask("CONFIG SET maxclients 0\r\n", set_failed("maxclients", reason));
+    let reason = "argument couldn't be parsed into an integer";
+    first.ask("CONFIG SET maxclients few\r\n", set_failed("maxclients", reason));
+}
+
+/// Says what was changed in place of the file; a path that ends in `denied` cannot be written.
+fn write_down(path: &Path, changes: &BTreeMap<&'static str, String>) -> std::io::Result<()> {
+    if path.ends_with("denied") {
+        return Err(std::io::Error::from_raw_os_error(13));
+    }
+    std::fs::write(path, format!("{changes:?}"))
+}
+
+#[test]
+fn config_rewrite_hands_on_what_was_set_since_the_start() {
+    let without = "-ERR The server is running without a config file\r\n";
+    TestServer::start().resp().ask("CONFIG REWRITE\r\n", without);
+
+    let folder = tempfile::tempdir().unwrap();
+    let with_file = |name: &str| {
+        let config_file = Some(folder.path().join(name));
+        let base = Config { threads: 4, memory_bytes: 128 << 20, ..config() };
+        TestServer::with(Config { config_file, rewrite_file: Some(write_down), ..base })
+    };
+    let server = with_file("dovetail.toml");
+    let written = || std::fs::read_to_string(folder.path().join("dovetail.toml")).unwrap();
+    let mut client = server.resp();
+    client.ask("CONFIG REWRITE\r\n", "+OK\r\n");
+    assert_eq!(written(), "{}");
+    client.ask("CONFIG SET threads 3 slo 2ms maxclients 9\r\n", "+OK\r\n");
+    client.ask("CONFIG SET slo 0.5ms\r\nCONFIG REWRITE\r\n", "+OK\r\n+OK\r\n");
+    let want = r#"{"max-connections": "9", "slo": "500us", "threads": "3"}"#;
+    assert_eq!(written(), want);
+    let refused = set_failed("threads", "argument must be auto or a number of threads");
+    client.ask("CONFIG SET slo 1s threads x\r\nCONFIG REWRITE\r\n", refused + "+OK\r\n");
+    assert_eq!(written(), want, "of what was refused nothing is written");
+
+    let denied = "-ERR Rewriting config file: Permission denied\r\n";
+    with_file("denied").resp().ask("CONFIG REWRITE\r\n", denied);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use server::LIVE_SETTINGS;
+
 use crate::settings::presets::{NOT_BUILT, PRESETS};
 use crate::settings::{Kind, TABLE};
 
@@ -32,7 +34,8 @@ pub fn reference_page() -> String {
             setting.help,
         );
     }
-    out.push_str(REFERENCE_TAIL);
+    let live = LIVE_SETTINGS.map(|key| format!("`{key}`")).join(", ");
+    out.push_str(&REFERENCE_TAIL.replace("LIVE", &live));
     presets_section(&mut out);
     out
 }
@@ -80,8 +83,10 @@ Sizes are binary and take `B`, `KiB`, `MiB`, `GiB`, `TiB` or their short forms (
 Times are a number and a unit, `ns`, `us`, `ms`, `s`, `m` or `h` (`500us`, `1.5ms`); a number alone
 is refused. Addresses are `HOST:PORT`; a port alone means loopback, `*:PORT` every interface.
 
-Settings are read at start. While the server runs, `CONFIG SET` changes `threads`, `cr-threads` and
-`slo`, until it ends; whatever else is to change needs a restart.
+Settings are read at start. While the server runs, `CONFIG SET` changes those that are live: LIVE.
+Each holds until the server ends, or until it is changed again; `CONFIG GET` says what holds.
+`CONFIG REWRITE` puts the live settings that were changed into the file, where all else stays as it
+is: comments, order, and what no setting knows. Whatever else is to change needs a restart.
 
 - `dovetail serve --print-config` prints what would hold, as TOML that reads back (with passwords).
 - `dovetail config show --origin` prints the same with the origin of each value, passwords masked.

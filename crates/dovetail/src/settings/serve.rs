@@ -12,6 +12,7 @@ use server::{
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
+use crate::settings::rewrite::rewrite;
 use crate::settings::{Layered, Origin, SettingError, Value};
 
 /// `--size-threshold auto`: this share of all requests is small (Minos §3).
@@ -82,6 +83,7 @@ impl ServeSettings {
             max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
             requirepass: lookup.text("requirepass"),
             config_file,
+            rewrite_file: Some(rewrite),
             settings: shown_by_config_get(settings),
             ..routing(&lookup)
         };

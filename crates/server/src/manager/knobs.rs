@@ -73,10 +73,10 @@ pub fn may_tune(config: &Config, is_routed: bool, core_count: usize) -> bool {
 pub struct ServerKnobs {
     shared: Arc<Shared>,
     ways: Option<SharedWays>,
-    /// `None`: its size is not to be turned.
+    /// Its size is turned while that is `auto`.
     hot: Option<Arc<HotKeys>>,
-    /// As it was set last, or found.
-    hot_size: usize,
+    /// As it was set last, or found; `None`: it is not to be turned.
+    hot_size: Option<usize>,
     pressure: Pressure,
     /// Of the roles that were set last, or found.
     epoch: u64,
@@ -88,17 +88,18 @@ impl ServerKnobs {
     pub fn new(shared: Arc<Shared>, ways: Option<SharedWays>) -> ServerKnobs {
         let epoch = shared.role_plan().epoch;
         let is_by_hand = shared.roles().asked().1.is_some();
-        let hot = shared.hot_keys().filter(|keys| keys.is_auto()).cloned();
-        let hot_size = hot.as_ref().map_or(0, |keys| keys.size());
-        ServerKnobs {
+        let hot = shared.hot_keys().cloned();
+        let mut knobs = ServerKnobs {
             shared,
             ways,
             hot,
-            hot_size,
+            hot_size: None,
             pressure: Pressure::default(),
             epoch,
             is_by_hand,
-        }
+        };
+        knobs.hot_size = knobs.hot_size_now();
+        knobs
     }
 }
 
@@ -119,10 +120,18 @@ impl ServerKnobs {
     }
 
     fn set_hot_size(&mut self, items: usize) {
-        if let Some(keys) = &self.hot {
+        if let Some(keys) = self.hot_to_turn() {
             keys.set_size(items);
-            self.hot_size = keys.size();
+            self.hot_size = self.hot_size_now();
         }
+    }
+
+    fn hot_to_turn(&self) -> Option<&HotKeys> {
+        self.hot.as_deref().filter(|keys| keys.is_auto())
+    }
+
+    fn hot_size_now(&self) -> Option<usize> {
+        self.hot_to_turn().map(HotKeys::size)
     }
 }
 
@@ -142,9 +151,10 @@ impl Knobs for ServerKnobs {
             }
             None => (1..=1, 1),
         };
+        let hot_size = self.hot_size.unwrap_or(0) as u32;
         let ranges = Ranges {
             mr_thread_count: 1..=(threads - 1) as u32,
-            cached_item_count_max: self.cached_item_count_max().max(self.hot_size as u32),
+            cached_item_count_max: self.cached_item_count_max().max(hot_size),
             cached_item_step: HOT_STEP,
             mr_way_count: way_range,
             run_to_completion: RunToCompletion::Tried,
@@ -153,7 +163,7 @@ impl Knobs for ServerKnobs {
         let configuration = Configuration {
             mr_thread_count,
             // Without layers a hot set changes nothing: what differs in it alone is the same.
-            cached_item_count: if mr_thread_count == 0 { 0 } else { self.hot_size as u32 },
+            cached_item_count: if mr_thread_count == 0 { 0 } else { hot_size },
             mr_way_count: ways,
         };
         Some((ranges, configuration))
@@ -162,7 +172,7 @@ impl Knobs for ServerKnobs {
     fn were_turned(&mut self) -> bool {
         let epoch = self.shared.role_plan().epoch;
         let is_by_hand = self.shared.roles().asked().1.is_some();
-        let hot_size = self.hot.as_ref().map_or(0, |keys| keys.size());
+        let hot_size = self.hot_size_now();
         let before = (self.epoch, self.is_by_hand, self.hot_size);
         (self.epoch, self.is_by_hand, self.hot_size) = (epoch, is_by_hand, hot_size);
         before != (epoch, is_by_hand, hot_size)
@@ -185,7 +195,7 @@ impl Knobs for ServerKnobs {
     }
 
     fn cached_item_count_max(&self) -> u32 {
-        let eligible_count = self.hot.as_ref().map_or(0, |keys| keys.eligible_count());
+        let eligible_count = self.hot_to_turn().map_or(0, HotKeys::eligible_count);
         (eligible_count as u32).next_multiple_of(HOT_STEP).min(TRACKED_MAX as u32)
     }
 
@@ -311,6 +321,12 @@ mod tests {
     #[test]
     fn a_size_that_was_asked_for_is_not_turned() {
         let hot_set = HotSetSize::Items(50);
+        shared.hot_keys().unwrap().choose(HotSetSize::Items(7));
+        assert!(knobs.were_turned() && !knobs.were_turned(), "it is by hand from now on");
+        knobs.set(&other).unwrap();
+        assert_eq!((shared.hot_keys().unwrap().size(), knobs.cached_item_count_max()), (7, 0));
+        shared.hot_keys().unwrap().choose(HotSetSize::Auto);
+        assert!(knobs.were_turned());
         let config = Config {
             threads: 2,
             tuning: Tuning::On,

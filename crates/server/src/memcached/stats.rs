@@ -55,7 +55,7 @@ fn general(encoder: &mut Encoder<'_>, shared: &Shared) {
     encoder.stat("pointer_size", usize::BITS);
     encoder.stat("rusage_user", format_args!("{:.6}", usage.user_cpu_seconds));
     encoder.stat("rusage_system", format_args!("{:.6}", usage.system_cpu_seconds));
-    encoder.stat("max_connections", config.max_connections);
+    encoder.stat("max_connections", shared.live().max_connections());
     let connections = totals.connections_resp + totals.connections_memcached;
     encoder.stat("curr_connections", connections);
     encoder.stat("total_connections", totals.connections_total);
@@ -128,7 +128,7 @@ fn settings(encoder: &mut Encoder<'_>, shared: &Shared) {
     let interface = config.memcached.map_or(String::new(), |address| address.ip().to_string());
     let on_off = |on: bool| if on { "on" } else { "off" };
     encoder.stat("maxbytes", config.memory_bytes);
-    encoder.stat("maxconns", config.max_connections);
+    encoder.stat("maxconns", shared.live().max_connections());
     encoder.stat("tcpport", port);
     encoder.stat("udpport", 0);
     encoder.stat("inter", interface);

@@ -1,18 +1,18 @@
 //! CONFIG, and the small commands of operators: TIME, ROLE, LASTSAVE, SHUTDOWN.
 
-use std::time::Duration;
+mod staged;
 
 use wire::resp::{
     ArgIter, Command, ConfigPairs, ErrorReply, ShutdownRequest, glob_matches_any_case,
 };
 
+use staged::Staged;
+
 use super::Caller;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::gather::Gather;
-use crate::hop::{Fronts, Threads, Wanted};
 use crate::shared::Shared;
-use crate::slo;
 use crate::{Eviction, Mode};
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
@@ -65,23 +65,20 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn config_set(&mut self, caller: Caller, pairs: ConfigPairs<'a>) {
         let settings = settings(&self.core.shared);
         let mut seen: Vec<&str> = Vec::new();
-        let (mut wanted, mut wanted_by, mut slo) = (Wanted::default(), None, None);
+        let mut staged = Staged::default();
         for (name, value) in pairs {
             let is_name =
                 |setting: &&(String, String)| setting.0.as_bytes().eq_ignore_ascii_case(name);
             let Some((known, current)) = settings.iter().find(is_name) else {
                 return self.fail(caller, &ErrorReply::ConfigUnknown(name));
             };
-            let staged = stage(known, value, &mut wanted);
-            wanted_by = staged.is_some().then_some(name).or(wanted_by);
-            let staged = staged.or_else(|| self.stage_slo(known, value, &mut slo));
             let is_policy = known == "maxmemory-policy";
             let reason = if seen.contains(&known.as_str()) {
                 "duplicate parameter"
-            } else if let Some(staged) = staged {
+            } else if let Some(taken) = staged.take(&self.core.shared, known, name, value) {
                 seen.push(known);
-                let Err(reason) = staged else { continue };
-                reason
+                let Err(reason) = taken else { continue };
+                return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason: &reason });
             } else if is_policy && !MEMORY_POLICIES.iter().any(|name| is(name, value)) {
                 "argument must be one of the following: noeviction, allkeys-lru, allkeys-lfu"
             } else if current.as_bytes() != value && !(is_policy && is_same_policy(current, value))
@@ -93,39 +90,33 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             };
             return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
         }
-        if let Some(name) = wanted_by
-            && let Err(error) = self.core.shared.change_roles(wanted)
-        {
-            let reason = &error.to_string();
-            return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
+        match staged.apply(&self.core.shared) {
+            Ok(()) => self.say(caller, |encoder| encoder.ok()),
+            Err((name, reason)) => {
+                self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason: &reason });
+            }
         }
-        if let Some(target) = slo {
-            // It was checked, and what was checked then holds now.
-            let _ = self.core.shared.slo().set(target);
-        }
-        self.say(caller, |encoder| encoder.ok());
     }
 
-    /// Takes up `slo`; `None`: it is another setting.
-    fn stage_slo(
-        &self,
-        name: &str,
-        value: &[u8],
-        staged: &mut Option<Option<Duration>>,
-    ) -> Option<Result<(), &'static str>> {
-        let slo = self.core.shared.slo();
-        (name == "slo").then(|| {
-            let checked = slo::parse(value).and_then(|target| slo.check(target).map(|()| target));
-            checked.map(|target| *staged = Some(target)).map_err(slo::SloError::reason)
-        })
-    }
-
+    /// Puts what was set since the start into the file that the settings came from.
     fn config_rewrite(&mut self, caller: Caller) {
-        let error = match &self.core.shared.config().config_file {
-            None => ErrorReply::NoConfigFile,
-            Some(_) => ErrorReply::ConfigRewriteFailed("no setting changes at run time"),
+        let (shared, config) = (&self.core.shared, self.core.shared.config());
+        let (Some(path), Some(rewrite)) = (&config.config_file, config.rewrite_file) else {
+            return self.fail(caller, &ErrorReply::NoConfigFile);
         };
-        self.fail(caller, &error);
+        match shared.live().write_to(path, rewrite) {
+            Ok(()) => {
+                tracing::info!(file = %path.display(), "CONFIG REWRITE");
+                self.say(caller, |encoder| encoder.ok());
+            }
+            Err(error) => {
+                tracing::warn!(file = %path.display(), "CONFIG REWRITE failed: {error}");
+                let text = error.to_string();
+                // The system's words, as Redis gives them.
+                let reason = text.split(" (os error").next().unwrap_or(&text);
+                self.fail(caller, &ErrorReply::ConfigRewriteFailed(reason));
+            }
+        }
     }
 
     fn time(&mut self, caller: Caller) {
@@ -182,12 +173,14 @@ fn find_settings<'f>(
 fn settings(shared: &Shared) -> Vec<(String, String)> {
     let config = shared.config();
     let (threads, fronts) = shared.roles().asked();
+    let max_connections = shared.live().max_connections().to_string();
     let port = config.resp.map_or(0, |address| address.port());
     let bind = config.resp.map_or(String::new(), |address| address.ip().to_string());
     let mut settings: Vec<(String, String)> = [
         ("maxmemory", config.memory_bytes.to_string()),
         ("maxmemory-policy", memory_policy(config).to_owned()),
-        ("maxclients", config.max_connections.to_string()),
+        ("maxclients", max_connections.clone()),
+        ("max-connections", max_connections),
         ("proto-max-bulk-len", config.max_item_size_bytes.to_string()),
         ("port", port.to_string()),
         ("bind", bind),
@@ -209,39 +202,14 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
+    let hot_set = shared.hot_keys().map_or(config.hot_set, |keys| keys.chosen_size());
+    settings.push(("hot-set".to_owned(), hot_set.to_string()));
     for (name, value) in &config.settings {
         if !settings.iter().any(|(known, _)| known == name) {
             settings.push((name.clone(), value.clone()));
         }
     }
     settings
-}
-
-/// Takes up a setting that can be changed while the server runs; `None`: it is none.
-fn stage(name: &str, value: &[u8], wanted: &mut Wanted) -> Option<Result<(), &'static str>> {
-    let count = || std::str::from_utf8(value).ok()?.parse().ok();
-    let is_auto = value.eq_ignore_ascii_case(b"auto");
-    let staged = match (name, count()) {
-        ("threads", Some(count)) => {
-            wanted.threads = Threads::Count(count);
-            Ok(())
-        }
-        ("threads", None) if is_auto => {
-            wanted.threads = Threads::All;
-            Ok(())
-        }
-        ("cr-threads", Some(count)) => {
-            wanted.fronts = Fronts::Count(count);
-            Ok(())
-        }
-        ("cr-threads", None) if is_auto => {
-            wanted.fronts = Fronts::Auto;
-            Ok(())
-        }
-        ("threads" | "cr-threads", None) => Err("argument must be auto or a number of threads"),
-        _ => return None,
-    };
-    Some(staged)
 }
 
 /// The policies of Redis that can be had: what has no expiry is evicted too, so that those named
@@ -269,7 +237,7 @@ pub(super) fn memory_policy(config: &Config) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fronts, MEMORY_POLICIES, Threads, Wanted, find_settings, is_same_policy, stage};
+    use super::{MEMORY_POLICIES, find_settings, is_same_policy};
 
     #[track_caller]
     fn check(patterns: &[&str], want: &[(&str, &str)]) {
@@ -293,24 +261,6 @@ mod tests {
         assert!(!is_same_policy("noeviction", b"allkeys-lru"));
         assert!(!is_same_policy("allkeys-lru", b"noeviction"));
         assert!(!MEMORY_POLICIES.contains(&"volatile-lru"));
-    }
-
-    #[test]
-    fn threads_are_a_number_or_auto() {
-        let check = |name, value: &str, want: Option<Result<Wanted, &str>>| {
-            let mut wanted = Wanted::default();
-            let staged = stage(name, value.as_bytes(), &mut wanted);
-            assert_eq!(staged.map(|staged| staged.map(|()| wanted)), want, "{name} {value}");
-        };
-        let now = Wanted::default();
-        check("threads", "3", Some(Ok(Wanted { threads: Threads::Count(3), ..now })));
-        check("threads", "AUTO", Some(Ok(Wanted { threads: Threads::All, ..now })));
-        check("cr-threads", "1", Some(Ok(Wanted { fronts: Fronts::Count(1), ..now })));
-        check("cr-threads", "auto", Some(Ok(Wanted { fronts: Fronts::Auto, ..now })));
-        let reason = "argument must be auto or a number of threads";
-        check("threads", "many", Some(Err(reason)));
-        check("cr-threads", "-1", Some(Err(reason)));
-        check("batch", "3", None);
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn kernel() -> String {
 fn clients(section: &mut Section<'_>) {
     let totals = section.totals;
     section.line("connected_clients", totals.connections_resp + totals.connections_memcached);
-    section.line("maxclients", section.shared.config().max_connections);
+    section.line("maxclients", section.shared.live().max_connections());
     section.line("blocked_clients", 0);
     section.line("dovetail_memcached_clients", totals.connections_memcached);
     section.line("dovetail_native_sessions", totals.native.sessions);

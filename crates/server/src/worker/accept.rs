@@ -96,7 +96,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             now: self.core.now,
         };
         let config = self.core.shared.config();
-        let Some(client) = self.core.shared.clients().admit(arrival, config.max_connections) else {
+        let connections_max = self.core.shared.live().max_connections();
+        let Some(client) = self.core.shared.clients().admit(arrival, connections_max) else {
             self.core.counters().rejected.add(1);
             return turn_away(&socket, protocol);
         };

@@ -1,0 +1,55 @@
+//! Settings that CONFIG SET changes while the server runs, and CONFIG REWRITE writes to the file.
+//!
+//! # Concurrency
+//! Any thread, at any time; workers read a number here where they accept a connection, and nothing
+//! for a request. The file is written by the worker that was asked, under the lock of what has
+//! changed: two that are asked at once write one after the other.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The settings, by their keys.
+pub const LIVE_SETTINGS: [&str; 5] = ["threads", "cr-threads", "slo", "hot-set", "max-connections"];
+
+/// Puts values that have changed, each with its key, into a configuration file.
+pub type RewriteFile = fn(&Path, &BTreeMap<&'static str, String>) -> io::Result<()>;
+
+/// What has no better home than the list of what can be changed.
+#[derive(Debug)]
+pub struct Live {
+    max_connections: AtomicUsize,
+    /// As they were given last, in the spelling of the file.
+    changed: Mutex<BTreeMap<&'static str, String>>,
+}
+
+impl Live {
+    /// As started.
+    pub(crate) fn new(max_connections: usize) -> Live {
+        Live { max_connections: AtomicUsize::new(max_connections), changed: Mutex::default() }
+    }
+
+    /// Connections that may be open at one time.
+    pub fn max_connections(&self) -> usize {
+        // Relaxed: one connection sooner or later.
+        self.max_connections.load(Ordering::Relaxed)
+    }
+
+    /// Holds for the next connection; those that are open stay.
+    pub(crate) fn set_max_connections(&self, count: usize) {
+        self.max_connections.store(count, Ordering::Relaxed);
+    }
+
+    /// Remembers what was set, for the file.
+    pub(crate) fn note(&self, changes: Vec<(&'static str, String)>) {
+        debug_assert!(changes.iter().all(|(key, _)| LIVE_SETTINGS.contains(key)));
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
+    }
+
+    /// Writes what was set since the start.
+    pub(crate) fn write_to(&self, path: &Path, rewrite: RewriteFile) -> io::Result<()> {
+        rewrite(path, &self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,217 @@
+//! CONFIG SET of what can be changed while the server runs: all that one command names is looked at
+//! before any of it holds.
+
+use std::time::Duration;
+
+use crate::descriptors;
+use crate::hop::{Fronts, Threads, Wanted};
+use crate::hot::{HotSetSize, TRACKED_MAX};
+use crate::shared::Shared;
+use crate::slo;
+
+/// As the table of settings has it.
+const CONNECTIONS_MAX: usize = 1_000_000;
+
+/// Why a value cannot be had, in the client's words.
+pub(super) type Reason = String;
+
+/// What is to hold once all of a command is found right.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Staged<'a> {
+    wanted: Wanted,
+    /// The name that the client gave to what would change roles.
+    wanted_by: Option<&'a [u8]>,
+    slo: Option<Option<Duration>>,
+    hot_set: Option<HotSetSize>,
+    max_connections: Option<usize>,
+    /// By the keys of the file.
+    changes: Vec<(&'static str, String)>,
+}
+
+impl<'a> Staged<'a> {
+    /// Takes up the setting `known`, which the client calls `name`; `None`: it is none of these.
+    pub(super) fn take(
+        &mut self,
+        shared: &Shared,
+        known: &str,
+        name: &'a [u8],
+        value: &[u8],
+    ) -> Option<Result<(), Reason>> {
+        let staged = match known {
+            "threads" => thread_count(value).map(|count| {
+                self.wanted_by = Some(name);
+                self.wanted.threads = count.map_or(Threads::All, Threads::Count);
+                ("threads", spelled(count))
+            }),
+            "cr-threads" => thread_count(value).map(|count| {
+                self.wanted_by = Some(name);
+                self.wanted.fronts = count.map_or(Fronts::Auto, Fronts::Count);
+                ("cr-threads", spelled(count))
+            }),
+            "slo" => objective(shared, value).map(|target| {
+                self.slo = Some(target);
+                ("slo", target.map_or("off".to_owned(), base::format_duration))
+            }),
+            "hot-set" => hot_set(shared, value).map(|size| {
+                self.hot_set = Some(size);
+                ("hot-set", size.to_string())
+            }),
+            "max-connections" | "maxclients" => connection_count(value, shared.config().threads)
+                .map(|count| {
+                    self.max_connections = Some(count);
+                    ("max-connections", count.to_string())
+                }),
+            _ => return None,
+        };
+        Some(staged.map(|change| self.changes.push(change)))
+    }
+
+    /// All holds from now on, or nothing does: the name that is in the way, and why.
+    pub(super) fn apply(self, shared: &Shared) -> Result<(), (&'a [u8], Reason)> {
+        if let Some(name) = self.wanted_by {
+            shared.change_roles(self.wanted).map_err(|error| (name, error.to_string()))?;
+        }
+        if let Some(target) = self.slo {
+            // It was checked, and what was checked then holds now.
+            let _ = shared.slo().set(target);
+        }
+        if let (Some(size), Some(keys)) = (self.hot_set, shared.hot_keys()) {
+            keys.choose(size);
+        }
+        if let Some(count) = self.max_connections {
+            shared.live().set_max_connections(count);
+        }
+        shared.live().note(self.changes);
+        Ok(())
+    }
+}
+
+fn text(value: &[u8]) -> &str {
+    std::str::from_utf8(value).unwrap_or_default()
+}
+
+/// `None`: `auto`.
+fn thread_count(value: &[u8]) -> Result<Option<usize>, Reason> {
+    if value.eq_ignore_ascii_case(b"auto") {
+        return Ok(None);
+    }
+    let count = text(value).parse().map(Some);
+    count.map_err(|_| "argument must be auto or a number of threads".to_owned())
+}
+
+fn spelled(count: Option<usize>) -> String {
+    count.map_or("auto".to_owned(), |count| count.to_string())
+}
+
+fn objective(shared: &Shared, value: &[u8]) -> Result<Option<Duration>, Reason> {
+    let checked = slo::parse(value)
+        .and_then(|target| shared.slo().check(target).map(|()| target))
+        .map_err(slo::SloError::reason);
+    checked.map_err(str::to_owned)
+}
+
+fn hot_set(shared: &Shared, value: &[u8]) -> Result<HotSetSize, Reason> {
+    let items = || text(value).parse().ok().filter(|items| (1..=TRACKED_MAX).contains(items));
+    let size = match value.to_ascii_lowercase().as_slice() {
+        b"auto" => HotSetSize::Auto,
+        b"off" => HotSetSize::Off,
+        _ => HotSetSize::Items(
+            items().ok_or(format!("argument must be auto, off or 1 to {TRACKED_MAX}"))?,
+        ),
+    };
+    let started_with = shared.config().hot_set;
+    if shared.hot_keys().is_some() || size == started_with {
+        return Ok(size);
+    }
+    let reason = match started_with {
+        HotSetSize::Off => "start the server with --hot-set auto: it samples no keys without",
+        _ => "this server runs to completion; start it with --cr-threads 1 or more below --threads",
+    };
+    Err(reason.to_owned())
+}
+
+/// As many as the limit of open files allows, which is raised for them.
+fn connection_count(value: &[u8], thread_count: usize) -> Result<usize, Reason> {
+    let count =
+        text(value).parse::<i64>().map_err(|_| "argument couldn't be parsed into an integer")?;
+    let count = usize::try_from(count).ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count));
+    let count =
+        count.ok_or(format!("argument must be between 1 and {CONNECTIONS_MAX} inclusive"))?;
+    match descriptors::connections_allowed(count, thread_count) {
+        allowed if allowed < count => Err(format!(
+            "The operating system is not able to handle the specified number of clients, try with \
+             {allowed}"
+        )),
+        _ => Ok(count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    #[track_caller]
+    fn check(shared: &Shared, name: &str, value: &str, want: Result<(), &str>) {
+        let mut staged = Staged::default();
+        let found = staged.take(shared, name, name.as_bytes(), value.as_bytes()).unwrap();
+        assert_eq!(found, want.map_err(str::to_owned), "{name} {value}");
+    }
+
+    fn shared(threads: usize, hot_set: HotSetSize) -> Shared {
+        Shared::new(Config { threads, hot_set, memory_bytes: 128 << 20, ..Config::default() })
+    }
+
+    #[test]
+    fn each_setting_says_what_it_takes() {
+        let shared = shared(4, HotSetSize::Auto);
+        for name in ["threads", "cr-threads"] {
+            check(&shared, name, "AUTO", Ok(()));
+            check(&shared, name, "3", Ok(()));
+            for wrong in ["many", "-1", ""] {
+                let reason = "argument must be auto or a number of threads";
+                check(&shared, name, wrong, Err(reason));
+            }
+        }
+        for value in ["auto", "OFF", "1", "10000"] {
+            check(&shared, "hot-set", value, Ok(()));
+        }
+        for wrong in ["0", "10001", "some"] {
+            check(&shared, "hot-set", wrong, Err("argument must be auto, off or 1 to 10000"));
+        }
+        for name in ["max-connections", "maxclients"] {
+            check(&shared, name, "10", Ok(()));
+            check(&shared, name, "x", Err("argument couldn't be parsed into an integer"));
+            for wrong in ["0", "-3", "1000001"] {
+                let reason = "argument must be between 1 and 1000000 inclusive";
+                check(&shared, name, wrong, Err(reason));
+            }
+        }
+        let mut staged = Staged::default();
+        assert_eq!(staged.take(&shared, "batch", b"batch", b"3"), None);
+    }
+
+    #[test]
+    fn a_server_without_samples_says_with_which_settings_it_would_have_them() {
+        let want = "start the server with --hot-set auto: it samples no keys without";
+        check(&shared(4, HotSetSize::Off), "hot-set", "5", Err(want));
+        check(&shared(4, HotSetSize::Off), "hot-set", "off", Ok(()));
+        let want =
+            "this server runs to completion; start it with --cr-threads 1 or more below --threads";
+        check(&shared(1, HotSetSize::Auto), "hot-set", "off", Err(want));
+        check(&shared(1, HotSetSize::Auto), "hot-set", "auto", Ok(()));
+    }
+
+    #[test]
+    fn what_is_in_the_way_of_one_leaves_all_as_it_was() {
+        let shared = shared(4, HotSetSize::Auto);
+        let mut staged = Staged::default();
+        for (name, value) in [("max-connections", "7"), ("threads", "5"), ("hot-set", "9")] {
+            assert_eq!(staged.take(&shared, name, name.as_bytes(), value.as_bytes()), Some(Ok(())));
+        }
+        let (name, _) = staged.apply(&shared).unwrap_err();
+        assert_eq!(name, b"threads");
+        assert_eq!(shared.live().max_connections(), Config::default().max_connections);
+        assert!(shared.hot_keys().unwrap().is_auto());
+    }
+}
