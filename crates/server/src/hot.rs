@@ -18,6 +18,7 @@
 //! H2: publishing waits for nobody's round, and no round waits for a publication: a front that
 //!     meets the other side at the lock takes the new epoch in its next round.
 //! H3: samples that find their buffer full are dropped.
+//! H4: without two layers samples are counted, for the tuner and for people, and no key is hot.
 //!
 //! # Limits
 //! At most [`TRACKED_MAX`] hot keys. Keys are listed by their first [`SAMPLE_KEY_BYTES_MAX`] bytes;
@@ -73,7 +74,6 @@ pub enum HotSetSize {
     Items(usize),
 }
 
-/// One sampled access.
 impl fmt::Display for HotSetSize {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,6 +84,7 @@ impl fmt::Display for HotSetSize {
     }
 }
 
+/// One sampled access.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     hash: KeyHash,
@@ -196,7 +197,21 @@ impl HotKeys {
         }
         // A buffer's place has a stamp too; what was published last may still be looked at.
         let buffers_bytes = config.threads * SAMPLES_WAITING_MAX * (size_of::<Sample>() + 8);
-        (buffers_bytes + HotEpochs::memory_bytes() + 2 * Members::memory_bytes(TRACKED_MAX)) as u64
+        let published_bytes =
+            2 * (Members::memory_bytes(TRACKED_MAX) + HotKeys::array_bytes(config));
+        let places_bytes = match config.index {
+            IndexKind::Tree => config.threads * TRACKED_MAX * store::HOT_PLACE_BYTES,
+            IndexKind::Hash => 0,
+        };
+        (buffers_bytes + HotEpochs::memory_bytes() + published_bytes + places_bytes) as u64
+    }
+
+    /// Of the hot keys in their order, which only a tree has.
+    fn array_bytes(config: &Config) -> usize {
+        match config.index {
+            IndexKind::Tree => HotArray::memory_bytes_max(TRACKED_MAX, SAMPLE_KEY_BYTES_MAX),
+            IndexKind::Hash => 0,
+        }
     }
 
     /// Nothing is hot yet; `None`: nothing ever is.
@@ -215,7 +230,7 @@ impl HotKeys {
         Some(Arc::new(HotKeys {
             size: AtomicUsize::new(size),
             is_ordered,
-            size_in_force: AtomicUsize::new(size),
+            size_in_force: AtomicUsize::new(0),
             eligible_count: AtomicUsize::new(0),
             is_auto: AtomicBool::new(is_auto),
             epoch_id: AtomicU64::new(0),
@@ -231,8 +246,14 @@ impl HotKeys {
 
     /// Whether the keys that are published were chosen for the present size: each front has them
     /// from its next round on.
-    pub fn is_in_force(&self) -> bool {
-        self.size_in_force.load(Ordering::Acquire) == self.size()
+    pub fn is_in_force(&self, has_readers: bool) -> bool {
+        self.size_in_force.load(Ordering::Acquire) == self.size_for(has_readers)
+    }
+
+    /// How many keys may be hot while there are, or are no, threads that only poll: nobody else
+    /// reads them (H4).
+    fn size_for(&self, has_readers: bool) -> usize {
+        if has_readers { self.size() } else { 0 }
     }
 
     /// Keys that would be hot if the size were no matter; 0: the load has none.

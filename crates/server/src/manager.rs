@@ -145,7 +145,7 @@ impl Manager {
         }
         let mut next_at = Instant { ns: now.ns + IDLE_LOOK.as_nanos() as u64 };
         for due in &mut self.controllers {
-            if due.at <= now || due.controller.is_urgent() {
+            if due.at <= now || due.controller.is_urgent(observed) {
                 if let Some(decision) = due.controller.tick(now, observed) {
                     journal.add(due.controller.name(), decision); // I3
                 }

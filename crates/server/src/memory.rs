@@ -11,7 +11,8 @@
 //! The index starts with a 64th and takes what it needs from the log as items come (decision 0018).
 //! A lossy index does not grow: it has an eighth from the start.
 //! Where requests are routed, cells and rings take their part from the log, at most an eighth, and
-//! so does what counts and publishes hot keys: some 5 MiB, and 144 KiB a thread.
+//! so does what counts and publishes hot keys: some 5 MiB, and 144 KiB a thread; over a tree, where
+//! the hot keys stand in an array too, some 6.2 MiB, and 300 KiB a thread.
 //! ```
 //!
 //! Middling servers give a larger part to buffers: one command of the largest default size, 32 MiB,
@@ -241,6 +242,33 @@ mod tests {
         assert_eq!(parts_bytes + plan.hot_set_bytes, 64 * MIB, "I1");
         assert_eq!(plain.with_hot_set(8 * MIB + 1), None);
         assert_eq!(MemoryPlan::least_bytes(hops, 8 * MIB + 1), 65 * MIB);
+    }
+
+    /// I1 on servers as they start, for every kind that has parts of its own.
+    #[test]
+    fn the_parts_of_a_server_stay_inside_its_memory() {
+        use crate::config::Config;
+        use crate::shared::Shared;
+        use store::IndexKind;
+        for (threads, memory_mib) in [(1, 64), (4, 64), (4, 100), (8, 128), (16, 256)] {
+            for index in [IndexKind::Hash, IndexKind::Tree] {
+                for policies in ["crcw any", "d-crew size-aware", "crew steal", "erew key-hash"] {
+                    let (write_policy, dispatch) = policies.split_once(' ').unwrap();
+                    let (write_policy, dispatch) =
+                        (write_policy.parse().unwrap(), dispatch.parse().unwrap());
+                    let memory_bytes = memory_mib * MIB;
+                    let base = Config { memory_bytes, threads, index, ..Config::default() };
+                    let shared = Shared::new(Config { write_policy, dispatch, ..base });
+                    let plan = shared.memory_plan();
+                    let sum_bytes = plan.store_bytes()
+                        + plan.buffers_bytes
+                        + plan.hops_bytes
+                        + plan.hot_set_bytes;
+                    assert_eq!(sum_bytes, memory_bytes, "{threads} {index:?} {policies}: {plan:?}");
+                    assert_eq!(plan.hot_set_bytes > 0, shared.hot_keys().is_some());
+                }
+            }
+        }
     }
 
     #[test]

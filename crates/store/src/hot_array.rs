@@ -58,6 +58,12 @@ impl HotArray {
         }
     }
 
+    /// What an array of so many keys of at most so many bytes takes.
+    pub const fn memory_bytes_max(key_count: usize, key_len_bytes_max: usize) -> usize {
+        let of_key = size_of::<u64>() + size_of::<u32>() + key_len_bytes_max;
+        size_of::<HotArray>() + key_len_bytes_max + key_count * of_key
+    }
+
     /// How many keys there are.
     pub fn len(&self) -> usize {
         self.slices.len()
@@ -165,6 +171,19 @@ mod tests {
         let array = HotArray::new(keys.iter().map(Vec::as_slice));
         assert_eq!((&*array.shared, array.rests.len()), (&b"user000000000000000"[..], 4000));
         assert!(array.slices.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn the_largest_array_takes_what_is_said() {
+        let key = |id: usize| format!("{id:08x}{}", "x".repeat(44)).into_bytes();
+        for count in [0, 1, 10_000] {
+            let keys: Vec<_> = (0..count).map(key).collect();
+            let array = HotArray::new(keys.iter().map(Vec::as_slice));
+            let places_bytes = size_of_val(&*array.slices) + size_of_val(&*array.ends);
+            let keys_bytes = array.rests.len() + array.shared.len();
+            let bytes = size_of::<HotArray>() + places_bytes + keys_bytes;
+            assert!(bytes <= HotArray::memory_bytes_max(count, 52), "{count} keys: {bytes}");
+        }
     }
 
     #[test]

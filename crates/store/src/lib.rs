@@ -50,7 +50,7 @@ pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};
 pub use request::{
     Condition, Expiry, Item, NoUpdate, Op, Outcome, Request, Set, Sink, Update, Verdict,
 };
-pub use session::{LockedSession, Session};
+pub use session::{HOT_PLACE_BYTES, LockedSession, Session};
 pub use store::Store;
 pub use tuning::{Prefetch, Tuning};
 

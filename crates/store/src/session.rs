@@ -47,6 +47,7 @@ use crate::tuning::Prefetch;
 use execute::Guess;
 
 pub(crate) use execute::know_processor;
+pub use hot::HOT_PLACE_BYTES;
 pub use several::LockedSession;
 
 /// Blocks of the index that are freed in one go, beyond as many as the same step retired: some

@@ -81,23 +81,23 @@ impl HotEpochs {
     }
 
     /// Counts the samples that wait, at most a buffer for each front; ends the epoch if it is due,
-    /// and says what has changed if keys turned hot or cold.
-    pub fn look(&mut self, now: Instant) -> Option<HotChange> {
+    /// and says what has changed if keys turned hot or cold. Without readers none are hot.
+    pub fn look(&mut self, now: Instant, has_readers: bool) -> Option<HotChange> {
         for (_, samples) in &self.keys.samples {
             for sample in samples.try_iter().take(SAMPLES_WAITING_MAX) {
                 self.sample_count += 1;
                 self.counted.sample(sample.hash, || Tracked::from(&sample));
             }
         }
-        if !self.keys.is_in_force() {
-            self.resize();
+        if !self.keys.is_in_force(has_readers) {
+            self.resize(has_readers);
         }
         let elapsed = Duration::from_nanos(now.ns.saturating_sub(self.began_at.ns));
         if !worth::is_due(elapsed.as_millis() as u64, self.sample_count) {
             return None;
         }
         self.began_at = now;
-        if self.has_nothing() { None } else { self.end_epoch() }
+        if self.has_nothing() { None } else { self.end_epoch(has_readers) }
     }
 
     /// Nothing was sampled lately, and all of it was told already.
@@ -106,8 +106,8 @@ impl HotEpochs {
     }
 
     /// Another size holds at once, by what was counted so far: a tuner waits for it. It is no news.
-    fn resize(&mut self) {
-        let size = self.keys.size();
+    fn resize(&mut self, has_readers: bool) {
+        let size = self.keys.size_for(has_readers);
         self.item_count = self.worth.resize(self.counted.counts(), size);
         self.counted.select(self.item_count, &mut self.snapshot);
         let (members, array, share_ratio) = self.chosen();
@@ -122,13 +122,13 @@ impl HotEpochs {
         (Members::new(&hashes), array, self.snapshot.share_ratio())
     }
 
-    fn end_epoch(&mut self) -> Option<HotChange> {
+    fn end_epoch(&mut self, has_readers: bool) -> Option<HotChange> {
         let samples = Samples {
             of_epoch: std::mem::take(&mut self.sample_count),
             counted: self.counted.sampled_count(),
         };
         let tracked_share_ratio = self.counted.tracked_share_ratio();
-        let size = self.keys.size();
+        let size = self.keys.size_for(has_readers);
         // A tuner that tries what it is without any must not make it begin anew afterwards.
         let judged_size = if size == 0 { ITEMS_DEFAULT } else { size };
         let item_count = self.worth.select(self.counted.counts(), samples, judged_size).min(size);
@@ -186,14 +186,14 @@ impl Controller for HotEpochs {
     }
 
     /// Somebody waits for another size.
-    fn is_urgent(&self) -> bool {
-        !self.keys.is_in_force()
+    fn is_urgent(&self, observed: &Observed) -> bool {
+        !self.keys.is_in_force(observed.has_two_layers)
     }
 
     /// The journal hears when a hot set begins or ends; a key more or less is no news, and nor is
-    /// what nobody reads: without two layers nobody looks at the set.
+    /// what nobody reads: without two layers nobody looks at the set, and none is chosen.
     fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision> {
-        let change = self.look(now)?;
+        let change = self.look(now, observed.has_two_layers)?;
         let HotChange { item_count_before, item_count: after, .. } = change;
         if !observed.has_two_layers || self.is_told == (after > 0) {
             return None;

@@ -35,13 +35,13 @@ impl Bench {
                 self.watcher.note(hash_of(key), format!("key:{key}").as_bytes());
                 noted_count += 1;
                 if noted_count % SAMPLES_WAITING_MAX == 0 {
-                    let is_over = self.epochs.look(Instant { ns: self.now_ns });
+                    let is_over = self.epochs.look(Instant { ns: self.now_ns }, true);
                     assert_eq!(is_over, None, "no epoch ends before its time");
                 }
             }
         }
         self.now_ns += 400_000_000;
-        let change = self.epochs.look(Instant { ns: self.now_ns });
+        let change = self.epochs.look(Instant { ns: self.now_ns }, true);
         self.watcher.look();
         change
     }
@@ -93,10 +93,11 @@ fn another_size_holds_from_the_managers_next_look_on() {
     bench.epoch(40, |_| 100);
     assert_eq!(bench.keys.now().item_count(), 10);
     bench.keys.set_size(20);
-    assert!(!bench.keys.is_in_force() && bench.epochs.is_urgent());
+    let layers = Observed { has_two_layers: true, ..Observed::default() };
+    assert!(!bench.keys.is_in_force(true) && bench.epochs.is_urgent(&layers));
     assert_eq!(bench.keys.now().item_count(), 10);
-    assert_eq!(bench.epochs.look(Instant { ns: bench.now_ns }), None, "a size is no news");
-    assert!(bench.keys.is_in_force() && !bench.epochs.is_urgent());
+    assert_eq!(bench.epochs.look(Instant { ns: bench.now_ns }, true), None, "a size is no news");
+    assert!(bench.keys.is_in_force(true) && !bench.epochs.is_urgent(&layers));
     bench.watcher.look();
     assert_eq!(bench.hot_among(0..40).len(), 20);
     assert_eq!(bench.keys.eligible_count(), 40);
@@ -120,9 +121,31 @@ fn a_set_of_no_keys_for_a_while_does_not_have_to_begin_anew() {
     bench.epoch(1000, |key| if key < 3 { 50 } else { 1 });
     assert_eq!(bench.hot_among(0..1000), [0; 0]);
     bench.keys.set_size(2);
-    bench.epochs.look(Instant { ns: bench.now_ns });
+    bench.epochs.look(Instant { ns: bench.now_ns }, true);
     bench.watcher.look();
     assert_eq!(bench.hot_among(0..1000).len(), 2);
+}
+
+/// Run to completion: what is counted stays counted, for a tuner that tries two layers next.
+#[test]
+fn nothing_is_hot_while_nobody_reads_it_and_at_once_when_somebody_does() {
+    let bench = &mut Bench::new(HotSetSize::Auto);
+    bench.epoch(40, |_| 100);
+    assert_eq!((bench.keys.now().item_count(), bench.keys.eligible_count()), (40, 40));
+    let [rtc, layers] =
+        [false, true].map(|has_two_layers| Observed { has_two_layers, ..Observed::default() });
+    assert!(bench.epochs.is_urgent(&rtc) && !bench.epochs.is_urgent(&layers));
+    for _ in 0..3 {
+        bench.now_ns += 400_000_000;
+        (0..200).for_each(|_| bench.watcher.note(hash_of(1), b"key:1"));
+        assert_eq!(bench.epochs.tick(Instant { ns: bench.now_ns }, &rtc), None);
+        let now = bench.keys.now();
+        assert_eq!((now.item_count(), now.array.as_ref().map(|array| array.len())), (0, Some(0)));
+        assert!(bench.keys.eligible_count() > 0 && now.popularity().is_some(), "still counted");
+    }
+    assert!(!bench.epochs.is_urgent(&rtc) && bench.epochs.is_urgent(&layers));
+    bench.epochs.tick(Instant { ns: bench.now_ns }, &layers);
+    assert!(bench.keys.now().item_count() > 0);
 }
 
 #[test]
@@ -200,4 +223,20 @@ fn the_journal_hears_of_the_beginning_and_the_end() {
     assert_eq!(tick(true, 1).as_deref(), Some("hot keys from 0 to 1"));
     assert_eq!(tick(true, 3), None);
     assert_eq!(tick(true, 0).as_deref(), Some("hot keys from 3 to 0"));
+}
+
+/// What a tree's hot keys take beyond a table's: two arrays, and each front's places.
+#[test]
+fn the_arrays_and_places_of_a_tree_are_counted() {
+    for threads in [1, 4, 16] {
+        let bytes = |index| {
+            let config = crate::Config { index, threads, ..crate::Config::default() };
+            HotKeys::memory_bytes(&config, true)
+        };
+        let array_bytes = HotArray::memory_bytes_max(TRACKED_MAX, SAMPLE_KEY_BYTES_MAX) as u64;
+        let places_bytes = (threads * TRACKED_MAX * store::HOT_PLACE_BYTES) as u64;
+        assert!(array_bytes < 700_000 && places_bytes <= threads as u64 * 240_000);
+        let beyond = bytes(IndexKind::Tree) - bytes(IndexKind::Hash);
+        assert_eq!(beyond, 2 * array_bytes + places_bytes);
+    }
 }

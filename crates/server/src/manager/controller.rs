@@ -18,7 +18,8 @@ pub trait Controller: Send {
     fn period(&self) -> Duration;
 
     /// Whether it is to be asked now, though it is not due: another controller waits for it.
-    fn is_urgent(&self) -> bool {
+    fn is_urgent(&self, observed: &Observed) -> bool {
+        let _ = observed;
         false
     }
 

@@ -191,7 +191,9 @@ impl Knobs for ServerKnobs {
     }
 
     fn are_settled(&self) -> bool {
-        self.shared.are_roles_settled() && self.hot.as_ref().is_none_or(|keys| keys.is_in_force())
+        let has_readers = self.shared.role_plan().has_two_layers();
+        let is_in_force = |keys: &Arc<HotKeys>| keys.is_in_force(has_readers);
+        self.shared.are_roles_settled() && self.hot.as_ref().is_none_or(is_in_force)
     }
 
     fn cached_item_count_max(&self) -> u32 {
@@ -306,27 +308,30 @@ mod tests {
         assert_eq!(configuration.cached_item_count, 0, "no layers, and no search among equals");
         assert_eq!(shared.hot_keys().unwrap().size(), ITEMS_DEFAULT);
         assert!(knobs.are_settled() && !knobs.were_turned());
+        let keys = Arc::clone(shared.hot_keys().unwrap());
         let other = Configuration { cached_item_count: 3_000, ..configuration };
         knobs.set(&other).unwrap();
-        assert!(!knobs.are_settled(), "nobody has chosen the keys yet");
-        let keys = Arc::clone(shared.hot_keys().unwrap());
-        let mut epochs = crate::hot::HotEpochs::new(keys, Instant { ns: 0 });
-        assert!(epochs.is_urgent());
+        assert!(keys.is_in_force(false) && !keys.is_in_force(true), "two layers alone read them");
+        let mut epochs = crate::hot::HotEpochs::new(Arc::clone(&keys), Instant { ns: 0 });
+        let layers = Observed { has_two_layers: true, ..Observed::default() };
+        assert!(epochs.is_urgent(&layers) && !epochs.is_urgent(&Observed::default()));
+        epochs.tick(Instant { ns: 0 }, &layers);
+        assert!(keys.is_in_force(true), "the keys are chosen for that size");
         epochs.tick(Instant { ns: 0 }, &Observed::default());
         assert!(knobs.are_settled() && !knobs.were_turned());
         shared.set_hot_set(7);
         assert!(knobs.were_turned() && !knobs.were_turned());
-    }
-
-    #[test]
-    fn a_size_that_was_asked_for_is_not_turned() {
-        let hot_set = HotSetSize::Items(50);
         shared.hot_keys().unwrap().choose(HotSetSize::Items(7));
         assert!(knobs.were_turned() && !knobs.were_turned(), "it is by hand from now on");
         knobs.set(&other).unwrap();
         assert_eq!((shared.hot_keys().unwrap().size(), knobs.cached_item_count_max()), (7, 0));
         shared.hot_keys().unwrap().choose(HotSetSize::Auto);
         assert!(knobs.were_turned());
+    }
+
+    #[test]
+    fn a_size_that_was_asked_for_is_not_turned() {
+        let hot_set = HotSetSize::Items(50);
         let config = Config {
             threads: 2,
             tuning: Tuning::On,

@@ -29,6 +29,9 @@ use crate::request::{Item, Op, Request, Sink, Update};
 use crate::store::Inner;
 use crate::tree::{Hint, HotPlace, Sought, Tree};
 
+/// What a session keeps of each hot key.
+pub const HOT_PLACE_BYTES: usize = size_of::<HotPlace>();
+
 /// Hot keys, and where they are.
 pub(super) struct Hot {
     keys: Arc<HotArray>,
@@ -55,6 +58,8 @@ impl Session {
         self.local.hot = keys.map(|keys| {
             let mut places = self.local.hot.take().map(|hot| hot.places).unwrap_or_default();
             places.clear();
+            // Not more than the memory plan has.
+            places.reserve_exact(keys.len());
             places.resize(keys.len(), HotPlace::NONE);
             Box::new(Hot { keys, places, in_place_count })
         });
