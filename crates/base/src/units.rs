@@ -31,15 +31,17 @@ pub struct UnitError {
 
 impl fmt::Display for UnitError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "`{}` is not {}", self.text, self.wanted)
+        write!(formatter, "`{}` {}", self.text, self.wanted)
     }
 }
 
 impl std::error::Error for UnitError {}
 
 const SIZE_WANTED: &str =
-    "a size: write a number and B, KiB, MiB, GiB or TiB, e.g. 64MiB, 512m, 2g";
-const DURATION_WANTED: &str = "a time: write a number and ns, us, ms, s, m or h, e.g. 50us, 1.5s";
+    "is not a size: write a number and B, KiB, MiB, GiB or TiB, e.g. 64MiB, 512m, 2g";
+const DURATION_WANTED: &str =
+    "is not a time: write a number and ns, us, ms, s, m or h, e.g. 50us, 1.5s";
+const UNIT_WANTED: &str = "has no unit: write a unit: 5ms, 5us, 5s";
 
 impl ByteSize {
     /// `count` binary megabytes.
@@ -90,9 +92,13 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// Reads `50us`, `10ms`, `1.5s`, `2m`, `1h`; a number without a unit is seconds.
+/// Reads `50us`, `10ms`, `1.5s`, `2m`, `1h`. A number without a unit is refused, since it is seconds
+/// to some and milliseconds to others; only `0` means the same in all.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let error = || UnitError { text: text.to_owned(), wanted: DURATION_WANTED };
+    if is_unit_missing(text) {
+        return Err(UnitError { text: text.to_owned(), wanted: UNIT_WANTED });
+    }
     let (number, unit) = split_unit(text);
     let seconds_per_unit = match unit.to_ascii_lowercase().as_str() {
         "ns" => 1e-9,
@@ -107,10 +113,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     Duration::try_from_secs_f64(seconds).map_err(|_| error())
 }
 
-/// Whether a number stands there alone, so that its unit would be guessed.
+/// Whether a number stands there alone, so that its unit would be guessed; not for 0.
 pub fn is_unit_missing(text: &str) -> bool {
     let (number, unit) = split_unit(text);
-    unit.is_empty() && parse_fraction(number).is_some()
+    unit.is_empty() && parse_fraction(number).is_some_and(|number| number != 0.0)
 }
 
 /// The largest unit that divides the time: `1ms`, `1500us`, `2s`.
@@ -172,7 +178,9 @@ mod tests {
     fn durations_take_their_unit() {
         assert_eq!(parse_duration("50us"), Ok(Duration::from_micros(50)));
         assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_duration("3"), Ok(Duration::from_secs(3)));
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        let error = parse_duration("3").unwrap_err().to_string();
+        assert_eq!(error, "`3` has no unit: write a unit: 5ms, 5us, 5s");
         assert!(is_unit_missing(" 3.5 ") && !is_unit_missing("3s") && !is_unit_missing(""));
         assert!(parse_duration("3 days").is_err());
         assert!(parse_duration("-3s").is_err());

@@ -99,6 +99,15 @@ fn settings_that_contradict_each_other_are_status_2() {
     check(&["--cat", "3", "--threads", "3"], no_layers);
     check(&["--threads", "256", "--memory", "64m"], "--memory 64MiB is too small: give at least");
     check(&["--slo", "5"], "--slo: `5` has no unit: write a unit: 5ms, 5us, 5s");
+    check(
+        &["--compaction", "on", "--write-policy", "crcw"],
+        "--compaction on: contradicts --write-policy crcw, under which a key has many writers; \
+         give --compaction auto, or --write-policy d-crew, crew or erew",
+    );
+    check(&["--pin", "on", "--threads", "256"], "--pin on: needs a core for each of 256 threads");
+    // More ways than a bitmap of the kernel has are a slip of the pen on every machine; a machine
+    // that has none, or refuses them, is status 1 (`cat` in crates/server/src/manager/ways.rs).
+    check(&["--cat", "65"], "--cat: `65` is");
 }
 
 #[cfg(not(feature = "xdp"))]

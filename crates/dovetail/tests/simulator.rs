@@ -288,6 +288,8 @@ fn wrong_plans_are_told_what_is_right() {
     check_usage(&with(&["--workload", "./absent.csv"]), &["./absent.csv"]);
     check_usage(&with(&["--workload", "ycsb-a", "--cores", "0"]), &["1 to 256"]);
     check_usage(&with(&["--workload", "ycsb-a", "--slo", "soon"]), &["`soon` is not a time"]);
+    let no_unit = "`5` has no unit: write a unit: 5ms, 5us, 5s";
+    check_usage(&with(&["--workload", "ycsb-a", "--slo", "5"]), &[no_unit]);
     check_usage(&with(&["--workload", "ycsb-a", "--slo", "0us"]), &["an SLO of no time"]);
     check_usage(&with(&["--workload", "ycsb-a", "--slop", "1"]), &["--slo, ", "--cores"]);
     check_usage(&["plan", "--workload", "ycsb-a", "--costs", "/dev/null"], &["/dev/null"]);

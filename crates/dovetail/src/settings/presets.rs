@@ -130,6 +130,7 @@ pub const PRESETS: &[Preset] = &[
             ("size-cost", "packets"),
             ("large-help", "off"),
             ("compaction", "off"),
+            ("tuner", "off"),
         ],
     },
     Preset {
@@ -181,6 +182,7 @@ pub const PRESETS: &[Preset] = &[
             ("dispatch", "jbsq:2"),
             ("compaction", "on"),
             ("compact-short", "on"),
+            ("tuner", "off"),
             ("batch", "1"),
         ],
     },
@@ -194,6 +196,7 @@ pub const PRESETS: &[Preset] = &[
             ("dispatch", "jbsq:2"),
             ("compaction", "on"),
             ("compact-short", "on"),
+            ("tuner", "off"),
             ("batch", "1"),
         ],
     },

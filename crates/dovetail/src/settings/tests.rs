@@ -371,6 +371,61 @@ fn the_default_routes_where_four_threads_have_a_core_each() {
     check_policies(241, &[("memory", "32g")], "d-crew size-aware");
 }
 
+/// What a preset prints on a machine of eight cores: who is divided by whom, write policy, dispatch,
+/// compaction, index, and what happens when the memory is full.
+#[track_caller]
+fn check_preset(name: &'static str, want: &str) {
+    let flags = BTreeMap::from([("preset", name.to_owned())]);
+    let mut settings = combine(&flags, &|_| None, &[]).unwrap();
+    let machine = Machine { core_count: 8, memory_bytes: 64 << 30, ..MACHINE };
+    settle(&mut settings, &machine);
+    ServeSettings::new(&settings, None, &machine).unwrap();
+    let printed = toml(&settings, Listing::Complete);
+    let table: toml::Table = printed.parse().unwrap();
+    let shown = |key: &str| match &table[key] {
+        toml::Value::String(word) => word.clone(),
+        other => other.to_string(),
+    };
+    let threads = match (&*shown("cr-threads"), &*shown("tuner")) {
+        ("auto", "off") => "rtc".to_owned(),
+        ("auto", _) => "tuned".to_owned(),
+        (fronts, _) => format!("{fronts} of {}", shown("threads")),
+    };
+    let index = if shown("lossy-index") == "on" { "hash, lossy".into() } else { shown("index") };
+    let [write_policy, dispatch, compaction, mode] =
+        ["write-policy", "dispatch", "compaction", "mode"].map(shown);
+    let found = [threads, write_policy, dispatch, compaction, index, mode].join(" | ");
+    assert_eq!(found, want, "{name}");
+}
+
+/// The presets' table of the design, with the words of the settings. Under `crew`, `key-hash` is
+/// about writes, and reads stay with who receives them. A paper's server that runs to completion
+/// has no tuner that would divide it.
+#[test]
+fn every_preset_prints_what_its_paper_asks_for() {
+    let rows = [
+        ("dovetail", "tuned | d-crew | size-aware | auto | hash | cache"),
+        ("mica-erew", "rtc | erew | key-hash | off | hash, lossy | cache"),
+        ("mica-crew", "rtc | crew | key-hash | off | hash, lossy | cache"),
+        ("hkh", "rtc | crew | key-hash | off | hash | store"),
+        ("sho", "rtc | crcw | hand-off:1 | off | hash | store"),
+        ("hkh-ws", "rtc | crew | steal | off | hash | store"),
+        ("minos", "rtc | crew | size-aware | off | hash | store"),
+        ("c4-erew", "rtc | erew | key-hash | off | hash | store"),
+        ("c4-crew", "rtc | crew | jbsq:2 | off | hash | store"),
+        ("c4-dcrew", "rtc | d-crew | jbsq:2 | off | hash | store"),
+        ("c4-comp", "rtc | crew | jbsq:2 | on | hash | store"),
+        ("c4", "rtc | d-crew | jbsq:2 | on | hash | store"),
+        ("basekv", "rtc | crcw | any | off | hash | store"),
+        ("erpckv", "rtc | erew | key-hash | off | hash | store"),
+        ("mutps-h", "1 of 2 | crcw | round-robin | off | hash | store"),
+        ("mutps-t", "1 of 2 | crcw | round-robin | off | tree | store"),
+    ];
+    let names = rows.iter().map(|(name, _)| *name);
+    assert!(names.eq(presets::PRESETS.iter().map(|preset| preset.name)));
+    rows.into_iter().for_each(|(name, want)| check_preset(name, want));
+}
+
 #[test]
 fn what_is_named_keeps_its_word_and_auto_goes_with_it() {
     check_policies(16, &[("write-policy", "crcw")], "crcw size-aware");

@@ -247,9 +247,7 @@ fn read_count(text: &str, min: u64, max: u64, or_auto: &str) -> Result<Value, St
 fn read_time(text: &str, min: Duration, max: Duration) -> Result<Value, String> {
     match base::parse_duration(text) {
         _ if text == "off" => Ok(Value::Off),
-        _ if base::is_unit_missing(text) => {
-            Err(format!("`{text}` has no unit: write a unit: 5ms, 5us, 5s"))
-        }
+        Err(error) if base::is_unit_missing(text) => Err(error.to_string()),
         Ok(time) if (min..=max).contains(&time) => Ok(Value::Time(time)),
         _ => {
             let [min, max] = [min, max].map(base::format_duration);
