@@ -20,8 +20,9 @@
 //! X1: a payload is copied once, from its frame into the zone. Zones are dense, frames are 2 or
 //!     4 KiB each, and a copy of 64 bytes costs less than the cache lines that a zone of frames
 //!     would spread over. A full zone never holds frames: what does not fit waits in the ring.
-//! X2: the program and its map live as long as any of the transports that were opened together;
-//!     the kernel detaches it when the last goes, or when the process does.
+//! X2: the program and its map live as long as any of the transports that were opened together, or
+//!     their [`Helm`]; the kernel detaches it when the last goes, or when the process does.
+//! X3: who is steered to changes by another program under the same link, of the same sockets.
 //! R1, R2 (xdp/ring.rs), Q1, Q2 (xdp/queue.rs).
 //!
 //! # Concurrency
@@ -74,7 +75,7 @@ pub struct XdpConfig {
     pub device: String,
     /// Ours: one of the device's addresses, and the port.
     pub address: SocketAddr,
-    /// Workers: a partition's owner is `partition mod worker_count`.
+    /// Workers: a partition's owner is `partition mod worker_count`, until a [`Helm`] says less.
     pub worker_count: u16,
     /// How many of the device's queues to listen on, from 0 on: all it has, unless the device
     /// brings our port to some only.
@@ -122,8 +123,22 @@ pub struct Unavailable {
 
 /// The program on its device, until the last transport goes.
 struct Attached {
-    _link: OwnedFd,
+    link: OwnedFd,
     _map: OwnedFd,
+    steering: Steering,
+}
+
+/// Says which of the workers get datagrams, from any thread.
+pub struct Helm(Arc<Attached>);
+
+impl Helm {
+    /// From now on a partition's owner is `partition mod owner_count`: the first so many of the
+    /// workers. What lies in the others' rings already is theirs; the device loses nothing.
+    pub fn steer(&self, owner_count: u16) -> io::Result<()> {
+        let owner_count = owner_count.clamp(1, self.0.steering.worker_count);
+        let steering = Steering { owner_count, ..self.0.steering };
+        bpf::replace(&self.0.link, &bpf::load(&program::program(&steering))?)
+    }
 }
 
 /// Opens a transport for each worker, worker `i` at index `i`.
@@ -155,13 +170,14 @@ pub fn open(config: &XdpConfig) -> Result<Vec<Xdp>, Unavailable> {
     let steering = Steering {
         address: config.address,
         worker_count: config.worker_count,
+        owner_count: config.worker_count,
         queue_count: config.queue_count,
         map: map.as_raw_fd(),
     };
     let program = bpf::load(&program::program(&steering)).map_err(failed("load its program"))?;
     let link = bpf::attach(&program, device.index);
     let link = link.map_err(failed("attach its program (is another one there?)"))?;
-    let attached = Arc::new(Attached { _link: link, _map: map });
+    let attached = Arc::new(Attached { link, _map: map, steering });
     let is_notice_due = is_copied && config.mode == Mode::Auto;
     let mut queues: Vec<_> = ports.into_iter().map(Vec::into_iter).collect();
     (0..usize::from(config.worker_count))
@@ -215,7 +231,7 @@ pub struct Xdp {
     burst_max: usize,
     refused: u64,
     notice: Option<Notice>,
-    _attached: Arc<Attached>,
+    attached: Arc<Attached>,
 }
 
 impl Xdp {
@@ -250,9 +266,14 @@ impl Xdp {
             burst_max,
             refused: 0,
             notice,
-            _attached: attached.clone(),
+            attached: attached.clone(),
             ports,
         })
+    }
+
+    /// What steers it, and all that were opened with it.
+    pub fn helm(&self) -> Helm {
+        Helm(self.attached.clone())
     }
 
     /// Where it listens.

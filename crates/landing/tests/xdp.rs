@@ -138,6 +138,34 @@ fn any_partition_goes_to_the_queues_own_worker_or_to_a_random_one() {
     }
 }
 
+/// Threads change roles: others hear what comes from now on, and what came is not lost (U2).
+#[test]
+fn who_is_steered_to_changes_while_datagrams_come() {
+    for queue_count in [1, 2] {
+        let Some(hosts) = Hosts::open(queue_count, Neighbours::Known) else { return };
+        let mut workers = Workers::open(&hosts, &config(V4, 4, queue_count));
+        let helm = workers.0[0].0.helm();
+        let clients: Vec<_> = (0..8).map(|_| hosts.client_socket(address(V4))).collect();
+        let send_all = || {
+            for partition in 0..64_u16 {
+                clients[usize::from(partition) % 8].send(&datagram(partition)).unwrap();
+            }
+        };
+        for owner_count in [1_u16, 3, 2, 4, 1] {
+            send_all(); // By the owners of before: nobody has looked yet.
+            helm.steer(owner_count).unwrap();
+            assert_eq!(workers.receive(64).iter().map(Vec::len).sum::<usize>(), 64);
+            send_all();
+            for (worker, messages) in (0..).zip(workers.receive(64)) {
+                for (_, bytes) in messages {
+                    let partition = u16::from_le_bytes([bytes[8], bytes[9]]);
+                    assert_eq!(partition % owner_count, worker, "{owner_count} owners");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn datagrams_too_short_for_a_partition_go_to_worker_0() {
     let Some(hosts) = Hosts::open(1, Neighbours::Known) else { return };

@@ -128,8 +128,8 @@ pub struct Native {
     desk: Desk,
     ports: Ports,
     shm: ShmPort,
-    /// One worker steers for all.
-    helm: Option<Helm>,
+    /// One worker steers for all, each of the ways that datagrams come.
+    helms: Vec<Helm>,
     swept_at_ms: u64,
 }
 
@@ -137,22 +137,23 @@ impl Native {
     /// A side that serves what comes in by these ports.
     pub fn new(shop: Arc<Shop>, ports: Vec<AnyPort>) -> Native {
         let (desk, ports, shm) = (Desk::new(), Ports::new(ports), ShmPort::new());
-        Native { shop, desk, ports, shm, helm: None, swept_at_ms: 0 }
+        Native { shop, desk, ports, shm, helms: Vec::new(), swept_at_ms: 0 }
     }
 
     /// From now on this side says who hears datagrams.
-    pub fn take_helm(&mut self, helm: Option<Helm>) {
-        self.helm = helm;
+    pub fn take_helms(&mut self, helms: Vec<Helm>) {
+        self.helms = helms;
     }
 
     /// Other threads poll: datagrams go to the first `front_count` from now on, and who says hello
     /// is told so. Clients that were told before need not know (U2).
     pub fn steer(&self, front_count: usize) {
-        let Some(helm) = &self.helm else { return };
-        match helm.steer(front_count) {
-            Ok(()) => self.shop.set_front_count(front_count),
-            // Whoever heard them goes on serving them.
-            Err(error) => tracing::warn!("native datagrams stay with their threads: {error}"),
+        for helm in &self.helms {
+            match helm.steer(front_count) {
+                Ok(()) => self.shop.set_front_count(front_count),
+                // Whoever heard them goes on serving them.
+                Err(error) => tracing::warn!("native datagrams stay with their threads: {error}"),
+            }
         }
     }
 
@@ -259,6 +260,6 @@ impl Native {
         self.serve_shm(engine, core);
         self.shm.close(&self.shop);
         self.ports = Ports::new(Vec::new());
-        self.helm = None;
+        self.helms.clear();
     }
 }

@@ -381,21 +381,27 @@ fn open_natives(
     let shop = Arc::new(Shop::open(shared, key)?);
     shared.set_native(Arc::clone(&shop));
     let config = shared.config();
-    let xdp_ports = config.native_xdp.as_ref().map_or(Ok(Vec::new()), |device| {
-        native::xdp::open_ports(device, config.native, shared.layers().start.fronts)
-    })?;
+    let listening = shared.layers().listening_count();
+    let (xdp_ports, xdp_helm) = match &config.native_xdp {
+        Some(device) => {
+            let fronts = shared.layers().start.fronts;
+            native::xdp::open_ports(device, config.native, listening, fronts)?
+        }
+        None => (Vec::new(), None),
+    };
     let failed = |source| StartError::System { what: "open the native port", source };
-    let mut helm = native::udp::Helm::of(&sockets).map_err(failed)?;
+    let helm = native::udp::Helm::of(&sockets).map_err(failed)?;
+    let mut helms: Vec<_> = helm.into_iter().chain(xdp_helm).collect();
     let opened = native::udp::open_ports(sockets, config);
     let mut ports = opened.map_err(failed)?.into_iter();
     let mut xdp_ports = xdp_ports.into_iter();
     let mut open = |_| {
         let of_worker = ports.next().into_iter().chain(xdp_ports.next()).collect();
         let mut native = Native::new(Arc::clone(&shop), of_worker);
-        native.take_helm(helm.take());
+        native.take_helms(std::mem::take(&mut helms));
         (native, shm_door.take())
     };
-    Ok((0..shared.layers().listening_count()).map(&mut open).collect())
+    Ok((0..listening).map(&mut open).collect())
 }
 
 /// A thread that makes log memory resident ahead of the writers: a first touch in a write would

@@ -12,6 +12,7 @@ const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE: libc::c_long = 2;
 const PROGRAM_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
+const LINK_UPDATE: libc::c_long = 29;
 
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROGRAM_TYPE_XDP: u32 = 6;
@@ -55,6 +56,15 @@ struct LinkCreate {
     device: u32,
     attach_type: u32,
     flags: u32,
+}
+
+#[repr(C)]
+struct LinkUpdate {
+    link: u32,
+    program: u32,
+    flags: u32,
+    /// Only looked at with a flag that says so.
+    old_program: u32,
 }
 
 /// A map from places to AF_XDP sockets.
@@ -116,6 +126,14 @@ pub(super) fn attach(program: &OwnedFd, device: u32) -> io::Result<OwnedFd> {
     let mut attributes = LinkCreate { program, device, attach_type: ATTACH_XDP, flags: 0 };
     // SAFETY: the attributes hold no addresses.
     descriptor(unsafe { bpf(LINK_CREATE, &mut attributes) })
+}
+
+/// Puts another program in the place of a link's, between two frames.
+pub(super) fn replace(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
+    let (link, program) = (link.as_raw_fd() as u32, program.as_raw_fd() as u32);
+    let mut attributes = LinkUpdate { link, program, flags: 0, old_program: 0 };
+    // SAFETY: the attributes hold no addresses.
+    unsafe { bpf(LINK_UPDATE, &mut attributes) }.map(drop)
 }
 
 fn descriptor(result: io::Result<RawFd>) -> io::Result<OwnedFd> {

@@ -4,7 +4,7 @@
 //!   frame ─▶ UDP to our address and port, whole, no IP options? ──no──▶ the kernel's stack
 //!               │ yes
 //!               ▼
-//!            worker = partition mod workers     partition: u16 at byte 4 of the payload
+//!            worker = partition mod owners      partition: u16 at byte 4 of the payload
 //!               │                               0xffff: the queue's own, or a random one
 //!               ▼
 //!            socket map [queue * workers + worker] ──none there──▶ the kernel's stack
@@ -34,7 +34,10 @@ const _: () = assert!(size_of::<Instruction>() == 8);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steering {
     pub(super) address: SocketAddr,
+    /// Workers that have a socket on each queue.
     pub(super) worker_count: u16,
+    /// The first so many are steered to.
+    pub(super) owner_count: u16,
     pub(super) queue_count: u32,
     /// The descriptor of the map of sockets.
     pub(super) map: i32,
@@ -152,7 +155,7 @@ impl Assembler {
 /// The program.
 pub(super) fn program(steering: &Steering) -> Vec<Instruction> {
     let layout = Layout::of(steering.address);
-    let workers = i32::from(steering.worker_count);
+    let [workers, owners] = [steering.worker_count, steering.owner_count].map(i32::from);
     let mut code = Assembler::default();
     // The context survives calls in R6; the frame lies from R2 to R3.
     code.put(MOVE_REGISTER, R6, R1, 0, 0);
@@ -162,9 +165,9 @@ pub(super) fn program(steering: &Steering) -> Vec<Instruction> {
     code.require_bytes(layout.payload_at(), Label::Pass);
     is_ours(&mut code, layout, steering.address);
     owner(&mut code, layout, steering);
-    // Which worker; a partition's owner is partition mod workers.
+    // Which worker; a partition's owner is partition mod owners.
     code.label(Label::Named);
-    code.compute(MODULO, R7, workers);
+    code.compute(MODULO, R7, owners);
     code.label(Label::Redirect);
     // Each queue has a socket of each worker.
     code.compute(MULTIPLY, R8, workers);
@@ -219,7 +222,7 @@ fn owner(code: &mut Assembler, layout: Layout, steering: &Steering) {
     code.load(LOAD_U16, R7, R2, layout.payload_at() + PARTITION_OFFSET_BYTES);
     code.compute(TO_LITTLE_ENDIAN, R7, 16);
     code.jump(JUMP_IF_NOT_EQUAL, R7, 0, i32::from(ANY_PARTITION), Label::Named);
-    if steering.queue_count >= u32::from(steering.worker_count) {
+    if steering.queue_count >= u32::from(steering.owner_count) {
         // The device has spread the load already, and each queue stays with one worker.
         code.put(MOVE_REGISTER, R7, R8, 0, 0);
     } else {
@@ -237,7 +240,9 @@ mod tests {
     #[track_caller]
     fn check(address: &str, worker_count: u16, queue_count: u32) {
         let address = address.parse().unwrap();
-        let program = program(&Steering { address, worker_count, queue_count, map: 7 });
+        let owner_count = worker_count;
+        let steering = Steering { address, worker_count, owner_count, queue_count, map: 7 };
+        let program = program(&steering);
         assert!(program.len() < 60, "{} instructions", program.len());
         for (place, instruction) in program.iter().enumerate() {
             let is_jump = [5, 6].contains(&(instruction.operation & 7))

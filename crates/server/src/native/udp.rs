@@ -40,19 +40,29 @@ fn count_of(sockets: usize) -> u16 {
     u16::try_from(sockets).unwrap_or(u16::MAX)
 }
 
-/// One socket of a group, kept to steer all of it anew while it is open (U2).
-pub struct Helm(UdpSocket);
+/// What steers one of the ways that datagrams come anew while it is open (U2).
+pub enum Helm {
+    /// One socket of a group of the kernel's.
+    Group(UdpSocket),
+    /// The program on a device.
+    #[cfg(feature = "xdp")]
+    Xdp(landing::xdp::Helm),
+}
 
 impl Helm {
     /// Of a group.
     pub fn of(sockets: &[UdpSocket]) -> io::Result<Option<Helm>> {
-        sockets.first().map(|first| first.try_clone().map(Helm)).transpose()
+        sockets.first().map(|first| first.try_clone().map(Helm::Group)).transpose()
     }
 
     /// From now on datagrams go to the first `front_count` sockets. What has arrived stays where
     /// it is; so whoever hears nothing more still serves that.
     pub fn steer(&self, front_count: usize) -> io::Result<()> {
-        landing::steer::steer(&self.0, count_of(front_count))
+        match self {
+            Helm::Group(socket) => landing::steer::steer(socket, count_of(front_count)),
+            #[cfg(feature = "xdp")]
+            Helm::Xdp(helm) => helm.steer(count_of(front_count)),
+        }
     }
 }
 

@@ -7,21 +7,29 @@
 //!
 //! A session belongs to one of the two ways: its frames come and its replies leave by it. A client
 //! whose way changes is told that its session is unknown, and says hello again.
+//!
+//! Each thread that may ever poll has sockets on the device; the program steers to those that poll
+//! now, as it is done in the group (decision 0044).
 
 use std::net::SocketAddr;
 
 use super::ports::AnyPort;
+use super::udp::Helm;
 use crate::StartError;
 use crate::config::XdpDevice;
 
 const NOT_BUILT: &str = "this binary was built without AF_XDP; build it with `--features xdp`";
 
-/// Opens a port for each worker, worker `i`'s at index `i`.
+/// Ports on a device, worker `i`'s at index `i`, and what steers them.
+type Opened = (Vec<AnyPort>, Option<Helm>);
+
+/// Opens a port for each worker; datagrams go to the first `front_count` of them.
 pub fn open_ports(
     device: &XdpDevice,
     native: Option<SocketAddr>,
     worker_count: usize,
-) -> Result<Vec<AnyPort>, StartError> {
+    front_count: usize,
+) -> Result<Opened, StartError> {
     let refused = |reason: String| StartError::Xdp { device: device.name.clone(), reason };
     if !cfg!(feature = "xdp") {
         return Err(refused(NOT_BUILT.to_owned()));
@@ -35,20 +43,19 @@ pub fn open_ports(
             format!("--native {ip} is no address of one device; give one of {}'s", device.name);
         return Err(refused(reason));
     }
-    open(device, address, worker_count).map_err(refused)
+    let (ports, helm) = open(device, address, worker_count).map_err(refused)?;
+    let steered = helm.as_ref().map_or(Ok(()), |helm| helm.steer(front_count));
+    steered.map_err(|error| refused(format!("cannot steer to the threads that poll: {error}")))?;
+    Ok((ports, helm))
 }
 
 #[cfg(not(feature = "xdp"))]
-fn open(_: &XdpDevice, _: SocketAddr, _: usize) -> Result<Vec<AnyPort>, String> {
+fn open(_: &XdpDevice, _: SocketAddr, _: usize) -> Result<Opened, String> {
     Err(NOT_BUILT.to_owned())
 }
 
 #[cfg(feature = "xdp")]
-fn open(
-    device: &XdpDevice,
-    address: SocketAddr,
-    worker_count: usize,
-) -> Result<Vec<AnyPort>, String> {
+fn open(device: &XdpDevice, address: SocketAddr, worker_count: usize) -> Result<Opened, String> {
     use landing::xdp::XdpConfig;
 
     let config = XdpConfig {
@@ -60,11 +67,13 @@ fn open(
     let transports = landing::xdp::open(&config).map_err(|unavailable| advice(&unavailable))?;
     let queues = config.queue_count;
     tracing::info!(transport = "xdp", device = device.name, queues, "native port");
+    let helm = transports.first().map(|first| Helm::Xdp(first.helm()));
     let port = |transport| {
         let zone = super::port::zone().map_err(|error| error.to_string())?;
         Ok(AnyPort::Xdp(Box::new(super::port::Port::new(transport, zone))))
     };
-    transports.into_iter().map(port).collect()
+    let ports: Result<_, String> = transports.into_iter().map(port).collect();
+    Ok((ports?, helm))
 }
 
 /// How many receive queues a device has, as the kernel shows it; 1 if it does not.
