@@ -81,12 +81,13 @@ fn about(part: Part) -> &'static str {
         Part::Sizes => {
             "Minos's mix (0.125 % of requests for values up to 500 KB) at half of each server's \
              own peak, 64 connections of one request, open loop, latency from when a request fell \
-             due. All threads of a server share one processor."
+             due. All threads of a server share one processor, which suits Redis's io-threads badly: \
+             the row of one thread is the fair one."
         }
         Part::Large => {
             "64-byte values at half of each server's own peak, 64 connections of one request, and \
              on another connection a value of 10 MB every second, read by a client of the lowest \
-             priority."
+             priority. Of Redis the row of one thread is the fair one here, too."
         }
     }
 }

@@ -52,6 +52,7 @@ impl Subject {
                 ("dovetail, any worker", "resp", &binary, {
                     ours("--dispatch any --write-policy crcw")
                 }),
+                ("redis-server, one thread", "resp", "redis-server", REDIS.to_owned()),
                 ("redis-server, io-threads", "resp", "redis-server", {
                     format!("{REDIS} --io-threads N")
                 }),
