@@ -69,6 +69,8 @@ impl Poller for Everything {
 /// The workers of a server that routes, and nobody who runs them.
 pub struct Drive {
     shared: Arc<Shared>,
+    #[cfg(test)]
+    fabric: Arc<Fabric>,
     workers: Vec<Worker<Routed, Everything>>,
 }
 
@@ -105,7 +107,12 @@ impl Drive {
             let worker = Worker::new(Arc::clone(&shared), id, engine, poller, sockets);
             workers.push(worker.map_err(failed)?);
         }
-        Ok(Drive { shared, workers })
+        Ok(Drive {
+            shared,
+            #[cfg(test)]
+            fabric,
+            workers,
+        })
     }
 
     /// What all workers see.
@@ -136,3 +143,6 @@ impl Drive {
         self.workers[worker].step()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,7 @@ mod connection;
 mod core;
 pub mod counters;
 mod descriptors;
-#[cfg(feature = "drive")]
+#[cfg(any(test, feature = "drive"))]
 mod drive;
 mod engine;
 mod error;
@@ -69,7 +69,7 @@ mod worker;
 pub use budget::BufferBudget;
 pub use compaction::Compacts;
 pub use config::{Cat, Config, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevice};
-#[cfg(feature = "drive")]
+#[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
 pub use error::StartError;
 pub use hop::RolesError;

@@ -247,7 +247,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     /// One round, for whoever runs several workers in turn.
-    #[cfg(feature = "drive")]
+    #[cfg(any(test, feature = "drive"))]
     pub(crate) fn step(&mut self) -> io::Result<()> {
         self.wait()?;
         self.round();

@@ -60,6 +60,20 @@ impl Fabric {
         }
     }
 
+    /// As a thread does before it sleeps, for tests of who wakes it.
+    #[cfg(test)]
+    pub(crate) fn lay_down(&self, thread: usize) {
+        self.bells[thread].raise();
+    }
+
+    /// As if a thread executed something long.
+    #[cfg(test)]
+    pub(crate) fn set_at_length(&self, thread: usize, is_at_length: bool) {
+        if let Some(stands) = &self.stands {
+            stands.set_at_length(thread, is_at_length);
+        }
+    }
+
     /// How many threads there are.
     pub(super) fn thread_count(&self) -> usize {
         self.bells.len()

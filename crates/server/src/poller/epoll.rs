@@ -93,6 +93,12 @@ impl Waker {
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
+    /// Whether there is a wake-up that nobody has taken; it is taken by that.
+    #[cfg(test)]
+    pub fn is_awake(&self) -> bool {
+        rustix::io::read(&*self.0, &mut [0_u8; 8]).is_ok()
+    }
+
     /// Takes the wake-up back.
     pub fn reset(&self) {
         // It fails only when there is none.

@@ -1,0 +1,226 @@
+//! What only shows in one order of the workers' rounds: wake-ups of thieves (T2), conflicts at the
+//! write table, and slices of large bodies (K16).
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use base::hash::KeyHasher;
+use policy::WritePolicy;
+
+use super::*;
+use crate::counters::HopTotals;
+
+const HASH_SEED: u64 = 7;
+
+/// Workers, and clients that are known to them.
+struct Bench {
+    drive: Drive,
+    door: TcpListener,
+}
+
+impl Bench {
+    fn new(threads: usize, cr_threads: Option<usize>, policies: &str) -> Bench {
+        let (write_policy, dispatch) = policies.split_once(' ').unwrap();
+        let (write_policy, dispatch): (WritePolicy, _) =
+            (write_policy.parse().unwrap(), dispatch.parse().unwrap());
+        let off =
+            Config { resp: None, memcached: None, native: None, admin: None, ..Config::default() };
+        let config = Config {
+            threads,
+            cr_threads,
+            write_policy,
+            dispatch,
+            compaction: false,
+            memory_bytes: 256 << 20,
+            hash_seed: Some(HASH_SEED),
+            ..off
+        };
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        Bench { drive: Drive::new(config).unwrap(), door }
+    }
+
+    /// A connection that this worker polls.
+    fn client(&mut self, worker: usize) -> TcpStream {
+        let client = TcpStream::connect(self.door.local_addr().unwrap()).unwrap();
+        client.set_nodelay(true).unwrap();
+        client.set_nonblocking(true).unwrap();
+        self.drive.admit(worker, self.door.accept().unwrap().0, Dialect::Resp).unwrap();
+        client
+    }
+
+    fn turn(&mut self, worker: usize) {
+        self.drive.turn(worker).unwrap();
+    }
+
+    /// All take rounds until they have nothing left to do.
+    fn settle(&mut self) {
+        for _ in 0..8 {
+            (0..self.drive.worker_count()).for_each(|worker| self.turn(worker));
+        }
+    }
+
+    fn hops(&self) -> HopTotals {
+        self.drive.shared.totals().hops
+    }
+
+    /// As if these workers lay down to sleep now.
+    fn lay_down(&self, workers: &[usize]) {
+        for worker in workers {
+            self.drive.shared.mailbox(*worker).0.waker.reset();
+            self.drive.fabric.lay_down(*worker);
+        }
+    }
+
+    /// Whether something ended the worker's sleep since.
+    fn was_woken(&self, worker: usize) -> bool {
+        self.drive.shared.mailbox(worker).0.waker.is_awake()
+    }
+}
+
+/// Everything that has arrived.
+fn received(client: &mut TcpStream) -> String {
+    let mut bytes = vec![0; 1 << 16];
+    let count = match client.read(&mut bytes) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+        read => read.unwrap(),
+    };
+    String::from_utf8(bytes[..count].to_vec()).unwrap()
+}
+
+fn set(key: &str, value: &str) -> String {
+    let (key_len, value_len) = (key.len(), value.len());
+    format!("*3\r\n$3\r\nSET\r\n${key_len}\r\n{key}\r\n${value_len}\r\n{value}\r\n")
+}
+
+/// T2: thieves 1 and 2 sleep while worker 0 is asked this; how many of them are woken.
+#[track_caller]
+fn check_woken(asks: &str, want: usize) {
+    let mut bench = Bench::new(3, None, "crcw steal");
+    let mut client = bench.client(0);
+    bench.settle();
+    bench.lay_down(&[1, 2]);
+    client.write_all(asks.as_bytes()).unwrap();
+    bench.turn(0);
+    let woken = [1, 2].into_iter().filter(|worker| bench.was_woken(*worker)).count();
+    assert_eq!(woken, want, "{:.60}", asks);
+}
+
+#[test]
+fn a_thief_that_sleeps_is_woken_for_a_batch_that_is_left_behind() {
+    check_woken(&"GET a\r\n".repeat(200), 0); // One key: one chain after another, in order.
+    let gets = |count| (0..count).map(|key| format!("GET {key}\r\n")).collect::<String>();
+    // It takes eight; a batch is 32. Each time that one is left behind, another is woken.
+    check_woken(&gets(8 + 31), 0);
+    check_woken(&gets(8 + 32), 1);
+    check_woken(&gets(200), 2);
+}
+
+#[test]
+fn a_thief_that_sleeps_is_woken_for_what_waits_behind_something_long() {
+    let long = "x".repeat(20 << 10);
+    check_woken(&set("long", &long), 0);
+    check_woken(&(set("long", &long) + "GET a\r\n"), 1);
+    check_woken(&(set("short", "x") + "GET a\r\n"), 0);
+}
+
+/// What worker 0 offers to worker 1, which is awake: whether worker 2, which sleeps, is woken.
+#[track_caller]
+fn check_offered(key_count: usize, is_at_length: bool, want: bool) {
+    let mut bench = Bench::new(3, None, "crew steal");
+    let mut client = bench.client(0);
+    bench.settle();
+    // Writes of keys that worker 1 owns.
+    let (bits, hasher) = (bench.drive.shared.store().partition_bits(), KeyHasher::new(HASH_SEED));
+    let owner = |key: &String| hasher.hash(key.as_bytes()).partition(bits).0 % 3;
+    let keys = (0..1000).map(|key| format!("k{key}")).filter(|key| owner(key) == 1);
+    let asks: String = keys.take(key_count).map(|key| set(&key, "2")).collect();
+    bench.lay_down(&[2]);
+    bench.drive.fabric.set_at_length(1, is_at_length);
+    client.write_all(asks.as_bytes()).unwrap();
+    bench.turn(0);
+    assert_eq!(bench.hops().sent, key_count as u64);
+    assert_eq!(bench.was_woken(2), want, "{key_count} keys, {is_at_length}");
+}
+
+#[test]
+fn a_thief_that_sleeps_is_woken_for_what_is_offered_to_who_has_enough_to_do() {
+    check_offered(1, false, false);
+    check_offered(1, true, true);
+    check_offered(31, false, false);
+    check_offered(40, false, true);
+}
+
+/// Keys whose partitions fall into one set of the write table, each into a partition of its own.
+fn keys_of_one_set(bench: &Bench, count: usize) -> Vec<String> {
+    let bits = bench.drive.shared.store().partition_bits();
+    let capacity = policy::WriteTable::capacity(2 * 4096);
+    let set_count = (capacity / 8) as u32;
+    let hasher = KeyHasher::new(HASH_SEED);
+    let mut partitions = Vec::new();
+    let keys = (0..).map(|key| format!("k{key}")).filter(|key| {
+        let partition = hasher.hash(key.as_bytes()).partition(bits);
+        let is_new = !partitions.contains(&partition) && partition.0.is_multiple_of(set_count);
+        partitions.extend(is_new.then_some(partition));
+        is_new
+    });
+    keys.take(count).collect()
+}
+
+/// P1: a write that found its set full, and then went to who wrote its partition meanwhile, is one
+/// conflict.
+#[test]
+fn a_write_that_waits_for_a_full_set_and_is_then_diverted_counts_one_conflict() {
+    let mut bench = Bench::new(3, Some(1), "d-crew round-robin");
+    let keys = keys_of_one_set(&bench, 9);
+    let (mut filler, mut first, mut second) = (bench.client(0), bench.client(0), bench.client(0));
+    bench.settle();
+    // Eight writes that nobody executes yet fill the set.
+    let fill: String = keys[..8].iter().map(|key| set(key, "1")).collect();
+    filler.write_all(fill.as_bytes()).unwrap();
+    bench.turn(0);
+    assert_eq!((bench.hops().pins, bench.hops().pin_conflicts), (8, 0));
+    // Two more, of one partition, wait.
+    for client in [&mut first, &mut second] {
+        client.write_all(set(&keys[8], "2").as_bytes()).unwrap();
+        bench.turn(0);
+    }
+    assert_eq!((bench.hops().pins, bench.hops().pin_conflicts), (8, 2));
+    // Then the first finds an entry, and the second is diverted to its worker.
+    bench.settle();
+    assert_eq!(received(&mut first) + &received(&mut second), "+OK\r\n+OK\r\n");
+    assert_eq!(received(&mut filler), "+OK\r\n".repeat(8));
+    assert_eq!((bench.hops().pins, bench.hops().pin_conflicts), (10, 2), "one for each");
+}
+
+/// K16: a body of 4 MiB comes in slices, and whoever else is served by that worker does not wait
+/// for it.
+#[test]
+fn a_large_body_is_read_in_slices_and_others_are_answered_in_between() {
+    const SLICE_BYTES: u64 = 256 << 10;
+    const BODY_BYTES: usize = 4 << 20;
+    for policies in ["crew size-aware", "crew key-hash"] {
+        let mut bench = Bench::new(2, None, policies);
+        let (mut large, mut small) = (bench.client(0), bench.client(0));
+        bench.settle();
+        let body = set("large", &"x".repeat(BODY_BYTES));
+        let (mut rest, mut reply, mut round_count) = (body.as_bytes(), String::new(), 0);
+        while reply.is_empty() && round_count < 1000 {
+            // As much as the sockets take, which is more than a slice.
+            while let Ok(count @ 1..) = large.write(rest) {
+                rest = &rest[count..];
+            }
+            let ask = "PING\r\n";
+            small.write_all(ask.as_bytes()).unwrap();
+            let before = bench.drive.shared.totals().net_input_bytes;
+            bench.turn(0);
+            let read_bytes = bench.drive.shared.totals().net_input_bytes - before;
+            assert!(read_bytes <= SLICE_BYTES + ask.len() as u64, "{read_bytes} in one round");
+            assert_eq!(received(&mut small), "+PONG\r\n", "in the same round");
+            bench.turn(1);
+            reply = received(&mut large);
+            round_count += 1;
+        }
+        assert_eq!(reply, "+OK\r\n", "{policies} after {round_count} rounds");
+        assert!(round_count >= BODY_BYTES / SLICE_BYTES as usize, "{round_count} rounds");
+    }
+}
