@@ -92,8 +92,8 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// Reads `50us`, `10ms`, `1.5s`, `2m`, `1h`. A number without a unit is refused, since it is seconds
-/// to some and milliseconds to others; only `0` means the same in all.
+/// Reads `50us`, `10ms`, `1.5s`, `2m`, `1h`. A number without a unit is refused, since it is
+/// seconds to some and milliseconds to others; only `0` means the same in all.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let error = || UnitError { text: text.to_owned(), wanted: DURATION_WANTED };
     if is_unit_missing(text) {

@@ -81,8 +81,8 @@ fn about(part: Part) -> &'static str {
         Part::Sizes => {
             "Minos's mix (0.125 % of requests for values up to 500 KB) at half of each server's \
              own peak, 64 connections of one request, open loop, latency from when a request fell \
-             due. All threads of a server share one processor, which suits Redis's io-threads badly: \
-             the row of one thread is the fair one."
+             due. All threads of a server share one processor, which suits Redis's io-threads \
+             badly: the row of one thread is the fair one."
         }
         Part::Large => {
             "64-byte values at half of each server's own peak, 64 connections of one request, and \

@@ -81,7 +81,8 @@ over the preset, the preset over the default. The file is the one that `--config
 const REFERENCE_TAIL: &str = "
 Sizes are binary and take `B`, `KiB`, `MiB`, `GiB`, `TiB` or their short forms (`512m`, `2g`).
 Times are a number and a unit, `ns`, `us`, `ms`, `s`, `m` or `h` (`500us`, `1.5ms`), for `plan` and
-`bench` too; a number alone is refused, but for 0. Addresses are `HOST:PORT`; a port alone means loopback, `*:PORT` every interface.
+`bench` too; a number alone is refused, but for 0. Addresses are `HOST:PORT`; a port alone means
+loopback, `*:PORT` every interface.
 
 Settings are read at start. While the server runs, `CONFIG SET` changes those that are live: LIVE.
 Each holds until the server ends, or until it is changed again; `CONFIG GET` says what holds.

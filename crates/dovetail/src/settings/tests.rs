@@ -371,8 +371,8 @@ fn the_default_routes_where_four_threads_have_a_core_each() {
     check_policies(241, &[("memory", "32g")], "d-crew size-aware");
 }
 
-/// What a preset prints on a machine of eight cores: who is divided by whom, write policy, dispatch,
-/// compaction, index, and what happens when the memory is full.
+/// What a preset prints on a machine of eight cores: who is divided by whom, write policy,
+/// dispatch, compaction, index, and what happens when the memory is full.
 #[track_caller]
 fn check_preset(name: &'static str, want: &str) {
     let flags = BTreeMap::from([("preset", name.to_owned())]);
