@@ -113,6 +113,23 @@ pub enum OpenError {
         /// Inclusive.
         max: u64,
     },
+    /// A data file's segments that do not all lie within the memory.
+    #[error(
+        "the data file uses segments up to {used_bytes} bytes of log, and the memory has \
+         {log_bytes}: give more memory"
+    )]
+    DoesNotFit {
+        /// Up to the last segment in use.
+        used_bytes: u64,
+        /// Of all segments.
+        log_bytes: u64,
+    },
+    /// Recovered entries leave no room for the index, or for copies.
+    #[error("the memory is too small for what the data file holds: give more memory")]
+    NoRoom,
+    /// A durable store must keep what it is given.
+    #[error("a durable store needs mode Clean and an index that is not lossy")]
+    NotAStore,
     /// The kernel gave no address space.
     #[error("cannot map {bytes} bytes: {source}")]
     Map {

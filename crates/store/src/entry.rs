@@ -340,6 +340,16 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Whether it says that its key has nothing (K2).
+    pub(crate) fn is_delete(self) -> bool {
+        self.kind() & KIND_DELETE != 0
+    }
+
+    /// Of a delete, what its writer noted.
+    pub(crate) fn delete_note(self) -> u64 {
+        self.expires_at_ms()
+    }
+
     #[inline]
     fn is_in_place(self) -> bool {
         self.kind() & KIND_IN_PLACE != 0

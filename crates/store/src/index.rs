@@ -207,6 +207,16 @@ impl Index {
         }
     }
 
+    /// Visits the word of every chain, each as of one moment.
+    pub(crate) fn each_word(&self, mut visit: impl FnMut(Word)) {
+        let mut next = Some(KeyHash(0));
+        while let Some(hash) = next {
+            let place = self.directory.place_of(&self.memory, hash);
+            visit(self.word(hash));
+            next = place.next_hash(hash);
+        }
+    }
+
     /// A bit for each slot of one bucket whose tag is `tag`: a hint, as for every reader.
     #[inline]
     pub(crate) fn match_tag(&self, at: u32, tag: Tag) -> u32 {

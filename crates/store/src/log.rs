@@ -31,6 +31,7 @@ use base::sync::{AtomicU32, Ordering};
 
 use crate::config::StoreConfig;
 use crate::counters::LogSpace;
+use crate::durable::Durable;
 use crate::entry::Entry;
 use crate::epoch::Epochs;
 use crate::index::Lender;
@@ -44,8 +45,7 @@ pub(crate) use allocator::{
 pub(crate) use appender::{Appender, Reservation, Role};
 pub(crate) use live::Lane;
 use live::LiveBytes;
-use table::Contents;
-pub(crate) use table::{Queue, SegmentState};
+pub(crate) use table::{Contents, NEVER_MS, Queue, SegmentState};
 
 /// The largest segment (K14).
 const SEGMENT_MAX_BYTES: u64 = 4 << 20;
@@ -68,6 +68,8 @@ pub(crate) struct Log {
     /// The lowest of the segments at the top of each region that are resident for the index.
     index_resident_from: Box<[AtomicU32]>,
     placement: Placement,
+    /// Of a log that outlives its process.
+    durable: Option<Arc<Durable>>,
 }
 
 /// What a thread has made resident so far; at first nothing.
@@ -146,15 +148,14 @@ pub(crate) fn log_min_bytes(session_max: usize) -> u64 {
 }
 
 impl Log {
-    /// Maps a log of at most `log_bytes`.
+    /// Maps a log of at most `log_bytes`, in segments of `segment_bytes`.
     pub(crate) fn new(
-        log_bytes: u64,
+        (log_bytes, segment_bytes): (u64, u64),
         config: &StoreConfig,
         tuning: Tuning,
         nodes: &[NodeShare],
     ) -> std::io::Result<Log> {
         let session_max = config.session_max;
-        let segment_bytes = segment_bytes_for(log_bytes, session_max);
         let segment_count = u32::try_from(log_bytes / segment_bytes).unwrap_or(u32::MAX);
         let bytes = u64::from(segment_count) * segment_bytes;
         let huge_pages = config.huge_pages;
@@ -178,7 +179,32 @@ impl Log {
             pinned_count: AtomicU32::new(0),
             index_resident_from: (0..region_count).map(|_| AtomicU32::new(u32::MAX)).collect(),
             placement,
+            durable: None,
         })
+    }
+
+    /// From now on `durable` is told of segments.
+    pub(crate) fn set_durable(&mut self, durable: Arc<Durable>) {
+        self.durable = Some(durable);
+    }
+
+    /// Appends to `bytes` what sessions have noted as complete in a segment that is not free.
+    pub(crate) fn copy_noted(&self, offset_bytes: u64, len_bytes: usize, bytes: &mut Vec<u8>) {
+        assert!(offset_bytes as usize + len_bytes <= self.memory.len_bytes());
+        // SAFETY: initialised by the session that noted it (Acquire pairs with its Release), not
+        // changed since: entries are immutable and nothing is replaced in place (durable.rs), and
+        // the segment is not reused before the caller, who is the committer, frees it.
+        let noted = unsafe { std::slice::from_raw_parts(self.address(offset_bytes), len_bytes) };
+        bytes.extend_from_slice(noted);
+    }
+
+    /// Memory of segments before the first session: what is restored goes there.
+    #[expect(clippy::mut_from_ref, reason = "the memory is shared, and nobody else uses it yet")]
+    pub(crate) fn memory_before_use(&self, offset_bytes: u64, len_bytes: usize) -> &mut [u8] {
+        assert!(offset_bytes as usize + len_bytes <= self.memory.len_bytes());
+        // SAFETY: mapped and zero or written before; the one caller restores segment after
+        // segment before any session reads them, and keeps no slice to the next call.
+        unsafe { std::slice::from_raw_parts_mut(self.address(offset_bytes), len_bytes) }
     }
 
     /// What was done about NUMA nodes.
@@ -368,6 +394,9 @@ impl Log {
         let segment = allocator.take(run_len.max(1), purpose, region)?;
         self.set_queue(&mut allocator, segment, queue);
         self.segments.update_hint(&allocator);
+        if let Some(durable) = &self.durable {
+            durable.opened(segment);
+        }
         drop(allocator);
         debug_assert!(self.live_bytes(segment) == 0, "I2: a free segment has no live entry");
         self.segments.taken.notify_one();
@@ -376,6 +405,9 @@ impl Log {
 
     /// The segment is full; it may be reclaimed from now on.
     fn close(&self, segment: u32, contents: Contents) {
+        if let Some(durable) = &self.durable {
+            durable.note(segment, contents.used_bytes);
+        }
         self.allocator().close(segment, contents);
     }
 
@@ -388,6 +420,9 @@ impl Log {
 
     /// A taken run in which nothing was published goes back at once.
     pub(crate) fn give_back_unpublished(&self, segment: u32) {
+        if let Some(durable) = &self.durable {
+            durable.given_back(segment);
+        }
         self.allocator().give_back(segment);
     }
 
@@ -397,6 +432,29 @@ impl Log {
         // before its next quiescent point, which the grace period waits for.
         let tag = epochs.advance();
         self.allocator().retire(segment, tag);
+        if let Some(durable) = &self.durable {
+            durable.retired(segment);
+        }
+    }
+
+    /// A segment whose good entries were copied elsewhere before the first session.
+    pub(crate) fn retire_restored(&self, segment: u32, epochs: &Epochs) {
+        let tag = epochs.advance();
+        self.allocator().retire_restored(segment, tag);
+        if let Some(durable) = &self.durable {
+            durable.retired(segment);
+        }
+    }
+
+    /// Whether a segment heads a run whose one entry is alive.
+    pub(crate) fn is_live_run(&self, segment: u32) -> bool {
+        self.allocator().run_len(segment) > 1 && self.live_bytes(segment) > 0
+    }
+
+    /// Whether segments without a live entry wait for the medium.
+    pub(crate) fn awaits_medium(&self) -> bool {
+        let Some(durable) = &self.durable else { return false };
+        self.allocator().waiting().any(|segment| !durable.is_free(segment))
     }
 
     /// Frees every waiting segment that nobody can hold any more (I3); whether a grace period is
@@ -405,8 +463,11 @@ impl Log {
         let mut allocator = self.allocator();
         // Under the lock: every tag that waits was drawn before.
         let safe_tag = epochs.safe_tag();
-        let grace_runs =
-            allocator.free_waiting(|tag| tag <= safe_tag, |segment| self.is_pinned(segment));
+        let is_kept = |segment| {
+            let is_on_medium = self.durable.as_ref().is_some_and(|it| !it.is_free(segment));
+            self.is_pinned(segment) || is_on_medium
+        };
+        let grace_runs = allocator.free_waiting(|tag| tag <= safe_tag, is_kept);
         self.segments.update_hint(&allocator);
         grace_runs
     }

@@ -165,6 +165,8 @@ pub enum Outcome<'a, R> {
     Refused(R),
     /// Store mode: no space, and cleaning cannot make any. Nothing changed.
     OutOfMemory,
+    /// The durable log cannot be written: nothing is taken that might be lost. Nothing changed.
+    Unwritable,
     /// The item is larger than the store takes. Nothing changed.
     TooLarge {
         /// Of the refused value.

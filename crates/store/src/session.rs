@@ -13,6 +13,7 @@
 //! # Concurrency
 //! A session is `Send`, not `Sync`: one thread at a time.
 
+mod durable;
 mod execute;
 mod expire;
 mod hot;
@@ -22,6 +23,7 @@ mod pace;
 mod place;
 mod range;
 mod reclaim;
+mod recover;
 mod resize;
 mod room;
 mod scan;
@@ -109,6 +111,8 @@ struct Local {
     mark_limit: u64,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
+    /// Entries that this session put back into the index.
+    recovered_count: usize,
 }
 
 /// What a session's housekeeping has done since it began: for bounding its steps.
@@ -155,6 +159,7 @@ impl Session {
             prefetch: inner.tuning.prefetch,
             mark_limit: 0,
             expiry_step_at: UnixMillis(0),
+            recovered_count: 0,
         };
         local.prefer(region);
         Session { inner, local }
@@ -173,6 +178,7 @@ impl Session {
     #[inline]
     pub fn quiesce(&mut self) {
         self.local.drop_job(&self.inner);
+        self.local.note(&self.inner);
         self.inner.epochs.quiesce(self.local.place);
     }
 
@@ -181,6 +187,7 @@ impl Session {
         self.local.drop_job(&self.inner);
         self.local.publish_counts(&self.inner);
         self.local.settle_items(&self.inner);
+        self.local.note(&self.inner);
         self.inner.epochs.park(self.local.place);
     }
 
@@ -210,6 +217,7 @@ impl Session {
     /// reclaims ahead of need, removes expired items. True: more work is waiting.
     pub fn maintain(&mut self, now: UnixMillis) -> bool {
         let Session { inner, local } = self;
+        local.note(inner);
         inner.epochs.quiesce(local.place);
         let frees_more = local.free_retired(inner);
         let reclaims_more = local.reclaim_ahead(inner, now, room::STEP);
@@ -330,8 +338,25 @@ impl Local {
         }
     }
 
-    /// Removes an entry under its chain's lock and keeps the books.
+    /// Removes an entry under its chain's lock and keeps the books. False: it cannot be removed, for
+    /// there is no space to say so in a durable log.
+    #[must_use]
     fn unlink(
+        &mut self,
+        inner: &Inner,
+        chain: &mut Chain<'_>,
+        position: Position,
+        entry: Entry<'_>,
+    ) -> bool {
+        if !self.bury(inner, chain, entry) {
+            return false;
+        }
+        self.unlink_bare(inner, chain, position, entry);
+        true
+    }
+
+    /// [`Local::unlink`] of what the medium need not know of.
+    fn unlink_bare(
         &mut self,
         inner: &Inner,
         chain: &mut Chain<'_>,

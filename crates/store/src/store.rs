@@ -13,11 +13,13 @@ use crate::config::{
 };
 use crate::counters::{Counts, SharedCounts, StoreStats, fold};
 use crate::cursor::CursorTable;
+use crate::durable::Durable;
+use crate::durable::restore::Segments as RestoredSegments;
 use crate::entry::HEADER_MAX_BYTES;
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
 use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
-use crate::log::{Log, Populated, log_min_bytes};
+use crate::log::{Log, Populated, log_min_bytes, segment_bytes_for};
 use crate::mapping::PageKind;
 use crate::placement::{NodeShare, Placement};
 use crate::session::Session;
@@ -49,6 +51,8 @@ pub(crate) struct Inner {
     /// The ordered index; then `index` has locks and versions only (decision 0021).
     pub tree: Option<Tree>,
     pub log: Log,
+    /// What the committer is told, where the log outlives its process.
+    pub durable: Option<Arc<Durable>>,
     /// What the small queue gave up; only for S3-FIFO.
     pub ghosts: Option<GhostTable>,
     pub epochs: Epochs,
@@ -90,6 +94,27 @@ fn open_index(config: &StoreConfig, log: &Log) -> Option<Index> {
     Index::new(Lines::over(log.mapping()), log.lender(segments_max), plan)
 }
 
+/// Takes the segments that are in use on a medium, before the index takes any.
+fn take_restored(
+    log: &mut Log,
+    config: &StoreConfig,
+    restored: &RestoredSegments,
+) -> Result<Arc<Durable>, OpenError> {
+    let durable = Arc::new(Durable::new(config.session_max, log.segment_count()));
+    log.set_durable(Arc::clone(&durable));
+    let mut allocator = log.allocator();
+    for (segment, row) in restored.used() {
+        if !allocator.restore(segment, row.run_len) {
+            return Err(OpenError::DoesNotFit {
+                used_bytes: (u64::from(segment) + u64::from(row.run_len)) * log.segment_bytes(),
+                log_bytes: u64::from(log.segment_count()) * log.segment_bytes(),
+            });
+        }
+    }
+    drop(allocator);
+    Ok(durable)
+}
+
 /// Bytes of the words that lock and version the keys of a tree.
 fn stripe_bytes(config: &StoreConfig) -> u64 {
     (config.memory_bytes / STRIPE_MEMORY_SHARE).min(STRIPES_MAX * BUCKET_BYTES)
@@ -113,6 +138,20 @@ impl Store {
         tuning: Tuning,
         nodes: &[NodeShare],
     ) -> Result<Arc<Store>, OpenError> {
+        Store::open_restored(config, tuning, nodes, None)
+    }
+
+    /// [`Store::open_on_nodes`], durable if `restored` says what is on a medium: its segments are
+    /// taken and empty, until their entries are recovered.
+    pub(crate) fn open_restored(
+        config: StoreConfig,
+        tuning: Tuning,
+        nodes: &[NodeShare],
+        restored: Option<&RestoredSegments>,
+    ) -> Result<Arc<Store>, OpenError> {
+        if restored.is_some() && (config.mode != Mode::Clean || config.lossy_index) {
+            return Err(OpenError::NotAStore);
+        }
         check_range("batch", config.batch as u64, 1..BATCH_MAX as u64 + 1)?;
         check_range("session_max", config.session_max as u64, 1..4097)?;
         let is_s3_fifo = config.mode == Mode::Evict && config.eviction == Eviction::S3Fifo;
@@ -129,8 +168,14 @@ impl Store {
             return Err(too_small());
         }
         let mapped_bytes = config.memory_bytes - ghost_bytes;
-        let log = Log::new(mapped_bytes, &config, tuning, nodes)
+        let segment_bytes = match restored {
+            Some(restored) => restored.superblock.segment_bytes,
+            None => segment_bytes_for(mapped_bytes, config.session_max),
+        };
+        let mut log = Log::new((mapped_bytes, segment_bytes), &config, tuning, nodes)
             .map_err(|source| OpenError::Map { bytes: mapped_bytes, source })?;
+        let durable = restored.map(|restored| take_restored(&mut log, &config, restored));
+        let durable = durable.transpose()?;
         let index = open_index(&config, &log).ok_or_else(too_small)?;
         let sessions = config.session_max as u32;
         let (reserve, lent_max) = match config.mode {
@@ -165,6 +210,7 @@ impl Store {
             index,
             tree,
             log,
+            durable,
             ghosts,
             epochs: Epochs::new(config.session_max),
             counts: (0..config.session_max).map(|_| CachePadded::default()).collect(),
@@ -178,6 +224,15 @@ impl Store {
             tuning,
         };
         Ok(Arc::new(Store { inner: Arc::new(inner) }))
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    /// What the committer covers, if this store is durable.
+    pub fn durable(&self) -> Option<&Arc<Durable>> {
+        self.inner.durable.as_ref()
     }
 
     /// A session for the calling thread; dropping it gives its place back.

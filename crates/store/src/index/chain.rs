@@ -188,6 +188,14 @@ impl<'a> Chain<'a> {
         std::mem::forget(self);
     }
 
+    /// Ends a change after which the next version is above `version`.
+    pub(crate) fn finish_above(self, version: u64) {
+        debug_assert!(self.owns_lock);
+        let version = version.max(self.word.version());
+        self.index.memory[self.head].unlock(version);
+        std::mem::forget(self);
+    }
+
     /// Ends a change: the version moves (K1), and the lock is freed if it is this chain's.
     #[inline]
     pub(crate) fn finish(self) {

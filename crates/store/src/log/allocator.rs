@@ -10,6 +10,7 @@
 mod choose;
 mod free;
 mod lend;
+mod restore;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -244,6 +245,16 @@ impl Allocator {
             }
         }
         grace_runs
+    }
+
+    /// Segments of the run that one heads.
+    pub(crate) fn run_len(&self, segment: u32) -> u32 {
+        self.rows[segment as usize].run_len
+    }
+
+    /// Segments that wait to become free.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = u32> {
+        self.waiting.iter().map(|(segment, _)| *segment)
     }
 
     fn make_free(&mut self, segment: u32) {

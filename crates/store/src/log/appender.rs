@@ -235,6 +235,17 @@ impl Appender {
         }
     }
 
+    /// Its open segments, and how many bytes of each are entries; nothing is reserved.
+    pub(crate) fn ends(&self, log: &Log) -> impl Iterator<Item = (u32, u64)> {
+        let end = |open: Open| (open.segment, open.next_bytes - log.segment_start(open.segment));
+        [self.short, self.long].into_iter().flatten().map(end)
+    }
+
+    /// The reservation became an entry that no slot names and that counts as alive.
+    pub(crate) fn published_aside(&mut self, log: &Log, reservation: &Reservation) {
+        self.published(log, reservation, None);
+    }
+
     /// Nothing will be published there (I1).
     pub(crate) fn cancel(&mut self, log: &Log, reservation: Reservation) {
         let open = match reservation.home {

@@ -71,6 +71,9 @@ impl Session {
         requests: &[Request<'_, U>],
         sink: &mut S,
     ) {
+        if self.inner.durable.is_some() {
+            return self.execute_durable(now, requests, sink);
+        }
         let Session { inner, local } = self;
         debug_assert!(local.held.is_empty(), "locked keys are served by the LockedSession");
         let mut first = 0;
@@ -87,7 +90,7 @@ impl Session {
 }
 
 impl Local {
-    fn execute_chunk<U: Update, S: Sink<U::Refusal>>(
+    pub(super) fn execute_chunk<U: Update, S: Sink<U::Refusal>>(
         &mut self,
         inner: &Arc<Inner>,
         now: UnixMillis,

@@ -107,6 +107,7 @@ impl Local {
             expired += self.expire_items(inner, now, &slots).expired;
             heads += 1;
             if heads.is_multiple_of(SWEEP_QUIESCE_HEADS) {
+                self.note(inner);
                 inner.epochs.quiesce(self.place);
             }
         }
@@ -154,7 +155,9 @@ impl Local {
         let Some(position) = found else { return false };
         let entry = Local::entry_of(inner, position);
         debug_assert!(entry.is_expired(now), "entries are immutable (K12)");
-        self.unlink(inner, &mut chain, position, entry);
+        if !self.unlink(inner, &mut chain, position, entry) {
+            return false;
+        }
         chain.finish();
         self.counts.expired += 1;
         true

@@ -164,6 +164,7 @@ impl Local {
                 Mode::Evict => self.empty_one_segment(inner, now, 1),
                 Mode::Clean => self.make_room(inner, now, 1, 1),
             };
+            self.note(inner);
             inner.epochs.quiesce(self.place);
             inner.log.free_waiting(&inner.epochs);
             self.drain_retired(inner);

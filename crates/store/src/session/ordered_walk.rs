@@ -95,6 +95,7 @@ impl Session {
 
     /// [`Session::flush`] over the tree: removes key after key.
     pub(super) fn flush_ordered(&mut self) {
+        self.begin_flush();
         let Session { inner, local } = self;
         let Some(tree) = &inner.tree else { return };
         let mut last: Option<Vec<u8>> = None;
@@ -105,6 +106,7 @@ impl Session {
                 local.remove_ordered(inner, tree, *slot);
             }
             last = removed.last().map(|slot| key_of(inner, *slot).to_vec());
+            local.note(inner);
             inner.epochs.quiesce(local.place);
             local.free_retired(inner);
             if removed.len() < WALK_STEP {
@@ -169,6 +171,7 @@ impl Local {
         loop {
             let swept = self.expire_ordered(inner, tree, now, &mut last);
             expired += swept.expired;
+            self.note(inner);
             inner.epochs.quiesce(self.place);
             if swept.is_end {
                 return expired > 0;
@@ -185,7 +188,9 @@ impl Local {
         let found = Local::find_ordered_entry(inner, tree, key, seen.offset_bytes());
         let Some(position) = found else { return false };
         let entry = Local::entry_of(inner, position);
-        self.unlink(inner, &mut chain, position, entry);
+        if !self.unlink(inner, &mut chain, position, entry) {
+            return false;
+        }
         chain.finish();
         true
     }
@@ -195,6 +200,18 @@ fn key_of(inner: &Inner, slot: Slot) -> &[u8] {
     // SAFETY: the slot was read since the session's last quiescent point; callers use the key no
     // longer than until the next.
     unsafe { inner.log.entry(slot.offset_bytes()) }.key()
+}
+
+/// The next slots in the order of keys, and the last of their keys if there may be more.
+pub(super) fn collect_step(
+    inner: &Inner,
+    tree: &Tree,
+    last: Option<&[u8]>,
+    slots: &mut Vec<Slot>,
+) -> Option<Vec<u8>> {
+    collect_behind(inner, tree, last, slots);
+    let last = slots.last().filter(|_| slots.len() == WALK_STEP);
+    last.map(|slot| key_of(inner, *slot).to_vec())
 }
 
 /// The next slots in the order of keys.

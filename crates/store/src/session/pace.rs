@@ -150,6 +150,7 @@ impl Local {
             self.pace.appended_bytes = Some(self.appended_bytes());
         }
         self.free_retired(inner);
+        self.note(inner);
         inner.epochs.quiesce(self.place);
     }
 

@@ -55,6 +55,8 @@ pub(super) struct Job {
     unread_max_bytes: u64,
     /// The space itself is wanted, not just any: nothing gets a second life in place.
     must_empty: bool,
+    /// Deletes that were written up to this sequence have nothing older anywhere (D5).
+    horizon: Option<u64>,
 }
 
 /// How much one step may do; it may go over by one group of entries, of [`GROUP_BYTES`].
@@ -105,15 +107,17 @@ impl Job {
             Some(_) => victim.used_bytes / 16 * 15,
             None => victim.used_bytes / 2,
         };
+        let cleaned_bytes = inner.durable.as_ref().map_or(0, |it| it.cleaned(victim.segment));
         Job {
             victim,
-            next_bytes: start,
+            next_bytes: start + cleaned_bytes,
             end_bytes,
             moved_bytes: 0,
             ghosts_inserted: 0,
             keep_max_bytes,
             unread_max_bytes: inner.entry_mean_bytes() / UNREAD_PART_OF_MEAN,
             must_empty,
+            horizon: None,
         }
     }
 }
@@ -209,7 +213,8 @@ impl Local {
             }
         };
         if !is_named {
-            return Step::Finished; // I1: dead, seen without a lock.
+            // I1: dead, seen without a lock; but a delete may have to stay (K2).
+            return self.reclaim_unnamed(inner, job, candidate);
         }
         let mut chain = inner.index.lock(hash);
         let found = match &inner.tree {
@@ -243,15 +248,57 @@ impl Local {
                 }
             }
         }
+        if !self.unlink(inner, &mut chain, position, entry) {
+            return Step::Stuck;
+        }
+        chain.finish();
         if fate == Fate::Expire {
             self.counts.expired += 1;
         } else {
             self.count_evicted(job.victim.queue, position.slot);
             self.remember_ghost(inner, job, hash);
         }
-        self.unlink(inner, &mut chain, position, entry);
-        chain.finish();
         Step::Finished
+    }
+
+    /// An entry that no slot names.
+    fn reclaim_unnamed(&mut self, inner: &Inner, job: &mut Job, dead: Candidate<'_>) -> Step {
+        let Candidate { entry, offset_bytes, .. } = dead;
+        let Some(durable) = &inner.durable else { return Step::Finished };
+        if !entry.is_delete() {
+            return Step::Finished; // D4
+        }
+        let horizon = *job.horizon.get_or_insert_with(|| {
+            // A large entry that is alive shares its run with no older one of its key.
+            let is_live_run = |segment| inner.log.is_live_run(segment);
+            durable.oldest_sequence(job.victim.segment, is_live_run)
+        });
+        let len_bytes = entry.len_bytes();
+        if entry.delete_note() <= horizon || entry.version() <= durable.flush_floor() {
+            durable.dropped(entry.version()); // D5
+            durable.uncount_tombstone(len_bytes as u64);
+        } else if self.copy_aside(inner, entry) {
+            job.moved_bytes += len_bytes as u64;
+            self.counts.cleaned_bytes += len_bytes as u64;
+        } else {
+            return Step::Stuck;
+        }
+        inner.log.sub_live(self.lane, offset_bytes, len_bytes);
+        // No slot says that it was dealt with: a job that begins again begins behind it.
+        let start = inner.log.segment_start(job.victim.segment);
+        durable.set_cleaned(job.victim.segment, offset_bytes + len_bytes as u64 - start);
+        Step::Finished
+    }
+
+    /// Copies an entry that no slot names to the youngest of the survivors; false: no space.
+    fn copy_aside(&mut self, inner: &Inner, entry: Entry<'_>) -> bool {
+        let log = &inner.log;
+        let reserved = self.survivors.reserve(log, entry.len_bytes(), Purpose::Reserve);
+        let Some(reservation) = reserved else { return false };
+        Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value_at_rest());
+        Appender::write_header(log, &reservation, &entry.header());
+        self.survivors.published_aside(log, &reservation);
+        true
     }
 
     /// What the small queue gives up is known again when it comes back.

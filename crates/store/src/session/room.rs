@@ -33,6 +33,8 @@ const COPY_BELOW_PCT: u64 = 70;
 const LOW_WATER_STORE: u32 = 2;
 /// ... and of a cache, in which a segment is emptied faster than the next one fills.
 const LOW_WATER_CACHE: u32 = 1;
+/// Deletes that are kept may take up one part in so many of a durable log.
+const TOMBSTONE_PART: u64 = 16;
 /// Searches in vain that a write repeats because others took or freed segments meanwhile.
 const RETRIES_MAX: u32 = 64;
 /// One step of reclaiming: some tens of microseconds.
@@ -121,6 +123,7 @@ impl Local {
         let mut victims_left = 2 * inner.log.segment_count() + 64;
         let mut retries_left = RETRIES_MAX;
         loop {
+            self.note(inner);
             inner.epochs.quiesce(self.place);
             self.drain_retired(inner);
             let changes = inner.log.allocator().change_count();
@@ -146,8 +149,11 @@ impl Local {
                 return true;
             }
             let has_changed = inner.log.allocator().change_count() != changes;
+            let durable = inner.durable.as_ref().filter(|_| inner.log.awaits_medium());
             if grace_runs || others_reclaim {
                 backoff.snooze();
+            } else if durable.is_some_and(|durable| durable.await_freeing()) {
+                retries_left = RETRIES_MAX;
             } else if has_changed && retries_left > 0 {
                 // What was found, or was not, is not what is there now.
                 retries_left -= 1;
@@ -166,7 +172,9 @@ impl Local {
         run_len: u32,
     ) -> bool {
         if self.job.is_none() {
-            let Some(victim) = choose_victim(inner, now, run_len) else { return false };
+            let oldest = oldest_victim(inner).filter(|_| run_len == 1);
+            let victim = oldest.or_else(|| choose_victim(inner, now, run_len));
+            let Some(victim) = victim else { return false };
             // Wanting a run, nothing may get a second life where it lies.
             self.job = Some(Job::new(inner, victim, run_len > 1));
         }
@@ -213,7 +221,11 @@ impl Local {
             if inner.config.mode == Mode::Evict && will_have_run(inner, 1, wanted) {
                 return false; // A cache gives nothing up for what is on its way.
             }
-            match self.search_step(inner, now) {
+            let found = match oldest_victim(inner) {
+                Some(oldest) => Found::Victim(oldest),
+                None => self.search_step(inner, now),
+            };
+            match found {
                 Found::NotYet => return true,
                 Found::Nothing => return false,
                 Found::Victim(victim) => {
@@ -286,6 +298,17 @@ fn has_run(inner: &Inner, run_len: u32, wanted: u32) -> bool {
 fn will_have_run(inner: &Inner, run_len: u32, wanted: u32) -> bool {
     let allocator = inner.log.allocator();
     allocator.will_have_run(run_len, wanted, |segment| inner.log.is_pinned(segment))
+}
+
+/// The oldest segment, where deletes that wait for it take up too much of a durable log: once it is
+/// emptied, those that were written before the next one was opened may go (durable.rs, D5).
+fn oldest_victim(inner: &Inner) -> Option<Victim> {
+    let durable = inner.durable.as_ref()?;
+    let log_bytes = u64::from(inner.log.segment_count()) * inner.log.segment_bytes();
+    if durable.tombstone_bytes() <= log_bytes / TOMBSTONE_PART {
+        return None;
+    }
+    inner.log.allocator().claim_oldest(|segment| durable.sequence_of(segment))
 }
 
 /// The next victim of a write that must make room by itself.

@@ -137,6 +137,7 @@ impl Session {
         if self.inner.tree.is_some() {
             return self.flush_ordered();
         }
+        self.begin_flush();
         let mut next = Some(KeyHash(0));
         let mut slots = Vec::new();
         while next.is_some() {
@@ -161,6 +162,23 @@ impl Session {
         let (mut chain, place) = inner.index.lock_place(hash);
         let mut removed = Vec::new();
         chain.entries(|position| removed.push(position));
+        if let Some(durable) = &inner.durable
+            && chain.next_version() > durable.flush_floor() + 1
+        {
+            // Some may have been written since the floor was set: they stay, as they may.
+            for position in removed {
+                let entry = super::Local::entry_of(inner, position);
+                let named = chain.find_entry(
+                    crate::index::slot::Tag::of(inner.hasher.hash(entry.key())),
+                    position.slot.offset_bytes(),
+                );
+                if let Some(position) = named.filter(|_| entry.version() <= durable.flush_floor()) {
+                    local.unlink_bare(inner, &mut chain, position, entry);
+                }
+            }
+            chain.finish();
+            return place.next_hash(hash);
+        }
         chain.clear(&mut local.unlinked);
         // After the slots: a segment that counts no live bytes may be retired at once. Before the
         // unlocking: whoever finds none of a segment's entries alive expects no live bytes.

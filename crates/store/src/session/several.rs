@@ -151,11 +151,19 @@ impl LockedSession<'_> {
         sink: &mut S,
     ) {
         let Session { inner, local } = &mut *self.session;
+        let mut is_refusing = false;
+        if let Some(durable) = &inner.durable {
+            is_refusing = durable.is_refusing();
+            durable.begin(local.place);
+        }
         for (request_index, request) in requests.iter().enumerate() {
             let head = inner.index.head_of(request.hash);
             assert!(local.held.binary_search(&head).is_ok(), "K11: the key was not locked");
             let call = Call { inner, now, request_index, guess: NO_GUESS };
             match &request.op {
+                Op::Set(_) | Op::Delete | Op::Update(_) if is_refusing => {
+                    sink.outcome(request_index, Outcome::Unwritable, Pins(inner));
+                }
                 Op::Get => {
                     let chain = inner.index.locked(head);
                     let tag = Tag::of(request.hash);
@@ -187,6 +195,7 @@ impl Drop for LockedSession<'_> {
         for head in local.held.drain(..) {
             inner.index.unlock_raw(head);
         }
+        local.note(inner);
         inner.epochs.quiesce(local.place);
         local.keep_few_nodes(inner);
         local.settle_chunk(inner, held_count);

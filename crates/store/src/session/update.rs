@@ -115,16 +115,20 @@ impl Local {
             }
             (Verdict::Delete, _) => {
                 self.scratch = value;
-                self.delete_locked(inner, chain, found);
-                return Attempt::Done(Outcome::Deleted { old });
+                return Attempt::Done(match self.delete_locked(inner, chain, found) {
+                    true => Outcome::Deleted { old },
+                    false => Outcome::OutOfMemory,
+                });
             }
             (Verdict::Write { client_flags, expires_at }, _) => (client_flags, expires_at),
             (Verdict::Touch { expires_at }, Some(item)) => (item.client_flags, expires_at),
         };
         if expires_at.is_some_and(|at| at <= now) {
             self.scratch = value;
-            self.delete_locked(inner, chain, found);
-            return Attempt::Done(Outcome::Deleted { old });
+            return Attempt::Done(match self.delete_locked(inner, chain, found) {
+                true => Outcome::Deleted { old },
+                false => Outcome::OutOfMemory,
+            });
         }
         let new_value = match (verdict, old) {
             (Verdict::Touch { .. }, Some(item)) => item.value,
@@ -162,6 +166,7 @@ impl Local {
         let shape =
             Shape::new(key.len(), value.len(), meta.client_flags, meta.expires_at.is_some());
         let replaces = inner.tuning.replaces_in_place;
+        let shape = if replaces { shape } else { shape.at_rest() };
         let in_place = found.filter(|(_, entry)| replaces && entry.takes_in_place(shape));
         if let Some((position, entry)) = in_place {
             entry.replace_value(value, meta.version);

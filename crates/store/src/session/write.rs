@@ -103,9 +103,11 @@ impl Local {
         }
         // Whether there is an expiry to keep is known only under the lock: room for one is made.
         let may_expire = set.expiry != Expiry::Never;
-        let shape = Shape::new(key.len(), set.value.len(), set.client_flags, may_expire);
+        let mut shape = Shape::new(key.len(), set.value.len(), set.client_flags, may_expire);
         let tag = Tag::of(hash);
-        if shape.is_in_place() && inner.tuning.replaces_in_place {
+        if shape.is_in_place() && !inner.tuning.replaces_in_place {
+            shape = shape.at_rest();
+        } else if shape.is_in_place() {
             let chain = self.lock_chain(inner, hash);
             let found = Local::find_locked(inner, &chain, guess, tag, key);
             if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape))
@@ -174,8 +176,10 @@ impl Local {
             return outcome;
         }
         let version = chain.next_version();
-        self.delete_locked(inner, chain, found);
-        Outcome::Stored { version, old }
+        match self.delete_locked(inner, chain, found) {
+            true => Outcome::Stored { version, old },
+            false => Outcome::OutOfMemory,
+        }
     }
 
     /// Space for a Set of `shape`, with room made for it if its condition holds.
@@ -262,7 +266,7 @@ impl Local {
 
     /// Adds a slot; a cache drops another entry of the bucket when no overflow bucket is left.
     #[inline]
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         inner: &Inner,
         chain: &mut Chain<'_>,
@@ -325,20 +329,29 @@ impl Local {
         let chain = self.lock_chain(inner, hash);
         let found = Local::find_locked(inner, &chain, guess, Tag::of(hash), key);
         let seen = Local::see_live(found.map(|(_, entry)| entry), now);
-        self.delete_locked(inner, chain, found);
+        let is_deleted = self.delete_locked(inner, chain, found);
         let outcome = match &seen {
+            _ if !is_deleted => Outcome::OutOfMemory,
             Some(seen) => Outcome::Deleted { old: Some(seen.item()) },
             None => Outcome::Miss,
         };
         sink.outcome(request_index, outcome, Pins(inner));
     }
 
-    /// Removes what was found and ends the change; nothing found is no change.
-    pub(super) fn delete_locked(&mut self, inner: &Inner, mut chain: Chain<'_>, found: Found<'_>) {
-        if let Some((position, entry)) = found {
-            self.unlink(inner, &mut chain, position, entry);
+    /// Removes what was found and ends the change; nothing found is no change. False: it could not
+    /// be removed.
+    pub(super) fn delete_locked(
+        &mut self,
+        inner: &Inner,
+        mut chain: Chain<'_>,
+        found: Found<'_>,
+    ) -> bool {
+        let Some((position, entry)) = found else { return true };
+        let is_unlinked = self.unlink(inner, &mut chain, position, entry);
+        if is_unlinked {
             chain.finish();
         }
+        is_unlinked
     }
 }
 

@@ -1,0 +1,378 @@
+//! A log that outlives its process: what sessions tell the committer, and what it tells them.
+//!
+//! ```text
+//!  sessions ──append──▶ memory: | segment 4 ~~~~~|~~ next |            workers, as ever
+//!            ──note───▶ ends[4], the list of dirty segments            once a chunk of requests
+//!  committer: grace ─▶ write dirty ranges ─▶ sync ─▶ covered[session] = begun[session]
+//!  worker:    begun == covered for every session? ─no─▶ wait ─▶ replies leave
+//! ```
+//!
+//! Memory stays what it is; the file is its image, segment for segment, written behind the appends
+//! and read at the start alone. docs/design/durability.md is the whole picture.
+//!
+//! # Invariants
+//! D1: `begun` of a session grows before it publishes anything of a chunk, and the chunk is noted
+//!     before the session's next quiescent point.
+//! D2: `covered[s] = b` only after a good sync of everything that session `s` published up to chunk
+//!     `b`. So who has seen an entry and finds every `begun` covered knows it on the medium.
+//! D3: a segment is free only after a sync of a row that says so, which was written after a sync of
+//!     everything that was appended before the segment was retired: of its live entries the
+//!     copies, of its dead ones what superseded them.
+//! D4: an entry that is dead has a newer one of its key, a put or a delete, on every medium that
+//!     has the entry; or its version is at most the flush floor. Nothing leaves the index without.
+//! D5: a delete is dropped only when no segment that is not free by D3 is older than its horizon:
+//!     none that was opened before it was written, so none with an older entry of its key.
+//! D6: once a sync has failed nothing is covered any more (medium.rs, I3).
+//!
+//! # Concurrency
+//! Any session notes; one committer covers. Noting stores with Release what the committer loads
+//! with Acquire; it reads entries only up to what was noted, and these never change (K12: values
+//! are not replaced in place here).
+//!
+//! # References
+//! Rowan-KV §4.2, §4.4, §4.7; K1, K2, K14, K21, K26.
+
+pub mod check;
+mod committer;
+pub(crate) mod layout;
+mod open;
+pub(crate) mod restore;
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::sync::{AtomicBool, AtomicU64, Ordering};
+use crossbeam_utils::CachePadded;
+
+use crate::medium::MediumError;
+
+pub use committer::{Committed, Committer};
+pub use layout::{FORMAT, Superblock};
+pub use open::{DataError, NewData, Opened, open};
+pub use restore::{Damage, Recovery};
+
+/// One session's part.
+#[derive(Default)]
+struct Place {
+    /// Chunks with writes that it has begun (D1).
+    begun: AtomicU64,
+    /// Of them, those that are on the medium (D2).
+    covered: AtomicU64,
+}
+
+/// Whether writes are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// What is written becomes durable.
+    Good,
+    /// The last commit failed and may succeed later: the disk is full.
+    Stalled(MediumError),
+    /// Nothing becomes durable any more, until a restart (D6).
+    Failed(MediumError),
+}
+
+/// Counters of the committer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DurableStats {
+    /// Syncs that succeeded.
+    pub syncs: u64,
+    /// Bytes of entries written, each once.
+    pub entry_bytes: u64,
+    /// All bytes written, rows and superblocks too.
+    pub written_bytes: u64,
+    /// Commits that failed.
+    pub failures: u64,
+    /// Bytes that were appended and are not synced yet.
+    pub uncommitted_bytes: u64,
+    /// Bytes of deletes that are kept (D5).
+    pub tombstone_bytes: u64,
+    /// How long commits took: up to 64 us, 128 us, ... each bound twice the one before, and beyond
+    /// the last.
+    pub commit_counts: [u64; COMMIT_BOUNDS + 1],
+    /// Nanoseconds of all of them.
+    pub commit_ns: u64,
+}
+
+/// Bounds of commit times: 64 us to 1 s.
+pub const COMMIT_BOUNDS: usize = 15;
+/// The first of them.
+pub const COMMIT_BOUND_FIRST_NS: u64 = 64_000;
+
+/// What sessions and the committer share.
+pub struct Durable {
+    places: Box<[CachePadded<Place>]>,
+    /// Of each segment, bytes of entries that are noted.
+    ends: Box<[AtomicU64]>,
+    is_dirty: Box<[AtomicBool]>,
+    /// When each segment was taken; 0: it is free, by D3.
+    sequences: Box<[AtomicU64]>,
+    next_sequence: AtomicU64,
+    /// Of each segment, bytes whose deletes were dealt with.
+    cleaned: Box<[AtomicU64]>,
+    lists: Mutex<Lists>,
+    /// Wakes the committer; its mutex is `lists`.
+    wanted: Condvar,
+    /// Wakes who waits for a commit; its mutex is `lists`.
+    committed: Condvar,
+    is_refusing: AtomicBool,
+    /// Entries up to this version are flushed, as soon as it is on the medium.
+    flush_floor: AtomicU64,
+    /// Versions of deletes that were dropped (K1).
+    dropped_floor: AtomicU64,
+    tombstone_bytes: AtomicU64,
+    /// Whether a thread commits, so that waiting for one makes sense.
+    is_driven: AtomicBool,
+    stats: Mutex<DurableStats>,
+}
+
+#[derive(Default)]
+struct Lists {
+    dirty: Vec<u32>,
+    /// Closed since the last commit: their rows say so.
+    retired: Vec<u32>,
+    is_wanted: bool,
+    health: Option<Health>,
+    commit_count: u64,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Durable {
+    pub(crate) fn new(session_max: usize, segment_count: u32) -> Durable {
+        let zeros = || (0..segment_count).map(|_| AtomicU64::new(0)).collect();
+        Durable {
+            places: (0..session_max).map(|_| CachePadded::default()).collect(),
+            ends: zeros(),
+            is_dirty: (0..segment_count).map(|_| AtomicBool::new(false)).collect(),
+            sequences: zeros(),
+            next_sequence: AtomicU64::new(1),
+            cleaned: zeros(),
+            lists: Mutex::default(),
+            wanted: Condvar::new(),
+            committed: Condvar::new(),
+            is_refusing: AtomicBool::new(false),
+            flush_floor: AtomicU64::new(0),
+            dropped_floor: AtomicU64::new(0),
+            tombstone_bytes: AtomicU64::new(0),
+            is_driven: AtomicBool::new(false),
+            stats: Mutex::default(),
+        }
+    }
+
+    // ---- sessions ----
+
+    /// D1, first half: whatever the session at `place` publishes next is not covered yet.
+    pub(crate) fn begin(&self, place: usize) {
+        let begun = &self.places[place].begun;
+        // One writer. SeqCst orders it before the slots that follow for whoever reads those and
+        // then this: Release stores of slots after it would do; this is once a batch.
+        begun.store(begun.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
+    }
+
+    /// D1, second half: entries of a segment are complete up to `end_bytes`.
+    pub(crate) fn note(&self, segment: u32, end_bytes: u64) {
+        let end = &self.ends[segment as usize];
+        if end.load(Ordering::Relaxed) >= end_bytes {
+            return;
+        }
+        // Release pairs with the committer's Acquire: it sees the entries' bytes.
+        end.store(end_bytes, Ordering::Release);
+        if !self.is_dirty[segment as usize].swap(true, Ordering::AcqRel) {
+            locked(&self.lists).dirty.push(segment);
+        }
+    }
+
+    /// A segment, or a run of them, was taken.
+    pub(crate) fn opened(&self, segment: u32) {
+        // Relaxed: under the lock of the segment table.
+        let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
+        self.ends[segment as usize].store(0, Ordering::Relaxed);
+        self.cleaned[segment as usize].store(0, Ordering::Relaxed);
+        // SeqCst pairs with `horizon`: an entry older than a delete lies in a segment that was
+        // opened before the delete drew its horizon.
+        self.sequences[segment as usize].store(sequence, Ordering::SeqCst);
+    }
+
+    /// Deletes of a segment were dealt with up to there; by its reclaimer.
+    pub(crate) fn set_cleaned(&self, segment: u32, bytes: u64) {
+        self.cleaned[segment as usize].store(bytes, Ordering::Release);
+    }
+
+    pub(crate) fn cleaned(&self, segment: u32) -> u64 {
+        self.cleaned[segment as usize].load(Ordering::Acquire)
+    }
+
+    /// A segment was in use when the store was opened.
+    pub(crate) fn restored(&self, segment: u32, sequence: u64, end_bytes: u64) {
+        self.ends[segment as usize].store(end_bytes, Ordering::Relaxed);
+        self.sequences[segment as usize].store(sequence, Ordering::SeqCst);
+        self.next_sequence.fetch_max(sequence + 1, Ordering::SeqCst);
+    }
+
+    /// A segment that was taken goes back and nothing was noted in it.
+    pub(crate) fn given_back(&self, segment: u32) {
+        self.sequences[segment as usize].store(0, Ordering::SeqCst);
+    }
+
+    /// No slot names a segment any more: it becomes free by D3.
+    pub(crate) fn retired(&self, segment: u32) {
+        let mut lists = locked(&self.lists);
+        lists.retired.push(segment);
+        lists.is_wanted = true;
+        drop(lists);
+        self.wanted.notify_one();
+    }
+
+    /// Whether a retired segment is free by D3.
+    pub(crate) fn is_free(&self, segment: u32) -> bool {
+        self.sequences[segment as usize].load(Ordering::Acquire) == 0
+    }
+
+    /// Segments taken from now on have at least this sequence (D5).
+    pub(crate) fn horizon(&self) -> u64 {
+        self.next_sequence.load(Ordering::SeqCst)
+    }
+
+    /// The sequence of the oldest segment that is not free, but for one; it only grows.
+    /// `holds_only_live` says of which segments it is known that no dead entry lies in them.
+    pub(crate) fn oldest_sequence(&self, but: u32, holds_only_live: impl Fn(u32) -> bool) -> u64 {
+        let taken = self.sequences.iter().enumerate().filter_map(|(segment, sequence)| {
+            let (segment, sequence) = (segment as u32, sequence.load(Ordering::SeqCst));
+            (sequence != 0 && segment != but && !holds_only_live(segment)).then_some(sequence)
+        });
+        taken.min().unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn sequence_of(&self, segment: u32) -> u64 {
+        self.sequences[segment as usize].load(Ordering::Relaxed)
+    }
+
+    /// A delete is dropped: its version is not given again (K1).
+    pub(crate) fn dropped(&self, version: u64) {
+        self.dropped_floor.fetch_max(version, Ordering::AcqRel);
+    }
+
+    pub(crate) fn count_tombstone(&self, len_bytes: u64) {
+        self.tombstone_bytes.fetch_add(len_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn uncount_tombstone(&self, len_bytes: u64) {
+        self.tombstone_bytes.fetch_sub(len_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn tombstone_bytes(&self) -> u64 {
+        self.tombstone_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Everything up to this version goes; the caller has begun a chunk, and no chain gives a
+    /// version up to this one any more before the caller's answer leaves.
+    pub(crate) fn flush_to(&self, version: u64) {
+        self.flush_floor.fetch_max(version, Ordering::AcqRel);
+    }
+
+    pub(crate) fn flush_floor(&self) -> u64 {
+        self.flush_floor.load(Ordering::Acquire)
+    }
+
+    /// Whether writes are refused.
+    #[inline]
+    pub fn is_refusing(&self) -> bool {
+        self.is_refusing.load(Ordering::Acquire)
+    }
+
+    // ---- who answers clients ----
+
+    /// Whether everything that anybody has seen is on the medium (D2).
+    pub fn is_settled(&self) -> bool {
+        self.places.iter().all(|place| {
+            let begun = place.begun.load(Ordering::SeqCst);
+            place.covered.load(Ordering::Acquire) >= begun
+        })
+    }
+
+    /// What has to be covered before what was seen up to now may be told.
+    pub fn mark(&self, mark: &mut Vec<u64>) {
+        mark.clear();
+        mark.extend(self.places.iter().map(|place| place.begun.load(Ordering::SeqCst)));
+    }
+
+    /// Whether that is on the medium.
+    pub fn has_covered(&self, mark: &[u64]) -> bool {
+        let places = self.places.iter().zip(mark);
+        places.into_iter().all(|(place, mark)| place.covered.load(Ordering::Acquire) >= *mark)
+    }
+
+    /// Asks for a commit and waits until `mark` is on the medium. The caller's session is parked.
+    ///
+    /// # Errors
+    /// It will not be, or not soon.
+    pub fn wait_covered(&self, mark: &[u64]) -> Result<(), MediumError> {
+        let mut lists = locked(&self.lists);
+        loop {
+            if self.has_covered(mark) {
+                return Ok(());
+            }
+            match &lists.health {
+                None | Some(Health::Good) => {}
+                Some(Health::Stalled(error) | Health::Failed(error)) => return Err(error.clone()),
+            }
+            if !lists.is_wanted {
+                lists.is_wanted = true;
+                self.wanted.notify_one();
+            }
+            lists = self.committed.wait(lists).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// How it is.
+    pub fn health(&self) -> Health {
+        locked(&self.lists).health.clone().unwrap_or(Health::Good)
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> DurableStats {
+        let tombstone_bytes = self.tombstone_bytes();
+        DurableStats { tombstone_bytes, ..locked(&self.stats).clone() }
+    }
+
+    // ---- who makes room ----
+
+    /// Waits a little for segments to become free by D3; false: nobody commits.
+    pub(crate) fn await_freeing(&self) -> bool {
+        // Relaxed: set before the first session.
+        if !self.is_driven.load(Ordering::Relaxed) || self.is_refusing() {
+            return false;
+        }
+        let mut lists = locked(&self.lists);
+        lists.is_wanted = true;
+        self.wanted.notify_one();
+        drop(self.committed.wait_timeout(lists, FREEING_WAIT));
+        true
+    }
+
+    // ---- the committer's thread ----
+
+    /// A thread commits from now on; who makes room waits for it.
+    pub fn drive(&self) {
+        self.is_driven.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until a commit is wanted, or for so long; whether one is.
+    pub fn wait_wanted(&self, limit: Duration) -> bool {
+        let lists = locked(&self.lists);
+        let waited = self.wanted.wait_timeout_while(lists, limit, |lists| !lists.is_wanted);
+        let (mut lists, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut lists.is_wanted)
+    }
+
+    /// Ends a wait for a commit to be wanted.
+    pub fn want(&self) {
+        locked(&self.lists).is_wanted = true;
+        self.wanted.notify_one();
+    }
+}
+
+/// Who makes room looks again after so long: it must pass quiescent points meanwhile.
+const FREEING_WAIT: Duration = Duration::from_millis(1);

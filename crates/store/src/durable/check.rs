@@ -1,0 +1,100 @@
+//! Looking at a data file without opening it as a store: `dovetail check`.
+
+use std::collections::HashMap;
+
+use base::KeyHasher;
+
+use super::layout::{NoSuper, RowState, Superblock};
+use super::open::DataError;
+use super::restore::{self, Recovery};
+use crate::medium::Medium;
+
+/// What a data file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// As it stands there.
+    pub superblock: Superblock,
+    /// Entries, torn tails and damage.
+    pub found: Recovery,
+    /// Segments that are free, ...
+    pub free_segments: u64,
+    /// ... being written when the file was left, ...
+    pub open_segments: u64,
+    /// ... and full, tails of runs among them.
+    pub closed_segments: u64,
+    /// Bytes of entries that are the newest of their key and have a value.
+    pub live_bytes: u64,
+    /// Keys whose newest entry has expired.
+    pub expired: u64,
+}
+
+/// The newest entry of a key.
+#[derive(Clone, Copy, Default)]
+struct Newest {
+    version: u64,
+    len_bytes: u64,
+    is_put: bool,
+    has_value: bool,
+}
+
+/// Reads everything and changes nothing.
+///
+/// # Errors
+/// It is no data file, of another format, or cannot be read.
+pub fn check(
+    medium: &mut impl Medium,
+    now_ms: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report, DataError> {
+    let read = |source| DataError::Medium { what: "cannot read", source };
+    let superblock = Superblock::read(medium).map_err(|error| match error {
+        NoSuper::Empty | NoSuper::Damaged => DataError::NoSuperblock,
+        NoSuper::Format(found) => DataError::Format { found },
+        NoSuper::Medium(source) => read(source),
+    })?;
+    let (rows, damage) = restore::read_rows(medium, &superblock).map_err(read)?;
+    let mut found = Recovery { was_clean: superblock.is_clean, damage, ..Recovery::default() };
+    let hasher = KeyHasher::new(superblock.hash_seed);
+    let mut keys: HashMap<u64, Newest> = HashMap::new();
+    let (mut open_segments, mut closed_segments) = (0, 0);
+    for (segment, row) in rows.iter().enumerate() {
+        progress(segment as u64, rows.len() as u64);
+        let segment = segment as u32;
+        match row.state {
+            RowState::Free => continue,
+            RowState::Open => open_segments += u64::from(row.run_len),
+            RowState::Closed => closed_segments += u64::from(row.run_len),
+        }
+        found.segments += 1;
+        let mut bytes = vec![0; restore::used_bytes(&superblock, row) as usize];
+        restore::read_segment(medium, &superblock, segment, &mut bytes).map_err(read)?;
+        let looked = restore::look(&superblock, (segment, row), &bytes, &mut found, |record, _| {
+            let newest = keys.entry(hasher.hash(record.key).0).or_default();
+            if record.version > newest.version && !restore::is_flushed(record, &superblock) {
+                *newest = Newest {
+                    version: record.version,
+                    len_bytes: record.len_bytes() as u64,
+                    is_put: !record.is_delete(),
+                    has_value: restore::has_value(record, now_ms),
+                };
+            }
+        });
+        found.damage.extend(looked.damage);
+    }
+    progress(rows.len() as u64, rows.len() as u64);
+    let live = keys.values().filter(|newest| newest.has_value);
+    let (items, live_bytes) =
+        live.fold((0, 0), |(items, bytes), newest| (items + 1, bytes + newest.len_bytes));
+    found.items = items;
+    let expired = keys.values().filter(|newest| newest.is_put && !newest.has_value).count() as u64;
+    let used = open_segments + closed_segments;
+    Ok(Report {
+        superblock,
+        found,
+        free_segments: u64::from(superblock.segment_count).saturating_sub(used),
+        open_segments,
+        closed_segments,
+        live_bytes,
+        expired,
+    })
+}

@@ -1,0 +1,390 @@
+//! The committer: what to write, in which order, and what is durable then. A plain struct that is
+//! told when: by the server's thread, by the simulator between two events, by tests.
+//!
+//! ```text
+//!  begin    retired segments, what sessions have begun, a new epoch
+//!  is_ready every session has passed a quiescent point since: all of that is noted
+//!  write    dirty ranges, rows, superblock ──▶ medium
+//!  sync     ──▶ medium; covered = begun; segments of the commit before are free
+//! ```
+//!
+//! # Invariants
+//! I1: between `write` and a good `sync` nothing is told to anybody.
+//! I2: a row or superblock that was not synced is written over by the next, never the copy that is
+//!     known to be there; a row counts bytes that were synced before it was written.
+//!
+//! # References
+//! Rowan-KV §4.2.1; D1 to D6 of durable.rs.
+
+use std::sync::Arc;
+
+use base::sync::Ordering;
+
+use super::layout::{Row, RowState, Superblock};
+use super::{COMMIT_BOUND_FIRST_NS, COMMIT_BOUNDS, Durable, Health, locked};
+use crate::entry::{ALIGN_BYTES, HEADER_BYTES, Parsed, RawKind};
+use crate::medium::{Medium, MediumError};
+use crate::record::Seal;
+use crate::store::{Inner, Store};
+
+/// What a commit did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// Bytes of entries.
+    pub entry_bytes: u64,
+    /// All bytes.
+    pub written_bytes: u64,
+    /// Nothing was there to be written: nothing was synced.
+    pub is_empty: bool,
+    /// Another commit should follow at once: segments wait to become free.
+    pub wants_more: bool,
+}
+
+/// One segment as the medium has it.
+#[derive(Clone, Copy, Debug, Default)]
+struct OnMedium {
+    row: Row,
+    /// Of the row that is known to be there: the next one overwrites the other copy.
+    synced_generation: u64,
+    /// Bytes of entries that were written, and those that are known to be there.
+    written_bytes: u64,
+    synced_bytes: u64,
+}
+
+/// See the module.
+pub struct Committer<M> {
+    inner: Arc<Inner>,
+    durable: Arc<Durable>,
+    medium: M,
+    superblock: Superblock,
+    /// The generation of the superblock that is known to be there.
+    synced_super: u64,
+    /// Whether something was written since the last good sync.
+    is_unsynced: bool,
+    segments: Vec<OnMedium>,
+    /// Dirty segments of this commit, and of those that failed before it.
+    dirty: Vec<u32>,
+    /// Synced by the last commit, which their rows do not say yet.
+    lagging: Vec<u32>,
+    /// Retired before this commit began, ...
+    retired: Vec<u32>,
+    /// ... and before the last good one: free with the next sync (D3).
+    freeing: Vec<u32>,
+    begun: Vec<u64>,
+    tag: u64,
+    buffer: Vec<u8>,
+    committed: Committed,
+}
+
+impl<M: Medium> Committer<M> {
+    /// `rows` is what the medium says of each segment; what has entries is in memory as well.
+    pub(super) fn new(
+        store: &Store,
+        durable: &Arc<Durable>,
+        medium: M,
+        superblock: Superblock,
+        rows: Vec<Row>,
+    ) -> Committer<M> {
+        let known = |row: Row| OnMedium {
+            row,
+            synced_generation: row.generation,
+            written_bytes: row.end_bytes,
+            synced_bytes: row.end_bytes,
+        };
+        let segments = rows.into_iter().map(known).collect();
+        Committer {
+            inner: Arc::clone(store.inner()),
+            durable: Arc::clone(durable),
+            medium,
+            synced_super: superblock.generation,
+            superblock,
+            is_unsynced: false,
+            segments,
+            dirty: Vec::new(),
+            lagging: Vec::new(),
+            retired: Vec::new(),
+            freeing: Vec::new(),
+            begun: Vec::new(),
+            tag: 0,
+            buffer: Vec::new(),
+            committed: Committed::default(),
+        }
+    }
+
+    /// What sessions share with it.
+    pub fn durable(&self) -> &Arc<Durable> {
+        &self.durable
+    }
+
+    /// The medium, for tests and simulators that damage it.
+    pub fn medium_mut(&mut self) -> &mut M {
+        &mut self.medium
+    }
+
+    /// The end: what is on the medium, without another write.
+    pub fn into_medium(self) -> M {
+        self.medium
+    }
+
+    /// The superblock as it was last written.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The whole commit; `wait` is called while sessions are still at what they began.
+    ///
+    /// # Errors
+    /// The medium's. [`Durable::health`] says whether another try makes sense.
+    pub fn commit(&mut self, mut wait: impl FnMut()) -> Result<Committed, MediumError> {
+        self.begin();
+        while !self.is_ready() {
+            wait();
+        }
+        self.write()?;
+        self.sync()
+    }
+
+    /// First step: what is published by now will be on the medium.
+    pub fn begin(&mut self) {
+        self.retired.append(&mut locked(&self.durable.lists).retired);
+        self.begun.clear();
+        let places = self.durable.places.iter();
+        // SeqCst pairs with `Durable::begin`; before the epoch is advanced, so that what a session
+        // published up to this chunk it has noted when it has passed a quiescent point.
+        self.begun.extend(places.map(|place| place.begun.load(Ordering::SeqCst)));
+        self.tag = self.inner.epochs.advance();
+    }
+
+    /// Second step, until true.
+    pub fn is_ready(&self) -> bool {
+        self.inner.epochs.is_safe(self.tag)
+    }
+
+    /// Third step.
+    ///
+    /// # Errors
+    /// The medium's; [`Durable::health`] says so from now on.
+    pub fn write(&mut self) -> Result<(), MediumError> {
+        self.committed = Committed::default();
+        let health = locked(&self.durable.lists).health.clone();
+        if let Some(Health::Failed(error)) = health {
+            return Err(error); // D6
+        }
+        let fresh = std::mem::take(&mut locked(&self.durable.lists).dirty);
+        for segment in fresh {
+            // Before its end is read: what is noted later puts it on the list again.
+            self.durable.is_dirty[segment as usize].store(false, Ordering::SeqCst);
+            if !self.dirty.contains(&segment) {
+                self.dirty.push(segment);
+            }
+        }
+        let written = self.write_all();
+        written.inspect_err(|error| self.failed(error))
+    }
+
+    fn write_all(&mut self) -> Result<(), MediumError> {
+        for index in 0..self.dirty.len() {
+            self.write_segment(self.dirty[index])?;
+        }
+        for index in 0..self.lagging.len() {
+            let segment = self.lagging[index];
+            let known = self.segments[segment as usize];
+            let is_gone = self.freeing.contains(&segment) || self.dirty.contains(&segment);
+            if !is_gone && known.row.end_bytes < known.synced_bytes {
+                self.write_row(segment, Row { end_bytes: known.synced_bytes, ..known.row })?;
+            }
+        }
+        for index in 0..self.freeing.len() {
+            let segment = self.freeing[index];
+            let row = Row { state: RowState::Free, end_bytes: 0, ..self.row(segment) };
+            self.write_row(segment, row)?;
+        }
+        // After the ends: an entry above a floor that is in this commit was written above it.
+        let flush_floor = self.durable.flush_floor();
+        let version_floor = self.durable.dropped_floor.load(Ordering::Acquire).max(flush_floor);
+        let block = Superblock {
+            flush_floor,
+            version_floor: version_floor.max(self.superblock.version_floor),
+            is_clean: false,
+            ..self.superblock
+        };
+        self.write_superblock(block)
+    }
+
+    fn row(&self, segment: u32) -> Row {
+        self.segments[segment as usize].row
+    }
+
+    fn write_superblock(&mut self, block: Superblock) -> Result<(), MediumError> {
+        if block != self.superblock {
+            let mut block = Superblock { generation: self.synced_super, ..block };
+            self.is_unsynced = true;
+            block.write(&mut self.medium)?;
+            self.superblock = block;
+            self.committed.written_bytes += 128;
+        }
+        Ok(())
+    }
+
+    fn write_row(&mut self, segment: u32, mut row: Row) -> Result<(), MediumError> {
+        row.generation = self.segments[segment as usize].synced_generation;
+        self.is_unsynced = true;
+        self.superblock.write_row(&mut self.medium, segment, &mut row)?;
+        self.committed.written_bytes += 64;
+        self.segments[segment as usize].row = row;
+        Ok(())
+    }
+
+    /// What a segment has beyond what was written, and its row.
+    fn write_segment(&mut self, segment: u32) -> Result<(), MediumError> {
+        // Acquire pairs with `Durable::note`.
+        let end_bytes = self.durable.ends[segment as usize].load(Ordering::Acquire);
+        let sequence = self.durable.sequence_of(segment);
+        let mut known = self.segments[segment as usize];
+        if known.row.sequence != sequence || known.row.state == RowState::Free {
+            // Its first commit: nothing of it is known to be synced.
+            (known.written_bytes, known.synced_bytes) = (0, 0);
+            let run_len = self.inner.log.run_len(end_bytes).max(1);
+            let state = RowState::Open;
+            known.row = Row { state, run_len, sequence, end_bytes: 0, ..known.row };
+        }
+        known.row.run_len = known.row.run_len.max(self.inner.log.run_len(end_bytes));
+        let seal = self.superblock.seal_of(sequence);
+        let from = known.written_bytes;
+        self.write_range(segment, from..end_bytes, seal)?;
+        self.segments[segment as usize] = OnMedium { written_bytes: end_bytes, ..known };
+        self.committed.entry_bytes += end_bytes - from;
+        self.committed.written_bytes += end_bytes - from;
+        known.row.end_bytes = known.synced_bytes;
+        self.write_row(segment, known.row)
+    }
+
+    /// Entries of a segment, sealed, piece by piece.
+    fn write_range(
+        &mut self,
+        segment: u32,
+        range: std::ops::Range<u64>,
+        seal: Seal,
+    ) -> Result<(), MediumError> {
+        let log = &self.inner.log;
+        let start = log.segment_start(segment);
+        // Bytes from the start of the range to the next entry's.
+        let (mut at, mut skip) = (range.start, 0_usize);
+        while at < range.end {
+            let index = segment + (at / log.segment_bytes()) as u32;
+            let in_segment = at % log.segment_bytes();
+            let len = (range.end - at).min(log.segment_bytes() - in_segment);
+            self.buffer.clear();
+            log.copy_noted(start + at, len as usize, &mut self.buffer);
+            skip = seal_entries(&mut self.buffer, skip, seal);
+            let offset = self.superblock.segment_offset(index) + in_segment;
+            self.is_unsynced = true;
+            self.medium.write_at(offset, &self.buffer)?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Last step: what the other three have prepared is durable.
+    ///
+    /// # Errors
+    /// The medium's; from then on nothing is durable any more (D6).
+    pub fn sync(&mut self) -> Result<Committed, MediumError> {
+        let mut committed = self.committed;
+        committed.is_empty = !self.is_unsynced;
+        if self.is_unsynced
+            && let Err(error) = self.medium.sync()
+        {
+            self.failed(&MediumError::Failed(error.to_string()));
+            return Err(error);
+        }
+        self.is_unsynced = false;
+        self.synced_super = self.superblock.generation;
+        let written = self.dirty.iter().chain(&self.freeing).chain(&self.lagging);
+        for segment in written.copied() {
+            let known = &mut self.segments[segment as usize];
+            known.synced_generation = known.row.generation;
+            known.synced_bytes = known.written_bytes;
+        }
+        // The next commit, if there is nothing else to it, says in their rows what is there by now.
+        std::mem::swap(&mut self.lagging, &mut self.dirty);
+        self.dirty.clear();
+        for segment in self.freeing.drain(..) {
+            // Pairs with `is_free`: who takes the segment writes after this.
+            self.durable.sequences[segment as usize].store(0, Ordering::SeqCst);
+        }
+        // Their copies are on the medium now: the next sync frees them.
+        std::mem::swap(&mut self.freeing, &mut self.retired);
+        committed.wants_more = !self.freeing.is_empty();
+        for (place, begun) in self.durable.places.iter().zip(&self.begun) {
+            place.covered.store(*begun, Ordering::Release);
+        }
+        let mut lists = locked(&self.durable.lists);
+        lists.health = None;
+        lists.commit_count += 1;
+        lists.is_wanted |= committed.wants_more;
+        self.durable.is_refusing.store(false, Ordering::Release);
+        drop(lists);
+        self.durable.committed.notify_all();
+        let mut stats = locked(&self.durable.stats);
+        stats.syncs += u64::from(!committed.is_empty);
+        stats.entry_bytes += committed.entry_bytes;
+        stats.written_bytes += committed.written_bytes;
+        Ok(committed)
+    }
+
+    /// The last commit took so long, by the caller's clock.
+    pub fn count_time(&self, ns: u64) {
+        let bound = (0..COMMIT_BOUNDS).find(|bound| ns <= COMMIT_BOUND_FIRST_NS << bound);
+        let mut stats = locked(&self.durable.stats);
+        stats.commit_counts[bound.unwrap_or(COMMIT_BOUNDS)] += 1;
+        stats.commit_ns += ns;
+    }
+
+    /// Everything is committed and nobody writes: says so on the medium.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn end_clean(&mut self) -> Result<(), MediumError> {
+        for segment in 0..self.segments.len() as u32 {
+            let known = self.segments[segment as usize];
+            if known.row.state != RowState::Free
+                && (known.row.end_bytes, known.row.state) != (known.written_bytes, RowState::Closed)
+            {
+                let end_bytes = known.written_bytes;
+                self.write_row(segment, Row { state: RowState::Closed, end_bytes, ..known.row })?;
+            }
+        }
+        self.medium.sync()?;
+        self.write_superblock(Superblock { is_clean: true, ..self.superblock })?;
+        self.medium.sync()
+    }
+
+    fn failed(&self, error: &MediumError) {
+        let mut lists = locked(&self.durable.lists);
+        lists.health = Some(match error.is_passing() {
+            true => Health::Stalled(error.clone()),
+            false => Health::Failed(error.clone()),
+        });
+        self.durable.is_refusing.store(true, Ordering::Release);
+        drop(lists);
+        self.durable.committed.notify_all();
+        locked(&self.durable.stats).failures += 1;
+    }
+}
+
+/// Adds the seal to every entry that starts in `bytes`, the first after `skip` of them; what the
+/// last one has behind the end.
+fn seal_entries(bytes: &mut [u8], skip: usize, seal: Seal) -> usize {
+    let mut at = skip;
+    while at + HEADER_BYTES <= bytes.len() {
+        let entry = &mut bytes[at..];
+        let first = u64::from_le_bytes(*entry.first_chunk::<ALIGN_BYTES>().expect("a header"));
+        let sealed = (first as u32 ^ seal.0).to_le_bytes();
+        debug_assert!(RawKind::of(first).is_at_rest(), "values are not replaced in place here");
+        let len_bytes = Parsed::new(entry).shape.len_bytes();
+        entry[..4].copy_from_slice(&sealed);
+        at += len_bytes;
+    }
+    at.saturating_sub(bytes.len())
+}

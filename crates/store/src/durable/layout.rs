@@ -1,0 +1,360 @@
+//! The data file's own bytes: the superblock and the pages before the segments. The layout is in
+//! docs/formats/data-directory.md.
+//!
+//! ```text
+//!  0          4 KiB       64 KiB
+//!  | super A | super B |..| page 0 | segment 0 ~~~~ | page 1 | segment 1 ~~~~ | ...
+//!                         | row A . row B |           4 KiB and segment_bytes each
+//! ```
+//!
+//! # Invariants
+//! I1: of two copies the good one with the higher generation counts; a new one overwrites the
+//!     other, so that a torn write leaves the old one.
+//! I2: the two copies of a row lie in sectors of their own.
+
+use crate::medium::{Medium, MediumError};
+
+/// Which format this is.
+pub const FORMAT: u32 = 1;
+/// Where the pages begin.
+const BASE_BYTES: u64 = 64 << 10;
+/// Before each segment.
+const PAGE_BYTES: u64 = 4096;
+/// From the first copy to the second, of rows and of superblocks.
+const ROW_STEP_BYTES: u64 = 2048;
+const SUPER_STEP_BYTES: u64 = 4096;
+const SUPER_BYTES: usize = 128;
+const ROW_BYTES: usize = 64;
+const SUPER_MAGIC: u64 = u64::from_le_bytes(*b"DOVETAIL");
+const ROW_MAGIC: u32 = u32::from_le_bytes(*b"SEGM");
+
+/// What holds for the whole file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Grows with each write (I1).
+    pub generation: u64,
+    /// Of each segment, a power of two; fixed (K14).
+    pub segment_bytes: u64,
+    /// As many as there are.
+    pub segment_count: u32,
+    /// Seed of the key hash (K26).
+    pub hash_seed: u64,
+    /// Milliseconds since 1970.
+    pub created_ms: u64,
+    /// Versions up to this one were given (K1), perhaps to entries that are gone.
+    pub version_floor: u64,
+    /// Entries up to this version are deleted (K2).
+    pub flush_floor: u64,
+    /// Drawn when the file was made: no entry of another file has the same seals.
+    pub data_id: u64,
+    /// Whether the last server wrote everything before it ended.
+    pub is_clean: bool,
+}
+
+/// Why there is no superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoSuper {
+    /// Zeros: nothing was ever written.
+    Empty,
+    /// Both copies are damaged.
+    Damaged,
+    /// A good copy of another format.
+    Format(u32),
+    /// The medium's.
+    Medium(MediumError),
+}
+
+/// What a segment is used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowState {
+    /// For nothing; whatever lies there counts no more.
+    #[default]
+    Free,
+    /// Entries up to `end_bytes` at least, perhaps more behind them.
+    Open,
+    /// Entries up to `end_bytes`.
+    Closed,
+}
+
+/// What the file says of one segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Grows with each write (I1).
+    pub generation: u64,
+    /// See there.
+    pub state: RowState,
+    /// Segments of the run that this one heads; 1 for a single segment.
+    pub run_len: u32,
+    /// When it was taken; no two uses of a segment have the same.
+    pub sequence: u64,
+    /// Bytes of entries that were synced before this row was written.
+    pub end_bytes: u64,
+}
+
+/// Little-endian numbers into a block.
+struct Fields<'b> {
+    bytes: &'b mut [u8],
+    at: usize,
+}
+
+impl Fields<'_> {
+    fn put(&mut self, word: u64) {
+        self.bytes[self.at..self.at + 8].copy_from_slice(&word.to_le_bytes());
+        self.at += 8;
+    }
+}
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    bytes.as_chunks::<8>().0.get(index).map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+/// Over all but the checksum's own four bytes, which are 12 to 15 of both kinds of block.
+fn checksum(bytes: &[u8]) -> u32 {
+    crate::crc::extend(crate::crc::extend(crate::crc::START, &bytes[..12]), &bytes[16..])
+}
+
+fn seal_block(bytes: &mut [u8]) {
+    let sum = checksum(bytes);
+    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+}
+
+fn is_sealed(bytes: &[u8]) -> bool {
+    (word(bytes, 1) >> 32) as u32 == checksum(bytes)
+}
+
+impl Superblock {
+    fn encode(&self) -> [u8; SUPER_BYTES] {
+        let mut bytes = [0; SUPER_BYTES];
+        let mut fields = Fields { bytes: &mut bytes, at: 0 };
+        fields.put(SUPER_MAGIC);
+        fields.put(u64::from(FORMAT));
+        for word in [
+            self.generation,
+            self.segment_bytes,
+            u64::from(self.segment_count),
+            self.hash_seed,
+            self.created_ms,
+            self.version_floor,
+            self.flush_floor,
+            self.data_id,
+            u64::from(self.is_clean),
+        ] {
+            fields.put(word);
+        }
+        seal_block(&mut bytes);
+        bytes
+    }
+
+    fn decode(bytes: &[u8; SUPER_BYTES]) -> Result<Superblock, NoSuper> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Err(NoSuper::Empty);
+        }
+        if word(bytes, 0) != SUPER_MAGIC || !is_sealed(bytes) {
+            return Err(NoSuper::Damaged);
+        }
+        let format = word(bytes, 1) as u32;
+        if format != FORMAT {
+            return Err(NoSuper::Format(format));
+        }
+        let segment_bytes = word(bytes, 3);
+        let segment_count = u32::try_from(word(bytes, 4)).map_err(|_| NoSuper::Damaged)?;
+        let is_sane = segment_bytes.is_power_of_two() && (4096..=1 << 30).contains(&segment_bytes);
+        if !is_sane {
+            return Err(NoSuper::Damaged);
+        }
+        Ok(Superblock {
+            generation: word(bytes, 2),
+            segment_bytes,
+            segment_count,
+            hash_seed: word(bytes, 5),
+            created_ms: word(bytes, 6),
+            version_floor: word(bytes, 7),
+            flush_floor: word(bytes, 8),
+            data_id: word(bytes, 9),
+            is_clean: word(bytes, 10) != 0,
+        })
+    }
+
+    /// The copy that counts (I1).
+    pub(crate) fn read(medium: &mut impl Medium) -> Result<Superblock, NoSuper> {
+        let mut read = |copy: u64| {
+            let mut bytes = [0; SUPER_BYTES];
+            medium.read_at(copy * SUPER_STEP_BYTES, &mut bytes).map_err(NoSuper::Medium)?;
+            Superblock::decode(&bytes)
+        };
+        match (read(0), read(1)) {
+            (Ok(a), Ok(b)) => Ok(if a.generation > b.generation { a } else { b }),
+            (Ok(good), _) | (_, Ok(good)) => Ok(good),
+            (Err(NoSuper::Medium(error)), _) | (_, Err(NoSuper::Medium(error))) => {
+                Err(NoSuper::Medium(error))
+            }
+            (Err(NoSuper::Format(format)), _) | (_, Err(NoSuper::Format(format))) => {
+                Err(NoSuper::Format(format))
+            }
+            (Err(NoSuper::Empty), Err(NoSuper::Empty)) => Err(NoSuper::Empty),
+            _ => Err(NoSuper::Damaged),
+        }
+    }
+
+    /// Writes the next generation over the older copy.
+    pub(crate) fn write(&mut self, medium: &mut impl Medium) -> Result<(), MediumError> {
+        self.generation += 1;
+        medium.write_at(self.generation % 2 * SUPER_STEP_BYTES, &self.encode())
+    }
+
+    /// Bytes of the whole file.
+    pub fn file_bytes(&self) -> u64 {
+        self.page_offset(self.segment_count)
+    }
+
+    /// Where a segment's page is.
+    fn page_offset(&self, segment: u32) -> u64 {
+        BASE_BYTES + u64::from(segment) * (PAGE_BYTES + self.segment_bytes)
+    }
+
+    /// Where a segment's entries begin in the file.
+    pub fn segment_offset(&self, segment: u32) -> u64 {
+        self.page_offset(segment) + PAGE_BYTES
+    }
+
+    /// The seal of the entries of a segment's use.
+    pub(crate) fn seal_of(&self, sequence: u64) -> crate::record::Seal {
+        let mut mixed = sequence.wrapping_add(self.data_id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        crate::record::Seal((mixed >> 32) as u32)
+    }
+
+    /// A segment's row; `None`: both copies are damaged.
+    pub(crate) fn read_row(
+        &self,
+        medium: &mut impl Medium,
+        segment: u32,
+    ) -> Result<Option<Row>, MediumError> {
+        let mut bytes = [0; ROW_STEP_BYTES as usize + ROW_BYTES];
+        medium.read_at(self.page_offset(segment), &mut bytes)?;
+        let (first, second) = bytes.split_at(ROW_STEP_BYTES as usize);
+        let rows = [Row::decode(&first[..ROW_BYTES]), Row::decode(second)];
+        Ok(match rows {
+            [Some(a), Some(b)] => Some(if a.generation > b.generation { a } else { b }),
+            [a, b] => a.or(b),
+        })
+    }
+
+    /// Writes the next generation of a row over the older copy.
+    pub(crate) fn write_row(
+        &self,
+        medium: &mut impl Medium,
+        segment: u32,
+        row: &mut Row,
+    ) -> Result<(), MediumError> {
+        row.generation += 1;
+        let offset = self.page_offset(segment) + row.generation % 2 * ROW_STEP_BYTES;
+        medium.write_at(offset, &row.encode())
+    }
+}
+
+impl Row {
+    fn encode(&self) -> [u8; ROW_BYTES] {
+        let mut bytes = [0; ROW_BYTES];
+        let state = match self.state {
+            RowState::Free => 1,
+            RowState::Open => 2,
+            RowState::Closed => 3_u64,
+        };
+        let mut fields = Fields { bytes: &mut bytes, at: 0 };
+        fields.put(u64::from(ROW_MAGIC) | state << 32);
+        fields.put(u64::from(self.run_len.min(u32::MAX)));
+        for word in [self.generation, self.sequence, self.end_bytes] {
+            fields.put(word);
+        }
+        seal_block(&mut bytes);
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Row> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Some(Row::default());
+        }
+        if word(bytes, 0) as u32 != ROW_MAGIC || !is_sealed(bytes) {
+            return None;
+        }
+        let state = match word(bytes, 0) >> 32 {
+            1 => RowState::Free,
+            2 => RowState::Open,
+            3 => RowState::Closed,
+            _ => return None,
+        };
+        Some(Row {
+            generation: word(bytes, 2),
+            state,
+            run_len: word(bytes, 1) as u32,
+            sequence: word(bytes, 3),
+            end_bytes: word(bytes, 4),
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::medium::MemoryMedium;
+
+    fn sample() -> Superblock {
+        Superblock {
+            generation: 0,
+            segment_bytes: 65_536,
+            segment_count: 3,
+            hash_seed: 7,
+            created_ms: 8,
+            version_floor: 9,
+            flush_floor: 10,
+            data_id: 11,
+            is_clean: true,
+        }
+    }
+
+    #[test]
+    fn a_torn_superblock_leaves_the_one_before() {
+        let mut medium = MemoryMedium::default();
+        assert_eq!(Superblock::read(&mut medium), Err(NoSuper::Empty));
+        let mut block = sample();
+        block.write(&mut medium).expect("memory");
+        block.version_floor = 100;
+        let before = medium.clone();
+        block.write(&mut medium).expect("memory");
+        assert_eq!(Superblock::read(&mut medium), Ok(block));
+        // Generation 2 is the first copy.
+        medium.bytes_mut()[60] ^= 1;
+        assert_eq!(Superblock::read(&mut medium).map(|block| block.version_floor), Ok(9));
+        let mut before = before;
+        assert_eq!(Superblock::read(&mut before).map(|block| block.generation), Ok(1));
+        medium.bytes_mut()[4096 + 60] ^= 1;
+        assert_eq!(Superblock::read(&mut medium), Err(NoSuper::Damaged));
+    }
+
+    #[test]
+    fn another_format_is_named() {
+        let mut bytes = sample().encode();
+        bytes[8] = 2;
+        seal_block(&mut bytes);
+        let mut medium = MemoryMedium::new(bytes.to_vec());
+        assert_eq!(Superblock::read(&mut medium), Err(NoSuper::Format(2)));
+    }
+
+    #[test]
+    fn a_row_reads_back_and_a_torn_one_leaves_the_one_before() {
+        let (mut medium, block) = (MemoryMedium::default(), sample());
+        assert_eq!(block.read_row(&mut medium, 1), Ok(Some(Row::default())));
+        let mut row =
+            Row { generation: 0, state: RowState::Open, run_len: 2, sequence: 5, end_bytes: 640 };
+        block.write_row(&mut medium, 1, &mut row).expect("memory");
+        assert_eq!(block.read_row(&mut medium, 1), Ok(Some(row)));
+        row.state = RowState::Closed;
+        block.write_row(&mut medium, 1, &mut row).expect("memory");
+        assert_eq!(block.read_row(&mut medium, 1), Ok(Some(row)));
+        let at = (block.page_offset(1) + 20) as usize;
+        medium.bytes_mut()[at] ^= 4;
+        let before = block.read_row(&mut medium, 1).expect("memory").expect("the other copy");
+        assert_eq!((before.state, before.generation), (RowState::Open, 1));
+    }
+}

@@ -1,0 +1,284 @@
+//! Opening a durable store: a new one, or one that was there.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::Durable;
+use super::committer::Committer;
+use super::layout::{FORMAT, NoSuper, Row, RowState, Superblock};
+use super::restore::{self, Damage, Recovery, Segments};
+use crate::config::{OpenError, StoreConfig};
+use crate::log::{Contents, NEVER_MS};
+use crate::medium::{Medium, MediumError};
+use crate::placement::NodeShare;
+use crate::session::Session;
+use crate::store::Store;
+use crate::tuning::Tuning;
+
+/// What a new data file is made with, and how an old one is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct NewData {
+    /// Milliseconds since 1970.
+    pub now_ms: u64,
+    /// Random.
+    pub data_id: u64,
+    /// Whether to go on without what is damaged, and lose it.
+    pub recovers_damaged: bool,
+}
+
+/// A store, who commits for it, and what was found.
+pub struct Opened<M> {
+    /// Ready for sessions.
+    pub store: Arc<Store>,
+    /// To be driven.
+    pub committer: Committer<M>,
+    /// What was on the medium; nothing, if it was new.
+    pub recovery: Recovery,
+}
+
+/// Why a durable store did not open.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// The store itself.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The medium.
+    #[error("{what}: {source}")]
+    Medium {
+        /// What was tried.
+        what: &'static str,
+        /// Its answer.
+        source: MediumError,
+    },
+    /// Another version wrote it.
+    #[error(
+        "it has format {found}, and this version reads {FORMAT}: use the version that wrote it"
+    )]
+    Format {
+        /// As found.
+        found: u32,
+    },
+    /// Both superblocks are damaged.
+    #[error("both superblocks are damaged, or it is no data file: nothing was changed")]
+    NoSuperblock,
+    /// What was acknowledged is damaged.
+    #[error("{} places are damaged, the first is {}", damage.len(), damage[0])]
+    Damaged {
+        /// At least one.
+        damage: Vec<Damage>,
+    },
+}
+
+fn failed(what: &'static str) -> impl FnOnce(MediumError) -> DataError {
+    move |source| DataError::Medium { what, source }
+}
+
+/// Opens what is on the medium, or begins there. `progress` is told of segments done, and how many
+/// there are.
+///
+/// The hash seed of a data file that is there holds, whatever `config` says (K26), and so does the
+/// size of its segments (K14).
+///
+/// # Errors
+/// Anything that would make a database lose or misread data; nothing was written then.
+pub fn open<M: Medium>(
+    mut medium: M,
+    config: StoreConfig,
+    (tuning, nodes): (Tuning, &[NodeShare]),
+    new: NewData,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Opened<M>, DataError> {
+    let superblock = match Superblock::read(&mut medium) {
+        Ok(superblock) => superblock,
+        Err(NoSuper::Empty) => begin(&config, new),
+        Err(NoSuper::Damaged) => return Err(DataError::NoSuperblock),
+        Err(NoSuper::Format(found)) => return Err(DataError::Format { found }),
+        Err(NoSuper::Medium(source)) => return Err(failed("cannot read")(source)),
+    };
+    let (rows, row_damage) =
+        restore::read_rows(&mut medium, &superblock).map_err(failed("cannot read"))?;
+    let mut recovery = Recovery { was_clean: superblock.is_clean, ..Recovery::default() };
+    refuse(&row_damage, new)?;
+    let config = StoreConfig { hash_seed: superblock.hash_seed, ..config };
+    let tuning = Tuning { replaces_in_place: false, ..tuning };
+    let segments = Segments { superblock, rows };
+    let store = Store::open_restored(config, tuning, nodes, Some(&segments))?;
+    let inner = store.inner();
+    let durable = inner.durable.clone().expect("a restored store is durable");
+    let Segments { superblock, rows } = segments;
+    let mut restoring = Restoring {
+        medium,
+        superblock,
+        rows,
+        durable: Arc::clone(&durable),
+        recovery: &mut recovery,
+        damage: row_damage,
+        damaged: Vec::new(),
+    };
+    restoring.restore_all(&store, new, progress)?;
+    let Restoring { mut medium, mut superblock, mut rows, .. } = restoring;
+    superblock.segment_count = superblock.segment_count.max(store.limits().segment_count);
+    rows.resize(superblock.segment_count as usize, Row::default());
+    let what = "cannot have the space for all segments";
+    let has_space = medium.len_bytes().map_err(failed("cannot read"))? >= superblock.file_bytes();
+    if !has_space {
+        medium.reserve(superblock.file_bytes()).map_err(failed(what))?;
+    }
+    write_ends(&mut medium, &mut superblock, &mut rows).map_err(failed("cannot write"))?;
+    durable.flush_to(superblock.flush_floor);
+    let committer = Committer::new(&store, &durable, medium, superblock, rows);
+    Ok(Opened { store, committer, recovery })
+}
+
+/// The superblock of a new data file; its segments are counted when the memory is mapped.
+fn begin(config: &StoreConfig, new: NewData) -> Superblock {
+    let log_bytes = config.memory_bytes.saturating_sub(config.index_bytes);
+    Superblock {
+        generation: 0,
+        segment_bytes: crate::log::segment_bytes_for(log_bytes, config.session_max),
+        segment_count: 0,
+        hash_seed: config.hash_seed,
+        created_ms: new.now_ms,
+        version_floor: 0,
+        flush_floor: 0,
+        data_id: new.data_id,
+        is_clean: false,
+    }
+}
+
+fn refuse(damage: &[Damage], new: NewData) -> Result<(), DataError> {
+    if damage.is_empty() || new.recovers_damaged {
+        return Ok(());
+    }
+    Err(DataError::Damaged { damage: damage.to_vec() })
+}
+
+/// I2 of restore.rs: nothing is appended to what was open, and where it ends is written down.
+fn write_ends(
+    medium: &mut impl Medium,
+    superblock: &mut Superblock,
+    rows: &mut [Row],
+) -> Result<(), MediumError> {
+    for (segment, row) in rows.iter_mut().enumerate() {
+        if row.state == RowState::Open {
+            row.state = RowState::Closed;
+            superblock.write_row(medium, segment as u32, row)?;
+        }
+    }
+    superblock.is_clean = false;
+    superblock.write(medium)?;
+    medium.sync()
+}
+
+/// Recovery, segment by segment.
+struct Restoring<'r, M> {
+    medium: M,
+    superblock: Superblock,
+    rows: Vec<Row>,
+    durable: Arc<Durable>,
+    recovery: &'r mut Recovery,
+    damage: Vec<Damage>,
+    /// Segments with damage: what is good in them is copied out of them.
+    damaged: Vec<u32>,
+}
+
+impl<M: Medium> Restoring<'_, M> {
+    fn restore_all(
+        &mut self,
+        store: &Arc<Store>,
+        new: NewData,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), DataError> {
+        let used: Vec<u32> = (0..self.rows.len() as u32)
+            .filter(|segment| self.rows[*segment as usize].state != RowState::Free)
+            .collect();
+        let mut session = store.session().map_err(|_| no_room())?;
+        self.recovery.segments = used.len() as u64;
+        for (done, segment) in used.iter().enumerate() {
+            progress(done as u64, used.len() as u64);
+            self.restore_segment(store, &mut session, *segment)?;
+        }
+        refuse(&self.damage, new)?;
+        for segment in std::mem::take(&mut self.damaged) {
+            self.evacuate(store, &mut session, segment)?;
+        }
+        self.recovery.damage = std::mem::take(&mut self.damage);
+        let floors = self.superblock.version_floor.max(self.superblock.flush_floor);
+        session.end_recovery(self.recovery.newest_version.max(floors));
+        drop(session);
+        self.recovery.items = store.stats().items;
+        progress(used.len() as u64, used.len() as u64);
+        Ok(())
+    }
+
+    fn restore_segment(
+        &mut self,
+        store: &Store,
+        session: &mut Session,
+        segment: u32,
+    ) -> Result<(), DataError> {
+        let inner = store.inner();
+        let row = &mut self.rows[segment as usize];
+        let start = inner.log.segment_start(segment);
+        let len_bytes = restore::used_bytes(&self.superblock, row) as usize;
+        let bytes = inner.log.memory_before_use(start, len_bytes);
+        restore::read_segment(&mut self.medium, &self.superblock, segment, bytes)
+            .map_err(failed("cannot read"))?;
+        let mut tally = self.recovery.clone();
+        let found = restore::look(&self.superblock, (segment, row), bytes, &mut tally, |_, _| {});
+        self.durable.restored(segment, row.sequence, found.end as u64);
+        if !found.damage.is_empty() {
+            self.damage.extend(found.damage);
+            self.damaged.push(segment);
+            return Ok(());
+        }
+        *self.recovery = tally;
+        let seal = self.superblock.seal_of(row.sequence);
+        for at in &found.starts {
+            for (byte, seal) in bytes[*at..].iter_mut().zip(seal.0.to_le_bytes()) {
+                *byte ^= seal;
+            }
+        }
+        for at in &found.starts {
+            let offset = start + *at as u64;
+            session.recover(offset, self.superblock.flush_floor).map_err(|_| no_room())?;
+        }
+        row.end_bytes = found.end as u64;
+        let contents = Contents {
+            used_bytes: found.end as u64,
+            latest_expiry_ms: NEVER_MS,
+            is_long: row.run_len > 1,
+        };
+        inner.log.allocator().end_restore(segment, contents);
+        Ok(())
+    }
+
+    /// Copies what is good out of a damaged segment, which then becomes free as every other (D3).
+    fn evacuate(
+        &mut self,
+        store: &Store,
+        session: &mut Session,
+        segment: u32,
+    ) -> Result<(), DataError> {
+        let inner = store.inner();
+        let row = self.rows[segment as usize];
+        let mut bytes = vec![0; restore::used_bytes(&self.superblock, &row) as usize];
+        restore::read_segment(&mut self.medium, &self.superblock, segment, &mut bytes)
+            .map_err(failed("cannot read"))?;
+        let (flush_floor, mut has_room) = (self.superblock.flush_floor, true);
+        restore::look(&self.superblock, (segment, &row), &bytes, self.recovery, |record, _| {
+            has_room &= session.recover_copy(record, flush_floor).is_ok();
+        });
+        if !has_room {
+            return Err(no_room());
+        }
+        inner.log.retire_restored(segment, &inner.epochs);
+        Ok(())
+    }
+}
+
+fn no_room() -> DataError {
+    DataError::Store(OpenError::NoRoom)
+}

@@ -1,0 +1,235 @@
+//! From the medium into memory: the entries of every segment that was in use, checked one by one.
+//!
+//! ```text
+//!  row says:  | entries up to end_bytes, synced |  perhaps more: the last commits  |
+//!  damage     is lost data: refuse, or          |  is the end: a commit that was
+//!             recover what is behind it         |  cut off was not acknowledged
+//! ```
+//!
+//! # Invariants
+//! I1: what was acknowledged is before the first damage behind `end_bytes`: commits follow each
+//!     other, and each is synced before the next is written.
+//! I2: the end of a recovered tail is written down before anything is appended elsewhere, so that
+//!     a second recovery ends at the same entry.
+
+use std::collections::BTreeSet;
+
+use super::layout::{Row, RowState, Superblock};
+use crate::medium::{Medium, MediumError};
+use crate::record::{self, Change, Seal, VERSION_MASK};
+
+/// What the medium says before it is read in full.
+pub(crate) struct Segments {
+    pub superblock: Superblock,
+    /// Of every segment of the file.
+    pub rows: Vec<Row>,
+}
+
+impl Segments {
+    /// Those that are in use, runs by their first.
+    pub(crate) fn used(&self) -> impl Iterator<Item = (u32, &Row)> {
+        let rows = self.rows.iter().enumerate();
+        rows.filter(|(_, row)| row.state != RowState::Free).map(|(at, row)| (at as u32, row))
+    }
+}
+
+/// Bytes that should be entries and are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where.
+    pub segment: u32,
+    /// In the file, if it is of a segment's entries; else of the row.
+    pub file_offset: u64,
+    /// Bytes up to the next good entry.
+    pub len_bytes: u64,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Damage { segment, file_offset, len_bytes, reason } = self;
+        write!(f, "segment {segment}, {len_bytes} bytes at {file_offset} of the file: {reason}")
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Whether the last server had ended as it should.
+    pub was_clean: bool,
+    /// Segments in use.
+    pub segments: u64,
+    /// Entries, deletes among them.
+    pub entries: u64,
+    /// Deletes.
+    pub deletes: u64,
+    /// Bytes of entries.
+    pub entry_bytes: u64,
+    /// Keys that have a value.
+    pub items: u64,
+    /// Segments whose last entries were cut off, none of them acknowledged, ...
+    pub torn_tails: u64,
+    /// ... and the bytes from the first bad one to the last that was written.
+    pub torn_bytes: u64,
+    /// What was lost; empty unless damage was to be recovered.
+    pub damage: Vec<Damage>,
+    /// The highest version of all.
+    pub newest_version: u64,
+}
+
+/// One segment's entries, in order.
+pub(super) struct Found {
+    /// Where entries start.
+    pub starts: Vec<usize>,
+    /// Behind the last of them.
+    pub end: usize,
+    /// Of what was synced.
+    pub damage: Vec<Damage>,
+    /// Bytes behind the end that a commit wrote and did not finish.
+    pub torn_bytes: usize,
+}
+
+/// Looks at a segment's bytes, still sealed. `tally` counts.
+pub(super) fn look(
+    superblock: &Superblock,
+    (segment, row): (u32, &Row),
+    bytes: &[u8],
+    tally: &mut Recovery,
+    mut visit: impl FnMut(&record::Record<'_>, usize),
+) -> Found {
+    let seal = superblock.seal_of(row.sequence);
+    let synced = usize::try_from(row.end_bytes).unwrap_or(usize::MAX).min(bytes.len());
+    let mut found = Found { starts: Vec::new(), end: 0, damage: Vec::new(), torn_bytes: 0 };
+    let mut at = 0;
+    while at < bytes.len() {
+        match record::decode(&bytes[at..], seal) {
+            Ok((record, len_bytes)) => {
+                tally.entries += 1;
+                tally.entry_bytes += len_bytes as u64;
+                tally.deletes += u64::from(record.is_delete());
+                tally.newest_version = tally.newest_version.max(record.version & VERSION_MASK);
+                visit(&record, at);
+                found.starts.push(at);
+                at += len_bytes;
+                found.end = at;
+            }
+            Err(damage) if at < synced => {
+                let next = next_entry(bytes, at, seal).unwrap_or(bytes.len());
+                let len_bytes = next.min(synced.max(at + 8)) - at;
+                found.damage.push(Damage {
+                    segment,
+                    file_offset: superblock.segment_offset(segment) + at as u64,
+                    len_bytes: len_bytes as u64,
+                    reason: damage.to_string(),
+                });
+                at = next;
+            }
+            Err(_) => {
+                // I1: what is good behind it was written by a commit that did not end.
+                let last = last_entry_end(bytes, at, seal);
+                found.torn_bytes = last.map_or(0, |end| end - at);
+                tally.torn_tails += u64::from(last.is_some());
+                tally.torn_bytes += found.torn_bytes as u64;
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// The next place behind `at` where an entry is.
+fn next_entry(bytes: &[u8], at: usize, seal: Seal) -> Option<usize> {
+    let mut places = (at + 8..bytes.len()).step_by(8);
+    places.find(|place| record::decode(&bytes[*place..], seal).is_ok())
+}
+
+/// Behind the last entry that is somewhere behind `at`.
+fn last_entry_end(bytes: &[u8], at: usize, seal: Seal) -> Option<usize> {
+    let (mut at, mut last) = (at, None);
+    while let Some(next) = next_entry(bytes, at, seal) {
+        at = next;
+        while let Ok((_, len_bytes)) = record::decode(&bytes[at..], seal) {
+            at += len_bytes;
+            if at >= bytes.len() {
+                return Some(at);
+            }
+        }
+        last = Some(at);
+    }
+    last
+}
+
+/// Bytes of a used segment, or run, that may be entries.
+pub(super) fn used_bytes(superblock: &Superblock, row: &Row) -> u64 {
+    match row.state {
+        RowState::Free => 0,
+        RowState::Open => u64::from(row.run_len) * superblock.segment_bytes,
+        RowState::Closed => row.end_bytes,
+    }
+}
+
+/// Reads them, piece by piece.
+pub(super) fn read_segment(
+    medium: &mut impl Medium,
+    superblock: &Superblock,
+    segment: u32,
+    bytes: &mut [u8],
+) -> Result<(), MediumError> {
+    for (index, piece) in bytes.chunks_mut(superblock.segment_bytes as usize).enumerate() {
+        medium.read_at(superblock.segment_offset(segment + index as u32), piece)?;
+    }
+    Ok(())
+}
+
+/// All rows, and what is wrong with them: damaged ones, and runs that lie over each other.
+pub(super) fn read_rows(
+    medium: &mut impl Medium,
+    superblock: &Superblock,
+) -> Result<(Vec<Row>, Vec<Damage>), MediumError> {
+    let (mut rows, mut damage) = (Vec::new(), Vec::new());
+    let mut sequences = BTreeSet::new();
+    let mut taken_to = 0;
+    let segment_count = superblock.segment_count;
+    for segment in 0..segment_count {
+        let found = superblock.read_row(medium, segment)?;
+        let is_used = |row: &Row| row.state != RowState::Free;
+        let row = found.filter(|row| {
+            let end = segment.checked_add(row.run_len).filter(|end| *end <= segment_count);
+            let capacity = u64::from(row.run_len).saturating_mul(superblock.segment_bytes);
+            let is_sane = row.run_len > 0 && end.is_some() && row.end_bytes <= capacity;
+            !is_used(row) || (is_sane && row.sequence > 0 && segment >= taken_to)
+        });
+        // Two uses never have one sequence: one of them is not what was written.
+        let row = row.filter(|row| !is_used(row) || sequences.insert(row.sequence));
+        match row {
+            Some(row) => {
+                taken_to = if is_used(&row) { segment + row.run_len } else { taken_to };
+                rows.push(row);
+            }
+            None => {
+                damage.push(Damage {
+                    segment,
+                    file_offset: superblock.segment_offset(segment) - 4096,
+                    len_bytes: superblock.segment_bytes,
+                    reason: "the row that says what the segment holds".to_owned(),
+                });
+                rows.push(Row::default());
+            }
+        }
+    }
+    Ok((rows, damage))
+}
+
+/// Whether a record is deleted by a flush.
+pub(super) fn is_flushed(record: &record::Record<'_>, superblock: &Superblock) -> bool {
+    record.version <= superblock.flush_floor
+}
+
+/// Whether a record has a value at `now_ms`.
+pub(super) fn has_value(record: &record::Record<'_>, now_ms: u64) -> bool {
+    match record.change {
+        Change::Put { expires_at, .. } => expires_at.is_none_or(|at| at.0 > now_ms),
+        Change::Delete { .. } => false,
+    }
+}

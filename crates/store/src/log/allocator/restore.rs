@@ -1,0 +1,47 @@
+//! Segments that a medium had when the store was opened, and the oldest of those that are there.
+
+use super::super::table::{Contents, SegmentRow, SegmentState};
+use super::{Allocator, Reason, Victim};
+
+impl Allocator {
+    /// Takes a segment, or a run, that was used before; false: it is not there, or not free.
+    pub(crate) fn restore(&mut self, segment: u32, run_len: u32) -> bool {
+        let (first, len) = (segment as usize, run_len as usize);
+        let Some(rows) = self.rows.get_mut(first..first.saturating_add(len)) else { return false };
+        if len == 0 || rows.iter().any(|row| row.state != SegmentState::Free) {
+            return false;
+        }
+        rows.fill(SegmentRow { state: SegmentState::RunTail, ..SegmentRow::FREE });
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        rows[0] = SegmentRow { state: SegmentState::Using, run_len, sequence, ..SegmentRow::FREE };
+        self.free.remove(first, len);
+        self.free_count -= run_len;
+        for (region, high_water) in self.high_water.iter_mut().enumerate() {
+            let range = self.regions.range(region);
+            if segment < range.end && range.start < segment + run_len {
+                *high_water = (*high_water).max((segment + run_len).min(range.end));
+            }
+        }
+        true
+    }
+
+    /// What a restored segment turned out to hold.
+    pub(crate) fn end_restore(&mut self, segment: u32, contents: Contents) {
+        self.close(segment, contents);
+    }
+
+    /// Nothing of a restored segment is kept where it lies.
+    pub(crate) fn retire_restored(&mut self, segment: u32, tag: u64) {
+        self.rows[segment as usize].state = SegmentState::Waiting;
+        self.waiting.push_back((segment, tag));
+    }
+
+    /// Claims the full single segment for which `age` is least.
+    pub(crate) fn claim_oldest(&mut self, age: impl Fn(u32) -> u64) -> Option<Victim> {
+        let is_single = |row: &SegmentRow| row.state == SegmentState::Used && row.run_len == 1;
+        let full = self.rows.iter().enumerate().filter(|(_, row)| is_single(row));
+        let oldest = full.map(|(segment, _)| segment as u32).min_by_key(|segment| age(*segment))?;
+        Some(self.claim(oldest, Reason::DeadSpace))
+    }
+}

@@ -1,0 +1,78 @@
+//! What a durable log lies on: bytes at offsets, and a moment from which they stay.
+//!
+//! ```text
+//!  committer ──write_at──▶ | medium | ──sync──▶ what was written before is there after a crash
+//!  recovery  ◀──read_at─── |        |
+//! ```
+//!
+//! # Invariants
+//! I1: after a `sync` that returned `Ok`, everything written before it is read back after a crash.
+//! I2: what was written and not synced may be there, or not, or in parts.
+//! I3: after a `sync` that failed nothing is known of what was written since the last good one,
+//!     and a later `sync` that returns `Ok` says nothing of it: kernels forget (decision 0051).
+
+mod faulty;
+mod file;
+mod memory;
+
+use thiserror::Error;
+
+pub use faulty::{Faults, FaultyMedium};
+pub use file::FileMedium;
+pub use memory::MemoryMedium;
+
+/// Where a log is kept.
+pub trait Medium: Send {
+    /// Writes all of `bytes`, or fails; then any part of them may have been written.
+    ///
+    /// # Errors
+    /// As the medium says.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), MediumError>;
+
+    /// Fills `bytes`. What was never written is zero.
+    ///
+    /// # Errors
+    /// As the medium says.
+    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError>;
+
+    /// I1.
+    ///
+    /// # Errors
+    /// As the medium says; see I3.
+    fn sync(&mut self) -> Result<(), MediumError>;
+
+    /// Bytes that it has.
+    ///
+    /// # Errors
+    /// As the medium says.
+    fn len_bytes(&mut self) -> Result<u64, MediumError>;
+
+    /// Has at least so many bytes from now on, with room for all of them if that can be had
+    /// beforehand.
+    ///
+    /// # Errors
+    /// As the medium says: a full disk above all.
+    fn reserve(&mut self, len_bytes: u64) -> Result<(), MediumError>;
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum MediumError {
+    /// There is no space left; there may be later.
+    #[error("no space left")]
+    Full,
+    /// It takes no writes.
+    #[error("it is read-only")]
+    ReadOnly,
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl MediumError {
+    /// Whether the same write may succeed later, with nothing lost meanwhile.
+    pub fn is_passing(&self) -> bool {
+        *self == MediumError::Full
+    }
+}

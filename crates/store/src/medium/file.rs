@@ -1,0 +1,93 @@
+//! A file: `pwrite` and `fdatasync`.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::FallocateFlags;
+
+use super::{Medium, MediumError};
+
+/// A preallocated file.
+#[derive(Debug)]
+pub struct FileMedium {
+    file: File,
+}
+
+impl FileMedium {
+    /// Opens the file for reading and writing, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open(path: &Path) -> io::Result<FileMedium> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        Ok(FileMedium { file })
+    }
+
+    /// Opens a file that is there, for reading only.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open_read_only(path: &Path) -> io::Result<FileMedium> {
+        Ok(FileMedium { file: File::open(path)? })
+    }
+}
+
+fn failed(error: &io::Error) -> MediumError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => MediumError::Full,
+        io::ErrorKind::ReadOnlyFilesystem => MediumError::ReadOnly,
+        _ => MediumError::Failed(error.to_string()),
+    }
+}
+
+impl Medium for FileMedium {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), MediumError> {
+        self.file.write_all_at(bytes, offset).map_err(|error| failed(&error))
+    }
+
+    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError> {
+        let (mut offset, mut bytes) = (offset, bytes);
+        while !bytes.is_empty() {
+            match self.file.read_at(bytes, offset) {
+                // Behind the end of the file.
+                Ok(0) => {
+                    bytes.fill(0);
+                    return Ok(());
+                }
+                Ok(count) => {
+                    offset += count as u64;
+                    bytes = &mut bytes[count..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), MediumError> {
+        // Not repeated when it fails: the kernel marks pages clean that it could not write, and
+        // would say that all is well (I3).
+        self.file.sync_data().map_err(|error| failed(&error))
+    }
+
+    fn len_bytes(&mut self) -> Result<u64, MediumError> {
+        Ok(self.file.metadata().map_err(|error| failed(&error))?.len())
+    }
+
+    fn reserve(&mut self, len_bytes: u64) -> Result<(), MediumError> {
+        // Where there is a way to have the blocks beforehand, a full disk shows here and not later.
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len_bytes) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::OPNOTSUPP) if self.len_bytes()? >= len_bytes => {}
+            Err(rustix::io::Errno::OPNOTSUPP) => {
+                self.file.set_len(len_bytes).map_err(|error| failed(&error))?;
+            }
+            Err(error) => return Err(failed(&error.into())),
+        }
+        self.file.sync_all().map_err(|error| failed(&error))
+    }
+}

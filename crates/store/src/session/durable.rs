@@ -1,0 +1,154 @@
+//! The session's part in a durable log: what it tells the committer, and the deletes that it
+//! writes for whatever leaves the index (K2).
+//!
+//! ```text
+//!  begin ─▶ requests: append, publish ... ─▶ note ─▶ quiesce       durable.rs, D1
+//!  unlink ─▶ bury: a delete with the next version and its horizon  D4, D5
+//! ```
+
+use std::sync::Arc;
+
+use base::{KeyHash, UnixMillis};
+
+use super::{Local, Session};
+use crate::entry::{Entry, Header, Kind, Meta, Shape, body_checksum};
+use crate::index::Chain;
+use crate::log::{Appender, Purpose};
+use crate::pin::Pins;
+use crate::request::{Op, Outcome, Request, Sink, Update};
+use crate::store::Inner;
+
+/// A flush leaves so many versions to writes that are under way in a chain while it runs.
+const FLUSH_VERSIONS: u64 = 1 << 24;
+/// Chains between two quiescent points of a flush.
+const RAISE_HEADS: usize = 256;
+
+impl Session {
+    /// [`Session::execute`] of a store that is durable.
+    pub(super) fn execute_durable<U: Update, S: Sink<U::Refusal>>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, U>],
+        sink: &mut S,
+    ) {
+        let Session { inner, local } = self;
+        let Some(durable) = inner.durable.clone() else { return };
+        let writes = requests.iter().any(|request| !matches!(request.op, Op::Get));
+        if writes && durable.is_refusing() {
+            return self.execute_refusing(now, requests, sink);
+        }
+        if writes {
+            durable.begin(local.place);
+        }
+        let mut first = 0;
+        for chunk in requests.chunks(inner.config.batch) {
+            local.execute_chunk(inner, now, chunk, first, sink);
+            local.note(inner);
+            inner.epochs.quiesce(local.place);
+            local.settle_chunk(inner, chunk.len());
+            local.reclaim_in_step(inner, now);
+            first += chunk.len();
+        }
+        local.prefetched_count = 0;
+        local.publish_counts(inner);
+    }
+
+    /// Reads alone are served: what is written now might be lost.
+    #[cold]
+    fn execute_refusing<U: Update, S: Sink<U::Refusal>>(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, U>],
+        sink: &mut S,
+    ) {
+        let Session { inner, local } = self;
+        let inner: &Arc<Inner> = inner;
+        for (index, request) in requests.iter().enumerate() {
+            match request.op {
+                Op::Get => {
+                    let one = std::slice::from_ref(request);
+                    local.execute_chunk(inner, now, one, index, sink);
+                    inner.epochs.quiesce(local.place);
+                }
+                _ => sink.outcome(index, Outcome::Unwritable, Pins(inner)),
+            }
+        }
+        local.prefetched_count = 0;
+        local.publish_counts(inner);
+    }
+
+    /// Before a flush removes anything: every entry up to a floor counts as deleted, and no chain
+    /// gives such a version any more.
+    pub(super) fn begin_flush(&mut self) {
+        let Session { inner, local } = self;
+        let Some(durable) = inner.durable.clone() else { return };
+        durable.begin(local.place);
+        let mut newest = durable.flush_floor();
+        inner.index.each_word(|word| newest = newest.max(word.version()));
+        let floor = newest + FLUSH_VERSIONS;
+        durable.flush_to(floor);
+        local.raise_versions(inner, floor);
+    }
+}
+
+impl Local {
+    /// What was published since the last call is complete (D1). Nothing is reserved.
+    pub(super) fn note(&mut self, inner: &Inner) {
+        let Some(durable) = &inner.durable else { return };
+        for appender in [&self.appender, &self.survivors] {
+            for (segment, end_bytes) in appender.ends(&inner.log) {
+                durable.note(segment, end_bytes);
+            }
+        }
+    }
+
+    /// Every chain's next version is above `version`.
+    pub(super) fn raise_versions(&mut self, inner: &Inner, version: u64) {
+        let mut next = Some(KeyHash(0));
+        while next.is_some() {
+            for _ in 0..RAISE_HEADS {
+                let Some(hash) = next else { break };
+                let (chain, place) = inner.index.lock_place(hash);
+                chain.finish_above(version);
+                next = place.next_hash(hash);
+            }
+            self.note(inner);
+            inner.epochs.quiesce(self.place);
+        }
+    }
+
+    /// Before the entry of a key leaves the index, whose chain is locked and finished afterwards: a
+    /// delete is written, if the log is durable. False: there is no space for it.
+    #[inline]
+    pub(super) fn bury(&mut self, inner: &Inner, chain: &Chain<'_>, entry: Entry<'_>) -> bool {
+        inner.durable.is_none() || self.write_delete(inner, chain, entry)
+    }
+
+    #[cold]
+    fn write_delete(&mut self, inner: &Inner, chain: &Chain<'_>, entry: Entry<'_>) -> bool {
+        let Some(durable) = &inner.durable else { return true };
+        if entry.version() <= durable.flush_floor() {
+            return true; // D4
+        }
+        let (log, key) = (&inner.log, entry.key());
+        let shape = Shape::new(key.len(), 0, 0, true).at_rest();
+        let len_bytes = shape.len_bytes();
+        let reserved = self
+            .appender
+            .reserve(log, len_bytes, Purpose::Write)
+            .or_else(|| self.survivors.reserve(log, len_bytes, Purpose::Reserve));
+        let Some(reservation) = reserved else { return false };
+        // After the entry was written, whose segment was opened before: D5.
+        let horizon = durable.horizon();
+        let expires_at = Some(UnixMillis(horizon));
+        let meta = Meta { version: chain.next_version(), client_flags: 0, expires_at };
+        let body_crc = body_checksum(shape, key, &[]);
+        Appender::fill(log, &reservation, shape, key, &[]);
+        let header = Header::with_kind(Kind::Delete, shape, meta, 0, body_crc);
+        Appender::write_header(log, &reservation, &header);
+        let role = reservation.role;
+        self.appender_by(role).published_aside(log, &reservation);
+        durable.count_tombstone(len_bytes as u64);
+        true
+    }
+}

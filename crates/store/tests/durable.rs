@@ -1,0 +1,492 @@
+//! A durable store against a model, with crashes at any point: after each, every key has a value
+//! that it had at or after the last write of it that was acknowledged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::UnixMillis;
+use store::durable::{self, Committer, DataError, NewData, Opened};
+use store::medium::{Faults, FaultyMedium, MediumError, MemoryMedium};
+use store::pin::Pins;
+use store::{
+    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Request,
+    Session, Set, Sink, Store, StoreConfig, Tuning,
+};
+
+const START_MS: u64 = 1_000_000;
+
+/// SplitMix64.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+fn config(index: IndexKind, memory_bytes: u64) -> StoreConfig {
+    StoreConfig {
+        memory_bytes,
+        index_bytes: 64 << 10,
+        index,
+        mode: Mode::Clean,
+        eviction: Eviction::default(),
+        lossy_index: false,
+        session_max: 1,
+        item_max_bytes: 1 << 20,
+        hash_seed: 77,
+        batch: 8,
+        huge_pages: HugePages::Off,
+    }
+}
+
+fn new_data() -> NewData {
+    NewData { now_ms: START_MS, data_id: 0x1234_5678, recovers_damaged: false }
+}
+
+fn open<M: store::medium::Medium>(
+    medium: M,
+    config: StoreConfig,
+    new: NewData,
+) -> Result<Opened<M>, DataError> {
+    durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {})
+}
+
+/// What a request was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Value(Vec<u8>),
+    Nothing,
+    Stored(u64),
+    Refused,
+    Full,
+}
+
+struct Answers(Vec<Answer>);
+
+impl Sink<NoUpdate> for Answers {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        self.0.push(match outcome {
+            Outcome::Hit(item) => Answer::Value(item.value.to_vec()),
+            Outcome::Miss | Outcome::Deleted { .. } => Answer::Nothing,
+            Outcome::Stored { version, .. } => Answer::Stored(version),
+            Outcome::Unwritable => Answer::Refused,
+            Outcome::OutOfMemory => Answer::Full,
+            other => panic!("not asked for: {other:?}"),
+        });
+    }
+}
+
+fn ask(session: &mut Session, store: &Store, now: u64, key: &[u8], op: Op<'_, NoUpdate>) -> Answer {
+    let request = Request { key, hash: store.key_hasher().hash(key), op };
+    let mut answers = Answers(Vec::new());
+    session.execute(UnixMillis(now), &[request], &mut answers);
+    answers.0.pop().expect("one request has one answer")
+}
+
+fn set(value: &[u8], expiry: Expiry) -> Op<'_, NoUpdate> {
+    Op::Set(Set { value, client_flags: 0, expiry, condition: Condition::Always })
+}
+
+/// What a key has had: values with when they end, the last known to be acknowledged first.
+type States = Vec<(Option<Vec<u8>>, u64)>;
+
+/// A store on a disk, and what it must hold.
+struct World {
+    store: Arc<Store>,
+    session: Option<Session>,
+    committer: Committer<FaultyMedium>,
+    states: BTreeMap<Vec<u8>, States>,
+    /// Versions that were given, and those of them that were acknowledged.
+    newest: BTreeMap<Vec<u8>, u64>,
+    acknowledged: BTreeMap<Vec<u8>, u64>,
+    now_ms: u64,
+    rng: Rng,
+    index: IndexKind,
+    faults: Faults,
+    recovered_entries: u64,
+    torn_tails: u64,
+    cleaned_bytes: u64,
+    failure: Option<String>,
+}
+
+impl World {
+    fn new(seed: u64, index: IndexKind, faults: Faults) -> World {
+        let medium = FaultyMedium::new(seed, faults);
+        let Opened { store, committer, .. } =
+            open(medium, config(index, MEMORY_BYTES), new_data()).expect("an empty disk");
+        let session = Some(store.session().expect("a place"));
+        let (states, newest) = (BTreeMap::new(), BTreeMap::new());
+        World {
+            store,
+            session,
+            committer,
+            states,
+            newest,
+            acknowledged: BTreeMap::new(),
+            now_ms: START_MS,
+            rng: Rng(seed),
+            index,
+            faults,
+            recovered_entries: 0,
+            torn_tails: 0,
+            cleaned_bytes: 0,
+            failure: None,
+        }
+    }
+
+    fn session(&mut self) -> &mut Session {
+        self.session.as_mut().expect("the store is open")
+    }
+
+    fn step(&mut self) {
+        let key = format!("key-{}", self.rng.below(60)).into_bytes();
+        match self.rng.below(100) {
+            0..=54 => self.set(&key),
+            55..=69 => self.delete(&key),
+            70..=79 => self.get(&key),
+            80..=91 => self.commit(),
+            92..=94 => self.now_ms += self.rng.below(400),
+            95..=98 => {
+                let now = UnixMillis(self.now_ms);
+                self.session().maintain(now);
+            }
+            _ if self.rng.below(20) == 0 => self.flush(),
+            _ => {}
+        }
+    }
+
+    fn set(&mut self, key: &[u8]) {
+        let len = match self.rng.below(40) {
+            0 => 20_000 + self.rng.below(60_000),
+            1..=10 => self.rng.below(9),
+            _ => self.rng.below(3000),
+        };
+        let value = vec![(self.rng.next() & 0xff) as u8; len as usize];
+        let (expiry, ends_ms) = match self.rng.below(6) {
+            0 => {
+                let at = self.now_ms + 1 + self.rng.below(600);
+                (Expiry::At(UnixMillis(at)), at)
+            }
+            _ => (Expiry::Never, u64::MAX),
+        };
+        let (store, now) = (Arc::clone(&self.store), self.now_ms);
+        match ask(self.session(), &store, now, key, set(&value, expiry)) {
+            Answer::Stored(version) => {
+                let newest = self.newest.entry(key.to_vec()).or_default();
+                if version <= *newest {
+                    self.failure = Some(format!("K1: version {version} after {newest}"));
+                }
+                *newest = version;
+                self.states.entry(key.to_vec()).or_default().push((Some(value), ends_ms));
+            }
+            Answer::Full => {}
+            other => panic!("a SET is not answered by {other:?}"),
+        }
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        let (store, now) = (Arc::clone(&self.store), self.now_ms);
+        if ask(self.session(), &store, now, key, Op::Delete) != Answer::Full {
+            self.states.entry(key.to_vec()).or_default().push((None, u64::MAX));
+        }
+    }
+
+    fn flush(&mut self) {
+        self.session().flush();
+        for states in self.states.values_mut() {
+            states.push((None, u64::MAX));
+        }
+    }
+
+    fn value_of(&self, state: &(Option<Vec<u8>>, u64)) -> Option<Vec<u8>> {
+        state.0.clone().filter(|_| state.1 > self.now_ms)
+    }
+
+    fn read(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let (store, now) = (Arc::clone(&self.store), self.now_ms);
+        match ask(self.session(), &store, now, key, Op::Get) {
+            Answer::Value(value) => Some(value),
+            Answer::Nothing => None,
+            other => panic!("a GET is not answered by {other:?}"),
+        }
+    }
+
+    fn get(&mut self, key: &[u8]) {
+        let found = self.read(key);
+        let wanted = self.states.get(key).and_then(|states| states.last()).cloned();
+        assert_eq!(found, wanted.and_then(|state| self.value_of(&state)));
+    }
+
+    fn commit(&mut self) {
+        self.session().park();
+        let committed = self.committer.commit(|| unreachable!("everybody is parked"));
+        self.session().unpark();
+        if committed.is_ok() {
+            self.acknowledged = self.newest.clone();
+            assert!(self.store.durable().expect("it is durable").is_settled());
+            for states in self.states.values_mut() {
+                states.drain(..states.len().saturating_sub(1));
+            }
+        }
+    }
+
+    /// Stops at any step of a commit, loses what a disk may lose, and opens what is left.
+    fn crash(&mut self) -> Result<(), String> {
+        self.session().park();
+        let steps = self.rng.below(4);
+        if steps > 0 {
+            self.committer.begin();
+            assert!(self.committer.is_ready());
+            let _ = self.committer.write();
+        }
+        if steps > 2 {
+            // Whether it is acknowledged or not: the power goes before anybody hears of it.
+            let _ = self.committer.sync();
+        }
+        let kill = self.rng.below(4) == 0;
+        // Nobody has seen the others (K1).
+        self.newest = self.acknowledged.clone();
+        self.session = None;
+        let medium =
+            std::mem::replace(self.committer.medium_mut(), FaultyMedium::new(0, Faults::default()));
+        let left = if kill { medium.kill() } else { medium.crash() };
+        self.reopen(left)
+    }
+
+    fn reopen(&mut self, left: MemoryMedium) -> Result<(), String> {
+        let medium = FaultyMedium::over(left, self.rng.next(), self.faults);
+        let opened = open(medium, config(self.index, MEMORY_BYTES), new_data());
+        let Opened { store, committer, recovery } = opened.map_err(|error| error.to_string())?;
+        store.validate();
+        self.recovered_entries += recovery.entries;
+        self.torn_tails += recovery.torn_tails;
+        self.session = Some(store.session().expect("a place"));
+        (self.store, self.committer) = (store, committer);
+        let keys: Vec<_> = self.states.keys().cloned().collect();
+        for key in keys {
+            let found = self.read(&key);
+            let states = &self.states[&key];
+            let possible: Vec<_> = states.iter().map(|state| self.value_of(state)).collect();
+            let Some(at) = possible.iter().rposition(|value| *value == found) else {
+                return Err(format!(
+                    "{}: found {:?}, possible {:?}",
+                    String::from_utf8_lossy(&key),
+                    found.map(|value| value.len()),
+                    possible.iter().map(|v| v.as_ref().map(Vec::len)).collect::<Vec<_>>(),
+                ));
+            };
+            // What was recovered is there from now on.
+            let state = self.states[&key][at].clone();
+            self.states.insert(key, vec![state]);
+        }
+        Ok(())
+    }
+
+    /// Keys that were never acknowledged may be missing.
+    fn begin_key_states(&mut self) {
+        for id in 0..60 {
+            let key = format!("key-{id}").into_bytes();
+            self.states.entry(key).or_insert_with(|| vec![(None, u64::MAX)]);
+        }
+    }
+}
+
+const MEMORY_BYTES: u64 = 9 << 18;
+
+/// Some lives of one store, each ended by a crash.
+fn run(seed: u64, index: IndexKind, faults: Faults) -> Result<World, String> {
+    let mut world = World::new(seed, index, faults);
+    world.begin_key_states();
+    for _ in 0..4 {
+        for _ in 0..world.rng.below(3000) {
+            world.step();
+        }
+        world.cleaned_bytes += world.store.stats().cleaned_bytes;
+        world.crash().map_err(|error| format!("seed {seed}: {error}"))?;
+        world.store.validate();
+        if let Some(failure) = &world.failure {
+            return Err(format!("seed {seed}: {failure}"));
+        }
+    }
+    Ok(world)
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_and_nothing_resurrects() {
+    let (mut entries, mut torn, mut freed) = (0, 0, 0);
+    for seed in 0..60 {
+        let index = if seed % 4 == 3 { IndexKind::Tree } else { IndexKind::Hash };
+        let world = run(seed, index, Faults::default()).unwrap_or_else(|error| panic!("{error}"));
+        entries += world.recovered_entries;
+        torn += world.torn_tails;
+        freed += world.cleaned_bytes;
+    }
+    // The test would say nothing if none of this had happened.
+    assert!(entries > 10_000, "{entries} entries recovered");
+    assert!(torn > 0, "{torn} torn tails");
+    assert!(freed > 0, "nothing was ever cleaned");
+}
+
+#[test]
+fn a_disk_that_says_it_has_synced_and_has_not_is_caught() {
+    let faults = Faults { lies: true, ..Faults::default() };
+    let caught = (0..10).filter(|seed| run(*seed, IndexKind::Hash, faults).is_err()).count();
+    assert!(caught > 5, "{caught} of 10");
+}
+
+/// A store with `count` items, all on the disk.
+fn filled(count: u64) -> MemoryMedium {
+    let mut world = World::new(5, IndexKind::Hash, Faults::default());
+    for id in 0..count {
+        let (key, store) = (format!("key-{id}").into_bytes(), Arc::clone(&world.store));
+        let answer = ask(world.session(), &store, START_MS, &key, set(&[7; 200], Expiry::Never));
+        assert!(matches!(answer, Answer::Stored(_)));
+    }
+    world.commit();
+    world.session = None;
+    // The second says in the segments' rows what the first has synced.
+    world.commit_closed();
+    world.commit_closed();
+    world.committer.into_medium().crash()
+}
+
+impl World {
+    fn commit_closed(&mut self) {
+        self.committer.commit(|| unreachable!("there is no session")).expect("a good disk");
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_damage_and_is_refused_or_left_out() {
+    let mut disk = filled(1000);
+    // The middle of the first segment's entries.
+    let at = (64 << 10) + 4096 + 20_000;
+    disk.bytes_mut()[at] ^= 0x10;
+    let config = config(IndexKind::Hash, MEMORY_BYTES);
+    let refused = open(disk.clone(), config.clone(), new_data()).map(drop).unwrap_err();
+    let DataError::Damaged { damage } = refused else { panic!("{refused}") };
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    let damaged = damage[0].file_offset..damage[0].file_offset + damage[0].len_bytes;
+    assert!(damaged.contains(&(at as u64)), "{damage:?}");
+    let new = NewData { recovers_damaged: true, ..new_data() };
+    let opened = open(disk, config.clone(), new).expect("without what is damaged");
+    let Opened { store, mut committer, recovery } = opened;
+    assert_eq!((recovery.damage.len(), recovery.items), (1, 999));
+    store.validate();
+    // What was good in the segment is elsewhere after two commits, and the damage is gone.
+    for _ in 0..3 {
+        committer.commit(|| unreachable!("there is no session")).expect("a good disk");
+    }
+    let again = open(committer.into_medium(), config, new_data()).expect("no damage is left");
+    assert_eq!(again.recovery.items, 999);
+}
+
+#[test]
+fn a_failed_sync_is_final_and_reads_go_on() {
+    let mut world = World::new(1, IndexKind::Hash, Faults::default());
+    world.begin_key_states();
+    world.set(b"key-1");
+    world.commit();
+    let syncs = world.committer.medium_mut().sync_count();
+    world.committer.medium_mut().faults.failing_sync = Some(syncs);
+    world.set(b"key-1");
+    world.commit();
+    let store = Arc::clone(&world.store);
+    let durable = Arc::clone(store.durable().expect("it is durable"));
+    assert!(durable.is_refusing() && !durable.is_settled());
+    let op = set(b"v", Expiry::Never);
+    assert_eq!(ask(world.session(), &store, START_MS, b"key-2", op), Answer::Refused);
+    assert!(world.read(b"key-1").is_some());
+    // The next sync would succeed, as the kernel's do, and means nothing.
+    world.commit();
+    assert!(durable.is_refusing());
+    assert!(matches!(durable.health(), durable::Health::Failed(_)));
+    world.crash().expect("what was acknowledged is there");
+}
+
+#[test]
+fn a_full_disk_refuses_writes_until_there_is_space() {
+    let mut world = World::new(1, IndexKind::Hash, Faults::default());
+    world.begin_key_states();
+    world.committer.medium_mut().faults.full_after_bytes = Some(0);
+    world.set(b"key-1");
+    world.commit();
+    let store = Arc::clone(&world.store);
+    let durable = Arc::clone(store.durable().expect("it is durable"));
+    assert_eq!(durable.health(), durable::Health::Stalled(MediumError::Full));
+    let op = set(b"v", Expiry::Never);
+    assert_eq!(ask(world.session(), &store, START_MS, b"key-2", op), Answer::Refused);
+    world.committer.medium_mut().faults.full_after_bytes = None;
+    world.commit();
+    assert!(!durable.is_refusing() && durable.is_settled());
+    world.set(b"key-2");
+    world.commit();
+    world.crash().expect("both are there");
+}
+
+#[test]
+fn memory_may_grow_and_shrinks_only_to_what_is_used() {
+    let disk = filled(1000);
+    let grown = open(disk.clone(), config(IndexKind::Hash, 8 << 20), new_data());
+    let Opened { store, committer, recovery } = grown.expect("more memory");
+    assert_eq!(recovery.items, 1000);
+    assert!(store.limits().segment_count >= 127);
+    let opened = open(committer.into_medium(), config(IndexKind::Hash, MEMORY_BYTES), new_data());
+    assert_eq!(opened.expect("as much as before").recovery.items, 1000);
+    let mut small = World::new(5, IndexKind::Hash, Faults::default());
+    small.begin_key_states();
+    for id in 0..800_u64 {
+        let (key, store) = (id.to_le_bytes(), Arc::clone(&small.store));
+        let answer = ask(small.session(), &store, START_MS, &key, set(&[7; 2000], Expiry::Never));
+        assert!(matches!(answer, Answer::Stored(_)), "{id}: {answer:?}");
+    }
+    small.commit();
+    small.commit();
+    let disk = small.committer.into_medium().crash();
+    let refused = open(disk, config(IndexKind::Hash, 3 << 19), new_data()).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("give more memory"), "{refused}");
+}
+
+#[test]
+fn deletes_do_not_fill_the_log() {
+    let mut world = World::new(9, IndexKind::Hash, Faults::default());
+    let store = Arc::clone(&world.store);
+    for id in 0..40_u64 {
+        let (key, op) = (format!("kept-{id}").into_bytes(), set(&[1; 2000], Expiry::Never));
+        assert!(matches!(ask(world.session(), &store, START_MS, &key, op), Answer::Stored(_)));
+    }
+    // Fifteen times the log, in keys that are written and deleted once.
+    for id in 0..400_000_u64 {
+        let key = id.to_le_bytes();
+        let answer = ask(world.session(), &store, START_MS, &key, set(b"12345678", Expiry::Never));
+        assert!(matches!(answer, Answer::Stored(_)), "{id}: {answer:?}");
+        assert_eq!(ask(world.session(), &store, START_MS, &key, Op::Delete), Answer::Nothing);
+        if id % 100 == 0 {
+            world.commit();
+            world.session().maintain(UnixMillis(START_MS));
+        }
+    }
+    assert_eq!(store.stats().items, 40);
+    let kept = store.durable().expect("it is durable").stats().tombstone_bytes;
+    assert!(kept < MEMORY_BYTES / 4 * 3, "{kept} bytes of deletes");
+}
+
+#[test]
+fn another_format_and_other_bytes_are_named() {
+    let config = || config(IndexKind::Hash, MEMORY_BYTES);
+    let noise = MemoryMedium::new(vec![0x5a; 1 << 20]);
+    let refused = open(noise, config(), new_data()).map(drop).unwrap_err();
+    assert!(matches!(refused, DataError::NoSuperblock), "{refused}");
+    let cache = StoreConfig { mode: Mode::Evict, ..config() };
+    let refused = open(MemoryMedium::default(), cache, new_data()).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("durable store"), "{refused}");
+}
