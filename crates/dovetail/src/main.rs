@@ -1,6 +1,7 @@
 //! The binary `dovetail`: the server, its load generator and its settings, on the command line.
 #![forbid(unsafe_code)]
 
+mod check_command;
 mod cli;
 mod cli_command;
 mod compare_command;

@@ -164,6 +164,31 @@ pub const TABLE: &[Setting] = &[
         help: "What happens when memory is full: cache evicts, store refuses writes",
     },
     Setting {
+        key: "data-dir",
+        value_name: "PATH",
+        kind: Kind::Path,
+        default: "",
+        help: "A directory in which the data outlives the server: every write goes to a log there, \
+               as large as --memory, and is read back at the start; needs --mode store",
+    },
+    Setting {
+        key: "durability",
+        value_name: "none|fsync|replicated",
+        kind: Kind::Choice(&["none", "fsync", "replicated"]),
+        default: "fsync",
+        help: "When a write to --data-dir is acknowledged: fsync once it is on the disk, together \
+               with all that wait; none at once, and it is on the disk about a second later; \
+               replicated needs a cluster, which is not there yet",
+    },
+    Setting {
+        key: "recover-damaged",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "off",
+        help: "Start although data in --data-dir is damaged, without what cannot be read, which is \
+               lost; dovetail check says what that is",
+    },
+    Setting {
         key: "eviction",
         value_name: "fifo|lru-approx|s3-fifo",
         kind: Kind::Choice(&["fifo", "lru-approx", "s3-fifo"]),

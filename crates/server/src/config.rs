@@ -11,6 +11,7 @@ use store::{Eviction, HugePages, IndexKind, Mode};
 
 use crate::affinity;
 use crate::compaction::Compacts;
+use crate::durable::DataConfig;
 use crate::error::StartError;
 use crate::hop::Layers;
 use crate::hot::HotSetSize;
@@ -49,6 +50,8 @@ pub struct Config {
     pub mode: Mode,
     /// Which items go first in [`Mode::Evict`].
     pub eviction: Eviction,
+    /// Where the data outlives the server; `None`: nowhere. Needs [`Mode::Clean`].
+    pub data: Option<DataConfig>,
     /// Which pages the memory is asked to lie on.
     pub huge_pages: HugePages,
     /// Whether the memory is divided between NUMA nodes.
@@ -202,6 +205,7 @@ impl Default for Config {
             memory_bytes: 1 << 30,
             mode: Mode::Evict,
             eviction: Eviction::default(),
+            data: None,
             huge_pages: HugePages::Auto,
             numa: Numa::Auto,
             index: IndexKind::Hash,

@@ -61,6 +61,8 @@ pub struct Tally {
     pub count: i64,
     /// A write did not find space.
     pub out_of_memory: bool,
+    /// A write was refused because the log cannot be written.
+    pub unwritable: bool,
     /// A value was too long.
     pub too_large: bool,
 }

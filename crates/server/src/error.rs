@@ -146,6 +146,17 @@ pub enum StartError {
         /// The store's own words.
         reason: String,
     },
+    /// The data directory cannot be used.
+    #[error("--data-dir {}: {reason}", path.display())]
+    Data {
+        /// As it was given.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A cache forgets what a disk would have to keep.
+    #[error("--data-dir needs --mode store, and an index that is not lossy: a cache drops items")]
+    DataOfCache,
     /// The kernel refused something else.
     #[error("cannot {what}: {source}")]
     System {
@@ -169,7 +180,8 @@ impl StartError {
             | StartError::PinnedThreads { .. }
             | StartError::NothingToTune { .. }
             | StartError::CatWithoutLayers { .. }
-            | StartError::LossyTree => true,
+            | StartError::LossyTree
+            | StartError::DataOfCache => true,
             StartError::AddressInUse { .. }
             | StartError::Listen { .. }
             | StartError::Cat { .. }
@@ -177,6 +189,7 @@ impl StartError {
             | StartError::Xdp { .. }
             | StartError::Shm { .. }
             | StartError::Store { .. }
+            | StartError::Data { .. }
             | StartError::System { .. } => false,
         }
     }

@@ -11,6 +11,7 @@
 //!    │                  └ send      (worker/finish)   one write per connection
 //!    ├─ starts ─▶ admin thread                    /metrics, /stats, /healthz, /readyz
 //!    ├─ starts ─▶ populate thread                 log memory ahead of the writers
+//!    ├─ starts ─▶ log thread                      commits, where data outlives the server
 //!    └─ starts ─▶ manager thread                  controllers: decide, publish, write down why
 //!  Shared: store, counters, clients, buffer budget, mailboxes; seen by all
 //! ```
@@ -37,6 +38,7 @@ pub mod counters;
 mod descriptors;
 #[cfg(any(test, feature = "drive"))]
 mod drive;
+mod durable;
 mod engine;
 mod error;
 mod gather;
@@ -71,6 +73,7 @@ pub use compaction::Compacts;
 pub use config::{Cat, Config, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevice};
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
+pub use durable::{Data, DataConfig, Durability, check_data};
 pub use error::StartError;
 pub use hop::RolesError;
 pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};
@@ -84,4 +87,6 @@ pub use server::Server;
 pub use shared::{ProbeError, Shared};
 pub use sizes::{SizeChange, SizeNumbers, Sizes};
 pub use slo::{LatencyCounts, SLO_MAX, SLO_MIN, Slo, SloError};
+pub use store::durable::FORMAT as DATA_FORMAT;
+pub use store::durable::check::Report as DataReport;
 pub use store::{Eviction, HugePages, IndexKind, Mode, StoreStats};

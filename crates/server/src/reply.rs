@@ -283,6 +283,7 @@ pub fn count(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Shape)
         Outcome::Refused(Refusal::Absent) => cells.misses.add(1),
         Outcome::Refused(_)
         | Outcome::OutOfMemory
+        | Outcome::Unwritable
         | Outcome::TooLarge { .. }
         | Outcome::VersionMismatch { .. } => cells.errors.add(1),
         Outcome::Stored { .. } | Outcome::NotStored { .. } => {}

@@ -15,6 +15,7 @@ use wire::native::TagKey;
 
 use crate::admin::AdminThread;
 use crate::config::{Config, Poll};
+use crate::durable::LogThread;
 use crate::engine::{Home, RunToCompletion};
 use crate::error::StartError;
 use crate::hop::{Fabric, Layers, Routed, Turn};
@@ -46,6 +47,7 @@ pub struct Server {
     /// Disconnected once the last worker has ended.
     ended: Receiver<()>,
     populate: Populate,
+    log: Option<LogThread>,
     admin: Option<AdminThread>,
     manager: Option<ManagerThread>,
 }
@@ -82,6 +84,7 @@ impl Server {
         let (ended_sender, ended) = crossbeam_channel::bounded(0);
         let mut server = Server {
             populate: Populate::start(&shared)?,
+            log: shared.data().map(LogThread::start).transpose()?.flatten(),
             shared,
             workers: Vec::new(),
             ended,
@@ -195,6 +198,7 @@ impl Server {
         }
         drop(self.admin.take());
         drop(self.manager.take());
+        drop(self.log.take());
         is_drained
     }
 

@@ -20,12 +20,13 @@ use crossbeam_channel::{Receiver, Sender};
 use crossbeam_utils::CachePadded;
 use policy::size_class::{SizeCount, WorkerSizes};
 use policy::taxonomy::Popularity;
-use store::{IndexKind, Store, StoreConfig, StoreStats, Tuning};
+use store::{IndexKind, Mode, Store, StoreConfig, StoreStats};
 
 use crate::budget::BufferBudget;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
+use crate::durable::{self, Data};
 use crate::error::StartError;
 use crate::hop::{Fronts, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
 use crate::hot::HotKeys;
@@ -117,6 +118,7 @@ pub struct Shared {
     hot: Option<Arc<HotKeys>>,
     plan: MemoryPlan,
     store: Arc<Store>,
+    data: Option<Data>,
     budget: Arc<BufferBudget>,
     clients: Clients,
     counters: Vec<CachePadded<WorkerCounters>>,
@@ -139,7 +141,10 @@ pub struct Shared {
 }
 
 /// Opens the store; its memory is divided between the nodes that workers run on.
-fn open_store(config: &Config, plan: &MemoryPlan) -> Result<Arc<Store>, StartError> {
+fn open_store(
+    config: &Config,
+    plan: &MemoryPlan,
+) -> Result<(Arc<Store>, Option<Data>), StartError> {
     let nodes = topology::nodes(Path::new(SYSFS_NODES), &affinity::allowed());
     let processors = affinity::plan(config.pin, config.threads);
     let shares = topology::shares(config.numa, &nodes, &processors);
@@ -156,10 +161,9 @@ fn open_store(config: &Config, plan: &MemoryPlan) -> Result<Arc<Store>, StartErr
         batch: config.batch,
         huge_pages: config.huge_pages,
     };
-    let store = Store::open_on_nodes(store_config, Tuning::default(), &shares)
-        .map_err(|error| StartError::Store { reason: error.to_string() })?;
-    topology::announce(store.placement());
-    Ok(store)
+    let opened = durable::open_store(store_config, &shares, config.data.as_ref())?;
+    topology::announce(opened.0.placement());
+    Ok(opened)
 }
 
 impl Shared {
@@ -167,6 +171,9 @@ impl Shared {
     pub(crate) fn open(mut config: Config) -> Result<Shared, StartError> {
         if config.lossy_index && config.index == IndexKind::Tree {
             return Err(StartError::LossyTree);
+        }
+        if config.data.is_some() && (config.mode != Mode::Clean || config.lossy_index) {
+            return Err(StartError::DataOfCache);
         }
         let roles = Roles::new(Layers::new(&config)?, &config)?;
         let index_growth =
@@ -180,7 +187,7 @@ impl Shared {
                 given: base::ByteSize { bytes: config.memory_bytes },
                 least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops, hot_set_bytes) },
             })?;
-        let store = open_store(&config, &plan)?;
+        let (store, data) = open_store(&config, &plan)?;
         let fits_bytes =
             store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
         let item_size_max_bytes = plan.item_size_max_bytes.min(fits_bytes);
@@ -203,6 +210,7 @@ impl Shared {
             live: Live::new(config.max_connections),
             plan: MemoryPlan { item_size_max_bytes, ..plan },
             store,
+            data,
             budget: Arc::new(BufferBudget::new(plan.buffers_bytes)),
             clients: Clients::default(),
             counters: (0..config.threads)
@@ -349,6 +357,11 @@ impl Shared {
     /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// The data directory, if there is one.
+    pub fn data(&self) -> Option<&Data> {
+        self.data.as_ref()
     }
 
     /// What the store counts, summed now.

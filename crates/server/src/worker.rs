@@ -40,6 +40,7 @@ use base::{UnixMillis, WorkerId};
 use crate::config::Poll;
 use crate::core::Core;
 use crate::counters::Dialect;
+use crate::durable::{Data, Gate};
 use crate::engine::Home;
 use crate::gather::Gather;
 use crate::hop::{PublishedRoles, Returned};
@@ -147,6 +148,8 @@ pub struct Worker<E, P> {
     /// Counts connections that were handed over, so that their targets take turns.
     next_target: usize,
     latency: Latency,
+    /// Where replies wait for the disk.
+    gate: Option<Gate>,
 }
 
 /// The sockets that a worker starts with.
@@ -199,7 +202,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let (poll, published) = (shared.config().poll, shared.roles().latest());
         let member = Member::new(*published.plan());
         let next_target = worker.index();
+        let gate = shared.data().and_then(Data::gate);
         Ok(Worker {
+            gate,
             core: Core::new(shared, worker),
             engine,
             poller,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use server::{
-    Cat, Compacts, Config, Dispatch, Eviction, HotSetSize, HugePages, IndexKind, LargeHelp, Mode,
-    NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold, StartError, Tuning, WritePolicy,
-    XdpDevice,
+    Cat, Compacts, Config, DataConfig, Dispatch, Durability, Eviction, HotSetSize, HugePages,
+    IndexKind, LargeHelp, Mode, NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold, StartError,
+    Tuning, WritePolicy, XdpDevice,
 };
 
 use crate::logs::{Format, Level};
@@ -60,6 +60,7 @@ impl ServeSettings {
                 Eviction::S3Fifo,
                 &[("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox)],
             ),
+            data: data_of(&lookup),
             huge_pages: lookup.choice(
                 "huge-pages",
                 HugePages::Auto,
@@ -95,6 +96,38 @@ impl ServeSettings {
             log_format: Format::named(lookup.word("log-format")),
         })
     }
+}
+
+/// Where the data outlives the server.
+fn data_of(lookup: &Lookup<'_>) -> Option<DataConfig> {
+    Some(DataConfig {
+        path: lookup.path("data-dir")?,
+        durability: lookup.choice("durability", Durability::Fsync, &[("none", Durability::None)]),
+        recovers_damaged: lookup.is_on("recover-damaged"),
+    })
+}
+
+/// A cache forgets what a disk would have to keep, and nobody is there to replicate to.
+fn refuse_data(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    let refuse = |key: &str, reason: &str| {
+        Err(SettingError { place: lookup.place(key), reason: reason.to_owned() })
+    };
+    if lookup.word("durability") == "replicated" {
+        return refuse(
+            "durability",
+            "replicated needs a cluster, which is not there yet; use fsync",
+        );
+    }
+    if config.data.is_none() {
+        return Ok(());
+    }
+    if config.mode != Mode::Clean {
+        return refuse("data-dir", "a cache drops items, on disk as in memory; use --mode store");
+    }
+    if config.lossy_index {
+        return refuse("data-dir", "a lossy index drops items; use --lossy-index off");
+    }
+    Ok(())
 }
 
 /// Who receives, who executes, and what is put together.
@@ -137,6 +170,7 @@ fn refuse_misfits(
     machine: &Machine,
 ) -> Result<(), SettingError> {
     refuse_lossy_tree(lookup, config)?;
+    refuse_data(lookup, config)?;
     refuse_shared_compaction(lookup)?;
     refuse_control(lookup, config, machine)?;
     refuse_short_without_compaction(lookup, config)?;
@@ -156,8 +190,12 @@ fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
         HotSetSize::Items(_) => config.why_one_layer(),
         HotSetSize::Auto | HotSetSize::Off => None,
     };
+    let no_data =
+        config.data.is_none().then(|| "nothing outlives the server; give --data-dir".to_owned());
     let rules = [
         ("eviction", eviction),
+        ("durability", no_data.clone()),
+        ("recover-damaged", no_data),
         ("size-threshold", by_size.clone()),
         ("size-cost", by_size.clone()),
         ("size-sample", by_size.clone()),

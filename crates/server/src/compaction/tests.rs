@@ -75,6 +75,7 @@ impl Sink<Refusal> for Heard {
             Outcome::Refused(Refusal::OtherVersion(_)) => "refused: another version".into(),
             Outcome::Refused(refusal) => format!("refused: {refusal:?}"),
             Outcome::OutOfMemory => "out of memory".into(),
+            Outcome::Unwritable => "unwritable".into(),
             Outcome::TooLarge { len_bytes, max_bytes } => format!("{len_bytes} > {max_bytes}"),
         };
         self.outcomes.push((request_index, text));

@@ -33,6 +33,7 @@ use super::sessions::NoMemory;
 use super::{Clock, Shop};
 use crate::core::Core;
 use crate::counters::{CommandIndex, NativeCommand};
+use crate::durable::{Data, Gate};
 use crate::engine::Engine;
 use crate::gather::BATCH_REQUESTS_MAX;
 use crate::rmw::{Bounded, Rmw};
@@ -49,6 +50,8 @@ pub struct Batch<'b, 'a, 'k, E, T> {
     pub clock: Clock,
     /// Where replies are written.
     pub out: Outgoing<'b, 'k, T>,
+    /// Where replies wait for the disk.
+    gate: Option<Gate>,
     /// For the items of a range.
     pub items: &'b mut [u8],
     requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
@@ -66,7 +69,12 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         items: &'b mut [u8],
     ) -> Batch<'b, 'a, 'k, E, T> {
         let (requests, pendings, origins) = (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
-        Batch { engine, core, shop, clock, out, items, requests, pendings, origins }
+        let mut out = out;
+        let gate = core.shared.data().and_then(Data::gate);
+        if gate.is_some() {
+            out.hold();
+        }
+        Batch { gate, engine, core, shop, clock, out, items, requests, pendings, origins }
     }
 
     /// Takes all requests of a frame.
@@ -110,6 +118,18 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
     pub fn finish(mut self) {
         self.flush();
         self.out.close();
+        self.pass_gate();
+    }
+
+    /// Replies that wait leave once what they say is on the disk; else they never do.
+    fn pass_gate(&mut self) {
+        let Some(gate) = &mut self.gate else { return };
+        if !self.out.holds() {
+            return;
+        }
+        // Whoever executes alone has a session; locked keys are answered within a connection.
+        let may_leave = self.engine.session().is_some_and(|session| gate.pass(session));
+        self.out.release(may_leave);
     }
 
     fn origin(&self) -> &Origin<'k> {

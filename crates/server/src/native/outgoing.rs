@@ -54,6 +54,8 @@ pub struct Outgoing<'o, 'k, T> {
     outlet: &'o mut T,
     key: Option<&'o TagKey>,
     counters: &'o WorkerCounters,
+    /// Frames that wait for the disk, where they have to.
+    held: Option<Vec<(Sender, Vec<u8>)>>,
 }
 
 impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
@@ -64,7 +66,8 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
         key: Option<&'o TagKey>,
         counters: &'o WorkerCounters,
     ) -> Outgoing<'o, 'k, T> {
-        Outgoing { buffer, len_bytes: 0, origin: None, origin_bytes: 0, outlet, key, counters }
+        let (origin, held) = (None, None);
+        Outgoing { buffer, len_bytes: 0, origin, origin_bytes: 0, outlet, key, counters, held }
     }
 
     /// The replies that follow answer this frame.
@@ -155,6 +158,31 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
         self.origin_bytes += len_bytes;
         self.counters.native.frames_out.add(1);
         self.counters.output_bytes.add(len_bytes as u64);
-        self.outlet.send(origin.session.peer, &self.buffer[..len_bytes], self.counters);
+        let (peer, frame) = (origin.session.peer, &self.buffer[..len_bytes]);
+        match &mut self.held {
+            None => self.outlet.send(peer, frame, self.counters),
+            Some(held) => held.push((peer, frame.to_vec())),
+        }
+    }
+
+    /// From now on frames wait for [`Outgoing::release`].
+    pub fn hold(&mut self) {
+        self.held.get_or_insert_default();
+    }
+
+    /// Whether frames wait.
+    pub fn holds(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| !held.is_empty()) || self.len_bytes > 0
+    }
+
+    /// Frames that wait leave, the open one too; or are dropped, as a datagram may be.
+    #[cold]
+    pub fn release(&mut self, may_leave: bool) {
+        self.close();
+        for (peer, frame) in self.held.iter_mut().flat_map(|held| held.drain(..)) {
+            if may_leave {
+                self.outlet.send(peer, &frame, self.counters);
+            }
+        }
     }
 }

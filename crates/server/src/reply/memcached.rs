@@ -29,6 +29,9 @@ impl<D: Destination> Reply<'_, D> {
             Outcome::OutOfMemory => {
                 return self.line(Line::OutOfMemory);
             }
+            Outcome::Unwritable => {
+                return self.line(Line::LogFailed);
+            }
             _ => {}
         }
         if is_last {
@@ -61,6 +64,7 @@ impl<D: Destination> Reply<'_, D> {
             Outcome::Miss => Line::NotFound,
             Outcome::VersionMismatch { .. } => Line::Exists,
             Outcome::OutOfMemory => Line::OutOfMemory,
+            Outcome::Unwritable => Line::LogFailed,
             Outcome::TooLarge { .. } | Outcome::Refused(Refusal::TooLong) => Line::TooLarge,
             _ => Line::NotStored,
         };
@@ -72,6 +76,7 @@ impl<D: Destination> Reply<'_, D> {
         let line = match (shape, outcome) {
             (Shape::McNothing, _) => return,
             (_, Outcome::OutOfMemory) => Line::OutOfMemory,
+            (_, Outcome::Unwritable) => Line::LogFailed,
             (Shape::McDeleted, Outcome::Deleted { .. }) => Line::Deleted,
             (Shape::McTouched, Outcome::Updated { new: Some(_), .. } | Outcome::Deleted { .. }) => {
                 Line::Touched

@@ -5,6 +5,7 @@ use wire::resp::number::parse_i64;
 use wire::resp::{CommandId, Encoder, ErrorReply, Unit};
 
 use super::{Destination, Reply, Shape};
+use crate::core::Tally;
 use crate::rmw::Refusal;
 
 /// What an item takes in the log besides its key and value.
@@ -61,7 +62,9 @@ impl<D: Destination> Reply<'_, D> {
     pub(super) fn stored(&mut self, outcome: Outcome<'_, Refusal>) {
         match outcome {
             Outcome::Stored { .. } | Outcome::Deleted { .. } => self.encode(|encoder| encoder.ok()),
-            Outcome::OutOfMemory | Outcome::TooLarge { .. } => self.no_space(&outcome),
+            Outcome::OutOfMemory | Outcome::TooLarge { .. } | Outcome::Unwritable => {
+                self.no_space(&outcome);
+            }
             _ => self.encode(|encoder| encoder.null()),
         }
     }
@@ -70,6 +73,7 @@ impl<D: Destination> Reply<'_, D> {
     fn no_space(&mut self, outcome: &Outcome<'_, Refusal>) {
         let error = match outcome {
             Outcome::TooLarge { .. } => ErrorReply::StringTooLong,
+            Outcome::Unwritable => ErrorReply::LogFailed,
             _ => ErrorReply::OutOfMemory,
         };
         self.error(&error);
@@ -82,7 +86,12 @@ impl<D: Destination> Reply<'_, D> {
                 return self.mc_rare(shape, outcome);
             }
             (_, Shape::AllStored { is_last }) => return self.all_stored(&outcome, is_last),
-            (Outcome::OutOfMemory | Outcome::TooLarge { .. }, _) => return self.no_space(&outcome),
+            (Outcome::Unwritable | Outcome::OutOfMemory, Shape::Count { is_last }) => {
+                return self.count_failed(&outcome, is_last);
+            }
+            (Outcome::OutOfMemory | Outcome::TooLarge { .. } | Outcome::Unwritable, _) => {
+                return self.no_space(&outcome);
+            }
             (Outcome::Refused(refusal), _) => return self.error(&refusal.error_reply()),
             _ => {}
         }
@@ -108,6 +117,7 @@ impl<D: Destination> Reply<'_, D> {
     fn all_stored(&mut self, outcome: &Outcome<'_, Refusal>, is_last: bool) {
         match outcome {
             Outcome::OutOfMemory => self.tally.out_of_memory = true,
+            Outcome::Unwritable => self.tally.unwritable = true,
             Outcome::TooLarge { .. } => self.tally.too_large = true,
             _ => {}
         }
@@ -115,7 +125,9 @@ impl<D: Destination> Reply<'_, D> {
             return;
         }
         let tally = std::mem::take(self.tally);
-        if tally.out_of_memory {
+        if tally.unwritable {
+            self.error(&ErrorReply::LogFailed);
+        } else if tally.out_of_memory {
             self.error(&ErrorReply::OutOfMemory);
         } else if tally.too_large {
             self.error(&ErrorReply::StringTooLong);
@@ -124,11 +136,33 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
+    /// A key of several that could not be deleted: one reply for all of them, at the last.
+    #[cold]
+    fn count_failed(&mut self, outcome: &Outcome<'_, Refusal>, is_last: bool) {
+        match outcome {
+            Outcome::Unwritable => self.tally.unwritable = true,
+            _ => self.tally.out_of_memory = true,
+        }
+        self.count_key(outcome, is_last);
+    }
+
+    #[cold]
+    fn tally_error(&mut self, tally: Tally) {
+        self.error(match tally.unwritable {
+            true => &ErrorReply::LogFailed,
+            false => &ErrorReply::OutOfMemory,
+        });
+    }
+
     fn count_key(&mut self, outcome: &Outcome<'_, Refusal>, is_last: bool) {
         let was_there = matches!(outcome, Outcome::Hit(_) | Outcome::Deleted { .. });
         self.tally.count += i64::from(was_there);
         if is_last {
-            let count = std::mem::take(self.tally).count;
+            let tally = std::mem::take(self.tally);
+            if tally.unwritable || tally.out_of_memory {
+                return self.tally_error(tally);
+            }
+            let count = tally.count;
             self.encode(|encoder| encoder.integer(count));
         }
     }

@@ -57,6 +57,7 @@ impl Sink<Refusal> for Observed {
         match outcome {
             Outcome::Hit(item) => self.hit(&item),
             Outcome::OutOfMemory => self.failed = Some(ErrorReply::OutOfMemory),
+            Outcome::Unwritable => self.failed = Some(ErrorReply::LogFailed),
             Outcome::TooLarge { .. } => self.failed = Some(ErrorReply::StringTooLong),
             _ => {}
         }

@@ -24,7 +24,7 @@ impl Sink<Refusal> for ProbeSink {
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         match (request_index, outcome) {
             (0, Outcome::Stored { .. }) => self.is_stored = true,
-            (0, Outcome::OutOfMemory) => self.is_full = true,
+            (0, Outcome::OutOfMemory | Outcome::Unwritable) => self.is_full = true,
             (1, Outcome::Hit(item)) => self.is_found = item.value == PROBE_VALUE,
             _ => {}
         }

@@ -18,8 +18,28 @@ const DISCARD_BYTES_MAX: usize = 1 << 20;
 impl<E: Home, P: Poller> Worker<E, P> {
     /// Finishes every touched connection.
     pub(super) fn finish_touched(&mut self) {
+        if self.gate.is_some() {
+            self.pass_gate();
+        }
         while let Some(slot) = self.core.touched.pop() {
             self.finish(slot);
+        }
+    }
+
+    /// What the touched connections are told is on the disk, or they are cut.
+    #[cold]
+    fn pass_gate(&mut self) {
+        let Some(gate) = &mut self.gate else { return };
+        let has_said = |slot: &usize| {
+            let connection = self.core.connections.get_mut(*slot);
+            connection.is_some_and(|connection| !connection.output.is_empty())
+        };
+        let speakers: Vec<usize> = self.core.touched.iter().copied().filter(has_said).collect();
+        if speakers.is_empty() || gate.pass(self.engine.own_session()) {
+            return;
+        }
+        for slot in speakers {
+            self.core.connections[slot].ending = Ending::Now;
         }
     }
 

@@ -53,6 +53,8 @@ pub enum ErrorReply<'a> {
     SameSourceAndTarget,
     /// `OOM command not allowed when used memory > 'maxmemory'.`
     OutOfMemory,
+    /// `MISCONF Errors writing to the AOF file`, as Redis says of a log that it cannot write.
+    LogFailed,
     /// `ERR max number of clients reached`
     MaxClients,
     /// `ERR DB index is out of range`
@@ -250,6 +252,9 @@ impl ErrorReply<'_> {
             ErrorReply::KeyTooLong => "ERR key is longer than 65535 bytes",
             ErrorReply::SameSourceAndTarget => "ERR source and destination objects are the same",
             ErrorReply::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            ErrorReply::LogFailed => {
+                "MISCONF Errors writing to the AOF file: writes are refused, see the server's log"
+            }
             ErrorReply::MaxClients => "ERR max number of clients reached",
             ErrorReply::DatabaseIndex => "ERR DB index is out of range",
             ErrorReply::NestedMulti => "ERR MULTI calls can not be nested",

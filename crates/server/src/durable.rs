@@ -1,0 +1,217 @@
+//! A server whose data outlives it: the data directory, the thread that commits, and the gate that
+//! replies wait at.
+//!
+//! ```text
+//!  --data-dir PATH:  PATH/LOCK  PATH/log ──recovery──▶ store
+//!  worker: requests ─▶ Gate: is all that was seen on the disk? ─no─▶ sleep ─▶ replies leave
+//!  log thread: wait for a wish, or a second ─▶ commit ─▶ wake workers
+//! ```
+//!
+//! # Invariants
+//! I1: with `--durability fsync` no byte of a reply leaves before everything that its request has
+//!     seen is on the disk; a reply for which that failed never leaves.
+//! I2: who waits at the gate has parked its session: a commit waits for nobody who waits for it.
+
+mod directory;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use store::Session;
+use store::durable::{Committer, Durable, Health, Recovery};
+use store::medium::FileMedium;
+
+use crate::error::StartError;
+
+pub use directory::{check_data, open_store};
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// At once; it is on the disk about a second later.
+    None,
+    /// When it is on the disk.
+    #[default]
+    Fsync,
+}
+
+/// Where data is kept, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataConfig {
+    /// A directory.
+    pub path: PathBuf,
+    /// When writes are acknowledged.
+    pub durability: Durability,
+    /// Start without what is damaged, and lose it.
+    pub recovers_damaged: bool,
+}
+
+/// Without a wish a commit comes so often.
+const COMMIT_EVERY: Duration = Duration::from_secs(1);
+/// The last commit waits at most so long for workers that do not end.
+const LAST_COMMIT_MAX: Duration = Duration::from_secs(2);
+/// A commit that waits for sessions gives the processor away so often, and sleeps then.
+const YIELDS_MAX: u32 = 64;
+const COMMIT_REST: Duration = Duration::from_micros(50);
+
+/// What all threads see of the data directory.
+pub struct Data {
+    durable: Arc<Durable>,
+    /// As it was asked for.
+    pub config: DataConfig,
+    /// What was there at the start.
+    pub recovery: Recovery,
+    /// How long reading that took.
+    pub recovery_time: Duration,
+    committer: Mutex<Option<Committer<FileMedium>>>,
+    /// Held as long as the server lives: another one is refused.
+    _lock: std::fs::File,
+}
+
+impl Data {
+    /// What the store shares with the committer.
+    pub fn durable(&self) -> &Arc<Durable> {
+        &self.durable
+    }
+
+    /// A gate for one worker, where replies wait.
+    pub fn gate(&self) -> Option<Gate> {
+        (self.config.durability == Durability::Fsync)
+            .then(|| Gate { durable: Arc::clone(&self.durable), mark: Vec::new() })
+    }
+}
+
+/// Where one worker waits until what it has seen is durable.
+pub struct Gate {
+    durable: Arc<Durable>,
+    mark: Vec<u64>,
+}
+
+impl Gate {
+    /// Returns once everything that was seen is on the disk. False: it never will be, and nothing
+    /// that was answered since the last call may leave.
+    pub fn pass(&mut self, session: &mut Session) -> bool {
+        if self.durable.is_settled() {
+            return true;
+        }
+        self.durable.mark(&mut self.mark);
+        session.park(); // I2
+        let waited = self.durable.wait_covered(&self.mark);
+        session.unpark();
+        waited.is_ok()
+    }
+}
+
+/// The thread that commits.
+pub struct LogThread {
+    durable: Arc<Durable>,
+    is_ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LogThread {
+    /// Starts it.
+    pub fn start(data: &Data) -> Result<Option<LogThread>, StartError> {
+        let mut place = data.committer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(committer) = place.take() else { return Ok(None) };
+        let durable = Arc::clone(&data.durable);
+        durable.drive();
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&is_ended);
+        let thread = std::thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || run(committer, &ended))
+            .map_err(|source| StartError::System { what: "start the log's thread", source })?;
+        Ok(Some(LogThread { durable, is_ended, thread: Some(thread) }))
+    }
+
+    /// Commits what is left and ends; the workers have ended.
+    pub fn stop(&mut self) {
+        self.is_ended.store(true, Ordering::Release);
+        self.durable.want();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the log's thread panicked");
+        }
+    }
+}
+
+impl Drop for LogThread {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn run(mut committer: Committer<FileMedium>, ended: &AtomicBool) {
+    let durable = Arc::clone(committer.durable());
+    let mut last_health = Health::Good;
+    while !ended.load(Ordering::Acquire) {
+        durable.wait_wanted(COMMIT_EVERY);
+        let began = Instant::now();
+        let mut yields = 0;
+        let result = committer.commit(|| rest(&mut yields));
+        if let Ok(committed) = &result
+            && !committed.is_empty
+        {
+            committer.count_time(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+        let health = durable.health();
+        tell(&last_health, &health);
+        last_health = health;
+        if result.is_err() {
+            // A wish would be there at once, for everybody waits.
+            std::thread::sleep(COMMIT_EVERY.min(Duration::from_millis(200)));
+        }
+    }
+    end(&mut committer);
+}
+
+fn rest(yields: &mut u32) {
+    *yields += 1;
+    if *yields < YIELDS_MAX {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(COMMIT_REST);
+    }
+}
+
+/// The last commits, unless a worker is still at something.
+fn end(committer: &mut Committer<FileMedium>) {
+    let deadline = Instant::now() + LAST_COMMIT_MAX;
+    // Those that wait for a sync to be free, and rows that say what is synced.
+    for _ in 0..3 {
+        committer.begin();
+        while !committer.is_ready() {
+            if Instant::now() > deadline {
+                tracing::warn!("the log is left as after a crash: a worker has not ended");
+                return;
+            }
+            std::thread::sleep(COMMIT_REST);
+        }
+        if committer.write().is_err() || committer.sync().is_err() {
+            return;
+        }
+    }
+    match committer.end_clean() {
+        Ok(()) => tracing::info!("the log is closed"),
+        Err(error) => tracing::error!("the log is left as after a crash: {error}"),
+    }
+}
+
+/// Says once what has changed.
+fn tell(before: &Health, now: &Health) {
+    match now {
+        _ if before == now => {}
+        Health::Good => tracing::info!("the log can be written again: writes are accepted"),
+        Health::Stalled(error) => {
+            tracing::error!("the log cannot be written, writes are refused until it can: {error}");
+        }
+        Health::Failed(error) => tracing::error!(
+            "the log cannot be written, writes are refused: {error}; repair the disk, restart"
+        ),
+    }
+}

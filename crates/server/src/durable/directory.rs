@@ -1,0 +1,130 @@
+//! The data directory: who may have it, what lies in it, and reading it at the start.
+
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use store::durable::check::{Report, check};
+use store::durable::{DataError, NewData, Opened, Recovery};
+use store::medium::FileMedium;
+use store::{NodeShare, Store, StoreConfig, Tuning};
+
+use super::{Data, DataConfig};
+use crate::error::StartError;
+use crate::shared::{random_u64, unix_now};
+
+/// The file that everything is in.
+const LOG_FILE: &str = "log";
+const LOCK_FILE: &str = "LOCK";
+/// Recovery says how far it is so often.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// Opens a store, on a disk if the configuration says so.
+pub fn open_store(
+    config: StoreConfig,
+    shares: &[NodeShare],
+    data: Option<&DataConfig>,
+) -> Result<(Arc<Store>, Option<Data>), StartError> {
+    let Some(data) = data else {
+        let store = Store::open_on_nodes(config, Tuning::default(), shares)
+            .map_err(|error| StartError::Store { reason: error.to_string() })?;
+        return Ok((store, None));
+    };
+    let refused = |reason: String| StartError::Data { path: data.path.clone(), reason };
+    std::fs::create_dir_all(&data.path).map_err(|error| refused(error.to_string()))?;
+    let lock = lock(&data.path).map_err(refused)?;
+    let medium = FileMedium::open(&data.path.join(LOG_FILE));
+    let medium = medium.map_err(|error| refused(error.to_string()))?;
+    let new = NewData {
+        now_ms: unix_now().0,
+        data_id: random_u64(),
+        recovers_damaged: data.recovers_damaged,
+    };
+    let began = Instant::now();
+    let mut told = began;
+    let mut progress = |done: u64, all: u64| {
+        if told.elapsed() >= PROGRESS_EVERY {
+            told = Instant::now();
+            tracing::info!("recovery: {done} of {all} segments");
+        }
+    };
+    let opened =
+        store::durable::open(medium, config, (Tuning::default(), shares), new, &mut progress);
+    let opened = opened.map_err(|error| refused(explain(&error, &data.path)))?;
+    let Opened { store, committer, recovery } = opened;
+    let recovery_time = began.elapsed();
+    announce(&recovery, recovery_time);
+    let data = Data {
+        durable: Arc::clone(committer.durable()),
+        config: data.clone(),
+        recovery,
+        recovery_time,
+        committer: Mutex::new(Some(committer)),
+        _lock: lock,
+    };
+    Ok((store, Some(data)))
+}
+
+/// Reads a data directory that no server has, and changes nothing; or why that cannot be done.
+/// `progress` is told of segments done and how many there are.
+pub fn check_data(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, String> {
+    let lock = File::open(directory.join(LOCK_FILE)).map_err(|error| format!("LOCK: {error}"))?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared)
+        .map_err(|_| "a server has it; stop that one first".to_owned())?;
+    let medium = FileMedium::open_read_only(&directory.join(LOG_FILE));
+    let mut medium = medium.map_err(|error| format!("{LOG_FILE}: {error}"))?;
+    check(&mut medium, unix_now().0, progress).map_err(|error| error.to_string())
+}
+
+/// Keeps other servers out as long as the file is open.
+fn lock(path: &Path) -> Result<File, String> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path.join(LOCK_FILE))
+        .map_err(|error| error.to_string())?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err("another server has it; stop that one or give another directory".to_owned())
+        }
+        Err(error) => Err(format!("it cannot be locked: {error}")),
+    }
+}
+
+fn explain(error: &DataError, path: &Path) -> String {
+    match error {
+        DataError::Damaged { .. } => format!(
+            "{error}; `dovetail check {}` shows all of them, --recover-damaged starts without \
+             what is lost",
+            path.display()
+        ),
+        _ => error.to_string(),
+    }
+}
+
+fn announce(recovery: &Recovery, time: Duration) {
+    let entries_per_second = (recovery.entries as f64 / time.as_secs_f64().max(1e-9)) as u64;
+    tracing::info!(
+        items = recovery.items,
+        entries = recovery.entries,
+        bytes = recovery.entry_bytes,
+        ms = time.as_millis() as u64,
+        entries_per_second,
+        clean = recovery.was_clean,
+        "recovered",
+    );
+    if recovery.torn_tails > 0 {
+        tracing::info!(
+            tails = recovery.torn_tails,
+            bytes = recovery.torn_bytes,
+            "writes that were never acknowledged were cut off",
+        );
+    }
+    for damage in &recovery.damage {
+        tracing::error!("lost: {damage}");
+    }
+}
