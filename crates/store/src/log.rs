@@ -144,7 +144,12 @@ pub(crate) fn segment_bytes_for(log_bytes: u64, session_max: usize) -> u64 {
 
 /// The least log for this many sessions.
 pub(crate) fn log_min_bytes(session_max: usize) -> u64 {
-    SEGMENT_MIN_BYTES * SEGMENTS_PER_SESSION_MIN * (session_max.max(1) as u64 + 1)
+    SEGMENT_MIN_BYTES * segment_count_min(session_max)
+}
+
+/// The fewest segments for this many sessions.
+pub(crate) fn segment_count_min(session_max: usize) -> u64 {
+    SEGMENTS_PER_SESSION_MIN * (session_max.max(1) as u64 + 1)
 }
 
 impl Log {

@@ -338,8 +338,8 @@ impl Local {
         }
     }
 
-    /// Removes an entry under its chain's lock and keeps the books. False: it cannot be removed, for
-    /// there is no space to say so in a durable log.
+    /// Removes an entry under its chain's lock and keeps the books. False: it cannot be removed,
+    /// for there is no space to say so in a durable log.
     #[must_use]
     fn unlink(
         &mut self,

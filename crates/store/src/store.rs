@@ -19,7 +19,7 @@ use crate::entry::HEADER_MAX_BYTES;
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
 use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
-use crate::log::{Log, Populated, log_min_bytes, segment_bytes_for};
+use crate::log::{Log, Populated, log_min_bytes, segment_bytes_for, segment_count_min};
 use crate::mapping::PageKind;
 use crate::placement::{NodeShare, Placement};
 use crate::session::Session;
@@ -94,12 +94,35 @@ fn open_index(config: &StoreConfig, log: &Log) -> Option<Index> {
     Index::new(Lines::over(log.mapping()), log.lender(segments_max), plan)
 }
 
+/// Segments of the log that are kept for who makes room, and how many of them writes may borrow.
+fn reserve_of(config: &StoreConfig) -> (u32, u32) {
+    let sessions = config.session_max as u32;
+    match config.mode {
+        // Survivors of short and of long entries, for each session that makes room, and new
+        // expiries in a full store.
+        Mode::Clean => (2 * sessions + 1, 0),
+        // A cache that finds no place for a survivor drops it: what lies idle costs more hits.
+        Mode::Evict => (sessions + 1, sessions.div_ceil(2)),
+    }
+}
+
+fn mark_limit_of(config: &StoreConfig) -> u64 {
+    match (config.mode, config.eviction) {
+        (Mode::Clean, _) | (Mode::Evict, Eviction::Fifo) => 0,
+        (Mode::Evict, Eviction::LruApprox) => 1,
+        (Mode::Evict, Eviction::S3Fifo) => 3,
+    }
+}
+
 /// Takes the segments that are in use on a medium, before the index takes any.
 fn take_restored(
     log: &mut Log,
     config: &StoreConfig,
     restored: &RestoredSegments,
 ) -> Result<Arc<Durable>, OpenError> {
+    if u64::from(log.segment_count()) < segment_count_min(config.session_max) {
+        return Err(OpenError::NoRoom); // Its segments are those of a larger memory (K14).
+    }
     let durable = Arc::new(Durable::new(config.session_max, log.segment_count()));
     log.set_durable(Arc::clone(&durable));
     let mut allocator = log.allocator();
@@ -177,14 +200,7 @@ impl Store {
         let durable = restored.map(|restored| take_restored(&mut log, &config, restored));
         let durable = durable.transpose()?;
         let index = open_index(&config, &log).ok_or_else(too_small)?;
-        let sessions = config.session_max as u32;
-        let (reserve, lent_max) = match config.mode {
-            // Survivors of short and of long entries, for each session that makes room, and new
-            // expiries in a full store.
-            Mode::Clean => (2 * sessions + 1, 0),
-            // A cache that finds no place for a survivor drops it: what lies idle costs more hits.
-            Mode::Evict => (sessions + 1, sessions.div_ceil(2)),
-        };
+        let (reserve, lent_max) = reserve_of(&config);
         log.allocator().set_reserve(reserve, lent_max);
         let entry_max_bytes = log.entry_max_bytes() - (HEADER_MAX_BYTES + 8) as u64;
         let limits = Limits {
@@ -192,11 +208,7 @@ impl Store {
             segment_bytes: log.segment_bytes(),
             segment_count: log.segment_count(),
         };
-        let mark_limit = match (config.mode, config.eviction) {
-            (Mode::Clean, _) | (Mode::Evict, Eviction::Fifo) => 0,
-            (Mode::Evict, Eviction::LruApprox) => 1,
-            (Mode::Evict, Eviction::S3Fifo) => 3,
-        };
+        let mark_limit = mark_limit_of(&config);
         let tree = match config.index {
             IndexKind::Hash => None,
             IndexKind::Tree => {

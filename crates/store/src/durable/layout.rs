@@ -263,7 +263,7 @@ impl Row {
         };
         let mut fields = Fields { bytes: &mut bytes, at: 0 };
         fields.put(u64::from(ROW_MAGIC) | state << 32);
-        fields.put(u64::from(self.run_len.min(u32::MAX)));
+        fields.put(u64::from(self.run_len));
         for word in [self.generation, self.sequence, self.end_bytes] {
             fields.put(word);
         }
