@@ -9,7 +9,7 @@
 //! I1: after a `sync` that returned `Ok`, everything written before it is read back after a crash.
 //! I2: what was written and not synced may be there, or not, or in parts.
 //! I3: after a `sync` that failed nothing is known of what was written since the last good one,
-//!     and a later `sync` that returns `Ok` says nothing of it: kernels forget (decision 0049).
+//!     and a later `sync` that returns `Ok` says nothing of it: kernels forget (decision 0050).
 
 mod faulty;
 mod file;

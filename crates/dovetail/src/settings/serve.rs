@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use server::{
     Cat, Compacts, Config, DataConfig, Dispatch, Durability, Eviction, HotSetSize, HugePages,
-    IndexKind, LargeHelp, Mode, NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold, StartError,
-    Tuning, WritePolicy, XdpDevice,
+    IndexKind, LargeHelp, Mode, NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold,
+    StartError, Tuning, WritePolicy, XdpDevice,
 };
 
 use crate::logs::{Format, Level};
