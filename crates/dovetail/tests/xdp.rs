@@ -1,6 +1,7 @@
 //! The native port over AF_XDP: the real server in one network namespace, real clients in another.
 //!
-//! Root and iproute2 are needed; without them each test says so in one line and passes.
+//! Root and iproute2 are needed, and curl for one; without them a test says so in one line and
+//! passes.
 
 #![cfg(feature = "xdp")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -69,10 +70,10 @@ impl Hosts {
 
     /// Starts a server and waits until it serves. A queue comes back a moment after its last user
     /// has gone.
-    fn serve(&self, device: &str, threads: &str) -> Serving {
+    fn serve(&self, arguments: &[&str]) -> Serving {
         let mut tries_left = 100;
         loop {
-            match self.try_serve(&["--native-xdp", device, "--threads", threads]) {
+            match self.try_serve(arguments) {
                 Ok(serving) => return serving,
                 Err(error) => assert!(error.contains("busy") && tries_left > 0, "{error}"),
             }
@@ -81,11 +82,17 @@ impl Hosts {
     }
 
     fn try_serve(&self, arguments: &[&str]) -> Result<Serving, String> {
-        let shut = ["serve", "--resp", "off", "--memcached", "off", "--admin", "off"];
-        let ours = ["--insecure", "on", "--memory", "64MiB", "--native", ADDRESS];
-        let names_address = arguments.contains(&"--native");
-        let ours = if names_address { &ours[..4] } else { &ours[..] };
-        let all = [&shut[..], ours, arguments].concat();
+        let usual = [
+            ["--resp", "off"],
+            ["--memcached", "off"],
+            ["--admin", "off"],
+            ["--insecure", "on"],
+            ["--memory", "64MiB"],
+            ["--native", ADDRESS],
+        ];
+        let mut all = vec!["serve"];
+        all.extend(usual.iter().filter(|[flag, _]| !arguments.contains(flag)).flatten());
+        all.extend(arguments);
         let mut child = Hosts::inside(&self.server, &all).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
@@ -116,6 +123,21 @@ impl Hosts {
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
         answer_of(&output)
+    }
+
+    /// What a program prints on the server's host.
+    fn on_server(&self, program: &[&str]) -> String {
+        let netns = ["netns", "exec", &self.server];
+        let output = Command::new("ip").args(netns).args(program).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// By worker: frames that came to it.
+    fn worker_frames(&self) -> Vec<u64> {
+        let stats = self.on_server(&["curl", "-s", "http://127.0.0.1:8379/stats"]);
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        let frames = stats["native"]["worker_frames_in_total"].as_array().unwrap();
+        frames.iter().map(|count| count.as_u64().unwrap()).collect()
     }
 
     /// Datagrams that the server's kernel has handed to sockets.
@@ -164,7 +186,7 @@ impl Drop for Serving {
 #[track_caller]
 fn check_serving(queue_count: u32, device: &str, threads: &str) {
     let Some(hosts) = Hosts::open(queue_count) else { return };
-    let serving = hosts.serve(device, threads);
+    let serving = hosts.serve(&["--native-xdp", device, "--threads", threads]);
     assert!(serving.said.contains("xdp"), "the log says what receives: {}", serving.said);
     assert_eq!(hosts.ask(&["set", "k", "v"]), "OK\n");
     assert_eq!(hosts.ask(&["get", "k"]), "v\n");
@@ -193,6 +215,41 @@ fn clients_on_another_host_are_served_past_the_kernel() {
     check_serving(2, "dv0:2", "3");
 }
 
+/// U2: threads change roles, and datagrams of all partitions go to those that poll then.
+#[test]
+fn datagrams_go_to_the_threads_that_poll() {
+    let Some(hosts) = Hosts::open(1) else { return };
+    if hosts.on_server(&["curl", "--version"]).is_empty() {
+        println!("skipped: curl asks for the server's statistics");
+        return;
+    }
+    let ports = ["--resp", "127.0.0.1:6379", "--admin", "127.0.0.1:8379"];
+    let roles = ["--native-xdp", DEVICE, "--threads", "4", "--tuner", "off"];
+    let _serving = hosts.serve(&[&ports[..], &roles].concat());
+    let lines: String = (0..300).map(|key| format!("set key:{key} v\n")).collect();
+    for (fronts, front_count) in [("auto", 4), ("1", 1), ("3", 3), ("auto", 4)] {
+        let set = format!(
+            "exec 3<>/dev/tcp/127.0.0.1/6379; printf 'CONFIG SET cr-threads {fronts}\\r\\n' >&3; \
+             head -c 3 <&3"
+        );
+        assert_eq!(hosts.on_server(&["bash", "-c", &set]), "+OK");
+        // The first answers may come before all threads have taken up their roles.
+        let mut tries_left = 50;
+        loop {
+            let before = hosts.worker_frames();
+            assert_eq!(hosts.ask_lines(&lines), "OK\n".repeat(300));
+            let after = hosts.worker_frames();
+            let grown = before.iter().zip(&after).map(|(before, after)| after > before);
+            if grown.eq((0..4).map(|worker| worker < front_count)) {
+                break;
+            }
+            assert!(tries_left > 0, "{fronts}: {before:?}, then {after:?}");
+            tries_left -= 1;
+        }
+    }
+    assert_eq!(hosts.kernel_datagrams(), 0, "all of it went past the kernel's stack");
+}
+
 #[test]
 fn what_cannot_be_is_one_line() {
     let Some(hosts) = Hosts::open(1) else { return };
@@ -213,7 +270,7 @@ fn what_cannot_be_is_one_line() {
         "--native-xdp dv0: cannot bind a socket to each queue: Invalid argument (os error 22); it \
          may have fewer queues: give DEVICE:QUEUES",
     );
-    let _serving = hosts.serve(DEVICE, "1");
+    let _serving = hosts.serve(&["--native-xdp", DEVICE, "--threads", "1"]);
     let taken = hosts.try_serve(&["--native-xdp", DEVICE, "--native", "10.98.0.1:7380"]);
     let said = taken.err().expect("it does not start");
     assert!(said.contains("another program holds the device or one of its queues"), "{said}");

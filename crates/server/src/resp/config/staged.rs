@@ -81,6 +81,9 @@ impl<'a> Staged<'a> {
         if let Some(count) = self.max_connections {
             shared.live().set_max_connections(count);
         }
+        for (setting, value) in &self.changes {
+            tracing::info!(setting, value, "CONFIG SET");
+        }
         shared.live().note(self.changes);
         Ok(())
     }
