@@ -343,6 +343,19 @@ pub fn policy_events(rng: &mut Rng) -> Vec<u8> {
     (0..rng.below(60)).flat_map(|_| event(rng)).collect()
 }
 
+/// Rules of compaction's windows and what happens to them; more is received than served, on few
+/// keys, so that windows open.
+pub fn windows(rng: &mut Rng) -> Vec<u8> {
+    let keys = 1 + rng.below(5);
+    let step = |rng: &mut Rng| {
+        let who = rng.below(keys) + 5 * rng.below(3);
+        [rng.next_u64() as u8, who as u8, rng.next_u64() as u8]
+    };
+    let steps: Vec<u8> = (0..rng.below(120)).flat_map(|_| step(rng)).collect();
+    let rules = [rng.below(200) as u8, rng.next_u64() as u8, rng.below(100) as u8];
+    rules.into_iter().chain(steps).collect()
+}
+
 /// Settings of a server that routes, and what its clients and workers do; any bytes are some.
 pub fn routed_commands(rng: &mut Rng) -> Vec<u8> {
     (0..4 + rng.below(900)).map(|_| rng.next_u64() as u8).collect()

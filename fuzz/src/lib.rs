@@ -29,6 +29,7 @@ mod resp_commands;
 pub mod rng;
 mod routed_commands;
 mod store_requests;
+mod windows;
 
 pub use globs::globs;
 pub use memcached_text::memcached_text;
@@ -41,3 +42,4 @@ pub use records::records;
 pub use resp_commands::resp_commands;
 pub use routed_commands::routed_commands;
 pub use store_requests::store_requests;
+pub use windows::windows;

@@ -93,3 +93,8 @@ fn store_requests() {
 fn records() {
     check("records", fuzz::records, inputs::records);
 }
+
+#[test]
+fn windows() {
+    check("windows", fuzz::windows, inputs::windows);
+}

@@ -13,7 +13,7 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 11] = [
+const FUZZ_TARGETS: [&str; 12] = [
     "globs",
     "memcached_text",
     "native_client",
@@ -25,6 +25,7 @@ const FUZZ_TARGETS: [&str; 11] = [
     "resp_commands",
     "routed_commands",
     "store_requests",
+    "windows",
 ];
 /// Cases of each property test.
 const PROPTEST_CASES: &str = "5000";
