@@ -59,15 +59,16 @@ fn reads() -> (String, String) {
     (asks, (0..KEYS).map(answer).collect())
 }
 
-/// Talks until large workers have taken so many requests.
+/// Talks until large workers have taken so many requests. `large_count` large ones a talk leave one
+/// worker for them.
 #[track_caller]
-fn until_helped(server: &TestServer, count: u64, mut talk: impl FnMut()) {
+fn until_helped(server: &TestServer, count: u64, large_count: usize, mut talk: impl FnMut()) {
     let (start, before) = (Instant::now(), helped_count(server));
     let mut large = server.resp();
     while helped_count(server) < before + count {
         assert!(start.elapsed() < PATIENCE, "{} were taken", helped_count(server) - before);
         talk();
-        ask_large(&mut large);
+        (0..large_count).for_each(|_| ask_large(&mut large));
     }
 }
 
@@ -77,7 +78,7 @@ fn idle_large_workers_take_reads_that_wait() {
         let server = start(by_size(write_policy, LargeHelp::On));
         let mut clients: Vec<Client> = (0..6).map(|_| server.resp()).collect();
         let (asks, answers) = reads();
-        until_helped(&server, 50, || {
+        until_helped(&server, 50, 1, || {
             clients.iter_mut().for_each(|client| client.send(&asks));
             clients.iter_mut().for_each(|client| client.expect(&answers));
         });
@@ -124,7 +125,7 @@ fn a_connection_sees_its_own_writes_in_order_whoever_executes_its_reads() {
         let server = start(by_size(write_policy, LargeHelp::On));
         let mut clients: Vec<Client> = (0..4).map(|_| server.resp()).collect();
         let mut round = 0;
-        until_helped(&server, 200, || {
+        until_helped(&server, 50, 4, || {
             std::thread::scope(|scope| {
                 for (index, client) in clients.iter_mut().enumerate() {
                     scope.spawn(move || {
@@ -150,7 +151,7 @@ fn a_reader_never_sees_an_older_version_after_a_newer_one() {
     let mut version = 1_000_000_u64;
     let mut newest = [0; 2];
     writer.ask(format!("SET v {version}\r\n"), "+OK\r\n");
-    until_helped(&server, 100, || {
+    until_helped(&server, 50, 1, || {
         for reader in &mut readers {
             (0..4).for_each(|_| reader.send(format!("{reads}GET v\r\n")));
         }
@@ -188,7 +189,7 @@ fn what_finds_no_room_between_two_layers_is_taken() {
     });
     let mut clients: Vec<Client> = (0..6).map(|_| server.resp()).collect();
     let (asks, answers) = reads();
-    until_helped(&server, 10, || {
+    until_helped(&server, 10, 2, || {
         clients.iter_mut().for_each(|client| client.send(&asks));
         clients.iter_mut().for_each(|client| client.expect(&answers));
     });
@@ -200,7 +201,7 @@ fn what_finds_no_room_between_two_layers_is_taken() {
 fn clients_that_die_leave_nothing_behind() {
     let server = start(by_size(WritePolicy::DCrew, LargeHelp::On));
     let (asks, answers) = reads();
-    until_helped(&server, 100, || {
+    until_helped(&server, 50, 1, || {
         for _ in 0..8 {
             server.resp().send(&asks);
         }
