@@ -18,11 +18,13 @@
 //! | `hot_set` | which keys are hot in this epoch | server |
 //! | `tuner` | threads, cached items and cache ways | server |
 //! | `taxonomy` | which policy suits what is observed | server |
+//! | `rebalance` | which shards move to which server | tests |
 
 #![forbid(unsafe_code)]
 
 pub mod depths;
 pub mod hot_set;
+pub mod rebalance;
 pub mod route;
 pub mod routers;
 pub mod size_class;
