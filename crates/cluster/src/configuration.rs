@@ -1,0 +1,190 @@
+//! The configuration: who is a member, and who has which shard in which role (Rowan-KV §4.5).
+//!
+//! ```text
+//!  term 7     members  n1.1  n2.1  n4.2
+//!  shard 0    slots     0 ..  255    epoch 3   primary n1   backups n2, n4
+//!  shard 1    slots   256 ..  511    epoch 5   primary n4   backups n1         joining n2
+//!  shard 2    slots   512 ..  767    epoch 2   primary n2   backups n1, n4     filling from n1
+//! ```
+//!
+//! # Invariants
+//! C1: shards lie in order of their slots and cover all 16,384.
+//! C2: a node has at most one role in a shard.
+//! C3: the primary and every backup hold all that was ever acknowledged of a shard; a *joining*
+//!     node does not yet. A primary that is *filling* does not either, but whom it fills from does.
+//! C4: the epoch of a shard grows with each new primary.
+
+mod codec;
+
+use std::fmt;
+
+use crate::ids::{NodeId, ShardId, Term};
+use crate::slot::{SLOT_COUNT, Slot};
+
+pub use codec::DecodeError;
+
+/// Who has what, at one term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// Each configuration is one higher than the last.
+    pub term: Term,
+    /// The nodes that live, sorted.
+    pub members: Vec<NodeId>,
+    /// In order of their slots; a shard's id is its position.
+    pub shards: Vec<Shard>,
+}
+
+/// One range of slots, and where its copies are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// The first slot.
+    pub first: Slot,
+    /// The last one, which belongs to it.
+    pub last: Slot,
+    /// How many primaries it has had (C4).
+    pub epoch: u16,
+    /// Who serves it, if that is a member.
+    pub primary: NodeId,
+    /// Who else has all of it.
+    pub backups: Vec<NodeId>,
+    /// Who is to become a backup, and gets all writes already.
+    pub joining: Option<NodeId>,
+    /// The primary's source while it has not got all of it: one of the backups.
+    pub filling_from: Option<NodeId>,
+}
+
+/// What a node is to a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Serves it.
+    Primary,
+    /// Has all of it.
+    Backup,
+    /// Is being given all of it.
+    Joining,
+}
+
+impl Shard {
+    /// What the node is to this shard, if anything.
+    pub fn role_of(&self, node: NodeId) -> Option<Role> {
+        if self.primary == node {
+            return Some(Role::Primary);
+        }
+        if self.backups.contains(&node) {
+            return Some(Role::Backup);
+        }
+        (self.joining == Some(node)).then_some(Role::Joining)
+    }
+
+    /// Who has all of it: primary first, unless that one is filling.
+    pub fn full_copies(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let primary = self.filling_from.is_none().then_some(self.primary);
+        primary.into_iter().chain(self.backups.iter().copied())
+    }
+
+    /// Whom the primary lands its writes at.
+    pub fn targets(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.backups.iter().copied().chain(self.joining)
+    }
+
+    /// Everyone with a role.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        std::iter::once(self.primary).chain(self.targets())
+    }
+}
+
+impl Configuration {
+    /// Whether the node is one of the members.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.members.binary_search(&node).is_ok()
+    }
+
+    /// The shard with that id.
+    pub fn shard(&self, id: ShardId) -> Option<&Shard> {
+        self.shards.get(id.index())
+    }
+
+    /// All shards with their ids.
+    pub fn shards(&self) -> impl Iterator<Item = (ShardId, &Shard)> {
+        (0..).map(ShardId).zip(&self.shards)
+    }
+
+    /// The shard of a slot.
+    pub fn shard_of_slot(&self, slot: Slot) -> ShardId {
+        // C1: one of them has it.
+        ShardId(self.shards.partition_point(|shard| shard.last < slot) as u16)
+    }
+
+    /// The shard of a key.
+    pub fn shard_of(&self, key: &[u8]) -> ShardId {
+        self.shard_of_slot(Slot::of(key))
+    }
+
+    /// How many shards the node is primary of.
+    pub fn primary_count(&self, node: NodeId) -> usize {
+        self.shards.iter().filter(|shard| shard.primary == node).count()
+    }
+
+    /// How many shards the node has a role in.
+    pub fn role_count(&self, node: NodeId) -> usize {
+        self.shards.iter().filter(|shard| shard.role_of(node).is_some()).count()
+    }
+
+    /// Checks C1 and C2 and that the sources of fillings are backups.
+    pub fn validate(&self) -> Result<(), String> {
+        if !self.members.is_sorted_by(|one, next| one < next) {
+            return Err("members are not sorted".to_owned());
+        }
+        let mut next_slot = 0;
+        for (id, shard) in self.shards() {
+            if shard.first.0 != next_slot || shard.last < shard.first {
+                return Err(format!("C1: shard {} does not begin at slot {next_slot}", id.0));
+            }
+            next_slot = shard.last.0 + 1;
+            let mut nodes: Vec<NodeId> = shard.nodes().collect();
+            nodes.sort_unstable();
+            if !nodes.is_sorted_by(|one, next| one < next) {
+                return Err(format!("C2: a node has two roles in shard {}", id.0));
+            }
+            if shard.filling_from.is_some_and(|source| !shard.backups.contains(&source)) {
+                return Err(format!("C3: shard {} fills from a node that has not all", id.0));
+            }
+        }
+        if next_slot == SLOT_COUNT { Ok(()) } else { Err("C1: slots are missing".to_owned()) }
+    }
+}
+
+impl fmt::Display for Configuration {
+    /// One line: the term, the members, and each shard as `0:n1+n2+n3~n4`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "term {}:", self.term.0)?;
+        for member in &self.members {
+            write!(formatter, " {member}")?;
+        }
+        for (id, shard) in self.shards() {
+            write!(formatter, " | {}e{}:{}", id.0, shard.epoch, shard.primary)?;
+            for backup in &shard.backups {
+                write!(formatter, "+{backup}")?;
+            }
+            if let Some(joining) = shard.joining {
+                write!(formatter, "~{joining}")?;
+            }
+            if let Some(source) = shard.filling_from {
+                write!(formatter, "<{source}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ranges of slots for so many shards, as even as they come.
+pub fn even_ranges(shard_count: u16) -> impl Iterator<Item = (Slot, Slot)> {
+    assert!((1..=SLOT_COUNT).contains(&shard_count));
+    let edge = move |shard: u16| {
+        (u32::from(shard) * u32::from(SLOT_COUNT) / u32::from(shard_count)) as u16
+    };
+    (0..shard_count).map(move |shard| (Slot(edge(shard)), Slot(edge(shard + 1) - 1)))
+}
+
+#[cfg(test)]
+mod tests;

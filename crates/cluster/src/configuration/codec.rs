@@ -1,0 +1,171 @@
+//! The configuration's bytes, as the register keeps them and peers pass them on
+//! (docs/formats/configuration.md).
+//!
+//! ```text
+//!  0        4         6         8       16          20
+//!  | "DTCF" | version | spare 0 | term  | CRC-32C   | members | shards |
+//! ```
+//!
+//! Little-endian. The checksum covers everything but itself.
+
+use std::fmt;
+
+use crate::configuration::{Configuration, Shard};
+use crate::crc::crc32c;
+use crate::ids::{NodeId, Term};
+use crate::slot::Slot;
+
+const MAGIC: [u8; 4] = *b"DTCF";
+const FORMAT_VERSION: u16 = 1;
+const HEAD_BYTES: usize = 20;
+const CHECKSUM_AT: usize = 16;
+
+/// Bits of a shard's flags.
+const HAS_JOINING: u8 = 1;
+const HAS_FILLING: u8 = 2;
+
+/// Why bytes are no configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// They do not begin as one.
+    NotOurs,
+    /// A later release wrote it.
+    UnknownVersion {
+        /// What it says.
+        found: u16,
+        /// What this release reads.
+        known: u16,
+    },
+    /// The checksum does not match, or it ends early.
+    Damaged,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::NotOurs => formatter.write_str("this is no configuration of a cluster"),
+            DecodeError::UnknownVersion { found, known } => write!(
+                formatter,
+                "the configuration has format {found}, this release reads {known}: upgrade it"
+            ),
+            DecodeError::Damaged => formatter.write_str("the configuration's bytes are damaged"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl Configuration {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64 + 32 * self.shards.len());
+        bytes.extend(MAGIC);
+        bytes.extend(FORMAT_VERSION.to_le_bytes());
+        bytes.extend([0; 2]);
+        bytes.extend(self.term.0.to_le_bytes());
+        bytes.extend([0; 4]);
+        put_nodes(&mut bytes, &self.members);
+        bytes.extend((self.shards.len() as u16).to_le_bytes());
+        for shard in &self.shards {
+            put_shard(&mut bytes, shard);
+        }
+        let checksum = checksum_of(&bytes);
+        bytes[CHECKSUM_AT..HEAD_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// From bytes; everything is checked, [`Configuration::validate`] included.
+    pub fn decode(bytes: &[u8]) -> Result<Configuration, DecodeError> {
+        if !bytes.starts_with(&MAGIC) {
+            return Err(DecodeError::NotOurs);
+        }
+        let mut reader = Reader { bytes: &bytes[MAGIC.len()..] };
+        let found = reader.u16()?;
+        if found != FORMAT_VERSION {
+            return Err(DecodeError::UnknownVersion { found, known: FORMAT_VERSION });
+        }
+        reader.u16()?;
+        let term = Term(reader.u64()?);
+        if reader.u32()? != checksum_of(bytes) {
+            return Err(DecodeError::Damaged);
+        }
+        let members = reader.nodes()?;
+        let shard_count = reader.u16()?;
+        let shards = (0..shard_count).map(|_| reader.shard()).collect::<Result<_, _>>()?;
+        let configuration = Configuration { term, members, shards };
+        let is_whole = reader.bytes.is_empty() && configuration.validate().is_ok();
+        if is_whole { Ok(configuration) } else { Err(DecodeError::Damaged) }
+    }
+}
+
+fn checksum_of(bytes: &[u8]) -> u32 {
+    let mut covered = bytes[..CHECKSUM_AT].to_vec();
+    covered.extend(&bytes[HEAD_BYTES..]);
+    crc32c(&covered)
+}
+
+fn put_node(bytes: &mut Vec<u8>, node: NodeId) {
+    bytes.extend(node.name.to_le_bytes());
+    bytes.extend(node.life.to_le_bytes());
+}
+
+fn put_nodes(bytes: &mut Vec<u8>, nodes: &[NodeId]) {
+    bytes.extend((nodes.len() as u16).to_le_bytes());
+    nodes.iter().for_each(|node| put_node(bytes, *node));
+}
+
+fn put_shard(bytes: &mut Vec<u8>, shard: &Shard) {
+    bytes.extend(shard.first.0.to_le_bytes());
+    bytes.extend(shard.last.0.to_le_bytes());
+    bytes.extend(shard.epoch.to_le_bytes());
+    let joining = if shard.joining.is_some() { HAS_JOINING } else { 0 };
+    let filling = if shard.filling_from.is_some() { HAS_FILLING } else { 0 };
+    bytes.push(joining | filling);
+    bytes.push(0);
+    put_node(bytes, shard.primary);
+    put_nodes(bytes, &shard.backups);
+    shard.joining.into_iter().chain(shard.filling_from).for_each(|node| put_node(bytes, node));
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn take<const LEN: usize>(&mut self) -> Result<[u8; LEN], DecodeError> {
+        let (head, rest) = self.bytes.split_first_chunk().ok_or(DecodeError::Damaged)?;
+        self.bytes = rest;
+        Ok(*head)
+    }
+
+    fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn node(&mut self) -> Result<NodeId, DecodeError> {
+        Ok(NodeId { name: self.u16()?, life: self.u32()? })
+    }
+
+    fn nodes(&mut self) -> Result<Vec<NodeId>, DecodeError> {
+        let count = self.u16()?;
+        (0..count).map(|_| self.node()).collect()
+    }
+
+    fn shard(&mut self) -> Result<Shard, DecodeError> {
+        let (first, last, epoch) = (Slot(self.u16()?), Slot(self.u16()?), self.u16()?);
+        let [flags, _] = self.take()?;
+        let (primary, backups) = (self.node()?, self.nodes()?);
+        let joining = if flags & HAS_JOINING == 0 { None } else { Some(self.node()?) };
+        let filling_from = if flags & HAS_FILLING == 0 { None } else { Some(self.node()?) };
+        Ok(Shard { first, last, epoch, primary, backups, joining, filling_from })
+    }
+}

@@ -1,0 +1,78 @@
+//! Configurations: their rules, and their bytes.
+
+use super::*;
+
+fn node(name: u16) -> NodeId {
+    NodeId { name, life: 1 }
+}
+
+fn example() -> Configuration {
+    let shards = even_ranges(3).map(|(first, last)| Shard {
+        first,
+        last,
+        epoch: 1,
+        primary: node(1),
+        backups: vec![node(2), node(3)],
+        joining: None,
+        filling_from: None,
+    });
+    let members = vec![node(1), node(2), node(3), node(4)];
+    let mut configuration = Configuration { term: Term(7), members, shards: shards.collect() };
+    configuration.shards[1].joining = Some(node(4));
+    configuration.shards[2].filling_from = Some(node(3));
+    configuration
+}
+
+#[test]
+fn every_slot_has_its_shard() {
+    let configuration = example();
+    assert_eq!(configuration.validate(), Ok(()));
+    for slot in (0..SLOT_COUNT).map(Slot) {
+        let shard = configuration.shard(configuration.shard_of_slot(slot)).unwrap();
+        assert!((shard.first..=shard.last).contains(&slot), "{slot:?}");
+    }
+    for shard_count in [1, 2, 3, 64, 1000, SLOT_COUNT] {
+        assert_eq!(even_ranges(shard_count).last().unwrap().1, Slot(SLOT_COUNT - 1));
+    }
+}
+
+#[test]
+fn broken_rules_are_found() {
+    #[track_caller]
+    fn check(want: &str, break_it: impl Fn(&mut Configuration)) {
+        let mut configuration = example();
+        break_it(&mut configuration);
+        let found = configuration.validate().unwrap_err();
+        assert!(found.contains(want), "{found}");
+        assert_eq!(Configuration::decode(&configuration.encode()), Err(DecodeError::Damaged));
+    }
+    check("C1", |broken| broken.shards[1].first = Slot(9));
+    check("C1", |broken| drop(broken.shards.pop()));
+    check("C2", |broken| broken.shards[0].backups.push(node(1)));
+    check("C3", |broken| broken.shards[0].filling_from = Some(node(4)));
+    check("sorted", |broken| broken.members.reverse());
+}
+
+#[test]
+fn bytes_are_read_back_and_damage_is_found() {
+    let bytes = example().encode();
+    assert_eq!(Configuration::decode(&bytes), Ok(example()));
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(Configuration::decode(&damaged).is_err(), "byte {at}");
+        assert!(Configuration::decode(&bytes[..at]).is_err(), "cut at {at}");
+    }
+    let mut later = bytes;
+    later[4] = 9;
+    let want = DecodeError::UnknownVersion { found: 9, known: 1 };
+    assert_eq!(Configuration::decode(&later), Err(want));
+}
+
+#[test]
+fn a_copy_that_is_filling_is_not_full() {
+    let configuration = example();
+    let full = |shard: usize| configuration.shards[shard].full_copies().count();
+    assert_eq!((full(0), full(1), full(2)), (3, 3, 2));
+    assert_eq!(configuration.shards[1].role_of(node(4)), Some(Role::Joining));
+}

@@ -1,0 +1,120 @@
+//! Ids of the cluster as newtypes, so that two of them cannot change places in a call.
+
+use std::fmt;
+
+/// One life of a server process: its name, which outlives it, and how often that name has started.
+///
+/// A server that starts again is another node. What was sent to or by an earlier life never counts
+/// for a later one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId {
+    /// Of the server, given by its operator.
+    pub name: u16,
+    /// Counted from 1; kept by the server where it keeps its data, or drawn anew.
+    pub life: u32,
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "n{}.{}", self.name, self.life)
+    }
+}
+
+/// The number of a configuration; each new one is one higher (Rowan-KV §4.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub u64);
+
+impl Term {
+    /// The one after.
+    #[must_use]
+    pub fn next(self) -> Term {
+        Term(self.0 + 1)
+    }
+}
+
+/// A shard's position in the configuration, counted from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u16);
+
+impl ShardId {
+    /// The id as an index into arrays by shard.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A client's session. Its requests that write carry it and a sequence number (K24).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+/// The version of an entry within its shard: 48 bits that only grow (K1).
+///
+/// ```text
+///  63      48 47             32 31                         0
+///  +---------+-----------------+---------------------------+
+///  |    0    | epoch of the    | counter of the primary    |
+///  |         | shard (16)      | (32)                      |
+///  +---------+-----------------+---------------------------+
+/// ```
+///
+/// The epoch counts the primaries of the shard (decision 0051): whatever an earlier one may have
+/// issued is below (K22).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(u64);
+
+impl Version {
+    const COUNTER_BITS: u32 = 32;
+    const MAX: u64 = (1 << 48) - 1;
+
+    /// Below every entry.
+    pub const ZERO: Version = Version(0);
+
+    /// The one before the first of an epoch.
+    pub fn before_epoch(epoch: u16) -> Version {
+        Version(u64::from(epoch) << Self::COUNTER_BITS)
+    }
+
+    /// From the 48 bits of an entry; more bits are no version.
+    pub fn from_bits(bits: u64) -> Option<Version> {
+        (bits <= Self::MAX).then_some(Version(bits))
+    }
+
+    /// As an entry stores it.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Which primary of the shard gave it.
+    pub fn epoch(self) -> u16 {
+        (self.0 >> Self::COUNTER_BITS) as u16
+    }
+
+    /// The next one of the same epoch; none when its counter is used up.
+    pub fn next(self) -> Option<Version> {
+        let next = Version(self.0 + 1);
+        (next.epoch() == self.epoch()).then_some(next)
+    }
+
+    /// The one before; zero has none and stays.
+    #[must_use]
+    pub fn previous(self) -> Version {
+        Version(self.0.saturating_sub(1))
+    }
+}
+
+const _: () = assert!(Version::COUNTER_BITS + u16::BITS == 48);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_epoch_is_above_all_that_an_earlier_one_can_issue() {
+        let last = Version::from_bits((3 << 32) | 0xffff_ffff).unwrap();
+        assert_eq!((last.epoch(), last.next()), (3, None));
+        assert!(last < Version::before_epoch(4));
+        let first = Version::before_epoch(4).next().unwrap();
+        assert_eq!((first.epoch(), first.previous()), (4, Version::before_epoch(4)));
+        assert_eq!(Version::from_bits(1 << 48), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! The cluster: shards, configuration, replication, failover. State machines without I/O.
+//!
+//! ```text
+//!   register ◀─ compare and set ─ manager ── Install, Commit, leases ──▶ node ◀── clients
+//!   (ZooKeeper or embedded)       who lives, who has what                 │ ▲
+//!                                                       landed frames ════╪═╪═══▶ other nodes
+//! ```
+//!
+//! | module | owns |
+//! |---|---|
+//! | `configuration`, `slot` | who has which range of the 16,384 slots in which role |
+//! | `register` | where the configuration is kept, and who leads |
+//! | `manager` | who lives; new configurations; their commit |
+//! | `node` | a server's part: leases, writes, copies, promotion |
+//! | `record` | entries as they land and lie in logs |
+//! | `message` | all else that is said |
+//!
+//! Each machine takes `input(event, now, &mut actions)`. The server drives it with sockets, files
+//! and a clock; the simulator with simulated ones that fail. docs/design/cluster.md explains the
+//! protocols.
+//!
+//! # Invariants
+//! I1: no clock, thread, socket or file here: time comes in, actions go out.
+//! I2: the same inputs give the same actions.
+#![forbid(unsafe_code)]
+
+pub mod configuration;
+mod crc;
+pub mod ids;
+pub mod manager;
+pub mod message;
+pub mod node;
+pub mod record;
+pub mod register;
+pub mod settings;
+pub mod shelf;
+pub mod slot;
+
+pub use configuration::{Configuration, Role, Shard};
+pub use ids::{ClientId, NodeId, ShardId, Term, Version};
+pub use manager::Manager;
+pub use message::{Message, Operation, Outcome, Peer, Request};
+pub use node::Node;
+pub use settings::{Durability, Settings};
+pub use shelf::{MemoryShelf, Shelf};
+pub use slot::Slot;

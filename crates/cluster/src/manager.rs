@@ -1,0 +1,400 @@
+//! The configuration manager: who lives, who has what; one leads, others stand by.
+//!
+//! ```text
+//!  standby ── claim ──▶ reading ── configuration ──▶ leading ─┐
+//!     ▲                                                       │ session may have ended
+//!     └───────────────────────────────────────────────────────┘
+//!
+//!  leading:  a member is silent ─▶ plan ─▶ write if unchanged ─▶ Install to all members
+//!            all have installed, the lease of who was left out is over ─▶ Commit
+//! ```
+//!
+//! # Invariants
+//! V1: leases are granted only while the own session with the register cannot have ended; the next
+//!     leader waits for one more lease before it relies on anybody's being over.
+//! V2: a configuration is committed when every member has installed it and the lease of everybody
+//!     else is over.
+//! V3: whoever a configuration on its way to the register leaves out gets no lease any more.
+//! V4: what takes effect is what the register took; a manager that finds something else there
+//!     starts from that.
+//! V5: a lease is granted for the configuration in force, to nodes that have installed it. One that
+//!     was left out and is a member again may still serve what others were given meanwhile.
+//!
+//! # References
+//! Rowan-KV §4.5 (FaRM's reconfiguration); K3; decision 0053.
+
+mod plan;
+mod register_side;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use base::Instant;
+
+use crate::configuration::Configuration;
+use crate::ids::{NodeId, ShardId, Term};
+use crate::message::{Message, Peer, Recovered};
+use crate::register::{Request, Response, SessionId, Stamp};
+use crate::settings::{Settings, after};
+
+use plan::Facts;
+use register_side::Asked;
+
+/// What a manager is told.
+#[derive(Debug)]
+pub enum Event {
+    /// Time has passed; every millisecond.
+    Tick,
+    /// From the register.
+    Register(Response),
+    /// From a node or a client.
+    Message {
+        /// Whose.
+        from: Peer,
+        /// What.
+        message: Message,
+    },
+    /// An operator wants the shard served by that node.
+    Move {
+        /// Which.
+        shard: ShardId,
+        /// Where.
+        target: NodeId,
+    },
+}
+
+/// What a manager wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Sends to the register.
+    Register(Request),
+    /// Sends a message.
+    Send {
+        /// To whom.
+        to: Peer,
+        /// What.
+        message: Message,
+    },
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Manager {
+    id: u16,
+    settings: Settings,
+    session: Option<SessionId>,
+    /// The session has not ended before this, on the own clock (V1).
+    session_until: Instant,
+    beat_at: Option<Instant>,
+    asked: BTreeMap<u64, Asked>,
+    next_id: u64,
+    role: Role,
+    moves: VecDeque<(ShardId, NodeId)>,
+}
+
+#[derive(Debug)]
+enum Role {
+    Standby { claimed_at: Option<Instant> },
+    Reading { asked_at: Option<Instant> },
+    Leading(Leadership),
+}
+
+#[derive(Debug)]
+struct Leadership {
+    since: Instant,
+    stamp: Stamp,
+    /// None in a cluster that never had one.
+    configuration: Option<Arc<Configuration>>,
+    proposal: Option<Proposal>,
+    phase: Phase,
+    /// Answers to Install; told again at this time.
+    told_at: Instant,
+    nodes: BTreeMap<NodeId, Seen>,
+    joined: BTreeSet<(ShardId, NodeId)>,
+    filled: BTreeSet<ShardId>,
+}
+
+/// On its way to the register.
+#[derive(Debug)]
+struct Proposal {
+    configuration: Arc<Configuration>,
+    bytes: Arc<[u8]>,
+    asked_at: Instant,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Installing { installed: BTreeSet<NodeId>, fence_until: Instant },
+    Committed,
+}
+
+#[derive(Debug)]
+struct Seen {
+    heard_at: Instant,
+    granted_at: Option<Instant>,
+    recovered: Recovered,
+}
+
+impl Manager {
+    /// The manager at that position of everyone's list.
+    pub fn new(id: u16, settings: Settings) -> Manager {
+        Manager {
+            id,
+            settings,
+            session: None,
+            session_until: Instant::default(),
+            beat_at: None,
+            asked: BTreeMap::new(),
+            next_id: 1,
+            role: Role::Standby { claimed_at: None },
+            moves: VecDeque::new(),
+        }
+    }
+
+    /// Takes one event.
+    pub fn input(&mut self, event: Event, now: Instant, actions: &mut Vec<Action>) {
+        match event {
+            Event::Tick => self.tick(now, actions),
+            Event::Register(response) => self.hear_register(response, now, actions),
+            Event::Message { from, message } => self.hear(from, message, now, actions),
+            Event::Move { shard, target } => self.moves.push_back((shard, target)),
+        }
+    }
+
+    /// Whether it leads, as far as it may know (V1).
+    pub fn leads(&self, now: Instant) -> bool {
+        matches!(self.role, Role::Leading(_)) && now < self.session_until
+    }
+
+    /// The configuration in force, as its leader sees it.
+    pub fn configuration(&self) -> Option<&Arc<Configuration>> {
+        match &self.role {
+            Role::Leading(leadership) => leadership.configuration.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The one that is on its way to the register, if any is.
+    pub fn proposed(&self) -> Option<&Arc<Configuration>> {
+        match &self.role {
+            Role::Leading(leadership) => Some(&leadership.proposal.as_ref()?.configuration),
+            _ => None,
+        }
+    }
+
+    /// Whether all members serve under the configuration in force.
+    pub fn is_committed(&self) -> bool {
+        matches!(&self.role, Role::Leading(leadership) if leadership.is_committed())
+    }
+
+    fn tick(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        self.keep_session(now, actions);
+        if let Role::Leading(leadership) = &mut self.role {
+            leadership.tell_members(&self.settings, now, actions);
+            self.plan(now, actions);
+        }
+    }
+
+    fn plan(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let Role::Leading(leadership) = &mut self.role else { return };
+        if leadership.proposal.is_some() {
+            return;
+        }
+        let live = leadership.live(&self.settings, now);
+        let next = match &leadership.configuration {
+            None if live.len() < usize::from(self.settings.first_nodes) => None,
+            None => Some(plan::first(&live, &self.settings)),
+            Some(current) => {
+                let facts = Facts {
+                    live: &live,
+                    joined: &leadership.joined,
+                    filled: &leadership.filled,
+                    moves: &mut self.moves,
+                    may_grow: leadership.is_committed(),
+                    is_grace_over: now >= after(leadership.since, self.settings.grace_ns),
+                };
+                plan::next(current, facts, &self.settings)
+            }
+        };
+        let Some(next) = next else { return };
+        let bytes = next.encode().into();
+        let configuration = Arc::new(next);
+        leadership.proposal = Some(Proposal { configuration, bytes, asked_at: now });
+        self.propose(now, actions);
+    }
+
+    fn hear(&mut self, from: Peer, message: Message, now: Instant, actions: &mut Vec<Action>) {
+        if !self.leads(now) {
+            return;
+        }
+        let Role::Leading(leadership) = &mut self.role else { return };
+        match (from, message) {
+            // The leader before had a write on its way when this one read.
+            (_, Message::Lease { term, .. }) if term > leadership.term() => {
+                self.role = Role::Reading { asked_at: None };
+            }
+            (Peer::Node(node), Message::Lease { sent_at, term, recovered }) => {
+                leadership.hear_lease(node, recovered, now);
+                leadership.answer_lease(node, sent_at, term, now, actions);
+            }
+            (Peer::Node(node), Message::Installed { term }) if term == leadership.term() => {
+                leadership.installed(node, now, actions);
+            }
+            (Peer::Node(_), Message::Joined { term, shard, node }) if term == leadership.term() => {
+                leadership.joined.insert((shard, node));
+            }
+            (Peer::Node(_), Message::Filled { term, shard }) if term == leadership.term() => {
+                leadership.filled.insert(shard);
+            }
+            (_, Message::AskConfiguration) => {
+                let known = leadership.configuration.clone();
+                let answer = known.map(Message::Configuration);
+                actions.extend(answer.map(|message| Action::Send { to: from, message }));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Leadership {
+    /// From what the register holds. Whoever is a member may have a lease of the leader before.
+    fn new(since: Instant, stamp: Stamp, found: Option<Arc<Configuration>>, lapse_ns: u64) -> Self {
+        let members = found.iter().flat_map(|configuration| configuration.members.iter());
+        let seen =
+            || Seen { heard_at: since, granted_at: Some(since), recovered: Recovered::Nothing };
+        let nodes = members.map(|node| (*node, seen())).collect();
+        let fence_until = after(since, lapse_ns); // V1
+        Leadership {
+            since,
+            stamp,
+            configuration: found,
+            proposal: None,
+            phase: Phase::Installing { installed: BTreeSet::new(), fence_until },
+            told_at: Instant::default(),
+            nodes,
+            joined: BTreeSet::new(),
+            filled: BTreeSet::new(),
+        }
+    }
+
+    fn term(&self) -> Term {
+        self.configuration.as_ref().map_or(Term(0), |configuration| configuration.term)
+    }
+
+    fn is_committed(&self) -> bool {
+        matches!(self.phase, Phase::Committed)
+    }
+
+    /// Who was heard lately; of each name the last life.
+    fn live(&self, settings: &Settings, now: Instant) -> BTreeMap<NodeId, Recovered> {
+        let mut live = BTreeMap::new();
+        let mut last: BTreeMap<u16, NodeId> = BTreeMap::new();
+        for node in self.nodes.keys() {
+            last.insert(node.name, *node);
+        }
+        for (node, seen) in &self.nodes {
+            let is_heard = now < after(seen.heard_at, settings.silence_ns());
+            if is_heard && last.get(&node.name) == Some(node) {
+                live.insert(*node, seen.recovered.clone());
+            }
+        }
+        live
+    }
+
+    fn hear_lease(&mut self, node: NodeId, recovered: Recovered, now: Instant) {
+        let new = Seen { heard_at: now, granted_at: None, recovered: Recovered::Nothing };
+        let seen = self.nodes.entry(node).or_insert(new);
+        seen.heard_at = now;
+        // Of members the register knows only that they are.
+        seen.recovered = recovered;
+    }
+
+    fn answer_lease(
+        &mut self,
+        node: NodeId,
+        sent_at: Instant,
+        term: Term,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(configuration) = &self.configuration else { return };
+        let proposed = self.proposal.as_ref().map(|proposal| &proposal.configuration);
+        let stays = proposed.is_none_or(|proposed| proposed.has(node)); // V3
+        if term < configuration.term {
+            let message = Message::Install(configuration.clone());
+            actions.push(Action::Send { to: Peer::Node(node), message });
+        }
+        // V5: a lease is for what the node has installed.
+        if configuration.has(node) && stays && term == configuration.term {
+            let is_committed = self.is_committed();
+            if let Some(seen) = self.nodes.get_mut(&node) {
+                seen.granted_at = Some(now);
+            }
+            let message = Message::Granted { sent_at, term, is_committed };
+            actions.push(Action::Send { to: Peer::Node(node), message });
+        }
+    }
+
+    /// The register took it: now it must be installed everywhere.
+    fn adopt(&mut self, stamp: Stamp, new: Arc<Configuration>, lapse_ns: u64) {
+        let left_out = self.nodes.iter().filter(|(node, _)| !new.has(**node));
+        let fence_until = left_out
+            .filter_map(|(_, seen)| Some(after(seen.granted_at?, lapse_ns)))
+            .chain(match self.phase {
+                Phase::Installing { fence_until, .. } => Some(fence_until),
+                Phase::Committed => None,
+            })
+            .max()
+            .unwrap_or_default();
+        self.stamp = stamp;
+        self.configuration = Some(new);
+        self.proposal = None;
+        self.phase = Phase::Installing { installed: BTreeSet::new(), fence_until };
+        self.told_at = Instant::default();
+        self.joined.clear();
+        self.filled.clear();
+    }
+
+    fn installed(&mut self, node: NodeId, now: Instant, actions: &mut Vec<Action>) {
+        if let Phase::Installing { installed, .. } = &mut self.phase {
+            installed.insert(node);
+        }
+        self.try_commit(now, actions);
+    }
+
+    /// V2.
+    fn try_commit(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let Some(configuration) = &self.configuration else { return };
+        let Phase::Installing { installed, fence_until } = &self.phase else { return };
+        let are_all = configuration.members.iter().all(|member| installed.contains(member));
+        if !are_all || now < *fence_until {
+            return;
+        }
+        let message = Message::Commit { term: configuration.term };
+        let to_each =
+            |member: &NodeId| Action::Send { to: Peer::Node(*member), message: message.clone() };
+        actions.extend(configuration.members.iter().map(to_each));
+        self.phase = Phase::Committed;
+    }
+
+    /// Asks again whoever has not installed.
+    fn tell_members(&mut self, settings: &Settings, now: Instant, actions: &mut Vec<Action>) {
+        self.try_commit(now, actions);
+        let Some(configuration) = &self.configuration else { return };
+        let Phase::Installing { installed, .. } = &self.phase else { return };
+        let is_due =
+            self.told_at == Instant::default() || now >= after(self.told_at, 2 * settings.retry_ns);
+        if !is_due {
+            return;
+        }
+        self.told_at = now;
+        let missing = configuration.members.iter().filter(|member| !installed.contains(member));
+        let message = Message::Install(configuration.clone());
+        let to_each =
+            missing.map(|to| Action::Send { to: Peer::Node(*to), message: message.clone() });
+        actions.extend(to_each);
+    }
+}
+
+#[cfg(test)]
+mod tests;

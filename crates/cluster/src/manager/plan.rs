@@ -1,0 +1,213 @@
+//! The next configuration, from the present one and what is known: a pure function.
+//!
+//! | what happened | what follows |
+//! |---|---|
+//! | a backup or a joining node died | it is left out |
+//! | a primary died | the full copy with the fewest shards to serve becomes primary, epoch + 1 |
+//! | a primary died while it was filling | whom it filled from becomes primary again |
+//! | whom a primary filled from died | another full copy takes its place |
+//! | all full copies died | the shard waits, listed as it was, until one of them is back |
+//! | a node has joined a shard | it becomes a backup |
+//! | a shard has too few copies | the node with the fewest roles joins, a few at a time |
+//! | a shard is to move | its target becomes primary, at once if it is a backup, else filling |
+//!
+//! The first five happen whenever they must; the others only while all nodes serve.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::configuration::{Configuration, Shard, even_ranges};
+use crate::ids::{NodeId, ShardId, Term};
+use crate::message::Recovered;
+use crate::settings::Settings;
+
+/// What the manager knows.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    /// Who lives, and what it started with: members and others.
+    pub(super) live: &'a BTreeMap<NodeId, Recovered>,
+    /// Reported by primaries under the present term.
+    pub(super) joined: &'a BTreeSet<(ShardId, NodeId)>,
+    /// The same of those that were filling.
+    pub(super) filled: &'a BTreeSet<ShardId>,
+    /// Wanted by an operator or the balancer.
+    pub(super) moves: &'a mut VecDeque<(ShardId, NodeId)>,
+    /// Whether the present configuration is committed.
+    pub(super) may_grow: bool,
+    /// Whether to go on without those that have not come back.
+    pub(super) is_grace_over: bool,
+}
+
+/// The first configuration of a cluster.
+pub(super) fn first(live: &BTreeMap<NodeId, Recovered>, settings: &Settings) -> Configuration {
+    let members: Vec<NodeId> = live.keys().copied().collect();
+    let copies = usize::from(settings.copies).min(members.len());
+    let shard = |(index, (first, last))| {
+        let at = |step: usize| members[(index + step) % members.len()];
+        let backups = (1..copies).map(at).collect();
+        Shard { first, last, epoch: 1, primary: at(0), backups, joining: None, filling_from: None }
+    };
+    let shards = even_ranges(settings.shards).enumerate().map(shard).collect();
+    Configuration { term: Term(1), members, shards }
+}
+
+/// The next one, if anything is to change.
+pub(super) fn next(
+    current: &Configuration,
+    facts: Facts<'_>,
+    settings: &Settings,
+) -> Option<Configuration> {
+    let mut new = current.clone();
+    new.members.retain(|member| facts.live.contains_key(member));
+    for index in 0..new.shards.len() {
+        bury(&mut new, index, &facts);
+    }
+    if facts.may_grow {
+        admit(&mut new, facts.live);
+        finish(&mut new, &facts, settings);
+        move_one(&mut new, facts.moves, settings);
+        enlist(&mut new, settings);
+    }
+    if new == *current || new.members.is_empty() {
+        return None;
+    }
+    new.term = current.term.next();
+    debug_assert_eq!(new.validate(), Ok(()));
+    Some(new)
+}
+
+/// Takes the dead out of one shard.
+fn bury(new: &mut Configuration, index: usize, facts: &Facts<'_>) {
+    let listed = new.shards[index].clone();
+    let lives = |node: &NodeId| new.members.binary_search(node).is_ok();
+    let mut shard = listed.clone();
+    shard.backups.retain(lives);
+    shard.joining = shard.joining.filter(lives);
+    if !lives(&shard.primary) {
+        let heir = match listed.filling_from.filter(lives) {
+            Some(source) => Some(source),
+            None => shard.backups.iter().copied().min_by_key(|node| new.primary_count(*node)),
+        };
+        match heir {
+            Some(heir) => crown(&mut shard, heir),
+            None => return revive(new, index, facts),
+        }
+    }
+    if let Some(source) = shard.filling_from.filter(|source| !shard.backups.contains(source)) {
+        shard.filling_from = shard.backups.first().copied();
+        if shard.filling_from.is_none() {
+            return revive(new, index, facts);
+        }
+        debug_assert_ne!(shard.filling_from, Some(source));
+    }
+    new.shards[index] = shard;
+}
+
+/// One of the backups becomes primary, the old one is gone.
+fn crown(shard: &mut Shard, heir: NodeId) {
+    shard.backups.retain(|node| *node != heir);
+    shard.primary = heir;
+    shard.epoch += 1;
+    shard.filling_from = None;
+}
+
+/// No full copy is a member: whoever had one, and is here again with all of it, takes over.
+fn revive(new: &mut Configuration, index: usize, facts: &Facts<'_>) {
+    let id = ShardId(index as u16);
+    let listed: Vec<NodeId> = new.shards[index].full_copies().collect();
+    let back = |node: &NodeId| {
+        facts.live.iter().find(|(live, recovered)| {
+            let is_same = *live == node;
+            // A later life that was never listed has what the listed one had.
+            let is_next = live.name == node.name && recovered.has_all(id, node.life);
+            is_same || is_next
+        })
+    };
+    let returned: Vec<NodeId> = listed.iter().filter_map(back).map(|(live, _)| *live).collect();
+    let are_all = returned.len() == listed.len();
+    if returned.is_empty() || !(are_all || facts.is_grace_over) {
+        return;
+    }
+    for node in &returned {
+        if let Err(place) = new.members.binary_search(node) {
+            new.members.insert(place, *node);
+        }
+    }
+    let shard = &mut new.shards[index];
+    shard.primary = returned[0];
+    shard.backups = returned[1..].to_vec();
+    shard.joining = None;
+    shard.filling_from = None;
+    shard.epoch += 1;
+}
+
+/// Everyone who lives becomes a member.
+fn admit(new: &mut Configuration, live: &BTreeMap<NodeId, Recovered>) {
+    new.members = live.keys().copied().collect();
+}
+
+/// Those that have joined or filled.
+fn finish(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
+    let backup_max = usize::from(settings.copies) - 1;
+    for (index, shard) in new.shards.iter_mut().enumerate() {
+        let id = ShardId(index as u16);
+        if let Some(node) = shard.joining.filter(|node| facts.joined.contains(&(id, *node))) {
+            shard.joining = None;
+            shard.backups.push(node);
+        }
+        if facts.filled.contains(&id)
+            && let Some(source) = shard.filling_from.take()
+            && shard.backups.len() > backup_max
+        {
+            shard.backups.retain(|node| *node != source);
+        }
+    }
+}
+
+/// The oldest move that is wanted and possible. One that is impossible is forgotten.
+fn move_one(new: &mut Configuration, moves: &mut VecDeque<(ShardId, NodeId)>, settings: &Settings) {
+    let is_moving = new.shards.iter().any(|shard| shard.filling_from.is_some());
+    let Some((id, target)) = moves.front().copied().filter(|_| !is_moving) else { return };
+    let is_member = new.has(target) && new.shard(id).is_some_and(|shard| new.has(shard.primary));
+    let Some(shard) = new.shards.get_mut(id.index()).filter(|_| is_member) else {
+        moves.pop_front();
+        return;
+    };
+    if shard.joining.is_some() {
+        return;
+    }
+    moves.pop_front();
+    let source = shard.primary;
+    if source == target || shard.full_copies().count() < usize::from(settings.min_copies) {
+        return;
+    }
+    let was_backup = shard.backups.contains(&target);
+    shard.backups.retain(|node| *node != target);
+    shard.backups.insert(0, source);
+    shard.primary = target;
+    shard.epoch += 1;
+    shard.filling_from = (!was_backup).then_some(source);
+}
+
+/// New backups for shards that have too few.
+fn enlist(new: &mut Configuration, settings: &Settings) {
+    let under_way = new.shards.iter().filter(|shard| shard.joining.is_some()).count();
+    let mut room = usize::from(settings.copies_at_once).saturating_sub(under_way);
+    for index in 0..new.shards.len() {
+        let shard = &new.shards[index];
+        let node_count = shard.nodes().count();
+        let is_wanted = node_count < usize::from(settings.copies)
+            && shard.joining.is_none()
+            && shard.filling_from.is_none()
+            && new.has(shard.primary);
+        if !is_wanted || room == 0 {
+            continue;
+        }
+        let free = new.members.iter().filter(|node| shard.role_of(**node).is_none());
+        let joining = free.copied().min_by_key(|node| new.role_count(*node));
+        room -= usize::from(joining.is_some());
+        new.shards[index].joining = joining;
+    }
+}
+
+#[cfg(test)]
+mod tests;

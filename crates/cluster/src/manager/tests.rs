@@ -1,0 +1,171 @@
+//! The manager against an embedded register, message by message.
+
+use super::*;
+use crate::register::EmbeddedRegister;
+
+const MS: u64 = 1_000_000;
+
+struct Bench {
+    manager: Manager,
+    register: EmbeddedRegister,
+    now: Instant,
+    sent: Vec<(Peer, Message)>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let settings = Settings { shards: 1, ..Settings::default() };
+        let manager = Manager::new(0, settings);
+        let register = EmbeddedRegister::default();
+        Bench { manager, register, now: Instant { ns: MS }, sent: Vec::new() }
+    }
+
+    fn input(&mut self, event: Event) {
+        let mut actions = Vec::new();
+        self.manager.input(event, self.now, &mut actions);
+        for action in actions {
+            match action {
+                Action::Send { to, message } => self.sent.push((to, message)),
+                Action::Register(request) => {
+                    let mut responses = Vec::new();
+                    self.register.input(request, self.now, &mut responses);
+                    for response in responses {
+                        self.input(Event::Register(response));
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, name: u16, message: Message) {
+        self.input(Event::Message { from: Peer::Node(node(name)), message });
+    }
+
+    fn lease(&mut self, name: u16) {
+        let (sent_at, term) = (self.now, self.term());
+        self.hear(name, Message::Lease { sent_at, term, recovered: Recovered::Nothing });
+    }
+
+    fn installed(&mut self, name: u16) {
+        let term = self.term();
+        self.hear(name, Message::Installed { term });
+    }
+
+    fn term(&self) -> Term {
+        self.manager.configuration().map_or(Term(0), |configuration| configuration.term)
+    }
+
+    fn pass(&mut self, time_ns: u64, leases: &[u16]) {
+        let end = after(self.now, time_ns);
+        while self.now < end {
+            self.now = after(self.now, MS);
+            leases.iter().for_each(|name| self.lease(*name));
+            self.input(Event::Tick);
+        }
+    }
+
+    /// Three members that have installed and serve.
+    fn settled() -> Bench {
+        let mut bench = Bench::new();
+        bench.pass(4 * MS, &[]);
+        bench.pass(4 * MS, &[1, 2, 3]);
+        [1, 2, 3].into_iter().for_each(|name| bench.installed(name));
+        bench.pass(12 * MS, &[1, 2, 3]);
+        assert!(bench.manager.is_committed());
+        bench.sent.clear();
+        bench
+    }
+}
+
+fn node(name: u16) -> NodeId {
+    NodeId { name, life: 1 }
+}
+
+#[test]
+fn the_first_configuration_waits_for_enough_nodes() {
+    let mut bench = Bench::new();
+    bench.pass(4 * MS, &[]);
+    bench.pass(4 * MS, &[1, 2]);
+    assert_eq!(bench.term(), Term(0));
+    bench.pass(MS, &[1, 2, 3]);
+    assert_eq!(bench.term(), Term(1));
+    assert!(!bench.manager.is_committed());
+}
+
+#[test]
+fn a_commit_waits_for_the_lease_of_who_is_left_out() {
+    let mut bench = Bench::settled();
+    let last_grant = bench.now;
+    bench.pass(10 * MS, &[2, 3]);
+    assert_eq!(bench.term(), Term(2), "silent for a lease");
+    bench.installed(2);
+    bench.installed(3);
+    let lapse_ns = bench.manager.settings.lapse_ns(bench.manager.settings.lease_ns);
+    assert!(bench.now < after(last_grant, lapse_ns));
+    assert!(!bench.manager.is_committed(), "V2");
+    bench.pass(2 * MS, &[2, 3]);
+    assert!(bench.manager.is_committed());
+}
+
+#[test]
+fn who_is_left_out_gets_no_lease_but_the_configuration() {
+    let mut bench = Bench::settled();
+    bench.pass(10 * MS, &[2, 3]);
+    bench.sent.clear();
+    let (sent_at, term) = (bench.now, Term(1));
+    bench.hear(1, Message::Lease { sent_at, term, recovered: Recovered::Nothing });
+    let to_one = bench.sent.iter().filter(|(to, _)| *to == Peer::Node(node(1)));
+    let messages: Vec<&Message> = to_one.map(|(_, message)| message).collect();
+    assert!(matches!(messages[..], [Message::Install(_)]), "{messages:?}");
+}
+
+#[test]
+fn who_may_have_lost_its_session_grants_nothing() {
+    let mut bench = Bench::settled();
+    bench.now = after(bench.now, bench.manager.settings.session_ns);
+    bench.lease(1);
+    assert_eq!(bench.sent, []);
+    bench.pass(10 * MS, &[1, 2, 3]);
+    assert!(bench.manager.leads(bench.now), "a new session, a new claim");
+    assert_eq!(bench.term(), Term(1), "from what the register holds");
+}
+
+#[test]
+fn a_second_manager_takes_over_and_waits_for_one_lease() {
+    let mut bench = Bench::settled();
+    let settings = bench.manager.settings;
+    bench.manager = Manager::new(1, settings);
+    bench.pass(settings.session_ns + 2 * MS, &[1, 2, 3]);
+    assert!(bench.manager.leads(bench.now));
+    [1, 2, 3].into_iter().for_each(|name| bench.installed(name));
+    assert!(!bench.manager.is_committed(), "V1");
+    bench.pass(12 * MS, &[1, 2, 3]);
+    assert!(bench.manager.is_committed());
+    assert_eq!(bench.term(), Term(1));
+}
+
+#[test]
+fn who_was_left_out_gets_a_lease_only_for_what_it_has_installed() {
+    let mut bench = Bench::settled();
+    bench.pass(10 * MS, &[2, 3]);
+    [2, 3].into_iter().for_each(|name| bench.installed(name));
+    bench.pass(4 * MS, &[1, 2, 3]);
+    assert_eq!(bench.term(), Term(3), "a member again");
+    bench.sent.clear();
+    let (sent_at, term) = (bench.now, Term(1));
+    bench.hear(1, Message::Lease { sent_at, term, recovered: Recovered::Nothing });
+    let is_granted = |(to, message): &(Peer, Message)| {
+        *to == Peer::Node(node(1)) && matches!(message, Message::Granted { .. })
+    };
+    assert!(!bench.sent.iter().any(is_granted), "V5: it may serve what others were given");
+}
+
+#[test]
+fn a_node_that_has_a_later_configuration_makes_the_leader_read_again() {
+    let mut bench = Bench::settled();
+    let (sent_at, term) = (bench.now, Term(2));
+    bench.hear(1, Message::Lease { sent_at, term, recovered: Recovered::Nothing });
+    assert!(!bench.manager.leads(bench.now));
+    bench.pass(2 * MS, &[]);
+    assert!(bench.manager.leads(bench.now) && !bench.manager.is_committed());
+}

@@ -1,0 +1,294 @@
+//! What nodes, managers and clients say to each other, and who says it.
+//!
+//! ```text
+//!  node ── Lease ──▶ manager      node ◀── Granted, Install, Commit ── manager
+//!  node ── Installed, Joined, Filled ──▶ manager
+//!  primary ══ landed frames ══▶ backup ── Acked ──▶ primary
+//!  primary ── Gather, Scatter, Copy ──▶ backup ── Gathered, Scattered, Copied ──▶ primary
+//!  client ── Request ──▶ node ── Reply ──▶ client      client ── AskConfiguration ──▶ anyone
+//! ```
+//!
+//! Every message may be lost, delayed, doubled or overtaken: whoever needs an answer asks again,
+//! and whoever is asked twice answers twice. Entries travel as landed frames (`crate::record`); all
+//! else is control and rare. docs/design/cluster.md has the table.
+
+use std::sync::Arc;
+
+use base::Instant;
+
+use crate::configuration::Configuration;
+use crate::ids::{ClientId, NodeId, ShardId, Term, Version};
+use crate::record::{BlockId, Entry};
+
+/// Who sends, or is to get, a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Peer {
+    /// A server.
+    Node(NodeId),
+    /// A configuration manager, by its position in everyone's list.
+    Manager(u16),
+    /// A client.
+    Client(ClientId),
+}
+
+/// What landed frames come on: one per sender and term (K22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lane {
+    /// Whose.
+    pub from: NodeId,
+    /// The configuration under which it was opened.
+    pub term: Term,
+}
+
+/// What a node found on its medium when it started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// Nothing that anyone may rely on.
+    Nothing,
+    /// All that the node's earlier life had acknowledged.
+    Whole {
+        /// Which life that was.
+        life: u32,
+    },
+    /// Some of it: damage was found.
+    Damaged {
+        /// Which life it was of.
+        life: u32,
+        /// Shards that began anew behind the damage: these are whole.
+        whole: Arc<[ShardId]>,
+    },
+}
+
+impl Recovered {
+    /// Whether it has all of the shard that this life had acknowledged: its own or a later one's.
+    pub fn has_all(&self, shard: ShardId, listed_life: u32) -> bool {
+        match self {
+            Recovered::Nothing => false,
+            Recovered::Whole { life } => *life >= listed_life,
+            Recovered::Damaged { life, whole } => *life >= listed_life && whole.contains(&shard),
+        }
+    }
+}
+
+/// What a client wants done with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The value.
+    Get,
+    /// To replace it.
+    Put(Arc<[u8]>),
+    /// To remove it; the reply says whether it was there.
+    Delete,
+    /// To add to a number; the reply is the sum.
+    Increment(i64),
+}
+
+/// One request of a client. One that writes is executed once, however often it is sent (K24).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Whose.
+    pub client: ClientId,
+    /// Higher with each request of the client.
+    pub sequence: u64,
+    /// Of what.
+    pub key: Arc<[u8]>,
+    /// What.
+    pub operation: Operation,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A read.
+    Value(Option<Arc<[u8]>>),
+    /// Done.
+    Done,
+    /// The new number.
+    Integer(i64),
+    /// Whether there was anything to delete.
+    Deleted(bool),
+    /// The value is no number, or the sum does not fit.
+    NotAnInteger,
+    /// Not here: the configuration says where.
+    Elsewhere(Option<Arc<Configuration>>),
+    /// Not now: a change is under way, or too much is waiting.
+    TryAgain,
+    /// Fewer complete copies than `--min-copies`: writes are refused (K23).
+    TooFewCopies,
+}
+
+/// What is passed between copies of a shard: entries, and what clients were last answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// The newest of each key, deletes among them (K2).
+    pub entries: Vec<Arc<Entry>>,
+    /// Of each client (K24).
+    pub sessions: Vec<(ClientId, Answer)>,
+}
+
+/// The last write of a client that a shard has executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Which request it was.
+    pub sequence: u64,
+    /// Which write of the shard it became.
+    pub version: Version,
+    /// What the client was told.
+    pub outcome: Outcome,
+}
+
+/// One message of the control path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Node to managers: I live, and want to go on serving.
+    Lease {
+        /// On the node's clock.
+        sent_at: Instant,
+        /// What it has installed.
+        term: Term,
+        /// What it started with.
+        recovered: Recovered,
+    },
+    /// Manager to node: a lease that counts from when it was asked for.
+    Granted {
+        /// As asked, on the node's clock.
+        sent_at: Instant,
+        /// The configuration under which it is granted.
+        term: Term,
+        /// Whether that one is committed.
+        is_committed: bool,
+    },
+    /// Manager to node: cache this configuration, block requests, fence, answer.
+    Install(Arc<Configuration>),
+    /// Node to manager: done.
+    Installed {
+        /// Which.
+        term: Term,
+    },
+    /// Manager to node: serve.
+    Commit {
+        /// Which configuration everyone has installed.
+        term: Term,
+    },
+    /// Primary to managers: the joining node has all of the shard.
+    Joined {
+        /// Under which configuration.
+        term: Term,
+        /// Which shard.
+        shard: ShardId,
+        /// Who.
+        node: NodeId,
+    },
+    /// Primary to managers: I have all of the shard myself now.
+    Filled {
+        /// Under which configuration.
+        term: Term,
+        /// Which shard.
+        shard: ShardId,
+    },
+    /// Backup to primary: these blocks are as safe here as the durability asks for (K21).
+    Acked {
+        /// Under which configuration.
+        term: Term,
+        /// Which.
+        blocks: Vec<BlockId>,
+    },
+    /// New primary to its backups: what have you got?
+    Gather {
+        /// Under which configuration.
+        term: Term,
+        /// Of which shard.
+        shard: ShardId,
+    },
+    /// The answer.
+    Gathered {
+        /// Under which configuration.
+        term: Term,
+        /// Of which shard.
+        shard: ShardId,
+        /// All that it does not know to be on all copies.
+        contents: Contents,
+    },
+    /// New primary to its backups: this is what all copies are to have.
+    Scatter {
+        /// Under which configuration.
+        term: Term,
+        /// Of which shard.
+        shard: ShardId,
+        /// The union of what was gathered.
+        contents: Contents,
+    },
+    /// The answer: it is all here.
+    Scattered {
+        /// Under which configuration.
+        term: Term,
+        /// Of which shard.
+        shard: ShardId,
+    },
+    /// A full copy to one that is not: a part of the shard.
+    Copy {
+        /// Under which configuration.
+        term: Term,
+        /// Of which shard.
+        shard: ShardId,
+        /// Which part, from 0.
+        part: u64,
+        /// What.
+        contents: Contents,
+        /// Whether it is the last.
+        is_last: bool,
+    },
+    /// The answer.
+    Copied {
+        /// Under which configuration.
+        term: Term,
+        /// Of which shard.
+        shard: ShardId,
+        /// Which part.
+        part: u64,
+    },
+    /// A filling primary to its source: send me this key at once, if you have it.
+    Fetch {
+        /// Under which configuration.
+        term: Term,
+        /// Of which shard.
+        shard: ShardId,
+        /// Which.
+        key: Arc<[u8]>,
+    },
+    /// The answer.
+    Fetched {
+        /// Under which configuration.
+        term: Term,
+        /// Of which shard.
+        shard: ShardId,
+        /// Which.
+        key: Arc<[u8]>,
+        /// What was there.
+        entry: Option<Arc<Entry>>,
+    },
+    /// A filling primary to its source: send me the part after this key.
+    Pull {
+        /// Under which configuration.
+        term: Term,
+        /// Of which shard.
+        shard: ShardId,
+        /// Which part, from 0.
+        part: u64,
+        /// The last key of the part before.
+        after: Option<Arc<[u8]>>,
+    },
+    /// Client to node.
+    Request(Request),
+    /// Node to client.
+    Reply {
+        /// Of the request.
+        sequence: u64,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// Client to manager or node: where is what?
+    AskConfiguration,
+    /// The answer.
+    Configuration(Arc<Configuration>),
+}

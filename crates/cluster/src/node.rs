@@ -1,0 +1,356 @@
+//! A server's part of the cluster: keeps a lease, serves its shards, holds copies of others.
+//!
+//! ```text
+//!  Tick, Message, Landed, Synced ──▶ input(event, now) ──▶ Send, Land, Append, Sync, Fence
+//!
+//!  client ─ PUT ─▶ execute ─▶ pending ══ Land ══▶ each backup      requests.rs, pending.rs
+//!                    │ Append      │ ◀─ Acked ─┘  landing.rs: segments, whole or cut (K20)
+//!                    ▼             ▼ all there      └▶ digest.rs: checked, in the index
+//!                  own log     shelf, session, reply
+//!  Install ─▶ roles ─▶ gather, scatter ─▶ serving   install.rs, promotion.rs
+//!                      copy to who joins            copy.rs
+//!                      fill from the source         filling.rs
+//! ```
+//!
+//! # Invariants
+//! N1: a client is answered from a shard only by its primary in a committed configuration, whose
+//!     lease had not ended when the answer was ready (K22).
+//! N2: a write is answered when every target and the primary's own log have it (K21).
+//! N3: what landed under a term is digested before the next term is installed, and nothing lands
+//!     under an older term after that (K22).
+//! N4: versions of a shard only grow, and never repeat: an epoch has one primary, in one life.
+//! N5: a write that was computed on one still pending lands together with it, so that no copy has
+//!     the later one alone (K6, K24).
+//!
+//! # Limits
+//! Frames, keys and values are allocated one by one. A shard with [`Settings::pending_max`] writes
+//! under way answers more with "try again".
+//!
+//! # References
+//! Rowan-KV §4; K6, K14, K19 to K25.
+
+mod copy;
+mod digest;
+mod durable;
+mod filling;
+mod install;
+mod landing;
+mod pending;
+mod primary;
+mod promotion;
+mod recover;
+mod requests;
+mod sessions;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::Instant;
+
+use crate::configuration::{Configuration, Role, Shard};
+use crate::ids::{NodeId, ShardId, Term, Version};
+use crate::message::{Lane, Message, Peer, Recovered};
+use crate::record::Check;
+use crate::settings::{Settings, after};
+use crate::shelf::Shelf;
+
+use digest::Assembly;
+use durable::DurableLog;
+use landing::Landing;
+use primary::Primary;
+use sessions::Sessions;
+
+/// What a node is told.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Time has passed; at least every millisecond while the node has any role.
+    Tick,
+    /// A message of the control path.
+    Message {
+        /// Whose.
+        from: Peer,
+        /// What.
+        message: Message,
+    },
+    /// A frame has landed; its keyed tag was right (K25).
+    Landed {
+        /// Where it came in.
+        lane: Lane,
+        /// What.
+        bytes: &'a [u8],
+    },
+    /// All that was appended up to here is on the medium.
+    Synced {
+        /// Bytes since the node's start.
+        through_bytes: u64,
+    },
+}
+
+/// What a node wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Sends a message.
+    Send {
+        /// To whom.
+        to: Peer,
+        /// What.
+        message: Message,
+    },
+    /// Lands a frame at a backup, on the lane of this term.
+    Land {
+        /// At whose.
+        to: NodeId,
+        /// On which lane.
+        term: Term,
+        /// What.
+        bytes: Arc<[u8]>,
+    },
+    /// Appends to the node's log on the medium.
+    Append(Vec<u8>),
+    /// Makes all appended bytes durable; answered by [`Event::Synced`].
+    Sync,
+    /// Closes all lanes below this term, after what they hold is drained (K22).
+    Fence {
+        /// The oldest that stays.
+        term: Term,
+    },
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Node<S> {
+    id: NodeId,
+    settings: Settings,
+    check: Check,
+    manager_count: u16,
+    recovered: Recovered,
+    /// On the own clock; serving ends here.
+    lease_until: Instant,
+    lease_asked_at: Option<Instant>,
+    commit_told_at: Instant,
+    configuration: Option<Arc<Configuration>>,
+    is_committed: bool,
+    shelf: S,
+    shards: BTreeMap<ShardId, ShardState>,
+    landing: Landing,
+    assembly: Assembly,
+    durable: DurableLog,
+}
+
+/// What a node knows of one shard that it has a role in.
+#[derive(Debug)]
+struct ShardState {
+    role: Role,
+    epoch: u16,
+    /// All up to here is on all copies (`CommitVerArray` of Rowan-KV §4.4).
+    commit: Version,
+    sessions: Sessions,
+    /// While the role is primary.
+    primary: Option<Primary>,
+}
+
+impl ShardState {
+    fn new(role: Role, epoch: u16) -> ShardState {
+        let sessions = Sessions::default();
+        ShardState { role, epoch, commit: Version::ZERO, sessions, primary: None }
+    }
+}
+
+impl<S: Shelf> Node<S> {
+    /// A node that has nothing, among so many managers.
+    pub fn new(id: NodeId, settings: Settings, manager_count: u16, shelf: S) -> Node<S> {
+        Node {
+            id,
+            settings,
+            check: Check::Checksum,
+            manager_count,
+            recovered: Recovered::Nothing,
+            lease_until: Instant::default(),
+            lease_asked_at: None,
+            commit_told_at: Instant::default(),
+            configuration: None,
+            is_committed: false,
+            shelf,
+            shards: BTreeMap::new(),
+            landing: Landing::new(settings.segment_bytes),
+            assembly: Assembly::default(),
+            durable: DurableLog::new(settings.durability),
+        }
+    }
+
+    /// Looks less strictly at what has landed: for the fault simulation, which must notice.
+    pub fn set_check(&mut self, check: Check) {
+        self.check = check;
+    }
+
+    /// Takes one event.
+    pub fn input(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>) {
+        match event {
+            Event::Tick => self.tick(now, actions),
+            Event::Landed { lane, bytes } => self.land(lane, bytes, actions),
+            Event::Synced { through_bytes } => self.synced(through_bytes, now, actions),
+            Event::Message { from: Peer::Manager(_), message } => {
+                self.hear_manager(message, now, actions);
+            }
+            Event::Message { from: Peer::Node(from), message } => {
+                self.hear_node(from, message, now, actions);
+            }
+            Event::Message { from: Peer::Client(_), message } => match message {
+                Message::Request(request) => self.request(request, now, actions),
+                Message::AskConfiguration => {}
+                _ => {}
+            },
+        }
+        self.ask_sync(actions);
+    }
+
+    /// Who this is.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// What it has installed; 0 before any.
+    pub fn term(&self) -> Term {
+        self.configuration.as_ref().map_or(Term(0), |configuration| configuration.term)
+    }
+
+    /// The configuration that it has installed.
+    pub fn configuration(&self) -> Option<&Arc<Configuration>> {
+        self.configuration.as_ref()
+    }
+
+    /// Whether it would answer a client from this shard now (N1).
+    pub fn serves(&self, shard: ShardId, now: Instant) -> bool {
+        let is_ready = |state: &ShardState| state.primary.as_ref().is_some_and(Primary::is_serving);
+        self.may_serve(now) && self.shards.get(&shard).is_some_and(is_ready)
+    }
+
+    /// The highest version of a shard that it has given or knows to be on all copies.
+    pub fn version(&self, shard: ShardId) -> Option<Version> {
+        let state = self.shards.get(&shard)?;
+        Some(state.primary.as_ref().map_or(state.commit, |primary| primary.last.max(state.commit)))
+    }
+
+    /// What is on all copies of a shard, as far as it knows.
+    pub fn commit_version(&self, shard: ShardId) -> Option<Version> {
+        self.shards.get(&shard).map(|state| state.commit)
+    }
+
+    /// The shelf, for whoever looks from outside.
+    pub fn shelf(&self) -> &S {
+        &self.shelf
+    }
+
+    /// The backup log's counters.
+    pub fn landing_counters(&self) -> landing::LandingCounters {
+        self.landing.counters()
+    }
+
+    fn tick(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let is_due = |asked_at| now >= after(asked_at, self.settings.lease_ns / 4);
+        if self.lease_asked_at.is_none_or(is_due) {
+            self.lease_asked_at = Some(now);
+            let (term, recovered) = (self.term(), self.recovered.clone());
+            self.tell_managers(&Message::Lease { sent_at: now, term, recovered }, actions);
+        }
+        self.resend(now, actions);
+        self.tell_commit(now, actions);
+        self.go_on_promoting(now, actions);
+        self.go_on_copying(now, actions);
+        self.go_on_filling(now, actions);
+    }
+
+    fn tell_managers(&self, message: &Message, actions: &mut Vec<Action>) {
+        let to_each = (0..self.manager_count)
+            .map(|manager| Action::Send { to: Peer::Manager(manager), message: message.clone() });
+        actions.extend(to_each);
+    }
+
+    fn may_serve(&self, now: Instant) -> bool {
+        self.is_committed && now < self.lease_until
+    }
+
+    fn hear_manager(&mut self, message: Message, now: Instant, actions: &mut Vec<Action>) {
+        match message {
+            Message::Granted { sent_at, term, is_committed } => {
+                if term != self.term() {
+                    return; // A lease for another configuration is none for this one.
+                }
+                let until = after(sent_at, self.settings.held_ns(self.settings.lease_ns));
+                self.lease_until = self.lease_until.max(until);
+                if is_committed {
+                    self.commit(term);
+                }
+            }
+            Message::Install(configuration) => self.install(configuration, now, actions),
+            Message::Commit { term } => self.commit(term),
+            _ => {}
+        }
+    }
+
+    fn commit(&mut self, term: Term) {
+        self.is_committed |= term == self.term();
+    }
+
+    fn hear_node(
+        &mut self,
+        from: NodeId,
+        message: Message,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        match message {
+            Message::Acked { term, blocks } if term == self.term() => {
+                self.acked(from, &blocks, now, actions);
+            }
+            Message::Gather { term, shard } if term == self.term() => {
+                self.gather(from, shard, actions);
+            }
+            Message::Gathered { term, shard, contents } if term == self.term() => {
+                self.gathered(from, shard, contents, now, actions);
+            }
+            Message::Scatter { term, shard, contents } if term == self.term() => {
+                self.scatter(from, shard, contents, actions);
+            }
+            Message::Scattered { term, shard } if term == self.term() => {
+                self.scattered(from, shard);
+            }
+            Message::Copy { term, shard, part, contents, is_last } if term == self.term() => {
+                self.copy(from, shard, part, contents, is_last, actions);
+            }
+            Message::Copied { term, shard, part } if term == self.term() => {
+                self.copied(from, shard, part, now, actions);
+            }
+            Message::Fetch { term, shard, key } if term == self.term() => {
+                self.fetch(from, shard, key, actions);
+            }
+            Message::Fetched { term, shard, key, entry } if term == self.term() => {
+                self.fetched(from, shard, &key, entry, now, actions);
+            }
+            Message::Pull { term, shard, part, after } if term == self.term() => {
+                self.pull(from, shard, part, after.as_deref(), actions);
+            }
+            // Of another term, or not for a node: whoever wants an answer asks again.
+            _ => {}
+        }
+    }
+
+    /// The shard as it is configured now.
+    fn shard(&self, shard: ShardId) -> Option<&Shard> {
+        self.configuration.as_ref()?.shard(shard)
+    }
+
+    /// The primary's state of a shard, once it serves.
+    fn primary_mut(&mut self, shard: ShardId) -> Option<&mut Primary> {
+        self.shards.get_mut(&shard)?.primary.as_mut()
+    }
+}
+
+fn to_node(to: NodeId, message: Message) -> Action {
+    Action::Send { to: Peer::Node(to), message }
+}
+
+pub use landing::LandingCounters;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! A whole shard for a node that joins it: part by part, while writes go on (Rowan-KV §4.5).
+//!
+//! ```text
+//!  primary's index   a b c d e f g h            one part under way at a time (the throttle)
+//!                    └part 0┘└part 1┘└2         deletes and sessions go with them
+//!  new writes        ══ land at the joining node like at any backup ══▶
+//! ```
+//!
+//! # Invariants
+//! J1: an entry that is on the shelf when the joining node becomes a target is in a part; one that
+//!     comes later lands there before it is on the shelf. Versions decide between the two.
+//! J2: "joined" is said under one term, of one copy that began and ended while the node stayed
+//!     joining.
+
+use std::sync::Arc;
+
+use base::Instant;
+
+use crate::configuration::{Role, Shard};
+use crate::ids::{NodeId, ShardId};
+use crate::message::{Contents, Message, Peer};
+use crate::node::durable::Held;
+use crate::node::{Action, Node, to_node};
+use crate::settings::after;
+use crate::shelf::Shelf;
+
+/// How far a copy is.
+#[derive(Debug)]
+pub(super) struct CopyOut {
+    to: NodeId,
+    /// The last key that has arrived.
+    after: Option<Arc<[u8]>>,
+    part: u64,
+    sent: Option<SentPart>,
+    is_done: bool,
+}
+
+#[derive(Debug)]
+struct SentPart {
+    sent_at: Instant,
+    last_key: Option<Arc<[u8]>>,
+    is_last: bool,
+}
+
+impl<S: Shelf> Node<S> {
+    /// Another configuration with the same primary: a copy goes on only if its node stayed.
+    pub(super) fn follow_copy(&mut self, id: ShardId, before: Option<&Shard>, shard: &Shard) {
+        let stays = before.and_then(|before| before.joining) == shard.joining;
+        let Some(primary) = self.primary_mut(id) else { return };
+        match &mut primary.copy {
+            Some(copy) if stays => copy.sent = None,
+            copy => *copy = None, // J2
+        }
+    }
+
+    pub(super) fn go_on_copying(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let Some(configuration) = self.configuration.clone() else { return };
+        for (id, shard) in configuration.shards() {
+            if let Some(to) = shard.joining.filter(|_| shard.primary == self.id) {
+                self.send_part(id, to, now, actions);
+            }
+        }
+    }
+
+    fn send_part(&mut self, id: ShardId, to: NodeId, now: Instant, actions: &mut Vec<Action>) {
+        let term = self.term();
+        let retry_ns = 4 * self.settings.retry_ns;
+        let Some(state) = self.shards.get_mut(&id) else { return };
+        let Some(primary) = state.primary.as_mut().filter(|primary| primary.is_serving()) else {
+            return;
+        };
+        if primary.filling.is_some() {
+            return; // It has not got all itself.
+        }
+        let new = CopyOut { to, after: None, part: 0, sent: None, is_done: false };
+        let copy = primary.copy.get_or_insert(new);
+        if copy.is_done {
+            return self.tell_managers(&Message::Joined { term, shard: id, node: to }, actions);
+        }
+        if copy.sent.as_ref().is_some_and(|sent| now < after(sent.sent_at, retry_ns)) {
+            return;
+        }
+        let entry_max = self.settings.copy_part_entries;
+        let entries = self.shelf.part(id, copy.after.as_deref(), entry_max);
+        let is_last = entries.len() < entry_max;
+        let last_key = entries.last().map(|entry| entry.key.clone());
+        let sessions = if is_last { state.sessions.settled() } else { Vec::new() };
+        copy.sent = Some(SentPart { sent_at: now, last_key, is_last });
+        let contents = Contents { entries, sessions };
+        let part = copy.part;
+        actions.push(to_node(copy.to, Message::Copy { term, shard: id, part, contents, is_last }));
+    }
+
+    /// At the joining node, or at a primary that is filling.
+    pub(super) fn copy(
+        &mut self,
+        from: NodeId,
+        id: ShardId,
+        part: u64,
+        contents: Contents,
+        is_last: bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let role = self.shards.get(&id).map(|state| state.role);
+        let Some(shard) = self.shard(id) else { return };
+        if role == Some(Role::Primary) && shard.filling_from == Some(from) {
+            return self.filled_part(id, part, contents, is_last, actions);
+        }
+        if role != Some(Role::Joining) || shard.primary != from {
+            return;
+        }
+        self.receive(id, &contents, actions);
+        let message = Message::Copied { term: self.term(), shard: id, part };
+        let held = Held::Send { to: Peer::Node(from), message };
+        self.when_durable(held, Instant::default(), actions);
+    }
+
+    pub(super) fn copied(
+        &mut self,
+        from: NodeId,
+        id: ShardId,
+        part: u64,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(primary) = self.primary_mut(id) else { return };
+        let Some(copy) = primary.copy.as_mut() else { return };
+        if copy.to != from || copy.part != part {
+            return;
+        }
+        let Some(sent) = copy.sent.take() else { return };
+        copy.part += 1;
+        copy.after = sent.last_key.or(copy.after.take());
+        copy.is_done = sent.is_last;
+        self.send_part(id, from, now, actions);
+    }
+}

@@ -1,0 +1,117 @@
+//! The node's log on a medium, and what waits for it: answers leave when what they answer for is
+//! durable (K21). One sync at a time; what is appended meanwhile goes with the next one.
+
+use std::collections::VecDeque;
+
+use base::Instant;
+
+use crate::ids::{ShardId, Version};
+use crate::message::{Contents, Message, Peer};
+use crate::node::sessions::record_of;
+use crate::node::{Action, Node};
+use crate::record::append_session;
+use crate::settings::Durability;
+use crate::shelf::Shelf;
+
+/// How much was appended and is durable, and what waits.
+#[derive(Debug)]
+pub(super) struct DurableLog {
+    durability: Durability,
+    appended_bytes: u64,
+    synced_bytes: u64,
+    is_syncing: bool,
+    held: VecDeque<(u64, Held)>,
+}
+
+/// What happens once all that was appended so far is durable.
+#[derive(Debug)]
+pub(super) enum Held {
+    Send {
+        to: Peer,
+        message: Message,
+    },
+    /// The primary's own log has this write.
+    Written {
+        shard: ShardId,
+        version: Version,
+    },
+    /// The new primary's own log has what was gathered.
+    Scattered {
+        shard: ShardId,
+    },
+}
+
+impl DurableLog {
+    pub(super) fn new(durability: Durability) -> DurableLog {
+        let held = VecDeque::new();
+        DurableLog { durability, appended_bytes: 0, synced_bytes: 0, is_syncing: false, held }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.durability == Durability::Fsync
+    }
+}
+
+impl<S: Shelf> Node<S> {
+    /// Appends to the log, if there is one.
+    pub(super) fn append(&mut self, bytes: &[u8], actions: &mut Vec<Action>) {
+        if self.durable.is_on() && !bytes.is_empty() {
+            self.durable.appended_bytes += bytes.len() as u64;
+            actions.push(Action::Append(bytes.to_vec()));
+        }
+    }
+
+    /// Appends what another copy has sent.
+    pub(super) fn append_contents(
+        &mut self,
+        shard: ShardId,
+        contents: &Contents,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.durable.is_on() {
+            return;
+        }
+        let mut bytes = Vec::new();
+        contents.entries.iter().for_each(|entry| entry.append(&mut bytes));
+        for (client, answer) in &contents.sessions {
+            append_session(&record_of(shard, *client, answer), &mut bytes);
+        }
+        self.append(&bytes, actions);
+    }
+
+    /// Does it now, or once all that is appended is durable.
+    pub(super) fn when_durable(&mut self, held: Held, now: Instant, actions: &mut Vec<Action>) {
+        if self.durable.synced_bytes >= self.durable.appended_bytes {
+            self.release(held, now, actions);
+        } else {
+            self.durable.held.push_back((self.durable.appended_bytes, held));
+        }
+    }
+
+    pub(super) fn synced(&mut self, through_bytes: u64, now: Instant, actions: &mut Vec<Action>) {
+        self.durable.is_syncing = false;
+        self.durable.synced_bytes = self.durable.synced_bytes.max(through_bytes);
+        while let Some((_, held)) =
+            self.durable.held.pop_front_if(|(at_bytes, _)| *at_bytes <= self.durable.synced_bytes)
+        {
+            self.release(held, now, actions);
+        }
+    }
+
+    /// Once an input, at its end: a sync for all that waits.
+    pub(super) fn ask_sync(&mut self, actions: &mut Vec<Action>) {
+        let is_wanted = self.durable.appended_bytes > self.durable.synced_bytes;
+        if is_wanted && !self.durable.is_syncing {
+            self.durable.is_syncing = true;
+            actions.push(Action::Sync);
+        }
+    }
+
+    fn release(&mut self, held: Held, now: Instant, actions: &mut Vec<Action>) {
+        match held {
+            Held::Send { to, message } => actions.push(Action::Send { to, message }),
+            Held::Written { shard, version } => self.written(shard, version, now, actions),
+            Held::Scattered { shard } => self.scattered(self.id, shard),
+        }
+    }
+}

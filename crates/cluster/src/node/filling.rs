@@ -1,0 +1,234 @@
+//! A migrated shard at its target: serves at once, and is filled from where it was (Rowan-KV §4.6).
+//!
+//! ```text
+//!  client ── GET k ──▶ target: on the shelf? ── yes ──▶ answered
+//!                        │ no
+//!                        ├── Fetch k ──▶ source        a key that somebody waits for
+//!                        └── Pull part ─▶ source       all others, part by part
+//!  client ── PUT k ──▶ target: as any primary; source and backups are its backups
+//! ```
+//!
+//! The source stays a full backup until the target has all, so an interrupted migration is rolled
+//! back by an ordinary failover that loses nothing (decision 0054).
+//!
+//! # Invariants
+//! M1: what comes from the source is of an earlier epoch, and never replaces what the target wrote.
+//! M2: the target answers "not there" only after the source has said so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::Instant;
+
+use crate::configuration::Shard;
+use crate::ids::{NodeId, ShardId};
+use crate::message::{Contents, Message, Operation, Outcome, Request};
+use crate::node::requests::answer;
+use crate::node::{Action, Node, to_node};
+use crate::record::Entry;
+use crate::settings::after;
+use crate::shelf::Shelf;
+
+/// Whether a key that is not on the shelf was asked for at the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looked {
+    Here,
+    AtSource,
+}
+
+/// How far the filling is.
+#[derive(Debug)]
+pub(super) struct Filling {
+    source: NodeId,
+    after: Option<Arc<[u8]>>,
+    part: u64,
+    asked_at: Option<Instant>,
+    is_done: bool,
+    fetches: BTreeMap<Arc<[u8]>, Fetch>,
+}
+
+#[derive(Debug)]
+struct Fetch {
+    asked_at: Instant,
+    requests: Vec<Request>,
+}
+
+impl<S: Shelf> Node<S> {
+    /// A filling starts from the beginning, whatever an earlier one has brought.
+    pub(super) fn begin_filling(&self, shard: &Shard) -> Option<Filling> {
+        let source = shard.filling_from?;
+        let fetches = BTreeMap::new();
+        Some(Filling { source, after: None, part: 0, asked_at: None, is_done: false, fetches })
+    }
+
+    /// Another configuration with the same primary.
+    pub(super) fn follow_filling(&mut self, id: ShardId, shard: &Shard) {
+        let begun = self.begin_filling(shard);
+        let Some(primary) = self.primary_mut(id) else { return };
+        match (&mut primary.filling, begun) {
+            (Some(old), Some(new)) if old.source == new.source => old.asked_at = None,
+            // Its source is gone, another copy takes its place; or all is here.
+            (filling, begun) => *filling = begun,
+        }
+    }
+
+    /// Whether the answer may be at the source only (M2).
+    pub(super) fn must_look_at_source(&self, id: ShardId, request: &Request) -> bool {
+        let primary = self.shards.get(&id).and_then(|state| state.primary.as_ref());
+        let Some(primary) = primary.filter(|primary| primary.filling.is_some()) else {
+            return false;
+        };
+        let is_blind = matches!(request.operation, Operation::Put(_));
+        let is_read = request.operation == Operation::Get;
+        let is_pending = primary.newest.contains_key(&request.key) && !is_read;
+        !is_blind && !is_pending && self.shelf.get(id, &request.key).is_none()
+    }
+
+    pub(super) fn look_at_source(
+        &mut self,
+        id: ShardId,
+        request: Request,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let term = self.term();
+        let Some(primary) = self.primary_mut(id) else { return };
+        let Some(filling) = primary.filling.as_mut() else { return };
+        let key = request.key.clone();
+        let fetch = filling.fetches.entry(key.clone()).or_insert_with(|| {
+            actions.push(to_node(filling.source, Message::Fetch { term, shard: id, key }));
+            Fetch { asked_at: now, requests: Vec::new() }
+        });
+        fetch.requests.push(request);
+    }
+
+    /// At the source.
+    pub(super) fn fetch(
+        &mut self,
+        from: NodeId,
+        id: ShardId,
+        key: Arc<[u8]>,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.is_source(id, from) {
+            let entry = self.shelf.get(id, &key);
+            let message = Message::Fetched { term: self.term(), shard: id, key, entry };
+            actions.push(to_node(from, message));
+        }
+    }
+
+    fn is_source(&self, id: ShardId, target: NodeId) -> bool {
+        self.shard(id)
+            .is_some_and(|shard| shard.primary == target && shard.filling_from == Some(self.id))
+    }
+
+    pub(super) fn fetched(
+        &mut self,
+        from: NodeId,
+        id: ShardId,
+        key: &[u8],
+        entry: Option<Arc<Entry>>,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(state) = self.shards.get_mut(&id) else { return };
+        let epoch = state.epoch;
+        let filling = state.primary.as_mut().and_then(|primary| primary.filling.as_mut());
+        let Some(filling) = filling.filter(|filling| filling.source == from) else { return };
+        let Some(fetch) = filling.fetches.remove(key) else { return };
+        let is_own = entry.as_ref().is_some_and(|entry| entry.version.epoch() >= epoch);
+        if let Some(entry) = entry.filter(|_| !is_own) {
+            let contents = Contents { entries: vec![entry], sessions: Vec::new() };
+            self.receive(id, &contents, actions); // M1
+        }
+        for request in fetch.requests {
+            if is_own && self.must_look_at_source(id, &request) {
+                // The target's own write, not yet everywhere, hides what was there before.
+                answer(&request, Outcome::TryAgain, actions);
+            } else if self.may_serve(now) {
+                self.execute(id, request, Looked::AtSource, now, actions);
+            }
+        }
+    }
+
+    pub(super) fn go_on_filling(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let (term, retry_ns) = (self.term(), 4 * self.settings.retry_ns);
+        let mut done = Vec::new();
+        for (id, state) in &mut self.shards {
+            let filling = state.primary.as_mut().filter(|primary| primary.is_serving());
+            let Some(filling) = filling.and_then(|primary| primary.filling.as_mut()) else {
+                continue;
+            };
+            for (key, fetch) in &mut filling.fetches {
+                if now >= after(fetch.asked_at, retry_ns) {
+                    fetch.asked_at = now;
+                    let message = Message::Fetch { term, shard: *id, key: key.clone() };
+                    actions.push(to_node(filling.source, message));
+                }
+            }
+            if filling.is_done {
+                done.push(*id);
+            } else if filling.asked_at.is_none_or(|asked_at| now >= after(asked_at, retry_ns)) {
+                filling.asked_at = Some(now);
+                actions.push(filling.pull(*id, term));
+            }
+        }
+        for id in done {
+            self.tell_managers(&Message::Filled { term, shard: id }, actions);
+        }
+    }
+
+    /// At the source.
+    pub(super) fn pull(
+        &mut self,
+        from: NodeId,
+        id: ShardId,
+        part: u64,
+        after: Option<&[u8]>,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.is_source(id, from) {
+            return;
+        }
+        let entry_max = self.settings.copy_part_entries;
+        let entries = self.shelf.part(id, after, entry_max);
+        let is_last = entries.len() < entry_max;
+        let contents = Contents { entries, sessions: Vec::new() };
+        let term = self.term();
+        actions.push(to_node(from, Message::Copy { term, shard: id, part, contents, is_last }));
+    }
+
+    /// A part has come from the source.
+    pub(super) fn filled_part(
+        &mut self,
+        id: ShardId,
+        part: u64,
+        mut contents: Contents,
+        is_last: bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let term = self.term();
+        let Some(state) = self.shards.get_mut(&id) else { return };
+        let epoch = state.epoch;
+        let filling = state.primary.as_mut().and_then(|primary| primary.filling.as_mut());
+        let Some(filling) = filling.filter(|filling| filling.part == part && !filling.is_done)
+        else {
+            return;
+        };
+        filling.part += 1;
+        filling.after = contents.entries.last().map(|entry| entry.key.clone());
+        filling.is_done = is_last;
+        if !is_last {
+            actions.push(filling.pull(id, term));
+        }
+        contents.entries.retain(|entry| entry.version.epoch() < epoch); // M1
+        self.receive(id, &contents, actions);
+    }
+}
+
+impl Filling {
+    fn pull(&self, shard: ShardId, term: crate::ids::Term) -> Action {
+        let message = Message::Pull { term, shard, part: self.part, after: self.after.clone() };
+        to_node(self.source, message)
+    }
+}

@@ -1,0 +1,102 @@
+//! A new configuration: fence the old term, change roles, answer (Rowan-KV §4.5, phase 1).
+//!
+//! | before ╲ now | primary | backup | joining | nothing |
+//! |---|---|---|---|---|
+//! | nothing | promote | begin | begin, empty | - |
+//! | primary, same epoch | new targets | - | - | forget |
+//! | primary, other epoch | demote, promote | demote | demote, empty | forget |
+//! | backup | promote | stay | empty | forget |
+//! | joining, same epoch | promote | stay | stay | forget |
+//! | joining, other epoch | promote | stay | empty | forget |
+
+use std::sync::Arc;
+
+use base::Instant;
+
+use crate::configuration::{Configuration, Role, Shard};
+use crate::ids::{ShardId, Version};
+use crate::message::Message;
+use crate::node::{Action, Node, ShardState};
+use crate::record::{Kind, append_mark};
+use crate::shelf::Shelf;
+
+impl<S: Shelf> Node<S> {
+    pub(super) fn install(
+        &mut self,
+        new: Arc<Configuration>,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let term = new.term;
+        if term > self.term() {
+            self.digest_all(); // N3
+            let old = self.configuration.replace(new.clone());
+            self.is_committed = false;
+            actions.push(Action::Fence { term });
+            for (id, shard) in new.shards() {
+                let before = old.as_ref().and_then(|old| old.shard(id));
+                self.change_role(id, before, shard, now, actions);
+            }
+        }
+        if term == self.term() {
+            self.tell_managers(&Message::Installed { term }, actions);
+        }
+    }
+
+    fn change_role(
+        &mut self,
+        id: ShardId,
+        before: Option<&Shard>,
+        shard: &Shard,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let had = self.shards.get(&id).map(|state| (state.role, state.epoch));
+        let same_epoch = had.is_some_and(|(_, epoch)| epoch == shard.epoch);
+        match shard.role_of(self.id) {
+            // A shard that waits for this server's earlier life needs what is here of it.
+            None if shard.nodes().any(|node| node.name == self.id.name) => {}
+            None => self.forget(id, had.is_some(), actions),
+            Some(Role::Joining) => {
+                if had != Some((Role::Joining, shard.epoch)) {
+                    self.forget(id, true, actions);
+                    self.shards.insert(id, ShardState::new(Role::Joining, shard.epoch));
+                }
+            }
+            Some(Role::Backup) => {
+                self.demote(id);
+                self.begin_role(id, Role::Backup, shard.epoch);
+            }
+            Some(Role::Primary) if same_epoch && had.is_some_and(|had| had.0 == Role::Primary) => {
+                self.retarget(id, before, now, actions);
+                self.follow_copy(id, before, shard);
+                self.follow_promotion(id, shard, now, actions);
+                self.follow_filling(id, shard);
+            }
+            Some(Role::Primary) => {
+                self.demote(id);
+                self.begin_role(id, Role::Primary, shard.epoch);
+                self.assembly.forget(id, Version::before_epoch(shard.epoch));
+                self.promote(id, shard, now, actions);
+            }
+        }
+    }
+
+    fn begin_role(&mut self, id: ShardId, role: Role, epoch: u16) {
+        let state = self.shards.entry(id).or_insert_with(|| ShardState::new(role, epoch));
+        state.role = role;
+        state.epoch = epoch;
+    }
+
+    /// Drops all that is held of a shard; the log says so, lest a recovery bring it back.
+    fn forget(&mut self, id: ShardId, has_data: bool, actions: &mut Vec<Action>) {
+        self.shards.remove(&id);
+        self.shelf.clear(id);
+        self.assembly.forget(id, Version::before_epoch(u16::MAX));
+        if has_data {
+            let mut bytes = Vec::new();
+            append_mark(Kind::Reset, id, Version::ZERO, &mut bytes);
+            self.append(&bytes, actions);
+        }
+    }
+}

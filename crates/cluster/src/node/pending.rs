@@ -1,0 +1,222 @@
+//! Writes under way: landed at every target, sent again, acknowledged, completed.
+//!
+//! ```text
+//!  version      9           10          11 (computed on 10)
+//!  n2           ─           block 0     block 0          what is not acknowledged
+//!  n4           block 1,2   ─           block 0
+//!  frame to n2                          [10][11]         N5: 10 goes along until n2 has it
+//!  frame to n4  [9.1] [9.2]             [11]
+//! ```
+
+use base::Instant;
+
+use crate::configuration::{Role, Shard};
+use crate::ids::{NodeId, ShardId, Version};
+use crate::node::primary::Primary;
+use crate::node::{Action, Node};
+use crate::record::{BlockId, Kind, append_mark};
+use crate::settings::after;
+use crate::shelf::Shelf;
+
+impl<S: Shelf> Node<S> {
+    /// Sends what is missing of one write to everyone who misses it.
+    pub(super) fn land_at_all(
+        &mut self,
+        shard: ShardId,
+        version: Version,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let term = self.term();
+        let Some(primary) = self.primary_mut(shard) else { return };
+        if let Some(pending) = primary.pending.get_mut(&version) {
+            pending.landed_at = now;
+        }
+        let Some(pending) = primary.pending.get(&version) else { return };
+        for (to, missing) in &pending.targets {
+            for block in missing {
+                let bytes = frame(primary, version, *block, *to);
+                actions.push(Action::Land { to: *to, term, bytes: bytes.into() });
+            }
+        }
+    }
+
+    /// Sends again what was not acknowledged in time.
+    pub(super) fn resend(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let retry_ns = self.settings.retry_ns;
+        let mut late = Vec::new();
+        for (shard, state) in &self.shards {
+            let pending = state.primary.iter().flat_map(|primary| &primary.pending);
+            let is_late = |landed_at| now >= after(landed_at, retry_ns);
+            let of_shard = pending.filter(|(_, one)| is_late(one.landed_at));
+            late.extend(of_shard.map(|(version, _)| (*shard, *version)));
+        }
+        for (shard, version) in late {
+            self.land_at_all(shard, version, now, actions);
+        }
+    }
+
+    pub(super) fn acked(
+        &mut self,
+        from: NodeId,
+        blocks: &[BlockId],
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        for BlockId { shard, version, block } in blocks {
+            let Some(primary) = self.primary_mut(*shard) else { continue };
+            let Some(pending) = primary.pending.get_mut(version) else { continue };
+            if let Some(missing) = pending.targets.get_mut(&from) {
+                missing.remove(block);
+            }
+            self.complete(*shard, *version, now, actions);
+        }
+    }
+
+    /// The own log has it.
+    pub(super) fn written(
+        &mut self,
+        shard: ShardId,
+        version: Version,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(primary) = self.primary_mut(shard) else { return };
+        if let Some(pending) = primary.pending.get_mut(&version) {
+            pending.is_written = true;
+            self.complete(shard, version, now, actions);
+        }
+    }
+
+    /// Makes a write visible and answers it, if it is everywhere (N2); then those that were
+    /// computed on it.
+    pub(super) fn complete(
+        &mut self,
+        shard: ShardId,
+        version: Version,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let has_copies = self.has_copies(shard);
+        let Some(state) = self.shards.get_mut(&shard) else { return };
+        let Some(primary) = state.primary.as_mut() else { return };
+        let Some(pending) = primary.pending.get(&version) else { return };
+        let has_base = pending.after.is_some_and(|base| primary.pending.contains_key(&base));
+        if !pending.is_everywhere() || has_base || !has_copies {
+            return;
+        }
+        let Some(pending) = primary.pending.remove(&version) else { return };
+        if primary.newest.get(&pending.entry.key) == Some(&version) {
+            primary.newest.remove(&pending.entry.key);
+        }
+        state.commit = state.commit.max(primary.commit());
+        state.sessions.settle_entry(&pending.entry);
+        let next: Vec<Version> = primary
+            .pending
+            .range(version..)
+            .filter(|(_, later)| later.after == Some(version))
+            .map(|(later, _)| *later)
+            .collect();
+        let waiting = std::mem::take(&mut primary.waiting);
+        let (client, sequence) = (pending.entry.client, pending.entry.sequence);
+        self.shelf.install(pending.entry);
+        self.reply(client, sequence, pending.outcome, now, actions);
+        next.into_iter().for_each(|later| self.complete(shard, later, now, actions));
+        waiting.into_iter().for_each(|request| self.request(request, now, actions));
+    }
+
+    /// Whether there are as many full copies as a write needs (K23). A write under way when a copy
+    /// dies waits for the next one to join.
+    pub(super) fn has_copies(&self, shard: ShardId) -> bool {
+        let copy_count = self.shard(shard).map_or(0, |shard| shard.full_copies().count());
+        copy_count >= usize::from(self.settings.min_copies)
+    }
+
+    /// New targets for what is under way; what a target has acknowledged in the role that it still
+    /// has, counts.
+    pub(super) fn retarget(
+        &mut self,
+        shard: ShardId,
+        before: Option<&Shard>,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(after) = self.shard(shard).cloned() else { return };
+        let Some(primary) = self.primary_mut(shard) else { return };
+        let stays = |node: NodeId| match before.and_then(|shard| shard.role_of(node)) {
+            Some(Role::Joining) => true,
+            Some(Role::Backup) => after.role_of(node) == Some(Role::Backup),
+            _ => false,
+        };
+        for pending in primary.pending.values_mut() {
+            let all = pending.all_blocks();
+            let before = std::mem::take(&mut pending.targets);
+            let missing_at = |node: NodeId| match before.get(&node) {
+                Some(missing) if stays(node) => (node, missing.clone()),
+                _ => (node, all.clone()),
+            };
+            pending.targets = after.targets().map(missing_at).collect();
+        }
+        let versions: Vec<Version> = primary.pending.keys().copied().collect();
+        for version in versions {
+            self.land_at_all(shard, version, now, actions);
+            self.complete(shard, version, now, actions);
+        }
+    }
+
+    /// The end of being primary: what was under way may take effect, and nobody is answered.
+    pub(super) fn demote(&mut self, shard: ShardId) {
+        let Some(state) = self.shards.get_mut(&shard) else { return };
+        let Some(primary) = state.primary.take() else { return };
+        for pending in primary.pending.into_values() {
+            state.sessions.settle_entry(&pending.entry);
+            self.shelf.install(pending.entry);
+        }
+    }
+
+    /// Tells all targets what is on all copies (Rowan-KV §4.4).
+    pub(super) fn tell_commit(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if now < after(self.commit_told_at, self.settings.commit_interval_ns) {
+            return;
+        }
+        self.commit_told_at = now;
+        let Some(configuration) = &self.configuration else { return };
+        let mut frames: std::collections::BTreeMap<NodeId, Vec<u8>> = Default::default();
+        for (shard, state) in &self.shards {
+            let is_serving = state.primary.as_ref().is_some_and(Primary::is_serving);
+            let Some(configured) = configuration.shard(*shard).filter(|_| is_serving) else {
+                continue;
+            };
+            for to in configured.targets() {
+                append_mark(
+                    Kind::CommitVersion,
+                    *shard,
+                    state.commit,
+                    frames.entry(to).or_default(),
+                );
+            }
+        }
+        let term = configuration.term;
+        let datagram_bytes = self.settings.datagram_bytes / 64 * 64;
+        for (to, bytes) in frames {
+            let frames = bytes.chunks(datagram_bytes);
+            actions.extend(frames.map(|bytes| Action::Land { to, term, bytes: bytes.into() }));
+        }
+    }
+}
+
+/// One block for one target, with what it was computed on where the target lacks that (N5).
+fn frame(primary: &Primary, version: Version, block: u32, to: NodeId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (depth, pending) in primary.chain(Some(version)).enumerate() {
+        let is_wanted = match depth {
+            0 => true,
+            _ => pending.targets.get(&to).is_some_and(|missing| !missing.is_empty()),
+        };
+        let index = if depth == 0 { block as usize } else { 0 };
+        if is_wanted {
+            bytes.splice(0..0, pending.blocks[index].iter().copied());
+        }
+    }
+    bytes
+}

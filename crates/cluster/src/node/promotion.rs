@@ -1,0 +1,214 @@
+//! A backup becomes primary: all copies are made alike, then it serves (Rowan-KV §4.5, phase 2).
+//!
+//! ```text
+//!  new primary  ── Gather ──▶ each backup: digests all that landed, answers with what it does not
+//!                             know to be on all copies
+//!               ◀─ Gathered ─
+//!               union: of each key the newest
+//!               ── Scatter ──▶ each backup, and the own log
+//!               ◀─ Scattered ─
+//!               serves; everything below its epoch is on all copies
+//! ```
+//!
+//! # Why the union
+//! What was acknowledged to a client is on every full copy. What was not may be on some: its client
+//! does not know, so it may be kept or dropped, but by all alike. It cannot be taken back from an
+//! index that has it, so it is kept.
+//!
+//! # Invariants
+//! P1: whatever is in no answer of a Gather is on all copies: each leaves out only what is at or
+//!     below its own CommitVer.
+//! P2: nobody's CommitVer is raised before all copies have the union.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::Instant;
+
+use crate::configuration::{Role, Shard};
+use crate::ids::{NodeId, ShardId, Version};
+use crate::message::{Contents, Message, Peer};
+use crate::node::durable::Held;
+use crate::node::primary::{Primary, Stage};
+use crate::node::{Action, Node, to_node};
+use crate::record::Entry;
+use crate::settings::after;
+use crate::shelf::Shelf;
+
+impl<S: Shelf> Node<S> {
+    /// Begins to gather.
+    pub(super) fn promote(
+        &mut self,
+        id: ShardId,
+        shard: &Shard,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let contents = self.uncommitted(id);
+        let missing: BTreeSet<NodeId> = shard.backups.iter().copied().collect();
+        let filling = self.begin_filling(shard);
+        let Some(state) = self.shards.get_mut(&id) else { return };
+        let stage = Stage::Gathering { missing, contents, asked_at: now };
+        state.primary = Some(Primary { filling, ..Primary::new(stage, shard.epoch) });
+        self.ask(id, actions);
+        self.end_gathering(id, now, actions);
+    }
+
+    /// Another configuration with the same primary: a promotion that had not ended starts again.
+    pub(super) fn follow_promotion(
+        &mut self,
+        id: ShardId,
+        shard: &Shard,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.primary_mut(id).is_some_and(|primary| !primary.is_serving()) {
+            self.promote(id, shard, now, actions);
+        }
+    }
+
+    pub(super) fn go_on_promoting(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let retry_ns = 2 * self.settings.retry_ns;
+        let mut late = Vec::new();
+        for (id, state) in &mut self.shards {
+            let stage = state.primary.as_mut().map(|primary| &mut primary.stage);
+            let (Some(Stage::Gathering { asked_at, .. })
+            | Some(Stage::Scattering { asked_at, .. })) = stage
+            else {
+                continue;
+            };
+            if now >= after(*asked_at, retry_ns) {
+                *asked_at = now;
+                late.push(*id);
+            }
+        }
+        late.into_iter().for_each(|id| self.ask(id, actions));
+    }
+
+    /// Asks those whose answers are missing.
+    fn ask(&mut self, id: ShardId, actions: &mut Vec<Action>) {
+        let (term, own) = (self.term(), self.id);
+        let Some(primary) = self.primary_mut(id) else { return };
+        match &primary.stage {
+            Stage::Gathering { missing, .. } => {
+                let message = Message::Gather { term, shard: id };
+                actions.extend(missing.iter().map(|to| to_node(*to, message.clone())));
+            }
+            Stage::Scattering { missing, contents, .. } => {
+                let contents = contents.clone();
+                let message = Message::Scatter { term, shard: id, contents };
+                let others = missing.iter().filter(|to| **to != own);
+                actions.extend(others.map(|to| to_node(*to, message.clone())));
+            }
+            Stage::Serving => {}
+        }
+    }
+
+    /// What this copy does not know to be on all (P1).
+    fn uncommitted(&self, id: ShardId) -> Contents {
+        let Some(state) = self.shards.get(&id) else { return Contents::default() };
+        let entries = self.shelf.above(id, state.commit);
+        Contents { entries, sessions: state.sessions.settled() }
+    }
+
+    pub(super) fn gather(&mut self, from: NodeId, id: ShardId, actions: &mut Vec<Action>) {
+        if !self.is_backup_of(id, from) {
+            return;
+        }
+        self.digest_all();
+        let message =
+            Message::Gathered { term: self.term(), shard: id, contents: self.uncommitted(id) };
+        actions.push(to_node(from, message));
+    }
+
+    fn is_backup_of(&self, id: ShardId, primary: NodeId) -> bool {
+        let is_backup = self.shards.get(&id).is_some_and(|state| state.role == Role::Backup);
+        is_backup && self.shard(id).is_some_and(|shard| shard.primary == primary)
+    }
+
+    pub(super) fn gathered(
+        &mut self,
+        from: NodeId,
+        id: ShardId,
+        found: Contents,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(primary) = self.primary_mut(id) else { return };
+        let Stage::Gathering { missing, contents, .. } = &mut primary.stage else { return };
+        if missing.remove(&from) {
+            contents.entries.extend(found.entries);
+            contents.sessions.extend(found.sessions);
+            self.end_gathering(id, now, actions);
+        }
+    }
+
+    /// With everyone's answer: takes the union, and scatters it.
+    fn end_gathering(&mut self, id: ShardId, now: Instant, actions: &mut Vec<Action>) {
+        let own = self.id;
+        let Some(primary) = self.primary_mut(id) else { return };
+        let Stage::Gathering { missing, contents, .. } = &mut primary.stage else { return };
+        if !missing.is_empty() {
+            return;
+        }
+        let gathered = std::mem::take(contents);
+        self.receive(id, &gathered, actions);
+        let newest: BTreeMap<Arc<[u8]>, Arc<Entry>> = gathered
+            .entries
+            .iter()
+            .filter_map(|entry| Some((entry.key.clone(), self.shelf.get(id, &entry.key)?)))
+            .collect();
+        let entries = newest.into_values().collect();
+        let Some(state) = self.shards.get_mut(&id) else { return };
+        let sessions = state.sessions.settled();
+        let backups = self.configuration.iter().filter_map(|all| all.shard(id));
+        let backups = backups.flat_map(|shard| shard.backups.iter().copied());
+        let missing = backups.chain([own]).collect();
+        let contents = Contents { entries, sessions };
+        let Some(primary) = state.primary.as_mut() else { return };
+        primary.stage = Stage::Scattering { missing, contents, asked_at: now };
+        self.ask(id, actions);
+        self.when_durable(Held::Scattered { shard: id }, now, actions);
+    }
+
+    pub(super) fn scatter(
+        &mut self,
+        from: NodeId,
+        id: ShardId,
+        contents: Contents,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.is_backup_of(id, from) {
+            return;
+        }
+        self.receive(id, &contents, actions);
+        let message = Message::Scattered { term: self.term(), shard: id };
+        let held = Held::Send { to: Peer::Node(from), message };
+        self.when_durable(held, Instant::default(), actions);
+    }
+
+    /// What another copy has sent becomes part of this one.
+    pub(super) fn receive(&mut self, id: ShardId, contents: &Contents, actions: &mut Vec<Action>) {
+        self.append_contents(id, contents, actions);
+        for entry in &contents.entries {
+            self.shelf.install(entry.clone());
+        }
+        let Some(state) = self.shards.get_mut(&id) else { return };
+        for (client, answer) in &contents.sessions {
+            state.sessions.settle(*client, answer.clone());
+        }
+    }
+
+    /// One copy has the union; when all have it, the shard is served.
+    pub(super) fn scattered(&mut self, from: NodeId, id: ShardId) {
+        let Some(state) = self.shards.get_mut(&id) else { return };
+        let Some(primary) = state.primary.as_mut() else { return };
+        let Stage::Scattering { missing, .. } = &mut primary.stage else { return };
+        missing.remove(&from);
+        if missing.is_empty() {
+            primary.stage = Stage::Serving;
+            primary.last = Version::before_epoch(state.epoch).max(primary.last);
+            state.commit = primary.last; // P2
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A node from its log: what its earlier life had (Rowan-KV §4.7).
+
+use std::collections::BTreeMap;
+
+use crate::configuration::Role;
+use crate::ids::{NodeId, ShardId, Version};
+use crate::message::{Answer, Recovered};
+use crate::node::digest::Assembly;
+use crate::node::sessions::outcome_of;
+use crate::node::{Node, ShardState};
+use crate::record::{Kind, Session, scan};
+use crate::settings::Settings;
+use crate::shelf::Shelf;
+
+impl<S: Shelf> Node<S> {
+    /// A new life from what an earlier one has appended. Returns how much of the log is whole: the
+    /// rest is a torn tail, to be cut before anything is appended.
+    ///
+    /// Which shards it has a role in, the next configuration says.
+    pub fn recover(
+        id: NodeId,
+        earlier_life: u32,
+        settings: Settings,
+        manager_count: u16,
+        shelf: S,
+        log: &[u8],
+    ) -> (Node<S>, usize) {
+        let mut node = Node::new(id, settings, manager_count, shelf);
+        let mut assembly = Assembly::default();
+        // How much damage lay before each shard's last beginning.
+        let mut damage_before: BTreeMap<ShardId, usize> = BTreeMap::new();
+        let scanned = scan(log, node.check, |before, header, piece| {
+            let shard = header.shard;
+            if header.kind == Kind::Reset {
+                damage_before.insert(shard, before.skipped_bytes);
+                node.shards.remove(&shard);
+                node.shelf.clear(shard);
+                assembly.forget(shard, Version::before_epoch(u16::MAX));
+                return;
+            }
+            let state =
+                node.shards.entry(shard).or_insert_with(|| ShardState::new(Role::Backup, 0));
+            match header.kind {
+                Kind::Session => {
+                    let session = Session::from_block(header, piece);
+                    let outcome = outcome_of(session.answered, session.integer);
+                    let Session { sequence, version, .. } = session;
+                    state.sessions.settle(session.client, Answer { sequence, version, outcome });
+                }
+                _ => {
+                    if let Some(entry) = assembly.add(header, piece) {
+                        state.sessions.settle_entry(&entry);
+                        node.shelf.install(std::sync::Arc::new(entry));
+                    }
+                }
+            }
+        });
+        node.recovered = match scanned.skipped_bytes {
+            0 => Recovered::Whole { life: earlier_life },
+            damage => {
+                damage_before.retain(|_, before| *before == damage);
+                let whole = damage_before.into_keys().collect();
+                Recovered::Damaged { life: earlier_life, whole }
+            }
+        };
+        (node, scanned.end_bytes)
+    }
+}

@@ -1,0 +1,239 @@
+//! Requests of clients: a read from the shelf, a write that becomes pending.
+
+use std::sync::Arc;
+
+use base::Instant;
+
+use crate::configuration::Role;
+use crate::ids::{ClientId, ShardId};
+use crate::message::{Answer, Message, Operation, Outcome, Peer, Request};
+use crate::node::durable::Held;
+use crate::node::filling::Looked;
+use crate::node::primary::{Pending, Primary};
+use crate::node::sessions::Seen;
+use crate::node::{Action, Node};
+use crate::record::{Answered, Entry, parse_integer};
+use crate::shelf::Shelf;
+
+/// What an operation makes of a value.
+struct Computed {
+    value: Option<Arc<[u8]>>,
+    answered: Answered,
+    outcome: Outcome,
+}
+
+impl<S: Shelf> Node<S> {
+    pub(super) fn request(&mut self, request: Request, now: Instant, actions: &mut Vec<Action>) {
+        let place = self.configuration.as_ref().map(|all| (all.shard_of(&request.key), all));
+        let Some((shard, configuration)) = place else {
+            return answer(&request, Outcome::Elsewhere(None), actions);
+        };
+        let state = self.shards.get(&shard).filter(|state| state.role == Role::Primary);
+        let Some(state) = state else {
+            let elsewhere = Outcome::Elsewhere(Some(configuration.clone()));
+            return answer(&request, elsewhere, actions);
+        };
+        let is_ready = state.primary.as_ref().is_some_and(Primary::is_serving);
+        if !is_ready || !self.may_serve(now) {
+            return answer(&request, Outcome::TryAgain, actions);
+        }
+        self.execute(shard, request, Looked::Here, now, actions);
+    }
+
+    pub(super) fn execute(
+        &mut self,
+        shard: ShardId,
+        request: Request,
+        looked: Looked,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        if looked == Looked::Here && self.must_look_at_source(shard, &request) {
+            return self.look_at_source(shard, request, now, actions);
+        }
+        if request.operation == Operation::Get {
+            let entry = self.shelf.get(shard, &request.key);
+            let value = Outcome::Value(entry.and_then(|entry| entry.value.clone()));
+            return self.reply(request.client, request.sequence, value, now, actions);
+        }
+        if let Some(outcome) = self.refusal(shard, &request) {
+            if let Some(outcome) = outcome {
+                self.reply(request.client, request.sequence, outcome, now, actions);
+            }
+            return;
+        }
+        self.write(shard, request, now, actions);
+    }
+
+    /// Why a write is not executed: with an answer, or with none because one is on its way or
+    /// nobody waits for it.
+    fn refusal(&self, shard: ShardId, request: &Request) -> Option<Option<Outcome>> {
+        let state = self.shards.get(&shard)?;
+        match state.sessions.look_up(request.client, request.sequence) {
+            Seen::Never => {}
+            Seen::Answered(outcome) => return Some(Some(outcome)),
+            Seen::Pending | Seen::Overtaken => return Some(None),
+        }
+        if !self.has_copies(shard) {
+            return Some(Some(Outcome::TooFewCopies)); // K23
+        }
+        let primary = state.primary.as_ref()?;
+        let is_full = primary.pending.len() + primary.waiting.len() >= self.settings.pending_max;
+        is_full.then_some(Some(Outcome::TryAgain))
+    }
+
+    fn write(&mut self, shard: ShardId, request: Request, now: Instant, actions: &mut Vec<Action>) {
+        let Some(primary) = self.shards.get(&shard).and_then(|state| state.primary.as_ref()) else {
+            return;
+        };
+        let newest = primary.newest.get(&request.key).copied();
+        let current = match newest.and_then(|version| primary.pending.get(&version)) {
+            Some(pending) => pending.entry.value.clone(),
+            None => self.shelf.get(shard, &request.key).and_then(|entry| entry.value.clone()),
+        };
+        let computed = compute(&request.operation, current.as_deref());
+        let reads = !matches!(request.operation, Operation::Put(_));
+        let after = newest.filter(|_| reads);
+        let Some(version) = primary.last.next() else {
+            return answer(&request, Outcome::TryAgain, actions);
+        };
+        let Some(Computed { value, answered, outcome }) = computed else {
+            return self.refuse_number(shard, request, after.is_some(), now, actions);
+        };
+        let entry = Arc::new(Entry {
+            shard,
+            version,
+            client: request.client,
+            sequence: request.sequence,
+            answered,
+            key: request.key.clone(),
+            value,
+        });
+        let blocks = entry.blocks(self.settings.datagram_bytes);
+        if after.is_some() && !fits_with_chain(primary, after, &blocks, &self.settings) {
+            return self.wait(shard, request);
+        }
+        let answered = Answer { sequence: request.sequence, version, outcome: outcome.clone() };
+        let pending = Pending {
+            entry,
+            blocks,
+            targets: std::collections::BTreeMap::new(),
+            is_written: false,
+            after,
+            outcome,
+            landed_at: now,
+        };
+        self.begin(shard, pending, answered, now, actions);
+    }
+
+    /// Lets a write be pending: in the own log and on its way to every target.
+    fn begin(
+        &mut self,
+        shard: ShardId,
+        mut pending: Pending,
+        answered: Answer,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let version = pending.entry.version;
+        let all = pending.all_blocks();
+        let targets = self.shard(shard).into_iter().flat_map(|shard| shard.targets());
+        pending.targets = targets.map(|target| (target, all.clone())).collect();
+        let mut bytes = Vec::new();
+        if self.durable.is_on() {
+            pending.entry.append(&mut bytes);
+        }
+        self.append(&bytes, actions);
+        let Some(state) = self.shards.get_mut(&shard) else { return };
+        let Some(primary) = state.primary.as_mut() else { return };
+        debug_assert!(version > primary.last, "N4");
+        primary.last = version;
+        primary.newest.insert(pending.entry.key.clone(), version);
+        state.sessions.begin(pending.entry.client, answered);
+        primary.pending.insert(version, pending);
+        self.land_at_all(shard, version, now, actions);
+        self.when_durable(Held::Written { shard, version }, now, actions);
+    }
+
+    fn wait(&mut self, shard: ShardId, request: Request) {
+        if let Some(primary) = self.primary_mut(shard) {
+            primary.waiting.push_back(request);
+        }
+    }
+
+    /// A refusal that was read off a write under way waits for that one.
+    fn refuse_number(
+        &mut self,
+        shard: ShardId,
+        request: Request,
+        is_pending: bool,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        if is_pending {
+            return self.wait(shard, request);
+        }
+        self.reply(request.client, request.sequence, Outcome::NotAnInteger, now, actions);
+    }
+
+    /// Answers a client, unless the lease has ended meanwhile (N1).
+    pub(super) fn reply(
+        &self,
+        client: ClientId,
+        sequence: u64,
+        outcome: Outcome,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.may_serve(now) {
+            let message = Message::Reply { sequence, outcome };
+            actions.push(Action::Send { to: Peer::Client(client), message });
+        }
+    }
+}
+
+/// An answer that promises nothing.
+pub(super) fn answer(request: &Request, outcome: Outcome, actions: &mut Vec<Action>) {
+    let message = Message::Reply { sequence: request.sequence, outcome };
+    actions.push(Action::Send { to: Peer::Client(request.client), message });
+}
+
+/// None: the value is no number, or the sum does not fit.
+fn compute(operation: &Operation, current: Option<&[u8]>) -> Option<Computed> {
+    Some(match operation {
+        Operation::Get => return None,
+        Operation::Put(value) => Computed {
+            value: Some(value.clone()),
+            answered: Answered::Done,
+            outcome: Outcome::Done,
+        },
+        Operation::Delete => Computed {
+            value: None,
+            answered: Answered::Deleted(current.is_some()),
+            outcome: Outcome::Deleted(current.is_some()),
+        },
+        Operation::Increment(by) => {
+            let number = current.map_or(Some(0), parse_integer)?;
+            let sum = number.checked_add(*by)?;
+            Computed {
+                value: Some(sum.to_string().into_bytes().into()),
+                answered: Answered::Integer,
+                outcome: Outcome::Integer(sum),
+            }
+        }
+    })
+}
+
+/// Whether one datagram takes these blocks with all that they were computed on (N5).
+fn fits_with_chain(
+    primary: &Primary,
+    after: Option<crate::ids::Version>,
+    blocks: &[Arc<[u8]>],
+    settings: &crate::settings::Settings,
+) -> bool {
+    let own_bytes: usize = blocks.iter().map(|block| block.len()).sum();
+    let mut chain = primary.chain(after);
+    let is_single = blocks.len() == 1 && primary.chain(after).all(|one| one.blocks.len() == 1);
+    let total = chain.try_fold(own_bytes, |bytes, one| bytes.checked_add(one.blocks[0].len()));
+    is_single && total.is_some_and(|bytes| bytes <= settings.datagram_bytes)
+}

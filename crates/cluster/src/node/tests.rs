@@ -1,0 +1,186 @@
+//! Nodes message by message: the way of a write, of a retry, of a promotion.
+
+use super::*;
+use crate::configuration::even_ranges;
+use crate::ids::ClientId;
+use crate::message::{Operation, Outcome, Request};
+use crate::shelf::MemoryShelf;
+
+const MS: u64 = 1_000_000;
+const SHARD: ShardId = ShardId(0);
+
+/// Nodes that hear each other at once, in order, unless a test takes what was sent.
+struct Bench {
+    nodes: Vec<Node<MemoryShelf>>,
+    now: Instant,
+    replies: Vec<(u64, Outcome)>,
+    /// Frames that have not landed yet: from, to, term, bytes.
+    frames: Vec<(NodeId, NodeId, Term, Arc<[u8]>)>,
+}
+
+fn id(name: u16) -> NodeId {
+    NodeId { name, life: 1 }
+}
+
+fn configuration(term: u64, epoch: u16, primary: u16, backups: &[u16]) -> Arc<Configuration> {
+    let (first, last) = even_ranges(1).next().unwrap();
+    let backups: Vec<NodeId> = backups.iter().copied().map(id).collect();
+    let mut members: Vec<NodeId> = backups.iter().copied().chain([id(primary)]).collect();
+    members.sort_unstable();
+    let primary = id(primary);
+    let shard = Shard { first, last, epoch, primary, backups, joining: None, filling_from: None };
+    Arc::new(Configuration { term: Term(term), members, shards: vec![shard] })
+}
+
+impl Bench {
+    /// Nodes 0 to 2; node 0 serves.
+    fn new() -> Bench {
+        let settings = Settings::default();
+        let node = |name| Node::new(id(name), settings, 1, MemoryShelf::default());
+        let nodes = (0..3).map(node).collect();
+        let now = Instant { ns: MS };
+        let mut bench = Bench { nodes, now, replies: Vec::new(), frames: Vec::new() };
+        bench.install(&configuration(1, 1, 0, &[1, 2]), &[0, 1, 2]);
+        bench
+    }
+
+    fn install(&mut self, configuration: &Arc<Configuration>, names: &[u16]) {
+        let from = Peer::Manager(0);
+        for name in names {
+            let message = Message::Install(configuration.clone());
+            self.input(*name, Event::Message { from, message });
+        }
+        for name in names {
+            let (sent_at, term) = (self.now, configuration.term);
+            let message = Message::Granted { sent_at, term, is_committed: true };
+            self.input(*name, Event::Message { from, message });
+        }
+        // What was asked before the others had installed is asked again.
+        self.now = after(self.now, 2 * MS);
+        names.iter().for_each(|name| self.input(*name, Event::Tick));
+    }
+
+    fn input(&mut self, name: u16, event: Event<'_>) {
+        let mut actions = Vec::new();
+        self.nodes[usize::from(name)].input(event, self.now, &mut actions);
+        for action in actions {
+            match action {
+                Action::Send { to: Peer::Node(to), message } => {
+                    let from = Peer::Node(id(name));
+                    self.input(to.name, Event::Message { from, message });
+                }
+                Action::Send { message: Message::Reply { sequence, outcome }, .. } => {
+                    self.replies.push((sequence, outcome));
+                }
+                Action::Land { to, term, bytes } => self.frames.push((id(name), to, term, bytes)),
+                _ => {}
+            }
+        }
+    }
+
+    fn land(&mut self, is_wanted: impl Fn(NodeId) -> bool) {
+        let (now, later) = self.frames.drain(..).partition(|(_, to, ..)| is_wanted(*to));
+        self.frames = later;
+        let now: Vec<(NodeId, NodeId, Term, Arc<[u8]>)> = now;
+        for (from, to, term, bytes) in now {
+            self.input(to.name, Event::Landed { lane: Lane { from, term }, bytes: &bytes });
+        }
+    }
+
+    fn ask(&mut self, name: u16, sequence: u64, operation: Operation) {
+        let request = Request { client: ClientId(1), sequence, key: (*b"k").into(), operation };
+        let from = Peer::Client(request.client);
+        self.input(name, Event::Message { from, message: Message::Request(request) });
+    }
+
+    #[track_caller]
+    fn expect(&mut self, want: &[(u64, Outcome)]) {
+        assert_eq!(std::mem::take(&mut self.replies), want);
+    }
+}
+
+fn put(text: &str) -> Operation {
+    Operation::Put(text.as_bytes().into())
+}
+
+fn value(text: &str) -> Outcome {
+    Outcome::Value(Some(text.as_bytes().into()))
+}
+
+#[test]
+fn a_write_is_visible_and_answered_when_all_have_it() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, put("1"));
+    bench.ask(0, 9, Operation::Get);
+    bench.expect(&[(9, Outcome::Value(None))]);
+    bench.land(|to| to == id(1));
+    bench.expect(&[]);
+    bench.land(|_| true);
+    bench.expect(&[(1, Outcome::Done)]);
+    bench.ask(0, 9, Operation::Get);
+    bench.expect(&[(9, value("1"))]);
+}
+
+#[test]
+fn a_request_that_is_sent_again_is_answered_again_and_not_executed() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, Operation::Increment(5));
+    bench.ask(0, 1, Operation::Increment(5));
+    bench.land(|_| true);
+    bench.expect(&[(1, Outcome::Integer(5))]);
+    bench.ask(0, 1, Operation::Increment(5));
+    bench.expect(&[(1, Outcome::Integer(5))]);
+    assert_eq!(bench.nodes[0].version(SHARD).unwrap().bits() & 0xffff, 1);
+}
+
+#[test]
+fn a_sum_lands_together_with_what_it_was_computed_on() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, put("1"));
+    bench.frames.clear();
+    bench.ask(0, 2, Operation::Increment(1));
+    bench.land(|_| true);
+    bench.expect(&[(1, Outcome::Done), (2, Outcome::Integer(2))]);
+}
+
+#[test]
+fn whoever_has_no_lease_answers_nobody() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, put("1"));
+    bench.now = after(bench.now, Settings::default().lease_ns);
+    bench.land(|_| true);
+    bench.expect(&[]);
+    bench.ask(0, 9, Operation::Get);
+    bench.expect(&[(9, Outcome::TryAgain)]);
+}
+
+#[test]
+fn a_new_primary_has_what_any_copy_had_and_the_old_term_is_fenced() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, put("1"));
+    bench.land(|to| to == id(2));
+    let late = std::mem::take(&mut bench.frames);
+    bench.install(&configuration(2, 2, 1, &[2]), &[1, 2]);
+    bench.ask(1, 9, Operation::Get);
+    bench.expect(&[(9, value("1"))]);
+    // Its client sends it again: it was executed.
+    bench.ask(1, 1, put("1"));
+    bench.expect(&[(1, Outcome::Done)]);
+    bench.frames = late;
+    bench.land(|_| true);
+    assert_eq!(bench.nodes[1].landing_counters().fenced, 1);
+    assert!(bench.nodes[1].version(SHARD) >= Some(Version::before_epoch(2)));
+}
+
+#[test]
+fn with_too_few_copies_writes_are_refused_and_reads_go_on() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, put("1"));
+    bench.land(|_| true);
+    bench.ask(0, 2, put("2"));
+    bench.install(&configuration(2, 1, 0, &[]), &[0]);
+    bench.replies.clear();
+    bench.ask(0, 3, put("3"));
+    bench.ask(0, 9, Operation::Get);
+    bench.expect(&[(3, Outcome::TooFewCopies), (9, value("1"))]);
+}

@@ -1,0 +1,387 @@
+//! Records: entries as they land at backups and lie in logs, one block or several (K14).
+//!
+//! ```text
+//!  byte 0        4      5        6       8         16       24         32
+//!  | checksum 32 | kind | answer | shard | version | client | sequence |
+//!  32         34      36          40    44    48          52      56      64
+//!  | key len  | spare | value len | cnt | seq | piece len | spare | expiry | piece ... | pad |
+//! ```
+//!
+//! Key and value together are the body. A record carries one piece of it: the whole body, or block
+//! `seq` of `cnt` where the body does not fit into one datagram (Rowan-KV Fig. 7). Records start at
+//! multiples of 64 bytes, which is the stride of replication. See docs/formats/peer.md.
+//!
+//! # Invariants
+//! D1: a record whose checksum does not match is no record, whatever its header says.
+//! D2: the blocks of one (shard, version) have the same header but for `seq`, the checksum
+//!     and the piece's length.
+
+use std::sync::Arc;
+
+use crate::crc::crc32c;
+use crate::ids::{ClientId, ShardId, Version};
+
+/// Records start at multiples of this.
+pub const ALIGN_BYTES: usize = 64;
+/// The header of each block.
+pub const HEADER_BYTES: usize = 64;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A value.
+    Put,
+    /// The key is gone (K2).
+    Delete,
+    /// All up to this version is on all copies (Rowan-KV §4.4).
+    CommitVersion,
+    /// Whatever stands earlier in this log about the shard is void.
+    Reset,
+    /// What a client was last answered; the value is the number, if it was one.
+    Session,
+}
+
+/// What the request that made an entry was answered, so that a retry is answered alike (K24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It was done.
+    Done,
+    /// The new value, a number.
+    Integer,
+    /// Whether there was anything to delete.
+    Deleted(bool),
+}
+
+/// One write, whole. Immutable; shared between the index and what is on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Which shard the key is in.
+    pub shard: ShardId,
+    /// Its place among the shard's writes.
+    pub version: Version,
+    /// Who asked for it.
+    pub client: ClientId,
+    /// As which of its requests.
+    pub sequence: u64,
+    /// What it was told.
+    pub answered: Answered,
+    /// The key.
+    pub key: Arc<[u8]>,
+    /// None: deleted.
+    pub value: Option<Arc<[u8]>>,
+}
+
+/// The fixed part of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it says.
+    pub kind: Kind,
+    /// What the client was told.
+    pub answered: Answered,
+    /// Of which shard.
+    pub shard: ShardId,
+    /// Which write of it.
+    pub version: Version,
+    /// Who asked.
+    pub client: ClientId,
+    /// As which request.
+    pub sequence: u64,
+    /// Of the whole key.
+    pub key_len_bytes: usize,
+    /// Of the whole value.
+    pub value_len_bytes: usize,
+    /// Blocks of the entry.
+    pub block_count: u32,
+    /// This one, from 0.
+    pub block: u32,
+    /// The body's bytes in this block.
+    pub piece_len_bytes: usize,
+}
+
+impl Header {
+    /// From the first bytes of a block. Only the form is checked, not the sum (D1).
+    pub fn peek(bytes: &[u8]) -> Option<Header> {
+        let fixed: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
+        let u16_at = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
+        let u32_at = |at: usize| u32::from(u16_at(at)) | u32::from(u16_at(at + 2)) << 16;
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        let kind = match fixed[4] {
+            1 => Kind::Put,
+            2 => Kind::Delete,
+            3 => Kind::CommitVersion,
+            4 => Kind::Reset,
+            5 => Kind::Session,
+            _ => return None,
+        };
+        let answered = match fixed[5] {
+            0 => Answered::Done,
+            1 => Answered::Integer,
+            2 => Answered::Deleted(false),
+            3 => Answered::Deleted(true),
+            _ => return None,
+        };
+        Some(Header {
+            kind,
+            answered,
+            shard: ShardId(u16_at(6)),
+            version: Version::from_bits(u64_at(8))?,
+            client: ClientId(u64_at(16)),
+            sequence: u64_at(24),
+            key_len_bytes: usize::from(u16_at(32)),
+            value_len_bytes: u32_at(36) as usize,
+            block_count: u32_at(40),
+            block: u32_at(44),
+            piece_len_bytes: u32_at(48) as usize,
+        })
+    }
+
+    /// What the block takes, padding included.
+    pub fn len_bytes(&self) -> usize {
+        (HEADER_BYTES + self.piece_len_bytes).next_multiple_of(ALIGN_BYTES)
+    }
+
+    fn body_len_bytes(&self) -> usize {
+        self.key_len_bytes + self.value_len_bytes
+    }
+
+    /// The block's place among all that are under way.
+    pub fn id(&self) -> BlockId {
+        BlockId { shard: self.shard, version: self.version, block: self.block }
+    }
+
+    fn append(&self, piece: &[u8], bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        bytes.extend([0; 4]);
+        bytes.push(match self.kind {
+            Kind::Put => 1,
+            Kind::Delete => 2,
+            Kind::CommitVersion => 3,
+            Kind::Reset => 4,
+            Kind::Session => 5,
+        });
+        bytes.push(match self.answered {
+            Answered::Done => 0,
+            Answered::Integer => 1,
+            Answered::Deleted(false) => 2,
+            Answered::Deleted(true) => 3,
+        });
+        bytes.extend(self.shard.0.to_le_bytes());
+        bytes.extend(self.version.bits().to_le_bytes());
+        bytes.extend(self.client.0.to_le_bytes());
+        bytes.extend(self.sequence.to_le_bytes());
+        bytes.extend((self.key_len_bytes as u16).to_le_bytes());
+        bytes.extend([0; 2]);
+        for field in [self.value_len_bytes as u32, self.block_count, self.block] {
+            bytes.extend(field.to_le_bytes());
+        }
+        bytes.extend((self.piece_len_bytes as u32).to_le_bytes());
+        bytes.extend([0; 12]);
+        debug_assert_eq!(bytes.len() - start, HEADER_BYTES);
+        bytes.extend(piece);
+        let checksum = crc32c(&bytes[start + 4..]);
+        bytes[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+        bytes.resize(start + self.len_bytes(), 0);
+    }
+}
+
+/// One block of one entry: what an acknowledgement names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockId {
+    /// Of which shard.
+    pub shard: ShardId,
+    /// Which write of it.
+    pub version: Version,
+    /// Which of its blocks.
+    pub block: u32,
+}
+
+/// How strictly a reader looks: the fault simulation turns the check off to see that it notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// D1.
+    Checksum,
+    /// Never in a server.
+    Nothing,
+}
+
+/// The block at the start of these bytes, with its piece of the body.
+pub fn block(bytes: &[u8], check: Check) -> Option<(Header, &[u8])> {
+    let header = Header::peek(bytes)?;
+    let end = HEADER_BYTES.checked_add(header.piece_len_bytes)?;
+    if check == Check::Nothing {
+        return Some((header, &bytes[HEADER_BYTES..end.min(bytes.len())]));
+    }
+    let covered = bytes.get(4..end)?;
+    let is_whole = bytes[..4] == crc32c(covered).to_le_bytes();
+    is_whole.then(|| (header, &bytes[HEADER_BYTES..end]))
+}
+
+/// A record without a body: [`Kind::CommitVersion`] and [`Kind::Reset`].
+pub fn append_mark(kind: Kind, shard: ShardId, version: Version, bytes: &mut Vec<u8>) {
+    let header = Header {
+        kind,
+        answered: Answered::Done,
+        shard,
+        version,
+        client: ClientId(0),
+        sequence: 0,
+        key_len_bytes: 0,
+        value_len_bytes: 0,
+        block_count: 1,
+        block: 0,
+        piece_len_bytes: 0,
+    };
+    header.append(&[], bytes);
+}
+
+/// What a client was last answered, as a record.
+pub fn append_session(session: &Session, bytes: &mut Vec<u8>) {
+    let number = session.integer.map(|integer| integer.to_string()).unwrap_or_default();
+    let header = Header {
+        kind: Kind::Session,
+        answered: session.answered,
+        shard: session.shard,
+        version: session.version,
+        client: session.client,
+        sequence: session.sequence,
+        key_len_bytes: 0,
+        value_len_bytes: number.len(),
+        block_count: 1,
+        block: 0,
+        piece_len_bytes: number.len(),
+    };
+    header.append(number.as_bytes(), bytes);
+}
+
+/// What a client was last answered about a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Which shard.
+    pub shard: ShardId,
+    /// Which write of it.
+    pub version: Version,
+    /// Whom.
+    pub client: ClientId,
+    /// As which request.
+    pub sequence: u64,
+    /// What.
+    pub answered: Answered,
+    /// The number, if it was one.
+    pub integer: Option<i64>,
+}
+
+impl Session {
+    /// From a block of kind [`Kind::Session`].
+    pub fn from_block(header: &Header, piece: &[u8]) -> Session {
+        Session {
+            shard: header.shard,
+            version: header.version,
+            client: header.client,
+            sequence: header.sequence,
+            answered: header.answered,
+            integer: parse_integer(piece),
+        }
+    }
+}
+
+/// A number as clients write it: digits, perhaps a sign, nothing else.
+pub fn parse_integer(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+impl Entry {
+    fn header(&self) -> Header {
+        let value_len_bytes = self.value.as_ref().map_or(0, |value| value.len());
+        Header {
+            kind: if self.value.is_some() { Kind::Put } else { Kind::Delete },
+            answered: self.answered,
+            shard: self.shard,
+            version: self.version,
+            client: self.client,
+            sequence: self.sequence,
+            key_len_bytes: self.key.len(),
+            value_len_bytes,
+            block_count: 1,
+            block: 0,
+            piece_len_bytes: self.key.len() + value_len_bytes,
+        }
+    }
+
+    /// As blocks of at most `block_max_bytes` each, which is a multiple of 64 above the header's.
+    pub fn blocks(&self, block_max_bytes: usize) -> Vec<Arc<[u8]>> {
+        let room_bytes = block_max_bytes / ALIGN_BYTES * ALIGN_BYTES - HEADER_BYTES;
+        assert!(room_bytes > 0, "a datagram has room for more than a header");
+        let value = self.value.as_deref().unwrap_or_default();
+        let body = [&self.key[..], value].concat();
+        let block_count = body.len().div_ceil(room_bytes).max(1) as u32;
+        let make = |block: u32| {
+            let start = block as usize * room_bytes;
+            let piece = &body[start..body.len().min(start + room_bytes)];
+            let piece_len_bytes = piece.len();
+            let header = Header { block_count, block, piece_len_bytes, ..self.header() };
+            let mut bytes = Vec::with_capacity(header.len_bytes());
+            header.append(piece, &mut bytes);
+            bytes.into()
+        };
+        (0..block_count).map(make).collect()
+    }
+
+    /// As one record, whatever its size: what a log of its own holds.
+    pub fn append(&self, bytes: &mut Vec<u8>) {
+        let body = [&self.key[..], self.value.as_deref().unwrap_or_default()].concat();
+        self.header().append(&body, bytes);
+    }
+
+    /// From its header and its whole body; none for marks, or if the lengths contradict each other.
+    pub fn from_body(header: &Header, body: &[u8]) -> Option<Entry> {
+        let value = match header.kind {
+            Kind::Put => Some(body.get(header.key_len_bytes..header.body_len_bytes())?.into()),
+            Kind::Delete => None,
+            Kind::CommitVersion | Kind::Reset | Kind::Session => return None,
+        };
+        Some(Entry {
+            shard: header.shard,
+            version: header.version,
+            client: header.client,
+            sequence: header.sequence,
+            answered: header.answered,
+            key: body.get(..header.key_len_bytes)?.into(),
+            value,
+        })
+    }
+}
+
+/// What a scan of a log found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scanned {
+    /// Strides that belong to no record, though records follow: damage.
+    pub skipped_bytes: usize,
+    /// Where the last whole record ends: what follows is a torn tail.
+    pub end_bytes: usize,
+}
+
+/// Hands every block of a log to `take`, in order, with what was found before it. What is damaged
+/// is stepped over stride by stride, so that what follows is found; a damaged end is a torn tail
+/// and is not counted.
+pub fn scan(bytes: &[u8], check: Check, mut take: impl FnMut(Scanned, &Header, &[u8])) -> Scanned {
+    let (mut at, mut bad_bytes, mut scanned) = (0, 0, Scanned::default());
+    while at < bytes.len() {
+        match block(&bytes[at..], check) {
+            // Padding that is missing was cut off with whatever followed.
+            Some((header, piece)) if header.len_bytes() <= bytes.len() - at => {
+                scanned.skipped_bytes += std::mem::take(&mut bad_bytes);
+                take(scanned, &header, piece);
+                at += header.len_bytes();
+                scanned.end_bytes = at;
+            }
+            _ => {
+                bad_bytes += ALIGN_BYTES;
+                at += ALIGN_BYTES;
+            }
+        }
+    }
+    scanned
+}
+
+#[cfg(test)]
+mod tests;
