@@ -42,6 +42,9 @@ pub struct Args {
     /// For the torture of the store, all of whose tests run at once
     #[arg(long, default_value_t = 180, value_name = "SECONDS")]
     torture_seconds: u32,
+    /// Clusters under simulated faults, from seeds that no earlier night had; some 60 a second
+    #[arg(long, default_value_t = 200_000, value_name = "SEEDS")]
+    cluster_seeds: u64,
     /// For recorded histories of all presets
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     history_seconds: u32,
@@ -76,6 +79,9 @@ fn steps(root: &Path, args: Args) -> Vec<Step> {
         Step::new("histories", "cargo test --locked -p dovetail --test linearizable")
             .with("HISTORY_SECONDS", args.history_seconds.to_string())
             .with("HISTORY_SEED", fresh_seed().to_string()),
+        Step::new("clusters under faults", "cargo test --locked --release -p sim --test cluster")
+            .with("CLUSTER_SEEDS", args.cluster_seeds.to_string())
+            .with("CLUSTER_FIRST_SEED", fresh_seed().to_string()),
     ];
     steps.extend(miri_steps());
     steps.extend(sanitizer_steps(root));

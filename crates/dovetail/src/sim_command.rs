@@ -5,12 +5,14 @@
 //!  sim all --out DIR          every figure, one after the other
 //!  sim list                   names and what they show
 //!  sim point, minos-point     one JSON object on the last line of standard output
+//!  sim cluster --seed S       a whole cluster under faults, checked for losses
 //!  sim cache --trace FILE     miss ratios of a cache trace, as a table or JSON
 //! ```
 //!
 //! Ctrl-C ends the process at once; a figure's files appear only when they are whole.
 
 mod cache;
+mod cluster;
 mod point;
 
 use std::path::PathBuf;
@@ -72,12 +74,14 @@ pub fn command() -> Command {
         .subcommand(point::c4_command())
         .subcommand(point::minos_command())
         .subcommand(cache::command())
+        .subcommand(cluster::command())
 }
 
 /// Runs what the command line names.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("cache", matches)) => return cache::run(matches),
+        Some(("cluster", matches)) => return cluster::run_all(matches),
         Some((name, matches)) => return point::run(name, matches),
         None => {}
     }
@@ -94,7 +98,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some("all") => figures::all().try_for_each(|figure| draw(figure, &options, &args.out)),
         Some(name) => draw(figures::find(name).map_err(failure)?, &options, &args.out),
         None => Err(Failure::Usage(format!(
-            "sim: write a figure, `all`, `list`, `point`, `minos-point` or `cache`; \
+            "sim: write a figure, `all`, `list`, `point`, `minos-point`, `cache` or \
+             `cluster`; \
              the figures are {}",
             names()
         ))),

@@ -23,6 +23,7 @@
 pub mod c4;
 pub mod c4_hot;
 pub mod cache;
+pub mod cluster;
 pub mod engine;
 pub mod error;
 pub mod figure;

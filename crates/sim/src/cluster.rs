@@ -1,0 +1,97 @@
+//! Whole clusters under simulated faults, from one seed: the very state machines that servers run.
+//!
+//! ```text
+//!  seed ─▶ scenario: servers, managers, clients, faults
+//!           └▶ world: network, disks, clocks, register ⇄ cluster::{Node, Manager} ⇄ clients
+//!               └▶ judge: one primary per shard, versions grow, all serve again, copies alike,
+//!                         one order explains every answer
+//!  a seed that fails ─▶ shrink: fewer faults, clients, requests ─▶ one command to replay it
+//! ```
+//!
+//! # Invariants
+//! I1: one set of options gives one run, bit by bit.
+//! I2: each fault keeps to what the design promises to survive; what it does not promise (clocks
+//!     beyond their bound, every copy lost without a disk) is not drawn.
+
+mod client;
+mod dice;
+mod faults;
+mod judge;
+pub mod linearizable;
+mod machines;
+mod plant;
+mod scenario;
+mod shrink;
+mod world;
+
+pub use plant::{PLANTS, Plant};
+pub use scenario::{FAULT_KINDS, FaultKind};
+pub use shrink::shrink;
+
+use scenario::Scenario;
+use world::World;
+
+/// One run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Of everything that is drawn.
+    pub seed: u64,
+    /// Servers; drawn if not said.
+    pub nodes: Option<usize>,
+    /// Clients; drawn if not said.
+    pub clients: Option<usize>,
+    /// Requests of each client.
+    pub requests: Option<usize>,
+    /// Which kinds of faults there may be.
+    pub faults: Vec<FaultKind>,
+    /// Of the faults that are drawn, only these, by their position.
+    pub only_faults: Option<Vec<usize>>,
+    /// A bug to notice.
+    pub plant: Option<Plant>,
+    /// One line per event on standard error.
+    pub trace: bool,
+}
+
+impl Options {
+    /// Every kind of fault.
+    pub fn all_faults(seed: u64) -> Options {
+        let faults = FAULT_KINDS.iter().map(|(_, kind)| *kind).collect();
+        Options { seed, faults, ..Options::default() }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What was wrong, if anything was.
+    pub failure: Option<String>,
+    /// The checker gave up.
+    pub is_undecided: bool,
+    /// Every full copy of a shard was lost, beyond what is promised: judged up to there.
+    pub is_beyond_promise: bool,
+    /// Faults that were drawn.
+    pub fault_count: usize,
+    /// Those that had something to strike.
+    pub struck_count: u64,
+    /// Requests of all clients.
+    pub request_count: usize,
+    /// Those whose fate no client knows.
+    pub unanswered_count: usize,
+    /// Events of the simulation.
+    pub event_count: u64,
+    /// The last term.
+    pub term_count: u64,
+    /// Simulated time.
+    pub simulated_ns: u64,
+}
+
+/// Runs it.
+pub fn run(options: &Options) -> Report {
+    let scenario = Scenario::draw(options);
+    World::new(options, scenario).run()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! A client: one request at a time, sent again until it is answered or given up.
+//!
+//! It follows a map that may be stale, asks managers for a new one when nobody answers, and sends a
+//! request again under the same sequence number (K24). What it gave up may still be executed.
+
+use std::sync::Arc;
+
+use cluster::{ClientId, Configuration, Message, NodeId, Operation, Outcome, Peer, Request};
+
+use crate::cluster::dice::Dice;
+use crate::cluster::linearizable::{Answer, Ask, Record};
+use crate::cluster::scenario::MS;
+
+const TIMEOUT_NS: u64 = 12 * MS;
+const PAUSE_NS: u64 = 2 * MS;
+const ATTEMPTS_MAX: u32 = 14;
+/// Values of odd keys are as long as three datagrams.
+const LONG_VALUE_BYTES: usize = 700;
+
+/// One simulated client.
+#[derive(Debug)]
+pub(super) struct Client {
+    id: ClientId,
+    dice: Dice,
+    configuration: Option<Arc<Configuration>>,
+    node_count: usize,
+    manager_count: usize,
+    keys: usize,
+    sequence: u64,
+    current: Option<Current>,
+    left: usize,
+    /// Reads every key once at the end instead, and never gives up.
+    mode: Mode,
+    /// When it next does something by itself.
+    pub(super) wake_ns: u64,
+    pub(super) records: Vec<Record>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Mixed,
+    ReadsAll,
+}
+
+#[derive(Debug)]
+struct Current {
+    request: Request,
+    attempts: u32,
+    /// Whether an answer to the last attempt may still come.
+    is_sent: bool,
+}
+
+/// What a client sends.
+pub(super) type Sent = (Peer, Message);
+
+impl Client {
+    pub(super) fn new(
+        id: u64,
+        seed: u64,
+        mode: Mode,
+        counts: (usize, usize, usize, usize),
+    ) -> Client {
+        let (node_count, manager_count, keys, requests) = counts;
+        Client {
+            id: ClientId(id),
+            dice: Dice::new(seed, 1_000 + id),
+            configuration: None,
+            node_count,
+            manager_count,
+            keys,
+            sequence: 0,
+            current: None,
+            left: if mode == Mode::ReadsAll { keys } else { requests },
+            mode,
+            wake_ns: 0,
+            records: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.current.is_none() && self.left == 0
+    }
+
+    /// Its time has come.
+    pub(super) fn wake(&mut self, now_ns: u64, sent: &mut Vec<Sent>) {
+        if self.current.as_ref().is_some_and(|current| current.is_sent) {
+            let manager = self.dice.index(self.manager_count) as u16;
+            sent.push((Peer::Manager(manager), Message::AskConfiguration));
+        }
+        let is_given_up = self.mode == Mode::Mixed
+            && self.current.as_ref().is_some_and(|current| current.attempts >= ATTEMPTS_MAX);
+        if is_given_up {
+            self.current = None;
+        }
+        if self.current.is_none() && self.left > 0 {
+            self.begin(now_ns);
+        }
+        self.send(now_ns, sent);
+    }
+
+    fn begin(&mut self, now_ns: u64) {
+        self.left -= 1;
+        self.sequence += 1;
+        let key = match self.mode {
+            Mode::ReadsAll => self.left,
+            Mode::Mixed => self.dice.index(self.keys),
+        };
+        let ask = self.draw_ask(key);
+        let operation = match ask {
+            Ask::Get => Operation::Get,
+            Ask::Put(value) => Operation::Put(text_of(key, value)),
+            Ask::Delete => Operation::Delete,
+            Ask::Increment(by) => Operation::Increment(by),
+        };
+        let request = Request {
+            client: self.id,
+            sequence: self.sequence,
+            key: format!("key{key}").into_bytes().into(),
+            operation,
+        };
+        self.current = Some(Current { request, attempts: 0, is_sent: false });
+        let (client, start_ns) = (self.id.0, now_ns);
+        self.records.push(Record { client, key, ask, answer: None, start_ns, end_ns: u64::MAX });
+    }
+
+    fn draw_ask(&mut self, key: usize) -> Ask {
+        if self.mode == Mode::ReadsAll {
+            return Ask::Get;
+        }
+        let unique = (self.id.0 * 1_000 + self.sequence) as i64 * 1_000;
+        match self.dice.below(100) {
+            0..40 => Ask::Get,
+            40..50 => Ask::Delete,
+            50..75 if key.is_multiple_of(2) => Ask::Increment(1),
+            _ => Ask::Put(unique),
+        }
+    }
+
+    fn send(&mut self, now_ns: u64, sent: &mut Vec<Sent>) {
+        let Some(current) = &mut self.current else { return };
+        current.attempts += 1;
+        current.is_sent = true;
+        let request = current.request.clone();
+        let is_guess = current.attempts.is_multiple_of(5);
+        let known = self.configuration.as_ref().filter(|_| !is_guess);
+        let primary = known.and_then(|all| Some(all.shard(all.shard_of(&request.key))?.primary));
+        // Life 0: whoever lives there now.
+        let anyone = NodeId { name: self.dice.index(self.node_count) as u16, life: 0 };
+        let to = Peer::Node(primary.unwrap_or(anyone));
+        sent.push((to, Message::Request(request)));
+        self.wake_ns = now_ns + TIMEOUT_NS;
+    }
+
+    pub(super) fn hear(&mut self, message: Message, now_ns: u64) {
+        match message {
+            Message::Configuration(new) => self.adopt(new),
+            Message::Reply { sequence, outcome } => self.hear_reply(sequence, outcome, now_ns),
+            _ => {}
+        }
+    }
+
+    fn adopt(&mut self, new: Arc<Configuration>) {
+        if self.configuration.as_ref().is_none_or(|known| known.term < new.term) {
+            self.configuration = Some(new);
+        }
+    }
+
+    fn hear_reply(&mut self, sequence: u64, outcome: Outcome, now_ns: u64) {
+        let Some(current) = &mut self.current else { return };
+        if current.request.sequence != sequence {
+            return;
+        }
+        let answer = match outcome {
+            Outcome::Elsewhere(new) => {
+                new.into_iter().for_each(|new| self.adopt(new));
+                return self.pause(now_ns);
+            }
+            Outcome::TryAgain | Outcome::TooFewCopies => return self.pause(now_ns),
+            // Not of a number's key: a value that nobody wrote. No order will explain it.
+            Outcome::NotAnInteger => Answer::Sum(i64::MIN),
+            Outcome::Value(value) => {
+                Answer::Value(value.map(|text| value_of(&text).unwrap_or(i64::MIN)))
+            }
+            Outcome::Done => Answer::Done,
+            Outcome::Integer(sum) => Answer::Sum(sum),
+            Outcome::Deleted(was_there) => Answer::Deleted(was_there),
+        };
+        if let Some(record) = self.records.last_mut() {
+            record.answer = Some(answer);
+            record.end_ns = now_ns;
+        }
+        self.current = None;
+        let think_ns = match self.mode {
+            Mode::Mixed => self.dice.below(14 * MS),
+            Mode::ReadsAll => 0,
+        };
+        self.wake_ns = now_ns + 1 + think_ns;
+    }
+
+    fn pause(&mut self, now_ns: u64) {
+        if let Some(current) = &mut self.current {
+            current.is_sent = false;
+        }
+        self.wake_ns = self.wake_ns.min(now_ns + PAUSE_NS);
+    }
+}
+
+fn text_of(key: usize, value: i64) -> Arc<[u8]> {
+    let text = value.to_string();
+    let width = if key.is_multiple_of(2) { 0 } else { LONG_VALUE_BYTES };
+    format!("{text:<width$}").into_bytes().into()
+}
+
+fn value_of(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.trim_end().parse().ok()
+}

@@ -1,0 +1,230 @@
+//! Is there one order of a key's requests that explains all answers?
+//!
+//! ```text
+//!  client 0   [Put 1 ─────────]      [Get ▶ 2 ──]          ─▶ time
+//!  client 1        [Put 2 ───────────────────────────────? no answer: whenever, or never
+//! ```
+//!
+//! Wing and Gong's search with Lowe's memory: a set of requests that were taken, with the value
+//! that they led to, is looked at once. A request is taken next if it began before everything that
+//! is left has ended, and its answer is right.
+//!
+//! # Limits
+//! Exponential at worst: after [`STEPS_MAX`] sets the verdict is "unknown", which is counted
+//! and not taken for a pass.
+
+use std::collections::{BTreeMap, HashSet};
+
+/// No history of the simulation has needed a tenth of it.
+const STEPS_MAX: usize = 2_000_000;
+
+/// What was asked, in the numbers that values stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// The value.
+    Get,
+    /// To replace it.
+    Put(i64),
+    /// To remove it.
+    Delete,
+    /// To add.
+    Increment(i64),
+}
+
+/// What was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To a get.
+    Value(Option<i64>),
+    /// To a put.
+    Done,
+    /// To a delete.
+    Deleted(bool),
+    /// To an increment.
+    Sum(i64),
+}
+
+/// One request of one client.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Who asked.
+    pub client: u64,
+    /// About what.
+    pub key: usize,
+    /// What.
+    pub ask: Ask,
+    /// None: nobody knows whether it was, or will be, executed.
+    pub answer: Option<Answer>,
+    /// When it was first sent.
+    pub start_ns: u64,
+    /// When it was answered; `u64::MAX` if it never was.
+    pub end_ns: u64,
+}
+
+/// What the checker says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// An order was found for every key.
+    Linearizable,
+    /// No order explains this key's requests, which are listed.
+    Broken {
+        /// Which key.
+        key: usize,
+        /// All its requests.
+        history: String,
+    },
+    /// The search was given up.
+    Unknown,
+}
+
+/// Judges all keys.
+pub fn check(records: &[Record]) -> Verdict {
+    let mut keys: BTreeMap<usize, Vec<&Record>> = BTreeMap::new();
+    for record in records {
+        // A get without an answer says nothing.
+        if record.answer.is_some() || record.ask != Ask::Get {
+            keys.entry(record.key).or_default().push(record);
+        }
+    }
+    let mut verdict = Verdict::Linearizable;
+    for (key, mut history) in keys {
+        history.sort_by_key(|record| record.start_ns);
+        match search(&history) {
+            Some(true) => {}
+            Some(false) => return Verdict::Broken { key, history: show(&history) },
+            None => verdict = Verdict::Unknown,
+        }
+    }
+    verdict
+}
+
+/// The value after a request, if its answer fits.
+fn step(value: Option<i64>, record: &Record) -> Option<Option<i64>> {
+    let (next, answer) = match record.ask {
+        Ask::Get => (value, Answer::Value(value)),
+        Ask::Put(new) => (Some(new), Answer::Done),
+        Ask::Delete => (None, Answer::Deleted(value.is_some())),
+        Ask::Increment(by) => {
+            let sum = value.unwrap_or(0) + by;
+            (Some(sum), Answer::Sum(sum))
+        }
+    };
+    record.answer.is_none_or(|given| given == answer).then_some(next)
+}
+
+/// Which requests were taken: all before `floor`, and those of the bits from there on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Taken {
+    bits: Vec<u64>,
+}
+
+impl Taken {
+    fn has(&self, index: usize) -> bool {
+        self.bits[index / 64] >> (index % 64) & 1 == 1
+    }
+
+    fn with(&self, index: usize) -> Taken {
+        let mut bits = self.bits.clone();
+        bits[index / 64] |= 1 << (index % 64);
+        Taken { bits }
+    }
+}
+
+/// `None`: given up.
+fn search(history: &[&Record]) -> Option<bool> {
+    let none = Taken { bits: vec![0; history.len().div_ceil(64)] };
+    let mut waiting = vec![(none, None)];
+    let mut seen: HashSet<(Taken, Option<i64>)> = HashSet::new();
+    while let Some((taken, value)) = waiting.pop() {
+        if !seen.insert((taken.clone(), value)) {
+            continue;
+        }
+        if seen.len() > STEPS_MAX {
+            return None;
+        }
+        let left = || (0..history.len()).filter(|index| !taken.has(*index));
+        let Some(first_end_ns) = left()
+            .filter(|index| history[*index].answer.is_some())
+            .map(|index| history[index].end_ns)
+            .min()
+        else {
+            return Some(true);
+        };
+        let next = left().take_while(|index| history[*index].start_ns <= first_end_ns);
+        let steps = next.filter_map(|index| Some((index, step(value, history[index])?)));
+        let mut steps: Vec<_> = steps.collect();
+        // A read that fits stands in nobody's way.
+        if let Some(read) = steps.iter().find(|(index, _)| history[*index].ask == Ask::Get) {
+            steps = vec![*read];
+        }
+        // The one that ends first is tried first.
+        steps.sort_by_key(|(index, _)| std::cmp::Reverse(history[*index].end_ns));
+        waiting.extend(steps.into_iter().map(|(index, value)| (taken.with(index), value)));
+    }
+    Some(false)
+}
+
+fn show(history: &[&Record]) -> String {
+    let line = |record: &&Record| {
+        let Record { client, ask, answer, start_ns, end_ns, .. } = record;
+        let end = if *end_ns == u64::MAX { "?".to_owned() } else { end_ns.to_string() };
+        match answer {
+            Some(answer) => format!("{start_ns:>11} {end:>11} c{client} {ask:?} > {answer:?}\n"),
+            None => format!("{start_ns:>11} {end:>11} c{client} {ask:?} > ?\n"),
+        }
+    };
+    history.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(client: u64, ask: Ask, answer: Option<Answer>, start_ns: u64, end_ns: u64) -> Record {
+        Record { client, key: 0, ask, answer, start_ns, end_ns }
+    }
+
+    #[track_caller]
+    fn expect(is_good: bool, records: &[Record]) {
+        let verdict = check(records);
+        assert_eq!(verdict == Verdict::Linearizable, is_good, "{verdict:?}");
+    }
+
+    fn get(value: Option<i64>, start_ns: u64, end_ns: u64) -> Record {
+        record(9, Ask::Get, Some(Answer::Value(value)), start_ns, end_ns)
+    }
+
+    fn put(value: i64, start_ns: u64, end_ns: u64) -> Record {
+        let answer = (end_ns != u64::MAX).then_some(Answer::Done);
+        record(1, Ask::Put(value), answer, start_ns, end_ns)
+    }
+
+    #[test]
+    fn a_read_sees_the_last_write_that_ended() {
+        expect(true, &[put(1, 0, 10), get(Some(1), 11, 12)]);
+        expect(false, &[put(1, 0, 10), get(None, 11, 12)]);
+        expect(true, &[put(1, 0, 10), get(None, 5, 12)]);
+        expect(false, &[put(1, 0, 10), put(2, 11, 20), get(Some(1), 21, 22)]);
+        expect(false, &[put(1, 0, 9), put(2, 1, 30), get(Some(2), 10, 11), get(Some(1), 12, 13)]);
+    }
+
+    #[test]
+    fn a_write_without_an_answer_happens_whenever_or_never() {
+        let lost = put(1, 0, u64::MAX);
+        expect(true, &[lost.clone(), get(None, 5, 6), get(Some(1), 50, 60)]);
+        expect(true, &[lost.clone(), get(None, 5, 6), get(None, 50, 60)]);
+        expect(false, &[lost, get(Some(1), 5, 6), get(None, 50, 60)]);
+    }
+
+    #[test]
+    fn a_number_is_added_once() {
+        let add = |sum, start_ns, end_ns| {
+            record(1, Ask::Increment(1), Some(Answer::Sum(sum)), start_ns, end_ns)
+        };
+        expect(true, &[add(1, 0, 10), add(2, 0, 10), get(Some(2), 11, 12)]);
+        expect(false, &[add(1, 0, 10), add(3, 11, 20)]);
+        let gone = record(1, Ask::Delete, Some(Answer::Deleted(true)), 11, 20);
+        expect(true, &[add(1, 0, 10), gone.clone(), add(1, 21, 30)]);
+        expect(false, &[gone, add(1, 21, 30)]);
+    }
+}

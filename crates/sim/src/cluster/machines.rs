@@ -1,0 +1,166 @@
+//! What a server stands on: a clock that is never quite right, a disk, a shelf.
+
+use std::sync::Arc;
+
+use base::Instant;
+use cluster::record::Entry;
+use cluster::{MemoryShelf, ShardId, Shelf, Version};
+
+use crate::cluster::dice::Dice;
+
+/// A monotonic clock: its own zero, its own speed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    zero_ns: u64,
+    /// Parts of a million faster than true time.
+    fast_ppm: i64,
+}
+
+impl Clock {
+    pub(super) fn draw(drift_ppm: u64, dice: &mut Dice) -> Clock {
+        if drift_ppm == 0 {
+            return Clock { zero_ns: 0, fast_ppm: 0 };
+        }
+        let fast_ppm = dice.between(0, 2 * drift_ppm) as i64 - drift_ppm as i64;
+        Clock { zero_ns: dice.below(1 << 40), fast_ppm }
+    }
+
+    pub(super) fn at(&self, true_ns: u64) -> Instant {
+        let fast_ns = true_ns as i64 / 1_000 * self.fast_ppm / 1_000;
+        Instant { ns: (self.zero_ns + true_ns).saturating_add_signed(fast_ns) }
+    }
+}
+
+/// A log on a medium: what was synced stays; of the rest a crash keeps a part, perhaps torn.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disk {
+    bytes: Vec<u8>,
+    synced_bytes: usize,
+    /// Where the present life began to append.
+    life_start_bytes: usize,
+}
+
+impl Disk {
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    pub(super) fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// A sync that was asked for at that length has ended: what the node is told.
+    pub(super) fn synced(&mut self, len_bytes: usize) -> u64 {
+        self.synced_bytes = self.synced_bytes.max(len_bytes);
+        (len_bytes - self.life_start_bytes) as u64
+    }
+
+    /// The power goes.
+    pub(super) fn crash(&mut self, dice: &mut Dice) {
+        let unsynced = self.bytes.len() - self.synced_bytes;
+        let kept = dice.below(unsynced as u64 + 1) as usize;
+        self.bytes.truncate(self.synced_bytes + kept);
+        if kept > 0 && dice.happens(500_000) {
+            // The last sector was being written.
+            let torn = self.synced_bytes.max(self.bytes.len().saturating_sub(64));
+            let len = self.bytes.len();
+            self.bytes[torn..len].fill(0xa5);
+        }
+        self.synced_bytes = self.bytes.len();
+    }
+
+    /// A bit flips somewhere.
+    pub(super) fn rot(&mut self, dice: &mut Dice) {
+        if !self.bytes.is_empty() {
+            let at = dice.index(self.bytes.len());
+            self.bytes[at] ^= 1 << dice.below(8);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// A life begins: its recovery found so much of the log whole.
+    pub(super) fn begin(&mut self, whole_bytes: usize) {
+        self.bytes.truncate(whole_bytes);
+        self.synced_bytes = whole_bytes;
+        self.life_start_bytes = whole_bytes;
+    }
+}
+
+/// The nodes' shelf, which can be told to forget what was deleted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TestShelf {
+    pub(super) inner: MemoryShelf,
+    pub(super) loses_deletes: bool,
+}
+
+impl Shelf for TestShelf {
+    fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
+        let entry = self.inner.get(shard, key)?;
+        (!self.loses_deletes || entry.value.is_some()).then_some(entry)
+    }
+
+    fn install(&mut self, entry: Arc<Entry>) -> bool {
+        if self.loses_deletes
+            && let Some(present) = self.inner.get(entry.shard, &entry.key)
+            && present.value.is_none()
+        {
+            // The delete is not there: anything goes.
+            let version = Version::ZERO;
+            let forgotten = Entry { version, ..(*present).clone() };
+            self.inner.replace(Arc::new(forgotten));
+        }
+        self.inner.install(entry)
+    }
+
+    fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
+        self.visible(self.inner.above(shard, floor))
+    }
+
+    fn part(&self, shard: ShardId, after: Option<&[u8]>, entry_max: usize) -> Vec<Arc<Entry>> {
+        // A part that is shorter than asked for is the last: the plant must not shorten it.
+        self.inner.part(shard, after, entry_max)
+    }
+
+    fn clear(&mut self, shard: ShardId) {
+        self.inner.clear(shard);
+    }
+}
+
+impl TestShelf {
+    fn visible(&self, mut entries: Vec<Arc<Entry>>) -> Vec<Arc<Entry>> {
+        entries.retain(|entry| !self.loses_deletes || entry.value.is_some());
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_keeps_within_its_drift() {
+        let dice = &mut Dice::new(3, 3);
+        for _ in 0..100 {
+            let clock = Clock::draw(1_000, dice);
+            let passed_ns = clock.at(2_000_000_000).ns - clock.at(1_000_000_000).ns;
+            assert!((999_000_000..=1_001_000_000).contains(&passed_ns), "{passed_ns}");
+        }
+    }
+
+    #[test]
+    fn a_crash_keeps_what_was_synced() {
+        let dice = &mut Dice::new(4, 4);
+        for _ in 0..100 {
+            let mut disk = Disk::default();
+            disk.append(&[1; 640]);
+            assert_eq!(disk.synced(640), 640);
+            disk.append(&[2; 640]);
+            disk.crash(dice);
+            assert!((640..=1280).contains(&disk.len_bytes()));
+            assert!(disk.bytes()[..640].iter().all(|byte| *byte == 1));
+        }
+    }
+}

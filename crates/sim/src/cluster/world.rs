@@ -1,0 +1,549 @@
+//! Servers, managers, a register and clients in one queue of events, from one seed.
+//!
+//! ```text
+//!  queue ─▶ deliver ─▶ Node::input, Manager::input, Client::wake ─▶ actions ─▶ network, disk
+//!              ▲ faults: cut, crash, pause, slow, rot, end sessions
+//! ```
+//!
+//! # Invariants
+//! I1: a run is a function of its options: no time, no thread, no map in random order.
+//! I2: a message to a process that is paused waits; one to a life that is over is lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cluster::message::Lane;
+use cluster::register::{Answer, EmbeddedRegister, Path, Request, Response, SessionId};
+use cluster::{
+    Configuration, Durability, Manager, Message, Node, NodeId, Peer, Settings, ShardId, Version,
+    manager, node,
+};
+
+use crate::cluster::client::{Client, Mode};
+use crate::cluster::dice::Dice;
+use crate::cluster::machines::{Clock, Disk, TestShelf};
+use crate::cluster::scenario::{MS, Scenario};
+use crate::cluster::{Options, Plant};
+use crate::engine::EventQueue;
+
+/// Clients begin when the first configuration stands.
+const CLIENTS_START_NS: u64 = 60 * MS;
+const TICK_NS: u64 = MS;
+
+/// What happens next.
+#[derive(Debug)]
+pub(super) enum Happening {
+    Node { name: usize, life: u32, what: ToNode },
+    Manager { id: usize, life: u32, what: manager::Event },
+    Register { manager: usize, life: u32, request: Request },
+    RegisterTick,
+    Client { client: usize, message: Option<Message> },
+    FaultBegins(usize),
+    FaultEnds(usize),
+    StartNode(usize),
+    StartManager(usize),
+}
+
+#[derive(Debug)]
+pub(super) enum ToNode {
+    Tick,
+    Message { from: Peer, message: Message },
+    Landed { lane: Lane, bytes: Arc<[u8]> },
+    Synced { len_bytes: usize },
+}
+
+/// One server, through all its lives.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) life: u32,
+    pub(super) node: Option<Node<TestShelf>>,
+    pub(super) clock: Clock,
+    pub(super) paused_until_ns: u64,
+    pub(super) disk: Disk,
+    pub(super) disk_slow_until_ns: u64,
+}
+
+/// One manager, through all its lives.
+#[derive(Debug)]
+pub(super) struct Office {
+    pub(super) life: u32,
+    pub(super) manager: Option<Manager>,
+    pub(super) clock: Clock,
+    pub(super) paused_until_ns: u64,
+}
+
+/// Everything.
+pub(super) struct World<'a> {
+    pub(super) options: &'a Options,
+    pub(super) scenario: Scenario,
+    pub(super) settings: Settings,
+    pub(super) now_ns: u64,
+    pub(super) queue: EventQueue<Happening>,
+    pub(super) chance: Dice,
+    pub(super) servers: Vec<Server>,
+    pub(super) offices: Vec<Office>,
+    pub(super) register: EmbeddedRegister,
+    pub(super) sessions: BTreeMap<SessionId, usize>,
+    pub(super) clients: Vec<Client>,
+    /// How many cuts lie between two end points, by [`World::end_point`].
+    pub(super) cuts: Vec<Vec<u32>>,
+    /// From here on nothing is lost, late or doubled.
+    pub(super) is_quiet: bool,
+    pub(super) versions: BTreeMap<ShardId, Version>,
+    pub(super) failure: Option<String>,
+    pub(super) event_count: u64,
+    pub(super) struck: u64,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(options: &'a Options, scenario: Scenario) -> World<'a> {
+        let settings = settings_of(&scenario);
+        let dice = &mut Dice::new(options.seed, 2);
+        let drift_ppm = scenario.drift_ppm;
+        let servers = (0..scenario.node_count).map(|_| Server {
+            life: 0,
+            node: None,
+            clock: Clock::draw(drift_ppm, dice),
+            paused_until_ns: 0,
+            disk: Disk::default(),
+            disk_slow_until_ns: 0,
+        });
+        let servers: Vec<Server> = servers.collect();
+        let offices = (0..scenario.manager_count).map(|_| Office {
+            life: 0,
+            manager: None,
+            clock: Clock::draw(drift_ppm, dice),
+            paused_until_ns: 0,
+        });
+        let offices: Vec<Office> = offices.collect();
+        let end_points = servers.len() + offices.len() + 1;
+        let counts = (servers.len(), offices.len(), scenario.keys, scenario.requests_per_client);
+        let clients = (1..=scenario.client_count as u64)
+            .map(|id| Client::new(id, options.seed, Mode::Mixed, counts));
+        let clients = clients.collect();
+        let mut world = World {
+            options,
+            settings,
+            now_ns: 0,
+            queue: EventQueue::default(),
+            chance: Dice::new(options.seed, 3),
+            servers,
+            offices,
+            register: EmbeddedRegister::default(),
+            sessions: BTreeMap::new(),
+            clients,
+            cuts: vec![vec![0; end_points]; end_points],
+            is_quiet: false,
+            versions: BTreeMap::new(),
+            failure: None,
+            event_count: 0,
+            struck: 0,
+            scenario,
+        };
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        for name in 0..self.servers.len() {
+            self.push(self.now_ns, Happening::StartNode(name));
+        }
+        for id in 0..self.offices.len() {
+            self.push(self.now_ns, Happening::StartManager(id));
+        }
+        for client in 0..self.clients.len() {
+            self.push(CLIENTS_START_NS, Happening::Client { client, message: None });
+        }
+        for index in 0..self.scenario.faults.len() {
+            let at_ns = self.scenario.faults[index].at_ns;
+            self.push(at_ns, Happening::FaultBegins(index));
+        }
+        self.push(0, Happening::RegisterTick);
+    }
+
+    pub(super) fn push(&mut self, at_ns: u64, happening: Happening) {
+        self.queue.push(at_ns as f64, happening);
+    }
+
+    /// Runs until that time, or until something is wrong.
+    pub(super) fn run_until(&mut self, end_ns: u64) {
+        while self.failure.is_none() && self.queue.peek_at().is_some_and(|at| at <= end_ns as f64) {
+            let Some((at, happening)) = self.queue.pop() else { break };
+            self.now_ns = at as u64;
+            self.event_count += 1;
+            self.happen(happening);
+        }
+        self.now_ns = self.now_ns.max(end_ns);
+    }
+
+    pub(super) fn fail(&mut self, what: String) {
+        self.failure.get_or_insert(what);
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Node { name, life, what } => self.tell_node(name, life, what),
+            Happening::Manager { id, life, what } => self.tell_manager(id, life, what),
+            Happening::Register { manager, life, request } => {
+                self.tell_register(manager, life, request);
+            }
+            Happening::RegisterTick => {
+                let mut responses = Vec::new();
+                self.register.expire(base::Instant { ns: self.now_ns }, &mut responses);
+                self.push(self.now_ns + TICK_NS, Happening::RegisterTick);
+                responses.into_iter().for_each(|response| self.respond(None, response));
+            }
+            Happening::Client { client, message } => self.tell_client(client, message),
+            Happening::FaultBegins(index) => self.begin_fault(index),
+            Happening::FaultEnds(index) => self.end_fault(index),
+            Happening::StartNode(name) => self.start_node(name),
+            Happening::StartManager(id) => self.start_manager(id),
+        }
+    }
+
+    fn tell_node(&mut self, name: usize, life: u32, what: ToNode) {
+        let server = &mut self.servers[name];
+        let life = if life == 0 { server.life } else { life };
+        if server.life != life || server.node.is_none() {
+            return; // I2
+        }
+        if server.paused_until_ns > self.now_ns {
+            let at_ns = server.paused_until_ns;
+            return self.push(at_ns, Happening::Node { name, life, what });
+        }
+        let now = server.clock.at(self.now_ns);
+        let Some(node) = &mut server.node else { return };
+        let mut actions = Vec::new();
+        let is_tick = matches!(what, ToNode::Tick);
+        if self.options.trace && !is_tick {
+            eprintln!("{:>12} n{name}.{life} <- {}", self.now_ns, shown(&what));
+        }
+        match what {
+            ToNode::Tick => node.input(node::Event::Tick, now, &mut actions),
+            ToNode::Message { from, message } => {
+                let message = Plant::distort(self.options.plant, node, message);
+                node.input(node::Event::Message { from, message }, now, &mut actions);
+            }
+            ToNode::Landed { lane, bytes } => {
+                let lane = Plant::distort_lane(self.options.plant, node, lane);
+                node.input(node::Event::Landed { lane, bytes: &bytes }, now, &mut actions);
+            }
+            ToNode::Synced { len_bytes } => {
+                let through_bytes = server.disk.synced(len_bytes);
+                node.input(node::Event::Synced { through_bytes }, now, &mut actions);
+            }
+        }
+        let id = node.id();
+        for action in actions {
+            self.act(name, id, action);
+        }
+        if is_tick {
+            self.push(self.now_ns + TICK_NS, Happening::Node { name, life, what: ToNode::Tick });
+            self.watch_primaries(name);
+        }
+    }
+
+    fn act(&mut self, name: usize, id: NodeId, action: node::Action) {
+        match action {
+            node::Action::Send { to, message } => {
+                if self.options.plant == Some(Plant::Lease)
+                    && let Message::Lease { sent_at, term, .. } = message
+                {
+                    let message = Message::Granted { sent_at, term, is_committed: true };
+                    let what = ToNode::Message { from: Peer::Manager(0), message };
+                    self.push(self.now_ns + 1, Happening::Node { name, life: id.life, what });
+                }
+                self.send(Peer::Node(id), to, message);
+            }
+            node::Action::Land { to, term, bytes } => {
+                let lane = Lane { from: id, term };
+                if self.options.plant == Some(Plant::Ack) && self.chance.happens(100_000) {
+                    let message = Plant::forged_ack(term, &bytes);
+                    let what = ToNode::Message { from: Peer::Node(to), message };
+                    return self.push(
+                        self.now_ns + MS / 10,
+                        Happening::Node { name, life: id.life, what },
+                    );
+                }
+                for at_ns in self.journeys(name, usize::from(to.name)) {
+                    let (name, life) = (usize::from(to.name), to.life);
+                    let what = ToNode::Landed { lane, bytes: bytes.clone() };
+                    self.push(at_ns, Happening::Node { name, life, what });
+                }
+            }
+            node::Action::Append(bytes) => self.servers[name].disk.append(&bytes),
+            node::Action::Sync => {
+                let server = &self.servers[name];
+                let len_bytes = server.disk.len_bytes();
+                let is_slow = server.disk_slow_until_ns > self.now_ns;
+                let most_ns = if is_slow { 40 * MS } else { MS };
+                let at_ns = self.now_ns + self.chance.between(MS / 10, most_ns);
+                let what = ToNode::Synced { len_bytes };
+                self.push(at_ns, Happening::Node { name, life: id.life, what });
+            }
+            node::Action::Fence { .. } => {}
+        }
+    }
+
+    fn tell_manager(&mut self, id: usize, life: u32, what: manager::Event) {
+        let office = &mut self.offices[id];
+        if office.life != life || office.manager.is_none() {
+            return;
+        }
+        if office.paused_until_ns > self.now_ns {
+            let at_ns = office.paused_until_ns;
+            return self.push(at_ns, Happening::Manager { id, life, what });
+        }
+        let now = office.clock.at(self.now_ns);
+        let Some(manager) = &mut office.manager else { return };
+        let is_tick = matches!(what, manager::Event::Tick);
+        if self.options.trace && !is_tick {
+            eprintln!("{:>12} m{id}.{life} <- {}", self.now_ns, short(&format!("{what:?}")));
+        }
+        let mut actions = Vec::new();
+        manager.input(what, now, &mut actions);
+        if is_tick {
+            let what = manager::Event::Tick;
+            self.push(self.now_ns + TICK_NS, Happening::Manager { id, life, what });
+        }
+        for action in actions {
+            match action {
+                manager::Action::Send { to, message } => {
+                    self.send(Peer::Manager(id as u16), to, message);
+                }
+                manager::Action::Register(request) => {
+                    for at_ns in self.journeys(self.office_point(id), self.register_point()) {
+                        let request = request.clone();
+                        self.push(at_ns, Happening::Register { manager: id, life, request });
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell_register(&mut self, manager: usize, life: u32, request: Request) {
+        if self.options.trace {
+            eprintln!(
+                "{:>12} register <- m{manager} {}",
+                self.now_ns,
+                short(&format!("{request:?}"))
+            );
+        }
+        let mut responses = Vec::new();
+        let now = base::Instant { ns: self.now_ns };
+        self.register.input(request, now, &mut responses);
+        for response in responses {
+            self.respond(Some((manager, life)), response);
+        }
+    }
+
+    /// To whom a response belongs: the session's manager, or whoever asked without one.
+    fn respond(&mut self, asker: Option<(usize, u32)>, response: Response) {
+        if let (Answer::Opened(session), Some((manager, _))) = (&response.answer, asker) {
+            self.sessions.insert(*session, manager);
+        }
+        let manager = match response.session {
+            Some(session) => self.sessions.get(&session).copied(),
+            None => asker.map(|(manager, _)| manager),
+        };
+        let Some(id) = manager else { return };
+        let life = self.offices[id].life;
+        if asker.is_some_and(|(asker, asked_in)| asker == id && asked_in != life) {
+            return;
+        }
+        for at_ns in self.journeys(self.register_point(), self.office_point(id)) {
+            let what = manager::Event::Register(response.clone());
+            self.push(at_ns, Happening::Manager { id, life, what });
+        }
+    }
+
+    fn tell_client(&mut self, client: usize, message: Option<Message>) {
+        let Some(one) = self.clients.get_mut(client) else { return };
+        let mut sent = Vec::new();
+        let wake_before_ns = one.wake_ns;
+        match message {
+            Some(message) => one.hear(message, self.now_ns),
+            None if one.wake_ns <= self.now_ns => one.wake(self.now_ns, &mut sent),
+            None => {}
+        }
+        if one.wake_ns != wake_before_ns && !one.is_done() {
+            let at_ns = one.wake_ns;
+            self.push(at_ns, Happening::Client { client, message: None });
+        }
+        let from = Peer::Client(cluster::ClientId(client as u64 + 1));
+        sent.into_iter().for_each(|(to, message)| self.send(from, to, message));
+    }
+
+    fn send(&mut self, from: Peer, to: Peer, message: Message) {
+        let (start, end) = (self.end_point(from), self.end_point(to));
+        for at_ns in self.journeys(start, end) {
+            let message = message.clone();
+            let happening = match to {
+                Peer::Node(NodeId { name, life }) => {
+                    let what = ToNode::Message { from, message };
+                    Happening::Node { name: usize::from(name), life, what }
+                }
+                Peer::Manager(id) => {
+                    let id = usize::from(id);
+                    let (life, what) =
+                        (self.offices[id].life, manager::Event::Message { from, message });
+                    Happening::Manager { id, life, what }
+                }
+                Peer::Client(client) => {
+                    let client = client.0 as usize - 1;
+                    Happening::Client { client, message: Some(message) }
+                }
+            };
+            self.push(at_ns, happening);
+        }
+    }
+
+    /// Servers, managers, the register; clients share one that is never cut.
+    fn end_point(&self, peer: Peer) -> usize {
+        match peer {
+            Peer::Node(node) => usize::from(node.name),
+            Peer::Manager(id) => self.office_point(usize::from(id)),
+            Peer::Client(_) => usize::MAX,
+        }
+    }
+
+    fn office_point(&self, id: usize) -> usize {
+        self.servers.len() + id
+    }
+
+    pub(super) fn register_point(&self) -> usize {
+        self.servers.len() + self.offices.len()
+    }
+
+    /// When a message arrives: never, once or twice.
+    fn journeys(&mut self, from: usize, to: usize) -> Vec<u64> {
+        let cut = self.cuts.get(from).and_then(|row| row.get(to));
+        if cut.is_some_and(|count| *count > 0) {
+            return Vec::new();
+        }
+        let (now_ns, chance) = (self.now_ns, &mut self.chance);
+        let mut times = vec![now_ns + chance.between(20_000, 120_000)];
+        if self.is_quiet {
+            return times;
+        }
+        if chance.happens(self.scenario.duplicate_ppm) {
+            times.push(now_ns + chance.between(20_000, 8 * MS));
+        }
+        for at_ns in &mut times {
+            if chance.happens(self.scenario.long_delay_ppm) {
+                *at_ns += chance.between(MS / 2, 20 * MS);
+            }
+        }
+        times.retain(|_| !chance.happens(self.scenario.loss_ppm));
+        times
+    }
+
+    /// At most one node serves a shard, and versions never go back.
+    fn watch_primaries(&mut self, name: usize) {
+        let Some(node) = &self.servers[name].node else { return };
+        let Some(configuration) = node.configuration().cloned() else { return };
+        let now = self.servers[name].clock.at(self.now_ns);
+        for (shard, _) in configuration.shards() {
+            let Some(node) = &self.servers[name].node else { return };
+            if !node.serves(shard, now) {
+                continue;
+            }
+            let version = node.version(shard).unwrap_or_default();
+            let highest = self.versions.entry(shard).or_default();
+            if version < *highest {
+                let text = format!("versions of shard {} went back at n{name}", shard.0);
+                return self.fail(text);
+            }
+            *highest = version;
+            let other = self.servers.iter().enumerate().find(|(other, server)| {
+                let now = server.clock.at(self.now_ns);
+                let is_awake = server.paused_until_ns <= self.now_ns;
+                *other != name
+                    && is_awake
+                    && server.node.as_ref().is_some_and(|node| node.serves(shard, now))
+            });
+            if let Some((other, _)) = other {
+                let text = format!("shard {} is served by n{name} and n{other}", shard.0);
+                return self.fail(text);
+            }
+        }
+    }
+
+    pub(super) fn start_node(&mut self, name: usize) {
+        let server = &mut self.servers[name];
+        if server.node.is_some() {
+            return;
+        }
+        server.life += 1;
+        let id = NodeId { name: name as u16, life: server.life };
+        let manager_count = self.offices.len() as u16;
+        let loses_deletes = self.options.plant == Some(Plant::Tombstone);
+        let shelf = TestShelf { loses_deletes, ..TestShelf::default() };
+        let is_recovered = self.scenario.is_durable && server.life > 1;
+        let mut node = if is_recovered {
+            let log = server.disk.bytes();
+            let earlier = server.life - 1;
+            let (node, whole_bytes) =
+                Node::recover(id, earlier, self.settings, manager_count, shelf, log);
+            server.disk.begin(whole_bytes);
+            node
+        } else {
+            server.disk = Disk::default();
+            Node::new(id, self.settings, manager_count, shelf)
+        };
+        if self.options.plant == Some(Plant::Checksum) {
+            node.set_check(cluster::record::Check::Nothing);
+        }
+        server.node = Some(node);
+        let life = server.life;
+        self.push(self.now_ns, Happening::Node { name, life, what: ToNode::Tick });
+    }
+
+    pub(super) fn start_manager(&mut self, id: usize) {
+        let office = &mut self.offices[id];
+        if office.manager.is_none() {
+            office.life += 1;
+            office.manager = Some(Manager::new(id as u16, self.settings));
+            let (life, what) = (office.life, manager::Event::Tick);
+            self.push(self.now_ns, Happening::Manager { id, life, what });
+        }
+    }
+
+    /// What the register holds.
+    pub(super) fn stored(&self) -> Option<Configuration> {
+        Configuration::decode(self.register.value(Path::Configuration)?).ok()
+    }
+}
+
+/// Small numbers, so that every limit is met.
+fn settings_of(scenario: &Scenario) -> Settings {
+    let durability = if scenario.is_durable { Durability::Fsync } else { Durability::Replicated };
+    Settings {
+        shards: scenario.shards,
+        durability,
+        datagram_bytes: 320,
+        segment_bytes: 2_048,
+        copy_part_entries: 2,
+        copies_at_once: 2,
+        pending_max: 64,
+        grace_ns: 200 * MS,
+        ..Settings::default()
+    }
+}
+
+fn shown(what: &ToNode) -> String {
+    match what {
+        ToNode::Landed { lane, bytes } => {
+            let header = cluster::record::Header::peek(bytes);
+            let what = header.map(|header| {
+                format!("{:?} s{} v{:x}", header.kind, header.shard.0, header.version.bits())
+            });
+            format!("landed {}@{} {}B {what:?}", lane.from, lane.term.0, bytes.len())
+        }
+        other => short(&format!("{other:?}")),
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(260).collect()
+}

@@ -1,0 +1,64 @@
+//! Hundreds of seeds of whole clusters under every fault, and planted bugs that must be noticed.
+//!
+//! `CLUSTER_SEEDS=N` runs N seeds, `CLUSTER_FIRST_SEED=S` from S on; the nightly run sets both.
+
+use sim::cluster::{Options, PLANTS, Plant, Report, run};
+use sim::parallel;
+
+/// Without `CLUSTER_SEEDS`.
+const SEED_COUNT: u64 = 400;
+/// A planted bug must show within so many seeds.
+const PLANT_SEEDS_MAX: u64 = 200;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn every_seed_passes_with_every_fault() {
+    let first = number("CLUSTER_FIRST_SEED", 1);
+    let seeds: Vec<u64> = (first..first + number("CLUSTER_SEEDS", SEED_COUNT)).collect();
+    let started = std::time::Instant::now();
+    let reports = parallel::map("seeds", 2, &seeds, |seed| run(&Options::all_faults(*seed)));
+    let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
+    println!(
+        "{} seeds, {} requests, {} unanswered, {} faults, {} terms, {} events, {:.1} a second",
+        seeds.len(),
+        sum(|report| report.request_count as u64),
+        sum(|report| report.unanswered_count as u64),
+        sum(|report| report.struck_count),
+        sum(|report| report.term_count),
+        sum(|report| report.event_count),
+        seeds.len() as f64 / started.elapsed().as_secs_f64(),
+    );
+    let undecided: Vec<u64> =
+        reports.iter().filter(|report| report.is_undecided).map(|report| report.seed).collect();
+    assert_eq!(undecided, Vec::<u64>::new(), "the checker gave up");
+    let mut failed = 0;
+    for report in &reports {
+        if let Some(failure) = &report.failure {
+            failed += 1;
+            println!("dovetail sim cluster --seed {}: {failure}", report.seed);
+        }
+    }
+    assert_eq!(failed, 0, "of {}", seeds.len());
+    // Runs in which more was lost than anyone promises are not passes; they must be rare.
+    let beyond = sum(|report| u64::from(report.is_beyond_promise));
+    assert!(beyond * 50 <= seeds.len() as u64, "{beyond} of {} prove little", seeds.len());
+    // A simulation in which little happens proves little.
+    assert!(sum(|report| report.struck_count) > seeds.len() as u64);
+    assert!(sum(|report| report.term_count) > 2 * seeds.len() as u64);
+}
+
+#[test]
+fn every_planted_bug_is_noticed() {
+    for (name, plant) in PLANTS {
+        let fails = |seed: &u64| {
+            let plant: Option<Plant> = Some(*plant);
+            run(&Options { plant, ..Options::all_faults(*seed) }).failure.is_some()
+        };
+        let seed = (1..=PLANT_SEEDS_MAX).find(fails);
+        println!("{name}: seed {seed:?}");
+        assert!(seed.is_some(), "the planted bug `{name}` went unnoticed");
+    }
+}
