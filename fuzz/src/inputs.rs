@@ -420,3 +420,19 @@ pub fn records(rng: &mut Rng) -> Vec<u8> {
     out.append(&mut bytes);
     out
 }
+
+/// Damage to a data file: mostly in the places that say what the rest is.
+pub fn data_files(rng: &mut Rng) -> Vec<u8> {
+    let mut out = vec![rng.next_u64() as u8 & if rng.one_in(8) { 3 } else { 2 }];
+    for _ in 0..rng.below(6) {
+        // Superblocks, the page of a segment, or anywhere in the first segments.
+        let at = match rng.below(4) {
+            0 => rng.below(2) * 4096 + rng.below(128),
+            1 => (64 << 10) + rng.below(8) * (68 << 10) + rng.below(2) * 2048 + rng.below(64),
+            _ => (64 << 10) + rng.below(400 << 10),
+        };
+        out.extend_from_slice(&(at as u32).to_le_bytes()[..3]);
+        out.push(1 << rng.below(8));
+    }
+    out
+}

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod data_files;
 mod globs;
 pub mod inputs;
 mod memcached_text;
@@ -31,6 +32,7 @@ mod routed_commands;
 mod store_requests;
 mod windows;
 
+pub use data_files::data_files;
 pub use globs::globs;
 pub use memcached_text::memcached_text;
 pub use native_client::native_client;

@@ -28,6 +28,7 @@ use crate::sizes::SizeNumbers;
 use crate::slo::{Lately, LatencyCounts};
 
 mod compaction;
+mod durable;
 pub mod facts;
 mod native;
 pub mod openmetrics;
@@ -69,6 +70,8 @@ pub struct Snapshot {
     pub hot_set: Arc<HotSet>,
     /// What the store holds and has done.
     pub store: StoreStats,
+    /// What becomes durable; `None`: nothing does.
+    pub data: Option<durable::DataNumbers>,
     /// Granted to client buffers.
     pub client_buffer_bytes: u64,
     /// What the manager decided lately, oldest first.
@@ -116,6 +119,7 @@ impl Snapshot {
             totals: shared.totals(),
             hot_set: shared.hot_keys().map(|keys| keys.now()).unwrap_or_default(),
             store: shared.store_stats(),
+            data: durable::DataNumbers::take(shared),
             client_buffer_bytes: shared.buffer_budget().granted_bytes(),
             journal: shared.control().journal.entries(),
             workload: shared.control().workload.get(),
@@ -296,6 +300,7 @@ impl Snapshot {
                 "client_buffer_bytes": self.client_buffer_bytes,
             },
             "store": self.store_json(),
+            "data": durable::json(self.data.as_ref()),
             "workload": self.workload.as_ref().map(Workload::json),
             "tuner": self.tuner.as_ref().map(View::json),
             "slo": slo::json(self),

@@ -11,10 +11,11 @@
 //! and read at the start alone. docs/design/durability.md is the whole picture.
 //!
 //! # Invariants
-//! D1: `begun` of a session grows before it publishes anything of a chunk, and the chunk is noted
-//!     before the session's next quiescent point.
-//! D2: `covered[s] = b` only after a good sync of everything that session `s` published up to chunk
-//!     `b`. So who has seen an entry and finds every `begun` covered knows it on the medium.
+//! D1: `begun` of a session becomes odd before it publishes anything of a client's, and even again
+//!     when all of that is noted. What it has published it notes before each quiescent point.
+//! D2: `covered[s] = b`, with `b` even, only after a good sync of everything that session `s` had
+//!     published when `begun` was `b`. So who has seen an entry and finds every `begun` covered
+//!     knows it on the medium.
 //! D3: a segment is free only after a sync of a row that says so, which was written after a sync of
 //!     everything that was appended before the segment was retired: of its live entries the
 //!     copies, of its dead ones what superseded them.
@@ -54,9 +55,9 @@ pub use restore::{Damage, Recovery};
 /// One session's part.
 #[derive(Default)]
 struct Place {
-    /// Chunks with writes that it has begun (D1).
+    /// Twice the calls with writes that it has ended, and one more while it is at one (D1).
     begun: AtomicU64,
-    /// Of them, those that are on the medium (D2).
+    /// The last even one that is on the medium (D2).
     covered: AtomicU64,
 }
 
@@ -120,6 +121,8 @@ pub struct Durable {
     /// Versions of deletes that were dropped (K1).
     dropped_floor: AtomicU64,
     tombstone_bytes: AtomicU64,
+    /// Bytes that were ever noted here.
+    noted_bytes: AtomicU64,
     /// Whether a thread commits, so that waiting for one makes sense.
     is_driven: AtomicBool,
     stats: Mutex<DurableStats>,
@@ -156,6 +159,7 @@ impl Durable {
             flush_floor: AtomicU64::new(0),
             dropped_floor: AtomicU64::new(0),
             tombstone_bytes: AtomicU64::new(0),
+            noted_bytes: AtomicU64::new(0),
             is_driven: AtomicBool::new(false),
             stats: Mutex::default(),
         }
@@ -163,20 +167,31 @@ impl Durable {
 
     // ---- sessions ----
 
-    /// D1, first half: whatever the session at `place` publishes next is not covered yet.
+    /// D1, first half: whatever the session at `place` publishes until [`Durable::end`] is not
+    /// covered yet.
     pub(crate) fn begin(&self, place: usize) {
         let begun = &self.places[place].begun;
-        // One writer. SeqCst orders it before the slots that follow for whoever reads those and
-        // then this: Release stores of slots after it would do; this is once a batch.
-        begun.store(begun.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
+        // One writer; the slots that it publishes afterwards are Release stores, so that whoever
+        // sees one of them sees this.
+        begun.store(begun.load(Ordering::Relaxed) | 1, Ordering::SeqCst);
     }
 
-    /// D1, second half: entries of a segment are complete up to `end_bytes`.
+    /// D1, second half: the session at `place` has noted what it published since it began.
+    pub(crate) fn end(&self, place: usize) {
+        let begun = &self.places[place].begun;
+        let before = begun.load(Ordering::Relaxed);
+        // Pairs with `Committer::begin`: who sees this sees what was noted.
+        begun.store(before + (before & 1), Ordering::SeqCst);
+    }
+
+    /// Entries of a segment are complete up to `end_bytes`.
     pub(crate) fn note(&self, segment: u32, end_bytes: u64) {
         let end = &self.ends[segment as usize];
-        if end.load(Ordering::Relaxed) >= end_bytes {
+        let before = end.load(Ordering::Relaxed);
+        if before >= end_bytes {
             return;
         }
+        self.noted_bytes.fetch_add(end_bytes - before, Ordering::Relaxed);
         // Release pairs with the committer's Acquire: it sees the entries' bytes.
         end.store(end_bytes, Ordering::Release);
         if !self.is_dirty[segment as usize].swap(true, Ordering::AcqRel) {
@@ -208,7 +223,7 @@ impl Durable {
     pub(crate) fn restored(&self, segment: u32, sequence: u64, end_bytes: u64) {
         self.ends[segment as usize].store(end_bytes, Ordering::Relaxed);
         self.sequences[segment as usize].store(sequence, Ordering::SeqCst);
-        self.next_sequence.fetch_max(sequence + 1, Ordering::SeqCst);
+        self.next_sequence.fetch_max(sequence.saturating_add(1), Ordering::SeqCst);
     }
 
     /// A segment that was taken goes back and nothing was noted in it.
@@ -333,8 +348,13 @@ impl Durable {
 
     /// What was counted so far.
     pub fn stats(&self) -> DurableStats {
-        let tombstone_bytes = self.tombstone_bytes();
-        DurableStats { tombstone_bytes, ..locked(&self.stats).clone() }
+        let stats = locked(&self.stats).clone();
+        let noted_bytes = self.noted_bytes.load(Ordering::Relaxed);
+        DurableStats {
+            tombstone_bytes: self.tombstone_bytes(),
+            uncommitted_bytes: noted_bytes.saturating_sub(stats.entry_bytes),
+            ..stats
+        }
     }
 
     // ---- who makes room ----

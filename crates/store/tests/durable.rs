@@ -490,3 +490,42 @@ fn another_format_and_other_bytes_are_named() {
     let refused = open(MemoryMedium::default(), cache, new_data()).map(drop).unwrap_err();
     assert!(refused.to_string().contains("durable store"), "{refused}");
 }
+
+/// Looks at the store from inside of a write: a commit that runs meanwhile must not cover it.
+struct CommitsInside<'w> {
+    committer: &'w mut Committer<FaultyMedium>,
+    is_settled: Option<bool>,
+}
+
+impl Sink<NoUpdate> for CommitsInside<'_> {
+    fn outcome(&mut self, _index: usize, _outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        self.committer.begin();
+        assert!(self.committer.is_ready(), "no segment was retired");
+        self.committer.write().expect("a good disk");
+        self.committer.sync().expect("a good disk");
+        self.is_settled = Some(self.committer.durable().is_settled());
+    }
+}
+
+#[test]
+fn a_commit_covers_nothing_of_a_call_that_is_under_way() {
+    let World { store, session, mut committer, .. } =
+        World::new(1, IndexKind::Hash, Faults::default());
+    let mut session = session.expect("the store is open");
+    // More than a batch: the session passes quiescent points between its parts.
+    let keys: Vec<[u8; 8]> = (0..30_u64).map(u64::to_le_bytes).collect();
+    let requests: Vec<Request<'_, NoUpdate>> = keys
+        .iter()
+        .map(|key| {
+            let hash = store.key_hasher().hash(key);
+            Request { key, hash, op: set(b"value", Expiry::Never) }
+        })
+        .collect();
+    let mut sink = CommitsInside { committer: &mut committer, is_settled: None };
+    session.execute(UnixMillis(START_MS), &requests, &mut sink);
+    assert_eq!(sink.is_settled, Some(false));
+    let durable = Arc::clone(committer.durable());
+    assert!(!durable.is_settled());
+    committer.commit(|| unreachable!("no segment was retired")).expect("a good disk");
+    assert!(durable.is_settled());
+}

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use store::StoreStats;
 
-use crate::metrics::{Snapshot, compaction, facts, native, slo};
+use crate::metrics::{Snapshot, compaction, durable, facts, native, slo};
 
 /// The type that a scraper must be told.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -24,6 +24,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     native::families(&mut page, &snapshot.totals.native);
     memory(&mut page, snapshot);
     store(&mut page, &snapshot.store);
+    durable::families(&mut page, snapshot.data.as_ref());
     page.out.push_str("# EOF\n");
     page.out
 }
@@ -337,6 +338,11 @@ pub(super) struct Page {
 }
 
 impl Page {
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &str {
+        &self.out
+    }
+
     /// Head of a metric family; its samples must follow at once.
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string cannot fail.

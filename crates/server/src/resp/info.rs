@@ -4,6 +4,7 @@ use std::fmt::{Display, Write};
 
 use rustix::process::getpid;
 use store::StoreStats;
+use store::durable::Health;
 use wire::resp::ArgIter;
 
 use super::Caller;
@@ -158,7 +159,18 @@ fn persistence(section: &mut Section<'_>) {
     section.line("rdb_bgsave_in_progress", 0);
     section.line("rdb_last_save_time", section.shared.started_at().0 / 1000);
     section.line("rdb_last_bgsave_status", "ok");
-    section.line("aof_enabled", 0);
+    let Some(data) = section.shared.data() else { return section.line("aof_enabled", 0) };
+    let (durable, stats) = (data.durable(), data.durable().stats());
+    let is_good = durable.health() == Health::Good;
+    section.line("aof_enabled", 1);
+    section.line("aof_rewrite_in_progress", 0);
+    section.line("aof_last_write_status", if is_good { "ok" } else { "err" });
+    section.line("aof_current_size", stats.entry_bytes);
+    section.line("aof_buffer_length", stats.uncommitted_bytes);
+    section.line("dovetail_log_syncs_total", stats.syncs);
+    section.line("dovetail_log_written_bytes_total", stats.written_bytes);
+    section.line("dovetail_recovered_entries", data.recovery.entries);
+    section.line("dovetail_recovery_ms", data.recovery_time.as_millis());
 }
 
 fn stats(section: &mut Section<'_>) {

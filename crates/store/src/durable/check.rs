@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use base::KeyHasher;
 
 use super::layout::{NoSuper, RowState, Superblock};
-use super::open::DataError;
+use super::open::{DataError, refuse_truncated};
 use super::restore::{self, Recovery};
 use crate::medium::Medium;
 
@@ -52,6 +52,7 @@ pub fn check(
         NoSuper::Format(found) => DataError::Format { found },
         NoSuper::Medium(source) => read(source),
     })?;
+    refuse_truncated(medium, &superblock)?;
     let (rows, damage) = restore::read_rows(medium, &superblock).map_err(read)?;
     let mut found = Recovery { was_clean: superblock.is_clean, damage, ..Recovery::default() };
     let hasher = KeyHasher::new(superblock.hash_seed);

@@ -2,8 +2,8 @@
 //! told when: by the server's thread, by the simulator between two events, by tests.
 //!
 //! ```text
-//!  begin    retired segments, what sessions have begun, a new epoch
-//!  is_ready every session has passed a quiescent point since: all of that is noted
+//!  begin    what sessions have ended; retired segments, and then a new epoch
+//!  is_ready none were retired, or every session has passed a quiescent point since
 //!  write    dirty ranges, rows, superblock ──▶ medium
 //!  sync     ──▶ medium; covered = begun; segments of the commit before are free
 //! ```
@@ -71,7 +71,7 @@ pub struct Committer<M> {
     /// ... and before the last good one: free with the next sync (D3).
     freeing: Vec<u32>,
     begun: Vec<u64>,
-    tag: u64,
+    tag: Option<u64>,
     buffer: Vec<u8>,
     committed: Committed,
 }
@@ -105,7 +105,7 @@ impl<M: Medium> Committer<M> {
             retired: Vec::new(),
             freeing: Vec::new(),
             begun: Vec::new(),
-            tag: 0,
+            tag: None,
             buffer: Vec::new(),
             committed: Committed::default(),
         }
@@ -149,15 +149,17 @@ impl<M: Medium> Committer<M> {
         self.retired.append(&mut locked(&self.durable.lists).retired);
         self.begun.clear();
         let places = self.durable.places.iter();
-        // SeqCst pairs with `Durable::begin`; before the epoch is advanced, so that what a session
-        // published up to this chunk it has noted when it has passed a quiescent point.
-        self.begun.extend(places.map(|place| place.begun.load(Ordering::SeqCst)));
-        self.tag = self.inner.epochs.advance();
+        // SeqCst pairs with `Durable::end`: what was published by then is noted. Of a call that is
+        // under way nothing counts (D2).
+        self.begun.extend(places.map(|place| place.begun.load(Ordering::SeqCst) & !1));
+        // What superseded the entries of a retired segment was published before, and is noted when
+        // every session has passed a quiescent point (D1, D3).
+        self.tag = (!self.retired.is_empty()).then(|| self.inner.epochs.advance());
     }
 
     /// Second step, until true.
     pub fn is_ready(&self) -> bool {
-        self.inner.epochs.is_safe(self.tag)
+        self.tag.is_none_or(|tag| self.inner.epochs.is_safe(tag))
     }
 
     /// Third step.

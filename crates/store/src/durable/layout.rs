@@ -159,7 +159,8 @@ impl Superblock {
         let segment_bytes = word(bytes, 3);
         let segment_count = u32::try_from(word(bytes, 4)).map_err(|_| NoSuper::Damaged)?;
         let is_sane = segment_bytes.is_power_of_two() && (4096..=1 << 30).contains(&segment_bytes);
-        if !is_sane {
+        let floor = word(bytes, 7).max(word(bytes, 8));
+        if !is_sane || floor > crate::record::VERSION_MASK {
             return Err(NoSuper::Damaged);
         }
         Ok(Superblock {

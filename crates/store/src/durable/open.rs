@@ -63,6 +63,14 @@ pub enum DataError {
     /// Both superblocks are damaged.
     #[error("both superblocks are damaged, or it is no data file: nothing was changed")]
     NoSuperblock,
+    /// The end is missing.
+    #[error("it has {len_bytes} bytes and should have {wanted_bytes}: its end was cut off")]
+    Truncated {
+        /// As found.
+        len_bytes: u64,
+        /// By its superblock.
+        wanted_bytes: u64,
+    },
     /// What was acknowledged is damaged.
     #[error("{} places are damaged, the first is {}", damage.len(), damage[0])]
     Damaged {
@@ -97,10 +105,12 @@ pub fn open<M: Medium>(
         Err(NoSuper::Format(found)) => return Err(DataError::Format { found }),
         Err(NoSuper::Medium(source)) => return Err(failed("cannot read")(source)),
     };
+    refuse_truncated(&mut medium, &superblock)?;
     let (rows, row_damage) =
         restore::read_rows(&mut medium, &superblock).map_err(failed("cannot read"))?;
     let mut recovery = Recovery { was_clean: superblock.is_clean, ..Recovery::default() };
     refuse(&row_damage, new)?;
+    let lost_rows: Vec<u32> = row_damage.iter().map(|damage| damage.segment).collect();
     let config = StoreConfig { hash_seed: superblock.hash_seed, ..config };
     let tuning = Tuning { replaces_in_place: false, ..tuning };
     let segments = Segments { superblock, rows };
@@ -126,10 +136,24 @@ pub fn open<M: Medium>(
     if !has_space {
         medium.reserve(superblock.file_bytes()).map_err(failed(what))?;
     }
-    write_ends(&mut medium, &mut superblock, &mut rows).map_err(failed("cannot write"))?;
+    write_ends(&mut medium, &mut superblock, (&mut rows, &lost_rows))
+        .map_err(failed("cannot write"))?;
     durable.flush_to(superblock.flush_floor);
     let committer = Committer::new(&store, &durable, medium, superblock, rows);
     Ok(Opened { store, committer, recovery })
+}
+
+/// Segments behind the end of the file would look as if they were free.
+pub(super) fn refuse_truncated(
+    medium: &mut impl Medium,
+    superblock: &Superblock,
+) -> Result<(), DataError> {
+    let len_bytes = medium.len_bytes().map_err(failed("cannot read"))?;
+    let wanted_bytes = superblock.file_bytes();
+    match superblock.segment_count > 0 && len_bytes < wanted_bytes {
+        true => Err(DataError::Truncated { len_bytes, wanted_bytes }),
+        false => Ok(()),
+    }
 }
 
 /// The superblock of a new data file; its segments are counted when the memory is mapped.
@@ -159,8 +183,12 @@ fn refuse(damage: &[Damage], new: NewData) -> Result<(), DataError> {
 fn write_ends(
     medium: &mut impl Medium,
     superblock: &mut Superblock,
-    rows: &mut [Row],
+    (rows, lost_rows): (&mut [Row], &[u32]),
 ) -> Result<(), MediumError> {
+    for segment in lost_rows {
+        // What they said is lost, and was told: from now on these segments are free.
+        superblock.write_row(medium, *segment, &mut rows[*segment as usize])?;
+    }
     for (segment, row) in rows.iter_mut().enumerate() {
         if row.state == RowState::Open {
             row.state = RowState::Closed;
@@ -232,6 +260,8 @@ impl<M: Medium> Restoring<'_, M> {
         if !found.damage.is_empty() {
             self.damage.extend(found.damage);
             self.damaged.push(segment);
+            // Until what is good in it is on the medium elsewhere, it is good where it is.
+            row.end_bytes = row.end_bytes.max(found.end as u64);
             return Ok(());
         }
         *self.recovery = tally;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use base::{KeyHash, UnixMillis};
 
 use super::{Local, Session};
-use crate::entry::{Entry, Header, Kind, Meta, Shape, body_checksum};
+use crate::entry::{Entry, Header, Kind, Meta, Shape, VERSION_MASK, body_checksum};
 use crate::index::Chain;
 use crate::log::{Appender, Purpose};
 use crate::pin::Pins;
@@ -49,6 +49,9 @@ impl Session {
             local.reclaim_in_step(inner, now);
             first += chunk.len();
         }
+        if writes {
+            durable.end(local.place);
+        }
         local.prefetched_count = 0;
         local.publish_counts(inner);
     }
@@ -85,9 +88,18 @@ impl Session {
         durable.begin(local.place);
         let mut newest = durable.flush_floor();
         inner.index.each_word(|word| newest = newest.max(word.version()));
-        let floor = newest + FLUSH_VERSIONS;
+        let floor = (newest + FLUSH_VERSIONS).min(VERSION_MASK - 1);
         durable.flush_to(floor);
         local.raise_versions(inner, floor);
+    }
+
+    /// A flush has removed what it removes.
+    pub(super) fn end_flush(&mut self) {
+        let Session { inner, local } = self;
+        local.note(inner);
+        if let Some(durable) = &inner.durable {
+            durable.end(local.place);
+        }
     }
 }
 

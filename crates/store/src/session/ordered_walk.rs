@@ -114,6 +114,7 @@ impl Session {
             }
         }
         local.publish_counts(inner);
+        self.end_flush();
     }
 }
 

@@ -148,6 +148,7 @@ impl Session {
             self.quiesce();
             self.local.free_retired(&self.inner);
         }
+        self.end_flush();
         self.local.publish_counts(&self.inner);
     }
 

@@ -154,7 +154,9 @@ impl LockedSession<'_> {
         let mut is_refusing = false;
         if let Some(durable) = &inner.durable {
             is_refusing = durable.is_refusing();
-            durable.begin(local.place);
+            if requests.iter().any(|request| !matches!(request.op, Op::Get)) {
+                durable.begin(local.place);
+            }
         }
         for (request_index, request) in requests.iter().enumerate() {
             let head = inner.index.head_of(request.hash);
@@ -196,6 +198,9 @@ impl Drop for LockedSession<'_> {
             inner.index.unlock_raw(head);
         }
         local.note(inner);
+        if let Some(durable) = &inner.durable {
+            durable.end(local.place);
+        }
         inner.epochs.quiesce(local.place);
         local.keep_few_nodes(inner);
         local.settle_chunk(inner, held_count);
