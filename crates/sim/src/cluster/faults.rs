@@ -125,6 +125,7 @@ impl World<'_> {
         }
         server.disk.crash(&mut self.chance);
         if rots {
+            server.is_rotten = true;
             server.disk.rot(&mut self.chance);
         }
         true

@@ -48,12 +48,16 @@ impl World<'_> {
         self.report(Ending::Whole)
     }
 
-    /// Whether every full copy of a shard that the register knows of is gone for good: the manager
-    /// left out what it could not reach, and the last one that it could died too.
+    /// Whether every full copy of a shard that the register knows of is gone for good, its disk
+    /// rotten if it had one: the manager left out what it could not reach, and the last one that
+    /// it could died too.
     fn has_lost_a_shard(&self) -> bool {
-        let is_gone = |copy: NodeId| self.servers[usize::from(copy.name)].life != copy.life;
-        let stored = self.stored().filter(|_| !self.scenario.is_durable);
-        stored.is_some_and(|all| all.shards.iter().any(|shard| shard.full_copies().all(is_gone)))
+        let is_gone = |copy: NodeId| {
+            let server = &self.servers[usize::from(copy.name)];
+            server.life != copy.life && (server.is_rotten || !self.scenario.is_durable)
+        };
+        self.stored()
+            .is_some_and(|all| all.shards.iter().any(|shard| shard.full_copies().all(is_gone)))
     }
 
     fn is_settled(&self) -> bool {

@@ -61,6 +61,8 @@ pub(super) struct Server {
     pub(super) paused_until_ns: u64,
     pub(super) disk: Disk,
     pub(super) disk_slow_until_ns: u64,
+    /// A bit of its disk has flipped.
+    pub(super) is_rotten: bool,
 }
 
 /// One manager, through all its lives.
@@ -107,6 +109,7 @@ impl<'a> World<'a> {
             paused_until_ns: 0,
             disk: Disk::default(),
             disk_slow_until_ns: 0,
+            is_rotten: false,
         });
         let servers: Vec<Server> = servers.collect();
         let offices = (0..scenario.manager_count).map(|_| Office {
