@@ -46,6 +46,17 @@ pub const MIDDLE: Load = Load {
     deaths_one_in: 12,
 };
 
+/// Long pipelines on many keys, so that requests wait that nothing else of their pipeline is about;
+/// some values are large where 10,000 bytes are.
+pub const WIDE: Load = Load {
+    sizes: &[1, 8, 100, 1100, 5000, 20_000],
+    keys: 24,
+    depth_max: 48,
+    pipelines_per_round: 24,
+    rounds: 12,
+    deaths_one_in: 24,
+};
+
 /// Up to 8 MiB.
 pub const LARGE: Load = Load {
     sizes: &[1, 5, 3000, 100_000, 300_000, 1 << 20, 8 << 20],

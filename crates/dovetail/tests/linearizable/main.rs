@@ -7,13 +7,14 @@
 //! | `check` | the search for an order that explains all answers |
 //! | `load`, `clients`, `server`, `history` | what is asked, by whom, of what, and its record |
 //! | `mover` | changes of the server's threads meanwhile |
-//! | `presets`, `embedded` | the tests |
+//! | `presets`, `helping`, `embedded` | the tests |
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
 mod check;
 mod clients;
 mod embedded;
+mod helping;
 mod history;
 mod load;
 mod model;

@@ -37,6 +37,8 @@ pub struct Server {
     child: Child,
     pub resp: SocketAddr,
     pub memcached: SocketAddr,
+    /// If it was asked for.
+    pub admin: Option<SocketAddr>,
     /// Targets of native clients: over UDP and in shared memory.
     pub native: [String; 2],
     _folder: tempfile::TempDir,
@@ -86,6 +88,7 @@ impl Server {
             child,
             resp: address("resp").parse().unwrap(),
             memcached: address("memcached").parse().unwrap(),
+            admin: ready["admin"].as_str().and_then(|address| address.parse().ok()),
             native: [format!("native://{}", address("native")), format!("shm:{shm}")],
             _folder: folder,
         })
