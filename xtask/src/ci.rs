@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::blackbox;
 use crate::rdma;
 use crate::step::{Step, Tally};
+use crate::zookeeper;
 
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,10 @@ pub fn run(root: &Path, scope: Scope) -> bool {
         match rdma::missing(root) {
             Some(reason) => skipped.push(reason),
             None => steps.push(rdma_step()),
+        }
+        match zookeeper::step(root) {
+            Ok(step) => steps.push(step),
+            Err(reason) => skipped.push(reason),
         }
         steps.push(blackbox::binary_step());
     }

@@ -1,6 +1,6 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `test-xdp`, `test-rdma`,
-//! `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`,
-//! `bench-presets`.
+//! `test-zookeeper`, `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`,
+//! `bench-joined`, `bench-costs`, `bench-presets`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
@@ -13,6 +13,7 @@ mod rdma;
 mod step;
 mod store_bench;
 mod tidy;
+mod zookeeper;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,6 +53,8 @@ enum Command {
     BenchStore(store_bench::Args),
     /// Overload and mixes of sizes, beside Redis and memcached; writes docs/results/joined.md
     BenchJoined(joined::Args),
+    /// The register's tests against a real ZooKeeper, which Maven provides
+    TestZookeeper,
     /// What routing, the hop, batches and windows cost a request; writes docs/results/costs.md
     BenchCosts(joined::costs::Args),
     /// The default beside every preset on the papers' workloads; writes docs/results/presets.md
@@ -83,6 +86,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::BenchCache(args) => cache_peers::run(&root, &args).map(|()| true),
         Command::BenchStore(args) => store_bench::run(&root, &args).map(|()| true),
         Command::BenchJoined(args) => joined::run(&root, &args).map(|()| true),
+        Command::TestZookeeper => Ok(zookeeper::run(&root)),
         Command::BenchCosts(args) => joined::costs::run(&root, &args).map(|()| true),
         Command::BenchPresets(args) => joined::presets::run(&root, &args).map(|()| true),
     }

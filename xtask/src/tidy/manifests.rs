@@ -6,7 +6,7 @@ use crate::tidy::{Problem, Repository};
 
 /// The arrows that are drawn: a crate and what it may use besides `base`. A new one needs a
 /// decision note.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("base", &[]),
     ("wire", &[]),
     ("workload", &[]),
@@ -15,6 +15,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("landing", &[]),
     ("landing-rdma", &["landing"]),
     ("cluster", &["store"]),
+    ("register-zookeeper", &["cluster"]),
     ("server", &["wire", "store", "landing", "policy", "cluster"]),
     ("client", &["wire", "landing"]),
     ("client-c", &["client"]),

@@ -1,0 +1,114 @@
+//! The thread: opens sessions, and lets each request run without waiting for the one before it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use cluster::register::{Answer, Ask, Request, Response, SessionId};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::LocalSet;
+use zookeeper_client::{Acls, Client, CreateMode, Error};
+
+use crate::ask::{self, Outcome};
+use crate::{Event, Place};
+
+/// How long the ensemble may take to be found.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Who may do what with the nodes.
+pub(crate) fn acls(place: &Place) -> Acls<'static> {
+    if place.digest.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
+}
+
+/// Serves requests until nobody can ask any more.
+pub(crate) async fn serve(
+    place: Place,
+    mut requests: UnboundedReceiver<Request>,
+    told: mpsc::Sender<Event>,
+) {
+    let place = Rc::new(place);
+    let tasks = LocalSet::new();
+    let sessions = Rc::new(std::cell::RefCell::new(BTreeMap::<SessionId, Client>::new()));
+    tasks
+        .run_until(async {
+            while let Some(Request { session, id, ask }) = requests.recv().await {
+                let client = session.and_then(|id| sessions.borrow().get(&id).cloned());
+                let (place, told) = (Rc::clone(&place), told.clone());
+                let sessions = Rc::clone(&sessions);
+                // In order: a client sends a request when it is first polled.
+                tokio::task::spawn_local(async move {
+                    let outcome = match (client, ask) {
+                        (_, Ask::Open { timeout_ns }) => match open(&place, timeout_ns).await {
+                            Ok(client) => {
+                                let opened = session_id(&client);
+                                sessions.borrow_mut().insert(opened, client);
+                                Outcome::Answer(Answer::Opened(opened))
+                            }
+                            Err(trouble) => Outcome::Trouble(trouble),
+                        },
+                        (Some(client), ask) => ask::answer(&client, &place, ask).await,
+                        (None, _) => Outcome::Answer(Answer::Expired),
+                    };
+                    if let (Some(gone), Outcome::Answer(Answer::Expired)) = (session, &outcome) {
+                        sessions.borrow_mut().remove(&gone);
+                    }
+                    let event = match outcome {
+                        Outcome::Answer(answer) => {
+                            Event::Response(Response { session, id, answer })
+                        }
+                        Outcome::Trouble(line) => Event::Trouble(line),
+                    };
+                    // Nobody listens any more: the register is being dropped.
+                    let _ = told.send(event);
+                });
+            }
+        })
+        .await;
+    // Clients that are dropped close their sessions; what is under way is given up.
+    drop(tasks);
+    sessions.borrow_mut().clear();
+    tokio::time::sleep(CLOSE_TIME).await;
+}
+
+/// For the word that a session ends to leave.
+const CLOSE_TIME: Duration = Duration::from_millis(20);
+
+/// A session that lasts at least `timeout_ns` after each answer (R2), with the nodes' parents.
+async fn open(place: &Place, timeout_ns: u64) -> Result<Client, String> {
+    let told = |error: Error| format!("zookeeper {}: {error}", place.hosts);
+    let timeout = Duration::from_nanos(timeout_ns);
+    // An ensemble grants no less than two ticks, whatever is asked of it (R2).
+    let two_ticks_or_more = connect(place, timeout).await.map_err(told)?.session_timeout();
+    let wanted = timeout + two_ticks_or_more;
+    let client = connect(place, wanted).await.map_err(told)?;
+    if client.session_timeout() < wanted {
+        return Err(format!(
+            "zookeeper {} grants sessions of {:?} at most, and {wanted:?} are needed: raise its \
+             maxSessionTimeout or ask for shorter sessions",
+            place.hosts,
+            client.session_timeout(),
+        ));
+    }
+    let options = CreateMode::Persistent.with_acls(acls(place));
+    match client.mkdir(&place.root, &options).await {
+        Ok(()) | Err(Error::NodeExists) => Ok(client),
+        Err(error) => Err(format!("zookeeper {}: {}: {error}", place.hosts, place.root)),
+    }
+}
+
+async fn connect(place: &Place, timeout: Duration) -> Result<Client, Error> {
+    let mut connector =
+        Client::connector().with_session_timeout(timeout).with_connection_timeout(CONNECT_TIME_MAX);
+    if let Some(digest) = &place.digest {
+        connector = connector.with_auth("digest", digest.as_bytes());
+    }
+    match tokio::time::timeout(2 * CONNECT_TIME_MAX, connector.connect(&place.hosts)).await {
+        Ok(connected) => connected,
+        Err(_) => Err(Error::Timeout),
+    }
+}
+
+fn session_id(client: &Client) -> SessionId {
+    SessionId(client.session_id().0.cast_unsigned())
+}

@@ -1,0 +1,74 @@
+//! `cargo xtask test-zookeeper`: the register's tests against a real ZooKeeper.
+//!
+//! ```text
+//!  pom.xml ─ mvn ─▶ target/zookeeper/lib/*.jar ─▶ tests, which each start a server of their own
+//! ```
+//!
+//! Nothing is installed: Maven puts the jars below `target`. Where there is no Java or no Maven, or
+//! it cannot fetch, one line says so.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::step::{Step, Tally};
+
+const POM: &str = include_str!("zookeeper/pom.xml");
+
+/// Runs the tests; true if they pass, or if this machine cannot say.
+pub fn run(root: &Path) -> bool {
+    let mut tally = Tally::default();
+    let is_good = match step(root) {
+        Ok(step) => {
+            let result = step.run(root);
+            tally.add(result.unwrap_or_else(|failed| failed));
+            result.is_ok()
+        }
+        Err(reason) => {
+            println!("skipped: {reason}");
+            true
+        }
+    };
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    is_good
+}
+
+/// The step, with the jars in place, or what this machine lacks.
+pub fn step(root: &Path) -> Result<Step, String> {
+    let jars = jars(root)?;
+    let line = "cargo test --locked -p register-zookeeper --test ensemble -- --ignored \
+                --test-threads 2";
+    Ok(Step::new("ZooKeeper", line).with("DOVETAIL_ZOOKEEPER_JARS", jars.display().to_string()))
+}
+
+fn jars(root: &Path) -> Result<PathBuf, String> {
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let folder = target.join("zookeeper");
+    let jars = folder.join("lib");
+    // Written last, so that half a download is not taken for a whole one.
+    let whole = folder.join("pom.xml");
+    if std::fs::read_to_string(&whole).is_ok_and(|found| found == POM) {
+        return Ok(jars);
+    }
+    for program in ["java", "mvn"] {
+        let mut command = Command::new(program);
+        command.arg("-version").stdout(Stdio::null()).stderr(Stdio::null());
+        if !command.status().is_ok_and(|status| status.success()) {
+            return Err(format!("ZooKeeper's tests: `{program}` is not installed"));
+        }
+    }
+    let failed =
+        |error: std::io::Error| format!("ZooKeeper's tests: {}: {error}", folder.display());
+    let asked = folder.join("asked");
+    std::fs::create_dir_all(&asked).map_err(failed)?;
+    std::fs::write(asked.join("pom.xml"), POM).map_err(failed)?;
+    let fetched = Command::new("mvn")
+        .args(["-q", "-B", "dependency:copy-dependencies"])
+        .arg(format!("-DoutputDirectory={}", jars.display()))
+        .current_dir(&asked)
+        .status();
+    if !fetched.is_ok_and(|status| status.success()) {
+        return Err("ZooKeeper's tests: Maven could not fetch ZooKeeper".to_owned());
+    }
+    std::fs::write(&whole, POM).map_err(failed)?;
+    Ok(jars)
+}
