@@ -11,8 +11,8 @@ use crate::history::{Threads, record};
 use crate::load::{WIDE, name};
 use crate::server::Server;
 
-const SERVE: &str = "--threads 4 --write-policy d-crew --dispatch size-aware --size-threshold 10000 \
-                     --large-help on --admin 0";
+const SERVE: &str = "--threads 4 --write-policy d-crew --dispatch size-aware \
+                     --size-threshold 10000 --large-help on --admin 0";
 const LARGE_BYTES: usize = 300_000;
 /// Histories until large workers have helped so often in them.
 const HELPED_MIN: u64 = 10;
