@@ -16,8 +16,8 @@
 //!     it is sent, or taken. None is here outside a gathering.
 //! I2: a connection's replies leave in the order of its tickets (K10).
 //! I3: a request on a key that the connection has a sent request on follows that one (K10); behind
-//!     a parked one it is parked. Only a request that came back because its item is large is parked
-//!     with others of its connection behind it.
+//!     a parked one it is parked. Only a request that came back, because its item is large or no
+//!     large worker took it, is parked with others of its connection behind it.
 //! I4: the router's `finish` is called once for each ticket that was sent, with the request that
 //!     it was asked about. Requests that stay here have no ticket (`direct`).
 //! I5: a ring has room for all cells of its front, so that pushing always succeeds.
@@ -36,6 +36,7 @@ mod direct;
 mod grounds;
 mod helped;
 mod offering;
+mod parking;
 mod pins;
 
 use std::collections::VecDeque;
@@ -65,9 +66,6 @@ const PER_CONNECTION_MAX: u32 = 256;
 
 /// Cells that stay free for refusals, which no client can ask for more than once.
 const CELLS_RESERVED: usize = 32;
-
-/// Parked requests that are tried in vain before the rest has to wait for the next completion.
-const TRIES_MAX: usize = 16;
 
 const NOBODY: u32 = u32::MAX;
 
@@ -127,6 +125,7 @@ pub(super) struct Front {
     next_receiver: u16,
     tickets: Vec<Ticket>,
     free: Vec<u32>,
+    /// Oldest first (`parking`).
     parked: VecDeque<u32>,
     /// By thread; made when the first request goes there.
     senders: Vec<Option<Sender>>,
@@ -547,32 +546,6 @@ impl Front {
         ticket.state = State::Free;
         core.ledger.release(std::mem::take(&mut ticket.booked_bytes));
         self.free.push(index);
-    }
-
-    /// Requests that found no worker ask again, oldest first.
-    fn try_parked(&mut self, core: &mut Core) -> bool {
-        let mut has_placed = false;
-        let mut failed_count = 0;
-        let mut left = self.parked.len();
-        let mut at = 0;
-        while left > 0 && failed_count < TRIES_MAX {
-            left -= 1;
-            let index = self.parked[at];
-            if !self.place(core, index) {
-                failed_count += 1;
-                at += 1;
-                continue;
-            }
-            self.parked.remove(at);
-            has_placed = true;
-            let slot = self.tickets[index as usize].slot as usize;
-            core.connections[slot].awaiting.wait = Wait::Nothing;
-            core.touch(slot);
-        }
-        if has_placed {
-            self.publish(core);
-        }
-        has_placed
     }
 
     /// As many connections may go on as there are cells.

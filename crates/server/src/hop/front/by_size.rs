@@ -6,7 +6,6 @@ use policy::size_class::SizePlan;
 
 use super::{Front, NOBODY, State};
 use crate::core::Core;
-use crate::hop::awaiting::Wait;
 use crate::hop::cell::Verdict;
 use crate::sizes::PlanReader;
 
@@ -114,8 +113,7 @@ impl Front {
         }
         core.counters().hops.handed_on.add(1);
         if !self.place(core, index) {
-            core.connections[slot as usize].awaiting.wait = Wait::Parked;
-            self.parked.push_back(index);
+            self.park_again(core, index);
         }
     }
 }

@@ -25,7 +25,7 @@ use store::request::{Op, Request};
 use super::{CELLS_RESERVED, Front, Here, NO_TICKET, State, Ticket};
 use crate::core::Core;
 use crate::gather::Answer;
-use crate::hop::awaiting::{Awaiting, Wait};
+use crate::hop::awaiting::Awaiting;
 use crate::hop::fabric::Fabric;
 use crate::hop::help::{Help, call_helper};
 use crate::reply::Pending;
@@ -249,10 +249,7 @@ impl Front {
         match self.route_again(awaiting, (index, hash), &request) {
             Route::To(worker) => self.enqueue(core, index, worker),
             // Not offered again: a large worker that wants something would have taken it.
-            Route::Busy(_) => {
-                core.connections[slot as usize].awaiting.wait = Wait::Parked;
-                self.parked.push_back(index);
-            }
+            Route::Busy(_) => self.park_again(core, index),
         }
     }
 }
