@@ -137,7 +137,7 @@ fn a_full_write_table_makes_new_partitions_wait() {
 #[test]
 fn a_table_of_eight_entries_a_worker_takes_two_writes_of_each() {
     let dcrew = DCrew::new(2, WriteTable::new(8 * 64));
-    let scattered = |id: u32| write(id.wrapping_mul(0x9e37_79b1) >> 2);
+    let scattered = |id: u32| write(id.wrapping_mul(0x9e37_79b1) >> 5);
     let steps: Vec<_> = (0..128).map(|id| (scattered(id), to((id % 64) as u16))).collect();
     check(&dcrew, 64, &steps);
     assert_eq!(dcrew.table().len(), 128);
