@@ -10,7 +10,7 @@
 //! is left has ended, and its answer is right.
 //!
 //! # Limits
-//! Exponential at worst: after [`STEPS_MAX`] sets the verdict is "unknown", which is counted
+//! Exponential at worst: after `STEPS_MAX` sets the verdict is "unknown", which is counted
 //! and not taken for a pass.
 
 use std::collections::{BTreeMap, HashSet};
