@@ -19,8 +19,8 @@ use toml_edit::{DocumentMut, Item};
 use crate::settings::find;
 use crate::settings::value::Value;
 
-/// Rewrites the file at `path`, which a link may lead to; one that is gone is made anew, as Redis
-/// does.
+/// Rewrites the file at `path`, which a link may lead to. One that is gone is made anew, of what
+/// has changed since the start only; Redis would write all that is no default.
 pub fn rewrite(path: &Path, changes: &BTreeMap<&'static str, String>) -> io::Result<()> {
     let path = match fs::canonicalize(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
