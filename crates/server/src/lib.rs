@@ -30,6 +30,7 @@ mod admin;
 mod affinity;
 mod budget;
 pub mod clients;
+pub mod cluster;
 mod compaction;
 pub mod config;
 mod connection;

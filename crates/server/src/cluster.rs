@@ -1,0 +1,13 @@
+//! This server as one node of a cluster: what its workers ask before they execute, and the control
+//! thread that drives the node's state machine (`cluster::Node`).
+//!
+//! ```text
+//!  worker ─ slot of the key ─▶ View ─┬─ Here ────────▶ a read, executed by the worker
+//!                                    ├─ ThroughControl ▶ control thread ─▶ node ══▶ backups
+//!                                    ├─ Elsewhere ───▶ MOVED, or forwarded
+//!                                    └─ Nowhere ─────▶ CLUSTERDOWN
+//! ```
+
+pub mod view;
+
+pub use view::{Place, View};
