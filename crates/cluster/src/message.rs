@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  node ── Lease ──▶ manager      node ◀── Granted, Install, Commit ── manager
-//!  node ── Installed, Joined, Filled ──▶ manager
+//!  node ── Installed, Joined, Filled, Statistics ──▶ manager
 //!  primary ══ landed frames ══▶ backup ── Acked ──▶ primary
 //!  primary ── Gather, Scatter, Copy ──▶ backup ── Gathered, Scattered, Copied ──▶ primary
 //!  client ── Request ──▶ node ── Reply ──▶ client      client ── AskConfiguration ──▶ anyone
@@ -135,6 +135,23 @@ pub struct Answer {
     pub version: Version,
     /// What the client was told.
     pub outcome: Outcome,
+}
+
+/// What a primary was asked of one of its shards since it last told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardStatistics {
+    /// Which.
+    pub shard: ShardId,
+    /// Requests that change nothing.
+    pub reads: u64,
+    /// Requests that change something: each is landed at every copy.
+    pub writes: u64,
+    /// Of their keys and values.
+    pub bytes: u64,
+    /// What the shard holds now; 0 if that is not known.
+    pub entries: u64,
+    /// Of these, what the joining node, or a primary that is filling, has got.
+    pub copied: u64,
 }
 
 /// One message of the control path.
@@ -277,6 +294,15 @@ pub enum Message {
         part: u64,
         /// The last key of the part before.
         after: Option<Arc<[u8]>>,
+    },
+    /// Node to managers, every 500 ms: what the shards that it serves were asked (Rowan-KV §4.6).
+    Statistics {
+        /// Under which configuration.
+        term: Term,
+        /// The time since it last told.
+        window_ns: u64,
+        /// Of each shard that was asked anything, or is being copied.
+        shards: Vec<ShardStatistics>,
     },
     /// Client to node.
     Request(Request),

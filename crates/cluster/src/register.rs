@@ -37,6 +37,8 @@ pub enum Path {
     Configuration,
     /// Which manager leads: a claim.
     Leader,
+    /// What the operator chose for the whole cluster, written once.
+    Settings,
 }
 
 /// What a session wants.

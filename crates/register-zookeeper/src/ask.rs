@@ -48,6 +48,7 @@ fn node(place: &Place, path: Path) -> String {
     let name = match path {
         Path::Configuration => "configuration",
         Path::Leader => "leader",
+        Path::Settings => "settings",
     };
     format!("{}/{name}", place.root)
 }

@@ -5,6 +5,7 @@
 //!          ◀ Response ─ channel ◀─┘
 //!
 //!  ROOT/configuration   a node; its version + 1 is the stamp
+//!  ROOT/settings        a node, written once
 //!  ROOT/leader          an ephemeral node: gone with the session that made it
 //! ```
 //!
