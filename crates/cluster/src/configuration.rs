@@ -13,11 +13,15 @@
 //! C3: the primary and every backup hold all that was ever acknowledged of a shard; a *joining*
 //!     node does not yet. A primary that is *filling* does not either, but whom it fills from does.
 //! C4: the epoch of a shard grows with each new primary.
+//! C5: addresses are those of members; they do not change in a node's life.
 
 mod codec;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
+use crate::addresses::Addresses;
 use crate::ids::{NodeId, ShardId, Term};
 use crate::slot::{SLOT_COUNT, Slot};
 
@@ -32,6 +36,8 @@ pub struct Configuration {
     pub members: Vec<NodeId>,
     /// In order of their slots; a shard's id is its position.
     pub shards: Vec<Shard>,
+    /// Where members are reached, as they announced it.
+    pub addresses: BTreeMap<NodeId, Arc<Addresses>>,
 }
 
 /// One range of slots, and where its copies are.
@@ -99,6 +105,11 @@ impl Configuration {
         self.members.binary_search(&node).is_ok()
     }
 
+    /// Where the node is reached, if it is a member that has said so.
+    pub fn addresses(&self, node: NodeId) -> Option<&Addresses> {
+        self.addresses.get(&node).map(Arc::as_ref)
+    }
+
     /// The shard with that id.
     pub fn shard(&self, id: ShardId) -> Option<&Shard> {
         self.shards.get(id.index())
@@ -130,10 +141,15 @@ impl Configuration {
         self.shards.iter().filter(|shard| shard.role_of(node).is_some()).count()
     }
 
-    /// Checks C1 and C2 and that the sources of fillings are backups.
+    /// Checks C1, C2 and C5, and that the sources of fillings are backups.
     pub fn validate(&self) -> Result<(), String> {
         if !self.members.is_sorted_by(|one, next| one < next) {
             return Err("members are not sorted".to_owned());
+        }
+        for (node, addresses) in &self.addresses {
+            if !self.has(*node) || !addresses.is_valid() {
+                return Err(format!("C5: {node} is no member, or its addresses are too long"));
+            }
         }
         let mut next_slot = 0;
         for (id, shard) in self.shards() {

@@ -8,7 +8,7 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `configuration`, `slot` | who has which range of the 16,384 slots in which role |
+//! | `configuration`, `slot`, `addresses` | who has which range of the 16,384 slots in which role |
 //! | `register` | where the configuration is kept, and who leads |
 //! | `manager` | who lives; new configurations; their commit |
 //! | `node` | a server's part: leases, writes, copies, promotion |
@@ -24,6 +24,7 @@
 //! I2: the same inputs give the same actions.
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 pub mod configuration;
 mod crc;
 pub mod ids;
@@ -36,6 +37,7 @@ pub mod settings;
 pub mod shelf;
 pub mod slot;
 
+pub use addresses::Addresses;
 pub use configuration::{Configuration, Role, Shard};
 pub use ids::{ClientId, NodeId, ShardId, Term, Version};
 pub use manager::Manager;

@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use base::Instant;
 
+use crate::addresses::Addresses;
 use crate::configuration::Configuration;
 use crate::ids::{NodeId, ShardId, Term};
 use crate::message::{Message, Peer, Recovered};
@@ -133,6 +134,7 @@ struct Seen {
     heard_at: Instant,
     granted_at: Option<Instant>,
     recovered: Recovered,
+    addresses: Arc<Addresses>,
 }
 
 impl Manager {
@@ -201,12 +203,14 @@ impl Manager {
             return;
         }
         let live = leadership.live(&self.settings, now);
+        let addresses = leadership.addresses();
         let next = match &leadership.configuration {
             None if live.len() < usize::from(self.settings.first_nodes) => None,
-            None => Some(plan::first(&live, &self.settings)),
+            None => Some(plan::first(&live, &addresses, &self.settings)),
             Some(current) => {
                 let facts = Facts {
                     live: &live,
+                    addresses: &addresses,
                     joined: &leadership.joined,
                     filled: &leadership.filled,
                     moves: &mut self.moves,
@@ -233,8 +237,8 @@ impl Manager {
             (_, Message::Lease { term, .. }) if term > leadership.term() => {
                 self.role = Role::Reading { asked_at: None };
             }
-            (Peer::Node(node), Message::Lease { sent_at, term, recovered }) => {
-                leadership.hear_lease(node, recovered, now);
+            (Peer::Node(node), Message::Lease { sent_at, term, recovered, addresses }) => {
+                leadership.hear_lease(node, recovered, addresses, now);
                 leadership.answer_lease(node, sent_at, term, now, actions);
             }
             (Peer::Node(node), Message::Installed { term }) if term == leadership.term() => {
@@ -260,9 +264,14 @@ impl Leadership {
     /// From what the register holds. Whoever is a member may have a lease of the leader before.
     fn new(since: Instant, stamp: Stamp, found: Option<Arc<Configuration>>, lapse_ns: u64) -> Self {
         let members = found.iter().flat_map(|configuration| configuration.members.iter());
-        let seen =
-            || Seen { heard_at: since, granted_at: Some(since), recovered: Recovered::Nothing };
-        let nodes = members.map(|node| (*node, seen())).collect();
+        let addresses_of = |node| found.as_ref().and_then(|all| all.addresses.get(node).cloned());
+        let seen = |node| Seen {
+            heard_at: since,
+            granted_at: Some(since),
+            recovered: Recovered::Nothing,
+            addresses: addresses_of(node).unwrap_or_default(),
+        };
+        let nodes = members.map(|node| (*node, seen(node))).collect();
         let fence_until = after(since, lapse_ns); // V1
         Leadership {
             since,
@@ -301,12 +310,21 @@ impl Leadership {
         live
     }
 
-    fn hear_lease(&mut self, node: NodeId, recovered: Recovered, now: Instant) {
-        let new = Seen { heard_at: now, granted_at: None, recovered: Recovered::Nothing };
-        let seen = self.nodes.entry(node).or_insert(new);
-        seen.heard_at = now;
-        // Of members the register knows only that they are.
-        seen.recovered = recovered;
+    /// Where all that were ever heard are reached.
+    fn addresses(&self) -> BTreeMap<NodeId, Arc<Addresses>> {
+        self.nodes.iter().map(|(node, seen)| (*node, seen.addresses.clone())).collect()
+    }
+
+    fn hear_lease(
+        &mut self,
+        node: NodeId,
+        recovered: Recovered,
+        addresses: Arc<Addresses>,
+        now: Instant,
+    ) {
+        let granted_at = self.nodes.get(&node).and_then(|seen| seen.granted_at);
+        // Of members the register knows only that they are, and where.
+        self.nodes.insert(node, Seen { heard_at: now, granted_at, recovered, addresses });
     }
 
     fn answer_lease(

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use base::Instant;
 
+use crate::addresses::Addresses;
 use crate::configuration::Configuration;
 use crate::ids::{ClientId, NodeId, ShardId, Term, Version};
 use crate::record::{BlockId, Entry};
@@ -165,6 +166,8 @@ pub enum Message {
         term: Term,
         /// What it started with.
         recovered: Recovered,
+        /// Where it is reached.
+        addresses: Arc<Addresses>,
     },
     /// Manager to node: a lease that counts from when it was asked for.
     Granted {

@@ -47,6 +47,7 @@ use std::sync::Arc;
 
 use base::Instant;
 
+use crate::addresses::Addresses;
 use crate::configuration::{Configuration, Role, Shard};
 use crate::ids::{NodeId, ShardId, Term, Version};
 use crate::message::{Lane, Message, Peer, Recovered};
@@ -124,6 +125,7 @@ pub struct Node<S> {
     check: Check,
     manager_count: u16,
     recovered: Recovered,
+    addresses: Arc<Addresses>,
     /// On the own clock; serving ends here.
     lease_until: Instant,
     lease_asked_at: Option<Instant>,
@@ -165,6 +167,7 @@ impl<S: Shelf> Node<S> {
             check: Check::Checksum,
             manager_count,
             recovered: Recovered::Nothing,
+            addresses: Arc::default(),
             lease_until: Instant::default(),
             lease_asked_at: None,
             commit_told_at: Instant::default(),
@@ -176,6 +179,11 @@ impl<S: Shelf> Node<S> {
             assembly: Assembly::default(),
             durable: DurableLog::new(settings.durability),
         }
+    }
+
+    /// Where it is to be reached: before its first tick, and never again (C5).
+    pub fn set_addresses(&mut self, addresses: Addresses) {
+        self.addresses = Arc::new(addresses);
     }
 
     /// Looks less strictly at what has landed: for the fault simulation, which must notice.
@@ -251,7 +259,9 @@ impl<S: Shelf> Node<S> {
         if self.lease_asked_at.is_none_or(is_due) {
             self.lease_asked_at = Some(now);
             let (term, recovered) = (self.term(), self.recovered.clone());
-            self.tell_managers(&Message::Lease { sent_at: now, term, recovered }, actions);
+            let addresses = self.addresses.clone();
+            let message = Message::Lease { sent_at: now, term, recovered, addresses };
+            self.tell_managers(&message, actions);
         }
         self.resend(now, actions);
         self.tell_commit(now, actions);

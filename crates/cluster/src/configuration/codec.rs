@@ -3,20 +3,23 @@
 //!
 //! ```text
 //!  0        4         6         8       16          20
-//!  | "DTCF" | version | spare 0 | term  | CRC-32C   | members | shards |
+//!  | "DTCF" | version | spare 0 | term  | CRC-32C   | members | shards | addresses |
 //! ```
 //!
 //! Little-endian. The checksum covers everything but itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
+use crate::addresses::{ADDRESS_MAX_BYTES, Addresses};
 use crate::configuration::{Configuration, Shard};
 use crate::crc::crc32c;
 use crate::ids::{NodeId, Term};
 use crate::slot::Slot;
 
 const MAGIC: [u8; 4] = *b"DTCF";
-const FORMAT_VERSION: u16 = 1;
+const FORMAT_VERSION: u16 = 2;
 const HEAD_BYTES: usize = 20;
 const CHECKSUM_AT: usize = 16;
 
@@ -30,7 +33,7 @@ const HAS_FILLING: u8 = 2;
 pub enum DecodeError {
     /// They do not begin as one.
     NotOurs,
-    /// A later release wrote it.
+    /// Another release wrote it.
     UnknownVersion {
         /// What it says.
         found: u16,
@@ -47,7 +50,7 @@ impl fmt::Display for DecodeError {
             DecodeError::NotOurs => formatter.write_str("this is no configuration of a cluster"),
             DecodeError::UnknownVersion { found, known } => write!(
                 formatter,
-                "the configuration has format {found}, this release reads {known}: upgrade it"
+                "the configuration has format {found}, this release reads {known}: use one release"
             ),
             DecodeError::Damaged => formatter.write_str("the configuration's bytes are damaged"),
         }
@@ -69,6 +72,11 @@ impl Configuration {
         bytes.extend((self.shards.len() as u16).to_le_bytes());
         for shard in &self.shards {
             put_shard(&mut bytes, shard);
+        }
+        bytes.extend((self.addresses.len() as u16).to_le_bytes());
+        for (node, addresses) in &self.addresses {
+            put_node(&mut bytes, *node);
+            put_addresses(&mut bytes, addresses);
         }
         let checksum = checksum_of(&bytes);
         bytes[CHECKSUM_AT..HEAD_BYTES].copy_from_slice(&checksum.to_le_bytes());
@@ -93,7 +101,8 @@ impl Configuration {
         let members = reader.nodes()?;
         let shard_count = reader.u16()?;
         let shards = (0..shard_count).map(|_| reader.shard()).collect::<Result<_, _>>()?;
-        let configuration = Configuration { term, members, shards };
+        let addresses = reader.addresses_of_members()?;
+        let configuration = Configuration { term, members, shards, addresses };
         let is_whole = reader.bytes.is_empty() && configuration.validate().is_ok();
         if is_whole { Ok(configuration) } else { Err(DecodeError::Damaged) }
     }
@@ -126,6 +135,19 @@ fn put_shard(bytes: &mut Vec<u8>, shard: &Shard) {
     put_node(bytes, shard.primary);
     put_nodes(bytes, &shard.backups);
     shard.joining.into_iter().chain(shard.filling_from).for_each(|node| put_node(bytes, node));
+}
+
+fn put_addresses(bytes: &mut Vec<u8>, addresses: &Addresses) {
+    for port in [addresses.resp, addresses.memcached, addresses.native, addresses.admin] {
+        bytes.extend(port.to_le_bytes());
+    }
+    put_text(bytes, &addresses.host);
+    put_text(bytes, &addresses.peer);
+}
+
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend((text.len() as u16).to_le_bytes());
+    bytes.extend(text.as_bytes());
 }
 
 struct Reader<'a> {
@@ -167,5 +189,35 @@ impl Reader<'_> {
         let joining = if flags & HAS_JOINING == 0 { None } else { Some(self.node()?) };
         let filling_from = if flags & HAS_FILLING == 0 { None } else { Some(self.node()?) };
         Ok(Shard { first, last, epoch, primary, backups, joining, filling_from })
+    }
+
+    fn addresses_of_members(&mut self) -> Result<BTreeMap<NodeId, Arc<Addresses>>, DecodeError> {
+        let count = self.u16()?;
+        let mut all = BTreeMap::new();
+        for _ in 0..count {
+            let node = self.node()?;
+            if all.last_key_value().is_some_and(|(last, _)| *last >= node) {
+                return Err(DecodeError::Damaged);
+            }
+            all.insert(node, Arc::new(self.addresses()?));
+        }
+        Ok(all)
+    }
+
+    fn addresses(&mut self) -> Result<Addresses, DecodeError> {
+        let (resp, memcached) = (self.u16()?, self.u16()?);
+        let (native, admin) = (self.u16()?, self.u16()?);
+        let (host, peer) = (self.text()?, self.text()?);
+        Ok(Addresses { host, resp, memcached, native, admin, peer })
+    }
+
+    fn text(&mut self) -> Result<String, DecodeError> {
+        let len_bytes = usize::from(self.u16()?);
+        if len_bytes > ADDRESS_MAX_BYTES || len_bytes > self.bytes.len() {
+            return Err(DecodeError::Damaged);
+        }
+        let (text, rest) = self.bytes.split_at(len_bytes);
+        self.bytes = rest;
+        std::str::from_utf8(text).map(str::to_owned).map_err(|_| DecodeError::Damaged)
     }
 }

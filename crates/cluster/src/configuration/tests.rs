@@ -6,6 +6,11 @@ fn node(name: u16) -> NodeId {
     NodeId { name, life: 1 }
 }
 
+fn addresses() -> Addresses {
+    let (host, peer) = ("db2.example".to_owned(), "10.0.0.2:7400".to_owned());
+    Addresses { host, resp: 6379, memcached: 0, native: 7379, admin: 9379, peer }
+}
+
 fn example() -> Configuration {
     let shards = even_ranges(3).map(|(first, last)| Shard {
         first,
@@ -17,7 +22,12 @@ fn example() -> Configuration {
         filling_from: None,
     });
     let members = vec![node(1), node(2), node(3), node(4)];
-    let mut configuration = Configuration { term: Term(7), members, shards: shards.collect() };
+    let mut configuration = Configuration {
+        term: Term(7),
+        members,
+        shards: shards.collect(),
+        addresses: BTreeMap::from([(node(2), Arc::new(addresses()))]),
+    };
     configuration.shards[1].joining = Some(node(4));
     configuration.shards[2].filling_from = Some(node(3));
     configuration
@@ -51,6 +61,10 @@ fn broken_rules_are_found() {
     check("C2", |broken| broken.shards[0].backups.push(node(1)));
     check("C3", |broken| broken.shards[0].filling_from = Some(node(4)));
     check("sorted", |broken| broken.members.reverse());
+    check("C5", |broken| drop(broken.addresses.insert(node(9), Arc::default())));
+    let host = "x".repeat(300);
+    let long = Arc::new(Addresses { host, ..addresses() });
+    check("C5", |broken| drop(broken.addresses.insert(node(1), long.clone())));
 }
 
 #[test]
@@ -63,10 +77,13 @@ fn bytes_are_read_back_and_damage_is_found() {
         assert!(Configuration::decode(&damaged).is_err(), "byte {at}");
         assert!(Configuration::decode(&bytes[..at]).is_err(), "cut at {at}");
     }
-    let mut later = bytes;
-    later[4] = 9;
-    let want = DecodeError::UnknownVersion { found: 9, known: 1 };
-    assert_eq!(Configuration::decode(&later), Err(want));
+    // An earlier format had no addresses: it is refused, not misread.
+    for found in [1, 9] {
+        let mut other = bytes.clone();
+        other[4] = found as u8;
+        let want = DecodeError::UnknownVersion { found, known: 2 };
+        assert_eq!(Configuration::decode(&other), Err(want));
+    }
 }
 
 #[test]

@@ -14,7 +14,9 @@
 //! The first five happen whenever they must; the others only while all nodes serve.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
+use crate::addresses::Addresses;
 use crate::configuration::{Configuration, Shard, even_ranges};
 use crate::ids::{NodeId, ShardId, Term};
 use crate::message::Recovered;
@@ -25,6 +27,8 @@ use crate::settings::Settings;
 pub(super) struct Facts<'a> {
     /// Who lives, and what it started with: members and others.
     pub(super) live: &'a BTreeMap<NodeId, Recovered>,
+    /// Where these and others are reached.
+    pub(super) addresses: &'a BTreeMap<NodeId, Arc<Addresses>>,
     /// Reported by primaries under the present term.
     pub(super) joined: &'a BTreeSet<(ShardId, NodeId)>,
     /// The same of those that were filling.
@@ -38,7 +42,11 @@ pub(super) struct Facts<'a> {
 }
 
 /// The first configuration of a cluster.
-pub(super) fn first(live: &BTreeMap<NodeId, Recovered>, settings: &Settings) -> Configuration {
+pub(super) fn first(
+    live: &BTreeMap<NodeId, Recovered>,
+    addresses: &BTreeMap<NodeId, Arc<Addresses>>,
+    settings: &Settings,
+) -> Configuration {
     let members: Vec<NodeId> = live.keys().copied().collect();
     let copies = usize::from(settings.copies).min(members.len());
     let shard = |(index, (first, last))| {
@@ -47,7 +55,19 @@ pub(super) fn first(live: &BTreeMap<NodeId, Recovered>, settings: &Settings) -> 
         Shard { first, last, epoch: 1, primary: at(0), backups, joining: None, filling_from: None }
     };
     let shards = even_ranges(settings.shards).enumerate().map(shard).collect();
-    Configuration { term: Term(1), members, shards }
+    let none = BTreeMap::new();
+    let addresses = addresses_of(&members, &none, addresses);
+    Configuration { term: Term(1), members, shards, addresses }
+}
+
+/// Of each member: what the configuration said before, else what it announced (C5).
+fn addresses_of(
+    members: &[NodeId],
+    before: &BTreeMap<NodeId, Arc<Addresses>>,
+    announced: &BTreeMap<NodeId, Arc<Addresses>>,
+) -> BTreeMap<NodeId, Arc<Addresses>> {
+    let of = |node: &NodeId| before.get(node).or_else(|| announced.get(node)).cloned();
+    members.iter().filter_map(|node| Some((*node, of(node)?))).collect()
 }
 
 /// The next one, if anything is to change.
@@ -67,6 +87,7 @@ pub(super) fn next(
         move_one(&mut new, facts.moves, settings);
         enlist(&mut new, settings);
     }
+    new.addresses = addresses_of(&new.members, &current.addresses, facts.addresses);
     if new == *current || new.members.is_empty() {
         return None;
     }

@@ -5,6 +5,11 @@ use crate::register::EmbeddedRegister;
 
 const MS: u64 = 1_000_000;
 
+fn lease(sent_at: Instant, term: Term) -> Message {
+    let addresses = Arc::default();
+    Message::Lease { sent_at, term, recovered: Recovered::Nothing, addresses }
+}
+
 struct Bench {
     manager: Manager,
     register: EmbeddedRegister,
@@ -43,7 +48,7 @@ impl Bench {
 
     fn lease(&mut self, name: u16) {
         let (sent_at, term) = (self.now, self.term());
-        self.hear(name, Message::Lease { sent_at, term, recovered: Recovered::Nothing });
+        self.hear(name, lease(sent_at, term));
     }
 
     fn installed(&mut self, name: u16) {
@@ -113,7 +118,7 @@ fn who_is_left_out_gets_no_lease_but_the_configuration() {
     bench.pass(10 * MS, &[2, 3]);
     bench.sent.clear();
     let (sent_at, term) = (bench.now, Term(1));
-    bench.hear(1, Message::Lease { sent_at, term, recovered: Recovered::Nothing });
+    bench.hear(1, lease(sent_at, term));
     let to_one = bench.sent.iter().filter(|(to, _)| *to == Peer::Node(node(1)));
     let messages: Vec<&Message> = to_one.map(|(_, message)| message).collect();
     assert!(matches!(messages[..], [Message::Install(_)]), "{messages:?}");
@@ -153,7 +158,7 @@ fn who_was_left_out_gets_a_lease_only_for_what_it_has_installed() {
     assert_eq!(bench.term(), Term(3), "a member again");
     bench.sent.clear();
     let (sent_at, term) = (bench.now, Term(1));
-    bench.hear(1, Message::Lease { sent_at, term, recovered: Recovered::Nothing });
+    bench.hear(1, lease(sent_at, term));
     let is_granted = |(to, message): &(Peer, Message)| {
         *to == Peer::Node(node(1)) && matches!(message, Message::Granted { .. })
     };
@@ -164,7 +169,7 @@ fn who_was_left_out_gets_a_lease_only_for_what_it_has_installed() {
 fn a_node_that_has_a_later_configuration_makes_the_leader_read_again() {
     let mut bench = Bench::settled();
     let (sent_at, term) = (bench.now, Term(2));
-    bench.hear(1, Message::Lease { sent_at, term, recovered: Recovered::Nothing });
+    bench.hear(1, lease(sent_at, term));
     assert!(!bench.manager.leads(bench.now));
     bench.pass(2 * MS, &[]);
     assert!(bench.manager.leads(bench.now) && !bench.manager.is_committed());

@@ -29,7 +29,8 @@ fn configuration(term: u64, epoch: u16, primary: u16, backups: &[u16]) -> Arc<Co
     members.sort_unstable();
     let primary = id(primary);
     let shard = Shard { first, last, epoch, primary, backups, joining: None, filling_from: None };
-    Arc::new(Configuration { term: Term(term), members, shards: vec![shard] })
+    let addresses = BTreeMap::new();
+    Arc::new(Configuration { term: Term(term), members, shards: vec![shard], addresses })
 }
 
 impl Bench {

@@ -10,6 +10,11 @@ fn alive(names: &[u16]) -> BTreeMap<NodeId, Recovered> {
     names.iter().map(|name| (node(*name), Recovered::Nothing)).collect()
 }
 
+fn announced(name: u16) -> (NodeId, Arc<Addresses>) {
+    let peer = format!("db{name}:7400");
+    (node(name), Arc::new(Addresses { peer, ..Addresses::default() }))
+}
+
 struct Bench {
     current: Configuration,
     settings: Settings,
@@ -21,7 +26,8 @@ struct Bench {
 impl Bench {
     fn new(shards: u16, names: &[u16]) -> Bench {
         let settings = Settings { shards, ..Settings::default() };
-        let current = first(&alive(names), &settings);
+        let addresses = names.iter().copied().map(announced).collect();
+        let current = first(&alive(names), &addresses, &settings);
         Bench {
             current,
             settings,
@@ -32,8 +38,10 @@ impl Bench {
     }
 
     fn next(&mut self, live: &BTreeMap<NodeId, Recovered>, may_grow: bool) -> bool {
+        let names = live.keys().map(|node| node.name);
         let facts = Facts {
             live,
+            addresses: &names.map(announced).collect(),
             joined: &self.joined,
             filled: &self.filled,
             moves: &mut self.moves,
@@ -55,6 +63,22 @@ impl Bench {
 fn nothing_changes_while_all_live() {
     let mut bench = Bench::new(4, &[1, 2, 3]);
     assert!(!bench.next(&alive(&[1, 2, 3]), true));
+}
+
+#[test]
+fn members_are_where_they_said_that_they_are() {
+    let mut bench = Bench::new(1, &[1, 2, 3]);
+    let peer = |bench: &Bench, name| {
+        bench.current.addresses(node(name)).map(|addresses| addresses.peer.clone())
+    };
+    assert_eq!(peer(&bench, 3).as_deref(), Some("db3:7400"));
+    assert!(bench.next(&alive(&[1, 2]), true));
+    assert_eq!(peer(&bench, 3), None);
+    assert!(bench.next(&alive(&[1, 2, 4]), true));
+    assert_eq!(
+        (peer(&bench, 1), peer(&bench, 4)),
+        (Some("db1:7400".into()), Some("db4:7400".into()))
+    );
 }
 
 #[test]
