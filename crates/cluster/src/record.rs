@@ -4,7 +4,7 @@
 //!  byte 0        4      5        6       8         16       24         32
 //!  | checksum 32 | kind | answer | shard | version | client | sequence |
 //!  32         34      36          40    44    48          52      56      64
-//!  | key len  | spare | value len | cnt | seq | piece len | spare | expiry | piece ... | pad |
+//!  | key len  | spare | value len | cnt | seq | piece len | flags | expiry | piece ... | pad |
 //! ```
 //!
 //! Key and value together are the body. A record carries one piece of it: the whole body, or block
@@ -18,6 +18,8 @@
 
 use std::sync::Arc;
 
+use base::UnixMillis;
+
 use crate::crc::crc32c;
 use crate::ids::{ClientId, ShardId, Version};
 
@@ -25,6 +27,8 @@ use crate::ids::{ClientId, ShardId, Version};
 pub const ALIGN_BYTES: usize = 64;
 /// The header of each block.
 pub const HEADER_BYTES: usize = 64;
+/// The expiry of what does not expire. Nothing expires in the first millisecond of 1970.
+const NEVER_MS: u64 = 0;
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,10 @@ pub struct Entry {
     pub key: Arc<[u8]>,
     /// None: deleted.
     pub value: Option<Arc<[u8]>>,
+    /// Memcached's opaque flags.
+    pub client_flags: u32,
+    /// By the primary's clock (K3); none: never.
+    pub expires_at: Option<UnixMillis>,
 }
 
 /// The fixed part of a block.
@@ -96,6 +104,10 @@ pub struct Header {
     pub block: u32,
     /// The body's bytes in this block.
     pub piece_len_bytes: usize,
+    /// Of the entry.
+    pub client_flags: u32,
+    /// Of the entry.
+    pub expires_at: Option<UnixMillis>,
 }
 
 impl Header {
@@ -132,6 +144,8 @@ impl Header {
             block_count: u32_at(40),
             block: u32_at(44),
             piece_len_bytes: u32_at(48) as usize,
+            client_flags: u32_at(52),
+            expires_at: Some(u64_at(56)).filter(|ms| *ms != NEVER_MS).map(UnixMillis),
         })
     }
 
@@ -175,7 +189,9 @@ impl Header {
             bytes.extend(field.to_le_bytes());
         }
         bytes.extend((self.piece_len_bytes as u32).to_le_bytes());
-        bytes.extend([0; 12]);
+        bytes.extend(self.client_flags.to_le_bytes());
+        let expires_ms = self.expires_at.map_or(NEVER_MS, |at| at.0.max(NEVER_MS + 1));
+        bytes.extend(expires_ms.to_le_bytes());
         debug_assert_eq!(bytes.len() - start, HEADER_BYTES);
         bytes.extend(piece);
         let checksum = crc32c(&bytes[start + 4..]);
@@ -230,6 +246,8 @@ pub fn append_mark(kind: Kind, shard: ShardId, version: Version, bytes: &mut Vec
         block_count: 1,
         block: 0,
         piece_len_bytes: 0,
+        client_flags: 0,
+        expires_at: None,
     };
     header.append(&[], bytes);
 }
@@ -249,6 +267,8 @@ pub fn append_session(session: &Session, bytes: &mut Vec<u8>) {
         block_count: 1,
         block: 0,
         piece_len_bytes: number.len(),
+        client_flags: 0,
+        expires_at: None,
     };
     header.append(number.as_bytes(), bytes);
 }
@@ -304,6 +324,8 @@ impl Entry {
             block_count: 1,
             block: 0,
             piece_len_bytes: self.key.len() + value_len_bytes,
+            client_flags: self.client_flags,
+            expires_at: self.expires_at,
         }
     }
 
@@ -347,6 +369,8 @@ impl Entry {
             answered: header.answered,
             key: body.get(..header.key_len_bytes)?.into(),
             value,
+            client_flags: header.client_flags,
+            expires_at: header.expires_at,
         })
     }
 }

@@ -108,6 +108,8 @@ impl<S: Shelf> Node<S> {
             answered,
             key: request.key.clone(),
             value,
+            client_flags: 0,
+            expires_at: None,
         });
         let blocks = entry.blocks(self.settings.datagram_bytes);
         if after.is_some() && !fits_with_chain(primary, after, &blocks, &self.settings) {

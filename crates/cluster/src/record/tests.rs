@@ -11,6 +11,8 @@ fn entry(value_len_bytes: usize) -> Entry {
         answered: Answered::Deleted(true),
         key: (*b"key").into(),
         value: Some((0..value_len_bytes).map(|at| at as u8).collect()),
+        client_flags: 0xdead_beef,
+        expires_at: Some(UnixMillis(1_800_000_000_123)),
     }
 }
 
@@ -36,6 +38,9 @@ fn an_entry_comes_back_from_one_block_or_many() {
     }
     let deleted = Entry { value: None, ..entry(0) };
     assert_eq!(joined(&deleted, 128), (1, deleted));
+    let plain = Entry { client_flags: 0, expires_at: None, ..entry(5) };
+    assert_eq!(plain.blocks(128)[0][52..64], [0; 12]);
+    assert_eq!(joined(&plain, 128), (1, plain));
 }
 
 #[test]
