@@ -47,6 +47,29 @@ impl ShardId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
+impl ClientId {
+    const ANONYMOUS: u64 = 1 << 63;
+
+    /// Of what nobody will ask about again: stands in entries, never in a session.
+    pub const NOBODY: ClientId = ClientId(u64::MAX);
+
+    /// Whom a driver can find again by these 63 bits, and who has no session: each of its requests
+    /// is sent once, and nothing is remembered of it.
+    pub fn anonymous(bits: u64) -> ClientId {
+        ClientId(bits | Self::ANONYMOUS)
+    }
+
+    /// Whether it has no session.
+    pub fn is_anonymous(self) -> bool {
+        self.0 & Self::ANONYMOUS != 0
+    }
+
+    /// What [`ClientId::anonymous`] was made of.
+    pub fn bits(self) -> u64 {
+        self.0 & !Self::ANONYMOUS
+    }
+}
+
 /// The version of an entry within its shard: 48 bits that only grow (K1).
 ///
 /// ```text

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use base::Instant;
+use base::{Instant, UnixMillis};
 
 use crate::addresses::Addresses;
 use crate::configuration::Configuration;
@@ -82,7 +82,87 @@ pub enum Operation {
     Delete,
     /// To add to a number; the reply is the sum.
     Increment(i64),
+    /// Whatever its maker computes; only within a process, it has no bytes.
+    Compute(Compute),
 }
+
+impl Operation {
+    /// Whether what the key has makes no difference.
+    pub fn is_blind(&self) -> bool {
+        match self {
+            Operation::Put(_) => true,
+            Operation::Compute(Compute(change)) => change.kind() == ChangeKind::Blind,
+            Operation::Get | Operation::Delete | Operation::Increment(_) => false,
+        }
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_read(&self) -> bool {
+        match self {
+            Operation::Get => true,
+            Operation::Compute(Compute(change)) => change.kind() == ChangeKind::Read,
+            Operation::Put(_) | Operation::Delete | Operation::Increment(_) => false,
+        }
+    }
+}
+
+/// What a driver makes of a key: all commands that the store knows, without this crate knowing
+/// them.
+pub trait Change: Send + Sync {
+    /// From what the key has, newest write first, to what it shall have at `version`. May be asked
+    /// more than once; the last answer counts. Entries that have expired are its to see.
+    fn compute(&self, current: Option<&Entry>, version: Version) -> Changed;
+
+    /// What it may do.
+    fn kind(&self) -> ChangeKind;
+}
+
+/// What a [`Change`] may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It always answers [`Changed::Nothing`].
+    Read,
+    /// What is there makes no difference, and is not looked for.
+    Blind,
+    /// Anything.
+    Update,
+}
+
+/// What a key shall have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// What it has.
+    Nothing,
+    /// No value.
+    Deleted,
+    /// This.
+    Value {
+        /// The bytes.
+        value: Arc<[u8]>,
+        /// The client's.
+        client_flags: u32,
+        /// When that ends.
+        expires_at: Option<UnixMillis>,
+    },
+}
+
+/// A [`Change`] that is passed around.
+#[derive(Clone)]
+pub struct Compute(pub Arc<dyn Change>);
+
+impl std::fmt::Debug for Compute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Compute")
+    }
+}
+
+impl PartialEq for Compute {
+    fn eq(&self, other: &Compute) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Compute {}
 
 /// One request of a client. One that writes is executed once, however often it is sent (K24).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +190,10 @@ pub enum Outcome {
     Deleted(bool),
     /// The value is no number, or the sum does not fit.
     NotAnInteger,
+    /// As the [`Change`] knows.
+    Computed,
+    /// It was under way when this node ceased to answer for the shard: it may take effect or not.
+    Unknown,
     /// Not here: the configuration says where.
     Elsewhere(Option<Arc<Configuration>>),
     /// Not now: a change is under way, or too much is waiting.

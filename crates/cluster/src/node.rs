@@ -139,6 +139,17 @@ pub struct Node<S> {
     durable: DurableLog,
 }
 
+/// How far a primary is with its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Copies are being made alike.
+    Promoting,
+    /// It serves, and asks its source for what it does not have.
+    Filling,
+    /// It serves, and has all.
+    Serving,
+}
+
 /// What a node knows of one shard that it has a role in.
 #[derive(Debug)]
 struct ShardState {
@@ -231,6 +242,21 @@ impl<S: Shelf> Node<S> {
     pub fn serves(&self, shard: ShardId, now: Instant) -> bool {
         let is_ready = |state: &ShardState| state.primary.as_ref().is_some_and(Primary::is_serving);
         self.may_serve(now) && self.shards.get(&shard).is_some_and(is_ready)
+    }
+
+    /// How far it is with a shard that it is the primary of, whatever its lease says.
+    pub fn stage(&self, shard: ShardId) -> Option<Stage> {
+        let primary = self.shards.get(&shard)?.primary.as_ref()?;
+        Some(match primary.is_serving() {
+            false => Stage::Promoting,
+            true if primary.filling.is_some() => Stage::Filling,
+            true => Stage::Serving,
+        })
+    }
+
+    /// Until when it may serve, if its configuration is committed; 0 if that is not.
+    pub fn serves_until(&self) -> Instant {
+        if self.is_committed { self.lease_until } else { Instant::default() }
     }
 
     /// The highest version of a shard that it has given or knows to be on all copies.

@@ -62,13 +62,17 @@ impl<S: Shelf> Node<S> {
     }
 
     /// Another configuration with the same primary.
-    pub(super) fn follow_filling(&mut self, id: ShardId, shard: &Shard) {
+    pub(super) fn follow_filling(&mut self, id: ShardId, shard: &Shard, actions: &mut Vec<Action>) {
         let begun = self.begin_filling(shard);
         let Some(primary) = self.primary_mut(id) else { return };
         match (&mut primary.filling, begun) {
             (Some(old), Some(new)) if old.source == new.source => old.asked_at = None,
             // Its source is gone, another copy takes its place; or all is here.
-            (filling, begun) => *filling = begun,
+            (filling, begun) => {
+                let old = std::mem::replace(filling, begun).into_iter();
+                let requests = old.flat_map(Filling::into_requests);
+                requests.for_each(|request| answer(&request, Outcome::TryAgain, actions));
+            }
         }
     }
 
@@ -78,7 +82,8 @@ impl<S: Shelf> Node<S> {
         let Some(primary) = primary.filter(|primary| primary.filling.is_some()) else {
             return false;
         };
-        let is_blind = matches!(request.operation, Operation::Put(_));
+        let is_blind = request.operation.is_blind();
+        // A value under way is no answer for a read, which waits for the newest write.
         let is_read = request.operation == Operation::Get;
         let is_pending = primary.newest.contains_key(&request.key) && !is_read;
         !is_blind && !is_pending && self.shelf.get(id, &request.key).is_none()
@@ -147,6 +152,8 @@ impl<S: Shelf> Node<S> {
                 answer(&request, Outcome::TryAgain, actions);
             } else if self.may_serve(now) {
                 self.execute(id, request, Looked::AtSource, now, actions);
+            } else {
+                answer(&request, Outcome::TryAgain, actions);
             }
         }
     }
@@ -227,6 +234,11 @@ impl<S: Shelf> Node<S> {
 }
 
 impl Filling {
+    /// Those that wait for a key from the source.
+    pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
+        self.fetches.into_values().flat_map(|fetch| fetch.requests)
+    }
+
     fn pull(&self, shard: ShardId, term: crate::ids::Term) -> Action {
         let message = Message::Pull { term, shard, part: self.part, after: self.after.clone() };
         to_node(self.source, message)

@@ -64,17 +64,17 @@ impl<S: Shelf> Node<S> {
                 }
             }
             Some(Role::Backup) => {
-                self.demote(id);
+                self.demote(id, actions);
                 self.begin_role(id, Role::Backup, shard.epoch);
             }
             Some(Role::Primary) if same_epoch && had.is_some_and(|had| had.0 == Role::Primary) => {
                 self.retarget(id, before, now, actions);
                 self.follow_copy(id, before, shard);
                 self.follow_promotion(id, shard, now, actions);
-                self.follow_filling(id, shard);
+                self.follow_filling(id, shard, actions);
             }
             Some(Role::Primary) => {
-                self.demote(id);
+                self.demote(id, actions);
                 self.begin_role(id, Role::Primary, shard.epoch);
                 self.assembly.forget(id, Version::before_epoch(shard.epoch));
                 self.promote(id, shard, now, actions);
@@ -90,6 +90,7 @@ impl<S: Shelf> Node<S> {
 
     /// Drops all that is held of a shard; the log says so, lest a recovery bring it back.
     fn forget(&mut self, id: ShardId, has_data: bool, actions: &mut Vec<Action>) {
+        self.demote(id, actions);
         self.shards.remove(&id);
         self.shelf.clear(id);
         self.assembly.forget(id, Version::before_epoch(u16::MAX));

@@ -8,18 +8,23 @@
 //!  frame to n4  [9.1] [9.2]             [11]
 //! ```
 
+use std::sync::Arc;
+
 use base::Instant;
 
 use crate::configuration::{Role, Shard};
 use crate::ids::{NodeId, ShardId, Version};
+use crate::message::Outcome;
+use crate::node::filling::Filling;
 use crate::node::primary::Primary;
+use crate::node::requests::{answer, to_client};
 use crate::node::{Action, Node};
 use crate::record::{BlockId, Kind, append_mark};
 use crate::settings::after;
 use crate::shelf::Shelf;
 
 impl<S: Shelf> Node<S> {
-    /// Sends what is missing of one write to everyone who misses it.
+    /// Sends what is missing of one write to everyone who misses it, from the first block.
     pub(super) fn land_at_all(
         &mut self,
         shard: ShardId,
@@ -27,17 +32,29 @@ impl<S: Shelf> Node<S> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
+        let Some(primary) = self.primary_mut(shard) else { return };
+        let Some(pending) = primary.pending.get_mut(&version) else { return };
+        pending.landed_at = now;
+        let mut targets = Vec::with_capacity(pending.targets.len());
+        for (to, missing) in &mut pending.targets {
+            missing.sent = 0;
+            targets.push((*to, missing.take_window()));
+        }
+        self.land_blocks(shard, version, targets, actions);
+    }
+
+    fn land_blocks(
+        &mut self,
+        shard: ShardId,
+        version: Version,
+        targets: Vec<(NodeId, Vec<u32>)>,
+        actions: &mut Vec<Action>,
+    ) {
         let term = self.term();
         let Some(primary) = self.primary_mut(shard) else { return };
-        if let Some(pending) = primary.pending.get_mut(&version) {
-            pending.landed_at = now;
-        }
-        let Some(pending) = primary.pending.get(&version) else { return };
-        for (to, missing) in &pending.targets {
-            for block in missing {
-                let bytes = frame(primary, version, *block, *to);
-                actions.push(Action::Land { to: *to, term, bytes: bytes.into() });
-            }
+        for (to, blocks) in targets {
+            let frames = blocks.into_iter().map(|block| frame(primary, version, block, to));
+            actions.extend(frames.map(|bytes| Action::Land { to, term, bytes }));
         }
     }
 
@@ -66,10 +83,15 @@ impl<S: Shelf> Node<S> {
         for BlockId { shard, version, block } in blocks {
             let Some(primary) = self.primary_mut(*shard) else { continue };
             let Some(pending) = primary.pending.get_mut(version) else { continue };
-            if let Some(missing) = pending.targets.get_mut(&from) {
-                missing.remove(block);
+            let Some(missing) = pending.targets.get_mut(&from) else { continue };
+            missing.blocks.remove(block);
+            if missing.blocks.is_empty() {
+                self.complete(*shard, *version, now, actions);
+                continue;
             }
-            self.complete(*shard, *version, now, actions);
+            pending.landed_at = now; // It goes on.
+            let next = vec![(from, missing.take_window())];
+            self.land_blocks(*shard, *version, next, actions);
         }
     }
 
@@ -117,8 +139,9 @@ impl<S: Shelf> Node<S> {
             .filter(|(_, later)| later.after == Some(version))
             .map(|(later, _)| *later)
             .collect();
-        let waiting = std::mem::take(&mut primary.waiting);
-        let (client, sequence) = (pending.entry.client, pending.entry.sequence);
+        let waiting = primary.waiting.remove(&version).unwrap_or_default();
+        primary.waiting_count -= waiting.len();
+        let (client, sequence) = pending.reply_to;
         self.shelf.install(pending.entry);
         self.reply(client, sequence, pending.outcome, now, actions);
         next.into_iter().for_each(|later| self.complete(shard, later, now, actions));
@@ -149,7 +172,7 @@ impl<S: Shelf> Node<S> {
             _ => false,
         };
         for pending in primary.pending.values_mut() {
-            let all = pending.all_blocks();
+            let all = pending.all_missing();
             let before = std::mem::take(&mut pending.targets);
             let missing_at = |node: NodeId| match before.get(&node) {
                 Some(missing) if stays(node) => (node, missing.clone()),
@@ -164,14 +187,20 @@ impl<S: Shelf> Node<S> {
         }
     }
 
-    /// The end of being primary: what was under way may take effect, and nobody is answered.
-    pub(super) fn demote(&mut self, shard: ShardId) {
+    /// The end of being primary: what was under way may take effect; who asked for it is told that
+    /// nobody knows. What waits was not executed.
+    pub(super) fn demote(&mut self, shard: ShardId, actions: &mut Vec<Action>) {
         let Some(state) = self.shards.get_mut(&shard) else { return };
         let Some(primary) = state.primary.take() else { return };
         for pending in primary.pending.into_values() {
+            let (client, sequence) = pending.reply_to;
+            actions.push(to_client(client, sequence, Outcome::Unknown));
             state.sessions.settle_entry(&pending.entry);
             self.shelf.install(pending.entry);
         }
+        let fetching = primary.filling.into_iter().flat_map(Filling::into_requests);
+        let waiting = primary.waiting.into_values().flatten().chain(fetching);
+        waiting.for_each(|request| answer(&request, Outcome::TryAgain, actions));
     }
 
     /// Tells all targets what is on all copies (Rowan-KV §4.4).
@@ -206,17 +235,20 @@ impl<S: Shelf> Node<S> {
 }
 
 /// One block for one target, with what it was computed on where the target lacks that (N5).
-fn frame(primary: &Primary, version: Version, block: u32, to: NodeId) -> Vec<u8> {
+fn frame(primary: &Primary, version: Version, block: u32, to: NodeId) -> Arc<[u8]> {
+    if let Some(alone) = primary.pending.get(&version).filter(|one| one.after.is_none()) {
+        return alone.blocks[block as usize].clone();
+    }
     let mut bytes = Vec::new();
     for (depth, pending) in primary.chain(Some(version)).enumerate() {
         let is_wanted = match depth {
             0 => true,
-            _ => pending.targets.get(&to).is_some_and(|missing| !missing.is_empty()),
+            _ => pending.targets.get(&to).is_some_and(|missing| !missing.blocks.is_empty()),
         };
         let index = if depth == 0 { block as usize } else { 0 };
         if is_wanted {
             bytes.splice(0..0, pending.blocks[index].iter().copied());
         }
     }
-    bytes
+    bytes.into()
 }

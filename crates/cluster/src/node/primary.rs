@@ -1,11 +1,11 @@
 //! What the primary of a shard keeps: its stage, its counter, and the writes under way.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::Instant;
 
-use crate::ids::{NodeId, Version};
+use crate::ids::{ClientId, NodeId, Version};
 use crate::message::{Contents, Outcome, Request};
 use crate::node::copy::CopyOut;
 use crate::node::filling::Filling;
@@ -20,8 +20,9 @@ pub(super) struct Primary {
     pub(super) pending: BTreeMap<Version, Pending>,
     /// The newest write under way, by key (K6).
     pub(super) newest: BTreeMap<Arc<[u8]>, Version>,
-    /// Requests that wait for a write under way.
-    pub(super) waiting: VecDeque<Request>,
+    /// Requests that wait for a write under way, by that.
+    pub(super) waiting: BTreeMap<Version, Vec<Request>>,
+    pub(super) waiting_count: usize,
     pub(super) copy: Option<CopyOut>,
     pub(super) filling: Option<Filling>,
 }
@@ -42,24 +43,46 @@ pub(super) enum Stage {
 pub(super) struct Pending {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Vec<Arc<[u8]>>,
-    /// What each target has not acknowledged.
-    pub(super) targets: BTreeMap<NodeId, BTreeSet<u32>>,
+    pub(super) targets: BTreeMap<NodeId, Missing>,
     /// Whether the own log has it.
     pub(super) is_written: bool,
     /// The write that this one was computed on, if that was under way (N5).
     pub(super) after: Option<Version>,
     pub(super) outcome: Outcome,
+    /// Who asked, as which of its requests.
+    pub(super) reply_to: (ClientId, u64),
     pub(super) landed_at: Instant,
 }
+
+/// Of one write, what one target has not acknowledged.
+#[derive(Clone, Debug)]
+pub(super) struct Missing {
+    pub(super) blocks: BTreeSet<u32>,
+    /// Those below are on their way, or there.
+    pub(super) sent: u32,
+}
+
+impl Missing {
+    /// The blocks that may go out now: no more than a window is on its way at a time, so that a
+    /// large entry does not flood its targets' sockets.
+    pub(super) fn take_window(&mut self) -> Vec<u32> {
+        let window: Vec<u32> = self.blocks.iter().take(WINDOW_BLOCKS).copied().collect();
+        let from = std::mem::replace(&mut self.sent, window.last().map_or(0, |last| last + 1));
+        window.into_iter().filter(|block| *block >= from).collect()
+    }
+}
+
+/// Blocks of one entry that are on their way to one target.
+pub(super) const WINDOW_BLOCKS: usize = 64;
 
 impl Pending {
     /// N2.
     pub(super) fn is_everywhere(&self) -> bool {
-        self.is_written && self.targets.values().all(BTreeSet::is_empty)
+        self.is_written && self.targets.values().all(|missing| missing.blocks.is_empty())
     }
 
-    pub(super) fn all_blocks(&self) -> BTreeSet<u32> {
-        (0..self.blocks.len() as u32).collect()
+    pub(super) fn all_missing(&self) -> Missing {
+        Missing { blocks: (0..self.blocks.len() as u32).collect(), sent: 0 }
     }
 }
 
@@ -70,7 +93,8 @@ impl Primary {
             last: Version::before_epoch(epoch),
             pending: BTreeMap::new(),
             newest: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            waiting_count: 0,
             copy: None,
             filling: None,
         }

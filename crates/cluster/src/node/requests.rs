@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::Instant;
 
 use crate::configuration::Role;
-use crate::ids::{ClientId, ShardId};
-use crate::message::{Answer, Message, Operation, Outcome, Peer, Request};
+use crate::ids::{ClientId, ShardId, Version};
+use crate::message::{Answer, Changed, Compute, Message, Operation, Outcome, Peer, Request};
 use crate::node::durable::Held;
 use crate::node::filling::Looked;
 use crate::node::primary::{Pending, Primary};
@@ -15,11 +15,18 @@ use crate::node::{Action, Node};
 use crate::record::{Answered, Entry, parse_integer};
 use crate::shelf::Shelf;
 
-/// What an operation makes of a value.
+/// What an operation makes of a key.
 struct Computed {
-    value: Option<Arc<[u8]>>,
+    changed: Changed,
     answered: Answered,
     outcome: Outcome,
+}
+
+impl Computed {
+    fn value(value: Arc<[u8]>, answered: Answered, outcome: Outcome) -> Computed {
+        let changed = Changed::Value { value, client_flags: 0, expires_at: None };
+        Computed { changed, answered, outcome }
+    }
 }
 
 impl<S: Shelf> Node<S> {
@@ -56,7 +63,9 @@ impl<S: Shelf> Node<S> {
             let value = Outcome::Value(entry.and_then(|entry| entry.value.clone()));
             return self.reply(request.client, request.sequence, value, now, actions);
         }
-        if let Some(outcome) = self.refusal(shard, &request) {
+        if !request.operation.is_read()
+            && let Some(outcome) = self.refusal(shard, &request)
+        {
             if let Some(outcome) = outcome {
                 self.reply(request.client, request.sequence, outcome, now, actions);
             }
@@ -70,6 +79,7 @@ impl<S: Shelf> Node<S> {
     fn refusal(&self, shard: ShardId, request: &Request) -> Option<Option<Outcome>> {
         let state = self.shards.get(&shard)?;
         match state.sessions.look_up(request.client, request.sequence) {
+            _ if request.client.is_anonymous() => {}
             Seen::Never => {}
             Seen::Answered(outcome) => return Some(Some(outcome)),
             Seen::Pending | Seen::Overtaken => return Some(None),
@@ -78,7 +88,7 @@ impl<S: Shelf> Node<S> {
             return Some(Some(Outcome::TooFewCopies)); // K23
         }
         let primary = state.primary.as_ref()?;
-        let is_full = primary.pending.len() + primary.waiting.len() >= self.settings.pending_max;
+        let is_full = primary.pending.len() + primary.waiting_count >= self.settings.pending_max;
         is_full.then_some(Some(Outcome::TryAgain))
     }
 
@@ -87,35 +97,52 @@ impl<S: Shelf> Node<S> {
             return;
         };
         let newest = primary.newest.get(&request.key).copied();
-        let current = match newest.and_then(|version| primary.pending.get(&version)) {
-            Some(pending) => pending.entry.value.clone(),
-            None => self.shelf.get(shard, &request.key).and_then(|entry| entry.value.clone()),
-        };
-        let computed = compute(&request.operation, current.as_deref());
-        let reads = !matches!(request.operation, Operation::Put(_));
+        let reads = !request.operation.is_blind();
         let after = newest.filter(|_| reads);
+        let current = match newest.and_then(|version| primary.pending.get(&version)) {
+            _ if !reads => None,
+            Some(pending) => Some(pending.entry.clone()),
+            None => self.shelf.get(shard, &request.key),
+        };
         let Some(version) = primary.last.next() else {
             return answer(&request, Outcome::TryAgain, actions);
         };
-        let Some(Computed { value, answered, outcome }) = computed else {
-            return self.refuse_number(shard, request, after.is_some(), now, actions);
+        let computed = compute(&request.operation, current.as_deref(), version);
+        let Computed { changed, answered, outcome } = computed;
+        let (value, client_flags, expires_at) = match changed {
+            Changed::Value { value, client_flags, expires_at } => {
+                (Some(value), client_flags, expires_at)
+            }
+            Changed::Deleted => (None, 0, None),
+            // What was read off a write under way waits for that one.
+            Changed::Nothing => match after {
+                Some(after) => return self.wait(shard, after, request),
+                None => return self.reply(request.client, request.sequence, outcome, now, actions),
+            },
+        };
+        let is_anonymous = request.client.is_anonymous();
+        let (client, sequence) = match is_anonymous {
+            true => (ClientId::NOBODY, 0),
+            false => (request.client, request.sequence),
         };
         let entry = Arc::new(Entry {
             shard,
             version,
-            client: request.client,
-            sequence: request.sequence,
+            client,
+            sequence,
             answered,
             key: request.key.clone(),
             value,
-            client_flags: 0,
-            expires_at: None,
+            client_flags,
+            expires_at,
         });
         let blocks = entry.blocks(self.settings.datagram_bytes);
-        if after.is_some() && !fits_with_chain(primary, after, &blocks, &self.settings) {
-            return self.wait(shard, request);
+        if let Some(after) = after
+            && !fits_with_chain(primary, after, &blocks, &self.settings)
+        {
+            return self.wait(shard, after, request);
         }
-        let answered = Answer { sequence: request.sequence, version, outcome: outcome.clone() };
+        let answered = Answer { sequence, version, outcome: outcome.clone() };
         let pending = Pending {
             entry,
             blocks,
@@ -123,6 +150,7 @@ impl<S: Shelf> Node<S> {
             is_written: false,
             after,
             outcome,
+            reply_to: (request.client, request.sequence),
             landed_at: now,
         };
         self.begin(shard, pending, answered, now, actions);
@@ -138,7 +166,7 @@ impl<S: Shelf> Node<S> {
         actions: &mut Vec<Action>,
     ) {
         let version = pending.entry.version;
-        let all = pending.all_blocks();
+        let all = pending.all_missing();
         let targets = self.shard(shard).into_iter().flat_map(|shard| shard.targets());
         pending.targets = targets.map(|target| (target, all.clone())).collect();
         let mut bytes = Vec::new();
@@ -151,31 +179,20 @@ impl<S: Shelf> Node<S> {
         debug_assert!(version > primary.last, "N4");
         primary.last = version;
         primary.newest.insert(pending.entry.key.clone(), version);
-        state.sessions.begin(pending.entry.client, answered);
+        if !pending.entry.client.is_anonymous() {
+            state.sessions.begin(pending.entry.client, answered);
+        }
         primary.pending.insert(version, pending);
         self.land_at_all(shard, version, now, actions);
         self.when_durable(Held::Written { shard, version }, now, actions);
     }
 
-    fn wait(&mut self, shard: ShardId, request: Request) {
+    /// Until a write under way is everywhere; then it is executed anew.
+    fn wait(&mut self, shard: ShardId, after: Version, request: Request) {
         if let Some(primary) = self.primary_mut(shard) {
-            primary.waiting.push_back(request);
+            primary.waiting.entry(after).or_default().push(request);
+            primary.waiting_count += 1;
         }
-    }
-
-    /// A refusal that was read off a write under way waits for that one.
-    fn refuse_number(
-        &mut self,
-        shard: ShardId,
-        request: Request,
-        is_pending: bool,
-        now: Instant,
-        actions: &mut Vec<Action>,
-    ) {
-        if is_pending {
-            return self.wait(shard, request);
-        }
-        self.reply(request.client, request.sequence, Outcome::NotAnInteger, now, actions);
     }
 
     /// Answers a client, unless the lease has ended meanwhile (N1).
@@ -187,55 +204,59 @@ impl<S: Shelf> Node<S> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
-        if self.may_serve(now) {
-            let message = Message::Reply { sequence, outcome };
-            actions.push(Action::Send { to: Peer::Client(client), message });
-        }
+        let outcome = if self.may_serve(now) { outcome } else { Outcome::Unknown };
+        actions.push(to_client(client, sequence, outcome));
     }
 }
 
 /// An answer that promises nothing.
 pub(super) fn answer(request: &Request, outcome: Outcome, actions: &mut Vec<Action>) {
-    let message = Message::Reply { sequence: request.sequence, outcome };
-    actions.push(Action::Send { to: Peer::Client(request.client), message });
+    actions.push(to_client(request.client, request.sequence, outcome));
 }
 
-/// None: the value is no number, or the sum does not fit.
-fn compute(operation: &Operation, current: Option<&[u8]>) -> Option<Computed> {
-    Some(match operation {
-        Operation::Get => return None,
-        Operation::Put(value) => Computed {
-            value: Some(value.clone()),
-            answered: Answered::Done,
-            outcome: Outcome::Done,
-        },
+pub(super) fn to_client(client: ClientId, sequence: u64, outcome: Outcome) -> Action {
+    Action::Send { to: Peer::Client(client), message: Message::Reply { sequence, outcome } }
+}
+
+fn compute(operation: &Operation, current: Option<&Entry>, version: Version) -> Computed {
+    let value = current.and_then(|entry| entry.value.as_deref());
+    let done = |changed, outcome| Computed { changed, answered: Answered::Done, outcome };
+    match operation {
+        Operation::Get => {
+            let value = value.map(Arc::from);
+            done(Changed::Nothing, Outcome::Value(value))
+        }
+        Operation::Put(value) => Computed::value(value.clone(), Answered::Done, Outcome::Done),
         Operation::Delete => Computed {
-            value: None,
-            answered: Answered::Deleted(current.is_some()),
-            outcome: Outcome::Deleted(current.is_some()),
+            changed: Changed::Deleted,
+            answered: Answered::Deleted(value.is_some()),
+            outcome: Outcome::Deleted(value.is_some()),
         },
         Operation::Increment(by) => {
-            let number = current.map_or(Some(0), parse_integer)?;
-            let sum = number.checked_add(*by)?;
-            Computed {
-                value: Some(sum.to_string().into_bytes().into()),
-                answered: Answered::Integer,
-                outcome: Outcome::Integer(sum),
-            }
+            let number = value.map_or(Some(0), parse_integer);
+            let Some(sum) = number.and_then(|number| number.checked_add(*by)) else {
+                return done(Changed::Nothing, Outcome::NotAnInteger);
+            };
+            let text = sum.to_string().into_bytes().into();
+            Computed::value(text, Answered::Integer, Outcome::Integer(sum))
         }
-    })
+        Operation::Compute(Compute(change)) => {
+            done(change.compute(current, version), Outcome::Computed)
+        }
+    }
 }
 
 /// Whether one datagram takes these blocks with all that they were computed on (N5).
 fn fits_with_chain(
     primary: &Primary,
-    after: Option<crate::ids::Version>,
+    after: Version,
     blocks: &[Arc<[u8]>],
     settings: &crate::settings::Settings,
 ) -> bool {
     let own_bytes: usize = blocks.iter().map(|block| block.len()).sum();
-    let mut chain = primary.chain(after);
-    let is_single = blocks.len() == 1 && primary.chain(after).all(|one| one.blocks.len() == 1);
+    let mut chain = primary.chain(Some(after));
+    let is_single =
+        blocks.len() == 1 && primary.chain(Some(after)).all(|one| one.blocks.len() == 1);
     let total = chain.try_fold(own_bytes, |bytes, one| bytes.checked_add(one.blocks[0].len()));
     is_single && total.is_some_and(|bytes| bytes <= settings.datagram_bytes)
 }

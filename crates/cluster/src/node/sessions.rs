@@ -58,6 +58,9 @@ impl Sessions {
     }
 
     pub(super) fn settle_entry(&mut self, entry: &Entry) {
+        if entry.client.is_anonymous() {
+            return;
+        }
         self.settle(entry.client, answer_of(entry));
     }
 

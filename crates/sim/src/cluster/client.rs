@@ -175,7 +175,10 @@ impl Client {
                 new.into_iter().for_each(|new| self.adopt(new));
                 return self.pause(now_ns);
             }
-            Outcome::TryAgain | Outcome::TooFewCopies => return self.pause(now_ns),
+            Outcome::TryAgain | Outcome::TooFewCopies | Outcome::Unknown => {
+                return self.pause(now_ns);
+            }
+            Outcome::Computed => unreachable!("nothing here computes"),
             // Not of a number's key: a value that nobody wrote. No order will explain it.
             Outcome::NotAnInteger => Answer::Sum(i64::MIN),
             Outcome::Value(value) => {
