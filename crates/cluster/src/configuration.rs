@@ -26,6 +26,7 @@ use crate::ids::{NodeId, ShardId, Term};
 use crate::slot::{SLOT_COUNT, Slot};
 
 pub use codec::DecodeError;
+pub(crate) use codec::{put_addresses, split_addresses};
 
 /// Who has what, at one term.
 #[derive(Clone, Debug, PartialEq, Eq)]

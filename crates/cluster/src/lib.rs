@@ -13,7 +13,7 @@
 //! | `manager` | who lives; new configurations; their commit |
 //! | `node` | a server's part: leases, writes, copies, promotion |
 //! | `record` | entries as they land and lie in logs |
-//! | `message` | all else that is said |
+//! | `message`, `codec` | all else that is said, and its bytes |
 //!
 //! Each machine takes `input(event, now, &mut actions)`. The server drives it with sockets, files
 //! and a clock; the simulator with simulated ones that fail. docs/design/cluster.md explains the
@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addresses;
+pub mod codec;
 pub mod configuration;
 mod crc;
 pub mod ids;

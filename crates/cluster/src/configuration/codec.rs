@@ -137,7 +137,7 @@ fn put_shard(bytes: &mut Vec<u8>, shard: &Shard) {
     shard.joining.into_iter().chain(shard.filling_from).for_each(|node| put_node(bytes, node));
 }
 
-fn put_addresses(bytes: &mut Vec<u8>, addresses: &Addresses) {
+pub(crate) fn put_addresses(bytes: &mut Vec<u8>, addresses: &Addresses) {
     for port in [addresses.resp, addresses.memcached, addresses.native, addresses.admin] {
         bytes.extend(port.to_le_bytes());
     }
@@ -148,6 +148,12 @@ fn put_addresses(bytes: &mut Vec<u8>, addresses: &Addresses) {
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend((text.len() as u16).to_le_bytes());
     bytes.extend(text.as_bytes());
+}
+
+/// The addresses that these bytes begin with, and what follows.
+pub(crate) fn split_addresses(bytes: &[u8]) -> Result<(Addresses, &[u8]), DecodeError> {
+    let mut reader = Reader { bytes };
+    Ok((reader.addresses()?, reader.bytes))
 }
 
 struct Reader<'a> {

@@ -1,0 +1,86 @@
+//! Messages as bytes, for links that keep order and lose nothing (docs/formats/peer.md).
+//!
+//! ```text
+//!  byte 0       1
+//!  | format 1 | kind | fields in their order, little-endian ... |
+//! ```
+//!
+//! Numbers are as wide as their type. Lists and texts have a count of 32 bits before them, an
+//! optional field a byte of 0 or 1. A configuration is the bytes that the register keeps, an entry
+//! one record as logs hold it.
+//!
+//! # Invariants
+//! B1: a message of another format is refused as such, whatever follows its first byte.
+//! B2: nothing is allocated for more elements than the remaining bytes can hold.
+//! B3: all bytes belong to the message: what is left over makes it none.
+//!
+//! # Limits
+//! Whether bytes are a peer's, and are as they were sent, the link's tag says; what is checked here
+//! is form. How long a message may be is the link's business too.
+
+mod field;
+mod kinds;
+mod values;
+
+use std::fmt;
+
+use crate::message::Message;
+
+use field::Reader;
+
+/// The first byte of every message.
+pub const FORMAT: u8 = 1;
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Another release wrote it (B1).
+    UnknownFormat {
+        /// What it says.
+        found: u8,
+        /// What this release reads.
+        known: u8,
+    },
+    /// It is not what a message is.
+    Damaged {
+        /// Where that shows.
+        at_bytes: usize,
+    },
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::UnknownFormat { found, known } => write!(
+                formatter,
+                "a peer's message has format {found}, this release speaks {known}: run one release"
+            ),
+            DecodeError::Damaged { at_bytes } => {
+                write!(formatter, "a peer's message is cut or damaged at byte {at_bytes}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Appends a message.
+pub fn encode(message: &Message, out: &mut Vec<u8>) {
+    out.push(FORMAT);
+    kinds::put(message, out);
+}
+
+/// The message that these bytes are, and nothing else (B3).
+pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    match reader.byte()? {
+        FORMAT => {}
+        found => return Err(DecodeError::UnknownFormat { found, known: FORMAT }),
+    }
+    let message = kinds::get(&mut reader)?;
+    if reader.is_empty() { Ok(message) } else { Err(reader.damaged()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Which fields each kind of message has, written and read side by side.
+
+use std::sync::Arc;
+
+use crate::codec::DecodeError;
+use crate::codec::field::{Field, Reader};
+use crate::message::{Contents, Message};
+
+/// Kinds are never given to another message: a new one takes the next number.
+mod kind {
+    pub(super) const LEASE: u8 = 1;
+    pub(super) const GRANTED: u8 = 2;
+    pub(super) const INSTALL: u8 = 3;
+    pub(super) const INSTALLED: u8 = 4;
+    pub(super) const COMMIT: u8 = 5;
+    pub(super) const JOINED: u8 = 6;
+    pub(super) const FILLED: u8 = 7;
+    pub(super) const ACKED: u8 = 8;
+    pub(super) const GATHER: u8 = 9;
+    pub(super) const GATHERED: u8 = 10;
+    pub(super) const SCATTER: u8 = 11;
+    pub(super) const SCATTERED: u8 = 12;
+    pub(super) const COPY: u8 = 13;
+    pub(super) const COPIED: u8 = 14;
+    pub(super) const FETCH: u8 = 15;
+    pub(super) const FETCHED: u8 = 16;
+    pub(super) const PULL: u8 = 17;
+    pub(super) const REQUEST: u8 = 18;
+    pub(super) const REPLY: u8 = 19;
+    pub(super) const ASK_CONFIGURATION: u8 = 20;
+    pub(super) const CONFIGURATION: u8 = 21;
+    pub(super) const STATISTICS: u8 = 22;
+}
+
+/// The kind, then the fields in their order.
+macro_rules! put {
+    ($out:expr, $kind:expr $(, $field:expr)*) => {{
+        $out.push($kind);
+        $($field.put($out);)*
+    }};
+}
+
+pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
+    match message {
+        Message::Lease { sent_at, term, recovered, addresses } => {
+            put!(out, kind::LEASE, sent_at, term, recovered, addresses);
+        }
+        Message::Granted { sent_at, term, is_committed } => {
+            put!(out, kind::GRANTED, sent_at, term, is_committed);
+        }
+        Message::Install(configuration) => put!(out, kind::INSTALL, configuration),
+        Message::Installed { term } => put!(out, kind::INSTALLED, term),
+        Message::Commit { term } => put!(out, kind::COMMIT, term),
+        Message::Joined { term, shard, node } => put!(out, kind::JOINED, term, shard, node),
+        Message::Filled { term, shard } => put!(out, kind::FILLED, term, shard),
+        Message::Statistics { term, window_ns, shards } => {
+            put!(out, kind::STATISTICS, term, window_ns, shards);
+        }
+        Message::Request(request) => put!(out, kind::REQUEST, request),
+        Message::Reply { sequence, outcome } => put!(out, kind::REPLY, sequence, outcome),
+        Message::AskConfiguration => put!(out, kind::ASK_CONFIGURATION),
+        Message::Configuration(configuration) => put!(out, kind::CONFIGURATION, configuration),
+        Message::Acked { term, blocks } => put!(out, kind::ACKED, term, blocks),
+        Message::Gather { term, shard } => put!(out, kind::GATHER, term, shard),
+        Message::Gathered { term, shard, contents } => {
+            put!(out, kind::GATHERED, term, shard, contents);
+        }
+        Message::Scatter { term, shard, contents } => {
+            put!(out, kind::SCATTER, term, shard, contents);
+        }
+        Message::Scattered { term, shard } => put!(out, kind::SCATTERED, term, shard),
+        Message::Copy { term, shard, part, contents, is_last } => {
+            put!(out, kind::COPY, term, shard, part, contents, is_last);
+        }
+        Message::Copied { term, shard, part } => put!(out, kind::COPIED, term, shard, part),
+        Message::Fetch { term, shard, key } => put!(out, kind::FETCH, term, shard, key),
+        Message::Fetched { term, shard, key, entry } => {
+            put!(out, kind::FETCHED, term, shard, key, entry);
+        }
+        Message::Pull { term, shard, part, after } => {
+            put!(out, kind::PULL, term, shard, part, after);
+        }
+    }
+}
+
+pub(super) fn get(from: &mut Reader<'_>) -> Result<Message, DecodeError> {
+    let unknown = from.damaged();
+    Ok(match from.byte()? {
+        kind::LEASE => {
+            let (sent_at, term) = (from.get()?, from.get()?);
+            Message::Lease { sent_at, term, recovered: from.get()?, addresses: from.get()? }
+        }
+        kind::GRANTED => {
+            Message::Granted { sent_at: from.get()?, term: from.get()?, is_committed: from.get()? }
+        }
+        kind::INSTALL => Message::Install(from.get()?),
+        kind::INSTALLED => Message::Installed { term: from.get()? },
+        kind::COMMIT => Message::Commit { term: from.get()? },
+        kind::JOINED => {
+            Message::Joined { term: from.get()?, shard: from.get()?, node: from.get()? }
+        }
+        kind::FILLED => Message::Filled { term: from.get()?, shard: from.get()? },
+        kind::STATISTICS => {
+            let (term, window_ns) = (from.get()?, from.get()?);
+            Message::Statistics { term, window_ns, shards: from.get()? }
+        }
+        kind::REQUEST => Message::Request(from.get()?),
+        kind::REPLY => Message::Reply { sequence: from.get()?, outcome: from.get()? },
+        kind::ASK_CONFIGURATION => Message::AskConfiguration,
+        kind::CONFIGURATION => Message::Configuration(from.get()?),
+        other => return get_between_nodes(other, from, unknown),
+    })
+}
+
+fn get_between_nodes(
+    kind: u8,
+    from: &mut Reader<'_>,
+    unknown: DecodeError,
+) -> Result<Message, DecodeError> {
+    if !(kind::ACKED..=kind::PULL).contains(&kind) {
+        return Err(unknown);
+    }
+    let term = from.get()?;
+    if kind == kind::ACKED {
+        return Ok(Message::Acked { term, blocks: from.get()? });
+    }
+    let shard = from.get()?;
+    Ok(match kind {
+        kind::GATHER => Message::Gather { term, shard },
+        kind::GATHERED => Message::Gathered { term, shard, contents: from.get()? },
+        kind::SCATTER => Message::Scatter { term, shard, contents: from.get()? },
+        kind::SCATTERED => Message::Scattered { term, shard },
+        kind::COPY => {
+            let (part, contents): (u64, Contents) = (from.get()?, from.get()?);
+            Message::Copy { term, shard, part, contents, is_last: from.get()? }
+        }
+        kind::COPIED => Message::Copied { term, shard, part: from.get()? },
+        kind::FETCH => Message::Fetch { term, shard, key: from.get()? },
+        kind::FETCHED => {
+            let key: Arc<[u8]> = from.get()?;
+            Message::Fetched { term, shard, key, entry: from.get()? }
+        }
+        kind::PULL => Message::Pull { term, shard, part: from.get()?, after: from.get()? },
+        _ => return Err(unknown),
+    })
+}
