@@ -72,6 +72,8 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         option::of(configuration()).prop_map(Outcome::Elsewhere),
         Just(Outcome::TryAgain),
         Just(Outcome::TooFewCopies),
+        Just(Outcome::Computed),
+        Just(Outcome::Unknown),
     ]
 }
 

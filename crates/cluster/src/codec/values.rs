@@ -166,6 +166,9 @@ impl Field for Request {
     }
 }
 
+/// Of an operation that has no bytes: nobody reads it.
+const LOCAL: u8 = 255;
+
 impl Field for Operation {
     const MIN_BYTES: usize = 1;
 
@@ -180,6 +183,10 @@ impl Field for Operation {
             Operation::Increment(by) => {
                 out.push(3);
                 by.put(out);
+            }
+            Operation::Compute(_) => {
+                debug_assert!(false, "a computation stays in its process");
+                out.push(LOCAL);
             }
         }
     }
@@ -221,6 +228,8 @@ impl Field for Outcome {
             }
             Outcome::TryAgain => out.push(6),
             Outcome::TooFewCopies => out.push(7),
+            Outcome::Computed => out.push(8),
+            Outcome::Unknown => out.push(9),
         }
     }
 
@@ -235,6 +244,8 @@ impl Field for Outcome {
             5 => Outcome::Elsewhere(reader.get()?),
             6 => Outcome::TryAgain,
             7 => Outcome::TooFewCopies,
+            8 => Outcome::Computed,
+            9 => Outcome::Unknown,
             _ => return Err(damaged),
         })
     }
