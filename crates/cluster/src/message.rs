@@ -339,8 +339,8 @@ pub enum Message {
         part: u64,
         /// What.
         contents: Contents,
-        /// Whether it is the last.
-        is_last: bool,
+        /// Where the next part begins, to be asked for as it is; none: this is the last.
+        next: Option<u64>,
     },
     /// The answer.
     Copied {
@@ -371,7 +371,7 @@ pub enum Message {
         /// What was there.
         entry: Option<Arc<Entry>>,
     },
-    /// A filling primary to its source: send me the part after this key.
+    /// A filling primary to its source: send me the part that begins here.
     Pull {
         /// Under which configuration.
         term: Term,
@@ -379,8 +379,8 @@ pub enum Message {
         shard: ShardId,
         /// Which part, from 0.
         part: u64,
-        /// The last key of the part before.
-        after: Option<Arc<[u8]>>,
+        /// As the part before it said; 0 for the first one.
+        cursor: u64,
     },
     /// Node to managers, every 500 ms: what the shards that it serves were asked (Rowan-KV §4.6).
     Statistics {

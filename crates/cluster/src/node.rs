@@ -167,6 +167,15 @@ impl ShardState {
         let sessions = Sessions::default();
         ShardState { role, epoch, commit: Version::ZERO, sessions, primary: None }
     }
+
+    /// Whether this copy has all that is on all copies.
+    fn has_all(&self) -> bool {
+        match self.role {
+            Role::Joining => false,
+            Role::Backup => true,
+            Role::Primary => self.primary.as_ref().is_some_and(|primary| primary.filling.is_none()),
+        }
+    }
 }
 
 impl<S: Shelf> Node<S> {
@@ -351,8 +360,8 @@ impl<S: Shelf> Node<S> {
             Message::Scattered { term, shard } if term == self.term() => {
                 self.scattered(from, shard);
             }
-            Message::Copy { term, shard, part, contents, is_last } if term == self.term() => {
-                self.copy(from, shard, part, contents, is_last, actions);
+            Message::Copy { term, shard, part, contents, next } if term == self.term() => {
+                self.copy(from, shard, part, contents, next, actions);
             }
             Message::Copied { term, shard, part } if term == self.term() => {
                 self.copied(from, shard, part, now, actions);
@@ -363,11 +372,24 @@ impl<S: Shelf> Node<S> {
             Message::Fetched { term, shard, key, entry } if term == self.term() => {
                 self.fetched(from, shard, &key, entry, now, actions);
             }
-            Message::Pull { term, shard, part, after } if term == self.term() => {
-                self.pull(from, shard, part, after.as_deref(), actions);
+            Message::Pull { term, shard, part, cursor } if term == self.term() => {
+                self.pull(from, shard, part, cursor, actions);
             }
             // Of another term, or not for a node: whoever wants an answer asks again.
             _ => {}
+        }
+    }
+
+    /// CommitVer of a shard may have grown: the shelf keeps less for its sake.
+    ///
+    /// Deletes are forgotten where nothing older can come any more. A frame or a gathered entry at
+    /// or below CommitVer is dropped; but what a node that is being given the shard is sent is
+    /// older than that by its nature.
+    fn tell_shelf(&mut self, shard: ShardId) {
+        let Some(state) = self.shards.get(&shard) else { return };
+        self.shelf.commit(shard, state.commit);
+        if state.has_all() {
+            self.shelf.forget_deletes(shard, state.commit);
         }
     }
 

@@ -1,15 +1,26 @@
 //! Where a node keeps the entries of its shards: an index over its logs.
 //!
+//! ```text
+//!  install ─▶ newest of each key ─▶ get, part         what clients and joining nodes are given
+//!                  │
+//!                  └ above CommitVer ─▶ above         what a promotion gathers
+//!  commit, forget_deletes: CommitVer has grown, so less has to be kept for that
+//! ```
+//!
 //! The server's shelf is the store; this module has one in plain maps, for tests and simulation.
+//!
+//! # Invariants
+//! S1: of a key's entries the one with the highest version counts, deletes among them, until
+//!     [`Shelf::forget_deletes`] has been told that nothing older can come (K2).
+//! S2: a walk by [`Shelf::part`] returns every key that is there from its beginning to its end (K9).
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::ids::{ShardId, Version};
 use crate::record::Entry;
 
-/// Entries by shard and key: the newest of each key, deletes among them (K2).
+/// Entries by shard and key (S1).
 pub trait Shelf {
     /// The newest entry of a key.
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>>;
@@ -17,39 +28,60 @@ pub trait Shelf {
     /// Adds an entry unless a newer one of its key is there; whether it was added.
     fn install(&mut self, entry: Arc<Entry>) -> bool;
 
-    /// All entries of a shard above a version.
+    /// All entries of a shard above a version; cheap if that is the last that `commit` was told.
     fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>>;
 
-    /// At most so many entries of a shard, in a fixed order, from after that key.
-    fn part(&self, shard: ShardId, after: Option<&[u8]>, entry_max: usize) -> Vec<Arc<Entry>>;
+    /// About so many entries of a shard from a cursor on, which is 0 for the beginning; remembered
+    /// deletes are among them. It may be none, though there are more.
+    fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part;
 
     /// Forgets a shard.
     fn clear(&mut self, shard: ShardId);
+
+    /// All of a shard up to this version is on all copies: [`Shelf::above`] will not be asked for
+    /// less, but by a node that starts again.
+    fn commit(&mut self, shard: ShardId, version: Version);
+
+    /// Nothing of a shard that is older than its deletes up to this version will be installed.
+    fn forget_deletes(&mut self, shard: ShardId, through: Version);
+}
+
+/// A part of a shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// What is in it.
+    pub entries: Vec<Arc<Entry>>,
+    /// Where the next one begins; none: this is the last.
+    pub next: Option<u64>,
 }
 
 /// A shelf of plain maps.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryShelf {
-    shards: BTreeMap<ShardId, BTreeMap<Arc<[u8]>, Arc<Entry>>>,
+    shards: BTreeMap<ShardId, BTreeMap<Place, Arc<Entry>>>,
 }
+
+/// A key's place in the order of parts.
+type Place = (u64, Arc<[u8]>);
 
 impl MemoryShelf {
     /// Puts an entry in the place of its key's, whatever the versions: for tests that break things.
     pub fn replace(&mut self, entry: Arc<Entry>) {
-        self.shards.entry(entry.shard).or_default().insert(entry.key.clone(), entry);
+        self.shards.entry(entry.shard).or_default().insert(place_of(&entry.key), entry);
     }
 }
 
 impl Shelf for MemoryShelf {
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
-        self.shards.get(&shard)?.get(key).cloned()
+        self.shards.get(&shard)?.get(&place_of(&key.into())).cloned()
     }
 
     fn install(&mut self, entry: Arc<Entry>) -> bool {
         let keys = self.shards.entry(entry.shard).or_default();
-        let is_newer = keys.get(&entry.key).is_none_or(|present| present.version < entry.version);
+        let place = place_of(&entry.key);
+        let is_newer = keys.get(&place).is_none_or(|present| present.version < entry.version);
         if is_newer {
-            keys.insert(entry.key.clone(), entry);
+            keys.insert(place, entry);
         }
         is_newer
     }
@@ -59,14 +91,94 @@ impl Shelf for MemoryShelf {
         keys.values().filter(|entry| entry.version > floor).cloned().collect()
     }
 
-    fn part(&self, shard: ShardId, after: Option<&[u8]>, entry_max: usize) -> Vec<Arc<Entry>> {
-        let Some(keys) = self.shards.get(&shard) else { return Vec::new() };
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let range = keys.range::<[u8], _>((start, Bound::Unbounded));
-        range.take(entry_max).map(|(_, entry)| entry.clone()).collect()
+    fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part {
+        let Some(keys) = self.shards.get(&shard) else { return Part::default() };
+        let mut part = Part::default();
+        let start: Place = (cursor, Arc::default());
+        for ((order, _), entry) in keys.range(start..) {
+            // Keys of one order stay together: a cursor cannot stand between them.
+            let is_same = part.entries.last().is_some_and(|last| order_of(&last.key) == *order);
+            if part.entries.len() >= entry_max.max(1) && !is_same {
+                part.next = Some(*order);
+                break;
+            }
+            part.entries.push(entry.clone());
+        }
+        part
     }
 
     fn clear(&mut self, shard: ShardId) {
         self.shards.remove(&shard);
+    }
+
+    fn commit(&mut self, _shard: ShardId, _version: Version) {}
+
+    fn forget_deletes(&mut self, shard: ShardId, through: Version) {
+        if let Some(keys) = self.shards.get_mut(&shard) {
+            keys.retain(|_, entry| entry.value.is_some() || entry.version > through);
+        }
+    }
+}
+
+fn place_of(key: &Arc<[u8]>) -> Place {
+    (order_of(key), key.clone())
+}
+
+/// FNV-1a: an order that has nothing to do with the keys, like that of an index by hash.
+fn order_of(key: &[u8]) -> u64 {
+    key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ClientId;
+    use crate::record::Answered;
+
+    const SHARD: ShardId = ShardId(3);
+
+    fn entry(key: &str, version: u64, value: Option<&str>) -> Arc<Entry> {
+        Arc::new(Entry {
+            shard: SHARD,
+            version: Version::from_bits(version).unwrap(),
+            client: ClientId(0),
+            sequence: 0,
+            answered: Answered::Done,
+            key: key.as_bytes().into(),
+            value: value.map(|value| value.as_bytes().into()),
+        })
+    }
+
+    #[test]
+    fn a_walk_by_parts_returns_what_stays_though_other_keys_come_and_go() {
+        let mut shelf = MemoryShelf::default();
+        for number in 0..100 {
+            shelf.install(entry(&format!("stays {number}"), number + 1, Some("v")));
+        }
+        let (mut cursor, mut seen) = (0, std::collections::BTreeSet::new());
+        for step in 0.. {
+            let part = shelf.part(SHARD, cursor, 7);
+            seen.extend(part.entries.iter().map(|entry| entry.key.clone()));
+            shelf.install(entry(&format!("comes {step}"), 1_000 + step, Some("v")));
+            match part.next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        let stays = seen.iter().filter(|key| key.starts_with(b"stays")).count();
+        assert_eq!(stays, 100);
+    }
+
+    #[test]
+    fn a_delete_keeps_what_is_older_away_until_it_is_forgotten() {
+        let mut shelf = MemoryShelf::default();
+        assert!(shelf.install(entry("k", 7, None)));
+        assert!(!shelf.install(entry("k", 5, Some("old"))));
+        shelf.forget_deletes(SHARD, Version::from_bits(6).unwrap());
+        assert!(shelf.get(SHARD, b"k").is_some());
+        shelf.forget_deletes(SHARD, Version::from_bits(7).unwrap());
+        assert_eq!(shelf.get(SHARD, b"k"), None);
     }
 }

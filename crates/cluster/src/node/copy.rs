@@ -12,8 +12,6 @@
 //! J2: "joined" is said under one term, of one copy that began and ended while the node stayed
 //!     joining.
 
-use std::sync::Arc;
-
 use base::Instant;
 
 use crate::configuration::{Role, Shard};
@@ -22,14 +20,14 @@ use crate::message::{Contents, Message, Peer};
 use crate::node::durable::Held;
 use crate::node::{Action, Node, to_node};
 use crate::settings::after;
-use crate::shelf::Shelf;
+use crate::shelf::{Part, Shelf};
 
 /// How far a copy is.
 #[derive(Debug)]
 pub(super) struct CopyOut {
     to: NodeId,
-    /// The last key that has arrived.
-    after: Option<Arc<[u8]>>,
+    /// Where the part begins that has not arrived.
+    cursor: u64,
     part: u64,
     sent: Option<SentPart>,
     is_done: bool,
@@ -38,8 +36,10 @@ pub(super) struct CopyOut {
 #[derive(Debug)]
 struct SentPart {
     sent_at: Instant,
-    last_key: Option<Arc<[u8]>>,
-    is_last: bool,
+    /// Sent again as it is: what the shelf has from the cursor on may be more by then, and an
+    /// answer does not say to which of two it is one.
+    contents: Contents,
+    next: Option<u64>,
 }
 
 impl<S: Shelf> Node<S> {
@@ -72,7 +72,7 @@ impl<S: Shelf> Node<S> {
         if primary.filling.is_some() {
             return; // It has not got all itself.
         }
-        let new = CopyOut { to, after: None, part: 0, sent: None, is_done: false };
+        let new = CopyOut { to, cursor: 0, part: 0, sent: None, is_done: false };
         let copy = primary.copy.get_or_insert(new);
         if copy.is_done {
             return self.tell_managers(&Message::Joined { term, shard: id, node: to }, actions);
@@ -80,15 +80,19 @@ impl<S: Shelf> Node<S> {
         if copy.sent.as_ref().is_some_and(|sent| now < after(sent.sent_at, retry_ns)) {
             return;
         }
-        let entry_max = self.settings.copy_part_entries;
-        let entries = self.shelf.part(id, copy.after.as_deref(), entry_max);
-        let is_last = entries.len() < entry_max;
-        let last_key = entries.last().map(|entry| entry.key.clone());
-        let sessions = if is_last { state.sessions.settled() } else { Vec::new() };
-        copy.sent = Some(SentPart { sent_at: now, last_key, is_last });
-        let contents = Contents { entries, sessions };
+        let (contents, next) = match copy.sent.take() {
+            Some(sent) => (sent.contents, sent.next),
+            None => {
+                let entry_max = self.settings.copy_part_entries;
+                let Part { entries, next } = self.shelf.part(id, copy.cursor, entry_max);
+                let is_last = next.is_none();
+                let sessions = if is_last { state.sessions.settled() } else { Vec::new() };
+                (Contents { entries, sessions }, next)
+            }
+        };
+        copy.sent = Some(SentPart { sent_at: now, contents: contents.clone(), next });
         let part = copy.part;
-        actions.push(to_node(copy.to, Message::Copy { term, shard: id, part, contents, is_last }));
+        actions.push(to_node(copy.to, Message::Copy { term, shard: id, part, contents, next }));
     }
 
     /// At the joining node, or at a primary that is filling.
@@ -98,13 +102,13 @@ impl<S: Shelf> Node<S> {
         id: ShardId,
         part: u64,
         contents: Contents,
-        is_last: bool,
+        next: Option<u64>,
         actions: &mut Vec<Action>,
     ) {
         let role = self.shards.get(&id).map(|state| state.role);
         let Some(shard) = self.shard(id) else { return };
         if role == Some(Role::Primary) && shard.filling_from == Some(from) {
-            return self.filled_part(id, part, contents, is_last, actions);
+            return self.filled_part(id, part, contents, next, actions);
         }
         if role != Some(Role::Joining) || shard.primary != from {
             return;
@@ -130,8 +134,8 @@ impl<S: Shelf> Node<S> {
         }
         let Some(sent) = copy.sent.take() else { return };
         copy.part += 1;
-        copy.after = sent.last_key.or(copy.after.take());
-        copy.is_done = sent.is_last;
+        copy.cursor = sent.next.unwrap_or(copy.cursor);
+        copy.is_done = sent.next.is_none();
         self.send_part(id, from, now, actions);
     }
 }

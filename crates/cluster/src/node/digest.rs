@@ -126,6 +126,7 @@ impl<S: Shelf> Node<S> {
             Kind::CommitVersion => {
                 state.commit = state.commit.max(header.version);
                 self.assembly.forget(header.shard, state.commit);
+                self.tell_shelf(header.shard);
             }
             Kind::Put | Kind::Delete if header.version > state.commit => {
                 if let Some(entry) = self.assembly.add(header, piece) {

@@ -27,7 +27,7 @@ use crate::node::requests::answer;
 use crate::node::{Action, Node, to_node};
 use crate::record::Entry;
 use crate::settings::after;
-use crate::shelf::Shelf;
+use crate::shelf::{Part, Shelf};
 
 /// Whether a key that is not on the shelf was asked for at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub(super) enum Looked {
 #[derive(Debug)]
 pub(super) struct Filling {
     source: NodeId,
-    after: Option<Arc<[u8]>>,
+    /// Where the part that is missing begins, at the source.
+    cursor: u64,
     part: u64,
     asked_at: Option<Instant>,
     is_done: bool,
@@ -58,7 +59,7 @@ impl<S: Shelf> Node<S> {
     pub(super) fn begin_filling(&self, shard: &Shard) -> Option<Filling> {
         let source = shard.filling_from?;
         let fetches = BTreeMap::new();
-        Some(Filling { source, after: None, part: 0, asked_at: None, is_done: false, fetches })
+        Some(Filling { source, cursor: 0, part: 0, asked_at: None, is_done: false, fetches })
     }
 
     /// Another configuration with the same primary.
@@ -191,18 +192,17 @@ impl<S: Shelf> Node<S> {
         from: NodeId,
         id: ShardId,
         part: u64,
-        after: Option<&[u8]>,
+        cursor: u64,
         actions: &mut Vec<Action>,
     ) {
         if !self.is_source(id, from) {
             return;
         }
         let entry_max = self.settings.copy_part_entries;
-        let entries = self.shelf.part(id, after, entry_max);
-        let is_last = entries.len() < entry_max;
+        let Part { entries, next } = self.shelf.part(id, cursor, entry_max);
         let contents = Contents { entries, sessions: Vec::new() };
         let term = self.term();
-        actions.push(to_node(from, Message::Copy { term, shard: id, part, contents, is_last }));
+        actions.push(to_node(from, Message::Copy { term, shard: id, part, contents, next }));
     }
 
     /// A part has come from the source.
@@ -211,7 +211,7 @@ impl<S: Shelf> Node<S> {
         id: ShardId,
         part: u64,
         mut contents: Contents,
-        is_last: bool,
+        next: Option<u64>,
         actions: &mut Vec<Action>,
     ) {
         let term = self.term();
@@ -223,10 +223,12 @@ impl<S: Shelf> Node<S> {
             return;
         };
         filling.part += 1;
-        filling.after = contents.entries.last().map(|entry| entry.key.clone());
-        filling.is_done = is_last;
-        if !is_last {
-            actions.push(filling.pull(id, term));
+        match next {
+            Some(cursor) => {
+                filling.cursor = cursor;
+                actions.push(filling.pull(id, term));
+            }
+            None => filling.is_done = true,
         }
         contents.entries.retain(|entry| entry.version.epoch() < epoch); // M1
         self.receive(id, &contents, actions);
@@ -240,7 +242,7 @@ impl Filling {
     }
 
     fn pull(&self, shard: ShardId, term: crate::ids::Term) -> Action {
-        let message = Message::Pull { term, shard, part: self.part, after: self.after.clone() };
+        let message = Message::Pull { term, shard, part: self.part, cursor: self.cursor };
         to_node(self.source, message)
     }
 }

@@ -143,6 +143,7 @@ impl<S: Shelf> Node<S> {
         primary.waiting_count -= waiting.len();
         let (client, sequence) = pending.reply_to;
         self.shelf.install(pending.entry);
+        self.tell_shelf(shard);
         self.reply(client, sequence, pending.outcome, now, actions);
         next.into_iter().for_each(|later| self.complete(shard, later, now, actions));
         waiting.into_iter().for_each(|request| self.request(request, now, actions));

@@ -187,10 +187,13 @@ impl<S: Shelf> Node<S> {
         self.when_durable(held, Instant::default(), actions);
     }
 
-    /// What another copy has sent becomes part of this one.
+    /// What another copy has sent becomes part of this one. What is on all copies is here already,
+    /// if this is one, and must not come back where a delete of it is forgotten (K2).
     pub(super) fn receive(&mut self, id: ShardId, contents: &Contents, actions: &mut Vec<Action>) {
         self.append_contents(id, contents, actions);
-        for entry in &contents.entries {
+        let has_all = self.shards.get(&id).filter(|state| state.has_all());
+        let known = has_all.map_or(Version::ZERO, |state| state.commit);
+        for entry in contents.entries.iter().filter(|entry| entry.version > known) {
             self.shelf.install(entry.clone());
         }
         let Some(state) = self.shards.get_mut(&id) else { return };
@@ -209,6 +212,7 @@ impl<S: Shelf> Node<S> {
             primary.stage = Stage::Serving;
             primary.last = Version::before_epoch(state.epoch).max(primary.last);
             state.commit = primary.last; // P2
+            self.tell_shelf(id);
         }
     }
 }

@@ -124,10 +124,12 @@ impl World<'_> {
             return BTreeMap::new();
         };
         node.digest_all();
-        let entries = node.shelf().inner.above(shard, Version::ZERO);
+        let mut entries = node.shelf().inner.above(shard, Version::ZERO);
+        // Each forgets deletes as soon as it knows that they are everywhere.
+        entries.retain(|entry| entry.value.is_some());
         let line = |entry: &std::sync::Arc<cluster::record::Entry>| {
-            let value = entry.value.as_deref().map(String::from_utf8_lossy);
-            let value = value.as_deref().map_or("deleted", str::trim_end).to_owned();
+            let value = entry.value.as_deref().unwrap_or_default();
+            let value = String::from_utf8_lossy(value).trim_end().to_owned();
             (String::from_utf8_lossy(&entry.key).into_owned(), (entry.version.bits(), value))
         };
         entries.iter().map(line).collect()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::Instant;
 use cluster::record::Entry;
-use cluster::{MemoryShelf, ShardId, Shelf, Version};
+use cluster::{MemoryShelf, Part, ShardId, Shelf, Version};
 
 use crate::cluster::dice::Dice;
 
@@ -119,13 +119,21 @@ impl Shelf for TestShelf {
         self.visible(self.inner.above(shard, floor))
     }
 
-    fn part(&self, shard: ShardId, after: Option<&[u8]>, entry_max: usize) -> Vec<Arc<Entry>> {
-        // A part that is shorter than asked for is the last: the plant must not shorten it.
-        self.inner.part(shard, after, entry_max)
+    fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part {
+        let part = self.inner.part(shard, cursor, entry_max);
+        Part { entries: self.visible(part.entries), ..part }
     }
 
     fn clear(&mut self, shard: ShardId) {
         self.inner.clear(shard);
+    }
+
+    fn commit(&mut self, shard: ShardId, version: Version) {
+        self.inner.commit(shard, version);
+    }
+
+    fn forget_deletes(&mut self, shard: ShardId, through: Version) {
+        self.inner.forget_deletes(shard, through);
     }
 }
 
