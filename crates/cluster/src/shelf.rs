@@ -148,6 +148,8 @@ mod tests {
             answered: Answered::Done,
             key: key.as_bytes().into(),
             value: value.map(|value| value.as_bytes().into()),
+            client_flags: 0,
+            expires_at: None,
         })
     }
 

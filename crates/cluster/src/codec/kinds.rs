@@ -69,16 +69,16 @@ pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
             put!(out, kind::SCATTER, term, shard, contents);
         }
         Message::Scattered { term, shard } => put!(out, kind::SCATTERED, term, shard),
-        Message::Copy { term, shard, part, contents, is_last } => {
-            put!(out, kind::COPY, term, shard, part, contents, is_last);
+        Message::Copy { term, shard, part, contents, next } => {
+            put!(out, kind::COPY, term, shard, part, contents, next);
         }
         Message::Copied { term, shard, part } => put!(out, kind::COPIED, term, shard, part),
         Message::Fetch { term, shard, key } => put!(out, kind::FETCH, term, shard, key),
         Message::Fetched { term, shard, key, entry } => {
             put!(out, kind::FETCHED, term, shard, key, entry);
         }
-        Message::Pull { term, shard, part, after } => {
-            put!(out, kind::PULL, term, shard, part, after);
+        Message::Pull { term, shard, part, cursor } => {
+            put!(out, kind::PULL, term, shard, part, cursor);
         }
     }
 }
@@ -132,7 +132,7 @@ fn get_between_nodes(
         kind::SCATTERED => Message::Scattered { term, shard },
         kind::COPY => {
             let (part, contents): (u64, Contents) = (from.get()?, from.get()?);
-            Message::Copy { term, shard, part, contents, is_last: from.get()? }
+            Message::Copy { term, shard, part, contents, next: from.get()? }
         }
         kind::COPIED => Message::Copied { term, shard, part: from.get()? },
         kind::FETCH => Message::Fetch { term, shard, key: from.get()? },
@@ -140,7 +140,7 @@ fn get_between_nodes(
             let key: Arc<[u8]> = from.get()?;
             Message::Fetched { term, shard, key, entry: from.get()? }
         }
-        kind::PULL => Message::Pull { term, shard, part: from.get()?, after: from.get()? },
+        kind::PULL => Message::Pull { term, shard, part: from.get()?, cursor: from.get()? },
         _ => return Err(unknown),
     })
 }

@@ -190,9 +190,9 @@ fn between_nodes() -> impl Strategy<Value = Message> {
         (place(), contents())
             .prop_map(|((term, shard), contents)| { Message::Scatter { term, shard, contents } }),
         place().prop_map(|(term, shard)| Message::Scattered { term, shard }),
-        (place(), part(), contents(), any::<bool>()).prop_map(
-            |((term, shard), part, contents, is_last)| {
-                Message::Copy { term, shard, part, contents, is_last }
+        (place(), part(), contents(), option::of(any::<u64>())).prop_map(
+            |((term, shard), part, contents, next)| {
+                Message::Copy { term, shard, part, contents, next }
             }
         ),
         (place(), part()).prop_map(|((term, shard), part)| Message::Copied { term, shard, part }),
@@ -200,8 +200,8 @@ fn between_nodes() -> impl Strategy<Value = Message> {
         (place(), bytes(), option::of(entry())).prop_map(|((term, shard), key, entry)| {
             Message::Fetched { term, shard, key, entry }
         }),
-        (place(), part(), option::of(bytes())).prop_map(|((term, shard), part, after)| {
-            Message::Pull { term, shard, part, after }
+        (place(), part(), any::<u64>()).prop_map(|((term, shard), part, cursor)| {
+            Message::Pull { term, shard, part, cursor }
         }),
     ]
 }
