@@ -27,6 +27,7 @@
 mod ask;
 mod session;
 
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -125,10 +126,28 @@ impl ZooKeeperRegister {
     /// # Errors
     /// If the system gives no thread.
     pub fn start(place: Place) -> std::io::Result<ZooKeeperRegister> {
+        let (told, events) = mpsc::channel();
+        let tell = move |event| {
+            // Nobody listens any more: the register is being dropped.
+            let _ = told.send(event);
+        };
+        let mut register = ZooKeeperRegister::start_with(place, tell)?;
+        register.events = events;
+        Ok(register)
+    }
+
+    /// The same for whoever wants to be called, in the register's thread, instead of asking.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start_with(
+        place: Place,
+        told: impl Fn(Event) + Send + 'static,
+    ) -> std::io::Result<ZooKeeperRegister> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (requests, received) = tokio::sync::mpsc::unbounded_channel();
-        let (told, events) = mpsc::channel();
-        let run = move || runtime.block_on(session::serve(place, received, told));
+        let (_, events) = mpsc::channel();
+        let run = move || runtime.block_on(session::serve(place, received, Rc::new(told)));
         let builder = std::thread::Builder::new().name("dovetail-zk".to_owned());
         let thread = Some(builder.spawn(run)?);
         Ok(ZooKeeperRegister { requests: Some(requests), events, thread })

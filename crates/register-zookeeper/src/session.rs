@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use cluster::register::{Answer, Ask, Request, Response, SessionId};
@@ -25,7 +24,7 @@ pub(crate) fn acls(place: &Place) -> Acls<'static> {
 pub(crate) async fn serve(
     place: Place,
     mut requests: UnboundedReceiver<Request>,
-    told: mpsc::Sender<Event>,
+    told: Rc<dyn Fn(Event)>,
 ) {
     let place = Rc::new(place);
     let tasks = LocalSet::new();
@@ -34,7 +33,7 @@ pub(crate) async fn serve(
         .run_until(async {
             while let Some(Request { session, id, ask }) = requests.recv().await {
                 let client = session.and_then(|id| sessions.borrow().get(&id).cloned());
-                let (place, told) = (Rc::clone(&place), told.clone());
+                let (place, told) = (Rc::clone(&place), Rc::clone(&told));
                 let sessions = Rc::clone(&sessions);
                 // In order: a client sends a request when it is first polled.
                 tokio::task::spawn_local(async move {
@@ -59,8 +58,7 @@ pub(crate) async fn serve(
                         }
                         Outcome::Trouble(line) => Event::Trouble(line),
                     };
-                    // Nobody listens any more: the register is being dropped.
-                    let _ = told.send(event);
+                    told(event);
                 });
             }
         })

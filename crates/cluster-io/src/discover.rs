@@ -1,0 +1,249 @@
+//! What servers read from the register: the cluster's settings, and who leads.
+//!
+//! ```text
+//!  register ── read settings until there are any ──▶ Found::Settings, once
+//!           ── read leader, watch, read again ─────▶ Found::Leader, at each change
+//! ```
+//!
+//! A thread of its own asks and waits; whoever started it is told by a call from there.
+//!
+//! # Invariants
+//! D1: settings are told before any leader is.
+//! D2: a trouble is told when it begins, or becomes another; not once a second.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cluster::register::{Answer, Ask, Path, Request, Response, SessionId};
+use register_zookeeper::Event;
+
+use crate::register::{Place, Register};
+use crate::settings::Stored;
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// The cluster's settings.
+    Settings(Arc<Stored>),
+    /// `HOST:PORT` of the manager that leads; none while nobody does.
+    Leader(Option<String>),
+    /// What is wrong, for the log: one line. It is tried again all the time.
+    Trouble(String),
+}
+
+/// How long a register keeps the session of one that only reads.
+const SESSION: Duration = Duration::from_secs(10);
+
+/// Between two looks, where nothing is watched or a word was lost.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An answer that takes longer is lost.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// The thread; dropping it ends it.
+#[derive(Debug)]
+pub struct Discovery {
+    stop: Option<mpsc::Sender<Word>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Word {
+    Event(Event),
+    Stop,
+}
+
+impl Discovery {
+    /// Starts to look; `told` is called in the thread that looks.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start(
+        place: &Place,
+        told: impl Fn(Found) + Send + 'static,
+    ) -> std::io::Result<Discovery> {
+        let (words, heard) = mpsc::channel();
+        let by_register = words.clone();
+        let tell = move |event| {
+            // Nobody listens any more: the thread is ending.
+            let _ = by_register.send(Word::Event(event));
+        };
+        let register = Register::start(place, tell)?;
+        let seeker = Seeker::new(register, Box::new(told));
+        let builder = std::thread::Builder::new().name("dovetail-seek".to_owned());
+        let thread = Some(builder.spawn(move || seeker.run(&heard))?);
+        Ok(Discovery { stop: Some(words), thread })
+    }
+}
+
+impl Drop for Discovery {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(Word::Stop);
+        }
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported by its own message.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Seeker {
+    register: Register,
+    told: Box<dyn Fn(Found) + Send>,
+    session: Option<SessionId>,
+    /// What is awaited, and since when.
+    asked: Option<(u64, Instant)>,
+    /// Of the watch that is set.
+    watch: Option<u64>,
+    next_id: u64,
+    next: Step,
+    has_settings: bool,
+    leader: Option<Option<String>>,
+    trouble: Option<String>,
+}
+
+/// What is asked next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Open,
+    Settings,
+    /// Before each look at the leader, so that no change is missed between the two.
+    Watch,
+    Leader,
+    /// Until the watch speaks.
+    Rest,
+}
+
+impl Seeker {
+    fn new(register: Register, told: Box<dyn Fn(Found) + Send>) -> Seeker {
+        Seeker {
+            register,
+            told,
+            session: None,
+            asked: None,
+            watch: None,
+            next_id: 1,
+            next: Step::Open,
+            has_settings: false,
+            leader: None,
+            trouble: None,
+        }
+    }
+
+    fn run(mut self, heard: &mpsc::Receiver<Word>) {
+        loop {
+            self.step();
+            let pause = if self.next == Step::Rest { 10 * PAUSE } else { PAUSE };
+            match heard.recv_timeout(pause) {
+                Ok(Word::Event(Event::Response(response))) => self.hear(response),
+                Ok(Word::Event(Event::Trouble(line))) => {
+                    // Which request it was is not said: the watch may be gone too.
+                    (self.asked, self.watch) = (None, None);
+                    self.tell_trouble(line);
+                    std::thread::sleep(PAUSE);
+                }
+                Ok(Word::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                // A watch may be lost with a connection: once in a while it is looked anyway.
+                Err(RecvTimeoutError::Timeout) if self.next == Step::Rest => {
+                    self.next = Step::Leader;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let is_waiting = self.asked.is_some_and(|(_, since)| since.elapsed() < ANSWER_MAX);
+        if is_waiting {
+            return;
+        }
+        let ask = match self.next {
+            Step::Open => Ask::Open { timeout_ns: SESSION.as_nanos() as u64 },
+            Step::Settings => Ask::Read(Path::Settings),
+            Step::Watch => Ask::Watch(Path::Leader),
+            Step::Leader => Ask::Read(Path::Leader),
+            Step::Rest => return,
+        };
+        let id = self.next_id;
+        self.next_id += 1;
+        let session = if self.next == Step::Open { None } else { self.session };
+        self.register.ask(Request { session, id, ask });
+        if self.next == Step::Watch {
+            // It is answered when something changes; the look follows at once.
+            self.watch = Some(id);
+            self.next = Step::Leader;
+            return self.step();
+        }
+        self.asked = Some((id, Instant::now()));
+    }
+
+    fn hear(&mut self, response: Response) {
+        let is_watch = self.watch == Some(response.id);
+        let is_asked = self.asked.is_some_and(|(id, _)| id == response.id);
+        if !is_watch && !is_asked {
+            return;
+        }
+        if is_asked {
+            self.asked = None;
+        }
+        match response.answer {
+            Answer::Opened(session) => {
+                self.session = Some(session);
+                self.next = if self.has_settings { Step::Watch } else { Step::Settings };
+            }
+            Answer::Expired => {
+                self.session = None;
+                self.watch = None;
+                self.asked = None;
+                self.next = Step::Open;
+            }
+            Answer::Changed(_) if is_watch => {
+                self.watch = None;
+                self.next = Step::Watch;
+            }
+            Answer::Value(_, bytes) if !self.has_settings => self.read_settings(bytes.as_deref()),
+            Answer::Value(_, bytes) => self.read_leader(bytes.as_deref()),
+            _ => {}
+        }
+    }
+
+    fn read_settings(&mut self, bytes: Option<&[u8]>) {
+        let Some(bytes) = bytes else {
+            let line = "no settings in the register yet: start `dovetail cm` with it".to_owned();
+            self.tell_trouble(line);
+            return std::thread::sleep(PAUSE);
+        };
+        match Stored::parse(&String::from_utf8_lossy(bytes)) {
+            Ok(stored) => {
+                self.has_settings = true;
+                self.trouble = None;
+                self.next = Step::Watch;
+                (self.told)(Found::Settings(Arc::new(stored)));
+            }
+            Err(error) => {
+                self.tell_trouble(error.to_string());
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn read_leader(&mut self, bytes: Option<&[u8]>) {
+        let leader = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        self.trouble = None;
+        self.next = if self.watch.is_some() { Step::Rest } else { Step::Watch };
+        if self.leader.as_ref() != Some(&leader) {
+            self.leader = Some(leader.clone());
+            (self.told)(Found::Leader(leader));
+        }
+    }
+
+    fn tell_trouble(&mut self, line: String) {
+        if self.trouble.as_ref() != Some(&line) {
+            self.trouble = Some(line.clone());
+            (self.told)(Found::Trouble(line));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What the cluster's state machines need of the world: links, registers, settings, discovery.
+//!
+//! ```text
+//!  server's control thread ── links ── TCP ── links ── manager's thread (cluster::Manager)
+//!        │ discover                                        │ register
+//!        ▼                                                 ▼
+//!     settings, who leads ◀──── ZooKeeper or files ◀──── configuration, claim, settings
+//! ```
+//!
+//! | module | owns |
+//! |---|---|
+//! | `links` | control messages over TCP, both ends proven by the cluster's key |
+//! | `register` | the register's places: `zk://HOSTS/PATH`, `file:///DIR` |
+//! | `settings` | what holds for a whole cluster, as the register keeps it |
+//! | `discover` | what servers read from the register |
+//! | `key` | the cluster's secret |
+//!
+//! # Invariants
+//! O1: nobody who hands something in here waits for a socket or a file.
+//! O2: what comes from a socket or a file is checked, bounded, and never a reason to panic.
+#![forbid(unsafe_code)]
+
+pub mod discover;
+pub mod key;
+pub mod links;
+pub mod register;
+pub mod settings;
+
+pub use discover::{Discovery, Found};
+pub use key::Key;
+pub use links::{Endpoint, LinkEvent, LinkId, Links};
+pub use register::{Place, Register};
+pub use settings::Stored;

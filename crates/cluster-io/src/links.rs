@@ -1,0 +1,206 @@
+//! Control messages over TCP, between nodes and managers.
+//!
+//! ```text
+//!  driver ── send ──▶ queue ─▶ dialer of HOST:PORT ─ connect, hand-shake ─▶ link ══ TCP ══▶ peer
+//!         ◀─ event, wake ──────────────────────────────────────────────── link ◀═ TCP ═══ peer
+//!                                                        acceptor ─ hand-shake ─▶ link
+//!           one thread for all of a process: tokio, one task a dialer and one a link that came in
+//! ```
+//!
+//! A message goes to an address, which is dialled when there is something to say, or back over the
+//! link that another one came on. Delivery is not promised: a full queue, a peer that is away and a
+//! link that breaks all lose messages, and the machines send again what matters.
+//!
+//! # Invariants
+//! L1: `send` waits for nothing (O1); each peer's queue is bounded, and what does not fit is dropped.
+//! L2: nothing is delivered before both sides have proven the key, and each frame carries a tag over
+//!     its place in the stream: nothing is forged, repeated, left out or sent back (K25).
+//! L3: a message names whom it is for; another life of a server does not get it.
+//! L4: a peer that speaks another format is refused before anything is said, and one log line says so.
+//! L5: a peer costs bounded memory and time: before its proof a few hundred bytes and two seconds,
+//!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence.
+//!
+//! # Limits
+//! Frames are proven, not hidden: whoever can read the network reads values.
+
+mod accept;
+mod dial;
+mod frame;
+mod handshake;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use cluster::{Message, Peer};
+use crossbeam_channel::Sender;
+use tokio::sync::mpsc;
+
+use crate::Key;
+use stream::Hub;
+
+pub use frame::FRAME_MAX_BYTES;
+pub use handshake::FORMAT;
+
+/// Messages on their way from the driver to the links' thread.
+const COMMANDS_MAX: usize = 8192;
+
+/// A link of this process, for as long as it lasts; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u64);
+
+/// Where a message goes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// `HOST:PORT`; dialled on demand, and again with growing pauses.
+    Address(Arc<str>),
+    /// Back over the link that something came on; dropped if that is gone.
+    Link(LinkId),
+}
+
+impl Endpoint {
+    /// Of `HOST:PORT`.
+    pub fn address(text: &str) -> Endpoint {
+        Endpoint::Address(text.into())
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Address(address) => formatter.write_str(address),
+            Endpoint::Link(link) => write!(formatter, "link {}", link.0),
+        }
+    }
+}
+
+/// What the driver is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// A message for this life of this server, or for whoever manages.
+    Message {
+        /// Whose, proven by the key.
+        from: Peer,
+        /// Where an answer may go.
+        link: LinkId,
+        /// What.
+        message: Message,
+    },
+    /// An operator's question, in bytes that `admin` reads.
+    Ask {
+        /// Where the answer goes.
+        link: LinkId,
+        /// Comes back with the answer.
+        id: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// The answer to an operator.
+    Answer {
+        /// Of the question.
+        id: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+}
+
+/// What leaves.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    Message { to: Peer, message: Message },
+    Ask { id: u64, bytes: Vec<u8> },
+    Answer { id: u64, bytes: Vec<u8> },
+}
+
+#[derive(Debug)]
+pub(crate) struct Command {
+    at: Endpoint,
+    parcel: Parcel,
+}
+
+/// All links of a process. Dropping it closes them.
+#[derive(Debug)]
+pub struct Links {
+    commands: Option<mpsc::Sender<Command>>,
+    address: Option<SocketAddr>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Links {
+    /// Starts the thread that has all links.
+    ///
+    /// `events` gets what arrives; when it is full, that is dropped. `wake` is called after each, in
+    /// the links' thread. Without a `listen` address nobody can come in.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on, or the system gives no thread.
+    pub fn start(
+        own: Peer,
+        listen: Option<SocketAddr>,
+        key: Key,
+        events: Sender<LinkEvent>,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Links> {
+        let listener = listen.map(bound).transpose()?;
+        let address = listener.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (commands, received) = mpsc::channel(COMMANDS_MAX);
+        let run = move || {
+            let hub = Hub::new(own, key, events, Box::new(wake));
+            runtime.block_on(stream::serve(hub, listener, received));
+            // Looking up a name may take long, and nobody waits for it any more.
+            runtime.shutdown_background();
+        };
+        let builder = std::thread::Builder::new().name("dovetail-links".to_owned());
+        let thread = Some(builder.spawn(run)?);
+        Ok(Links { commands: Some(commands), address, thread })
+    }
+
+    /// Where it listens; with port 0, where that came to be.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Sends a message to a peer that is there, if it is (L3). Says whether it was taken (L1).
+    pub fn send(&self, at: &Endpoint, to: Peer, message: Message) -> bool {
+        self.push(at.clone(), Parcel::Message { to, message })
+    }
+
+    /// Asks a manager what an operator wants to know.
+    pub fn ask(&self, at: &Endpoint, id: u64, bytes: Vec<u8>) -> bool {
+        self.push(at.clone(), Parcel::Ask { id, bytes })
+    }
+
+    /// Answers an operator.
+    pub fn answer(&self, link: LinkId, id: u64, bytes: Vec<u8>) -> bool {
+        self.push(Endpoint::Link(link), Parcel::Answer { id, bytes })
+    }
+
+    fn push(&self, at: Endpoint, parcel: Parcel) -> bool {
+        let Some(commands) = &self.commands else { return false };
+        commands.try_send(Command { at, parcel }).is_ok()
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported by its own message.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn bound(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address).map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+    })?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}

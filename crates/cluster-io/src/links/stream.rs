@@ -1,0 +1,258 @@
+//! The thread's heart: who is where, and a link's two halves.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cluster::Peer;
+use crossbeam_channel::Sender;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use crate::Key;
+use crate::key::TAG_BYTES;
+use crate::links::frame::{self, FRAME_MAX_BYTES, Frame, LEN_BYTES, Lane};
+use crate::links::handshake::Proven;
+use crate::links::{Command, Endpoint, LinkEvent, LinkId, Parcel, accept, dial};
+
+/// Parcels that wait for one peer.
+pub(super) const QUEUE_MAX: usize = 1024;
+
+/// A link that has nothing to say says that it is there.
+const ALIVE_PAUSE: Duration = Duration::from_secs(1);
+
+/// A peer that says nothing for so long, or takes nothing, is cut off (L5).
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// The time for one frame, from its length to its tag.
+const FRAME_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Small frames leave together up to here.
+const GATHER_BYTES: usize = 256 << 10;
+
+/// What is read at once of a long frame, so that its length alone costs no memory.
+const READ_BYTES: usize = 256 << 10;
+
+/// The same line is not logged again within this time.
+const LOG_PAUSE: Duration = Duration::from_secs(30);
+
+/// Lines that are remembered.
+const LOG_LINES_MAX: usize = 256;
+
+/// What the tasks share.
+pub(super) struct Hub {
+    pub(super) own: Peer,
+    pub(super) key: Key,
+    events: Sender<LinkEvent>,
+    wake: Box<dyn Fn() + Send + Sync>,
+    next_link: Cell<u64>,
+    pub(super) links: RefCell<BTreeMap<LinkId, mpsc::Sender<Parcel>>>,
+    pub(super) dials: RefCell<HashMap<Arc<str>, mpsc::Sender<Parcel>>>,
+    logged: RefCell<HashMap<String, Instant>>,
+}
+
+impl Hub {
+    pub(super) fn new(
+        own: Peer,
+        key: Key,
+        events: Sender<LinkEvent>,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Rc<Hub> {
+        Rc::new(Hub {
+            own,
+            key,
+            events,
+            wake,
+            next_link: Cell::new(1),
+            links: RefCell::default(),
+            dials: RefCell::default(),
+            logged: RefCell::default(),
+        })
+    }
+
+    /// Says it once in a while, however often it happens.
+    pub(super) fn warn(&self, line: String) {
+        let mut logged = self.logged.borrow_mut();
+        let now = Instant::now();
+        logged.retain(|_, at| now.duration_since(*at) < LOG_PAUSE);
+        if logged.contains_key(&line) || logged.len() >= LOG_LINES_MAX {
+            return;
+        }
+        warn!("{line}");
+        logged.insert(line, now);
+    }
+
+    fn tell(&self, event: LinkEvent) {
+        if self.events.try_send(event).is_err() {
+            self.warn("messages are dropped: more come in than are read".to_owned());
+        }
+        (self.wake)();
+    }
+
+    /// L3. Every manager is whoever leads.
+    fn is_for_us(&self, to: Peer) -> bool {
+        to == self.own || matches!((to, self.own), (Peer::Manager(_), Peer::Manager(_)))
+    }
+}
+
+/// Runs until nobody can send any more.
+pub(super) async fn serve(
+    hub: Rc<Hub>,
+    listener: Option<TcpListener>,
+    mut commands: mpsc::Receiver<Command>,
+) {
+    let tasks = LocalSet::new();
+    let work = async {
+        if let Some(listener) = listener {
+            tokio::task::spawn_local(accept::serve(Rc::clone(&hub), listener));
+        }
+        while let Some(Command { at, parcel }) = commands.recv().await {
+            route(&hub, &at, parcel);
+        }
+    };
+    tasks.run_until(work).await;
+}
+
+fn route(hub: &Rc<Hub>, at: &Endpoint, parcel: Parcel) {
+    let address = match at {
+        Endpoint::Link(link) => {
+            let links = hub.links.borrow();
+            // Gone, or full: lost (L1).
+            return drop(links.get(link).map(|queue| queue.try_send(parcel)));
+        }
+        Endpoint::Address(address) => address,
+    };
+    let mut dials = hub.dials.borrow_mut();
+    let queue = dials.entry(Arc::clone(address)).or_insert_with(|| {
+        let (queue, queued) = mpsc::channel(QUEUE_MAX);
+        tokio::task::spawn_local(dial::serve(Rc::clone(hub), Arc::clone(address), queued));
+        queue
+    });
+    if queue.try_send(parcel).is_err() {
+        debug!(to = %address, "a message is dropped: its queue is full");
+    }
+}
+
+/// Runs a proven link until it breaks, and says why. `None`: nobody sends on it any more.
+pub(super) async fn run(
+    hub: &Rc<Hub>,
+    stream: TcpStream,
+    proven: Proven,
+    queue: &mpsc::Sender<Parcel>,
+    queued: &mut mpsc::Receiver<Parcel>,
+) -> Option<String> {
+    let link = LinkId(hub.next_link.get());
+    hub.next_link.set(link.0 + 1);
+    // Without it small messages would wait for acknowledgements. A socket that refuses is broken.
+    let _ = stream.set_nodelay(true);
+    let (reading, writing) = stream.into_split();
+    hub.links.borrow_mut().insert(link, queue.clone());
+    let Proven { from, outward, inward } = proven;
+    let why = tokio::select! {
+        why = read_all(hub, reading, inward, from, link) => Some(why),
+        why = write_all(hub, writing, outward, queued) => why,
+    };
+    hub.links.borrow_mut().remove(&link);
+    why
+}
+
+async fn read_all(
+    hub: &Hub,
+    mut stream: OwnedReadHalf,
+    mut lane: Lane,
+    from: Peer,
+    link: LinkId,
+) -> String {
+    let mut bytes = Vec::new();
+    loop {
+        let mut len = [0; LEN_BYTES];
+        match timeout(SILENCE_MAX, stream.read_exact(&mut len)).await {
+            Err(_) => return "it was silent for 5 s".to_owned(),
+            Ok(Err(error)) => return error.to_string(),
+            Ok(Ok(_)) => {}
+        }
+        let content_bytes = u32::from_le_bytes(len) as usize;
+        if content_bytes > FRAME_MAX_BYTES {
+            return format!("a frame of {content_bytes} bytes: {FRAME_MAX_BYTES} are the most");
+        }
+        let read = read_frame(&mut stream, content_bytes + TAG_BYTES, &mut bytes);
+        match timeout(FRAME_TIME_MAX, read).await {
+            Err(_) => return "a frame took longer than 30 s".to_owned(),
+            Ok(Err(error)) => return error.to_string(),
+            Ok(Ok(())) => {}
+        }
+        if !lane.prove(len, &bytes) {
+            return "a frame's tag is wrong: it was changed on its way".to_owned();
+        }
+        match frame::read(&bytes[..content_bytes]) {
+            None => return "a frame says nothing that this release knows".to_owned(),
+            Some(Frame::Alive) => {}
+            Some(Frame::Message { to, .. }) if !hub.is_for_us(to) => {
+                debug!(?to, ?from, "a message for another life is dropped");
+            }
+            Some(Frame::Message { message, .. }) => {
+                hub.tell(LinkEvent::Message { from, link, message });
+            }
+            Some(Frame::Ask { id, bytes }) => hub.tell(LinkEvent::Ask { link, id, bytes }),
+            Some(Frame::Answer { id, bytes }) => hub.tell(LinkEvent::Answer { id, bytes }),
+        }
+        bytes.shrink_to(READ_BYTES);
+    }
+}
+
+async fn read_frame(
+    stream: &mut OwnedReadHalf,
+    frame_bytes: usize,
+    bytes: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    bytes.clear();
+    while bytes.len() < frame_bytes {
+        let start = bytes.len();
+        bytes.resize(frame_bytes.min(start + READ_BYTES), 0);
+        stream.read_exact(&mut bytes[start..]).await?;
+    }
+    Ok(())
+}
+
+async fn write_all(
+    hub: &Hub,
+    mut stream: OwnedWriteHalf,
+    mut lane: Lane,
+    queued: &mut mpsc::Receiver<Parcel>,
+) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        bytes.shrink_to(GATHER_BYTES);
+        let mut next = match timeout(ALIVE_PAUSE, queued.recv()).await {
+            Ok(None) => return None,
+            Ok(parcel) => parcel,
+            Err(_) => None,
+        };
+        loop {
+            if let Err(line) = lane.put(next.as_ref(), &mut bytes) {
+                hub.warn(line);
+            }
+            if bytes.len() >= GATHER_BYTES {
+                break;
+            }
+            next = queued.try_recv().ok();
+            if next.is_none() {
+                break;
+            }
+        }
+        match timeout(SILENCE_MAX, stream.write_all(&bytes)).await {
+            Err(_) => return Some("it took nothing for 5 s".to_owned()),
+            Ok(Err(error)) => return Some(error.to_string()),
+            Ok(Ok(())) => {}
+        }
+    }
+}

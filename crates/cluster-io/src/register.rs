@@ -1,0 +1,136 @@
+//! Registers by their places: `zk://HOSTS/PATH` or `file:///DIR`, with the same questions.
+
+mod file;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use cluster::register::Request;
+use register_zookeeper::ZooKeeperRegister;
+use thiserror::Error;
+
+pub use file::FileRegister;
+pub use register_zookeeper::Event;
+
+/// Where a register is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In an ensemble of ZooKeeper.
+    ZooKeeper(register_zookeeper::Place),
+    /// In a folder of this machine, for all processes of one box.
+    File(PathBuf),
+}
+
+/// What is no place of a register.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// No scheme, or another.
+    #[error("`{text}` is no register: write zk://HOST:PORT,HOST:PORT/PATH or file:///DIR")]
+    Scheme {
+        /// As given.
+        text: String,
+    },
+    /// A folder that depends on where a process was started.
+    #[error("`{text}` is no absolute folder: write three slashes, as file:///var/lib/dovetail")]
+    Folder {
+        /// As given.
+        text: String,
+    },
+    /// Of ZooKeeper.
+    #[error(transparent)]
+    ZooKeeper(#[from] register_zookeeper::PlaceError),
+}
+
+impl std::str::FromStr for Place {
+    type Err = PlaceError;
+
+    fn from_str(text: &str) -> Result<Place, PlaceError> {
+        if text.starts_with("zk://") {
+            return Ok(Place::ZooKeeper(text.parse()?));
+        }
+        let scheme = || PlaceError::Scheme { text: text.to_owned() };
+        let folder = text.strip_prefix("file://").ok_or_else(scheme)?;
+        if !folder.starts_with('/') || folder.contains('\0') {
+            return Err(PlaceError::Folder { text: text.to_owned() });
+        }
+        Ok(Place::File(PathBuf::from(folder)))
+    }
+}
+
+impl fmt::Display for Place {
+    /// As it is given, without the password.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::ZooKeeper(place) => write!(formatter, "zk://{}{}", place.hosts, place.root),
+            Place::File(folder) => write!(formatter, "file://{}", folder.display()),
+        }
+    }
+}
+
+impl Place {
+    /// Whether whoever reaches it can read the cluster's key (K25).
+    pub fn is_open(&self) -> bool {
+        matches!(self, Place::ZooKeeper(place) if place.digest.is_none())
+    }
+}
+
+/// A register: requests go in, events come out. Dropping it ends its sessions and their claims.
+#[derive(Debug)]
+pub enum Register {
+    /// Of an ensemble.
+    ZooKeeper(ZooKeeperRegister),
+    /// Of a folder.
+    File(FileRegister),
+}
+
+impl Register {
+    /// Starts its thread; `told` is called there. Nothing is opened before a session is.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start(
+        place: &Place,
+        told: impl Fn(Event) + Send + 'static,
+    ) -> std::io::Result<Register> {
+        match place {
+            Place::ZooKeeper(place) => {
+                ZooKeeperRegister::start_with(place.clone(), told).map(Register::ZooKeeper)
+            }
+            Place::File(folder) => FileRegister::start(folder, told).map(Register::File),
+        }
+    }
+
+    /// Asks; the answer is an event, if it comes.
+    pub fn ask(&self, request: Request) {
+        match self {
+            Register::ZooKeeper(register) => register.ask(request),
+            Register::File(register) => register.ask(request),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_of_zookeeper_or_of_a_folder() {
+        #[track_caller]
+        fn check(text: &str, want: Result<&str, &str>) {
+            let found = text.parse::<Place>().map(|place| place.to_string());
+            assert_eq!(
+                found.map_err(|error| error.to_string()),
+                want.map(str::to_owned).map_err(str::to_owned)
+            );
+        }
+        check("zk://a:1,b:2/x", Ok("zk://a:1,b:2/x"));
+        check("zk://me:secret@a:1/x", Ok("zk://a:1/x"));
+        check("file:///tmp/x", Ok("file:///tmp/x"));
+        let folder = "`file://tmp/x` is no absolute folder: write three slashes, \
+                      as file:///var/lib/dovetail";
+        check("file://tmp/x", Err(folder));
+        let scheme = "`a:1` is no register: write zk://HOST:PORT,HOST:PORT/PATH or file:///DIR";
+        check("a:1", Err(scheme));
+    }
+}
