@@ -13,6 +13,7 @@
 //! | `manager` | who lives; new configurations; their commit |
 //! | `node` | a server's part: leases, writes, copies, promotion |
 //! | `record` | entries as they land and lie in logs |
+//! | `datagram` | landed frames and acknowledgements on their way, with a keyed tag |
 //! | `message`, `codec` | all else that is said, and its bytes |
 //!
 //! Each machine takes `input(event, now, &mut actions)`. The server drives it with sockets, files
@@ -28,6 +29,7 @@ pub mod addresses;
 pub mod codec;
 pub mod configuration;
 mod crc;
+pub mod datagram;
 pub mod ids;
 pub mod manager;
 pub mod message;

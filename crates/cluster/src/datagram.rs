@@ -1,0 +1,223 @@
+//! What nodes send each other by UDP: landed frames, and acknowledgements of them, under a keyed
+//! tag (docs/formats/peer.md).
+//!
+//! ```text
+//!  byte 0       3       4      5       6       8      14   20      24     32    40
+//!  | "DTP" | format | kind | spare | count | from | to | spare | term | tag | ...
+//!                                    frames: count lengths in strides, zeros to 64 bytes, frames
+//!                                    acknowledgements: count runs of 14 bytes
+//! ```
+//!
+//! # Invariants
+//! U1: nothing behind the format is believed before the tag is right (K25).
+//! U2: what was opened is whole: frames and acknowledgements come out without another check.
+//! U3: a datagram is for one life of one node, and under one term (K22).
+//!
+//! # Limits
+//! Whoever has the key can speak for all who have it; nothing is hidden. One that is sent again
+//! says what it said: writes have versions, and an old term is fenced.
+
+mod acks;
+mod frames;
+
+use std::fmt;
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher24;
+
+use crate::ids::{NodeId, Term};
+use crate::message::Lane;
+
+pub use acks::{AckBuilder, Acks};
+pub use frames::{FrameBuilder, Frames};
+
+const MAGIC: [u8; 3] = *b"DTP";
+/// Of the layout.
+pub const FORMAT: u8 = 1;
+/// What precedes the lengths of frames, or the acknowledgements.
+pub const HEADER_BYTES: usize = 40;
+const TERM_AT: usize = 24;
+const TAG_AT: usize = 32;
+const KIND_FRAMES: u8 = 1;
+const KIND_ACKS: u8 = 2;
+
+/// The secret of a cluster: 128 bits that every node has.
+#[derive(Clone, Copy)]
+pub struct Key {
+    keyed: SipHasher24,
+}
+
+/// A key of zeros protects nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZeroKey;
+
+impl fmt::Display for ZeroKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the cluster's key is all zeros: draw 16 random bytes, or say insecure")
+    }
+}
+
+impl std::error::Error for ZeroKey {}
+
+impl Key {
+    /// The key made of these bytes.
+    pub fn new(bytes: &[u8; 16]) -> Result<Key, ZeroKey> {
+        if *bytes == [0; 16] {
+            return Err(ZeroKey);
+        }
+        Ok(Key { keyed: SipHasher24::new_with_key(bytes) })
+    }
+
+    /// For whoever said that no key is wanted: tags find damage and keep nobody out.
+    pub fn insecure() -> Key {
+        Key { keyed: SipHasher24::new_with_key(&[0; 16]) }
+    }
+
+    /// Of a datagram, its tag left out.
+    fn tag(&self, bytes: &[u8]) -> u64 {
+        let mut hasher = self.keyed;
+        hasher.write(&bytes[..TAG_AT]);
+        hasher.write(&bytes[HEADER_BYTES..]);
+        hasher.finish()
+    }
+}
+
+impl fmt::Debug for Key {
+    /// Leaves the key out.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Key")
+    }
+}
+
+/// One that was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Who sent it, under which term.
+    pub lane: Lane,
+    /// What it brings.
+    pub body: Body<'a>,
+}
+
+/// What a datagram brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// To be landed one by one.
+    Frames(Frames<'a>),
+    /// Of blocks that have landed there.
+    Acks(Acks<'a>),
+}
+
+/// Why bytes are no datagram of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// They do not begin as one.
+    NotOurs,
+    /// Another release sent it.
+    UnknownFormat {
+        /// What it says.
+        found: u8,
+        /// What this release reads.
+        known: u8,
+    },
+    /// Another key, or damage (U1).
+    WrongTag,
+    /// For another node, or another life of this one (U3).
+    NotForUs {
+        /// Whom it names.
+        to: NodeId,
+    },
+    /// The tag is right, and yet it is not what a datagram is.
+    Malformed,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NotOurs => formatter.write_str("this is no datagram of a peer"),
+            Refused::UnknownFormat { found, known } => write!(
+                formatter,
+                "a peer's datagram has format {found}, this release speaks {known}: run one release"
+            ),
+            Refused::WrongTag => {
+                formatter.write_str("a peer's datagram has a wrong tag: all nodes need one key")
+            }
+            Refused::NotForUs { to } => write!(formatter, "a peer's datagram is for {to}"),
+            Refused::Malformed => formatter.write_str("a peer's datagram contradicts itself"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Who sends to whom, under which term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The sender, and the term that frames are landed under or were.
+    pub lane: Lane,
+    /// Whom for.
+    pub to: NodeId,
+}
+
+/// Looks into what came to `to`: the tag first, then all else (U1, U2).
+pub fn open<'a>(bytes: &'a [u8], to: NodeId, key: &Key) -> Result<Datagram<'a>, Refused> {
+    if !bytes.starts_with(&MAGIC) || bytes.len() < HEADER_BYTES {
+        return Err(Refused::NotOurs);
+    }
+    let (head, rest) = bytes.split_at(HEADER_BYTES);
+    let found = head[3];
+    if found != FORMAT {
+        return Err(Refused::UnknownFormat { found, known: FORMAT });
+    }
+    if head[TAG_AT..] != key.tag(bytes).to_le_bytes() {
+        return Err(Refused::WrongTag);
+    }
+    let named = node_at(head, 14);
+    if named != to {
+        return Err(Refused::NotForUs { to: named });
+    }
+    let term = Term(u64_at(head, TERM_AT));
+    let lane = Lane { from: node_at(head, 8), term };
+    let count = usize::from(u16_at(head, 6));
+    let body = match head[4] {
+        KIND_FRAMES => Frames::open(rest, count).map(Body::Frames),
+        KIND_ACKS => Acks::open(rest, count).map(Body::Acks),
+        _ => None,
+    };
+    body.map(|body| Datagram { lane, body }).ok_or(Refused::Malformed)
+}
+
+/// Writes the header of what is otherwise ready behind its place.
+fn seal(bytes: &mut [u8], kind: u8, count: u16, route: Route, key: &Key) {
+    let Route { lane, to } = route;
+    bytes[..3].copy_from_slice(&MAGIC);
+    bytes[3..6].copy_from_slice(&[FORMAT, kind, 0]);
+    bytes[6..8].copy_from_slice(&count.to_le_bytes());
+    put_node(&mut bytes[8..14], lane.from);
+    put_node(&mut bytes[14..20], to);
+    bytes[20..TERM_AT].fill(0);
+    bytes[TERM_AT..TAG_AT].copy_from_slice(&lane.term.0.to_le_bytes());
+    let tag = key.tag(bytes);
+    bytes[TAG_AT..HEADER_BYTES].copy_from_slice(&tag.to_le_bytes());
+}
+
+fn put_node(bytes: &mut [u8], node: NodeId) {
+    bytes[..2].copy_from_slice(&node.name.to_le_bytes());
+    bytes[2..].copy_from_slice(&node.life.to_le_bytes());
+}
+
+fn node_at(bytes: &[u8], at: usize) -> NodeId {
+    let [low, high] = [u16_at(bytes, at + 2), u16_at(bytes, at + 4)];
+    NodeId { name: u16_at(bytes, at), life: u32::from(low) | u32::from(high) << 16 }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    (0..4).map(|part| u64::from(u16_at(bytes, at + 2 * part)) << (16 * part)).sum()
+}
+
+#[cfg(test)]
+mod tests;

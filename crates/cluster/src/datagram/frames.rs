@@ -1,0 +1,101 @@
+//! Several frames in one datagram, at multiples of the stride, so that they may lie where they land.
+
+use crate::datagram::{HEADER_BYTES, KIND_FRAMES, Key, Route, seal, u16_at};
+use crate::record::ALIGN_BYTES;
+
+/// Bytes before the first frame, with so many lengths.
+fn head_bytes(count: usize) -> usize {
+    (HEADER_BYTES + 2 * count).next_multiple_of(ALIGN_BYTES)
+}
+
+/// Packs frames until a datagram is full.
+#[derive(Clone, Debug)]
+pub struct FrameBuilder {
+    limit_bytes: usize,
+    /// In strides.
+    lens: Vec<u16>,
+    frames: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+impl FrameBuilder {
+    /// For datagrams of at most so many bytes.
+    pub fn new(limit_bytes: usize) -> FrameBuilder {
+        let (lens, frames) = (Vec::new(), Vec::new());
+        FrameBuilder { limit_bytes, lens, frames, sealed: Vec::new() }
+    }
+
+    /// Whether nothing waits to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.lens.is_empty()
+    }
+
+    /// Adds a frame; false if there is no room: finish, and push it again. One frame always has
+    /// room, however long it is.
+    #[must_use]
+    pub fn push(&mut self, frame: &[u8]) -> bool {
+        debug_assert!(frame.len().is_multiple_of(ALIGN_BYTES), "records end at strides");
+        if frame.is_empty() {
+            return true;
+        }
+        let strides = frame.len().div_ceil(ALIGN_BYTES);
+        let len_bytes = strides * ALIGN_BYTES;
+        let total = head_bytes(self.lens.len() + 1) + self.frames.len() + len_bytes;
+        let is_full = total > self.limit_bytes || self.lens.len() == usize::from(u16::MAX);
+        if is_full && !self.is_empty() {
+            return false;
+        }
+        // A datagram has less than 1,024 strides.
+        self.lens.push(strides as u16);
+        self.frames.extend(frame);
+        let padded = self.frames.len().next_multiple_of(ALIGN_BYTES);
+        self.frames.resize(padded, 0);
+        true
+    }
+
+    /// The datagram; the next push begins another.
+    pub fn finish(&mut self, route: Route, key: &Key) -> &[u8] {
+        let bytes = &mut self.sealed;
+        bytes.clear();
+        bytes.resize(HEADER_BYTES, 0);
+        self.lens.iter().for_each(|len| bytes.extend(len.to_le_bytes()));
+        bytes.resize(head_bytes(self.lens.len()), 0);
+        bytes.extend(&self.frames);
+        seal(bytes, KIND_FRAMES, self.lens.len() as u16, route, key);
+        self.lens.clear();
+        self.frames.clear();
+        bytes
+    }
+}
+
+/// The frames of a datagram, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frames<'a> {
+    lens: &'a [u8],
+    frames: &'a [u8],
+}
+
+impl<'a> Frames<'a> {
+    /// What follows the header: none if lengths and bytes contradict each other (U2).
+    pub(super) fn open(rest: &'a [u8], count: usize) -> Option<Frames<'a>> {
+        let (head, frames) = rest.split_at_checked(head_bytes(count) - HEADER_BYTES)?;
+        let (lens, padding) = head.split_at(2 * count);
+        let lens_strides = (0..count).map(|index| usize::from(u16_at(lens, 2 * index)));
+        let is_whole = lens_strides.clone().all(|strides| strides > 0)
+            && lens_strides.sum::<usize>() * ALIGN_BYTES == frames.len()
+            && padding.iter().all(|byte| *byte == 0);
+        is_whole.then_some(Frames { lens, frames })
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (len, lens) = self.lens.split_first_chunk()?;
+        let len_bytes = usize::from(u16::from_le_bytes(*len)) * ALIGN_BYTES;
+        let (frame, frames) = self.frames.split_at_checked(len_bytes)?;
+        (self.lens, self.frames) = (lens, frames);
+        Some(frame)
+    }
+}
