@@ -81,7 +81,8 @@ pub enum Action {
 /// The state machine.
 #[derive(Debug)]
 pub struct Manager {
-    id: u16,
+    /// What others read where this one leads.
+    claim: Arc<[u8]>,
     settings: Settings,
     session: Option<SessionId>,
     /// The session has not ended before this, on the own clock (V1).
@@ -140,8 +141,13 @@ struct Seen {
 impl Manager {
     /// The manager at that position of everyone's list.
     pub fn new(id: u16, settings: Settings) -> Manager {
+        Manager::at(id.to_le_bytes().to_vec().into(), settings)
+    }
+
+    /// One that says in its claim where it is reached.
+    pub fn at(claim: Arc<[u8]>, settings: Settings) -> Manager {
         Manager {
-            id,
+            claim,
             settings,
             session: None,
             session_until: Instant::default(),

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tracing::debug;
 
 use crate::links::handshake;
-use crate::links::stream::{self, Hub, QUEUE_MAX};
+use crate::links::stream::{self, Ends, Hub, QUEUE_MAX};
 
 /// Of all that came in, proven or not. A cluster has a few hundred nodes at most.
 const LINKS_MAX: usize = 2048;
@@ -79,7 +79,8 @@ async fn one(hub: Rc<Hub>, counts: Rc<Counts>, mut tcp: TcpStream, address: Sock
     match shaken {
         Ok(proven) => {
             let (queue, mut queued) = mpsc::channel(QUEUE_MAX);
-            let why = stream::run(&hub, tcp, proven, &queue, &mut queued).await;
+            let ends = Ends { queue: &queue, first: None, queued: &mut queued };
+            let why = stream::run(&hub, tcp, proven, ends).await;
             debug!(from = %address, why = why.as_deref().unwrap_or("closed"), "a link ended");
         }
         // A port scan, or a dialler that gave up: nothing to do about it.

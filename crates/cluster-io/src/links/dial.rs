@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::links::stream::{self, Hub};
+use crate::links::stream::{self, Ends, Hub};
 use crate::links::{Parcel, handshake};
 
 /// A dead machine does not answer at all.
@@ -37,11 +37,8 @@ pub(super) async fn serve(hub: Rc<Hub>, address: Arc<str>, mut queued: mpsc::Rec
         match connect(&hub, &address).await {
             Ok((tcp, proven)) => {
                 pause = PAUSE_MIN;
-                // It has waited longest. The queue has had room since it was taken.
-                if let Some(parcel) = first.take() {
-                    let _ = queue.try_send(parcel);
-                }
-                let why = stream::run(&hub, tcp, proven, &queue, &mut queued).await;
+                let ends = Ends { queue: &queue, first: first.take(), queued: &mut queued };
+                let why = stream::run(&hub, tcp, proven, ends).await;
                 debug!(to = %address, why = why.as_deref().unwrap_or("closed"), "a link ended");
             }
             Err(line) => {

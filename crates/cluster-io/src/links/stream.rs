@@ -141,24 +141,30 @@ fn route(hub: &Rc<Hub>, at: &Endpoint, parcel: Parcel) {
     }
 }
 
+/// What a link has to say: a parcel that was taken already, and those that are queued.
+pub(super) struct Ends<'a> {
+    pub(super) queue: &'a mpsc::Sender<Parcel>,
+    pub(super) first: Option<Parcel>,
+    pub(super) queued: &'a mut mpsc::Receiver<Parcel>,
+}
+
 /// Runs a proven link until it breaks, and says why. `None`: nobody sends on it any more.
 pub(super) async fn run(
     hub: &Rc<Hub>,
     stream: TcpStream,
     proven: Proven,
-    queue: &mpsc::Sender<Parcel>,
-    queued: &mut mpsc::Receiver<Parcel>,
+    ends: Ends<'_>,
 ) -> Option<String> {
     let link = LinkId(hub.next_link.get());
     hub.next_link.set(link.0 + 1);
     // Without it small messages would wait for acknowledgements. A socket that refuses is broken.
     let _ = stream.set_nodelay(true);
     let (reading, writing) = stream.into_split();
-    hub.links.borrow_mut().insert(link, queue.clone());
+    hub.links.borrow_mut().insert(link, ends.queue.clone());
     let Proven { from, outward, inward } = proven;
     let why = tokio::select! {
         why = read_all(hub, reading, inward, from, link) => Some(why),
-        why = write_all(hub, writing, outward, queued) => why,
+        why = write_all(hub, writing, outward, ends) => why,
     };
     hub.links.borrow_mut().remove(&link);
     why
@@ -226,16 +232,20 @@ async fn write_all(
     hub: &Hub,
     mut stream: OwnedWriteHalf,
     mut lane: Lane,
-    queued: &mut mpsc::Receiver<Parcel>,
+    ends: Ends<'_>,
 ) -> Option<String> {
+    let Ends { queued, mut first, .. } = ends;
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
         bytes.shrink_to(GATHER_BYTES);
-        let mut next = match timeout(ALIVE_PAUSE, queued.recv()).await {
-            Ok(None) => return None,
-            Ok(parcel) => parcel,
-            Err(_) => None,
+        let mut next = match first.take() {
+            Some(parcel) => Some(parcel),
+            None => match timeout(ALIVE_PAUSE, queued.recv()).await {
+                Ok(None) => return None,
+                Ok(parcel) => parcel,
+                Err(_) => None,
+            },
         };
         loop {
             if let Err(line) = lane.put(next.as_ref(), &mut bytes) {

@@ -75,7 +75,7 @@ impl Manager {
     }
 
     fn claim(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let value = self.id.to_le_bytes().to_vec().into();
+        let value = self.claim.clone();
         self.ask(What::Claim, Ask::Claim { path: Path::Leader, value }, now, actions);
     }
 
