@@ -435,6 +435,12 @@ impl<'a> Entry<'a> {
         self.version_and_shard() & VERSION_MASK
     }
 
+    /// Which shard it is of; 0: it is not replicated.
+    #[inline]
+    pub(crate) fn shard(self) -> u16 {
+        (self.version_and_shard() >> VERSION_BITS) as u16
+    }
+
     /// Whether an item of this shape can be written where this entry lies.
     #[inline]
     pub(crate) fn takes_in_place(self, shape: Shape) -> bool {
@@ -489,7 +495,9 @@ impl<'a> Entry<'a> {
             return self.read_long();
         }
         // Most entries: two words of header, and no field elsewhere.
-        let version = self.version();
+        let version_and_shard = self.version_and_shard();
+        let version = version_and_shard & VERSION_MASK;
+        let shard = (version_and_shard >> VERSION_BITS) as u16;
         let key_len = ((first >> KEY_LEN_SHIFT) & 0xff) as usize;
         let value_len = (first >> VALUE_LEN_SHIFT) as usize;
         // SAFETY: the key follows the two words of this kind of header.
@@ -505,7 +513,7 @@ impl<'a> Entry<'a> {
             *word = in_place::see_value(self.shared_word(value)).to_ne_bytes();
             &word[..value_len.min(ALIGN_BYTES)]
         };
-        Item { key, value, client_flags: 0, version, expires_at: None }
+        Item { key, value, client_flags: 0, version, shard, expires_at: None }
     }
 
     /// [`Entry::read`] of entries with more words of header; those are never in place.
@@ -515,6 +523,7 @@ impl<'a> Entry<'a> {
             value: self.value_at_rest(),
             client_flags: self.client_flags(),
             version: self.version(),
+            shard: self.shard(),
             expires_at: self.expires_at(),
         }
     }
@@ -593,7 +602,8 @@ impl Seen<'_> {
         }
         let value = &self.word[..entry.value_len_bytes().min(ALIGN_BYTES)];
         let (key, version) = (entry.key(), self.version);
-        Item { key, value, client_flags: 0, version, expires_at: None }
+        let shard = entry.shard();
+        Item { key, value, client_flags: 0, version, shard, expires_at: None }
     }
 
     #[inline]

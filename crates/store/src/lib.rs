@@ -32,6 +32,7 @@ mod placement;
 mod prefetch;
 pub mod range;
 pub mod record;
+pub mod replica;
 pub mod request;
 mod session;
 mod store;
@@ -49,10 +50,11 @@ pub use mapping::{HugePages, PageKind, huge_pages_available};
 pub use pin::{PinnedValue, Pins};
 pub use placement::{NodeShare, Placement};
 pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};
+pub use replica::{Installed, NotInstalled, Replica, ReplicaChange};
 pub use request::{
     Condition, Expiry, Item, NoUpdate, Op, Outcome, Request, Set, Sink, Update, Verdict,
 };
-pub use session::{HOT_PLACE_BYTES, LockedSession, Session};
+pub use session::{HOT_PLACE_BYTES, LockedSession, Session, Sweep};
 pub use store::Store;
 pub use tuning::{Prefetch, Tuning};
 

@@ -121,6 +121,8 @@ pub struct Item<'a> {
     pub client_flags: u32,
     /// 48-bit version (K1), the memcached CAS token. Never 0.
     pub version: u64,
+    /// Which shard's primary gave the version; 0: it is not replicated.
+    pub shard: u16,
     /// `None`: never.
     pub expires_at: Option<UnixMillis>,
 }

@@ -24,6 +24,7 @@ mod place;
 mod range;
 mod reclaim;
 mod recover;
+mod replica;
 mod resize;
 mod room;
 mod scan;
@@ -50,6 +51,7 @@ use execute::Guess;
 
 pub(crate) use execute::know_processor;
 pub use hot::HOT_PLACE_BYTES;
+pub use replica::Sweep;
 pub use several::LockedSession;
 
 /// Blocks of the index that are freed in one go, beyond as many as the same step retired: some
@@ -381,6 +383,11 @@ impl Local {
         self.counts.entry_bytes = self.counts.entry_bytes.wrapping_sub(len_bytes as u64);
         if entry.has_expiry() {
             self.counts.items_with_expiry = self.counts.items_with_expiry.wrapping_sub(1);
+        }
+        if entry.shard() != 0
+            && let Some(counts) = inner.shard_counts.get()
+        {
+            counts.remove(entry.shard());
         }
     }
 

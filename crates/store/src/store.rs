@@ -22,6 +22,7 @@ use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
 use crate::log::{Log, Populated, log_min_bytes, segment_bytes_for, segment_count_min};
 use crate::mapping::PageKind;
 use crate::placement::{NodeShare, Placement};
+use crate::replica::ShardCounts;
 use crate::session::Session;
 use crate::tree::{NodeMemory, Tree};
 use crate::tuning::Tuning;
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     pub ghosts: Option<GhostTable>,
     pub epochs: Epochs,
     pub counts: Box<[CachePadded<SharedCounts>]>,
+    /// Once somebody wants to know.
+    pub shard_counts: std::sync::OnceLock<ShardCounts>,
     /// The first hash of the next chain that the expiry pass looks at; sessions share the pass.
     pub expiry_cursor: CachePadded<AtomicU64>,
     /// When the whole index was last swept for expired items, in milliseconds since 1970.
@@ -226,6 +229,7 @@ impl Store {
             ghosts,
             epochs: Epochs::new(config.session_max),
             counts: (0..config.session_max).map(|_| CachePadded::default()).collect(),
+            shard_counts: std::sync::OnceLock::new(),
             expiry_cursor: CachePadded::new(AtomicU64::new(0)),
             swept_at_ms: AtomicU64::new(0),
             expiry_key: Mutex::new(None),
@@ -257,6 +261,12 @@ impl Store {
     /// Hashes keys for [`crate::Request::hash`].
     pub fn key_hasher(&self) -> &KeyHasher {
         &self.inner.hasher
+    }
+
+    /// Items of a shard, expired ones that are still there among them; 0 before
+    /// [`Session::count_shards`].
+    pub fn shard_item_count(&self, shard: u16) -> u64 {
+        self.inner.shard_counts.get().map_or(0, |counts| counts.of(shard))
     }
 
     /// How many bits of a key's hash name its partition: the write table's id (K5).

@@ -44,6 +44,7 @@ impl KeptItem {
             value: &scratch[self.value.clone()],
             client_flags: self.client_flags,
             version: self.version,
+            shard: 0,
             expires_at: self.expires_at,
         }
     }

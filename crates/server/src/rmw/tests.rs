@@ -11,7 +11,7 @@ const KEPT: Verdict<Refusal> = Verdict::Write { client_flags: 7, expires_at: Som
 const FRESH: Verdict<Refusal> = Verdict::Write { client_flags: 0, expires_at: None };
 
 fn item(value: &[u8]) -> Item<'_> {
-    Item { key: b"k", value, client_flags: 7, version: 1, expires_at: Some(OLD_EXPIRY) }
+    Item { key: b"k", value, client_flags: 7, version: 1, shard: 0, expires_at: Some(OLD_EXPIRY) }
 }
 
 #[track_caller]

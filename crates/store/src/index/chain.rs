@@ -196,6 +196,15 @@ impl<'a> Chain<'a> {
         std::mem::forget(self);
     }
 
+    /// Ends a change whose entry has a version that did not come from here: the chain's moves as
+    /// ever (K9), and to `version` at least (K1).
+    pub(crate) fn finish_with(self, version: u64) {
+        debug_assert!(self.owns_lock);
+        let version = version.max(self.word.next_version());
+        self.index.memory[self.head].unlock(version);
+        std::mem::forget(self);
+    }
+
     /// Ends a change: the version moves (K1), and the lock is freed if it is this chain's.
     #[inline]
     pub(crate) fn finish(self) {

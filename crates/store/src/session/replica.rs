@@ -1,0 +1,248 @@
+//! Installing what a primary has decided, and walking what is here of a shard.
+//!
+//! ```text
+//!  install:  reserve ─▶ copy ─▶ lock chain ─▶ what is there is older? ─▶ header ─▶ slot
+//!            ─▶ unlock with a version above the chain's and the entry's (R1 of replica.rs)
+//!  sweep:    chain after chain, or key after key: entries of shards that are gone are unlinked
+//! ```
+
+use std::num::NonZeroU16;
+
+use base::{KeyHash, UnixMillis};
+
+use super::execute::{Call, NO_GUESS};
+use super::ordered_walk::collect_step;
+use super::{Local, Session};
+use crate::entry::{Entry, Header, Kind, Meta, Shape, body_checksum};
+use crate::index::IndexFull;
+use crate::index::slot::{Slot, Tag};
+use crate::log::Appender;
+use crate::replica::{Installed, NotInstalled, Replica, ReplicaChange, ShardCounts};
+use crate::store::Inner;
+
+/// Chains that one step of a sweep looks at.
+const SWEEP_HEADS: u32 = 128;
+
+/// How far a walk over the whole index is.
+#[derive(Debug, Default)]
+pub struct Sweep(Place);
+
+#[derive(Debug, Default)]
+enum Place {
+    #[default]
+    Start,
+    Hash(KeyHash),
+    Behind(Vec<u8>),
+}
+
+/// A value with its key and what is said of it.
+#[derive(Clone, Copy)]
+struct Put<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    meta: Meta,
+    shard: NonZeroU16,
+}
+
+impl Session {
+    /// Makes `replica` what its key has, unless that has an entry with as high a version.
+    ///
+    /// # Errors
+    /// There is no space, or the log cannot be written.
+    pub fn install(
+        &mut self,
+        now: UnixMillis,
+        replica: &Replica<'_>,
+    ) -> Result<Installed, NotInstalled> {
+        let Session { inner, local } = self;
+        debug_assert!(local.held.is_empty(), "I2: replicas are installed one by one");
+        let durable = inner.durable.clone();
+        if let Some(durable) = &durable {
+            if durable.is_refusing() {
+                return Err(NotInstalled::Unwritable);
+            }
+            durable.begin(local.place);
+        }
+        let Replica { key, hash, version, shard, .. } = *replica;
+        let call = Call { inner, now, request_index: 0, guess: NO_GUESS };
+        let installed = match replica.change {
+            ReplicaChange::Put { value, client_flags, expires_at } => {
+                let meta = Meta { version, client_flags, expires_at };
+                local.install_put(call, hash, Put { key, value, meta, shard })
+            }
+            ReplicaChange::Delete => local.install_delete(inner, replica),
+        };
+        local.note(inner);
+        inner.epochs.quiesce(local.place);
+        local.settle_chunk(inner, 1);
+        local.reclaim_in_step(inner, now);
+        local.keep_few_nodes(inner);
+        if let Some(durable) = &durable {
+            durable.end(local.place);
+        }
+        local.publish_counts(inner);
+        installed
+    }
+
+    /// A bounded step of a walk that removes the entries of those shards that `is_gone` names;
+    /// true: there is more to walk.
+    pub fn sweep_step(&mut self, sweep: &mut Sweep, is_gone: impl Fn(u16) -> bool) -> bool {
+        let Session { inner, local } = self;
+        let mut slots = Vec::new();
+        let has_more = local.next_slots(inner, sweep, &mut slots);
+        for slot in &slots {
+            // SAFETY: the slot was read since this session's last quiescent point.
+            let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+            if is_gone(entry.shard()) {
+                local.remove_seen(inner, *slot, entry);
+            }
+        }
+        local.note(inner);
+        inner.epochs.quiesce(local.place);
+        local.free_retired(inner);
+        local.publish_counts(inner);
+        has_more
+    }
+
+    /// From now on [`crate::Store::shard_item_count`] knows how many items a shard has. Nobody
+    /// writes meanwhile.
+    pub fn count_shards(&mut self) {
+        let Session { inner, local } = self;
+        let counts = inner.shard_counts.get_or_init(ShardCounts::new);
+        let (mut sweep, mut slots, mut has_more) = (Sweep::default(), Vec::new(), true);
+        while has_more {
+            slots.clear();
+            has_more = local.next_slots(inner, &mut sweep, &mut slots);
+            for slot in &slots {
+                // SAFETY: the slot was read since this session's last quiescent point.
+                let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+                counts.add(entry.shard(), u64::from(entry.shard() != 0));
+            }
+            inner.epochs.quiesce(local.place);
+        }
+    }
+}
+
+impl Local {
+    fn install_put(
+        &mut self,
+        call: Call<'_>,
+        hash: KeyHash,
+        put: Put<'_>,
+    ) -> Result<Installed, NotInstalled> {
+        loop {
+            let installed = self.try_install(call, hash, put);
+            if self.node_shortage == 0 || !self.has_nodes_now(call.inner, call.now) {
+                return installed;
+            }
+        }
+    }
+
+    fn try_install(
+        &mut self,
+        call: Call<'_>,
+        hash: KeyHash,
+        Put { key, value, meta, shard }: Put<'_>,
+    ) -> Result<Installed, NotInstalled> {
+        let Call { inner, now, .. } = call;
+        let len_bytes = value.len();
+        if !inner.fits(key.len(), len_bytes) {
+            let max_bytes = inner.value_max_bytes(key.len());
+            return Err(NotInstalled::TooLarge { len_bytes: len_bytes as u64, max_bytes });
+        }
+        let full = Err(NotInstalled::OutOfMemory { len_bytes });
+        let expires = meta.expires_at.is_some();
+        // Never in place: its version is that of its value for good.
+        let shape = Shape::new(key.len(), len_bytes, meta.client_flags, expires).at_rest();
+        self.have_nodes(inner);
+        let queue = self.queue_for(call, hash);
+        let reserved = self
+            .reserve_open(inner, shape.len_bytes(), queue)
+            .or_else(|| self.reserve_with_room(inner, now, shape.len_bytes(), queue));
+        let Some(reservation) = reserved else { return full };
+        Appender::fill(&inner.log, &reservation, shape, key, value);
+        let body_crc = body_checksum(shape, key, value);
+        let tag = Tag::of(hash);
+        let mut chain = self.lock_chain(inner, hash);
+        let found = Local::find_locked(inner, &chain, NO_GUESS, tag, key);
+        let present = found.map_or(0, |(_, entry)| entry.version());
+        if present >= meta.version {
+            drop(chain);
+            self.cancel(inner, Some(reservation));
+            return Ok(Installed::Older { present });
+        }
+        let header = Header::with_kind(Kind::Put, shape, meta, shard.get(), body_crc);
+        Appender::write_header(&inner.log, &reservation, &header);
+        match self.publish(inner, &mut chain, tag, found, &reservation, meta) {
+            Ok(_) => {
+                if let Some(counts) = inner.shard_counts.get() {
+                    counts.add(shard.get(), 1);
+                }
+                chain.finish_with(meta.version);
+                Ok(Installed::Newest)
+            }
+            Err(IndexFull) => {
+                drop(chain);
+                self.cancel(inner, Some(reservation));
+                self.counts.out_of_memory += 1;
+                full
+            }
+        }
+    }
+
+    fn install_delete(
+        &mut self,
+        inner: &Inner,
+        replica: &Replica<'_>,
+    ) -> Result<Installed, NotInstalled> {
+        let Replica { key, hash, version, .. } = *replica;
+        let mut chain = self.lock_chain(inner, hash);
+        let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
+        let Some((position, entry)) = found else { return Ok(Installed::Newest) };
+        let present = entry.version();
+        if present >= version {
+            return Ok(Installed::Older { present });
+        }
+        if !self.unlink(inner, &mut chain, position, entry) {
+            return Err(NotInstalled::OutOfMemory { len_bytes: 0 });
+        }
+        chain.finish_with(version);
+        Ok(Installed::Newest)
+    }
+
+    /// The slots of the next chains or keys; false: there are no more.
+    fn next_slots(&self, inner: &Inner, sweep: &mut Sweep, slots: &mut Vec<Slot>) -> bool {
+        if let Some(tree) = &inner.tree {
+            let last = match &sweep.0 {
+                Place::Behind(key) => Some(key.as_slice()),
+                _ => None,
+            };
+            let last = collect_step(inner, tree, last, slots);
+            sweep.0 = last.map_or(Place::Start, Place::Behind);
+        } else {
+            let start = if let Place::Hash(hash) = sweep.0 { hash } else { KeyHash(0) };
+            let mut next = Some(start);
+            for _ in 0..SWEEP_HEADS {
+                let Some(hash) = next else { break };
+                next = inner.index.collect(hash, slots).next_hash(hash);
+            }
+            sweep.0 = next.map_or(Place::Start, Place::Hash);
+        }
+        !matches!(sweep.0, Place::Start)
+    }
+
+    /// Removes the entry that `seen` named, if its key still has it.
+    fn remove_seen(&mut self, inner: &Inner, seen: Slot, entry: Entry<'_>) {
+        let hash = inner.hasher.hash(entry.key());
+        let mut chain = self.lock_chain(inner, hash);
+        let found = match &inner.tree {
+            None => chain.find_entry(Tag::of(hash), seen.offset_bytes()),
+            Some(tree) => Local::find_ordered_entry(inner, tree, entry.key(), seen.offset_bytes()),
+        };
+        if let Some(position) = found
+            && self.unlink(inner, &mut chain, position, entry)
+        {
+            chain.finish();
+        }
+    }
+}

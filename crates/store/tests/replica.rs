@@ -1,0 +1,211 @@
+//! Entries that come with their versions, against a model: of each key the highest counts, readers
+//! beside never see a version go back or half a value, and a swept shard is gone.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::UnixMillis;
+use store::pin::Pins;
+use store::{
+    Eviction, HugePages, IndexKind, Installed, Mode, NoUpdate, NotInstalled, Op, Outcome, Replica,
+    ReplicaChange, Request, Session, Sink, Store, StoreConfig, Sweep,
+};
+
+const NOW: UnixMillis = UnixMillis(1_000_000);
+
+fn open(index: IndexKind, memory_bytes: u64) -> std::sync::Arc<Store> {
+    let config = StoreConfig {
+        memory_bytes,
+        index_bytes: 64 << 10,
+        index,
+        mode: Mode::Clean,
+        eviction: Eviction::default(),
+        lossy_index: false,
+        session_max: 3,
+        item_max_bytes: 1 << 20,
+        hash_seed: 5,
+        batch: 8,
+        huge_pages: HugePages::Off,
+    };
+    Store::open(config).expect("a store")
+}
+
+/// SplitMix64.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ (mixed >> 27)) >> 11) % bound
+    }
+}
+
+#[derive(Default)]
+struct Read(Option<(Vec<u8>, u64, u16)>);
+
+impl Sink<NoUpdate> for Read {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        self.0 = match outcome {
+            Outcome::Hit(item) => Some((item.value.to_vec(), item.version, item.shard)),
+            _ => None,
+        };
+    }
+}
+
+fn get(store: &Store, session: &mut Session, key: &[u8]) -> Option<(Vec<u8>, u64, u16)> {
+    let request = Request { key, hash: store.key_hasher().hash(key), op: Op::<NoUpdate>::Get };
+    let mut read = Read::default();
+    session.execute(NOW, &[request], &mut read);
+    read.0
+}
+
+fn install(
+    store: &Store,
+    session: &mut Session,
+    key: &[u8],
+    value: Option<&[u8]>,
+    (version, shard): (u64, u16),
+) -> Result<Installed, NotInstalled> {
+    let change = match value {
+        Some(value) => ReplicaChange::Put { value, client_flags: 0, expires_at: None },
+        None => ReplicaChange::Delete,
+    };
+    let (hash, shard) = (store.key_hasher().hash(key), NonZeroU16::new(shard).expect("not 0"));
+    session.install(NOW, &Replica { key, hash, change, version, shard })
+}
+
+/// Its version all over, so that a mixture shows.
+fn value_of(version: u64) -> Vec<u8> {
+    version.to_le_bytes().repeat(1 + version as usize % 9)
+}
+
+fn check_model(index: IndexKind, seed: u64) {
+    let store = open(index, 16 << 20);
+    let mut session = store.session().expect("a place");
+    session.count_shards();
+    let (mut rng, mut model) = (Rng(seed), BTreeMap::<Vec<u8>, (u64, u16)>::new());
+    let step_count = if cfg!(miri) { 100 } else { 40_000 };
+    for step in 0..step_count {
+        let key = format!("key {}", rng.below(3_000)).into_bytes();
+        let shard = 1 + u16::from(key[key.len() - 1] % 4);
+        // Versions come in any order, from an epoch far above the chain's own counter.
+        let version = (3 << 32) + 1 + rng.below(100_000);
+        let is_newer = model.get(&key).is_none_or(|(present, _)| *present < version);
+        let is_put = rng.below(8) > 0;
+        let value = value_of(version);
+        let put = is_put.then_some(&value[..]);
+        let installed = install(&store, &mut session, &key, put, (version, shard)).expect("room");
+        assert_eq!(installed == Installed::Newest, is_newer, "step {step}");
+        match is_newer {
+            true if is_put => drop(model.insert(key, (version, shard))),
+            true => drop(model.remove(&key)),
+            false => {}
+        }
+        if step % 10_000 == 9_999 {
+            let gone = 1 + rng.below(4) as u16;
+            let mut sweep = Sweep::default();
+            while session.sweep_step(&mut sweep, |shard| shard == gone) {}
+            model.retain(|_, (_, shard)| *shard != gone);
+        }
+        session.maintain(NOW);
+    }
+    for number in 0..3_000 {
+        let key = format!("key {number}").into_bytes();
+        let want = model.get(&key).map(|(version, shard)| (value_of(*version), *version, *shard));
+        assert_eq!(get(&store, &mut session, &key), want);
+    }
+    for shard in 1..=4 {
+        let want = model.values().filter(|(_, of)| *of == shard).count() as u64;
+        assert_eq!(store.shard_item_count(shard), want);
+    }
+    drop(session);
+    store.validate();
+}
+
+#[test]
+fn of_each_key_the_highest_version_counts() {
+    check_model(IndexKind::Hash, 1);
+    check_model(IndexKind::Tree, 2);
+}
+
+#[test]
+fn a_later_write_of_another_kind_is_above() {
+    let store = open(IndexKind::Hash, 16 << 20);
+    let mut session = store.session().expect("a place");
+    let version = (7 << 32) + 5;
+    install(&store, &mut session, b"k", Some(b"v"), (version, 1)).expect("room");
+    let set = store::Set {
+        value: b"w",
+        client_flags: 0,
+        expiry: store::Expiry::Never,
+        condition: store::Condition::Always,
+    };
+    let hash = store.key_hasher().hash(b"k");
+    let request = Request { key: b"k", hash, op: Op::<NoUpdate>::Set(set) };
+    session.execute(NOW, &[request], &mut Read::default());
+    let (value, above, shard) = get(&store, &mut session, b"k").expect("it is there");
+    assert_eq!((&value[..], shard), (&b"w"[..], 0));
+    assert!(above > version);
+}
+
+#[test]
+fn a_full_store_says_so_and_keeps_what_it_has() {
+    let store = open(IndexKind::Hash, 16 << 20);
+    let mut session = store.session().expect("a place");
+    let value = vec![7; 100_000];
+    let mut last = 0;
+    let refused = (1..1_000).find_map(|number: u64| {
+        let key = number.to_le_bytes();
+        let installed = install(&store, &mut session, &key, Some(&value), (number, 1));
+        last = number;
+        installed.err()
+    });
+    assert_eq!(refused, Some(NotInstalled::OutOfMemory { len_bytes: 100_000 }));
+    for number in 1..last {
+        assert!(get(&store, &mut session, &number.to_le_bytes()).is_some());
+    }
+    assert!(install(&store, &mut session, &1_u64.to_le_bytes(), None, (9_999, 1)).is_ok());
+    assert_eq!(get(&store, &mut session, &1_u64.to_le_bytes()), None);
+}
+
+fn check_readers(index: IndexKind) {
+    let store = open(index, 16 << 20);
+    let is_over = AtomicBool::new(false);
+    let keys: Vec<Vec<u8>> = (0..16).map(|id| format!("hot key {id}").into_bytes()).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut session = store.session().expect("a place");
+                let mut newest = vec![0; keys.len()];
+                while !is_over.load(Ordering::Relaxed) {
+                    for (key, newest) in keys.iter().zip(&mut newest) {
+                        let Some((value, version, shard)) = get(&store, &mut session, key) else {
+                            assert_eq!(*newest, 0, "an item that was never deleted");
+                            continue;
+                        };
+                        assert_eq!((value, shard), (value_of(version), 2));
+                        assert!(version >= *newest, "a version went back");
+                        *newest = version;
+                    }
+                }
+            });
+        }
+        let mut session = store.session().expect("a place");
+        let mut rng = Rng(9);
+        for _ in 0..if cfg!(miri) { 200 } else { 100_000 } {
+            let key = &keys[rng.below(16) as usize];
+            let version = (2 << 32) + 1 + rng.below(1 << 30);
+            install(&store, &mut session, key, Some(&value_of(version)), (version, 2))
+                .expect("room");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn readers_beside_see_whole_entries_and_versions_that_only_grow() {
+    check_readers(IndexKind::Hash);
+    check_readers(IndexKind::Tree);
+}
