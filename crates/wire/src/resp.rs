@@ -7,6 +7,7 @@
 //! ```
 
 mod args;
+mod cluster;
 mod command;
 mod error;
 mod glob;
@@ -20,12 +21,13 @@ mod reply;
 mod table;
 
 pub use args::{ArgIter, Args, Keys, Pairs, QuotedLine};
+pub use cluster::ClusterRequest;
 pub use command::{
     AuthRequest, ClientFilter, ClientQuery, Command, CommandList, ConfigPairs, Copy,
     ExpireCondition, ExpireTime, ExpireTtl, Expiry, FlushMode, HelloRequest, InvalidTime,
     KillSkipMe, PauseMode, ReplyMode, ScanRequest, SetCommand, SetCondition, ShutdownRequest, Unit,
 };
-pub use error::{CommandError, ErrorReply};
+pub use error::{CommandError, Elsewhere, ErrorReply};
 pub use glob::{glob_matches, glob_matches_any_case, glob_prefix};
 
 pub use limits::Limits;

@@ -3,6 +3,7 @@
 use base::UnixMillis;
 
 use super::args::{ArgIter, Args, Keys, Pairs, QuotedLine};
+use super::cluster::ClusterRequest;
 use super::range::RangeRequest;
 use super::table::CommandId;
 
@@ -172,7 +173,16 @@ pub enum Command<'a> {
     /// `COMMAND LIST [FILTERBY kind value]`.
     CommandList(CommandList<'a>),
 
-    /// `CLIENT|COMMAND|CONFIG|OBJECT|MEMORY HELP`: answer [`CommandId::help_lines`].
+    /// `CLUSTER subcommand`.
+    Cluster(ClusterRequest<'a>),
+    /// `READONLY`.
+    ReadOnly,
+    /// `READWRITE`.
+    ReadWrite,
+    /// `ASKING`.
+    Asking,
+
+    /// `CLIENT|CLUSTER|COMMAND|CONFIG|OBJECT|MEMORY HELP`: answer [`CommandId::help_lines`].
     Help { id: CommandId },
 }
 

@@ -137,8 +137,47 @@ pub enum ErrorReply<'a> {
     ShutdownFailed,
     /// `ERR No shutdown in progress.`
     NoShutdown,
+    /// `CROSSSLOT Keys in request don't hash to the same slot`
+    CrossSlot,
+    /// `MOVED 3999 host:port`: who serves the slot.
+    Moved(Elsewhere<'a>),
+    /// `ASK 3999 host:port`: who shall be asked this once, behind ASKING.
+    Ask(Elsewhere<'a>),
+    /// `TRYAGAIN Multiple keys request during rehashing of slot`
+    TryAgain,
+    /// `CLUSTERDOWN Hash slot not served`
+    SlotNotServed,
+    /// `CLUSTERDOWN The cluster is down`
+    ClusterDown,
+    /// `ERR This instance has cluster support disabled`
+    ClusterDisabled,
+    /// `ERR SELECT is not allowed in cluster mode`
+    SelectInCluster,
+    /// `ERR Copying to another database is not allowed in cluster mode`
+    CopyInCluster,
+    /// `ERR Unknown node x`
+    UnknownNode(&'a [u8]),
+    /// `ERR The specified node is not a master`
+    NotAMaster,
+    /// `ERR Invalid slot`
+    InvalidSlot,
+    /// `ERR Invalid slot or number of keys`
+    InvalidSlotOrCount,
+    /// `ERR CLUSTER MEET is not for this server: ...`
+    Managed(CommandId),
     /// `ERR ...` with the server's own text.
     Other(&'a str),
+}
+
+/// Where a redirect points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elsewhere<'a> {
+    /// The slot in question.
+    pub slot: u16,
+    /// Of whoever has it.
+    pub host: &'a str,
+    /// The port of RESP there.
+    pub port: u16,
 }
 
 /// Why a command was not accepted.
@@ -220,6 +259,13 @@ impl ErrorReply<'_> {
             }
             ErrorReply::ConfigRewriteFailed(reason) => {
                 push_named(out, "Rewriting config file: ", reason.as_bytes(), "");
+            }
+            ErrorReply::UnknownNode(name) => push_named(out, "Unknown node ", name, ""),
+            ErrorReply::Moved(elsewhere) => push_redirect(out, "MOVED", elsewhere),
+            ErrorReply::Ask(elsewhere) => push_redirect(out, "ASK", elsewhere),
+            ErrorReply::Managed(id) => {
+                let name = id.name().replace('|', " ").to_ascii_uppercase();
+                push_parts(out, &["ERR ", &name, MANAGED]);
             }
             ErrorReply::Other(text) => push_named(out, "", text.as_bytes(), ""),
             _ => out.extend_from_slice(self.fixed_text().as_bytes()),
@@ -305,11 +351,35 @@ impl ErrorReply<'_> {
                  note that when switching between policies at runtime LRU and LFU data will take \
                  some time to adjust."
             }
+            ErrorReply::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
+            ErrorReply::TryAgain => "TRYAGAIN Multiple keys request during rehashing of slot",
+            ErrorReply::SlotNotServed => "CLUSTERDOWN Hash slot not served",
+            ErrorReply::ClusterDown => "CLUSTERDOWN The cluster is down",
+            ErrorReply::ClusterDisabled => "ERR This instance has cluster support disabled",
+            ErrorReply::SelectInCluster => "ERR SELECT is not allowed in cluster mode",
+            ErrorReply::CopyInCluster => {
+                "ERR Copying to another database is not allowed in cluster mode"
+            }
+            ErrorReply::NotAMaster => "ERR The specified node is not a master",
+            ErrorReply::InvalidSlot => "ERR Invalid slot",
+            ErrorReply::InvalidSlotOrCount => "ERR Invalid slot or number of keys",
             ErrorReply::ShutdownFailed => "ERR Errors trying to SHUTDOWN. Check logs.",
             ErrorReply::NoShutdown => "ERR No shutdown in progress.",
             _ => "ERR",
         }
     }
+}
+
+/// Of commands that would change who has which slots.
+const MANAGED: &str =
+    " is not for this server: the configuration manager decides who has which slots";
+
+/// `MOVED slot host:port`.
+fn push_redirect(out: &mut Vec<u8>, word: &str, elsewhere: Elsewhere<'_>) {
+    let Elsewhere { slot, host, port } = elsewhere;
+    push_parts(out, &[word, " ", itoa::Buffer::new().format(slot), " "]);
+    push_line(out, host.as_bytes());
+    push_parts(out, &[":", itoa::Buffer::new().format(port)]);
 }
 
 const CONFIG_SET_FAILED: &str = "CONFIG SET failed (possibly related to argument '";
@@ -415,7 +485,7 @@ fn encode_unknown_command(args: &Args<'_>, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{CommandId, ErrorReply};
+    use super::{CommandId, Elsewhere, ErrorReply};
 
     #[track_caller]
     fn check(error: ErrorReply<'_>, want: &str) {
@@ -457,6 +527,17 @@ mod tests {
                      the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the \
                      client and select the RESP protocol version at the same time";
         check(ErrorReply::HelloNoAuth, hello);
+    }
+
+    #[test]
+    fn redirects_name_slot_and_address() {
+        let elsewhere = Elsewhere { slot: 12182, host: "10.0.0.7", port: 6379 };
+        check(ErrorReply::Moved(elsewhere), "MOVED 12182 10.0.0.7:6379");
+        check(ErrorReply::Ask(elsewhere), "ASK 12182 10.0.0.7:6379");
+        check(ErrorReply::UnknownNode(b"x"), "ERR Unknown node x");
+        let managed = "ERR CLUSTER SET-CONFIG-EPOCH is not for this server: the configuration \
+                       manager decides who has which slots";
+        check(ErrorReply::Managed(CommandId::ClusterSetConfigEpoch), managed);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! From arguments to a `Command`: names, arity, options, in the order in which Redis checks them.
 //!
 //! ```text
-//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ strings | keys | server | connection | client
+//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ strings | keys | server | connection | client | cluster
 //! ```
 
 mod client;
+mod cluster;
 mod connection;
 mod identity;
 mod keys;
@@ -69,6 +70,7 @@ pub(super) fn from_args<'a>(args: &Args<'a>) -> Result<Command<'a>, CommandError
         Group::Generic => keys::read(spec.id, rest),
         Group::Server | Group::Transactions => server::read(spec.id, rest),
         Group::Connection => connection::read(spec.id, rest),
+        Group::Cluster => cluster::read(spec.id, rest),
     };
     read.map_err(|reply| CommandError::Argument { id: spec.id, reply })
 }

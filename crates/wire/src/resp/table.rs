@@ -134,6 +134,7 @@ impl CommandId {
         matches!(
             self,
             CommandId::Client
+                | CommandId::Cluster
                 | CommandId::Command
                 | CommandId::Config
                 | CommandId::Memory

@@ -47,6 +47,10 @@ pub(in crate::resp) fn id_of(command: &Command<'_>) -> Option<CommandId> {
 /// The commands that have nothing to do with keys.
 fn id_of_others(command: &Command<'_>) -> CommandId {
     match command {
+        Command::Cluster(request) => request.id(),
+        Command::ReadOnly => CommandId::ReadOnly,
+        Command::ReadWrite => CommandId::ReadWrite,
+        Command::Asking => CommandId::Asking,
         Command::DbSize => CommandId::DbSize,
         Command::Flush { id, .. } => *id,
         Command::Info { .. } => CommandId::Info,

@@ -3,9 +3,9 @@
 use super::next_command;
 use crate::Parsed;
 use crate::resp::{
-    AuthRequest, ClientFilter, Command, CommandId, ExpireCondition, ExpireTime, ExpireTtl, Expiry,
-    HelloRequest, InvalidTime, KillSkipMe, Limits, Parser, RangeRequest, ScanRequest, SetCommand,
-    SetCondition, Spec,
+    AuthRequest, ClientFilter, ClusterRequest, Command, CommandId, ExpireCondition, ExpireTime,
+    ExpireTtl, Expiry, HelloRequest, InvalidTime, KillSkipMe, Limits, Parser, RangeRequest,
+    ScanRequest, SetCommand, SetCondition, Spec,
 };
 
 /// The line, split at spaces, as a multibulk.
@@ -321,4 +321,27 @@ fn getkeys_finds_the_keys_of_other_commands() {
     check_error("command getkeys foo bar", "ERR Invalid command specified");
     check_error("command getkeys ping x", "ERR The command has no key arguments");
     check_error("command getkeys get a b", "ERR Invalid number of arguments specified for command");
+}
+
+#[test]
+fn cluster_subcommands_check_their_slots() {
+    let cluster = Command::Cluster;
+    check("cluster slots", cluster(ClusterRequest::Slots));
+    check("CLUSTER KEYSLOT a", cluster(ClusterRequest::KeySlot { key: b"a" }));
+    let keys = ClusterRequest::GetKeysInSlot { slot: 16383, count: 7 };
+    check("cluster getkeysinslot 16383 7", cluster(keys));
+    check("cluster countkeysinslot 0", cluster(ClusterRequest::CountKeysInSlot { slot: 0 }));
+    let id = CommandId::ClusterSlaves;
+    check("cluster slaves x", cluster(ClusterRequest::Replicas { node: b"x", id }));
+    let id = CommandId::ClusterMeet;
+    check("cluster meet a 1", cluster(ClusterRequest::Administer { id }));
+    check("readonly", Command::ReadOnly);
+    check_error("cluster countkeysinslot x", "ERR value is not an integer or out of range");
+    check_error("cluster countkeysinslot 16384", "ERR Invalid slot");
+    check_error("cluster getkeysinslot 5 -1", "ERR Invalid slot or number of keys");
+    check_error("cluster getkeysinslot 99999 x", "ERR value is not an integer or out of range");
+    check_error("cluster foo", "ERR unknown subcommand 'foo'. Try CLUSTER HELP.");
+    check_error("cluster", "ERR wrong number of arguments for 'cluster' command");
+    check_error("cluster meet", "ERR wrong number of arguments for 'cluster|meet' command");
+    check_error("readonly 1", "ERR wrong number of arguments for 'readonly' command");
 }

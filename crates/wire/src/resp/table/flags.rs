@@ -32,7 +32,10 @@ impl Flags {
     /// Allowed while a script runs too long.
     pub const ALLOW_BUSY: Flags = Flags(1 << 11);
 
-    const NAMES: [&'static str; 12] = [
+    /// Not while a replica loads in the background.
+    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 12);
+
+    const NAMES: [&'static str; 13] = [
         "write",
         "readonly",
         "denyoom",
@@ -45,6 +48,7 @@ impl Flags {
         "skip_slowlog",
         "no_multi",
         "allow_busy",
+        "no_async_loading",
     ];
 
     /// Both sets.
@@ -79,6 +83,8 @@ pub enum Group {
     Server,
     /// Transactions.
     Transactions,
+    /// The cluster.
+    Cluster,
 }
 
 impl Group {
@@ -90,6 +96,7 @@ impl Group {
             Group::Connection => "connection",
             Group::Server => "server",
             Group::Transactions => "transactions",
+            Group::Cluster => "cluster",
         }
     }
 }

@@ -14,6 +14,7 @@ const N: Flags = Flags::NO_AUTH;
 const B: Flags = Flags::ALLOW_BUSY;
 const Q: Flags = Flags::SKIP_SLOWLOG;
 const X: Flags = Flags::NO_MULTI;
+const Y: Flags = Flags::NO_ASYNC_LOADING;
 
 macro_rules! command_rows {
     ($($id:ident = $name:literal, $arity:literal, [$($flag:ident)*], ($first:literal, $last:literal,
@@ -246,4 +247,68 @@ command_rows! {
         "Waits for replicas";
     Copy = "copy", -3, [W M], (1, 2, 1), Generic, "6.2.0",
         "Copies a value to another key";
+    Cluster = "cluster", -2, [], (0, 0, 0), Cluster, "3.0.0",
+        "Commands about the cluster";
+    ClusterKeySlot = "cluster|keyslot", 3, [T], (0, 0, 0), Cluster, "3.0.0",
+        "Tells the slot of a key";
+    ClusterBumpEpoch = "cluster|bumpepoch", 2, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterDelSlots = "cluster|delslots", -3, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterForget = "cluster|forget", 3, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterHelp = "cluster|help", 2, [L T], (0, 0, 0), Cluster, "5.0.0",
+        "Explains the subcommands";
+    ClusterSlaves = "cluster|slaves", 3, [A T], (0, 0, 0), Cluster, "3.0.0",
+        "Lists the replicas of a node; an old name of REPLICAS";
+    ClusterAddSlotsRange = "cluster|addslotsrange", -4, [A T Y], (0, 0, 0), Cluster, "7.0.0",
+        "Not for this server";
+    ClusterMyId = "cluster|myid", 2, [T], (0, 0, 0), Cluster, "3.0.0",
+        "Tells the id of this node";
+    ClusterMyShardId = "cluster|myshardid", 2, [T], (0, 0, 0), Cluster, "7.2.0",
+        "Tells the id of this node's shard";
+    ClusterSetConfigEpoch = "cluster|set-config-epoch", 3, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterFlushSlots = "cluster|flushslots", 2, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterAddSlots = "cluster|addslots", -3, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterSetSlot = "cluster|setslot", -4, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterReset = "cluster|reset", -2, [A S T], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterInfo = "cluster|info", 2, [T], (0, 0, 0), Cluster, "3.0.0",
+        "Describes the cluster";
+    ClusterSlots = "cluster|slots", 2, [T], (0, 0, 0), Cluster, "3.0.0",
+        "Tells which nodes have which slots";
+    ClusterDelSlotsRange = "cluster|delslotsrange", -4, [A T Y], (0, 0, 0), Cluster, "7.0.0",
+        "Not for this server";
+    ClusterLinks = "cluster|links", 2, [T], (0, 0, 0), Cluster, "7.0.0",
+        "Lists the links between nodes";
+    ClusterFailover = "cluster|failover", -2, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterShards = "cluster|shards", 2, [T], (0, 0, 0), Cluster, "7.0.0",
+        "Tells which nodes have which slots, with their state";
+    ClusterSaveConfig = "cluster|saveconfig", 2, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterReplicate = "cluster|replicate", 3, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterCountKeysInSlot = "cluster|countkeysinslot", 3, [T], (0, 0, 0), Cluster, "3.0.0",
+        "Counts the keys of a slot on this node";
+    ClusterGetKeysInSlot = "cluster|getkeysinslot", 4, [T], (0, 0, 0), Cluster, "3.0.0",
+        "Lists keys of a slot on this node";
+    ClusterNodes = "cluster|nodes", 2, [T], (0, 0, 0), Cluster, "3.0.0",
+        "Describes the nodes";
+    ClusterMeet = "cluster|meet", -4, [A T Y], (0, 0, 0), Cluster, "3.0.0",
+        "Not for this server";
+    ClusterReplicas = "cluster|replicas", 3, [A T], (0, 0, 0), Cluster, "5.0.0",
+        "Lists the replicas of a node";
+    ClusterCountFailureReports = "cluster|count-failure-reports", 3, [A T], (0, 0, 0), Cluster, "3.0.0",
+        "Always 0: the manager decides who lives";
+    ReadOnly = "readonly", 1, [L T F], (0, 0, 0), Cluster, "3.0.0",
+        "Lets this connection read from copies of other nodes' slots";
+    ReadWrite = "readwrite", 1, [L T F], (0, 0, 0), Cluster, "3.0.0",
+        "Ends READONLY";
+    Asking = "asking", 1, [F], (0, 0, 0), Cluster, "3.0.0",
+        "Sent by clients behind an ASK redirect";
 }
