@@ -8,6 +8,8 @@
 //!                                    └─ Nowhere ─────▶ CLUSTERDOWN
 //! ```
 
+pub mod told;
 pub mod view;
 
-pub use view::{Place, View};
+pub use told::Told;
+pub use view::{Figures, Place, View};

@@ -115,6 +115,8 @@ pub struct Resp {
     pub replies: Replies,
     /// MULTI and WATCH.
     pub transaction: Option<Box<Transaction>>,
+    /// READONLY: reads of other nodes' slots that this node has a copy of are served.
+    pub reads_copies: bool,
     /// A KV.RANGE that has begun: its command is still the first of the input.
     pub walk: Option<Box<RangeWalk>>,
 }

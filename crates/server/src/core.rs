@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{KeyHash, KeyHasher, UnixMillis, WorkerId};
 
 use crate::budget::Ledger;
+use crate::cluster::View;
 use crate::connection::Connection;
 use crate::counters::WorkerCounters;
 use crate::shared::Shared;
@@ -50,6 +51,8 @@ pub struct Core {
     pub batch_id: u64,
     /// What several requests of one command add up to.
     pub tally: Tally,
+    /// Whom other slots belong to, if this server is a node of a cluster.
+    pub cluster: Option<Arc<View>>,
 }
 
 /// The common reply of one command's several requests, in the making.
@@ -87,6 +90,7 @@ impl Core {
             is_paused_for_all: false,
             batch_id: 1,
             tally: Tally::default(),
+            cluster: shared.cluster().cloned(),
             shared,
         }
     }

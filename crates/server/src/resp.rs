@@ -1,18 +1,20 @@
 //! RESP commands on the store: from a parsed command to requests, or to a reply of its own.
 //!
 //! ```text
-//!  bytes ──▶ next_command ──▶ admit (AUTH? MULTI? paused?) ──▶ run
+//!  bytes ──▶ next_command ──▶ admit (AUTH? elsewhere? MULTI? paused?) ──▶ run
 //!                                                            ├─▶ push: a request of the batch
 //!                                                            └─▶ reply_to: flush, then answer
 //! ```
 
 mod client;
+mod cluster;
 mod command;
 mod config;
 mod connection;
 mod info;
 pub mod key_range;
 mod keys;
+mod redirect;
 mod scan;
 mod several;
 mod strings;
@@ -21,7 +23,8 @@ pub mod transaction;
 use store::request::{Expiry, Op};
 use wire::Parsed;
 use wire::resp::{
-    Command, CommandError, CommandId, Encoder, ErrorReply, Flags, Limits, Parser, next_command,
+    Command, CommandError, CommandId, Encoder, ErrorReply, Flags, Group, Limits, Parser,
+    next_command,
 };
 
 use crate::connection::{Ending, Replies};
@@ -110,7 +113,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         if is_plain && let Ok(command) = parsed {
             match command {
-                Command::Get { key } => {
+                Command::Get { key } if self.is_served_here(key) => {
                     let caller =
                         Caller { slot, index: CommandIndex::resp(CommandId::Get), is_quiet: false };
                     self.core.counters().command(caller.index).calls.add(1);
@@ -118,7 +121,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     return true;
                 }
                 Command::Set(set)
-                    if !set.returns_old && set.expiry == wire::resp::Expiry::Never =>
+                    if !set.returns_old
+                        && set.expiry == wire::resp::Expiry::Never
+                        && self.is_served_here(set.key) =>
                 {
                     let caller =
                         Caller { slot, index: CommandIndex::resp(CommandId::Set), is_quiet: false };
@@ -175,6 +180,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             self.fail(caller, &ErrorReply::NoAuth);
             return true;
         }
+        if self.core.cluster.is_some() && self.is_redirected(caller, &parsed, raw) {
+            if is_queueing {
+                self.spoil(slot);
+            }
+            return true;
+        }
         if is_queueing {
             self.queue(caller, parsed, raw);
             return true;
@@ -216,6 +227,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if let Some(command) = self.run_strings(caller, command)
             && let Some(command) = self.run_keys(caller, command)
             && let Some(command) = self.run_server(caller, command)
+            && let Some(command) = self.run_cluster(caller, command)
         {
             self.run_connection(caller, command);
         }
@@ -257,6 +269,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// A command that could not be read.
     #[cold]
     pub(crate) fn refuse(&mut self, caller: Caller, error: &CommandError<'_>) {
+        if self.core.cluster.is_none()
+            && let CommandError::Argument { id, .. } = error
+            && id.spec().group == Group::Cluster
+        {
+            return self.fail(caller, &ErrorReply::ClusterDisabled);
+        }
         self.core.counters().command(caller.index).errors.add(1);
         self.say(caller, |encoder| error.encode(encoder.out()));
     }

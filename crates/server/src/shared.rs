@@ -24,6 +24,7 @@ use store::{IndexKind, Mode, Store, StoreConfig, StoreStats};
 
 use crate::budget::BufferBudget;
 use crate::clients::Clients;
+use crate::cluster::View;
 use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::durable::{self, Data};
@@ -124,6 +125,7 @@ pub struct Shared {
     counters: Vec<CachePadded<WorkerCounters>>,
     mailboxes: Vec<(Mailbox, Receiver<Control>)>,
     native: OnceLock<Arc<Shop>>,
+    cluster: OnceLock<Arc<View>>,
     baseline: Mutex<Totals>,
     rate: Mutex<RateSample>,
     run_id: String,
@@ -220,6 +222,7 @@ impl Shared {
             mailboxes: (0..config.threads).map(|_| open_mailbox()).collect::<Result<_, _>>()?,
             run_id: random_id(),
             native: OnceLock::new(),
+            cluster: OnceLock::new(),
             baseline: Mutex::default(),
             rate: Mutex::new(RateSample { at: Instant::now(), calls: 0, calls_per_second: 0 }),
             started: Instant::now(),
@@ -420,6 +423,17 @@ impl Shared {
     pub(crate) fn set_native(&self, shop: Arc<Shop>) {
         // Set once, at the start.
         let _ = self.native.set(shop);
+    }
+
+    /// What is known of the cluster, if this server is a node of one.
+    pub fn cluster(&self) -> Option<&Arc<View>> {
+        self.cluster.get()
+    }
+
+    /// Makes this server a node of a cluster. Before the workers start: they look once.
+    pub fn set_cluster(&self, view: Arc<View>) {
+        // Set once, at the start.
+        let _ = self.cluster.set(view);
     }
 
     /// What was counted since CONFIG RESETSTAT or `stats reset`. The workers' counters only grow,

@@ -7,11 +7,13 @@
 //!     published; whoever has read from it asks [`View::may_answer`] before the reply leaves (K22).
 //! W2: `generation` grows before a slot ceases to be `Here`; a worker that finds it changed after
 //!     it has executed looks again.
+//! W3: figures are for people: nothing is decided by them.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cluster::{Configuration, NodeId, Slot};
+use cluster::{Configuration, NodeId, Role, ShardId, Slot};
 
 /// Where requests of a slot go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub enum Place {
 /// See the module's page.
 pub struct View {
     slots: Box<[AtomicU8]>,
+    /// Of which slots this node is a backup.
+    copies: Box<[AtomicBool]>,
     generation: AtomicU64,
     /// Of the monotonic clock that leases are counted on, ns.
     lease_until: AtomicU64,
@@ -40,6 +44,18 @@ pub struct View {
 struct State {
     own: NodeId,
     configuration: Option<Arc<Configuration>>,
+    figures: Figures,
+}
+
+/// What the control thread has counted and measured (W3).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Times that this node became the primary of a shard whose primary was lost.
+    pub failovers: u64,
+    /// Of shards that this node gives or is being given: how much has been copied, 0 to 1.
+    pub progress_ratio: BTreeMap<ShardId, f64>,
+    /// Bytes that each backup has not acknowledged yet.
+    pub lag_bytes: BTreeMap<NodeId, u64>,
 }
 
 impl View {
@@ -47,9 +63,10 @@ impl View {
     pub fn new(own: NodeId) -> View {
         View {
             slots: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicU8::new(0)).collect(),
+            copies: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicBool::new(false)).collect(),
             generation: AtomicU64::new(0),
             lease_until: AtomicU64::new(0),
-            state: Mutex::new(State { own, configuration: None }),
+            state: Mutex::new(State { own, configuration: None, figures: Figures::default() }),
         }
     }
 
@@ -64,14 +81,35 @@ impl View {
         }
     }
 
+    /// Whether this node is the primary of a slot, serving or about to.
+    #[inline]
+    pub fn is_own(&self, slot: Slot) -> bool {
+        matches!(self.place(slot), Place::Here | Place::ThroughControl)
+    }
+
+    /// Whether this node has all of a slot as a backup: what READONLY connections may read.
+    #[inline]
+    pub fn has_copy(&self, slot: Slot) -> bool {
+        self.copies[usize::from(slot.0)].load(Ordering::Acquire)
+    }
+
     /// This life of this server.
     pub fn own(&self) -> NodeId {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).own
+        self.state().own
     }
 
     /// What the node has installed; none before it has joined.
     pub fn configuration(&self) -> Option<Arc<Configuration>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).configuration.clone()
+        self.state().configuration.clone()
+    }
+
+    /// What was counted and measured.
+    pub fn figures(&self) -> Figures {
+        self.state().figures.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts changes of places.
@@ -88,8 +126,29 @@ impl View {
 
     /// By the control thread: another configuration.
     pub fn set_configuration(&self, configuration: Arc<Configuration>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.configuration = Some(configuration);
+        let own = self.own();
+        for shard in &configuration.shards {
+            let is_backup = shard.role_of(own) == Some(Role::Backup);
+            for slot in shard.first.0..=shard.last.0 {
+                self.copies[usize::from(slot)].store(is_backup, Ordering::Release);
+            }
+        }
+        self.state().configuration = Some(configuration);
+    }
+
+    /// By the control thread: this node has taken over a shard whose primary was lost.
+    pub fn count_failover(&self) {
+        self.state().figures.failovers += 1;
+    }
+
+    /// By the control thread: how much of a shard has been copied; `None`: that has ended.
+    pub fn set_progress(&self, shard: ShardId, ratio: Option<f64>) {
+        set_or_remove(&mut self.state().figures.progress_ratio, shard, ratio);
+    }
+
+    /// By the control thread: what a backup has not acknowledged; `None`: it is none any more.
+    pub fn set_lag(&self, backup: NodeId, lag_bytes: Option<u64>) {
+        set_or_remove(&mut self.state().figures.lag_bytes, backup, lag_bytes);
     }
 
     /// By the control thread: where a slot's requests go from now on.
@@ -105,4 +164,11 @@ impl View {
     pub fn set_lease(&self, until_ns: u64) {
         self.lease_until.store(until_ns, Ordering::Release);
     }
+}
+
+fn set_or_remove<K: Ord, V>(figures: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => figures.insert(key, value),
+        None => figures.remove(&key),
+    };
 }

@@ -109,7 +109,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
 /// The ACL categories, in the order in which Redis lists them.
 fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone {
-    use CommandId::{DbSize, FlushAll, FlushDb, Info, Keys, LastSave, Role, Wait};
+    use CommandId::{
+        Asking, DbSize, FlushAll, FlushDb, Info, Keys, LastSave, ReadOnly, ReadWrite, Role, Wait,
+    };
     let has = |flag| spec.flags.contains(flag);
     let is = |ids: &[CommandId]| ids.contains(&spec.id);
     let in_group = |group| spec.group == group && !spec.id.is_container();
@@ -124,7 +126,10 @@ fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone
         is_admin.then_some("admin"),
         Some(if has(Flags::FAST) { "fast" } else { "slow" }),
         (is_admin || is(&[Keys, FlushDb, FlushAll, Info])).then_some("dangerous"),
-        (in_group(Group::Connection) || is_about_commands || is(&[Wait])).then_some("connection"),
+        (in_group(Group::Connection)
+            || is_about_commands
+            || is(&[Wait, ReadOnly, ReadWrite, Asking]))
+        .then_some("connection"),
         in_group(Group::Transactions).then_some("transaction"),
     ]
     .into_iter()
@@ -166,7 +171,17 @@ fn tips(id: CommandId) -> &'static [&'static str] {
         | Id::ObjectIdleTime
         | Id::ObjectFreq
         | Id::ObjectEncoding
-        | Id::ObjectRefCount => &["nondeterministic_output"],
+        | Id::ObjectRefCount
+        | Id::ClusterBumpEpoch
+        | Id::ClusterSlaves
+        | Id::ClusterInfo
+        | Id::ClusterSlots
+        | Id::ClusterLinks
+        | Id::ClusterShards
+        | Id::ClusterGetKeysInSlot
+        | Id::ClusterNodes
+        | Id::ClusterReplicas
+        | Id::ClusterCountFailureReports => &["nondeterministic_output"],
         _ => &[],
     }
 }
@@ -252,6 +267,9 @@ mod tests {
         check_categories(CommandId::ObjectHelp, "keyspace slow");
         check_categories(CommandId::MemoryUsage, "read slow");
         check_categories(CommandId::Wait, "slow connection");
+        check_categories(CommandId::ClusterSlots, "slow");
+        check_categories(CommandId::ClusterReplicas, "admin slow dangerous");
+        check_categories(CommandId::ReadOnly, "fast connection");
     }
 
     #[test]

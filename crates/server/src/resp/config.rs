@@ -36,12 +36,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let seconds = (self.core.shared.started_at().0 / 1000).cast_signed();
                 self.say(caller, |encoder| encoder.integer(seconds));
             }
-            Command::Role => self.say(caller, |encoder| {
-                encoder.array_header(3);
-                encoder.bulk(b"master");
-                encoder.integer(0);
-                encoder.array_header(0);
-            }),
+            Command::Role => self.role(caller),
             Command::Shutdown(request) => self.shutdown(caller, request),
             other => return Some(other),
         }

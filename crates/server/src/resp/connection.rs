@@ -25,6 +25,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::Hello(hello) => self.hello(caller, &hello),
             Command::Auth(auth) => self.auth(caller, &auth),
             Command::Select { database_index: 0 } => self.say(caller, |encoder| encoder.ok()),
+            Command::Select { .. } if self.core.cluster.is_some() => {
+                self.fail(caller, &ErrorReply::SelectInCluster);
+            }
             Command::Select { .. } => self.fail(caller, &ErrorReply::DatabaseIndex),
             Command::Quit => self.quit(caller),
             Command::Reset => self.reset(caller),
@@ -34,7 +37,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::Watch { keys } => self.watch(caller, keys),
             Command::Unwatch => self.unwatch(caller),
             Command::ClientReply { mode } => self.client_reply(caller, mode),
-            Command::Wait { .. } => self.say(caller, |encoder| encoder.integer(0)),
             other => self.run_client(caller, other),
         }
     }
@@ -61,6 +63,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             connection.client.change_names(|names| names.name = text(name));
         }
         let id = connection.client.id;
+        let mode = if self.core.cluster.is_some() { "cluster" } else { "standalone" };
+        let role = if self.own_master().is_some() { "replica" } else { "master" };
         self.say(caller, |encoder| {
             encoder.map_header(7);
             let version = if protocol == Protocol::Resp3 { 3 } else { 2 };
@@ -73,9 +77,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             encoder.bulk(b"id");
             encoder.integer(id.cast_signed());
             encoder.bulk(b"mode");
-            encoder.bulk(b"standalone");
+            encoder.bulk(mode.as_bytes());
             encoder.bulk(b"role");
-            encoder.bulk(b"master");
+            encoder.bulk(role.as_bytes());
             encoder.bulk(b"modules");
             encoder.array_header(0);
         });

@@ -10,6 +10,7 @@ use wire::resp::ArgIter;
 use super::Caller;
 use super::config::memory_policy;
 use super::connection::REDIS_VERSION;
+use crate::cluster::told::{Peers, RoleCounts};
 use crate::counters::{Protocol, Totals};
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -28,7 +29,7 @@ const SECTIONS: [(&str, bool, Writer); 11] = [
     ("cpu", true, cpu),
     ("modules", true, |_| {}),
     ("commandstats", false, command_stats),
-    ("cluster", true, |section| section.line("cluster_enabled", 0)),
+    ("cluster", true, cluster),
     ("keyspace", true, keyspace),
 ];
 
@@ -93,7 +94,7 @@ fn server(section: &mut Section<'_>) {
     let uptime = shared.uptime().as_secs();
     section.line("redis_version", REDIS_VERSION);
     section.line("dovetail_version", env!("CARGO_PKG_VERSION"));
-    section.line("redis_mode", "standalone");
+    section.line("redis_mode", if shared.cluster().is_some() { "cluster" } else { "standalone" });
     section.line("os", kernel());
     section.line("arch_bits", usize::BITS);
     section.line("multiplexing_api", "epoll");
@@ -202,10 +203,38 @@ fn stats(section: &mut Section<'_>) {
 }
 
 fn replication(section: &mut Section<'_>) {
-    section.line("role", "master");
-    section.line("connected_slaves", 0);
+    let peers = section.shared.cluster().map(|view| Peers::of(view)).unwrap_or_default();
+    section.line("role", if peers.master.is_some() { "slave" } else { "master" });
+    if let Some((host, port)) = &peers.master {
+        section.line("master_host", host);
+        section.line("master_port", port);
+        section.line("master_link_status", "up");
+        section.line("slave_read_only", 1);
+    }
+    section.line("connected_slaves", peers.backups.len());
+    for (index, (host, port, lag_bytes)) in peers.backups.iter().enumerate() {
+        let state = format_args!("ip={host},port={port},state=online,offset=0,lag=0");
+        // A borrowed format cannot leave the statement.
+        let _ = write!(section.text, "slave{index}:{state}\r\n");
+        section.line(&format!("dovetail_slave{index}_lag_bytes"), lag_bytes);
+    }
     section.line("master_replid", section.shared.run_id());
     section.line("master_repl_offset", 0);
+}
+
+fn cluster(section: &mut Section<'_>) {
+    let Some(view) = section.shared.cluster() else { return section.line("cluster_enabled", 0) };
+    section.line("cluster_enabled", 1);
+    let figures = view.figures();
+    let Some(configuration) = view.configuration() else { return };
+    let counts = RoleCounts::of(&configuration, view.own());
+    section.line("dovetail_term", configuration.term.0);
+    section.line("dovetail_members", configuration.members.len());
+    section.line("dovetail_shards_primary", counts.primary);
+    section.line("dovetail_shards_backup", counts.backup);
+    section.line("dovetail_shards_joining", counts.joining);
+    section.line("dovetail_shards_filling", counts.filling);
+    section.line("dovetail_failovers_total", figures.failovers);
 }
 
 fn cpu(section: &mut Section<'_>) {

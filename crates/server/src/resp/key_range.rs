@@ -21,12 +21,15 @@
 //! or goes meanwhile may be.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use base::UnixMillis;
+use cluster::Slot;
 use store::{Direction, NoOrder, Range, RangeEnd};
 use wire::resp::{Encoder, ErrorReply, LexBound, Protocol, RangeRequest};
 
 use super::Caller;
+use crate::cluster::View;
 use crate::engine::Engine;
 use crate::gather::Gather;
 
@@ -52,6 +55,8 @@ struct Found {
     count: usize,
     bytes_max: usize,
     is_too_long: bool,
+    /// In a cluster: items of other nodes' slots, of which this node has copies, are left out.
+    cluster: Option<Arc<View>>,
 }
 
 /// How a step ended.
@@ -81,13 +86,19 @@ impl Found {
         range: &Range<'_>,
         is_keys_only: bool,
     ) -> Option<Result<Step, NoOrder>> {
+        let mut left_out = 0;
         let ended = engine.range(now, range, |item| {
+            if self.cluster.as_ref().is_some_and(|view| !view.is_own(Slot::of(item.key))) {
+                left_out += 1;
+                return;
+            }
             self.push(item.key);
             if !is_keys_only {
                 self.push(item.value);
             }
         })?;
-        Some(ended.map(|ended| self.stepped(range, ended)))
+        let counted = |ended: RangeEnd| RangeEnd { visited: ended.visited - left_out, ..ended };
+        Some(ended.map(|ended| self.stepped(range, counted(ended))))
     }
 
     fn stepped(&self, range: &Range<'_>, ended: RangeEnd) -> Step {
@@ -156,6 +167,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         let mut found = Found {
             bytes: self.core.pool.pop().unwrap_or_default(),
             bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            cluster: self.core.cluster.clone(),
             ..Found::default()
         };
         let (range, now, is_keys_only) = (range_of(request), self.core.now, request.is_keys_only);

@@ -1,12 +1,15 @@
 //! Commands on the whole keyspace: KEYS, SCAN, RANDOMKEY, DBSIZE, FLUSHALL.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use base::UnixMillis;
+use cluster::Slot;
 use store::{Direction, IndexKind, NoOrder, Range, Session, prefix_end};
 use wire::resp::{Encoder, ErrorReply, Protocol, ScanRequest, glob_matches, glob_prefix};
 
 use super::Caller;
+use crate::cluster::View;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::shared::random_u64;
@@ -24,20 +27,34 @@ const SCAN_STEPS_MAX: usize = 8;
 /// KEYS may take this part of the client buffers.
 const KEYS_BUFFER_PART: u64 = 4;
 
+/// Beyond so many items DBSIZE of a node with copies of other nodes' keys is an estimate.
+const COUNTED_ITEMS_MAX: u64 = 1 << 18;
+/// From so many items.
+const SAMPLED_ITEMS: u64 = 1 << 14;
+
+/// Tries that RANDOMKEY makes to meet a key of its own.
+const RANDOM_TRIES_MAX: usize = 256;
+
+/// Whether a key is this node's to show: in a cluster the store holds copies of others' keys too.
+fn is_own(cluster: Option<&View>, key: &[u8]) -> bool {
+    cluster.is_none_or(|view| view.is_own(Slot::of(key)))
+}
+
 /// Names that match, encoded.
 struct Names<'p> {
     pattern: &'p [u8],
+    cluster: Option<Arc<View>>,
     bytes: Vec<u8>,
     count: usize,
 }
 
 impl<'p> Names<'p> {
-    fn new(pattern: &'p [u8]) -> Names<'p> {
-        Names { pattern, bytes: Vec::new(), count: 0 }
+    fn new(pattern: &'p [u8], cluster: Option<Arc<View>>) -> Names<'p> {
+        Names { pattern, cluster, bytes: Vec::new(), count: 0 }
     }
 
     fn see(&mut self, key: &[u8]) {
-        if glob_matches(self.pattern, key) {
+        if glob_matches(self.pattern, key) && is_own(self.cluster.as_deref(), key) {
             // Bulk strings are the same in both versions.
             Encoder::new(&mut self.bytes, Protocol::Resp2).bulk(key);
             self.count += 1;
@@ -86,11 +103,31 @@ fn see_hashed(session: &mut Session, now: UnixMillis, (names, bytes_max): (&mut 
     }
 }
 
+/// How many of the items are this node's own: counted, or of very many estimated.
+fn own_items(session: &mut Session, now: UnixMillis, view: &View, item_count: u64) -> u64 {
+    let mut own_count = 0;
+    let mut see = |key: &[u8]| own_count += u64::from(is_own(Some(view), key));
+    if item_count > COUNTED_ITEMS_MAX {
+        for _ in 0..SAMPLED_ITEMS {
+            session.random_item(now, random_u64(), |item| see(item.key));
+        }
+        return (item_count as f64 * own_count as f64 / SAMPLED_ITEMS as f64) as u64;
+    }
+    let mut cursor = 0;
+    loop {
+        // A cursor of the step before is known.
+        cursor = session.scan(now, cursor, KEYS_STEP, |item| see(item.key)).unwrap_or(0);
+        if cursor == 0 {
+            return own_count;
+        }
+    }
+}
+
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// KEYS.
     pub(super) fn keys(&mut self, caller: Caller, pattern: &'a [u8]) {
         let bytes_max = self.core.shared.buffer_budget().limit_bytes() / KEYS_BUFFER_PART;
-        let mut names = Names::new(pattern);
+        let mut names = Names::new(pattern, self.core.cluster.clone());
         let now = self.core.now;
         self.with_session(caller, |session| {
             if see_ordered(session, now, (&mut names, bytes_max)) == Err(NoOrder) {
@@ -108,7 +145,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     pub(super) fn scan(&mut self, caller: Caller, request: &ScanRequest<'a>) {
         let is_other_type =
             request.type_name.is_some_and(|name| !name.eq_ignore_ascii_case(b"string"));
-        let mut names = Names::new(request.pattern.unwrap_or(b"*"));
+        let pattern = request.pattern.unwrap_or(b"*");
+        let mut names = Names::new(pattern, self.core.cluster.clone());
         let prefix = match self.core.shared.config().index {
             IndexKind::Tree => glob_prefix(names.pattern),
             IndexKind::Hash => &[],
@@ -144,8 +182,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// RANDOMKEY.
     pub(super) fn random_key(&mut self, caller: Caller) {
         let (mut name, now) = (None, self.core.now);
+        let cluster = self.core.cluster.clone();
         self.with_session(caller, |session| {
-            session.random_item(now, random_u64(), |item| name = Some(item.key.to_vec()));
+            for _ in 0..RANDOM_TRIES_MAX {
+                let is_found = session.random_item(now, random_u64(), |item| {
+                    name = is_own(cluster.as_deref(), item.key).then(|| item.key.to_vec());
+                });
+                if name.is_some() || !is_found {
+                    break;
+                }
+            }
         });
         self.say(caller, |encoder| match &name {
             Some(name) => encoder.bulk(name),
@@ -156,7 +202,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// DBSIZE.
     pub(super) fn database_size(&mut self, caller: Caller) {
         self.settle(caller.slot);
-        let item_count = self.core.shared.store_stats().items;
+        let mut item_count = self.core.shared.store_stats().items;
+        if let Some(view) = self.core.cluster.clone() {
+            let now = self.core.now;
+            self.with_session(caller, |session| {
+                item_count = own_items(session, now, &view, item_count)
+            });
+        }
         self.say(caller, |encoder| {
             encoder.integer(i64::try_from(item_count).unwrap_or(i64::MAX));
         });
@@ -170,7 +222,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// What was asked before comes first. Inside EXEC these commands run between the others, with
     /// no keys locked, so that there always is a session.
-    fn with_session(&mut self, caller: Caller, work: impl FnOnce(&mut Session)) {
+    pub(super) fn with_session(&mut self, caller: Caller, work: impl FnOnce(&mut Session)) {
         self.settle(caller.slot);
         let session = self.engine.session();
         debug_assert!(session.is_some(), "commands on all keys never run under locks");

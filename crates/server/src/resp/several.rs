@@ -230,6 +230,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// COPY.
     pub(super) fn copy(&mut self, caller: Caller, copy: &Copy<'a>) {
         if copy.database_index.is_some_and(|index| index != 0) {
+            if self.core.cluster.is_some() {
+                return self.fail(caller, &ErrorReply::CopyInCluster);
+            }
             return self.fail(caller, &ErrorReply::DatabaseIndex);
         }
         if copy.source == copy.target {

@@ -20,11 +20,10 @@ use std::collections::BTreeMap;
 use base::KeyHash;
 use store::{Op, Outcome, Pins, Request, Sink, entry_len_max_bytes};
 use wire::Parsed;
-use wire::resp::{
-    Command, CommandError, ErrorReply, Flags, KeySpec, Keys, Limits, Parser, next_command,
-};
+use wire::resp::{Command, CommandError, ErrorReply, Flags, Keys, Limits, Parser, next_command};
 
 use super::Caller;
+use super::redirect::keys_in;
 use super::several::TOO_MANY_PARTS;
 use crate::compaction::Answering;
 use crate::connection::Ending;
@@ -134,7 +133,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.core.connections[slot].resp().transaction.get_or_insert_default()
     }
 
-    fn spoil(&mut self, slot: usize) {
+    /// A command could not be queued.
+    pub(super) fn spoil(&mut self, slot: usize) {
         self.transaction(slot).is_spoilt = true;
     }
 
@@ -229,6 +229,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn exec_queued(&mut self, caller: Caller, transaction: &Transaction) {
         let limits = super::limits(self.core, caller.slot);
         let commands = parse_again(transaction, &limits);
+        let keys = commands.iter().flat_map(keys_of);
+        if self.is_exec_redirected(caller, keys, commands.iter().any(is_write)) {
+            return;
+        }
         let mut rest = &commands[..];
         let mut is_first = true;
         while is_first || !rest.is_empty() {
@@ -385,21 +389,9 @@ fn builds_on_old_values(queued: &Queued<'_>) -> bool {
 }
 
 /// The keys of a queued command, where its row in the table says they stand.
-fn keys_of<'t>(queued: &Queued<'t>) -> Vec<&'t [u8]> {
-    let Some(id) = queued.parsed.as_ref().ok().and_then(Command::id) else { return Vec::new() };
-    let KeySpec { first, last, step } = id.spec().keys;
-    if first == 0 {
-        return Vec::new();
-    }
-    // Limits were checked when the command was queued.
-    let limits = Limits::new(usize::MAX);
-    let Parsed::Done { value: args, .. } = Parser::default().parse(queued.raw, &limits) else {
-        return Vec::new();
-    };
-    let count = args.len() as i64;
-    let last = if last < 0 { count + i64::from(last) } else { i64::from(last) };
-    let take = (last - i64::from(first) + 1).max(0) as usize;
-    args.iter().skip(first as usize).take(take).step_by(step.max(1) as usize).collect()
+fn keys_of<'t>(queued: &Queued<'t>) -> impl Iterator<Item = &'t [u8]> + use<'t> {
+    let id = queued.parsed.as_ref().ok().and_then(Command::id);
+    id.and_then(|id| keys_in(id, queued.raw)).into_iter().flatten()
 }
 
 struct VersionSink {
@@ -440,7 +432,7 @@ mod tests {
         let Parsed::Done { value, .. } = next_command(&mut Parser::default(), raw, &limits) else {
             panic!("not one whole command");
         };
-        assert_eq!(keys_of(&Queued { parsed: value, raw }), want);
+        assert_eq!(keys_of(&Queued { parsed: value, raw }).collect::<Vec<_>>(), want);
     }
 
     #[test]

@@ -1,0 +1,1 @@
+//! Roles, ranges and ids, by a configuration written by hand.

@@ -1,0 +1,306 @@
+//! CLUSTER, READONLY, READWRITE, ASKING: what clients of Redis Cluster ask and say.
+//!
+//! Answers come from the configuration that this node has installed, in the shapes of Redis 7.0
+//! (7.2 for MYSHARDID). Without a cluster all of them are refused as Redis refuses them.
+
+use std::sync::Arc;
+
+use base::UnixMillis;
+use cluster::{Configuration, NodeId, Slot};
+use store::Session;
+use wire::resp::{ClusterRequest, Command, Encoder, ErrorReply};
+
+use super::Caller;
+use crate::cluster::told::{self, Peers, Told};
+use crate::engine::Engine;
+use crate::gather::Gather;
+
+/// Items that are looked at between two quiescent points.
+const SLOT_SCAN_STEP: usize = 1024;
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Runs `command` if it is one of these.
+    pub(super) fn run_cluster(
+        &mut self,
+        caller: Caller,
+        command: Command<'a>,
+    ) -> Option<Command<'a>> {
+        let is_about_cluster = match command {
+            Command::Cluster(_) | Command::ReadOnly | Command::ReadWrite | Command::Asking => true,
+            Command::Help { id } => id == wire::resp::CommandId::ClusterHelp,
+            _ => false,
+        };
+        if is_about_cluster && self.core.cluster.is_none() {
+            self.fail(caller, &ErrorReply::ClusterDisabled);
+            return None;
+        }
+        match command {
+            Command::Cluster(request) => self.cluster(caller, request),
+            Command::ReadOnly | Command::ReadWrite => {
+                let reads_copies = command == Command::ReadOnly;
+                self.core.connections[caller.slot].resp().reads_copies = reads_copies;
+                self.say(caller, |encoder| encoder.ok());
+            }
+            // Nothing is ever asked for by ASK: a slot that moves is served by one of the two.
+            Command::Asking => self.say(caller, |encoder| encoder.ok()),
+            Command::Wait { .. } => self.wait(caller),
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// What is known of the cluster: what this node has installed.
+    pub(super) fn installed(&self) -> Option<(NodeId, Arc<Configuration>)> {
+        let view = self.core.cluster.as_ref()?;
+        Some((view.own(), view.configuration()?))
+    }
+
+    /// Whom clients are told that this node is a replica of.
+    pub(super) fn own_master(&self) -> Option<NodeId> {
+        let (own, configuration) = self.installed()?;
+        Told::new(&configuration, own).own_master()
+    }
+
+    /// ROLE: in a cluster with who has copies.
+    pub(super) fn role(&mut self, caller: Caller) {
+        let peers = self.core.shared.cluster().map(|view| Peers::of(view)).unwrap_or_default();
+        let text = |encoder: &mut Encoder<'_>, number: u16| {
+            encoder.bulk(itoa::Buffer::new().format(number).as_bytes());
+        };
+        self.say(caller, |encoder| match &peers.master {
+            Some((host, port)) => {
+                encoder.array_header(5);
+                encoder.bulk(b"slave");
+                encoder.bulk(host.as_bytes());
+                encoder.integer(i64::from(*port));
+                encoder.bulk(b"connected");
+                encoder.integer(0);
+            }
+            None => {
+                encoder.array_header(3);
+                encoder.bulk(b"master");
+                encoder.integer(0);
+                encoder.array_header(peers.backups.len());
+                for (host, port, _) in &peers.backups {
+                    encoder.array_header(3);
+                    encoder.bulk(host.as_bytes());
+                    text(encoder, *port);
+                    encoder.bulk(b"0");
+                }
+            }
+        });
+    }
+
+    /// WAIT: a write is answered when all backups have it, so there is nothing to wait for.
+    fn wait(&mut self, caller: Caller) {
+        let installed = self.installed();
+        let copies = installed.map_or(0, |(own, all)| Told::new(&all, own).own_copies_min());
+        self.say(caller, |encoder| encoder.integer(copies as i64));
+    }
+
+    fn cluster(&mut self, caller: Caller, request: ClusterRequest<'a>) {
+        match request {
+            ClusterRequest::KeySlot { key } => {
+                let slot = Slot::of(key).0;
+                self.say(caller, |encoder| encoder.integer(i64::from(slot)));
+            }
+            ClusterRequest::CountKeysInSlot { slot } => {
+                let mut count = 0;
+                self.each_key_of(caller, Slot(slot), |_| {
+                    count += 1;
+                    true
+                });
+                self.say(caller, |encoder| encoder.integer(count));
+            }
+            ClusterRequest::GetKeysInSlot { slot, count } => {
+                self.keys_of_slot(caller, Slot(slot), count);
+            }
+            ClusterRequest::Links => self.say(caller, |encoder| encoder.array_header(0)),
+            ClusterRequest::Administer { id } => self.fail(caller, &ErrorReply::Managed(id)),
+            request => self.told(caller, request),
+        }
+    }
+
+    /// What needs a configuration.
+    fn told(&mut self, caller: Caller, request: ClusterRequest<'a>) {
+        let own = self.core.cluster.as_ref().map(|view| view.own()).unwrap_or_default();
+        let Some((_, configuration)) = self.installed() else {
+            return self.told_before_joining(caller, own, request);
+        };
+        let told = Told::new(&configuration, own);
+        let now_ms = self.core.now.0;
+        match request {
+            ClusterRequest::Slots => self.say(caller, |encoder| slots(encoder, &told)),
+            ClusterRequest::Shards => self.say(caller, |encoder| shards(encoder, &told)),
+            ClusterRequest::Nodes => {
+                let line = |node| told.node_line(node, now_ms) + "\n";
+                let text: String = told.members().map(line).collect();
+                self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
+            }
+            ClusterRequest::Info => {
+                self.say(caller, |encoder| encoder.verbatim(told.info().as_bytes()));
+            }
+            ClusterRequest::MyShardId => {
+                let id = told::shard_id(told.own_master().unwrap_or(own));
+                self.say(caller, |encoder| encoder.bulk(id.as_bytes()));
+            }
+            ClusterRequest::Replicas { node, .. } => self.replicas(caller, &told, node),
+            ClusterRequest::CountFailureReports { node } => match told.node_of(node) {
+                Some(_) => self.say(caller, |encoder| encoder.integer(0)),
+                None => self.fail(caller, &ErrorReply::UnknownNode(node)),
+            },
+            // The rest needs no configuration.
+            _ => self.say(caller, |encoder| encoder.bulk(told::node_id(own).as_bytes())),
+        }
+    }
+
+    fn told_before_joining(&mut self, caller: Caller, own: NodeId, request: ClusterRequest<'a>) {
+        let id = told::node_id(own);
+        match request {
+            ClusterRequest::Slots | ClusterRequest::Shards => {
+                self.say(caller, |encoder| encoder.array_header(0));
+            }
+            ClusterRequest::Nodes => {
+                let line = format!("{id} :0@0 myself,master - 0 0 0 connected\n");
+                self.say(caller, |encoder| encoder.verbatim(line.as_bytes()));
+            }
+            ClusterRequest::Info => {
+                let text = told::info_before_joining();
+                self.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
+            }
+            ClusterRequest::MyShardId => {
+                let id = told::shard_id(own);
+                self.say(caller, |encoder| encoder.bulk(id.as_bytes()));
+            }
+            ClusterRequest::Replicas { node, .. }
+            | ClusterRequest::CountFailureReports { node } => {
+                self.fail(caller, &ErrorReply::UnknownNode(node));
+            }
+            _ => self.say(caller, |encoder| encoder.bulk(id.as_bytes())),
+        }
+    }
+
+    fn replicas(&mut self, caller: Caller, told: &Told<'_>, name: &[u8]) {
+        let Some(node) = told.node_of(name) else {
+            return self.fail(caller, &ErrorReply::UnknownNode(name));
+        };
+        if told.master_of(node).is_some() {
+            return self.fail(caller, &ErrorReply::NotAMaster);
+        }
+        let now_ms = self.core.now.0;
+        let line = |node| told.node_line(node, now_ms);
+        let lines: Vec<String> = told.replicas_of(node).map(line).collect();
+        self.say(caller, |encoder| {
+            encoder.array_header(lines.len());
+            for line in &lines {
+                encoder.bulk(line.as_bytes());
+            }
+        });
+    }
+
+    fn keys_of_slot(&mut self, caller: Caller, slot: Slot, count: u64) {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        if count > 0 {
+            self.each_key_of(caller, slot, |key| {
+                keys.push(key.to_vec());
+                keys.len() < count
+            });
+        }
+        self.say(caller, |encoder| {
+            encoder.array_header(keys.len());
+            for key in &keys {
+                encoder.bulk(key);
+            }
+        });
+    }
+
+    /// Each key of a slot that this node holds, until `visit` says no. The store knows no slots:
+    /// all keys are looked at.
+    fn each_key_of(&mut self, caller: Caller, slot: Slot, visit: impl FnMut(&[u8]) -> bool) {
+        let now = self.core.now;
+        self.with_session(caller, |session| keys_of(session, now, slot, visit));
+    }
+}
+
+fn keys_of(
+    session: &mut Session,
+    now: UnixMillis,
+    slot: Slot,
+    mut visit: impl FnMut(&[u8]) -> bool,
+) {
+    let (mut cursor, mut goes_on) = (0, true);
+    while goes_on {
+        let step = session.scan(now, cursor, SLOT_SCAN_STEP, |item| {
+            if goes_on && Slot::of(item.key) == slot {
+                goes_on = visit(item.key);
+            }
+        });
+        // A cursor of the step before is known.
+        cursor = step.unwrap_or(0);
+        goes_on &= cursor != 0;
+    }
+}
+
+/// CLUSTER SLOTS.
+fn slots(encoder: &mut Encoder<'_>, told: &Told<'_>) {
+    let ranges = told.ranges();
+    encoder.array_header(ranges.len());
+    for range in &ranges {
+        encoder.array_header(3 + range.replicas.len());
+        encoder.integer(i64::from(range.first.0));
+        encoder.integer(i64::from(range.last.0));
+        for node in std::iter::once(range.primary).chain(range.replicas.iter().copied()) {
+            let (host, port) = told.resp_of(node).unwrap_or_default();
+            encoder.array_header(4);
+            encoder.bulk(host.as_bytes());
+            encoder.integer(i64::from(port));
+            encoder.bulk(told::node_id(node).as_bytes());
+            encoder.map_header(0);
+        }
+    }
+}
+
+/// CLUSTER SHARDS.
+fn shards(encoder: &mut Encoder<'_>, told: &Told<'_>) {
+    let masters: Vec<NodeId> =
+        told.masters().filter(|node| told.resp_of(*node).is_some()).collect();
+    encoder.array_header(masters.len());
+    for master in masters {
+        encoder.map_header(2);
+        let slots = told.slots_of(master);
+        encoder.bulk(b"slots");
+        encoder.array_header(slots.len() * 2);
+        for (first, last) in slots {
+            encoder.integer(i64::from(first.0));
+            encoder.integer(i64::from(last.0));
+        }
+        let replicas = told.replicas_of(master).filter(|node| told.resp_of(*node).is_some());
+        let nodes: Vec<_> = std::iter::once((master, "master"))
+            .chain(replicas.map(|node| (node, "replica")))
+            .collect();
+        encoder.bulk(b"nodes");
+        encoder.array_header(nodes.len());
+        for (node, role) in nodes {
+            shard_node(encoder, told, node, role);
+        }
+    }
+}
+
+fn shard_node(encoder: &mut Encoder<'_>, told: &Told<'_>, node: NodeId, role: &str) {
+    let (host, port) = told.resp_of(node).unwrap_or_default();
+    let text = |encoder: &mut Encoder<'_>, name: &str, value: &str| {
+        encoder.bulk(name.as_bytes());
+        encoder.bulk(value.as_bytes());
+    };
+    encoder.map_header(7);
+    text(encoder, "id", &told::node_id(node));
+    encoder.bulk(b"port");
+    encoder.integer(i64::from(port));
+    text(encoder, "ip", host);
+    text(encoder, "endpoint", host);
+    text(encoder, "role", role);
+    encoder.bulk(b"replication-offset");
+    encoder.integer(0);
+    text(encoder, "health", "online");
+}
