@@ -1,9 +1,13 @@
 //! Seeded inputs: valid commands, then structured damage. Plain noise would never get past the
 //! first header.
 
+mod peers;
+
 use store::record::{Change, Record, Seal, VERSION_MASK};
 
 use crate::rng::Rng;
+
+pub use peers::{peer_datagrams, peer_messages};
 
 /// A stream of RESP commands, most of them damaged a little.
 pub fn resp_commands(rng: &mut Rng) -> Vec<u8> {

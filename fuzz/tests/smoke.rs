@@ -78,6 +78,16 @@ fn numbers() {
 }
 
 #[test]
+fn peer_datagrams() {
+    check("peer_datagrams", fuzz::peer_datagrams, inputs::peer_datagrams);
+}
+
+#[test]
+fn peer_messages() {
+    check("peer_messages", fuzz::peer_messages, inputs::peer_messages);
+}
+
+#[test]
 fn policy_events() {
     check("policy_events", fuzz::policy_events, inputs::policy_events);
 }

@@ -13,7 +13,7 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 13] = [
+const FUZZ_TARGETS: [&str; 15] = [
     "data_files",
     "globs",
     "memcached_text",
@@ -21,6 +21,8 @@ const FUZZ_TARGETS: [&str; 13] = [
     "native_frames",
     "native_memory",
     "numbers",
+    "peer_datagrams",
+    "peer_messages",
     "policy_events",
     "records",
     "resp_commands",

@@ -187,6 +187,14 @@ pub fn open<'a>(bytes: &'a [u8], to: NodeId, key: &Key) -> Result<Datagram<'a>, 
     body.map(|body| Datagram { lane, body }).ok_or(Refused::Malformed)
 }
 
+/// Gives changed bytes the tag that they would have: for tests of what lies behind it.
+pub fn retag(bytes: &mut [u8], key: &Key) {
+    if bytes.len() >= HEADER_BYTES {
+        let tag = key.tag(bytes);
+        bytes[TAG_AT..HEADER_BYTES].copy_from_slice(&tag.to_le_bytes());
+    }
+}
+
 /// Writes the header of what is otherwise ready behind its place.
 fn seal(bytes: &mut [u8], kind: u8, count: u16, route: Route, key: &Key) {
     let Route { lane, to } = route;
@@ -197,8 +205,7 @@ fn seal(bytes: &mut [u8], kind: u8, count: u16, route: Route, key: &Key) {
     put_node(&mut bytes[14..20], to);
     bytes[20..TERM_AT].fill(0);
     bytes[TERM_AT..TAG_AT].copy_from_slice(&lane.term.0.to_le_bytes());
-    let tag = key.tag(bytes);
-    bytes[TAG_AT..HEADER_BYTES].copy_from_slice(&tag.to_le_bytes());
+    retag(bytes, key);
 }
 
 fn put_node(bytes: &mut [u8], node: NodeId) {

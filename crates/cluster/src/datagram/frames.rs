@@ -1,4 +1,4 @@
-//! Several frames in one datagram, at multiples of the stride, so that they may lie where they land.
+//! Several frames in one datagram, at multiples of the stride: they may lie where they come down.
 
 use crate::datagram::{HEADER_BYTES, KIND_FRAMES, Key, Route, seal, u16_at};
 use crate::record::ALIGN_BYTES;
