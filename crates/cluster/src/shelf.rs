@@ -38,6 +38,12 @@ pub trait Shelf {
     /// Forgets a shard.
     fn clear(&mut self, shard: ShardId);
 
+    /// Whether nothing is left of what a `clear` of the shard has forgotten: before that a node
+    /// takes no copy of it.
+    fn is_ready(&self, _shard: ShardId) -> bool {
+        true
+    }
+
     /// All of a shard up to this version is on all copies: [`Shelf::above`] will not be asked for
     /// less, but by a node that starts again.
     fn commit(&mut self, shard: ShardId, version: Version);

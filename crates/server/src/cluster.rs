@@ -8,8 +8,10 @@
 //!                                    └─ Nowhere ─────▶ CLUSTERDOWN
 //! ```
 
+pub mod shelf;
 pub mod told;
 pub mod view;
 
+pub use shelf::StoreShelf;
 pub use told::Told;
 pub use view::{Figures, Place, View};

@@ -110,8 +110,8 @@ impl<S: Shelf> Node<S> {
         if role == Some(Role::Primary) && shard.filling_from == Some(from) {
             return self.filled_part(id, part, contents, next, actions);
         }
-        if role != Some(Role::Joining) || shard.primary != from {
-            return;
+        if role != Some(Role::Joining) || shard.primary != from || !self.shelf.is_ready(id) {
+            return; // It is sent again.
         }
         self.receive(id, &contents, actions);
         let message = Message::Copied { term: self.term(), shard: id, part };

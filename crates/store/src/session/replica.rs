@@ -25,7 +25,17 @@ const SWEEP_HEADS: u32 = 128;
 
 /// How far a walk over the whole index is.
 #[derive(Debug, Default)]
-pub struct Sweep(Place);
+pub struct Sweep {
+    place: Place,
+    left_count: u64,
+}
+
+impl Sweep {
+    /// Entries that stayed because a durable log has no space to say that they are gone.
+    pub fn left_count(&self) -> u64 {
+        self.left_count
+    }
+}
 
 #[derive(Debug, Default)]
 enum Place {
@@ -94,7 +104,7 @@ impl Session {
             // SAFETY: the slot was read since this session's last quiescent point.
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
             if is_gone(entry.shard()) {
-                local.remove_seen(inner, *slot, entry);
+                sweep.left_count += u64::from(!local.remove_seen(inner, *slot, entry));
             }
         }
         local.note(inner);
@@ -213,36 +223,37 @@ impl Local {
     /// The slots of the next chains or keys; false: there are no more.
     fn next_slots(&self, inner: &Inner, sweep: &mut Sweep, slots: &mut Vec<Slot>) -> bool {
         if let Some(tree) = &inner.tree {
-            let last = match &sweep.0 {
+            let last = match &sweep.place {
                 Place::Behind(key) => Some(key.as_slice()),
                 _ => None,
             };
             let last = collect_step(inner, tree, last, slots);
-            sweep.0 = last.map_or(Place::Start, Place::Behind);
+            sweep.place = last.map_or(Place::Start, Place::Behind);
         } else {
-            let start = if let Place::Hash(hash) = sweep.0 { hash } else { KeyHash(0) };
+            let start = if let Place::Hash(hash) = sweep.place { hash } else { KeyHash(0) };
             let mut next = Some(start);
             for _ in 0..SWEEP_HEADS {
                 let Some(hash) = next else { break };
                 next = inner.index.collect(hash, slots).next_hash(hash);
             }
-            sweep.0 = next.map_or(Place::Start, Place::Hash);
+            sweep.place = next.map_or(Place::Start, Place::Hash);
         }
-        !matches!(sweep.0, Place::Start)
+        !matches!(sweep.place, Place::Start)
     }
 
-    /// Removes the entry that `seen` named, if its key still has it.
-    fn remove_seen(&mut self, inner: &Inner, seen: Slot, entry: Entry<'_>) {
+    /// Removes the entry that `seen` named, if its key still has it. False: it stays.
+    fn remove_seen(&mut self, inner: &Inner, seen: Slot, entry: Entry<'_>) -> bool {
         let hash = inner.hasher.hash(entry.key());
         let mut chain = self.lock_chain(inner, hash);
         let found = match &inner.tree {
             None => chain.find_entry(Tag::of(hash), seen.offset_bytes()),
             Some(tree) => Local::find_ordered_entry(inner, tree, entry.key(), seen.offset_bytes()),
         };
-        if let Some(position) = found
-            && self.unlink(inner, &mut chain, position, entry)
-        {
+        let Some(position) = found else { return true };
+        let is_unlinked = self.unlink(inner, &mut chain, position, entry);
+        if is_unlinked {
             chain.finish();
         }
+        is_unlinked
     }
 }

@@ -1,0 +1,134 @@
+//! What the store does not keep of a shard: which deletes still have to keep older entries away,
+//! and what is not yet known to be on all copies.
+//!
+//! ```text
+//!  version   5      7        8      9        12
+//!            put a  del b    put c  put a    del d         CommitVer is 7
+//!                   ^ guard: forgotten once told           ^ guard
+//!                            └── recent: c, a, d ──┘       what a promotion gathers
+//! ```
+//!
+//! # Invariants
+//! M1: every delete above what [`Remembered::forget`] was told has a guard, and so has every entry
+//!     that may expire: once the index drops it, nothing there keeps older ones away (K2).
+//! M2: every version above `recent_floor` that was installed is among the recent ones.
+//!
+//! # Limits
+//! Guards lie outside `--memory`, some 120 bytes and a key each. A full copy has as many as there
+//! were deletes since the last CommitVer that it digested: those of one segment of landed frames at
+//! most. A node that is being given a shard keeps all of that time. Recent versions are bounded.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use cluster::Version;
+
+/// Bytes of recent keys of one shard; beyond that all of it is forgotten, and the index is walked.
+const RECENT_MAX_BYTES: usize = 1 << 20;
+/// What a recent version takes beside its key, about.
+const RECENT_BYTES: usize = 64;
+
+/// Of one shard.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    guards: HashMap<Arc<[u8]>, Guard>,
+    guards_by_version: BTreeMap<Version, Arc<[u8]>>,
+    recent: BTreeMap<Version, Arc<[u8]>>,
+    recent_bytes: usize,
+    /// M2.
+    recent_floor: Version,
+    commit: Version,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Guard {
+    version: Version,
+    is_delete: bool,
+}
+
+impl Remembered {
+    /// The version of a key that is not in the index, if that is known.
+    pub(super) fn version_of(&self, key: &[u8]) -> Option<Version> {
+        self.guards.get(key).map(|guard| guard.version)
+    }
+
+    /// The version of a key's delete.
+    pub(super) fn delete_of(&self, key: &[u8]) -> Option<Version> {
+        self.guards.get(key).filter(|guard| guard.is_delete).map(|guard| guard.version)
+    }
+
+    /// An entry was installed.
+    pub(super) fn add(&mut self, key: &Arc<[u8]>, version: Version, kind: Kept) {
+        if let Some(old) = self.guards.remove(key) {
+            self.guards_by_version.remove(&old.version);
+        }
+        let is_delete = kind == Kept::Delete;
+        if is_delete || (kind == Kept::MayExpire && version > self.commit) {
+            self.guards.insert(key.clone(), Guard { version, is_delete });
+            self.guards_by_version.insert(version, key.clone());
+        }
+        if version > self.commit.max(self.recent_floor) {
+            self.recent_bytes += key.len() + RECENT_BYTES;
+            self.recent.insert(version, key.clone());
+        }
+        if self.recent_bytes > RECENT_MAX_BYTES {
+            self.lose_recent();
+        }
+    }
+
+    fn lose_recent(&mut self) {
+        let last = self.recent.last_key_value().map(|(version, _)| *version);
+        self.recent_floor = self.recent_floor.max(last.unwrap_or_default());
+        self.recent.clear();
+        self.recent_bytes = 0;
+    }
+
+    /// All up to there is on all copies.
+    pub(super) fn commit(&mut self, version: Version) {
+        self.commit = self.commit.max(version);
+        while let Some(first) = self.recent.first_entry().filter(|first| *first.key() <= version) {
+            self.recent_bytes -= first.remove().len() + RECENT_BYTES;
+        }
+    }
+
+    /// Nothing older than guards up to there will come.
+    pub(super) fn forget(&mut self, through: Version) {
+        while let Some(first) =
+            self.guards_by_version.first_entry().filter(|first| *first.key() <= through)
+        {
+            self.guards.remove(&first.remove());
+        }
+    }
+
+    /// Keys that may have entries above a version; none: only the index knows.
+    pub(super) fn recent_above(
+        &self,
+        floor: Version,
+    ) -> Option<impl Iterator<Item = (Version, &Arc<[u8]>)>> {
+        let is_known = floor >= self.commit.max(self.recent_floor);
+        let above = (std::ops::Bound::Excluded(floor), std::ops::Bound::Unbounded);
+        is_known.then(|| self.recent.range(above).map(|(version, key)| (*version, key)))
+    }
+
+    /// Deletes above a version, in the order of their versions.
+    pub(super) fn deletes_above(
+        &self,
+        floor: Version,
+    ) -> impl Iterator<Item = (Version, &Arc<[u8]>)> {
+        let above = (std::ops::Bound::Excluded(floor), std::ops::Bound::Unbounded);
+        let guards = self.guards_by_version.range(above);
+        let deletes = guards.filter(|(_, key)| self.delete_of(key).is_some());
+        deletes.map(|(version, key)| (*version, key))
+    }
+}
+
+/// Why a key may have to be remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// It does not: the index has it until something newer comes.
+    InIndex,
+    /// The index may drop it when its time is over.
+    MayExpire,
+    /// It is not in the index.
+    Delete,
+}

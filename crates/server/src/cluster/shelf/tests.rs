@@ -1,0 +1,246 @@
+//! The shelf over a store against the one in plain maps: the same calls, the same answers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::UnixMillis;
+use cluster::MemoryShelf;
+use store::{Eviction, HugePages, IndexKind, Mode, StoreConfig};
+
+use super::*;
+
+const SHARDS: u64 = 3;
+
+fn open(index: IndexKind) -> Arc<Store> {
+    let config = StoreConfig {
+        memory_bytes: 32 << 20,
+        index_bytes: 64 << 10,
+        index,
+        mode: Mode::Clean,
+        eviction: Eviction::default(),
+        lossy_index: false,
+        session_max: 3,
+        item_max_bytes: 1 << 20,
+        hash_seed: 5,
+        batch: 8,
+        huge_pages: HugePages::Off,
+    };
+    Store::open(config).unwrap()
+}
+
+/// SplitMix64.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ (mixed >> 27)) >> 11) % bound
+    }
+}
+
+fn version(bits: u64) -> Version {
+    Version::from_bits(bits).unwrap()
+}
+
+fn put(shard: ShardId, key: &str, version_bits: u64) -> Arc<Entry> {
+    let value = version_bits.to_le_bytes().repeat(1 + version_bits as usize % 5);
+    let delete = delete_of(shard, key.as_bytes().into(), version(version_bits));
+    Arc::new(Entry { value: Some(value.into()), client_flags: 7, ..delete })
+}
+
+/// Both shelves, and what the node would know.
+struct Pair {
+    tested: StoreShelf,
+    model: MemoryShelf,
+    commits: [u64; SHARDS as usize],
+    /// Versions that were given to writes that are not everywhere yet.
+    pending: Vec<u64>,
+    rng: Rng,
+}
+
+impl Pair {
+    fn new(index: IndexKind, seed: u64) -> Pair {
+        let tested = StoreShelf::new(&open(index)).unwrap();
+        let (model, commits) = (MemoryShelf::default(), [1 << 32; SHARDS as usize]);
+        let pending = ((1 << 32) + 1..=(1 << 32) + 40).collect();
+        Pair { tested, model, commits, pending, rng: Rng(seed) }
+    }
+
+    fn key(&mut self) -> (ShardId, String) {
+        let number = self.rng.below(2_000);
+        (ShardId((number % SHARDS) as u16), format!("key {number}"))
+    }
+
+    fn step(&mut self) {
+        let (shard, key) = self.key();
+        let commit = self.commits[shard.index()];
+        match self.rng.below(1_000) {
+            0 => {
+                self.tested.clear(shard);
+                self.model.clear(shard);
+                self.commits[shard.index()] = 1 << 32;
+            }
+            1..30 => {
+                let first = self.pending.iter().copied().min().unwrap_or(0);
+                let through = commit + self.rng.below(first - commit);
+                self.commits[shard.index()] = through;
+                self.tested.commit(shard, version(through));
+                self.model.commit(shard, version(through));
+                self.tested.forget_deletes(shard, version(through));
+                self.model.forget_deletes(shard, version(through));
+            }
+            30..40 => self.compare_above(shard, commit),
+            40..45 => self.compare_parts(shard),
+            kind => {
+                // Above CommitVer in any order, as a node takes them.
+                let next = self.pending.iter().copied().max().unwrap_or(0) + 1;
+                let place = self.rng.below(self.pending.len() as u64) as usize;
+                let entry = put(shard, &key, std::mem::replace(&mut self.pending[place], next));
+                let entry = match kind % 4 {
+                    0 => Arc::new(Entry { value: None, client_flags: 0, ..(*entry).clone() }),
+                    _ => entry,
+                };
+                let is_ready = self.tested.is_ready(shard);
+                let is_newer = self.model.install(entry.clone());
+                assert!(self.tested.install(entry) == is_newer || !is_ready);
+            }
+        }
+        self.tested.work();
+        let (shard, key) = self.key();
+        if self.tested.is_ready(shard) {
+            let tested = self.tested.get(shard, key.as_bytes());
+            assert_eq!(tested, self.model.get(shard, key.as_bytes()));
+        }
+    }
+
+    fn finish_clearing(&self) {
+        while (0..SHARDS).any(|shard| !self.tested.is_ready(ShardId(shard as u16))) {
+            self.tested.work();
+        }
+    }
+
+    fn compare_above(&mut self, shard: ShardId, floor: u64) {
+        self.finish_clearing();
+        let sorted = |mut entries: Vec<Arc<Entry>>| {
+            entries.sort_by_key(|entry| entry.version);
+            entries
+        };
+        let tested = sorted(self.tested.above(shard, version(floor)));
+        assert_eq!(tested, sorted(self.model.above(shard, version(floor))));
+    }
+
+    fn compare_parts(&mut self, shard: ShardId) {
+        self.finish_clearing();
+        let walk = |shelf: &dyn Shelf| {
+            let (mut cursor, mut found) = (0, BTreeMap::new());
+            loop {
+                let part = shelf.part(shard, cursor, 100);
+                found.extend(part.entries.into_iter().map(|entry| (entry.key.clone(), entry)));
+                match part.next {
+                    Some(next) => cursor = next,
+                    None => return found,
+                }
+            }
+        };
+        assert_eq!(walk(&self.tested), walk(&self.model));
+        let live = walk(&self.model).into_values().filter(|entry| entry.value.is_some());
+        let store = self.tested.state.borrow().store.clone();
+        assert_eq!(key_count(&store, shard), live.count() as u64);
+    }
+}
+
+fn check(index: IndexKind, seed: u64) {
+    let mut pair = Pair::new(index, seed);
+    for _ in 0..20_000 {
+        pair.step();
+    }
+    for shard in 0..SHARDS {
+        let shard = ShardId(shard as u16);
+        pair.compare_parts(shard);
+        pair.compare_above(shard, 0);
+    }
+    assert_eq!(pair.tested.missing_count(), 0);
+}
+
+#[test]
+fn it_answers_as_the_one_in_plain_maps_does() {
+    for seed in 1..4 {
+        check(IndexKind::Hash, seed);
+        check(IndexKind::Tree, seed);
+    }
+}
+
+#[test]
+fn recent_versions_that_are_too_many_are_found_by_a_walk() {
+    let mut shelf = StoreShelf::new(&open(IndexKind::Hash)).unwrap();
+    let shard = ShardId(1);
+    for number in 1..=30_000 {
+        shelf.install(put(shard, &format!("key {number}"), number));
+    }
+    assert_eq!(shelf.above(shard, version(10_000)).len(), 20_000);
+    shelf.commit(shard, version(29_999));
+    assert_eq!(shelf.above(shard, version(29_999)).len(), 1);
+}
+
+#[test]
+fn what_expires_keeps_older_entries_away_until_these_cannot_come() {
+    let mut shelf = StoreShelf::new(&open(IndexKind::Hash)).unwrap();
+    let shard = ShardId(0);
+    shelf.set_now(UnixMillis(1_000));
+    let entry = put(shard, "k", 9);
+    let expires_at = Some(UnixMillis(2_000));
+    shelf.install(Arc::new(Entry { expires_at, ..(*entry).clone() }));
+    shelf.set_now(UnixMillis(600_000));
+    while key_count(&shelf.state.borrow().store.clone(), shard) > 0 {
+        let now = shelf.state.borrow().now;
+        shelf.set_now(UnixMillis(now.0 + 1_000));
+        shelf.work();
+    }
+    assert!(!shelf.install(put(shard, "k", 8)));
+    assert_eq!(shelf.get(shard, b"k"), None);
+}
+
+#[test]
+fn keys_of_a_slot_are_found_among_all() {
+    let store = open(IndexKind::Hash);
+    let mut shelf = StoreShelf::new(&store).unwrap();
+    let shard = ShardId(2);
+    for number in 1..500 {
+        shelf.install(put(shard, &format!("{{tag {}}} {number}", number % 7), number));
+    }
+    let slot = Slot::of(b"{tag 3}");
+    let mut session = store.session().unwrap();
+    let (count, keys) = keys_in_slot(&mut session, UnixMillis(0), (slot, shard), 10);
+    assert_eq!((count, keys.len()), (71, 10));
+    assert!(keys.iter().all(|key| Slot::of(key) == slot));
+}
+
+#[test]
+fn readers_beside_see_whole_entries_and_versions_that_only_grow() {
+    let store = open(IndexKind::Hash);
+    let mut shelf = StoreShelf::new(&store).unwrap();
+    let (is_over, shard) = (AtomicBool::new(false), ShardId(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = store.session().unwrap();
+            let mut newest = version(0);
+            while !is_over.load(Ordering::Relaxed) {
+                let hash = store.key_hasher().hash(b"k 0");
+                let request = Request { key: b"k 0", hash, op: Op::<NoUpdate>::Get };
+                let mut found = Found { shard, entry: None };
+                session.execute(UnixMillis(0), &[request], &mut found);
+                let Some(entry) = found.entry else { continue };
+                assert_eq!(entry.value, put(shard, "k 0", entry.version.bits()).value);
+                assert!(entry.version >= newest);
+                newest = entry.version;
+            }
+        });
+        for number in 1..50_000 {
+            shelf.install(put(shard, &format!("k {}", number % 5), number));
+            if number % 100 == 0 {
+                shelf.work();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
