@@ -178,7 +178,7 @@ pub const TABLE: &[Setting] = &[
         default: "fsync",
         help: "When a write to --data-dir is acknowledged: fsync once it is on the disk, together \
                with all that wait; none at once, and it is on the disk about a second later; \
-               replicated needs a cluster, which is not there yet",
+               replicated when all copies have it in memory, in a --cluster",
     },
     Setting {
         key: "recover-damaged",
@@ -187,6 +187,52 @@ pub const TABLE: &[Setting] = &[
         default: "off",
         help: "Start although data in --data-dir is damaged, without what cannot be read, which is \
                lost; dovetail check says what that is",
+    },
+    Setting {
+        key: "cluster",
+        value_name: "URL",
+        kind: Kind::Secret,
+        default: "",
+        help: "The cluster that this server is a node of: zk://HOST:PORT,HOST:PORT/PATH, with \
+               USER:PASSWORD@ before the hosts where ZooKeeper asks for it, or file:///DIR for \
+               processes of one machine; dovetail cm makes it",
+    },
+    Setting {
+        key: "peer",
+        value_name: "ADDR",
+        kind: Kind::Address,
+        default: "127.0.0.1:16379",
+        help: "Where other nodes of the cluster reach this one, by TCP and UDP",
+    },
+    Setting {
+        key: "advertise",
+        value_name: "HOST",
+        kind: Kind::Host,
+        default: "",
+        help: "The host that clients and nodes of the cluster are told; by default the addresses \
+               that the ports are bound to",
+    },
+    Setting {
+        key: "node-id",
+        value_name: "auto|N",
+        kind: Kind::AutoCount { min: 1, max: 65_535 },
+        default: "auto",
+        help: "This server's number in the cluster; auto makes one of the address that peers use",
+    },
+    Setting {
+        key: "copies",
+        value_name: "auto|N",
+        kind: Kind::AutoCount { min: 1, max: 16 },
+        default: "auto",
+        help: "Copies of each shard that the cluster is expected to keep; auto takes what dovetail \
+               cm has settled, another number is refused",
+    },
+    Setting {
+        key: "min-copies",
+        value_name: "auto|N",
+        kind: Kind::AutoCount { min: 1, max: 16 },
+        default: "auto",
+        help: "Copies without which writes are refused, as the cluster is expected to have it",
     },
     Setting {
         key: "eviction",

@@ -8,10 +8,36 @@
 //!                                    └─ Nowhere ─────▶ CLUSTERDOWN
 //! ```
 
+pub mod clock;
+mod control;
+mod landing;
+mod outstanding;
 pub mod shelf;
+mod start;
 pub mod told;
 pub mod view;
 
+use std::net::SocketAddr;
+
+pub use cluster_io::register::PlaceError;
 pub use shelf::StoreShelf;
+pub use start::{ControlThread, Prepared, prepare};
 pub use told::Told;
 pub use view::{Figures, Place, View};
+
+/// As a node of which cluster a server starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// Where the cluster's register is.
+    pub register: cluster_io::Place,
+    /// Where other nodes reach this one: links by TCP, landed frames by UDP, one port.
+    pub peer: SocketAddr,
+    /// The host that clients and nodes are told; `None`: the address of each port.
+    pub advertise: Option<String>,
+    /// This server's name; `None`: made of the peers' address.
+    pub name: Option<u16>,
+    /// What the operator expects the cluster's settings to be; `None`: whatever they are.
+    pub copies: Option<u8>,
+    /// As `copies`.
+    pub min_copies: Option<u8>,
+}

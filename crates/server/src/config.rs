@@ -10,6 +10,7 @@ use policy::{Dispatch, WritePolicy};
 use store::{Eviction, HugePages, IndexKind, Mode};
 
 use crate::affinity;
+use crate::cluster::ClusterConfig;
 use crate::compaction::Compacts;
 use crate::durable::DataConfig;
 use crate::error::StartError;
@@ -52,6 +53,8 @@ pub struct Config {
     pub eviction: Eviction,
     /// Where the data outlives the server; `None`: nowhere. Needs [`Mode::Clean`].
     pub data: Option<DataConfig>,
+    /// As a node of which cluster; `None`: alone.
+    pub cluster: Option<ClusterConfig>,
     /// Which pages the memory is asked to lie on.
     pub huge_pages: HugePages,
     /// Whether the memory is divided between NUMA nodes.
@@ -206,6 +209,7 @@ impl Default for Config {
             mode: Mode::Evict,
             eviction: Eviction::default(),
             data: None,
+            cluster: None,
             huge_pages: HugePages::Auto,
             numa: Numa::Auto,
             index: IndexKind::Hash,

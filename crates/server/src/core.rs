@@ -53,6 +53,10 @@ pub struct Core {
     pub tally: Tally,
     /// Whom other slots belong to, if this server is a node of a cluster.
     pub cluster: Option<Arc<View>>,
+    /// A read of a cluster's slot was executed here since replies last left.
+    pub has_read_here: bool,
+    /// What [`View::generation`] was when the round began.
+    pub places_seen: u64,
 }
 
 /// The common reply of one command's several requests, in the making.
@@ -91,6 +95,8 @@ impl Core {
             batch_id: 1,
             tally: Tally::default(),
             cluster: shared.cluster().cloned(),
+            has_read_here: false,
+            places_seen: 0,
             shared,
         }
     }

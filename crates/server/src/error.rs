@@ -157,6 +157,12 @@ pub enum StartError {
     /// A cache forgets what a disk would have to keep.
     #[error("--data-dir needs --mode store, and an index that is not lossy: a cache drops items")]
     DataOfCache,
+    /// The cluster that this server is to be a node of.
+    #[error("cannot join the cluster: {reason}")]
+    Cluster {
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// The kernel refused something else.
     #[error("cannot {what}: {source}")]
     System {
@@ -190,6 +196,7 @@ impl StartError {
             | StartError::Shm { .. }
             | StartError::Store { .. }
             | StartError::Data { .. }
+            | StartError::Cluster { .. }
             | StartError::System { .. } => false,
         }
     }

@@ -26,6 +26,7 @@
 //! | `help` | what idle large workers may take |
 //! | `stands` | what any worker may take, where requests are stolen |
 //! | `back` | takes batches from all fronts and executes them |
+//! | `replicate` | what goes through the control thread, in a cluster |
 //! | `loan` | large replies, sent by the worker that serves their size |
 //! | `routed` | both halves as a worker's engine |
 
@@ -39,6 +40,7 @@ mod help;
 mod lane;
 mod layers;
 mod loan;
+pub mod replicate;
 mod roles;
 mod routed;
 mod stands;

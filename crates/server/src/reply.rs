@@ -88,6 +88,19 @@ pub enum Shape {
 }
 
 impl Shape {
+    /// Whether memcached's protocol is spoken.
+    pub fn is_memcached(self) -> bool {
+        matches!(
+            self,
+            Shape::McValue { .. }
+                | Shape::McStored
+                | Shape::McDeleted
+                | Shape::McNumber
+                | Shape::McTouched
+                | Shape::McNothing
+        )
+    }
+
     /// Bytes of the item's value that a reply of this shape holds at most.
     pub fn value_bytes_max(self) -> u64 {
         match self {

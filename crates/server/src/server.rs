@@ -14,6 +14,7 @@ use store::{Populated, Session};
 use wire::native::TagKey;
 
 use crate::admin::AdminThread;
+use crate::cluster::{self, ControlThread};
 use crate::config::{Config, Poll};
 use crate::durable::LogThread;
 use crate::engine::{Home, RunToCompletion};
@@ -50,6 +51,8 @@ pub struct Server {
     log: Option<LogThread>,
     admin: Option<AdminThread>,
     manager: Option<ManagerThread>,
+    /// Of a node of a cluster.
+    control: Option<ControlThread>,
 }
 
 impl Server {
@@ -81,6 +84,8 @@ impl Server {
         let shared = Arc::new(shared);
         let shm_door = ShmDoor::open(shared.config(), shared.buffer_budget())?;
         let natives = open_natives(&shared, key, (native_sockets, shm_door))?;
+        let clustered = shared.config().cluster.clone();
+        let prepared = clustered.map(|config| cluster::prepare(&shared, &config)).transpose()?;
         let (ended_sender, ended) = crossbeam_channel::bounded(0);
         let mut server = Server {
             populate: Populate::start(&shared)?,
@@ -90,8 +95,14 @@ impl Server {
             ended,
             admin: None,
             manager: None,
+            control: None,
         };
-        server.start_workers((resp_listeners, memcached_listeners, natives), ended_sender)?;
+        let listeners = (resp_listeners, memcached_listeners, natives);
+        let fabric = server.start_workers(listeners, ended_sender)?;
+        if let (Some(prepared), Some(fabric)) = (prepared, fabric) {
+            let shared = Arc::clone(&server.shared);
+            server.control = Some(ControlThread::spawn(prepared, shared, fabric)?);
+        }
         server.manager = Some(ManagerThread::start(&server.shared)?);
         if let Some(listener) = admin_listeners.into_iter().next() {
             let admin = AdminThread::start(listener, Arc::clone(&server.shared))
@@ -107,7 +118,7 @@ impl Server {
         &mut self,
         (resp, memcached, natives): Listeners,
         ended: Sender<()>,
-    ) -> Result<(), StartError> {
+    ) -> Result<Option<Arc<Fabric>>, StartError> {
         let config = self.shared.config();
         let processors = affinity::plan(config.pin, config.threads);
         let nodes = topology::nodes(Path::new(SYSFS_NODES), &processors);
@@ -149,7 +160,7 @@ impl Server {
             };
             self.workers.push(start.spawn(ended.clone())?);
         }
-        Ok(())
+        Ok(fabric)
     }
 
     /// Where Redis clients connect, with a port 0 resolved.
@@ -198,6 +209,7 @@ impl Server {
         }
         drop(self.admin.take());
         drop(self.manager.take());
+        drop(self.control.take());
         drop(self.log.take());
         is_drained
     }

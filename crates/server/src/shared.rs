@@ -29,6 +29,7 @@ use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::durable::{self, Data};
 use crate::error::StartError;
+use crate::hop::replicate::Door;
 use crate::hop::{Fronts, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
 use crate::hot::HotKeys;
 use crate::live::Live;
@@ -126,6 +127,8 @@ pub struct Shared {
     mailboxes: Vec<(Mailbox, Receiver<Control>)>,
     native: OnceLock<Arc<Shop>>,
     cluster: OnceLock<Arc<View>>,
+    /// Of a node of a cluster: the way to its control thread.
+    door: OnceLock<Arc<Door>>,
     baseline: Mutex<Totals>,
     rate: Mutex<RateSample>,
     run_id: String,
@@ -157,7 +160,8 @@ fn open_store(
         eviction: config.eviction,
         index: config.index,
         lossy_index: config.lossy_index,
-        session_max: config.threads,
+        // The control thread has one too.
+        session_max: config.threads + usize::from(config.cluster.is_some()),
         item_max_bytes: plan.item_size_max_bytes + store::KEY_LEN_MAX_BYTES as u64,
         hash_seed: config.hash_seed.unwrap_or_else(random_u64),
         batch: config.batch,
@@ -215,7 +219,7 @@ impl Shared {
             data,
             budget: Arc::new(BufferBudget::new(plan.buffers_bytes)),
             clients: Clients::default(),
-            counters: (0..config.threads)
+            counters: (0..config.threads + usize::from(config.cluster.is_some()))
                 .map(|_| WorkerCounters::for_sizes(sample_every).into())
                 .collect(),
             sizes,
@@ -223,6 +227,7 @@ impl Shared {
             run_id: random_id(),
             native: OnceLock::new(),
             cluster: OnceLock::new(),
+            door: OnceLock::new(),
             baseline: Mutex::default(),
             rate: Mutex::new(RateSample { at: Instant::now(), calls: 0, calls_per_second: 0 }),
             started: Instant::now(),
@@ -420,6 +425,22 @@ impl Shared {
     }
 
     /// What the workers share for native clients, once they are served.
+    /// Where requests go that the control thread executes; before the workers start.
+    pub(crate) fn set_door(&self, door: Arc<Door>) {
+        // Called once.
+        let _ = self.door.set(door);
+    }
+
+    /// What a cluster's node serves, and the way to its control thread.
+    pub(crate) fn cluster_door(&self) -> Option<(Arc<View>, Arc<Door>)> {
+        Some((self.cluster.get()?.clone(), self.door.get()?.clone()))
+    }
+
+    /// Whose counters the control thread has: it comes behind the workers.
+    pub(crate) fn control_index(&self) -> usize {
+        self.config.threads
+    }
+
     pub(crate) fn set_native(&self, shop: Arc<Shop>) {
         // Set once, at the start.
         let _ = self.native.set(shop);

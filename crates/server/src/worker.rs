@@ -419,6 +419,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn before_round(&mut self) {
         self.core.now = unix_now(); // I2.
         self.core.share_output_limit();
+        if let Some(view) = self.core.shared.cluster() {
+            self.core.places_seen = view.generation();
+        }
         if self.core.shared.take_due_flush(self.core.now) {
             self.engine.own_session().flush();
         }

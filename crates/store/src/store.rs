@@ -258,6 +258,11 @@ impl Store {
         Ok(Session::new(Arc::clone(&self.inner), place))
     }
 
+    /// To encode answers from items that are not of this store's log: such are never pinned.
+    pub fn pins(&self) -> crate::pin::Pins<'_> {
+        crate::pin::Pins(&self.inner)
+    }
+
     /// Hashes keys for [`crate::Request::hash`].
     pub fn key_hasher(&self) -> &KeyHasher {
         &self.inner.hasher

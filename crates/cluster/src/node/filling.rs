@@ -83,6 +83,11 @@ impl<S: Shelf> Node<S> {
         let Some(primary) = primary.filter(|primary| primary.filling.is_some()) else {
             return false;
         };
+        // What came earlier waits for the source: nothing of that key overtakes it (K10).
+        let fetches = primary.filling.iter().map(|filling| &filling.fetches);
+        if fetches.into_iter().any(|fetches| fetches.contains_key(&request.key)) {
+            return true;
+        }
         let is_blind = request.operation.is_blind();
         // A value under way is no answer for a read, which waits for the newest write.
         let is_read = request.operation == Operation::Get;

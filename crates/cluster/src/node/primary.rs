@@ -100,6 +100,12 @@ impl Primary {
         }
     }
 
+    /// Whether a request of that key waits for its newest write.
+    pub(super) fn has_waiting(&self, newest: Version, key: &[u8]) -> bool {
+        let waiting = self.waiting.get(&newest);
+        waiting.is_some_and(|waiting| waiting.iter().any(|request| *request.key == *key))
+    }
+
     pub(super) fn is_serving(&self) -> bool {
         matches!(self.stage, Stage::Serving)
     }

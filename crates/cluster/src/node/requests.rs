@@ -97,6 +97,9 @@ impl<S: Shelf> Node<S> {
             return;
         };
         let newest = primary.newest.get(&request.key).copied();
+        if let Some(newest) = newest.filter(|newest| primary.has_waiting(*newest, &request.key)) {
+            return self.wait(shard, newest, request); // In the order in which they came (K10).
+        }
         let reads = !request.operation.is_blind();
         let after = newest.filter(|_| reads);
         let current = match newest.and_then(|version| primary.pending.get(&version)) {

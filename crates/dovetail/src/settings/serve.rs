@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use server::cluster::ClusterConfig;
+use server::cluster::PlaceError;
 use server::{
     Cat, Compacts, Config, DataConfig, Dispatch, Durability, Eviction, HotSetSize, HugePages,
     IndexKind, LargeHelp, Mode, NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold,
@@ -61,6 +63,7 @@ impl ServeSettings {
                 &[("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox)],
             ),
             data: data_of(&lookup),
+            cluster: cluster_of(&lookup)?,
             huge_pages: lookup.choice(
                 "huge-pages",
                 HugePages::Auto,
@@ -107,15 +110,36 @@ fn data_of(lookup: &Lookup<'_>) -> Option<DataConfig> {
     })
 }
 
+/// The cluster that the server is a node of.
+fn cluster_of(lookup: &Lookup<'_>) -> Result<Option<ClusterConfig>, SettingError> {
+    let Some(url) = lookup.text("cluster") else { return Ok(None) };
+    let refuse = |key: &str, reason: String| SettingError { place: lookup.place(key), reason };
+    let register = url.parse().map_err(|error| {
+        let error: PlaceError = error;
+        refuse("cluster", error.to_string())
+    })?;
+    let small = |key| lookup.count(key).and_then(|count| u8::try_from(count).ok());
+    let peer = lookup.address("peer");
+    let off = || refuse("peer", "a node of a cluster is reached by others; give HOST:PORT".into());
+    Ok(Some(ClusterConfig {
+        register,
+        peer: peer.ok_or_else(off)?,
+        advertise: lookup.path("advertise").map(|host| host.display().to_string()),
+        name: lookup.count("node-id").and_then(|id| u16::try_from(id).ok()),
+        copies: small("copies"),
+        min_copies: small("min-copies"),
+    }))
+}
+
 /// A cache forgets what a disk would have to keep, and nobody is there to replicate to.
 fn refuse_data(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
     let refuse = |key: &str, reason: &str| {
         Err(SettingError { place: lookup.place(key), reason: reason.to_owned() })
     };
-    if lookup.word("durability") == "replicated" {
+    if lookup.word("durability") == "replicated" && config.cluster.is_none() {
         return refuse(
             "durability",
-            "replicated needs a cluster, which is not there yet; use fsync",
+            "replicated needs other servers to replicate to; give --cluster, or use fsync",
         );
     }
     if config.data.is_none() {

@@ -15,6 +15,7 @@ use crate::settings::{Layered, Origin, Value};
 /// holds.
 pub fn settle(settings: &mut [Layered], machine: &Machine) {
     settle_memory(settings, machine);
+    settle_cluster(settings);
     settle_native(settings);
     settle_policies(settings, machine);
     settle_compaction(settings);
@@ -30,6 +31,24 @@ fn settle_compaction(settings: &mut [Layered]) {
     let compaction = settings.iter_mut().find(|layered| layered.setting.key == "compaction");
     if let Some(compaction) = compaction {
         compaction.value = Value::Choice("auto");
+    }
+}
+
+/// A node of a cluster keeps what it was given, unless somebody wants a cache. Its writes go through
+/// one thread, whoever receives them, and native clients do not find their way in a cluster yet.
+fn settle_cluster(settings: &mut [Layered]) {
+    if Lookup(settings).text("cluster").is_none() {
+        return;
+    }
+    for layered in settings.iter_mut().filter(|layered| layered.origin == Origin::Default) {
+        match layered.setting.key {
+            "mode" => layered.value = Value::Choice("store"),
+            "write-policy" => layered.value = Value::Choice("crcw"),
+            "dispatch" => layered.value = Value::Dispatch(Dispatch::Any),
+            "native" => layered.value = Value::Off,
+            "tuner" => layered.value = Value::Choice("off"),
+            _ => {}
+        }
     }
 }
 

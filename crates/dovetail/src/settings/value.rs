@@ -16,6 +16,8 @@ pub enum Kind {
     Address,
     /// The path of a file that is read at start; empty when unset.
     Path,
+    /// The name or number of a host; empty when unset.
+    Host,
     /// The path of a socket, or `off`.
     SocketPath,
     /// A network device and how many of its queues, or `off`.
@@ -120,13 +122,16 @@ impl Kind {
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
             Kind::Address => read_address(text),
-            Kind::Path if text.is_empty() => Ok(Value::Unset),
+            Kind::Path | Kind::Host if text.is_empty() => Ok(Value::Unset),
+            Kind::Host if text.contains(['/', ' ']) || text.len() > 253 => {
+                Err(format!("`{text}` is no host: write its name or number, without a port"))
+            }
             Kind::SocketPath if text == "off" => Ok(Value::Off),
             Kind::SocketPath if !is_socket_path(text) => {
                 Err(format!("`{text}` is not a socket's path: write 1 to 107 bytes, or `off`"))
             }
             Kind::Device => read_device(text),
-            Kind::Path | Kind::SocketPath => Ok(Value::Path(text.to_owned())),
+            Kind::Path | Kind::Host | Kind::SocketPath => Ok(Value::Path(text.to_owned())),
             Kind::AutoSize { .. } | Kind::AutoCount { .. } | Kind::SwitchedCount { .. }
                 if text == "auto" =>
             {

@@ -38,6 +38,7 @@ mod helped;
 mod offering;
 mod parking;
 mod pins;
+mod replicated;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,6 +61,7 @@ use crate::shared::Control;
 use offering::Offering;
 
 pub use direct::{Here, HereSink};
+pub use replicated::Replicated;
 
 /// Requests that one connection may have outstanding.
 const PER_CONNECTION_MAX: u32 = 256;
@@ -79,6 +81,8 @@ enum State {
     Here,
     /// A large worker may take it (`helped`).
     Offered,
+    /// The control thread has it (`replicated`).
+    Replicating,
     Done,
 }
 
@@ -100,7 +104,7 @@ impl Ticket {
     /// Whether it is not executed yet, as far as the front knows, and not in its batch.
     #[inline]
     fn is_on_its_way(&self) -> bool {
-        matches!(self.state, State::Sent | State::Parked | State::Offered)
+        matches!(self.state, State::Sent | State::Parked | State::Offered | State::Replicating)
     }
 }
 
@@ -144,6 +148,8 @@ pub(super) struct Front {
     /// Of the next request that takes a cell.
     next_order: u64,
     pins: pins::Pins,
+    /// Of a node of a cluster.
+    replicated: Option<Box<replicated::Replicated>>,
 }
 
 impl Front {
@@ -193,6 +199,7 @@ impl Front {
             by_size: None,
             next_order: 0,
             pins: pins::Pins::default(),
+            replicated: None,
         };
         front.ask_once();
         front
@@ -283,6 +290,13 @@ impl Front {
             request: away.question,
             booked_bytes,
         };
+        if self.replicated.is_some() {
+            self.send_to_control(index);
+            let awaiting = &mut core.connections[slot].awaiting;
+            self.append(awaiting, index);
+            awaiting.filter |= Awaiting::bit_of(request.hash);
+            return;
+        }
         let is_sent = self.follow_route(core, index, away.route)
             || (away.route == Route::Busy(Busy::QueuesFull) && self.offer_new(core, index));
         let awaiting = &mut core.connections[slot].awaiting;
@@ -474,6 +488,7 @@ impl Front {
     /// The same for all backs.
     #[inline]
     pub fn publish(&mut self, core: &Core) {
+        self.call_control();
         for thread in self.plan.first_back..self.plan.threads {
             match self.offering {
                 None => self.publish_to(core, thread),
@@ -488,6 +503,7 @@ impl Front {
         self.senders.iter_mut().flatten().any(Sender::has_done)
             || self.has_offers_done()
             || self.has_help_done()
+            || self.has_replicated()
     }
 
     /// Whether requests wait that no completion of this front's own may set free.
@@ -497,7 +513,8 @@ impl Front {
 
     /// Takes back what is done: replies go to their connections, parked requests are tried again.
     pub fn collect(&mut self, core: &mut Core) -> bool {
-        let mut has_any = self.collect_offers(core) | self.collect_help(core);
+        let mut has_any =
+            self.collect_offers(core) | self.collect_help(core) | self.collect_replicated(core);
         for thread in self.plan.first_back..self.plan.threads {
             while let Some([_, index]) = self.senders[thread].as_mut().and_then(Sender::reclaim) {
                 self.complete(core, index as u32);
@@ -520,7 +537,7 @@ impl Front {
     fn complete(&mut self, core: &mut Core, index: u32) {
         let ticket = &mut self.tickets[index as usize];
         let was = std::mem::replace(&mut ticket.state, State::Done);
-        debug_assert!(matches!(was, State::Sent | State::Offered), "I1");
+        debug_assert!(matches!(was, State::Sent | State::Offered | State::Replicating), "I1");
         let slot = ticket.slot;
         if was == State::Sent {
             self.depths.remove(ticket.worker);
@@ -584,7 +601,7 @@ impl Front {
             let Ticket { next, state, .. } = self.tickets[index as usize];
             self.tickets[index as usize].slot = NOBODY;
             match state {
-                State::Sent | State::Offered => {}
+                State::Sent | State::Offered | State::Replicating => {}
                 State::Done => self.release(core, index),
                 State::Parked => {
                     self.parked.retain(|parked| *parked != index);

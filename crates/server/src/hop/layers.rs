@@ -147,7 +147,8 @@ impl Layers {
     /// Whether, under that plan, requests go anywhere but to the worker that received them.
     pub fn is_routing(&self, plan: &RolePlan, config: &Config) -> bool {
         let stays = (config.write_policy, config.dispatch) == (WritePolicy::Crcw, Dispatch::Any);
-        plan.fronts < plan.threads || (plan.threads > 1 && !stays)
+        // In a cluster writes go through the control thread, as through a ring.
+        config.cluster.is_some() || plan.fronts < plan.threads || (plan.threads > 1 && !stays)
     }
 
     /// Entries of the write table under that plan; `None`: nobody looks at one.

@@ -14,11 +14,13 @@ use store::{NoOrder, Range, RangeEnd, Session};
 use super::awaiting::Awaiting;
 use super::back::Back;
 use super::fabric::Fabric;
-use super::front::{Front, Here, HereSink};
+use super::front::{Front, Here, HereSink, Replicated};
 use super::lane::Lane;
 use super::layers::Decider;
 use super::loan::{Loan, Loans, Returned, TOKEN_LOAN};
+use super::replicate::Door;
 use super::roles::Turn;
+use crate::cluster::View;
 use crate::compaction::{Answering, Compacted};
 use crate::core::Core;
 use crate::engine::{Asked, Asking, Away, Engine, Home, RunToCompletion, Sending};
@@ -54,6 +56,8 @@ pub struct Routed {
     is_closed: bool,
     /// Large replies, of any front.
     loans: Loans,
+    /// Of a node of a cluster: what it serves, and the way to its control thread.
+    cluster: Option<(Arc<View>, Arc<Door>)>,
 }
 
 impl Routed {
@@ -85,6 +89,7 @@ impl Routed {
             is_routing,
             is_closed,
             loans,
+            cluster: shared.cluster_door(),
         };
         routed.front = turn.decider.map(|decider| routed.open_front(turn.plan, decider));
         routed
@@ -95,6 +100,9 @@ impl Routed {
         let mut front = Front::new(fabric, (plan, decider), self.partition_bits, self.own);
         if let Some(keys) = &self.hot_keys {
             front.watch(Watcher::new(keys, self.own.index()));
+        }
+        if let Some((view, door)) = &self.cluster {
+            front.replicate(Replicated::new(Arc::clone(view), Arc::clone(door)));
         }
         front
     }

@@ -6,6 +6,7 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use super::Worker;
 use super::lend::Sender;
+use crate::cluster;
 use crate::connection::Ending;
 use crate::engine::Home;
 use crate::output::Sent;
@@ -18,11 +19,37 @@ const DISCARD_BYTES_MAX: usize = 1 << 20;
 impl<E: Home, P: Poller> Worker<E, P> {
     /// Finishes every touched connection.
     pub(super) fn finish_touched(&mut self) {
+        if self.core.has_read_here {
+            self.look_at_lease();
+        }
         if self.gate.is_some() {
             self.pass_gate();
         }
         while let Some(slot) = self.core.touched.pop() {
             self.finish(slot);
+        }
+    }
+
+    /// A node of a cluster: what was read here was this node's to tell, or whoever would be told
+    /// is cut (K22). That happens when a lease ends or a shard moves in the middle of a round.
+    fn look_at_lease(&mut self) {
+        self.core.has_read_here = false;
+        let seen = self.core.places_seen;
+        let is_good = self.core.shared.cluster().is_none_or(|view| {
+            view.generation() == seen && view.may_answer(cluster::clock::now().ns)
+        });
+        if !is_good {
+            self.cut_speakers();
+        }
+    }
+
+    #[cold]
+    fn cut_speakers(&mut self) {
+        for slot in &self.core.touched {
+            let connection = self.core.connections.get_mut(*slot);
+            if let Some(connection) = connection.filter(|open| !open.output.is_empty()) {
+                connection.ending = Ending::Now;
+            }
         }
     }
 

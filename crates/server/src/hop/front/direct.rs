@@ -83,9 +83,14 @@ impl Here {
         self.has_parts = true;
     }
 
+    /// Whether some of the batch were not asked about.
+    pub(super) fn has_unasked(&self) -> bool {
+        self.has_unasked
+    }
+
     /// A request joins the batch.
     #[inline]
-    fn enter(&mut self, slot: usize, hash: KeyHash) {
+    pub(super) fn enter(&mut self, slot: usize, hash: KeyHash) {
         let (word, bit) = bit_of(hash);
         self.filter[word] |= bit;
         self.keys.push((slot as u32, hash));
@@ -131,7 +136,7 @@ struct Place {
 
 /// Who has the connection's last request on a key that is not executed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leader {
+pub(super) enum Leader {
     Nobody,
     /// It is in the batch that is gathered.
     Here,
@@ -151,6 +156,9 @@ impl Front {
     /// Where a request goes; one that stays here joins the batch.
     #[inline]
     pub fn ask(&mut self, core: &mut Core, here: &mut Here, asking: Asking<'_>) -> Asked {
+        if self.replicated.is_some() {
+            return self.ask_cluster(core, here, asking);
+        }
         let Asking { request, answer, batch_len } = asking;
         self.note(request.hash, request.key);
         if self.keeps_reads
@@ -262,7 +270,7 @@ impl Front {
 
     /// Who has the connection's last request on that key.
     #[inline]
-    fn leader(&self, core: &Core, here: &Here, slot: usize, hash: KeyHash) -> Leader {
+    pub(super) fn leader(&self, core: &Core, here: &Here, slot: usize, hash: KeyHash) -> Leader {
         let connection = &core.connections[slot];
         // A request in the batch is later than any that was sent: sending settles the batch (D4).
         if connection.batch_id == core.batch_id && here.has(slot, hash) {
@@ -277,7 +285,7 @@ impl Front {
 
     /// Gives a request of the batch a ticket behind what its connection waits for (D3).
     #[inline]
-    fn take_place(
+    pub(super) fn take_place(
         &mut self,
         core: &mut Core,
         here: &mut Here,
@@ -305,7 +313,7 @@ impl Front {
 
     /// What the router is asked.
     #[inline]
-    fn question(&mut self, request: &Request<'_, Rmw<'_>>) -> RouteRequest {
+    pub(super) fn question(&mut self, request: &Request<'_, Rmw<'_>>) -> RouteRequest {
         let (access, size_bytes) = match &request.op {
             Op::Get => (Access::Read, None),
             Op::Set(set) => (Access::Write, Some((request.key.len() + set.value.len()) as u64)),

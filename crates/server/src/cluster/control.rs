@@ -1,0 +1,355 @@
+//! The control thread: drives this node's state machine with what comes from workers, links,
+//! datagrams and the clock.
+//!
+//! ```text
+//!  workers ─ errands ─┐                         ┌─▶ replies: cells go back to their fronts
+//!  links ── messages ─┼─▶ node.input ─ actions ─┼─▶ messages: links
+//!  UDP ─── datagrams ─┤        │                └─▶ frames, acknowledgements: datagrams
+//!  clock ────── ticks ┘        └ stages, lease ─▶ View
+//! ```
+//!
+//! # Invariants
+//! T1: the view is brought up to date after each input that may change roles and before what that
+//!     input wants said is said: no manager hears that this node has installed a configuration
+//!     while workers still read by the old one (N1).
+//! T2: nothing here waits but in the poller.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base::Instant;
+use cluster::message::Compute;
+use cluster::node::{Action, Event, Stage};
+use cluster::{
+    ClientId, Configuration, Message, Node, NodeId, Operation, Outcome, Peer, Request, ShardId,
+    Slot, Term,
+};
+use cluster_io::{Endpoint, Found, LinkEvent, Links};
+use crossbeam_channel::Receiver;
+
+use super::clock;
+use super::landing::Landing;
+use super::outstanding::Outstanding;
+use super::shelf::StoreShelf;
+use super::view::{Place, View};
+use crate::hop::Fabric;
+use crate::hop::replicate::{Ends, Errand, ErrandChange, Refused};
+use crate::poller::{Epoll, Interest, Poller};
+use crate::shared::{Shared, unix_now};
+
+/// Inputs of one kind between two looks at the others.
+const INPUTS_MAX: usize = 512;
+/// Between two ticks while something is under way, ...
+const TICK_BUSY: Duration = Duration::from_millis(1);
+/// ... and while nothing is.
+const TICK_IDLE: Duration = Duration::from_millis(10);
+/// A request waits so long for its shard to be served.
+const PATIENCE_NS: u64 = 2_000_000_000;
+
+const TOKEN_WAKER: u64 = 0;
+const TOKEN_LANDING: u64 = 1;
+
+/// What the control thread has.
+pub(super) struct Control {
+    pub shared: Arc<Shared>,
+    pub fabric: Arc<Fabric>,
+    pub view: Arc<View>,
+    pub node: Node<StoreShelf>,
+    pub ends: Ends,
+    pub links: Links,
+    pub events: Receiver<LinkEvent>,
+    pub found: Receiver<Found>,
+    pub landing: Landing,
+    /// The workers have ended: nobody waits for anything any more.
+    pub is_ended: Arc<AtomicBool>,
+    pub state: State,
+}
+
+/// What it remembers between two rounds.
+#[derive(Default)]
+pub(super) struct State {
+    leader: Option<Endpoint>,
+    outstanding: Outstanding,
+    actions: Vec<Action>,
+    ticked_at: Instant,
+    term: Term,
+    /// By shard, as published.
+    places: Vec<Place>,
+    peers: BTreeMap<NodeId, Endpoint>,
+}
+
+impl Control {
+    /// Runs until the server stops and all that was asked is answered.
+    pub fn run(mut self) {
+        let mut poller = match self.open_poller() {
+            Ok(poller) => poller,
+            Err(error) => {
+                tracing::error!("the cluster's control thread cannot poll: {error}");
+                return;
+            }
+        };
+        while !self.is_over() {
+            self.wait(&mut poller);
+            self.round();
+        }
+    }
+
+    fn open_poller(&self) -> std::io::Result<Epoll> {
+        let mut poller = Epoll::new()?;
+        poller.add(self.ends.waker.as_fd(), TOKEN_WAKER, Interest::READ)?;
+        poller.add(self.landing.as_fd(), TOKEN_LANDING, Interest::READ)?;
+        Ok(poller)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+
+    fn wait(&mut self, poller: &mut Epoll) {
+        let has_work = !self.events.is_empty() || !self.found.is_empty();
+        let is_clearing = self.node.shelf().work();
+        let time = match has_work || is_clearing || !self.ends.may_sleep() {
+            true => Duration::ZERO,
+            false if self.state.outstanding.count() > 0 => TICK_BUSY,
+            false => TICK_IDLE,
+        };
+        let mut ready = Vec::new();
+        self.node.shelf().park();
+        if let Err(error) = poller.wait(&mut ready, Some(time)) {
+            tracing::error!("the cluster's control thread cannot poll: {error}");
+            std::thread::sleep(TICK_IDLE);
+        }
+        self.node.shelf().unpark();
+        self.ends.get_up();
+    }
+
+    fn round(&mut self) {
+        let now = clock::now();
+        self.node.shelf().set_now(unix_now());
+        self.hear_found();
+        for _ in 0..INPUTS_MAX {
+            let Ok(event) = self.events.try_recv() else { break };
+            if let LinkEvent::Message { from, message, .. } = event {
+                self.input(Event::Message { from, message }, now);
+                self.publish(now); // T1
+                self.perform(now);
+            }
+        }
+        for _ in 0..INPUTS_MAX {
+            let Ok(errand) = self.ends.errands.try_recv() else { break };
+            self.take(errand, now);
+        }
+        self.perform(now);
+        self.receive(now);
+        let time = if self.state.outstanding.count() > 0 { TICK_BUSY } else { TICK_IDLE };
+        if now.ns.saturating_sub(self.state.ticked_at.ns) >= time.as_nanos() as u64 {
+            self.state.ticked_at = now;
+            self.input(Event::Tick, now);
+            self.publish(now);
+            self.perform(now);
+            self.try_again(now);
+        }
+        self.landing.send();
+        self.ends.wake_fronts(&self.fabric, &self.shared);
+    }
+
+    fn input(&mut self, event: Event<'_>, now: Instant) {
+        self.node.input(event, now, &mut self.state.actions);
+    }
+
+    fn hear_found(&mut self) {
+        while let Ok(found) = self.found.try_recv() {
+            match found {
+                Found::Leader(leader) => {
+                    match &leader {
+                        Some(at) => tracing::info!("the cluster's manager is at {at}"),
+                        None => tracing::warn!("the cluster has no manager now"),
+                    }
+                    self.state.leader = leader.as_deref().map(Endpoint::address);
+                }
+                Found::Trouble(line) => tracing::warn!("the cluster's register: {line}"),
+                Found::Settings(_) => {}
+            }
+        }
+    }
+
+    /// What has landed here.
+    fn receive(&mut self, now: Instant) {
+        let Control { landing, node, state, .. } = self;
+        landing.receive(INPUTS_MAX, |lane, bytes| {
+            node.input(Event::Landed { lane, bytes }, now, &mut state.actions)
+        });
+        self.perform(now);
+        while let Some((from, term, blocks)) = self.landing.take_acked() {
+            let message = Message::Acked { term, blocks };
+            self.input(Event::Message { from: Peer::Node(from), message }, now);
+        }
+        self.perform(now);
+    }
+
+    // ---- requests of this server's clients ----
+
+    fn take(&mut self, errand: Errand, now: Instant) {
+        let shard = match self.node.configuration() {
+            Some(configuration) => configuration.shard_of_slot(errand.slot()),
+            None => ShardId(0),
+        };
+        let key = errand.key();
+        let errand = Arc::new(errand);
+        let (ticket, may_go) = self.state.outstanding.add(errand, key, shard, now);
+        if may_go {
+            self.ask(ticket, now);
+        }
+    }
+
+    fn ask(&mut self, ticket: u32, now: Instant) {
+        let Some(waiter) = self.state.outstanding.at(ticket) else { return };
+        let change = ErrandChange::new(Arc::clone(&waiter.errand), Arc::clone(&self.shared));
+        let request = Request {
+            client: ClientId::anonymous(u64::from(ticket)),
+            sequence: waiter.sequence,
+            key: Arc::clone(&waiter.key),
+            operation: Operation::Compute(Compute(Arc::new(change))),
+        };
+        let from = Peer::Client(request.client);
+        self.input(Event::Message { from, message: Message::Request(request) }, now);
+    }
+
+    fn replied(&mut self, client: ClientId, sequence: u64, outcome: Outcome, now: Instant) {
+        let ticket = client.bits() as u32;
+        let Some(waiter) = self.state.outstanding.get(ticket, sequence) else { return };
+        let is_patient = now.ns.saturating_sub(waiter.came_at.ns) < PATIENCE_NS;
+        let refused = match outcome {
+            Outcome::Computed => None,
+            Outcome::Unknown if !waiter.errand.is_read() => Some(Refused::Uncertain),
+            Outcome::TooFewCopies => Some(Refused::TooFewCopies),
+            Outcome::Elsewhere(Some(configuration)) => {
+                Some(elsewhere(&configuration, waiter.errand.slot()))
+            }
+            _ if is_patient => return self.state.outstanding.put_off(ticket),
+            _ => Some(Refused::Down),
+        };
+        let Some(waiter) = self.state.outstanding.remove(ticket) else { return };
+        if let Some(why) = refused {
+            waiter.errand.refuse(&why, &self.shared);
+        }
+        self.ends.give_back(&waiter.errand);
+    }
+
+    /// What the node has put off is asked again, in order.
+    fn try_again(&mut self, now: Instant) {
+        for shard in self.state.outstanding.shards_put_off() {
+            while let Some(ticket) = self.state.outstanding.next_of(shard) {
+                self.ask(ticket, now);
+                self.perform(now);
+                if self.state.outstanding.is_put_off(ticket, shard) {
+                    break;
+                }
+            }
+        }
+    }
+
+    // ---- what the node wants done ----
+
+    fn perform(&mut self, now: Instant) {
+        // What is performed may make further actions.
+        while !self.state.actions.is_empty() {
+            let actions = std::mem::take(&mut self.state.actions);
+            for action in actions {
+                self.act(action, now);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action, now: Instant) {
+        match action {
+            Action::Send { to: Peer::Client(client), message } => {
+                if let Message::Reply { sequence, outcome } = message {
+                    self.replied(client, sequence, outcome, now);
+                }
+            }
+            Action::Send { to: Peer::Node(to), message: Message::Acked { term, blocks } } => {
+                self.landing.acknowledge(to, term, &blocks);
+            }
+            Action::Send { to: Peer::Node(to), message } => {
+                if let Some(at) = self.state.peers.get(&to) {
+                    self.links.send(at, Peer::Node(to), message);
+                }
+            }
+            Action::Send { to, message } => {
+                if let Some(at) = &self.state.leader {
+                    self.links.send(at, to, message);
+                }
+            }
+            Action::Land { to, term, bytes } => {
+                self.landing.land(to, term, &bytes);
+            }
+            // Old lanes are closed by their term: the node takes nothing from them (N3).
+            Action::Fence { .. } | Action::Append(_) | Action::Sync => {}
+        }
+    }
+
+    /// Brings the view up to date (T1).
+    fn publish(&mut self, now: Instant) {
+        let until = self.node.serves_until();
+        self.view.set_lease(until.ns);
+        let Some(configuration) = self.node.configuration().cloned() else { return };
+        if configuration.term != self.state.term {
+            self.state.term = configuration.term;
+            self.state.peers = configuration
+                .members
+                .iter()
+                .filter_map(|node| Some((*node, configuration.addresses(*node)?)))
+                .map(|(node, addresses)| (node, Endpoint::address(&addresses.peer)))
+                .collect();
+            let peers = configuration
+                .members
+                .iter()
+                .filter_map(|node| Some((*node, configuration.addresses(*node)?.peer.as_str())));
+            self.landing.set_peers(configuration.term, peers);
+            self.view.set_configuration(Arc::clone(&configuration));
+            tracing::info!("configuration {}", summary(&configuration, self.node.id()));
+        }
+        self.state.places.resize(configuration.shards.len(), Place::Nowhere);
+        for (id, shard) in configuration.shards() {
+            let place = match self.node.stage(id) {
+                Some(Stage::Serving) if now < until => Place::Here,
+                Some(_) => Place::ThroughControl,
+                None if configuration.has(shard.primary) => Place::Elsewhere,
+                None => Place::Nowhere,
+            };
+            let published = &mut self.state.places[id.index()];
+            if *published != place {
+                *published = place;
+                (shard.first.0..=shard.last.0)
+                    .for_each(|slot| self.view.set_place(Slot(slot), place));
+            }
+        }
+    }
+}
+
+/// Where a slot is served, for a client of this node.
+fn elsewhere(configuration: &Configuration, slot: Slot) -> Refused {
+    let shard = configuration.shard(configuration.shard_of_slot(slot));
+    let primary = shard.map(|shard| shard.primary).filter(|node| configuration.has(*node));
+    let addresses = primary.and_then(|node| configuration.addresses(node));
+    match addresses.filter(|addresses| addresses.resp != 0) {
+        Some(at) => Refused::Moved { slot: slot.0, address: format!("{}:{}", at.host, at.resp) },
+        None => Refused::Down,
+    }
+}
+
+/// One line for the log.
+fn summary(configuration: &Configuration, own: NodeId) -> String {
+    let primaries = configuration.primary_count(own);
+    let roles = configuration.role_count(own);
+    format!(
+        "{}: {} members, this node is primary of {primaries} of {} shards and has copies of {}",
+        configuration.term.0,
+        configuration.members.len(),
+        configuration.shards.len(),
+        roles - primaries,
+    )
+}

@@ -1,0 +1,220 @@
+//! The start of a cluster's node: settings from the register, links, the landing socket, and the
+//! control thread.
+//!
+//! ```text
+//!  prepare: register ─▶ settings ─▶ links, socket, node, view, door      before the workers start
+//!  spawn:   the control thread                                           behind them
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use cluster::{Addresses, Durability, Node, NodeId, Peer};
+use cluster_io::{Discovery, Found, LinkEvent, Links, Stored};
+use crossbeam_channel::{Receiver, unbounded};
+
+use super::control::{Control, State};
+use super::landing::Landing;
+use super::shelf::StoreShelf;
+use super::{ClusterConfig, View};
+use crate::error::StartError;
+use crate::hop::Fabric;
+use crate::hop::replicate::{Door, Ends};
+use crate::poller::Waker;
+use crate::shared::Shared;
+
+/// The register is given so long to say what the cluster's settings are.
+const SETTINGS_TIME_MAX: Duration = Duration::from_secs(15);
+/// Lives are counted from 2026-01-01, in tenths of a second.
+const LIVES_SINCE: Duration = Duration::from_secs(1_767_225_600);
+
+/// All that the control thread begins with.
+pub struct Prepared {
+    discovery: Discovery,
+    found: Receiver<Found>,
+    links: Links,
+    events: Receiver<LinkEvent>,
+    landing: Landing,
+    node: Node<StoreShelf>,
+    view: Arc<View>,
+    ends: Ends,
+}
+
+/// The control thread of a cluster's node.
+pub struct ControlThread {
+    is_ended: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+    /// Ends with it.
+    _discovery: Discovery,
+}
+
+fn refused(reason: String) -> StartError {
+    StartError::Cluster { reason }
+}
+
+/// Reads the settings, binds the peers' port, and tells the workers what they will ask.
+pub fn prepare(shared: &Arc<Shared>, config: &ClusterConfig) -> Result<Prepared, StartError> {
+    let (door, ends) = Door::new(shared.config().threads)
+        .map_err(|source| StartError::System { what: "start the control thread", source })?;
+    let (told, found) = unbounded();
+    let waker = ends.waker.clone();
+    let discovery = Discovery::start(&config.register, move |what| {
+        // Nobody listens any more: the server is ending.
+        let _ = told.send(what);
+        waker.wake();
+    })
+    .map_err(|source| StartError::System { what: "look into the register", source })?;
+    let stored = wait_for_settings(&found)?;
+    check(config, &stored)?;
+    let id = node_id(config);
+    let key = cluster::datagram::Key::new(stored.key.bytes())
+        .map_err(|error| refused(error.to_string()))?;
+    let settings = stored.settings;
+    let in_use = |source: std::io::Error| refused(format!("--peer {}: {source}", config.peer));
+    let landing = Landing::bind(config.peer, id, key, settings.datagram_bytes).map_err(in_use)?;
+    let (heard, events) = unbounded();
+    let waker = ends.waker.clone();
+    let wake = move || waker.wake();
+    let links = Links::start(Peer::Node(id), Some(config.peer), stored.key.clone(), heard, wake)
+        .map_err(in_use)?;
+    let shelf = StoreShelf::new(shared.store())
+        .map_err(|error| StartError::Store { reason: error.to_string() })?;
+    let mut node = Node::new(id, settings, 1, shelf);
+    node.set_addresses(addresses(shared, config));
+    let view = Arc::new(View::new(id));
+    shared.set_cluster(Arc::clone(&view));
+    shared.set_door(Arc::new(door));
+    tracing::info!("node {id} of the cluster {}, peers at {}", stored.name, config.peer);
+    Ok(Prepared { discovery, found, links, events, landing, node, view, ends })
+}
+
+fn wait_for_settings(found: &Receiver<Found>) -> Result<Arc<Stored>, StartError> {
+    let deadline = Instant::now() + SETTINGS_TIME_MAX;
+    let mut trouble = None;
+    loop {
+        match found.recv_deadline(deadline) {
+            Ok(Found::Settings(stored)) => return Ok(stored),
+            Ok(Found::Trouble(line)) => {
+                tracing::warn!("the cluster's register: {line}");
+                trouble = Some(line);
+            }
+            Ok(Found::Leader(_)) => {}
+            Err(_) => {
+                let line = trouble.unwrap_or_else(|| "it does not answer".to_owned());
+                return Err(refused(format!("the cluster's register: {line}")));
+            }
+        }
+    }
+}
+
+/// What was asked for is what the cluster has.
+fn check(config: &ClusterConfig, stored: &Stored) -> Result<(), StartError> {
+    let settings = stored.settings;
+    let differs = |flag: &str, asked: Option<u8>, has: u8| match asked {
+        Some(asked) if asked != has => Err(refused(format!(
+            "--{flag} {asked}, but the cluster {} was made with {has}: leave the flag out, or \
+             make another cluster",
+            stored.name
+        ))),
+        _ => Ok(()),
+    };
+    differs("copies", config.copies, settings.copies)?;
+    differs("min-copies", config.min_copies, settings.min_copies)?;
+    if settings.durability == Durability::Fsync {
+        let reason = "the cluster was made with --durability fsync, which nodes do not have yet";
+        return Err(refused(reason.to_owned()));
+    }
+    Ok(())
+}
+
+/// The name is of the address that peers use, so that a server that starts again has the same.
+fn node_id(config: &ClusterConfig) -> NodeId {
+    let name = config.name.unwrap_or_else(|| {
+        let bytes = peer_text(config).into_bytes();
+        // FNV-1a: it must never change, and no harm is meant.
+        let mix = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        let hash = bytes.iter().fold(0x811c_9dc5, mix);
+        ((hash >> 16) ^ (hash & 0xffff)) as u16
+    });
+    let since = SystemTime::now().duration_since(UNIX_EPOCH + LIVES_SINCE).unwrap_or_default();
+    NodeId { name, life: (since.as_millis() / 100) as u32 }
+}
+
+fn host_of(config: &ClusterConfig, port: Option<SocketAddr>) -> String {
+    let shown = |at: SocketAddr| at.ip().to_string();
+    config.advertise.clone().unwrap_or_else(|| shown(port.unwrap_or(config.peer)))
+}
+
+fn peer_text(config: &ClusterConfig) -> String {
+    let host = config.advertise.clone().unwrap_or_else(|| config.peer.ip().to_string());
+    match host.contains(':') {
+        true => format!("[{host}]:{}", config.peer.port()),
+        false => format!("{host}:{}", config.peer.port()),
+    }
+}
+
+fn addresses(shared: &Shared, config: &ClusterConfig) -> Addresses {
+    let all = shared.config();
+    let port = |at: Option<SocketAddr>| at.map_or(0, |at| at.port());
+    Addresses {
+        host: host_of(config, all.resp),
+        resp: port(all.resp),
+        memcached: port(all.memcached),
+        native: port(all.native),
+        admin: port(all.admin),
+        peer: peer_text(config),
+    }
+}
+
+impl ControlThread {
+    /// Starts it.
+    pub fn spawn(
+        prepared: Prepared,
+        shared: Arc<Shared>,
+        fabric: Arc<Fabric>,
+    ) -> Result<ControlThread, StartError> {
+        let failed = |source| StartError::System { what: "start the control thread", source };
+        let Prepared { discovery, found, links, events, landing, node, view, ends } = prepared;
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let waker = ends.waker.clone();
+        let control = Control {
+            shared,
+            fabric,
+            view,
+            node,
+            ends,
+            links,
+            events,
+            found,
+            landing,
+            is_ended: Arc::clone(&is_ended),
+            state: State::default(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(move || control.run())
+            .map_err(failed)?;
+        Ok(ControlThread { is_ended, waker, thread: Some(thread), _discovery: discovery })
+    }
+
+    /// Ends it; the workers have ended.
+    pub fn stop(&mut self) {
+        self.is_ended.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the control thread panicked");
+        }
+    }
+}
+
+impl Drop for ControlThread {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

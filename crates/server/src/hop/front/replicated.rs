@@ -1,0 +1,113 @@
+//! Requests of a node of a cluster: reads of what it serves stay here, all else goes through the
+//! control thread (`hop::replicate`).
+//!
+//! # Invariants
+//! C1: a read stays here only if its slot's place is `Here` and its connection has nothing on its
+//!     way on that key (K10).
+//! C2: what stayed here is answered only if the place and the lease were good behind the execution
+//!     (`worker::finish`, K22).
+
+use std::sync::Arc;
+
+use cluster::Slot;
+use store::request::Op;
+
+use super::{Front, Here, State};
+use crate::cluster::{Place, View};
+use crate::core::Core;
+use crate::engine::{Asked, Asking, Away};
+use crate::hop::replicate::{Door, Errand};
+use policy::Route;
+
+/// What a front of a cluster's node has.
+pub struct Replicated {
+    pub view: Arc<View>,
+    pub door: Arc<Door>,
+    /// Something was sent that the control thread was not called for.
+    has_sent: bool,
+}
+
+impl Replicated {
+    pub fn new(view: Arc<View>, door: Arc<Door>) -> Replicated {
+        Replicated { view, door, has_sent: false }
+    }
+}
+
+impl Front {
+    /// Sends what changes anything through the control thread from now on.
+    pub fn replicate(&mut self, replicated: Replicated) {
+        self.replicated = Some(Box::new(replicated));
+    }
+
+    /// Where a request goes; one that stays here joins the batch.
+    pub(super) fn ask_cluster(
+        &mut self,
+        core: &mut Core,
+        here: &mut Here,
+        asking: Asking<'_>,
+    ) -> Asked {
+        let Asking { request, answer, .. } = &asking;
+        let question = self.question(request);
+        let is_read = matches!(request.op, Op::Get);
+        let place = match &self.replicated {
+            Some(replicated) if is_read => replicated.view.place(Slot::of(request.key)),
+            _ => Place::ThroughControl,
+        };
+        let leader = self.leader(core, here, answer.slot, request.hash);
+        let stays = match leader {
+            super::direct::Leader::Away => false,
+            super::direct::Leader::Here => is_read,
+            super::direct::Leader::Nobody => place == Place::Here,
+        };
+        if !stays {
+            let settles = here.has_unasked() || leader == super::direct::Leader::Here;
+            return Asked::Away(Away { question, route: Route::To(self.own), settles });
+        }
+        core.has_read_here = true; // C2
+        here.enter(answer.slot, request.hash);
+        if !core.connections[answer.slot].awaiting.is_empty() {
+            self.take_place(core, here, &asking, question);
+        }
+        Asked::Here
+    }
+
+    /// Sends a ticket through the control thread.
+    pub(super) fn send_to_control(&mut self, index: u32) {
+        self.tickets[index as usize].state = State::Replicating;
+        let errand =
+            Errand { cells: Arc::clone(&self.cells), index, front: self.own.index() as u16 };
+        if let Some(replicated) = &mut self.replicated {
+            replicated.has_sent = true;
+            // It ends after the fronts, or the whole process does.
+            let _ = replicated.door.send(errand);
+        }
+    }
+
+    /// What was sent is shown to the control thread.
+    pub(super) fn call_control(&mut self) {
+        if let Some(replicated) = &mut self.replicated
+            && std::mem::take(&mut replicated.has_sent)
+        {
+            replicated.door.call();
+        }
+    }
+
+    /// Whether cells have come back.
+    pub(super) fn has_replicated(&self) -> bool {
+        let own = self.own.index();
+        self.replicated.as_ref().is_some_and(|replicated| replicated.door.has_any(own))
+    }
+
+    /// Takes back what the control thread has answered.
+    pub(super) fn collect_replicated(&mut self, core: &mut Core) -> bool {
+        let mut has_any = false;
+        let own = self.own.index();
+        while let Some(index) =
+            self.replicated.as_ref().and_then(|replicated| replicated.door.take(own))
+        {
+            self.complete(core, index);
+            has_any = true;
+        }
+        has_any
+    }
+}

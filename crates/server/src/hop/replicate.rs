@@ -1,0 +1,218 @@
+//! Requests that the cluster's control thread executes: in a node's state machine instead of the
+//! store, and answered when every copy has what they changed.
+//!
+//! ```text
+//!  front ── Errand (a cell) ──▶ Door ──▶ control thread: node.input(Compute(errand))
+//!                                          node: newest write of the key ─▶ errand.compute
+//!                                            ├─▶ what the key shall have ═══▶ backups
+//!                                            └─▶ the reply, encoded into the cell
+//!  front ◀─ index of the cell ── Door ◀── all copies have it
+//! ```
+//!
+//! # Invariants
+//! I1: between its way in and its way out by the door, a cell is the control thread's alone, and
+//!     there the errand's; it goes out exactly once.
+//! I2: a reply that is in a cell may be thrown away and encoded anew until the cell goes out.
+
+mod apply;
+mod door;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cluster::message::{Change, ChangeKind, Changed};
+use cluster::record::Entry;
+use cluster::{Slot, Version};
+use store::request::{Condition, Item, Op, Request};
+
+use super::cell::{Cell, Cells};
+use crate::core::Tally;
+use crate::reply::{self, Reply};
+use crate::rmw::Rmw;
+use crate::shared::Shared;
+
+pub use door::{Door, Ends};
+
+/// A cell on its way through the control thread.
+pub struct Errand {
+    pub(super) cells: Arc<Cells>,
+    pub(super) index: u32,
+    /// The thread of its front.
+    pub(super) front: u16,
+}
+
+/// Why a request was not executed, or nobody knows whether it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Another node serves the slot.
+    Moved {
+        /// Of the key.
+        slot: u16,
+        /// Its RESP address.
+        address: String,
+    },
+    /// Nobody serves the slot.
+    Down,
+    /// Fewer copies than `--min-copies` (K23).
+    TooFewCopies,
+    /// It was under way when this node ceased to be the primary.
+    Uncertain,
+}
+
+impl Errand {
+    fn cell(&self) -> *mut Cell {
+        self.cells.at(self.index)
+    }
+
+    /// The request, which borrows what the cell keeps.
+    fn request(&self) -> Request<'_, Rmw<'_>> {
+        // SAFETY: the cell is the control thread's until the errand goes out (I1), and nothing
+        // refers to it mutably while the request is looked at.
+        unsafe { &*self.cell() }.request()
+    }
+
+    /// Of which slot its key is.
+    pub fn slot(&self) -> Slot {
+        Slot::of(self.request().key)
+    }
+
+    /// A copy of its key.
+    pub fn key(&self) -> Arc<[u8]> {
+        self.request().key.into()
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_read(&self) -> bool {
+        matches!(self.request().op, Op::Get)
+    }
+
+    /// Puts a refusal into the cell, in the place of any reply.
+    pub fn refuse(&self, why: &Refused, shared: &Shared) {
+        // SAFETY: as in `request`; the request is not looked at meanwhile.
+        let cell = unsafe { &mut *self.cell() };
+        shared.counters(shared.control_index()).command(cell.command).errors.add(1);
+        cell.forget_reply();
+        if !cell.is_quiet {
+            cell.refuse(why);
+        }
+    }
+}
+
+/// What the node asks: the request of an errand as a change of its key.
+pub struct ErrandChange {
+    errand: Arc<Errand>,
+    shared: Arc<Shared>,
+    kind: ChangeKind,
+    scratch: Mutex<Vec<u8>>,
+}
+
+impl ErrandChange {
+    /// For one errand.
+    pub fn new(errand: Arc<Errand>, shared: Arc<Shared>) -> ErrandChange {
+        let kind = kind_of(&errand.request().op);
+        ErrandChange { errand, shared, kind, scratch: Mutex::default() }
+    }
+}
+
+/// A plain SET is blind: nobody is told what was there.
+fn kind_of(op: &Op<'_, Rmw<'_>>) -> ChangeKind {
+    match op {
+        Op::Get => ChangeKind::Read,
+        Op::Set(set) => {
+            let keeps = set.expiry == store::request::Expiry::Keep;
+            let is_blind = set.condition == Condition::Always && !keeps;
+            if is_blind { ChangeKind::Blind } else { ChangeKind::Update }
+        }
+        Op::Delete | Op::Update(_) => ChangeKind::Update,
+    }
+}
+
+impl Change for ErrandChange {
+    fn compute(&self, current: Option<&Entry>, version: Version) -> Changed {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the cell is the control thread's (I1), which runs this; `request` borrows what
+        // the cell keeps and not the cell itself, as everywhere (Cell's I2).
+        let cell = unsafe { &mut *self.errand.cell() };
+        let request = self.errand.request();
+        let now = cell.now;
+        let is_alive = |entry: &&Entry| entry.expires_at.is_none_or(|at| at > now);
+        let old = current.filter(is_alive).and_then(|entry| {
+            let value = entry.value.as_deref()?;
+            let Entry { client_flags, expires_at, .. } = *entry;
+            let version = entry.version.bits();
+            Some(Item { key: &entry.key, value, client_flags, version, shard: 0, expires_at })
+        });
+        let max_bytes = self.shared.store().limits().item_max_bytes;
+        let context = apply::Context {
+            now,
+            version: version.bits(),
+            value_max_bytes: max_bytes.saturating_sub(request.key.len() as u64),
+        };
+        let (outcome, changed) = apply::apply(&request, old, context, &mut scratch);
+        cell.forget_reply(); // I2
+        let counters = self.shared.counters(self.shared.control_index());
+        let shape = cell.shape;
+        reply::count(counters.command(cell.command), &outcome, shape);
+        if !cell.is_quiet {
+            let mut tally = Tally::default();
+            let pins = self.shared.store().pins();
+            Reply { to: cell, tally: &mut tally, pins, now }.answer(shape, outcome);
+        }
+        changed
+    }
+
+    fn kind(&self) -> ChangeKind {
+        // Whoever asks for the old value has a shape that tells it.
+        match self.kind {
+            // SAFETY: as in `compute`.
+            ChangeKind::Blind if unsafe { &*self.errand.cell() }.tells_old() => ChangeKind::Update,
+            kind => kind,
+        }
+    }
+}
+
+impl Cell {
+    /// No reply is there any more.
+    fn forget_reply(&mut self) {
+        self.reply.clear();
+        self.pinned = None;
+        self.split_bytes = 0;
+    }
+
+    /// Whether the reply tells what was there.
+    fn tells_old(&self) -> bool {
+        self.shape.tells() == crate::compaction::Tells::Old
+    }
+
+    fn refuse(&mut self, why: &Refused) {
+        if self.shape.is_memcached() {
+            return self.reply.extend_from_slice(why.memcached_line().as_bytes());
+        }
+        self.reply.push(b'-');
+        self.reply.extend_from_slice(why.resp_line().as_bytes());
+        self.reply.extend_from_slice(b"\r\n");
+    }
+}
+
+impl Refused {
+    fn memcached_line(&self) -> String {
+        let why = match self {
+            Refused::Moved { address, .. } => format!("this key is at {address}"),
+            Refused::Down => "no node serves this key now".to_owned(),
+            Refused::TooFewCopies => "too few copies of this key are left to write it".to_owned(),
+            Refused::Uncertain => "nobody knows whether this was written".to_owned(),
+        };
+        format!("SERVER_ERROR {why}\r\n")
+    }
+
+    /// As a RESP error, with Redis Cluster's words where it has some.
+    fn resp_line(&self) -> String {
+        match self {
+            Refused::Moved { slot, address } => format!("MOVED {slot} {address}"),
+            Refused::Down => "CLUSTERDOWN Hash slot not served".to_owned(),
+            Refused::TooFewCopies => "NOREPLICAS Not enough good replicas to write.".to_owned(),
+            Refused::Uncertain => "UNCERTAIN this node ceased to be the slot's primary while the \
+                                   write was under way: it may have happened or not"
+                .to_owned(),
+        }
+    }
+}
