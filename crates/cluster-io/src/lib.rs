@@ -12,6 +12,8 @@
 //! | `links` | control messages over TCP, both ends proven by the cluster's key |
 //! | `register` | the register's places: `zk://HOSTS/PATH`, `file:///DIR` |
 //! | `settings` | what holds for a whole cluster, as the register keeps it |
+//! | `founding` | the first manager's writing of the settings |
+//! | `managing` | a manager's thread |
 //! | `discover` | what servers read from the register |
 //! | `key` | the cluster's secret |
 //!
@@ -21,13 +23,17 @@
 #![forbid(unsafe_code)]
 
 pub mod discover;
+pub mod founding;
 pub mod key;
 pub mod links;
+pub mod managing;
 pub mod register;
 pub mod settings;
 
 pub use discover::{Discovery, Found};
+pub use founding::Wanted;
 pub use key::Key;
 pub use links::{Endpoint, LinkEvent, LinkId, Links};
+pub use managing::{Managing, Station};
 pub use register::{Place, Register};
 pub use settings::Stored;

@@ -23,6 +23,7 @@
 //! # References
 //! Rowan-KV §4.5 (FaRM's reconfiguration); K3; decision 0053.
 
+mod needs;
 mod plan;
 mod register_side;
 
@@ -193,6 +194,14 @@ impl Manager {
     /// Whether all members serve under the configuration in force.
     pub fn is_committed(&self) -> bool {
         matches!(&self.role, Role::Leading(leadership) if leadership.is_committed())
+    }
+
+    /// How many nodes were heard lately.
+    pub fn live_count(&self, now: Instant) -> usize {
+        match &self.role {
+            Role::Leading(leadership) => leadership.live(&self.settings, now).len(),
+            _ => 0,
+        }
     }
 
     fn tick(&mut self, now: Instant, actions: &mut Vec<Action>) {

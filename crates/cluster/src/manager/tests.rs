@@ -174,3 +174,35 @@ fn a_node_that_has_a_later_configuration_makes_the_leader_read_again() {
     bench.pass(2 * MS, &[]);
     assert!(bench.manager.leads(bench.now) && !bench.manager.is_committed());
 }
+
+/// A driver that sleeps until the next need does what one does that ticks every millisecond.
+#[test]
+fn sleeping_until_the_next_need_misses_nothing() {
+    let mut bench = Bench::settled();
+    let begin = bench.now;
+    bench.pass(5 * MS, &[2, 3]);
+    let mut ticks = 0;
+    while bench.term() == Term(1) && ticks < 100 {
+        bench.now = bench.manager.next_need(bench.now);
+        bench.input(Event::Tick);
+        ticks += 1;
+    }
+    let silence_ns = bench.manager.settings.silence_ns();
+    assert_eq!(bench.manager.configuration().unwrap().members, [node(2), node(3)]);
+    assert!(bench.now <= after(begin, silence_ns + MS), "found silent in time");
+    assert!(ticks < 8, "asleep in between: {ticks}");
+}
+
+#[test]
+fn a_manager_that_stands_by_sleeps() {
+    let mut bench = Bench::settled();
+    bench.manager = Manager::new(1, bench.manager.settings);
+    let mut ticks = 0;
+    let end = after(bench.now, bench.manager.settings.session_ns / 2);
+    while bench.now < end {
+        bench.now = bench.manager.next_need(bench.now);
+        bench.input(Event::Tick);
+        ticks += 1;
+    }
+    assert!(ticks < 10, "{ticks}");
+}

@@ -1,0 +1,223 @@
+//! A manager's thread: `cluster::Manager` with a clock, a register and links.
+//!
+//! ```text
+//!  register ── answers ──▶ ┌─────────┐ ── requests ──▶ register
+//!  links ── messages ────▶ │ Manager │ ── messages ──▶ links
+//!  clock ── next need ───▶ └─────────┘ ── changes ───▶ log
+//! ```
+//!
+//! # Invariants
+//! H1: the thread sleeps until something comes in or [`Manager::next_need`].
+//! H2: a node is answered over the link that it was last heard on; before it was, at its address.
+//! H3: when the thread ends, the register's session ends with it: the next manager need not wait.
+
+mod chronicle;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as Clock};
+
+use base::Instant;
+use cluster::manager::{Action, Event};
+use cluster::{Manager, Message, Peer};
+use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
+use register_zookeeper::Event as RegisterEvent;
+
+use crate::links::{Endpoint, LinkEvent, LinkId, Links};
+use crate::register::{Place, Register};
+use crate::settings::Stored;
+
+use chronicle::Chronicle;
+
+/// Messages that wait for the manager. Nodes say again what is dropped.
+const EVENTS_MAX: usize = 16_384;
+
+/// What is taken in before the next tick.
+const BATCH: usize = 256;
+
+/// Peers whose links are remembered.
+const PEERS_MAX: usize = 4096;
+
+/// Where a manager is.
+#[derive(Clone, Debug)]
+pub struct Station {
+    /// The register.
+    pub place: Place,
+    /// What it listens on.
+    pub listen: SocketAddr,
+    /// `HOST:PORT` that servers reach it by; none for what it listens on.
+    pub advertise: Option<String>,
+}
+
+/// A manager at work. Dropping it hands its claim back.
+#[derive(Debug)]
+pub struct Managing {
+    address: SocketAddr,
+    advertise: String,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Managing {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on, or the system gives no thread.
+    pub fn start(station: &Station, stored: Stored) -> io::Result<Managing> {
+        let (told, heard) = bounded(EVENTS_MAX);
+        let key = stored.key.clone();
+        let own = Peer::Manager(0);
+        let links = Links::start(own, Some(station.listen), key, told, || {})?;
+        let address = links.local_addr().unwrap_or(station.listen);
+        let advertise = station.advertise.clone().unwrap_or_else(|| address.to_string());
+        let (register_told, answers) = unbounded();
+        let register = Register::start(&station.place, move |event| {
+            // Nobody listens any more: the thread is ending.
+            let _ = register_told.send(event);
+        })?;
+        let claim = advertise.as_bytes().into();
+        let driver = Driver {
+            manager: Manager::at(claim, stored.settings),
+            stored,
+            register,
+            links,
+            begun: Clock::now(),
+            peers: BTreeMap::new(),
+            actions: Vec::new(),
+            chronicle: Chronicle::default(),
+        };
+        let (stop, stopped) = bounded(0);
+        let run = move || driver.run(&heard, &answers, &stopped);
+        let builder = std::thread::Builder::new().name("dovetail-cm".to_owned());
+        let thread = Some(builder.spawn(run)?);
+        Ok(Managing { address, advertise, stop: Some(stop), thread })
+    }
+
+    /// What it listens on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What its claim says.
+    pub fn advertise(&self) -> &str {
+        &self.advertise
+    }
+}
+
+impl Drop for Managing {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported by its own message.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Driver {
+    manager: Manager,
+    stored: Stored,
+    register: Register,
+    links: Links,
+    begun: Clock,
+    /// H2.
+    peers: BTreeMap<Peer, LinkId>,
+    actions: Vec<Action>,
+    chronicle: Chronicle,
+}
+
+impl Driver {
+    fn run(
+        mut self,
+        heard: &Receiver<LinkEvent>,
+        answers: &Receiver<RegisterEvent>,
+        stopped: &Receiver<()>,
+    ) {
+        loop {
+            self.input(Event::Tick);
+            let now = self.now();
+            self.chronicle.look(&self.manager, &self.stored.settings, now);
+            let need = self.manager.next_need(now);
+            let pause = Duration::from_nanos(need.ns.saturating_sub(now.ns));
+            select! {
+                recv(heard) -> event => self.take(event.ok()),
+                recv(answers) -> event => self.take_answer(event.ok()),
+                recv(stopped) -> _ => return,
+                default(pause) => {}
+            }
+            for _ in 0..BATCH {
+                match (answers.try_recv(), heard.try_recv()) {
+                    (Err(_), Err(_)) => break,
+                    (answer, event) => {
+                        self.take_answer(answer.ok());
+                        self.take(event.ok());
+                    }
+                }
+            }
+        }
+    }
+
+    /// From 1 s on: 0 is "never" in places.
+    fn now(&self) -> Instant {
+        Instant { ns: 1_000_000_000 + self.begun.elapsed().as_nanos() as u64 }
+    }
+
+    fn take_answer(&mut self, event: Option<RegisterEvent>) {
+        match event {
+            None => {}
+            Some(RegisterEvent::Response(response)) => {
+                self.chronicle.hear_answer(&response.answer);
+                self.input(Event::Register(response));
+            }
+            Some(RegisterEvent::Trouble(line)) => self.chronicle.trouble(line),
+        }
+    }
+
+    fn take(&mut self, event: Option<LinkEvent>) {
+        match event {
+            Some(LinkEvent::Message { from, link, message }) => {
+                if self.peers.len() >= PEERS_MAX {
+                    self.peers.clear();
+                }
+                self.peers.insert(from, link);
+                match message {
+                    Message::Statistics { .. } => {}
+                    message => self.input(Event::Message { from, message }),
+                }
+            }
+            Some(LinkEvent::Ask { .. } | LinkEvent::Answer { .. }) | None => {}
+        }
+    }
+
+    fn input(&mut self, event: Event) {
+        let now = self.now();
+        let mut actions = std::mem::take(&mut self.actions);
+        self.manager.input(event, now, &mut actions);
+        for action in actions.drain(..) {
+            match action {
+                Action::Register(request) => self.register.ask(request),
+                Action::Send { to, message } => self.send(to, message),
+            }
+        }
+        self.actions = actions;
+    }
+
+    fn send(&self, to: Peer, message: Message) {
+        let at = match (self.peers.get(&to), to) {
+            (Some(link), _) => Endpoint::Link(*link),
+            (None, Peer::Node(node)) => {
+                let configuration = self.manager.configuration();
+                let address = configuration.and_then(|all| all.addresses(node));
+                match address {
+                    Some(address) => Endpoint::Address(Arc::from(address.peer.as_str())),
+                    None => return,
+                }
+            }
+            _ => return,
+        };
+        self.links.send(&at, to, message);
+    }
+}

@@ -1,0 +1,50 @@
+//! When a manager next has something to do, if it hears nothing: a driver may sleep until then.
+
+use base::Instant;
+
+use crate::manager::{Leadership, Manager, Phase, Role};
+use crate::settings::{Settings, after};
+
+/// A tick is never wanted sooner.
+const TICK_NS: u64 = 1_000_000;
+
+impl Manager {
+    /// The next time at which a tick does something that one before it does not.
+    pub fn next_need(&self, now: Instant) -> Instant {
+        let soonest = after(now, TICK_NS);
+        let pause_ns = self.settings.session_ns / 8;
+        let in_two = |at: Option<Instant>| at.map_or(soonest, |at| after(at, 2 * pause_ns));
+        let beat_at = self.beat_at.map_or(soonest, |at| after(at, pause_ns));
+        let has_session = self.session.is_some() && now < self.session_until;
+        let by_role = match &self.role {
+            Role::Standby { .. } if !has_session => beat_at,
+            Role::Standby { claimed_at: at } | Role::Reading { asked_at: at } => in_two(*at),
+            Role::Leading(leadership) => {
+                let asked_at = leadership.proposal.as_ref().map(|proposal| proposal.asked_at);
+                let proposed = asked_at.map_or(beat_at, |at| in_two(Some(at)));
+                let wants_move = leadership.is_committed() && !self.moves.is_empty();
+                let by_leader = leadership.next_need(&self.settings, now);
+                let moved = if wants_move { soonest } else { beat_at };
+                proposed.min(moved).min(by_leader.unwrap_or(beat_at))
+            }
+        };
+        let ends_at = if has_session { self.session_until } else { beat_at };
+        beat_at.min(by_role).min(ends_at).max(soonest)
+    }
+}
+
+impl Leadership {
+    /// The first of what time alone brings: silence, fences, repeated words, the end of grace.
+    fn next_need(&self, settings: &Settings, now: Instant) -> Option<Instant> {
+        let silent = self.nodes.values().map(|seen| after(seen.heard_at, settings.silence_ns()));
+        let told = match self.phase {
+            Phase::Installing { fence_until, .. } => {
+                Some([fence_until, after(self.told_at, 2 * settings.retry_ns)])
+            }
+            Phase::Committed => None,
+        };
+        let grace = after(self.since, settings.grace_ns);
+        let all = silent.chain(told.into_iter().flatten()).chain([grace]);
+        all.filter(|at| *at > now).min()
+    }
+}

@@ -1,0 +1,256 @@
+//! `dovetail cm`: a configuration manager. One leads, the others stand by.
+//!
+//! ```text
+//!  flags ─▶ settings of the cluster (found in the register, or made) ─▶ manager ─▶ wait ─TERM, INT─▶ 0
+//! ```
+//!
+//! Ending it by a signal hands its claim back, so that the next one leads at once.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use base::parse_duration;
+use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use cluster::Durability;
+use cluster_io::founding::FoundingError;
+use cluster_io::{Managing, Place, Station, Stored, Wanted, founding};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::{info, warn};
+
+use crate::cli::one_line;
+use crate::failure::Failure;
+use crate::logs::{self, Format, Level};
+use crate::notify;
+
+/// What `dovetail cm` takes.
+#[derive(Debug, Args)]
+struct CmArgs {
+    /// Where the cluster's register is: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR for one machine
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "DOVETAIL_REGISTER",
+        required_unless_present = "zookeeper"
+    )]
+    register: Option<String>,
+
+    /// The hosts of a ZooKeeper, HOST:PORT,HOST:PORT; the same as --register zk://HOSTS/PATH
+    #[arg(long, value_name = "HOSTS", conflicts_with = "register")]
+    zookeeper: Option<String>,
+
+    /// The node in ZooKeeper below which the cluster lies; with --zookeeper
+    #[arg(long, value_name = "PATH", default_value = "/dovetail", requires = "zookeeper")]
+    path: String,
+
+    /// Listen for servers and other managers on this address
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7600")]
+    listen: SocketAddr,
+
+    /// HOST:PORT that servers reach this manager by [default: what --listen says]
+    #[arg(long, value_name = "HOST:PORT")]
+    advertise: Option<String>,
+
+    /// Name of the cluster, for people [default: dovetail]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Copies of each shard, the primary's among them [default: 3]
+    #[arg(long, value_name = "N")]
+    copies: Option<u8>,
+
+    /// With fewer complete copies of a shard its writes are refused [default: 2]
+    #[arg(long, value_name = "N")]
+    min_copies: Option<u8>,
+
+    /// Nodes that a new cluster waits for [default: as many as copies]
+    #[arg(long, value_name = "N")]
+    first_nodes: Option<u8>,
+
+    /// Ranges that the 16,384 slots are divided into [default: 64]
+    #[arg(long, value_name = "N")]
+    shards: Option<u16>,
+
+    /// How long a node may serve without a word from the manager [default: 500ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    lease: Option<Duration>,
+
+    /// How long the register keeps a silent manager [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    session: Option<Duration>,
+
+    /// Until a write that no copy has acknowledged is sent again [default: 5ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    retry: Option<Duration>,
+
+    /// After a cold start, how long to wait for nodes that have not come back [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    grace: Option<Duration>,
+
+    /// Shards that are copied to another node at the same time [default: 4]
+    #[arg(long, value_name = "N")]
+    copies_at_once: Option<u16>,
+
+    /// When a copy acknowledges: in memory, or on its disk [default: replicated]
+    #[arg(long, value_name = "replicated|fsync", value_parser = ["replicated", "fsync"])]
+    durability: Option<String>,
+
+    /// Move shards away from nodes that are busier than the others [default: on]
+    #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
+    rebalance: Option<String>,
+
+    /// Least level of log lines
+    #[arg(long, value_name = "LEVEL", default_value = "info",
+          value_parser = ["off", "error", "warn", "info", "debug", "trace"])]
+    log: String,
+
+    /// Form of log lines on standard error; auto is human on a terminal, else JSON
+    #[arg(long, value_name = "auto|human|json", default_value = "auto",
+          value_parser = ["auto", "human", "json"])]
+    log_format: String,
+
+    /// More log lines; repeat for yet more
+    #[arg(short = 'v', action = ArgAction::Count)]
+    verbose: u8,
+
+    /// Fewer log lines; repeat for yet fewer
+    #[arg(short = 'q', action = ArgAction::Count)]
+    quiet: u8,
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    CmArgs::augment_args(Command::new("cm")).about("Run a configuration manager of a cluster")
+}
+
+/// Manages until it is told to stop.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let args = CmArgs::from_arg_matches(matches)
+        .map_err(|error| Failure::Usage(one_line(&error, None)))?;
+    let station = station(&args)?;
+    let wanted = wanted(&args);
+    let level = Level::named(&args.log).moved(args.verbose, args.quiet);
+    logs::start(level, Format::named(&args.log_format));
+    let stop_requests = watch()?;
+    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "dovetail cm");
+    if station.place.is_open() {
+        warn!(
+            "whoever reaches the register can read the cluster's key and change the cluster: give \
+             ZooKeeper a user, as zk://USER:PASSWORD@HOSTS/PATH"
+        );
+    }
+    let is_stopped = || stop_requests.try_recv().is_ok();
+    let stored = match founding::settle(&station.place, &wanted, &is_stopped) {
+        Ok(stored) => stored,
+        Err(FoundingError::Stopped) => return Ok(()),
+        Err(error @ FoundingError::Io(_)) => return Err(Failure::Runtime(error.to_string())),
+        Err(error) => return Err(Failure::Usage(error.to_string())),
+    };
+    announce(&stored);
+    let managing =
+        Managing::start(&station, stored).map_err(|error| Failure::Runtime(error.to_string()))?;
+    info!(
+        listen = %managing.local_addr(),
+        advertise = managing.advertise(),
+        register = %station.place,
+        "ready",
+    );
+    notify::tell(notify::State::Ready);
+    // An error means that nobody watches for signals any more; stopping is then all that is left.
+    let reason = stop_requests.recv().unwrap_or("no watcher is left");
+    info!(reason, "stopping: the claim is handed back");
+    notify::tell(notify::State::Stopping);
+    drop(managing);
+    info!("stopped");
+    Ok(())
+}
+
+fn announce(stored: &Stored) {
+    let settings = &stored.settings;
+    let spelled = |time_ns| base::format_duration(Duration::from_nanos(time_ns));
+    info!(
+        name = stored.name,
+        copies = settings.copies,
+        min_copies = settings.min_copies,
+        shards = settings.shards,
+        lease = spelled(settings.lease_ns),
+        session = spelled(settings.session_ns),
+        durability = cluster_io::settings::durability_word(settings.durability),
+        rebalance = stored.rebalance,
+        "cluster",
+    );
+}
+
+/// The place that `--register`, or `--zookeeper` and `--path`, name.
+pub fn place(text: &str) -> Result<Place, Failure> {
+    text.parse().map_err(|error| Failure::Usage(format!("--register: {error}")))
+}
+
+fn station(args: &CmArgs) -> Result<Station, Failure> {
+    let url = match (&args.register, &args.zookeeper) {
+        (Some(url), _) => url.clone(),
+        (None, Some(hosts)) => format!("zk://{hosts}/{}", args.path.trim_start_matches('/')),
+        (None, None) => String::new(),
+    };
+    let is_anywhere = args.listen.ip().is_unspecified();
+    match &args.advertise {
+        None if is_anywhere => {
+            return Err(Failure::Usage(format!(
+                "--listen {} does not say where servers reach this manager: write --advertise \
+                 HOST:PORT",
+                args.listen
+            )));
+        }
+        Some(address) if address.to_socket_addrs().is_err() => {
+            return Err(Failure::Usage(format!(
+                "--advertise {address} is no HOST:PORT that can be found: write the name or the \
+                 address that servers use"
+            )));
+        }
+        _ => {}
+    }
+    Ok(Station { place: place(&url)?, listen: args.listen, advertise: args.advertise.clone() })
+}
+
+fn wanted(args: &CmArgs) -> Wanted {
+    let durability = args.durability.as_ref().map(|word| match word.as_str() {
+        "fsync" => Durability::Fsync,
+        _ => Durability::Replicated,
+    });
+    Wanted {
+        name: args.name.clone(),
+        copies: args.copies,
+        min_copies: args.min_copies,
+        first_nodes: args.first_nodes,
+        shards: args.shards,
+        lease: args.lease,
+        session: args.session,
+        retry: args.retry,
+        grace: args.grace,
+        copies_at_once: args.copies_at_once,
+        durability,
+        rebalance: args.rebalance.as_ref().map(|word| word == "on"),
+    }
+}
+
+/// A thread that turns signals into the reason to stop; a second one leaves at once.
+fn watch() -> Result<mpsc::Receiver<&'static str>, Failure> {
+    let failed = |error| Failure::Runtime(format!("cannot wait for signals: {error}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let (stop, stop_requests) = mpsc::channel();
+    let by_signal = move || {
+        let mut signal_count = 0;
+        for signal in signals.forever() {
+            signal_count += 1;
+            if signal_count > 1 {
+                warn!("second signal: leaving at once");
+                std::process::exit(1);
+            }
+            // The receiver is the main thread; when it is gone the process is ending anyway.
+            let _ = stop.send(if signal == SIGTERM { "SIGTERM" } else { "SIGINT" });
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(by_signal).map_err(failed)?;
+    Ok(stop_requests)
+}
