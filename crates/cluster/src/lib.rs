@@ -47,5 +47,5 @@ pub use manager::Manager;
 pub use message::{Message, Operation, Outcome, Peer, Request};
 pub use node::Node;
 pub use settings::{Durability, Settings};
-pub use shelf::{MemoryShelf, Part, Shelf};
+pub use shelf::{Installed, MemoryShelf, Part, Shelf};
 pub use slot::Slot;

@@ -80,7 +80,8 @@ pub enum Event<'a> {
         /// What.
         bytes: &'a [u8],
     },
-    /// All that was appended up to here is on the medium.
+    /// All that was appended up to here is on the medium. Where the shelf is the log: all that was
+    /// installed when [`Node::appended_bytes`] said so.
     Synced {
         /// Bytes since the node's start.
         through_bytes: u64,
@@ -181,6 +182,7 @@ impl ShardState {
 impl<S: Shelf> Node<S> {
     /// A node that has nothing, among so many managers.
     pub fn new(id: NodeId, settings: Settings, manager_count: u16, shelf: S) -> Node<S> {
+        let is_log = shelf.is_log();
         Node {
             id,
             settings,
@@ -197,7 +199,7 @@ impl<S: Shelf> Node<S> {
             shards: BTreeMap::new(),
             landing: Landing::new(settings.segment_bytes),
             assembly: Assembly::default(),
-            durable: DurableLog::new(settings.durability),
+            durable: DurableLog::new(settings.durability, is_log),
         }
     }
 
@@ -277,6 +279,12 @@ impl<S: Shelf> Node<S> {
     /// What is on all copies of a shard, as far as it knows.
     pub fn commit_version(&self, shard: ShardId) -> Option<Version> {
         self.shards.get(&shard).map(|state| state.commit)
+    }
+
+    /// How far its log is: with a shelf that is the log, what [`Event::Synced`] says of a sync that
+    /// was begun now.
+    pub fn appended_bytes(&self) -> u64 {
+        self.durable.appended_bytes()
     }
 
     /// The shelf, for whoever looks from outside.

@@ -18,15 +18,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ids::{ShardId, Version};
-use crate::record::Entry;
+use crate::record::{Entry, Session};
 
 /// Entries by shard and key (S1).
 pub trait Shelf {
     /// The newest entry of a key.
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>>;
 
-    /// Adds an entry unless a newer one of its key is there; whether it was added.
-    fn install(&mut self, entry: Arc<Entry>) -> bool;
+    /// Adds an entry unless a newer one of its key is there.
+    fn install(&mut self, entry: Arc<Entry>) -> Installed;
+
+    /// Whether this shelf is the node's log: what is installed is on the medium with the next sync
+    /// that is asked for, and the node appends nothing of its own. Then, too, an entry is
+    /// acknowledged once it is installed, so that a shelf may refuse what it has no room for.
+    fn is_log(&self) -> bool {
+        false
+    }
+
+    /// A client was answered so; only asked of a shelf that is the log (K24).
+    fn remember(&mut self, _session: &Session) {}
 
     /// All entries of a shard above a version; cheap if that is the last that `commit` was told.
     fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>>;
@@ -50,6 +60,17 @@ pub trait Shelf {
 
     /// Nothing of a shard that is older than its deletes up to this version will be installed.
     fn forget_deletes(&mut self, shard: ShardId, through: Version);
+}
+
+/// What came of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Installed {
+    /// It is what its key has.
+    Newest,
+    /// The key has a newer one.
+    Older,
+    /// It is not there, for lack of space. Only of a shelf that is the log.
+    NoRoom,
 }
 
 /// A part of a shard.
@@ -82,14 +103,14 @@ impl Shelf for MemoryShelf {
         self.shards.get(&shard)?.get(&place_of(&key.into())).cloned()
     }
 
-    fn install(&mut self, entry: Arc<Entry>) -> bool {
+    fn install(&mut self, entry: Arc<Entry>) -> Installed {
         let keys = self.shards.entry(entry.shard).or_default();
         let place = place_of(&entry.key);
-        let is_newer = keys.get(&place).is_none_or(|present| present.version < entry.version);
-        if is_newer {
-            keys.insert(place, entry);
+        if keys.get(&place).is_some_and(|present| present.version >= entry.version) {
+            return Installed::Older;
         }
-        is_newer
+        keys.insert(place, entry);
+        Installed::Newest
     }
 
     fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
@@ -182,8 +203,8 @@ mod tests {
     #[test]
     fn a_delete_keeps_what_is_older_away_until_it_is_forgotten() {
         let mut shelf = MemoryShelf::default();
-        assert!(shelf.install(entry("k", 7, None)));
-        assert!(!shelf.install(entry("k", 5, Some("old"))));
+        assert_eq!(shelf.install(entry("k", 7, None)), Installed::Newest);
+        assert_eq!(shelf.install(entry("k", 5, Some("old"))), Installed::Older);
         shelf.forget_deletes(SHARD, Version::from_bits(6).unwrap());
         assert!(shelf.get(SHARD, b"k").is_some());
         shelf.forget_deletes(SHARD, Version::from_bits(7).unwrap());

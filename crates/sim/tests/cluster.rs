@@ -8,7 +8,7 @@ use sim::parallel;
 /// Without `CLUSTER_SEEDS`.
 const SEED_COUNT: u64 = 400;
 /// A planted bug must show within so many seeds.
-const PLANT_SEEDS_MAX: u64 = 200;
+const PLANT_SEEDS_MAX: u64 = 600;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

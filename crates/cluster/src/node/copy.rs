@@ -113,7 +113,9 @@ impl<S: Shelf> Node<S> {
         if role != Some(Role::Joining) || shard.primary != from || !self.shelf.is_ready(id) {
             return; // It is sent again.
         }
-        self.receive(id, &contents, actions);
+        if !self.receive(id, &contents, actions) {
+            return;
+        }
         let message = Message::Copied { term: self.term(), shard: id, part };
         let held = Held::Send { to: Peer::Node(from), message };
         self.when_durable(held, Instant::default(), actions);

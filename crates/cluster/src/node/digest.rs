@@ -23,7 +23,7 @@ use crate::node::durable::Held;
 use crate::node::landing::{Frame, Landed};
 use crate::node::{Action, Node};
 use crate::record::{ALIGN_BYTES, BlockId, Entry, Header, Kind, block};
-use crate::shelf::Shelf;
+use crate::shelf::{Installed, Shelf};
 
 /// Entries of which some blocks are here (G3).
 #[derive(Clone, Debug, Default)]
@@ -61,6 +61,9 @@ impl<S: Shelf> Node<S> {
             return self.landing.count_fenced(); // N3
         }
         let landed = self.landing.land(lane, bytes);
+        if self.durable.is_shelf() {
+            return self.land_on_shelf(lane, actions);
+        }
         if landed == Landed::Whole {
             self.append(bytes, actions);
             let blocks = headers(bytes);
@@ -78,16 +81,31 @@ impl<S: Shelf> Node<S> {
         }
     }
 
+    /// Where the shelf is the log, what has landed is installed first, and what was is
+    /// acknowledged once that is durable. Of an entry of several blocks the one that made it whole
+    /// is the last to be acknowledged.
+    fn land_on_shelf(&mut self, lane: Lane, actions: &mut Vec<Action>) {
+        let blocks = self.digest(self.landing.segment_count());
+        self.reclaim();
+        if !blocks.is_empty() {
+            self.count_change();
+            let message = Message::Acked { term: lane.term, blocks };
+            let held = Held::Send { to: Peer::Node(lane.from), message };
+            self.when_durable(held, Instant::default(), actions);
+        }
+    }
+
     /// Brings all that has landed into the index.
     pub fn digest_all(&mut self) {
         self.digest(self.landing.segment_count());
         self.reclaim();
     }
 
-    fn digest(&mut self, segment_count: usize) {
+    /// Returns the blocks that counted.
+    fn digest(&mut self, segment_count: usize) -> Vec<BlockId> {
         let mut landing =
             std::mem::replace(&mut self.landing, crate::node::Landing::new(ALIGN_BYTES));
-        let mut dropped_count = 0;
+        let (mut dropped_count, mut taken) = (0, Vec::new());
         for segment in landing.segments_mut(segment_count) {
             for index in segment.digested..segment.frames.len() {
                 let Frame { lane, start, len } = segment.frames[index];
@@ -100,6 +118,7 @@ impl<S: Shelf> Node<S> {
                     let highest = segment.highest.entry(header.shard).or_default();
                     if self.take(lane, &header, piece) {
                         *highest = header.version.max(*highest);
+                        taken.push(header);
                     } else {
                         dropped_count += 1;
                     }
@@ -110,6 +129,8 @@ impl<S: Shelf> Node<S> {
         }
         self.landing = landing;
         (0..dropped_count).for_each(|_| self.landing.count_dropped());
+        let is_block = |header: &&Header| matches!(header.kind, Kind::Put | Kind::Delete);
+        taken.iter().filter(is_block).map(Header::id).collect()
     }
 
     /// One record; whether it counts (G1).
@@ -119,7 +140,8 @@ impl<S: Shelf> Node<S> {
             configuration.term == lane.term && shard.is_some_and(|shard| shard.primary == lane.from)
         });
         let Some(state) = self.shards.get_mut(&header.shard) else { return false };
-        if !is_of_primary || state.role == Role::Primary {
+        let is_ready = !self.durable.is_shelf() || self.shelf.is_ready(header.shard);
+        if !is_of_primary || state.role == Role::Primary || !is_ready {
             return false;
         }
         match header.kind {
@@ -130,8 +152,11 @@ impl<S: Shelf> Node<S> {
             }
             Kind::Put | Kind::Delete if header.version > state.commit => {
                 if let Some(entry) = self.assembly.add(header, piece) {
+                    let entry = Arc::new(entry);
+                    if self.shelf.install(entry.clone()) == Installed::NoRoom {
+                        return false; // Its sender tries again.
+                    }
                     state.sessions.settle_entry(&entry);
-                    self.shelf.install(Arc::new(entry));
                 }
             }
             // G2, or a mark that only the own log has.

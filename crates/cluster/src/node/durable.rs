@@ -1,12 +1,21 @@
 //! The node's log on a medium, and what waits for it: answers leave when what they answer for is
 //! durable (K21). One sync at a time; what is appended meanwhile goes with the next one.
+//!
+//! ```text
+//!  own log    land: append ─▶ sync ─▶ Acked, digest later    write: append ─▶ sync, Acked ─▶ shelf
+//!  the shelf  land: install ─▶ sync ─▶ Acked                 write: Acked ─▶ shelf ─▶ sync ─▶ reply
+//! ```
+//!
+//! # Invariants
+//! D1: CommitVer, and so what is left out of a promotion, counts what is on the medium of all
+//!     copies, the primary's own among them.
 
 use std::collections::VecDeque;
 
 use base::Instant;
 
-use crate::ids::{ShardId, Version};
-use crate::message::{Contents, Message, Peer};
+use crate::ids::{ClientId, NodeId, ShardId, Version};
+use crate::message::{Contents, Message, Outcome, Peer};
 use crate::node::sessions::record_of;
 use crate::node::{Action, Node};
 use crate::record::append_session;
@@ -17,6 +26,8 @@ use crate::shelf::Shelf;
 #[derive(Debug)]
 pub(super) struct DurableLog {
     durability: Durability,
+    /// Whether the shelf is the log; then bytes that were appended are only counted.
+    is_shelf: bool,
     appended_bytes: u64,
     synced_bytes: u64,
     is_syncing: bool,
@@ -30,10 +41,21 @@ pub(super) enum Held {
         to: Peer,
         message: Message,
     },
+    /// What was read may not be durable yet.
+    Reply {
+        to: (ClientId, u64),
+        outcome: Outcome,
+    },
     /// The primary's own log has this write.
     Written {
         shard: ShardId,
         version: Version,
+    },
+    /// A primary that was filled has all on its medium.
+    Filled {
+        shard: ShardId,
+        source: NodeId,
+        part: u64,
     },
     /// The new primary's own log has what was gathered.
     Scattered {
@@ -42,9 +64,28 @@ pub(super) enum Held {
 }
 
 impl DurableLog {
-    pub(super) fn new(durability: Durability) -> DurableLog {
-        let held = VecDeque::new();
-        DurableLog { durability, appended_bytes: 0, synced_bytes: 0, is_syncing: false, held }
+    pub(super) fn new(durability: Durability, is_shelf: bool) -> DurableLog {
+        DurableLog {
+            durability,
+            is_shelf,
+            appended_bytes: 0,
+            synced_bytes: 0,
+            is_syncing: false,
+            held: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn is_shelf(&self) -> bool {
+        self.is_shelf
+    }
+
+    /// Whether what is on the shelf may not be durable yet.
+    pub(super) fn shelf_lags(&self) -> bool {
+        self.is_shelf && self.appended_bytes > self.synced_bytes
+    }
+
+    pub(super) fn appended_bytes(&self) -> u64 {
+        self.appended_bytes
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -57,7 +98,16 @@ impl<S: Shelf> Node<S> {
     pub(super) fn append(&mut self, bytes: &[u8], actions: &mut Vec<Action>) {
         if self.durable.is_on() && !bytes.is_empty() {
             self.durable.appended_bytes += bytes.len() as u64;
-            actions.push(Action::Append(bytes.to_vec()));
+            if !self.durable.is_shelf {
+                actions.push(Action::Append(bytes.to_vec()));
+            }
+        }
+    }
+
+    /// The shelf has changed, which is the log: what waits from now on waits for that.
+    pub(super) fn count_change(&mut self) {
+        if self.durable.is_on() && self.durable.is_shelf {
+            self.durable.appended_bytes += 1;
         }
     }
 
@@ -70,6 +120,12 @@ impl<S: Shelf> Node<S> {
     ) {
         if !self.durable.is_on() {
             return;
+        }
+        if self.durable.is_shelf {
+            for (client, answer) in &contents.sessions {
+                self.shelf.remember(&record_of(shard, *client, answer));
+            }
+            return self.count_change();
         }
         let mut bytes = Vec::new();
         contents.entries.iter().for_each(|entry| entry.append(&mut bytes));
@@ -110,7 +166,11 @@ impl<S: Shelf> Node<S> {
     fn release(&mut self, held: Held, now: Instant, actions: &mut Vec<Action>) {
         match held {
             Held::Send { to, message } => actions.push(Action::Send { to, message }),
+            Held::Reply { to: (client, sequence), outcome } => {
+                self.reply(client, sequence, outcome, now, actions);
+            }
             Held::Written { shard, version } => self.written(shard, version, now, actions),
+            Held::Filled { shard, source, part } => self.filled(shard, source, part),
             Held::Scattered { shard } => self.scattered(self.id, shard),
         }
     }

@@ -23,6 +23,7 @@ use base::Instant;
 use crate::configuration::Shard;
 use crate::ids::{NodeId, ShardId};
 use crate::message::{Contents, Message, Operation, Outcome, Request};
+use crate::node::durable::Held;
 use crate::node::requests::answer;
 use crate::node::{Action, Node, to_node};
 use crate::record::Entry;
@@ -148,12 +149,15 @@ impl<S: Shelf> Node<S> {
         let Some(filling) = filling.filter(|filling| filling.source == from) else { return };
         let Some(fetch) = filling.fetches.remove(key) else { return };
         let is_own = entry.as_ref().is_some_and(|entry| entry.version.epoch() >= epoch);
+        let mut is_here = true;
         if let Some(entry) = entry.filter(|_| !is_own) {
             let contents = Contents { entries: vec![entry], sessions: Vec::new() };
-            self.receive(id, &contents, actions); // M1
+            is_here = self.receive(id, &contents, actions); // M1
         }
         for request in fetch.requests {
-            if is_own && self.must_look_at_source(id, &request) {
+            if !is_here {
+                answer(&request, Outcome::TryAgain, actions);
+            } else if is_own && self.must_look_at_source(id, &request) {
                 // The target's own write, not yet everywhere, hides what was there before.
                 answer(&request, Outcome::TryAgain, actions);
             } else if self.may_serve(now) {
@@ -227,16 +231,35 @@ impl<S: Shelf> Node<S> {
         else {
             return;
         };
-        filling.part += 1;
+        let source = filling.source;
+        contents.entries.retain(|entry| entry.version.epoch() < epoch); // M1
+        if !self.receive(id, &contents, actions) {
+            return; // It is asked for again.
+        }
+        let Some(filling) = self.primary_mut(id).and_then(|primary| primary.filling.as_mut())
+        else {
+            return;
+        };
         match next {
             Some(cursor) => {
+                filling.part += 1;
                 filling.cursor = cursor;
-                actions.push(filling.pull(id, term));
+                let pull = filling.pull(id, term);
+                actions.push(pull);
             }
-            None => filling.is_done = true,
+            None => {
+                let held = Held::Filled { shard: id, source, part };
+                self.when_durable(held, Instant::default(), actions);
+            }
         }
-        contents.entries.retain(|entry| entry.version.epoch() < epoch); // M1
-        self.receive(id, &contents, actions);
+    }
+
+    /// The last part, and all before it, is on the medium.
+    pub(super) fn filled(&mut self, id: ShardId, source: NodeId, part: u64) {
+        let filling = self.primary_mut(id).and_then(|primary| primary.filling.as_mut());
+        if let Some(filling) = filling.filter(|it| it.source == source && it.part == part) {
+            filling.is_done = true;
+        }
     }
 }
 

@@ -94,7 +94,9 @@ impl<S: Shelf> Node<S> {
         self.shards.remove(&id);
         self.shelf.clear(id);
         self.assembly.forget(id, Version::before_epoch(u16::MAX));
-        if has_data {
+        if has_data && self.durable.is_shelf() {
+            self.count_change();
+        } else if has_data {
             let mut bytes = Vec::new();
             append_mark(Kind::Reset, id, Version::ZERO, &mut bytes);
             self.append(&bytes, actions);

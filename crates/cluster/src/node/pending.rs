@@ -15,13 +15,14 @@ use base::Instant;
 use crate::configuration::{Role, Shard};
 use crate::ids::{NodeId, ShardId, Version};
 use crate::message::Outcome;
+use crate::node::durable::Held;
 use crate::node::filling::Filling;
 use crate::node::primary::Primary;
 use crate::node::requests::{answer, to_client};
 use crate::node::{Action, Node};
 use crate::record::{BlockId, Kind, append_mark};
 use crate::settings::after;
-use crate::shelf::Shelf;
+use crate::shelf::{Installed, Shelf};
 
 impl<S: Shelf> Node<S> {
     /// Sends what is missing of one write to everyone who misses it, from the first block.
@@ -70,6 +71,7 @@ impl<S: Shelf> Node<S> {
         }
         for (shard, version) in late {
             self.land_at_all(shard, version, now, actions);
+            self.complete(shard, version, now, actions);
         }
     }
 
@@ -127,6 +129,9 @@ impl<S: Shelf> Node<S> {
         if !pending.is_everywhere() || has_base || !has_copies {
             return;
         }
+        if !pending.is_written {
+            return self.write_to_shelf(shard, version, now, actions);
+        }
         let Some(pending) = primary.pending.remove(&version) else { return };
         if primary.newest.get(&pending.entry.key) == Some(&version) {
             primary.newest.remove(&pending.entry.key);
@@ -142,11 +147,41 @@ impl<S: Shelf> Node<S> {
         let waiting = primary.waiting.remove(&version).unwrap_or_default();
         primary.waiting_count -= waiting.len();
         let (client, sequence) = pending.reply_to;
-        self.shelf.install(pending.entry);
+        if !pending.is_installed {
+            self.shelf.install(pending.entry);
+        }
         self.tell_shelf(shard);
         self.reply(client, sequence, pending.outcome, now, actions);
         next.into_iter().for_each(|later| self.complete(shard, later, now, actions));
         waiting.into_iter().for_each(|request| self.request(request, now, actions));
+    }
+
+    /// A write that all targets have goes onto the shelf, if that is the log; it is answered, and
+    /// counts as being on all copies, once it is on the medium here too.
+    fn write_to_shelf(
+        &mut self,
+        shard: ShardId,
+        version: Version,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let is_shelf = self.durable.is_shelf();
+        let Some(primary) = self.primary_mut(shard) else { return };
+        let Some(pending) = primary.pending.get_mut(&version) else { return };
+        if !is_shelf || pending.is_installed {
+            return;
+        }
+        let entry = pending.entry.clone();
+        if self.shelf.install(entry) == Installed::NoRoom {
+            return; // Tried again with the next tick that finds it late.
+        }
+        if let Some(primary) = self.primary_mut(shard)
+            && let Some(pending) = primary.pending.get_mut(&version)
+        {
+            pending.is_installed = true;
+        }
+        self.count_change();
+        self.when_durable(Held::Written { shard, version }, now, actions);
     }
 
     /// Whether there are as many full copies as a write needs (K23). A write under way when a copy
@@ -197,7 +232,9 @@ impl<S: Shelf> Node<S> {
             let (client, sequence) = pending.reply_to;
             actions.push(to_client(client, sequence, Outcome::Unknown));
             state.sessions.settle_entry(&pending.entry);
-            self.shelf.install(pending.entry);
+            if !pending.is_installed {
+                self.shelf.install(pending.entry);
+            }
         }
         let fetching = primary.filling.into_iter().flat_map(Filling::into_requests);
         let waiting = primary.waiting.into_values().flatten().chain(fetching);

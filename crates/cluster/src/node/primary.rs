@@ -44,6 +44,8 @@ pub(super) struct Pending {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Vec<Arc<[u8]>>,
     pub(super) targets: BTreeMap<NodeId, Missing>,
+    /// Whether the shelf has it already, which is the log.
+    pub(super) is_installed: bool,
     /// Whether the own log has it.
     pub(super) is_written: bool,
     /// The write that this one was computed on, if that was under way (N5).
@@ -76,9 +78,9 @@ impl Missing {
 pub(super) const WINDOW_BLOCKS: usize = 64;
 
 impl Pending {
-    /// N2.
+    /// N2, but for the own log.
     pub(super) fn is_everywhere(&self) -> bool {
-        self.is_written && self.targets.values().all(|missing| missing.blocks.is_empty())
+        self.targets.values().all(|missing| missing.blocks.is_empty())
     }
 
     pub(super) fn all_missing(&self) -> Missing {

@@ -33,7 +33,7 @@ use crate::node::primary::{Primary, Stage};
 use crate::node::{Action, Node, to_node};
 use crate::record::Entry;
 use crate::settings::after;
-use crate::shelf::Shelf;
+use crate::shelf::{Installed, Shelf};
 
 impl<S: Shelf> Node<S> {
     /// Begins to gather.
@@ -82,7 +82,10 @@ impl<S: Shelf> Node<S> {
                 late.push(*id);
             }
         }
-        late.into_iter().for_each(|id| self.ask(id, actions));
+        for id in late {
+            self.ask(id, actions);
+            self.end_gathering(id, now, actions);
+        }
     }
 
     /// Asks those whose answers are missing.
@@ -152,7 +155,14 @@ impl<S: Shelf> Node<S> {
             return;
         }
         let gathered = std::mem::take(contents);
-        self.receive(id, &gathered, actions);
+        if !self.receive(id, &gathered, actions) {
+            if let Some(Primary { stage: Stage::Gathering { contents, .. }, .. }) =
+                self.primary_mut(id)
+            {
+                *contents = gathered; // Tried again when it is due.
+            }
+            return;
+        }
         let newest: BTreeMap<Arc<[u8]>, Arc<Entry>> = gathered
             .entries
             .iter()
@@ -181,7 +191,9 @@ impl<S: Shelf> Node<S> {
         if !self.is_backup_of(id, from) {
             return;
         }
-        self.receive(id, &contents, actions);
+        if !self.receive(id, &contents, actions) {
+            return; // It is sent again.
+        }
         let message = Message::Scattered { term: self.term(), shard: id };
         let held = Held::Send { to: Peer::Node(from), message };
         self.when_durable(held, Instant::default(), actions);
@@ -189,17 +201,26 @@ impl<S: Shelf> Node<S> {
 
     /// What another copy has sent becomes part of this one. What is on all copies is here already,
     /// if this is one, and must not come back where a delete of it is forgotten (K2).
-    pub(super) fn receive(&mut self, id: ShardId, contents: &Contents, actions: &mut Vec<Action>) {
+    /// False: there is no room for all of it.
+    pub(super) fn receive(
+        &mut self,
+        id: ShardId,
+        contents: &Contents,
+        actions: &mut Vec<Action>,
+    ) -> bool {
         self.append_contents(id, contents, actions);
         let has_all = self.shards.get(&id).filter(|state| state.has_all());
         let known = has_all.map_or(Version::ZERO, |state| state.commit);
         for entry in contents.entries.iter().filter(|entry| entry.version > known) {
-            self.shelf.install(entry.clone());
+            if self.shelf.install(entry.clone()) == Installed::NoRoom {
+                return false;
+            }
         }
-        let Some(state) = self.shards.get_mut(&id) else { return };
+        let Some(state) = self.shards.get_mut(&id) else { return false };
         for (client, answer) in &contents.sessions {
             state.sessions.settle(*client, answer.clone());
         }
+        true
     }
 
     /// One copy has the union; when all have it, the shard is served.

@@ -61,7 +61,11 @@ impl<S: Shelf> Node<S> {
         if request.operation == Operation::Get {
             let entry = self.shelf.get(shard, &request.key);
             let value = Outcome::Value(entry.and_then(|entry| entry.value.clone()));
-            return self.reply(request.client, request.sequence, value, now, actions);
+            let to = (request.client, request.sequence);
+            if self.durable.shelf_lags() {
+                return self.when_durable(Held::Reply { to, outcome: value }, now, actions);
+            }
+            return self.reply(to.0, to.1, value, now, actions);
         }
         if !request.operation.is_read()
             && let Some(outcome) = self.refusal(shard, &request)
@@ -150,6 +154,7 @@ impl<S: Shelf> Node<S> {
             entry,
             blocks,
             targets: std::collections::BTreeMap::new(),
+            is_installed: false,
             is_written: false,
             after,
             outcome,
@@ -172,8 +177,9 @@ impl<S: Shelf> Node<S> {
         let all = pending.all_missing();
         let targets = self.shard(shard).into_iter().flat_map(|shard| shard.targets());
         pending.targets = targets.map(|target| (target, all.clone())).collect();
+        let is_shelf = self.durable.is_shelf();
         let mut bytes = Vec::new();
-        if self.durable.is_on() {
+        if self.durable.is_on() && !is_shelf {
             pending.entry.append(&mut bytes);
         }
         self.append(&bytes, actions);
@@ -187,6 +193,9 @@ impl<S: Shelf> Node<S> {
         }
         primary.pending.insert(version, pending);
         self.land_at_all(shard, version, now, actions);
+        if is_shelf {
+            return self.complete(shard, version, now, actions); // Nobody else may be to have it.
+        }
         self.when_durable(Held::Written { shard, version }, now, actions);
     }
 

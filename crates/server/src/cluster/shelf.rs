@@ -10,8 +10,8 @@
 //! S2: while a shard is being cleared its old entries are still in the index, and nobody is told:
 //!     what is installed meanwhile waits, and the node asks for no copy before [`Shelf::is_ready`].
 //! S3: the store knows a shard as its id plus one; 0 is what is not replicated.
-//! S4: an entry that did not fit is counted by [`StoreShelf::missing_count`]: this copy is not
-//!     whole, and its node must not serve any more.
+//! S4: an entry that does not fit is not acknowledged, and its sender tries again;
+//!     [`StoreShelf::refused_count`] says how often that was.
 //!
 //! # Concurrency
 //! One thread, the control thread, installs. Workers read, and drop what has expired.
@@ -25,11 +25,11 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use cluster::record::{Answered, Entry};
-use cluster::{ClientId, Part, ShardId, Shelf, Slot, Version};
+use cluster::{ClientId, Installed, Part, ShardId, Shelf, Slot, Version};
 use store::pin::Pins;
 use store::{
-    Installed, Item, NoSession, NoUpdate, Op, Outcome, Replica, ReplicaChange, Request, Session,
-    Sink, Store, Sweep,
+    Item, NoSession, NoUpdate, Op, Outcome, Replica, ReplicaChange, Request, Session, Sink, Store,
+    Sweep,
 };
 
 use remembered::{Kept, Remembered};
@@ -54,7 +54,7 @@ struct State {
     now: UnixMillis,
     shards: BTreeMap<ShardId, Remembered>,
     clearing: Clearing,
-    missing_count: u64,
+    refused_count: u64,
 }
 
 /// Shards whose entries are being removed.
@@ -85,7 +85,7 @@ impl StoreShelf {
         session.count_shards();
         let (now, shards) = (UnixMillis(0), BTreeMap::new());
         let (store, clearing) = (Arc::clone(store), Clearing::default());
-        let state = State { store, session, now, shards, clearing, missing_count: 0 };
+        let state = State { store, session, now, shards, clearing, refused_count: 0 };
         Ok(StoreShelf { state: RefCell::new(state) })
     }
 
@@ -112,9 +112,9 @@ impl StoreShelf {
         self.state.borrow_mut().session.unpark();
     }
 
-    /// Entries that did not fit into the store (S4).
-    pub fn missing_count(&self) -> u64 {
-        self.state.borrow().missing_count
+    /// How often an entry did not fit into the store (S4).
+    pub fn refused_count(&self) -> u64 {
+        self.state.borrow().refused_count
     }
 }
 
@@ -212,15 +212,15 @@ impl State {
         found.entry
     }
 
-    fn install(&mut self, entry: &Arc<Entry>) -> bool {
+    fn install(&mut self, entry: &Arc<Entry>) -> Installed {
         if self.clearing.has(entry.shard) {
             self.clearing.waiting.push(entry.clone());
-            return true;
+            return Installed::Newest;
         }
         let Entry { shard, version, key, value, client_flags, expires_at, .. } = &**entry;
         let remembered = self.shards.entry(*shard).or_default();
         if remembered.version_of(key).is_some_and(|present| present >= *version) {
-            return false;
+            return Installed::Older;
         }
         let (client_flags, expires_at) = (*client_flags, *expires_at);
         let change = match value {
@@ -231,11 +231,11 @@ impl State {
         let (version_bits, tag) = (version.bits(), tag_of(*shard));
         let replica = Replica { key, hash, change, version: version_bits, shard: tag };
         match self.session.install(self.now, &replica) {
-            Ok(Installed::Newest) => {}
-            Ok(Installed::Older { .. }) => return false,
+            Ok(store::Installed::Newest) => {}
+            Ok(store::Installed::Older { .. }) => return Installed::Older,
             Err(_) => {
-                self.missing_count += 1;
-                return false;
+                self.refused_count += 1;
+                return Installed::NoRoom;
             }
         }
         let kept = match value {
@@ -244,7 +244,7 @@ impl State {
             Some(_) => Kept::InIndex,
         };
         remembered.add(key, *version, kept);
-        true
+        Installed::Newest
     }
 
     fn above(&mut self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
@@ -371,8 +371,12 @@ impl Shelf for StoreShelf {
         self.state.borrow_mut().get(shard, key)
     }
 
-    fn install(&mut self, entry: Arc<Entry>) -> bool {
+    fn install(&mut self, entry: Arc<Entry>) -> Installed {
         self.state.borrow_mut().install(&entry)
+    }
+
+    fn is_log(&self) -> bool {
+        true
     }
 
     fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use base::Instant;
-use cluster::record::Entry;
-use cluster::{MemoryShelf, Part, ShardId, Shelf, Version};
+use cluster::record::{Entry, Kind, Session, append_mark, append_session};
+use cluster::{Installed, MemoryShelf, Part, ShardId, Shelf, Version};
 
 use crate::cluster::dice::Dice;
 
@@ -94,6 +94,9 @@ impl Disk {
 pub(super) struct TestShelf {
     pub(super) inner: MemoryShelf,
     pub(super) loses_deletes: bool,
+    /// Whether it is the node's log; then `unlogged` is what it has to say to the disk.
+    pub(super) is_log: bool,
+    pub(super) unlogged: std::cell::RefCell<Vec<u8>>,
 }
 
 impl Shelf for TestShelf {
@@ -102,7 +105,7 @@ impl Shelf for TestShelf {
         (!self.loses_deletes || entry.value.is_some()).then_some(entry)
     }
 
-    fn install(&mut self, entry: Arc<Entry>) -> bool {
+    fn install(&mut self, entry: Arc<Entry>) -> Installed {
         if self.loses_deletes
             && let Some(present) = self.inner.get(entry.shard, &entry.key)
             && present.value.is_none()
@@ -112,7 +115,18 @@ impl Shelf for TestShelf {
             let forgotten = Entry { version, ..(*present).clone() };
             self.inner.replace(Arc::new(forgotten));
         }
+        if self.is_log {
+            entry.append(self.unlogged.get_mut());
+        }
         self.inner.install(entry)
+    }
+
+    fn is_log(&self) -> bool {
+        self.is_log
+    }
+
+    fn remember(&mut self, session: &Session) {
+        append_session(session, self.unlogged.get_mut());
     }
 
     fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
@@ -126,6 +140,9 @@ impl Shelf for TestShelf {
 
     fn clear(&mut self, shard: ShardId) {
         self.inner.clear(shard);
+        if self.is_log {
+            append_mark(Kind::Reset, shard, Version::ZERO, self.unlogged.get_mut());
+        }
     }
 
     fn commit(&mut self, shard: ShardId, version: Version) {

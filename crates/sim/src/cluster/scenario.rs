@@ -112,6 +112,8 @@ pub(super) struct Scenario {
     pub(super) shards: u16,
     pub(super) keys: usize,
     pub(super) is_durable: bool,
+    /// Whether what nodes have installed is what they log, as the server's store does.
+    pub(super) shelf_is_log: bool,
     pub(super) loss_ppm: u64,
     pub(super) long_delay_ppm: u64,
     pub(super) duplicate_ppm: u64,
@@ -140,6 +142,7 @@ impl Scenario {
             shards: dice.between(1, 4) as u16,
             keys: dice.between(2, 8) as usize,
             is_durable,
+            shelf_is_log: options.seed % 2 == 1,
             loss_ppm: chance(dice, FaultKind::Loss, 60_000),
             long_delay_ppm: chance(dice, FaultKind::Delay, 50_000),
             duplicate_ppm: chance(dice, FaultKind::Duplicate, 50_000),

@@ -49,7 +49,7 @@ pub(super) enum ToNode {
     Tick,
     Message { from: Peer, message: Message },
     Landed { lane: Lane, bytes: Arc<[u8]> },
-    Synced { len_bytes: usize },
+    Synced { len_bytes: usize, appended_bytes: u64 },
 }
 
 /// One server, through all its lives.
@@ -231,12 +231,15 @@ impl<'a> World<'a> {
                 let lane = Plant::distort_lane(self.options.plant, node, lane);
                 node.input(node::Event::Landed { lane, bytes: &bytes }, now, &mut actions);
             }
-            ToNode::Synced { len_bytes } => {
-                let through_bytes = server.disk.synced(len_bytes);
+            ToNode::Synced { len_bytes, appended_bytes } => {
+                let logged_bytes = server.disk.synced(len_bytes);
+                let is_log = node.shelf().is_log;
+                let through_bytes = if is_log { appended_bytes } else { logged_bytes };
                 node.input(node::Event::Synced { through_bytes }, now, &mut actions);
             }
         }
         let id = node.id();
+        server.disk.append(&node.shelf().unlogged.take());
         for action in actions {
             self.act(name, id, action);
         }
@@ -281,7 +284,8 @@ impl<'a> World<'a> {
                 let is_slow = server.disk_slow_until_ns > self.now_ns;
                 let most_ns = if is_slow { 40 * MS } else { MS };
                 let at_ns = self.now_ns + self.chance.between(MS / 10, most_ns);
-                let what = ToNode::Synced { len_bytes };
+                let appended_bytes = server.node.as_ref().map_or(0, Node::appended_bytes);
+                let what = ToNode::Synced { len_bytes, appended_bytes };
                 self.push(at_ns, Happening::Node { name, life: id.life, what });
             }
             node::Action::Fence { .. } => {}
@@ -481,7 +485,8 @@ impl<'a> World<'a> {
         let id = NodeId { name: name as u16, life: server.life };
         let manager_count = self.offices.len() as u16;
         let loses_deletes = self.options.plant == Some(Plant::Tombstone);
-        let shelf = TestShelf { loses_deletes, ..TestShelf::default() };
+        let is_log = self.scenario.shelf_is_log;
+        let shelf = TestShelf { loses_deletes, is_log, ..TestShelf::default() };
         let is_recovered = self.scenario.is_durable && server.life > 1;
         let mut node = if is_recovered {
             let log = server.disk.bytes();
@@ -489,6 +494,7 @@ impl<'a> World<'a> {
             let (node, whole_bytes) =
                 Node::recover(id, earlier, self.settings, manager_count, shelf, log);
             server.disk.begin(whole_bytes);
+            node.shelf().unlogged.take(); // It is there.
             node
         } else {
             server.disk = Disk::default();
