@@ -10,6 +10,7 @@
 
 pub mod clock;
 mod control;
+mod groups;
 mod landing;
 mod outstanding;
 pub mod shelf;

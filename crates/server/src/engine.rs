@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base::roles::RolePlan;
 use base::{KeyHash, UnixMillis, WorkerId};
+use cluster::Slot;
 use policy::size_class::SizePlan;
 use policy::{Route, RouteRequest};
 use store::request::{Item, Request};
@@ -17,6 +18,7 @@ use crate::compaction::{Answering, Compacted, Compaction};
 use crate::config::Config;
 use crate::core::Core;
 use crate::gather::Answer;
+use crate::hop::replicate::GroupAnswer;
 use crate::hop::{Awaiting, Lane, Loan, Returned, Turn};
 use crate::poller::Poller;
 use crate::reply::{Pending, ReplySink};
@@ -49,6 +51,17 @@ pub trait Engine {
 
     /// The session, unless keys are locked.
     fn session(&mut self) -> Option<&mut Session>;
+
+    /// Requests on keys of that slot belong together from now on, in a cluster: no others come
+    /// between, and [`Engine::session`] is `None`. `None`: keys are locked instead.
+    fn begin_group(&mut self, _slot: Slot) -> Option<GroupAnswer> {
+        None
+    }
+
+    /// The group ends. False: nobody must be answered from it.
+    fn end_group(&mut self) -> bool {
+        true
+    }
 
     /// A step of a walk over keys in their order; `None`: keys are locked.
     #[inline]

@@ -186,7 +186,7 @@ impl<S: Shelf> Node<S> {
 
     /// Whether there are as many full copies as a write needs (K23). A write under way when a copy
     /// dies waits for the next one to join.
-    pub(super) fn has_copies(&self, shard: ShardId) -> bool {
+    pub fn has_copies(&self, shard: ShardId) -> bool {
         let copy_count = self.shard(shard).map_or(0, |shard| shard.full_copies().count());
         copy_count >= usize::from(self.settings.min_copies)
     }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::Instant;
-use cluster::message::Compute;
+use cluster::message::{Change, Compute};
 use cluster::node::{Action, Event, Stage};
 use cluster::{
     ClientId, Configuration, Message, Node, NodeId, Operation, Outcome, Peer, Request, ShardId,
@@ -30,6 +30,7 @@ use cluster_io::{Endpoint, Found, LinkEvent, Links};
 use crossbeam_channel::Receiver;
 
 use super::clock;
+use super::groups::Groups;
 use super::landing::Landing;
 use super::outstanding::Outstanding;
 use super::shelf::StoreShelf;
@@ -46,7 +47,7 @@ const TICK_BUSY: Duration = Duration::from_millis(1);
 /// ... and while nothing is.
 const TICK_IDLE: Duration = Duration::from_millis(10);
 /// A request waits so long for its shard to be served.
-const PATIENCE_NS: u64 = 2_000_000_000;
+pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
 
 const TOKEN_WAKER: u64 = 0;
 const TOKEN_LANDING: u64 = 1;
@@ -71,7 +72,8 @@ pub(super) struct Control {
 #[derive(Default)]
 pub(super) struct State {
     leader: Option<Endpoint>,
-    outstanding: Outstanding,
+    pub outstanding: Outstanding,
+    pub groups: Groups,
     actions: Vec<Action>,
     ticked_at: Instant,
     term: Term,
@@ -112,7 +114,7 @@ impl Control {
         let is_clearing = self.node.shelf().work();
         let time = match has_work || is_clearing || !self.ends.may_sleep() {
             true => Duration::ZERO,
-            false if self.state.outstanding.count() > 0 => TICK_BUSY,
+            false if self.is_busy() => TICK_BUSY,
             false => TICK_IDLE,
         };
         let mut ready = Vec::new();
@@ -143,7 +145,8 @@ impl Control {
         }
         self.perform(now);
         self.receive(now);
-        let time = if self.state.outstanding.count() > 0 { TICK_BUSY } else { TICK_IDLE };
+        self.turn_groups(now);
+        let time = if self.is_busy() { TICK_BUSY } else { TICK_IDLE };
         if now.ns.saturating_sub(self.state.ticked_at.ns) >= time.as_nanos() as u64 {
             self.state.ticked_at = now;
             self.input(Event::Tick, now);
@@ -153,6 +156,10 @@ impl Control {
         }
         self.landing.send();
         self.ends.wake_fronts(&self.fabric, &self.shared);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.state.outstanding.count() > 0 || self.state.groups.is_busy()
     }
 
     fn input(&mut self, event: Event<'_>, now: Instant) {
@@ -191,28 +198,38 @@ impl Control {
 
     // ---- requests of this server's clients ----
 
+    /// The shard of a slot; the first one while there is no configuration.
+    pub(super) fn shard_of(&self, slot: Slot) -> ShardId {
+        let configuration = self.node.configuration();
+        configuration.map_or(ShardId(0), |configuration| configuration.shard_of_slot(slot))
+    }
+
     fn take(&mut self, errand: Errand, now: Instant) {
-        let shard = match self.node.configuration() {
-            Some(configuration) => configuration.shard_of_slot(errand.slot()),
-            None => ShardId(0),
-        };
-        let key = errand.key();
-        let errand = Arc::new(errand);
-        let (ticket, may_go) = self.state.outstanding.add(errand, key, shard, now);
+        let (shard, key) = (self.shard_of(errand.slot()), errand.key());
+        let (ticket, may_go) = self.state.outstanding.add(Arc::new(errand), key, shard, now);
         if may_go {
             self.ask(ticket, now);
         }
     }
 
     fn ask(&mut self, ticket: u32, now: Instant) {
+        let waiter = self.state.outstanding.at(ticket);
+        let Some(errand) = waiter.and_then(|waiter| waiter.errand.clone()) else { return };
+        let change = ErrandChange::new(errand, Arc::clone(&self.shared));
+        self.ask_for(ticket, Arc::new(change), now);
+    }
+
+    /// Asks the node for what the ticket's owner computes.
+    pub(super) fn ask_for(&mut self, ticket: u32, change: Arc<dyn Change>, now: Instant) {
         let Some(waiter) = self.state.outstanding.at(ticket) else { return };
-        let change = ErrandChange::new(Arc::clone(&waiter.errand), Arc::clone(&self.shared));
         let request = Request {
             client: ClientId::anonymous(u64::from(ticket)),
             sequence: waiter.sequence,
             key: Arc::clone(&waiter.key),
-            operation: Operation::Compute(Compute(Arc::new(change))),
+            operation: Operation::Compute(Compute(change)),
         };
+        let shard = waiter.shard;
+        self.state.outstanding.count_asked(shard);
         let from = Peer::Client(request.client);
         self.input(Event::Message { from, message: Message::Request(request) }, now);
     }
@@ -220,26 +237,32 @@ impl Control {
     fn replied(&mut self, client: ClientId, sequence: u64, outcome: Outcome, now: Instant) {
         let ticket = client.bits() as u32;
         let Some(waiter) = self.state.outstanding.get(ticket, sequence) else { return };
+        let (shard, errand) = (waiter.shard, waiter.errand.clone());
         let is_patient = now.ns.saturating_sub(waiter.came_at.ns) < PATIENCE_NS;
+        self.state.outstanding.count_answered(shard);
+        let Some(errand) = errand else {
+            self.state.outstanding.remove(ticket);
+            return self.state.groups.replied(ticket, outcome == Outcome::Computed);
+        };
         let refused = match outcome {
             Outcome::Computed => None,
-            Outcome::Unknown if !waiter.errand.is_read() => Some(Refused::Uncertain),
+            Outcome::Unknown if !errand.is_read() => Some(Refused::Uncertain),
             Outcome::TooFewCopies => Some(Refused::TooFewCopies),
             Outcome::Elsewhere(Some(configuration)) => {
-                Some(elsewhere(&configuration, waiter.errand.slot()))
+                Some(elsewhere(&configuration, errand.slot()))
             }
             _ if is_patient => return self.state.outstanding.put_off(ticket),
             _ => Some(Refused::Down),
         };
-        let Some(waiter) = self.state.outstanding.remove(ticket) else { return };
+        self.state.outstanding.remove(ticket);
         if let Some(why) = refused {
-            waiter.errand.refuse(&why, &self.shared);
+            errand.refuse(&why, &self.shared);
         }
-        self.ends.give_back(&waiter.errand);
+        self.ends.give_back(&errand);
     }
 
     /// What the node has put off is asked again, in order.
-    fn try_again(&mut self, now: Instant) {
+    pub(super) fn try_again(&mut self, now: Instant) {
         for shard in self.state.outstanding.shards_put_off() {
             while let Some(ticket) = self.state.outstanding.next_of(shard) {
                 self.ask(ticket, now);
@@ -253,7 +276,7 @@ impl Control {
 
     // ---- what the node wants done ----
 
-    fn perform(&mut self, now: Instant) {
+    pub(super) fn perform(&mut self, now: Instant) {
         // What is performed may make further actions.
         while !self.state.actions.is_empty() {
             let actions = std::mem::take(&mut self.state.actions);

@@ -11,6 +11,7 @@
 //! # Invariants
 //! O1: requests of one shard reach the node in the order in which they came (K10).
 //! O2: each is in the table exactly once, until it is given back.
+//! O3: while a shard is held, all that comes for it goes into its queue.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,12 +28,16 @@ pub(super) struct Outstanding {
     free: Vec<u32>,
     /// Of each shard: tickets that the node has refused for now, oldest first.
     later: BTreeMap<ShardId, VecDeque<u32>>,
+    held: Option<ShardId>,
+    /// Of each shard: how many the node has.
+    asked: BTreeMap<ShardId, u32>,
     next_sequence: u64,
 }
 
 /// One of them.
 pub(super) struct Waiter {
-    pub errand: Arc<Errand>,
+    /// None: of a group.
+    pub errand: Option<Arc<Errand>>,
     pub key: Arc<[u8]>,
     pub shard: ShardId,
     /// Tells a reply to this one from one to whoever had the ticket before.
@@ -49,6 +54,30 @@ impl Outstanding {
         shard: ShardId,
         now: Instant,
     ) -> (u32, bool) {
+        let ticket = self.insert(Some(errand), key, shard, now);
+        if let Some(queue) = self.later.get_mut(&shard) {
+            queue.push_back(ticket); // O1
+            return (ticket, false);
+        }
+        if self.held == Some(shard) {
+            self.later.entry(shard).or_default().push_back(ticket); // O3
+            return (ticket, false);
+        }
+        (ticket, true)
+    }
+
+    /// One of the group that holds the shard.
+    pub fn add_group(&mut self, key: Arc<[u8]>, shard: ShardId, now: Instant) -> u32 {
+        self.insert(None, key, shard, now)
+    }
+
+    fn insert(
+        &mut self,
+        errand: Option<Arc<Errand>>,
+        key: Arc<[u8]>,
+        shard: ShardId,
+        now: Instant,
+    ) -> u32 {
         self.next_sequence += 1;
         let waiter = Waiter { errand, key, shard, sequence: self.next_sequence, came_at: now };
         let ticket = self.free.pop().unwrap_or_else(|| {
@@ -56,13 +85,7 @@ impl Outstanding {
             (self.tickets.len() - 1) as u32
         });
         self.tickets[ticket as usize] = Some(waiter);
-        match self.later.get_mut(&shard) {
-            Some(queue) => {
-                queue.push_back(ticket); // O1
-                (ticket, false)
-            }
-            None => (ticket, true),
-        }
+        ticket
     }
 
     /// The waiter of a reply, if that is still awaited.
@@ -74,6 +97,22 @@ impl Outstanding {
     /// The one with a ticket.
     pub fn at(&self, ticket: u32) -> Option<&Waiter> {
         self.tickets.get(ticket as usize)?.as_ref()
+    }
+
+    /// The node is asked.
+    pub fn count_asked(&mut self, shard: ShardId) {
+        *self.asked.entry(shard).or_default() += 1;
+    }
+
+    /// The node has answered, whatever.
+    pub fn count_answered(&mut self, shard: ShardId) {
+        let count = self.asked.entry(shard).or_default();
+        *count = count.saturating_sub(1);
+    }
+
+    /// How many of a shard the node has.
+    pub fn asked_count(&self, shard: ShardId) -> u32 {
+        self.asked.get(&shard).copied().unwrap_or_default()
     }
 
     /// It is answered.
@@ -95,9 +134,9 @@ impl Outstanding {
         self.later.entry(shard).or_default().insert(place, ticket);
     }
 
-    /// Shards with requests that were put off.
+    /// Shards with requests that were put off, and that nobody holds.
     pub fn shards_put_off(&self) -> Vec<ShardId> {
-        self.later.keys().copied().collect()
+        self.later.keys().copied().filter(|shard| self.held != Some(*shard)).collect()
     }
 
     /// The first of a shard that was put off leaves the queue.
@@ -110,13 +149,59 @@ impl Outstanding {
         ticket
     }
 
-    /// Whether the shard's queue begins with this one, or is behind it.
+    /// Whether the shard's queue begins with this one.
     pub fn is_put_off(&self, ticket: u32, shard: ShardId) -> bool {
         self.later.get(&shard).is_some_and(|queue| queue.front() == Some(&ticket))
+    }
+
+    /// A group has the shard from now on (O3).
+    pub fn hold(&mut self, shard: ShardId) {
+        self.held = Some(shard);
+    }
+
+    /// It has it no longer.
+    pub fn let_go(&mut self, shard: ShardId) {
+        debug_assert_eq!(self.held, Some(shard));
+        self.held = None;
     }
 
     /// How many wait.
     pub fn count(&self) -> usize {
         self.tickets.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARD: ShardId = ShardId(3);
+
+    fn add(outstanding: &mut Outstanding) -> u32 {
+        outstanding.add_group(Arc::from(&b"k"[..]), SHARD, Instant::default())
+    }
+
+    #[test]
+    fn what_is_put_off_comes_back_in_the_order_in_which_it_came() {
+        let mut outstanding = Outstanding::default();
+        let tickets: Vec<u32> = (0..3).map(|_| add(&mut outstanding)).collect();
+        // The node refuses the second, then the first.
+        outstanding.put_off(tickets[1]);
+        outstanding.put_off(tickets[0]);
+        outstanding.put_off(tickets[2]);
+        let order: Vec<u32> = std::iter::from_fn(|| outstanding.next_of(SHARD)).collect();
+        assert_eq!(order, tickets);
+        assert!(outstanding.shards_put_off().is_empty());
+    }
+
+    #[test]
+    fn a_held_shard_is_not_tried_again() {
+        let mut outstanding = Outstanding::default();
+        let ticket = add(&mut outstanding);
+        outstanding.put_off(ticket);
+        outstanding.hold(SHARD);
+        assert!(outstanding.shards_put_off().is_empty());
+        outstanding.let_go(SHARD);
+        assert_eq!(outstanding.shards_put_off(), [SHARD]);
     }
 }

@@ -97,7 +97,7 @@ pub(super) struct Origin {
 }
 
 impl Cell {
-    fn new() -> Cell {
+    pub(super) fn new() -> Cell {
         Cell {
             request: None,
             command: CommandIndex::UNKNOWN_RESP,

@@ -16,9 +16,12 @@
 
 mod apply;
 mod door;
+mod group;
+mod seat;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base::UnixMillis;
 use cluster::message::{Change, ChangeKind, Changed};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
@@ -31,6 +34,8 @@ use crate::rmw::Rmw;
 use crate::shared::Shared;
 
 pub use door::{Door, Ends};
+pub use group::{GroupAnswer, GroupCall, GroupChange};
+pub use seat::{Seat, has_writes};
 
 /// A cell on its way through the control thread.
 pub struct Errand {
@@ -134,13 +139,7 @@ impl Change for ErrandChange {
         let cell = unsafe { &mut *self.errand.cell() };
         let request = self.errand.request();
         let now = cell.now;
-        let is_alive = |entry: &&Entry| entry.expires_at.is_none_or(|at| at > now);
-        let old = current.filter(is_alive).and_then(|entry| {
-            let value = entry.value.as_deref()?;
-            let Entry { client_flags, expires_at, .. } = *entry;
-            let version = entry.version.bits();
-            Some(Item { key: &entry.key, value, client_flags, version, shard: 0, expires_at })
-        });
+        let old = item_of(current, now);
         let max_bytes = self.shared.store().limits().item_max_bytes;
         let context = apply::Context {
             now,
@@ -168,6 +167,15 @@ impl Change for ErrandChange {
             kind => kind,
         }
     }
+}
+
+/// What an entry holds for a reader, if it is alive.
+fn item_of(current: Option<&Entry>, now: UnixMillis) -> Option<Item<'_>> {
+    let entry = current.filter(|entry| entry.expires_at.is_none_or(|at| at > now))?;
+    let value = entry.value.as_deref()?;
+    let Entry { client_flags, expires_at, version, .. } = *entry;
+    let version = version.bits();
+    Some(Item { key: &entry.key, value, client_flags, version, shard: 0, expires_at })
 }
 
 impl Cell {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use base::hash::KeyHasher;
 use base::roles::RolePlan;
 use base::{KeyHash, UnixMillis, WorkerId};
+use cluster::Slot;
 use policy::size_class::SizePlan;
 use store::request::{Item, Request};
 use store::{NoOrder, Range, RangeEnd, Session};
@@ -18,7 +19,7 @@ use super::front::{Front, Here, HereSink, Replicated};
 use super::lane::Lane;
 use super::layers::Decider;
 use super::loan::{Loan, Loans, Returned, TOKEN_LOAN};
-use super::replicate::Door;
+use super::replicate::{Door, GroupAnswer, Seat, has_writes};
 use super::roles::Turn;
 use crate::cluster::View;
 use crate::compaction::{Answering, Compacted};
@@ -58,6 +59,8 @@ pub struct Routed {
     loans: Loans,
     /// Of a node of a cluster: what it serves, and the way to its control thread.
     cluster: Option<(Arc<View>, Arc<Door>)>,
+    /// For what belongs together, there.
+    seat: Option<Seat>,
 }
 
 impl Routed {
@@ -89,6 +92,9 @@ impl Routed {
             is_routing,
             is_closed,
             loans,
+            seat: shared.cluster_door().map(|(_, door)| {
+                Seat::new(door, own.index(), shared.store().limits().item_max_bytes)
+            }),
             cluster: shared.cluster_door(),
         };
         routed.front = turn.decider.map(|decider| routed.open_front(turn.plan, decider));
@@ -129,7 +135,21 @@ impl Engine for Routed {
         requests: &[Request<'_, Rmw<'_>>],
         sink: &mut S,
     ) {
-        self.home.execute(now, requests, sink);
+        match &mut self.seat {
+            Some(seat) if seat.is_held() || has_writes(requests) => {
+                seat.execute(&mut self.home.session, now, requests, sink);
+            }
+            _ => self.home.execute(now, requests, sink),
+        }
+    }
+
+    fn begin_group(&mut self, slot: Slot) -> Option<GroupAnswer> {
+        Some(self.seat.as_mut()?.begin(&mut self.home.session, slot))
+    }
+
+    fn end_group(&mut self) -> bool {
+        let Some(seat) = &mut self.seat else { return true };
+        seat.end(&mut self.home.session)
     }
 
     fn take_compacted(&mut self) -> Compacted {
@@ -137,7 +157,10 @@ impl Engine for Routed {
     }
 
     fn session(&mut self) -> Option<&mut Session> {
-        self.home.session()
+        match &self.seat {
+            Some(seat) if seat.is_held() => None,
+            _ => self.home.session(),
+        }
     }
 
     fn range(
@@ -198,7 +221,11 @@ impl Engine for Routed {
         let front = self.front.as_ref().expect("only a worker with a front has connections");
         let hops = &sink.counters.hops;
         let mut sink = HereSink::new(sink, requests, front.cells(), here);
-        if front.is_all_hot(here) {
+        if let Some(seat) = &mut self.seat
+            && (seat.is_held() || has_writes(requests))
+        {
+            seat.execute(&mut self.home.session, now, requests, &mut sink);
+        } else if front.is_all_hot(here) {
             self.home.session.read_hot(now, requests, &mut sink);
             hops.hot_in_place.add(self.home.session.take_hot_reads());
         } else {

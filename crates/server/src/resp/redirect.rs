@@ -20,23 +20,24 @@ use wire::resp::{
 
 use super::Caller;
 use crate::cluster::{Place, Told};
+use crate::connection::Ending;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::hop::replicate::GroupAnswer;
 
-/// What a node of a cluster answers to writes that are more than one write of one key.
-const NOT_IN_CLUSTER: ErrorReply<'static> = ErrorReply::Other(
-    "writes of several keys, transactions that write and FLUSHALL are not supported in a cluster",
-);
+/// What a node of a cluster answers to what it cannot do yet.
+const NOT_IN_CLUSTER: ErrorReply<'static> =
+    ErrorReply::Other("FLUSHALL is not supported in a cluster");
 
 /// Where the keys of a command are.
-enum Keyed {
+pub(super) enum Keyed {
     Nothing,
     One(Slot),
     Several,
 }
 
 /// The slot of all keys.
-fn slot_of<'k>(mut keys: impl Iterator<Item = &'k [u8]>) -> Keyed {
+pub(super) fn slot_of<'k>(mut keys: impl Iterator<Item = &'k [u8]>) -> Keyed {
     let Some(slot) = keys.next().map(Slot::of) else { return Keyed::Nothing };
     if keys.all(|key| Slot::of(key) == slot) { Keyed::One(slot) } else { Keyed::Several }
 }
@@ -55,20 +56,51 @@ pub(super) fn keys_in(id: CommandId, raw: &[u8]) -> Option<Keys<'_>> {
     }
 }
 
-/// Commands that a node of a cluster cannot do yet: each is more than one write of one key, and a
-/// primary replicates writes of one key alone.
-fn is_refused_in_cluster(parsed: &Result<Command<'_>, CommandError<'_>>) -> bool {
-    match parsed {
-        Ok(Command::Del { keys, .. }) => keys.len() > 1,
-        Ok(
-            Command::MSet { .. }
-            | Command::MSetNx { .. }
-            | Command::Rename { .. }
-            | Command::RenameNx { .. }
-            | Command::Copy(_)
-            | Command::Flush { .. },
-        ) => true,
+/// Commands that are more than one write of one key.
+fn is_of_several(command: &Command<'_>) -> bool {
+    match command {
+        Command::Del { keys, .. } => keys.len() > 1,
+        Command::MSet { .. }
+        | Command::MSetNx { .. }
+        | Command::Rename { .. }
+        | Command::RenameNx { .. }
+        | Command::Copy(_) => true,
         _ => false,
+    }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Whether a command's writes belong together, and go through the control thread as a group.
+    pub(super) fn is_group(&self, command: &Command<'_>) -> bool {
+        self.core.cluster.is_some() && is_of_several(command)
+    }
+
+    /// Runs a command whose writes belong together; all its keys are of one slot.
+    pub(super) fn run_group(&mut self, caller: Caller, command: Command<'a>, raw: &[u8]) {
+        let keys = command.id().and_then(|id| keys_in(id, raw));
+        let Keyed::One(slot) = slot_of(keys.into_iter().flatten()) else {
+            return self.run(caller, command);
+        };
+        self.in_group(caller, slot, |gather| gather.run(caller, command));
+    }
+
+    /// Runs something as a group on keys of a slot, or answers why not.
+    pub(super) fn in_group(&mut self, caller: Caller, slot: Slot, run: impl FnOnce(&mut Self)) {
+        self.flush();
+        match self.engine.begin_group(slot) {
+            None => run(self),
+            Some(GroupAnswer::Good) => {
+                run(self);
+                self.flush();
+                if !self.engine.end_group() {
+                    // Nobody knows what came of it: no reply says so better than a closed
+                    // connection, which clients do not take for success.
+                    self.core.connections[caller.slot].ending = Ending::Now;
+                }
+            }
+            Some(GroupAnswer::TooFewCopies) => self.fail(caller, &ErrorReply::NoReplicas),
+            Some(GroupAnswer::Bad) => self.fail(caller, &ErrorReply::SlotNotServed),
+        }
     }
 }
 
@@ -98,7 +130,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         if self.is_elsewhere(caller, keyed, is_read) {
             return true;
         }
-        let is_refused = is_refused_in_cluster(parsed);
+        let is_refused = matches!(parsed, Ok(Command::Flush { .. }));
         if is_refused {
             self.fail(caller, &NOT_IN_CLUSTER);
         }
@@ -118,10 +150,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         if self.is_elsewhere(caller, slot_of(keys), !writes) {
             return true;
         }
-        if writes {
-            self.fail(caller, &NOT_IN_CLUSTER);
-        }
-        writes
+        false
     }
 
     fn is_elsewhere(&mut self, caller: Caller, keyed: Keyed, is_read: bool) -> bool {

@@ -23,7 +23,7 @@ use wire::Parsed;
 use wire::resp::{Command, CommandError, ErrorReply, Flags, Keys, Limits, Parser, next_command};
 
 use super::Caller;
-use super::redirect::keys_in;
+use super::redirect::{Keyed, keys_in, slot_of};
 use super::several::TOO_MANY_PARTS;
 use crate::compaction::Answering;
 use crate::connection::Ending;
@@ -233,7 +233,20 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.is_exec_redirected(caller, keys, commands.iter().any(is_write)) {
             return;
         }
-        let mut rest = &commands[..];
+        let keys = commands.iter().flat_map(keys_of);
+        let keys = keys.chain(transaction.watched.keys().map(|key| &**key));
+        match slot_of(keys) {
+            Keyed::One(slot) if self.core.cluster.is_some() => {
+                self.in_group(caller, slot, |gather| {
+                    gather.exec_parts(caller, transaction, &commands);
+                });
+            }
+            _ => self.exec_parts(caller, transaction, &commands),
+        }
+    }
+
+    fn exec_parts(&mut self, caller: Caller, transaction: &Transaction, commands: &[Queued<'_>]) {
+        let mut rest = commands;
         let mut is_first = true;
         while is_first || !rest.is_empty() {
             let on_keys = rest.iter().take_while(|queued| !needs_session(queued)).count();
@@ -262,9 +275,30 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         part: &[Queued<'_>],
         is_first: bool,
     ) -> bool {
+        let is_in_group = self.core.cluster.is_some();
+        let now = self.core.now;
+        let (hashes, room_bytes) = match is_in_group {
+            true => (Vec::new(), 0),
+            false => self.to_lock(transaction, part, is_first),
+        };
+        let Some(session) = self.engine.session() else {
+            let mut gather = Gather::new(self.engine, self.core);
+            return gather.exec_locked(caller, transaction, part, is_first);
+        };
+        let mut locked = session.lock_keys(now, &hashes, room_bytes);
+        let mut gather = Gather::new(&mut locked, self.core);
+        gather.exec_locked(caller, transaction, part, is_first)
+    }
+
+    /// The keys whose locks a part needs, and the room.
+    fn to_lock(
+        &mut self,
+        transaction: &Transaction,
+        part: &[Queued<'_>],
+        is_first: bool,
+    ) -> (Vec<KeyHash>, u64) {
         let watched = transaction.watched.iter().filter(|_| is_first);
-        let mut hashes: Vec<KeyHash> =
-            watched.clone().map(|(key, _)| self.core.hash(key)).collect();
+        let mut hashes: Vec<KeyHash> = watched.map(|(key, _)| self.core.hash(key)).collect();
         let mut room_bytes = 0;
         for queued in part {
             for key in keys_of(queued) {
@@ -274,23 +308,30 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 room_bytes += self.room_of(queued);
             }
         }
-        let now = self.core.now;
-        let Some(session) = self.engine.session() else { return true };
-        let mut locked = session.lock_keys(now, &hashes, room_bytes);
-        let mut gather = Gather::new(&mut locked, self.core);
-        for (key, version) in watched {
-            if gather.version_of(key) != *version {
-                gather.say(caller, |encoder| encoder.null_array());
+        (hashes, room_bytes)
+    }
+
+    /// The same with nobody in between any more.
+    fn exec_locked(
+        &mut self,
+        caller: Caller,
+        transaction: &Transaction,
+        part: &[Queued<'a>],
+        is_first: bool,
+    ) -> bool {
+        for (key, version) in transaction.watched.iter().filter(|_| is_first) {
+            if self.version_of(key) != *version {
+                self.say(caller, |encoder| encoder.null_array());
                 return false;
             }
         }
         if is_first {
-            gather.say(caller, |encoder| encoder.array_header(transaction.command_count));
+            self.say(caller, |encoder| encoder.array_header(transaction.command_count));
         }
         for queued in part {
-            gather.run_queued(caller, queued);
+            self.run_queued(caller, queued);
         }
-        gather.flush();
+        self.flush();
         true
     }
 

@@ -147,6 +147,8 @@ pub enum ErrorReply<'a> {
     TryAgain,
     /// `CLUSTERDOWN Hash slot not served`
     SlotNotServed,
+    /// `NOREPLICAS Not enough good replicas to write.`
+    NoReplicas,
     /// `CLUSTERDOWN The cluster is down`
     ClusterDown,
     /// `ERR This instance has cluster support disabled`
@@ -354,6 +356,7 @@ impl ErrorReply<'_> {
             ErrorReply::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
             ErrorReply::TryAgain => "TRYAGAIN Multiple keys request during rehashing of slot",
             ErrorReply::SlotNotServed => "CLUSTERDOWN Hash slot not served",
+            ErrorReply::NoReplicas => "NOREPLICAS Not enough good replicas to write.",
             ErrorReply::ClusterDown => "CLUSTERDOWN The cluster is down",
             ErrorReply::ClusterDisabled => "ERR This instance has cluster support disabled",
             ErrorReply::SelectInCluster => "ERR SELECT is not allowed in cluster mode",

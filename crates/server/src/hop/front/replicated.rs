@@ -15,6 +15,7 @@ use store::request::Op;
 use super::{Front, Here, State};
 use crate::cluster::{Place, View};
 use crate::core::Core;
+use crate::counters::Dialect;
 use crate::engine::{Asked, Asking, Away};
 use crate::hop::replicate::{Door, Errand};
 use policy::Route;
@@ -57,7 +58,9 @@ impl Front {
         let stays = match leader {
             super::direct::Leader::Away => false,
             super::direct::Leader::Here => is_read,
-            super::direct::Leader::Nobody => place == Place::Here,
+            super::direct::Leader::Nobody => {
+                place == Place::Here || self.reads_copy(core, answer.slot, is_read, request.key)
+            }
         };
         if !stays {
             let settles = here.has_unasked() || leader == super::direct::Leader::Here;
@@ -69,6 +72,15 @@ impl Front {
             self.take_place(core, here, &asking, question);
         }
         Asked::Here
+    }
+
+    /// READONLY: whether a read may be of this node's copy, old as that may be.
+    fn reads_copy(&self, core: &mut Core, slot: usize, is_read: bool, key: &[u8]) -> bool {
+        let connection = &mut core.connections[slot];
+        is_read
+            && connection.client.protocol == Dialect::Resp
+            && connection.resp().reads_copies
+            && self.replicated.as_ref().is_some_and(|it| it.view.has_copy(Slot::of(key)))
     }
 
     /// Sends a ticket through the control thread.

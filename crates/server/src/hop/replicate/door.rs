@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::Errand;
+use super::{Errand, GroupAnswer, GroupCall};
 use crate::hop::fabric::Fabric;
 use crate::poller::Waker;
 use crate::shared::Shared;
@@ -13,16 +13,22 @@ use crate::shared::Shared;
 /// What fronts hold of the door. How much is on its way is bounded by the fronts' cells.
 pub struct Door {
     errands: Sender<Errand>,
+    groups: Sender<(usize, GroupCall)>,
     waker: Waker,
     is_asleep: Arc<AtomicBool>,
     /// By front: cells that come back.
     returned: Vec<Receiver<u32>>,
+    /// By front: what its groups are answered.
+    answers: Vec<Receiver<GroupAnswer>>,
 }
 
 /// What the control thread holds of it.
 pub struct Ends {
     /// What fronts have sent.
     pub errands: Receiver<Errand>,
+    /// What they ask for their groups.
+    pub groups: Receiver<(usize, GroupCall)>,
+    answers: Vec<Sender<GroupAnswer>>,
     /// Readable when somebody has called.
     pub waker: Waker,
     is_asleep: Arc<AtomicBool>,
@@ -38,22 +44,36 @@ impl Door {
     /// If the system gives no descriptor.
     pub fn new(front_count: usize) -> std::io::Result<(Door, Ends)> {
         let (errands, received) = unbounded();
+        let (groups, groups_received) = unbounded();
+        let (answers, answered) = (0..front_count).map(|_| unbounded()).unzip();
         let (returns, returned) = (0..front_count).map(|_| unbounded()).unzip();
         let waker = Waker::new()?;
         let is_asleep = Arc::new(AtomicBool::new(false));
         let ends = Ends {
             errands: received,
+            groups: groups_received,
+            answers,
             waker: waker.clone(),
             is_asleep: is_asleep.clone(),
             returns,
             has_returned: vec![false; front_count],
         };
-        Ok((Door { errands, waker, is_asleep, returned }, ends))
+        let door = Door { errands, groups, waker, is_asleep, returned, answers: answered };
+        Ok((door, ends))
     }
 
     /// Sends a cell in. False: the control thread has ended.
     pub(in crate::hop) fn send(&self, errand: Errand) -> bool {
         self.errands.send(errand).is_ok()
+    }
+
+    /// Asks for a group, and waits for the answer. The worker's session must be parked.
+    pub(super) fn ask(&self, front: usize, call: GroupCall) -> GroupAnswer {
+        if self.groups.send((front, call)).is_err() {
+            return GroupAnswer::Bad;
+        }
+        self.call();
+        self.answers[front].recv().unwrap_or(GroupAnswer::Bad)
     }
 
     /// What was sent is to be looked at.
@@ -84,6 +104,12 @@ impl Ends {
         self.has_returned[front] = true;
     }
 
+    /// Answers a group's call.
+    pub fn answer(&self, front: usize, answer: GroupAnswer) {
+        // A front that has ended wants no answer.
+        let _ = self.answers[front].send(answer);
+    }
+
     /// Wakes the fronts that got something and sleep.
     pub fn wake_fronts(&mut self, fabric: &Fabric, shared: &Shared) {
         for (front, has_any) in self.has_returned.iter_mut().enumerate() {
@@ -96,7 +122,7 @@ impl Ends {
     /// Before a wait: whether nothing has come. From then on whoever sends wakes.
     pub fn may_sleep(&self) -> bool {
         self.is_asleep.store(true, Ordering::SeqCst);
-        if self.errands.is_empty() {
+        if self.errands.is_empty() && self.groups.is_empty() {
             return true;
         }
         self.is_asleep.store(false, Ordering::SeqCst);

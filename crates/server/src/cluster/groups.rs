@@ -1,0 +1,158 @@
+//! Groups of requests at the control thread: one holds a shard at a time (`hop::replicate::group`).
+//!
+//! ```text
+//!  Begin ─▶ queue ─▶ shard held ─ nothing of it is under way, and it serves ─▶ granted
+//!  Run   ─▶ node, one after the other ─ all computed ─▶ answered
+//!  End   ─▶ all of it is everywhere ─▶ answered, and the shard goes on
+//! ```
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use base::Instant;
+use cluster::node::Stage;
+use cluster::{ShardId, Slot};
+
+use super::control::{Control, PATIENCE_NS};
+use crate::hop::replicate::{GroupAnswer, GroupCall, GroupChange};
+
+/// See the module's page.
+#[derive(Default)]
+pub(super) struct Groups {
+    waiting: VecDeque<(usize, Slot)>,
+    holder: Option<Holder>,
+}
+
+struct Holder {
+    front: usize,
+    slot: Slot,
+    shard: ShardId,
+    since: Instant,
+    is_granted: bool,
+    /// What was not answered yet: by the node, ...
+    tickets: BTreeSet<u32>,
+    /// ... and to the worker.
+    running: Option<Vec<Arc<GroupChange>>>,
+    is_ending: bool,
+    is_bad: bool,
+}
+
+impl Groups {
+    /// Whether somebody waits for something.
+    pub fn is_busy(&self) -> bool {
+        self.holder.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Of a group's request, what the node says.
+    pub fn replied(&mut self, ticket: u32, is_good: bool) {
+        if let Some(holder) = &mut self.holder {
+            holder.tickets.remove(&ticket);
+            holder.is_bad |= !is_good;
+        }
+    }
+}
+
+impl Control {
+    /// Takes what workers ask, and goes on with whose turn it is.
+    pub(super) fn turn_groups(&mut self, now: Instant) {
+        while let Ok((front, call)) = self.ends.groups.try_recv() {
+            match call {
+                GroupCall::Begin(slot) => self.state.groups.waiting.push_back((front, slot)),
+                GroupCall::Run(changes) => self.run_group(changes, now),
+                GroupCall::End => {
+                    if let Some(holder) = &mut self.state.groups.holder {
+                        holder.is_ending = true;
+                    }
+                }
+            }
+        }
+        while self.step_group(now) {}
+    }
+
+    fn run_group(&mut self, changes: Vec<Arc<GroupChange>>, now: Instant) {
+        let Some(holder) = &mut self.state.groups.holder else { return };
+        holder.running = Some(changes.clone());
+        let shard = holder.shard;
+        for change in changes {
+            let ticket = self.state.outstanding.add_group(change.key(), shard, now);
+            if let Some(holder) = &mut self.state.groups.holder {
+                holder.tickets.insert(ticket);
+            }
+            self.ask_for(ticket, change, now);
+            self.perform(now);
+        }
+    }
+
+    /// One step; whether there may be another at once.
+    fn step_group(&mut self, now: Instant) -> bool {
+        let Some(holder) = &mut self.state.groups.holder else { return self.next_group(now) };
+        let front = holder.front;
+        if !holder.is_granted {
+            return self.grant_group(now);
+        }
+        let is_known =
+            |change: &Arc<GroupChange>| change.is_computed() || holder.tickets.is_empty();
+        if holder.running.as_ref().is_some_and(|changes| changes.iter().all(is_known)) {
+            holder.running = None;
+            self.ends.answer(front, GroupAnswer::Good);
+            return false; // Its next call comes.
+        }
+        if holder.running.is_some() || !holder.is_ending || !holder.tickets.is_empty() {
+            return false;
+        }
+        let answer = if holder.is_bad { GroupAnswer::Bad } else { GroupAnswer::Good };
+        self.end_group(answer, now);
+        true
+    }
+
+    fn next_group(&mut self, now: Instant) -> bool {
+        let Some((front, slot)) = self.state.groups.waiting.pop_front() else { return false };
+        let shard = self.shard_of(slot);
+        self.state.outstanding.hold(shard); // P1
+        self.state.groups.holder = Some(Holder {
+            front,
+            slot,
+            shard,
+            since: now,
+            is_granted: false,
+            tickets: BTreeSet::new(),
+            running: None,
+            is_ending: false,
+            is_bad: false,
+        });
+        true
+    }
+
+    fn grant_group(&mut self, now: Instant) -> bool {
+        let Some(holder) = &self.state.groups.holder else { return false };
+        let (front, shard, slot, since) = (holder.front, holder.shard, holder.slot, holder.since);
+        if self.state.outstanding.asked_count(shard) > 0 {
+            return false;
+        }
+        let is_here = self.shard_of(slot) == shard;
+        let stage = self.node.stage(shard).filter(|_| is_here);
+        let may_serve = now < self.node.serves_until();
+        match stage {
+            Some(_) if !self.node.has_copies(shard) => {
+                self.end_group(GroupAnswer::TooFewCopies, now);
+            }
+            Some(Stage::Serving | Stage::Filling) if may_serve => {
+                if let Some(holder) = &mut self.state.groups.holder {
+                    holder.is_granted = true;
+                }
+                self.ends.answer(front, GroupAnswer::Good);
+                return false;
+            }
+            Some(_) if now.ns.saturating_sub(since.ns) < PATIENCE_NS => return false,
+            _ => self.end_group(GroupAnswer::Bad, now),
+        }
+        true
+    }
+
+    fn end_group(&mut self, answer: GroupAnswer, now: Instant) {
+        let Some(holder) = self.state.groups.holder.take() else { return };
+        self.ends.answer(holder.front, answer);
+        self.state.outstanding.let_go(holder.shard);
+        self.try_again(now);
+    }
+}

@@ -1,0 +1,119 @@
+//! A worker's seat at the control thread: its groups, one at a time.
+
+use std::sync::Arc;
+
+use base::UnixMillis;
+use cluster::Slot;
+use store::Session;
+use store::request::{Op, Outcome, Request, Sink};
+use wire::resp::Protocol;
+
+use super::{Door, GroupAnswer, GroupCall, GroupChange};
+use crate::counters::CommandIndex;
+use crate::gather::Answer;
+use crate::hop::cell::Origin;
+use crate::reply::Shape;
+use crate::rmw::{Refusal, Rmw};
+
+/// See the module's page.
+pub struct Seat {
+    door: Arc<Door>,
+    front: usize,
+    item_max_bytes: u64,
+    /// A group was begun and not ended.
+    is_held: bool,
+    /// Something of it was not executed, or nobody knows.
+    is_bad: bool,
+}
+
+impl Seat {
+    /// Of one worker.
+    pub fn new(door: Arc<Door>, front: usize, item_max_bytes: u64) -> Seat {
+        Seat { door, front, item_max_bytes, is_held: false, is_bad: false }
+    }
+
+    /// Whether a group is under way.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Begins a group on keys of one slot, if that is good.
+    pub fn begin(&mut self, session: &mut Session, slot: Slot) -> GroupAnswer {
+        self.is_bad = false;
+        let answer = self.ask(session, GroupCall::Begin(slot));
+        self.is_held = answer == GroupAnswer::Good;
+        answer
+    }
+
+    /// Executes requests of the group, or a group of their own.
+    pub fn execute<S: Sink<Refusal>>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        let is_own = !self.is_held;
+        if let Some(first) = requests.first().filter(|_| is_own) {
+            self.begin(session, Slot::of(first.key));
+        }
+        if !self.is_held {
+            let all = 0..requests.len();
+            all.for_each(|index| sink.outcome(index, Outcome::Unwritable, session.pins()));
+            return;
+        }
+        self.run(session, now, requests, sink);
+        if is_own {
+            self.end(session);
+        }
+    }
+
+    fn run<S: Sink<Refusal>>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        let answer = Answer {
+            slot: 0,
+            command: CommandIndex::UNKNOWN_RESP,
+            is_quiet: false,
+            shape: Shape::Value,
+        };
+        let origin = Origin { answer, protocol: Protocol::Resp2, connection: 0, now };
+        let change = |request| Arc::new(GroupChange::new(request, &origin, self.item_max_bytes));
+        let changes: Vec<Arc<GroupChange>> = requests.iter().map(change).collect();
+        let answer = self.ask(session, GroupCall::Run(changes.clone()));
+        let mut is_good = answer == GroupAnswer::Good;
+        for (index, change) in changes.iter().enumerate() {
+            match change.take() {
+                Some(kept) => change.tell(&kept, index, session.pins(), sink),
+                None => {
+                    is_good = false;
+                    sink.outcome(index, Outcome::Unwritable, session.pins());
+                }
+            }
+        }
+        self.is_bad |= !is_good;
+    }
+
+    /// Ends the group. False: it must not be answered (P2).
+    pub fn end(&mut self, session: &mut Session) -> bool {
+        self.is_held = false;
+        let is_good = self.ask(session, GroupCall::End) == GroupAnswer::Good;
+        is_good && !std::mem::take(&mut self.is_bad)
+    }
+
+    fn ask(&self, session: &mut Session, call: GroupCall) -> GroupAnswer {
+        session.park(); // The control thread's cleaning waits for nobody who waits for it.
+        let answer = self.door.ask(self.front, call);
+        session.unpark();
+        answer
+    }
+}
+
+/// Whether some of the requests change anything.
+pub fn has_writes(requests: &[Request<'_, Rmw<'_>>]) -> bool {
+    requests.iter().any(|request| !matches!(request.op, Op::Get))
+}
