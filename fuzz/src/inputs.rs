@@ -174,8 +174,9 @@ fn resp_inline(rng: &mut Rng, out: &mut Vec<u8>) {
 
 /// A stream of memcached commands, most of them damaged a little.
 pub fn memcached_text(rng: &mut Rng) -> Vec<u8> {
-    const LINES: [&str; 12] = [
+    const LINES: [&str; 13] = [
         "version",
+        "config get cluster",
         "stats settings",
         "flush_all",
         "flush_all 10 noreply",

@@ -224,12 +224,13 @@ pub enum MemcachedCommand {
     Verbosity,
     Quit,
     Stats,
+    Config,
     Shutdown,
     Mn,
     Unknown,
 }
 
-const MEMCACHED_NAMES: [&str; 22] = [
+const MEMCACHED_NAMES: [&str; 23] = [
     "get",
     "gets",
     "gat",
@@ -249,6 +250,7 @@ const MEMCACHED_NAMES: [&str; 22] = [
     "verbosity",
     "quit",
     "stats",
+    "config",
     "shutdown",
     "mn",
     "unknown",
@@ -320,7 +322,10 @@ impl CommandIndex {
                 if flags.contains(Flags::WRITE) { Some(Access::Write) } else { reads }
             }
             (_, "get" | "gets" | "pull" | "range") => Some(Access::Read),
-            (_, "version" | "verbosity" | "quit" | "stats" | "shutdown" | "mn" | "ping") => None,
+            (
+                _,
+                "version" | "verbosity" | "quit" | "stats" | "config" | "shutdown" | "mn" | "ping",
+            ) => None,
             // It moves nothing but an expiry, and is answered with the values.
             (_, "gat" | "gats") => Some(Access::Read),
             _ => Some(Access::Write),

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use base::WorkerId;
 
+use crate::cluster::View;
 use crate::config::{Config, Poll};
 use crate::counters::Dialect;
 use crate::engine::RunToCompletion;
@@ -80,8 +81,19 @@ impl Drive {
     /// # Errors
     /// As of [`crate::Server::start`]; and if the settings route nothing.
     pub fn new(config: Config) -> Result<Drive, StartError> {
+        Drive::of_cluster(config, None)
+    }
+
+    /// The same of a node of a cluster.
+    ///
+    /// # Errors
+    /// As of [`Drive::new`].
+    pub fn of_cluster(config: Config, view: Option<Arc<View>>) -> Result<Drive, StartError> {
         let failed = |source| StartError::System { what: "make a worker", source };
         let shared = Arc::new(Shared::open(Config { poll: Poll::Busy, ..config })?);
+        if let Some(view) = view {
+            shared.set_cluster(view);
+        }
         if !shared.layers().is_routed {
             return Err(failed(io::Error::other("the settings route nothing")));
         }

@@ -208,6 +208,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.core.connections[slot].ending = Ending::AfterFlush;
             }
             Command::Stats(kind) => self.stats(slot, kind),
+            Command::ConfigGetCluster => self.cluster_config(slot),
             Command::Shutdown => {
                 let caller = self.caller(slot, MemcachedCommand::Shutdown, false);
                 self.say_line(caller, Reply::ShutdownDisabled);
@@ -217,6 +218,17 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.say_line(caller, Reply::MetaNoop);
             }
         }
+    }
+
+    /// config get cluster: members that speak memcached. Without a cluster nobody knows the word.
+    fn cluster_config(&mut self, slot: usize) {
+        let caller = self.caller(slot, MemcachedCommand::Config, false);
+        let Some(view) = &self.core.cluster else { return self.say_line(caller, Reply::Error) };
+        let configuration = view.configuration();
+        let version = configuration.as_ref().map_or(0, |it| it.term.0);
+        let all = configuration.iter().flat_map(|it| it.addresses.values());
+        let nodes = all.filter(|it| it.memcached != 0).map(|it| (it.host.as_str(), it.memcached));
+        self.reply_to(slot, |out| Encoder::new(out).cluster_config(version, nodes));
     }
 
     fn arithmetic(&mut self, slot: usize, arithmetic: Arithmetic<'a>) {

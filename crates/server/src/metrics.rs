@@ -27,6 +27,7 @@ use crate::shared::{Shared, unix_now};
 use crate::sizes::SizeNumbers;
 use crate::slo::{Lately, LatencyCounts};
 
+mod cluster;
 mod compaction;
 mod durable;
 pub mod facts;
@@ -72,6 +73,8 @@ pub struct Snapshot {
     pub store: StoreStats,
     /// What becomes durable; `None`: nothing does.
     pub data: Option<durable::DataNumbers>,
+    /// What is known of the cluster; `None`: this server is no node.
+    pub cluster: Option<cluster::ClusterNumbers>,
     /// Granted to client buffers.
     pub client_buffer_bytes: u64,
     /// What the manager decided lately, oldest first.
@@ -120,6 +123,7 @@ impl Snapshot {
             hot_set: shared.hot_keys().map(|keys| keys.now()).unwrap_or_default(),
             store: shared.store_stats(),
             data: durable::DataNumbers::take(shared),
+            cluster: shared.cluster().map(|view| cluster::ClusterNumbers::take(view)),
             client_buffer_bytes: shared.buffer_budget().granted_bytes(),
             journal: shared.control().journal.entries(),
             workload: shared.control().workload.get(),
@@ -300,6 +304,7 @@ impl Snapshot {
                 "client_buffer_bytes": self.client_buffer_bytes,
             },
             "store": self.store_json(),
+            "cluster": self.cluster.as_ref().map(cluster::ClusterNumbers::json),
             "data": durable::json(self.data.as_ref()),
             "workload": self.workload.as_ref().map(Workload::json),
             "tuner": self.tuner.as_ref().map(View::json),

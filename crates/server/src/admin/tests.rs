@@ -101,7 +101,7 @@ fn what_the_page_reads_is_in_the_stats() {
     let stats: serde_json::Value = serde_json::from_str(body.trim()).unwrap();
     let script = include_str!("page/page.js");
     // Parts that a server has only under some settings.
-    let optional = ["dcrew", "sizes", "hot_set", "llc_ways", "workload", "tuner", "slo"];
+    let optional = ["cluster", "dcrew", "sizes", "hot_set", "llc_ways", "workload", "tuner", "slo"];
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut read_count = 0;
     for place in script.split("now.").skip(1) {

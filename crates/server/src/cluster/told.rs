@@ -312,4 +312,4 @@ fn info_text(numbers: &InfoNumbers) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

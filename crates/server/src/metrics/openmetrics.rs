@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use store::StoreStats;
 
-use crate::metrics::{Snapshot, compaction, durable, facts, native, slo};
+use crate::metrics::{Snapshot, cluster, compaction, durable, facts, native, slo};
 
 /// The type that a scraper must be told.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -25,6 +25,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     memory(&mut page, snapshot);
     store(&mut page, &snapshot.store);
     durable::families(&mut page, snapshot.data.as_ref());
+    cluster::families(&mut page, snapshot.cluster.as_ref());
     page.out.push_str("# EOF\n");
     page.out
 }

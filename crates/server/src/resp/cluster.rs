@@ -304,3 +304,6 @@ fn shard_node(encoder: &mut Encoder<'_>, told: &Told<'_>, node: NodeId, role: &s
     encoder.integer(0);
     text(encoder, "health", "online");
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,8 @@ pub enum Command<'a> {
     Quit,
     /// stats.
     Stats(StatsKind<'a>),
+    /// config get cluster: who the nodes of the cluster are. Not of memcached itself.
+    ConfigGetCluster,
     /// shutdown: reply [`Reply::ShutdownDisabled`].
     Shutdown,
     /// mn, the meta no-op: reply MN.

@@ -143,6 +143,9 @@ impl<'a> Line<'a> {
             b"stats" => self.done(Command::Stats(stats_kind(&words))),
             b"flush_all" => self.flush_all(&words),
             b"verbosity" => self.verbosity(&words),
+            b"config" if words.count == 3 && is_cluster_config(&words) => {
+                self.done(Command::ConfigGetCluster)
+            }
             _ if is_http(self.line) => Parsed::Bad(ProtocolError::Http),
             _ => self.reject(Reply::Error, false),
         }
@@ -314,6 +317,11 @@ impl<'a> Line<'a> {
             None => self.reject(Reply::BadFormat, noreply),
         }
     }
+}
+
+/// What clients of managed caches ask who the nodes are.
+fn is_cluster_config(words: &Words<'_>) -> bool {
+    (words.get(1), words.get(2)) == (&b"get"[..], &b"cluster"[..])
 }
 
 /// The same as [`store_header`] for the usual line: no sign, no noreply, nothing doubled.

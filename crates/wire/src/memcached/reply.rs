@@ -132,6 +132,25 @@ impl<'o> Encoder<'o> {
         self.line_end();
     }
 
+    /// The answer to `config get cluster`: the configuration's number and its nodes, each as
+    /// `host|ip|port`. The length does not count the last CRLF, as nowhere in this protocol.
+    pub fn cluster_config<'n>(
+        &mut self,
+        version: u64,
+        nodes: impl IntoIterator<Item = (&'n str, u16)>,
+    ) {
+        let mut text = format!("{version}\n");
+        for (index, (host, port)) in nodes.into_iter().enumerate() {
+            let blank = if index == 0 { "" } else { " " };
+            let ip = if host.parse::<std::net::IpAddr>().is_ok() { host } else { "" };
+            text.push_str(&format!("{blank}{host}|{ip}|{port}"));
+        }
+        text.push('\n');
+        self.out.extend_from_slice(format!("CONFIG cluster 0 {}\r\n{text}", text.len()).as_bytes());
+        self.line_end();
+        self.reply(Reply::End);
+    }
+
     /// CRLF: ends a value whose body was appended apart from its header.
     #[inline]
     pub fn line_end(&mut self) {
@@ -188,6 +207,16 @@ mod tests {
         let mut out = Vec::new();
         encode(&mut Encoder::new(&mut out));
         assert_eq!(String::from_utf8_lossy(&out), want);
+    }
+
+    #[test]
+    fn a_cluster_is_told_as_managed_caches_tell_it() {
+        let mut out = Vec::new();
+        let nodes = [("10.0.0.7", 11211), ("cache-2.example", 11212)];
+        Encoder::new(&mut out).cluster_config(12, nodes);
+        let want = "CONFIG cluster 0 50\r\n12\n10.0.0.7|10.0.0.7|11211 cache-2.example||11212\n\r\n\
+                    END\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), want);
     }
 
     #[test]

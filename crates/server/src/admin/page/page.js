@@ -97,6 +97,56 @@ function hot(now) {
     `${whole(found.items || 0)} in the hot set, ${percent(found.share_ratio || 0)} of all accesses`;
 }
 
+const SLOTS = 16384;
+const roleIn = (shard, name) => shard.primary === name ? "primary"
+  : shard.backups.includes(name) ? "backup" : shard.joining === name ? "joining" : "";
+
+// One node's part of all slots. A copy in the making is as wide as what has been copied.
+function slots(shards, name, colour) {
+  const bar = shape("svg", { viewBox: `0 0 ${SLOTS} 10`, preserveAspectRatio: "none", role: "img",
+    "aria-label": `slots of ${name}` });
+  for (const shard of shards) {
+    const role = roleIn(shard, name);
+    if (role === "") { continue; }
+    const all = shard.last_slot - shard.first_slot + 1;
+    const width = role === "joining" ? all * (shard.progress_ratio || 0) : all;
+    bar.append(shape("rect", { x: shard.first_slot, width, height: 10, class: `f${colour} ${role}` }));
+  }
+  return bar;
+}
+
+function move(shard) {
+  const what = shard.joining ? `${shard.joining} is given a copy by ${shard.primary}`
+    : `${shard.primary} takes over from ${shard.filling_from}`;
+  const ratio = shard.progress_ratio;
+  const known = ratio === null ? [] : [`, ${percent(ratio)} `, element("progress", { value: ratio })];
+  return element("li", {}, `slots ${shard.first_slot} to ${shard.last_slot}: ${what}`, ...known);
+}
+
+function member(shards, node, colour) {
+  const name = node.admin_port ? element("a", { href: `//${node.host}:${node.admin_port}/` }, node.name) : node.name;
+  const lag = node.lag_bytes ? `, ${bytes(node.lag_bytes)} behind` : "";
+  const where = node.host === null ? "" : ` ${node.host}${lag}`;
+  const own = node.is_own ? { class: "own" } : {};
+  return element("tr", own, element("td", {}, name, element("small", {}, where)),
+    element("td", {}, slots(shards, node.name, colour % COLOURS)),
+    element("td", {}, whole(node.shards.primary)), element("td", {}, whole(node.shards.backup)));
+}
+
+function cluster(now) {
+  const found = now.cluster;
+  show("cluster-section", Boolean(found));
+  if (!found) { return; }
+  const rows = found.members.map((node, i) => member(found.shards, node, i));
+  document.querySelector("#members tbody").replaceChildren(...rows);
+  const moves = found.shards.filter((shard) => shard.joining || shard.filling_from);
+  document.getElementById("moves").replaceChildren(...moves.map(move));
+  const failovers = found.failovers_total > 0 ? `, ${whole(found.failovers_total)} taken over from lost nodes` : "";
+  document.getElementById("cluster-about").textContent = found.term === 0 ? `${found.own} has not joined yet`
+    : `${found.own}, term ${found.term}, ${found.members.length} nodes, ${found.shards.length} shards` +
+      `, ${moves.length === 0 ? "nothing moves" : `${moves.length} move`}${failovers}`;
+}
+
 const figure = (name, n) => name.endsWith("_ratio") ? `${name} ${n.toFixed(3)}` : `${name} ${brief(n)}`;
 
 let lastEntry = "";
@@ -139,6 +189,7 @@ function draw(now) {
     for (const chart of charts) { addPoint(chart, chart.series(now, last, seconds)); }
     list(now, last, seconds);
   }
+  cluster(now);
   sizes(now);
   hot(now);
   journal(now);

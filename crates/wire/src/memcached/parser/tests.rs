@@ -228,8 +228,20 @@ fn the_rest_is_read_as_memcached_reads_it() {
     check("flush_all 10 noreply\r\n", Command::FlushAll { delay: 10, noreply: true });
     check("stats\r\n", Command::Stats(StatsKind::General));
     check("stats settings\r\n", Command::Stats(StatsKind::Settings));
+    check("config get cluster\r\n", Command::ConfigGetCluster);
     check("stats foo\r\n", Command::Stats(StatsKind::Other(b"foo")));
-    for line in ["", "\r", "a", "GET k", "get", "foo bar", "mx", "flush_all 1 2 3", "verbosity"] {
+    for line in [
+        "",
+        "\r",
+        "a",
+        "GET k",
+        "get",
+        "foo bar",
+        "mx",
+        "flush_all 1 2 3",
+        "verbosity",
+        "config get x",
+    ] {
         check_line(&format!("{line}\r\n"), Reply::Error);
     }
     check_line("\n", Reply::Error);

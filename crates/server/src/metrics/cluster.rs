@@ -1,0 +1,177 @@
+//! What is shown of the cluster: who has which slots in which role, and what moves.
+
+use std::sync::Arc;
+
+use cluster::{Configuration, NodeId, Shard, ShardId};
+use serde_json::{Value, json};
+
+use super::openmetrics::Page;
+use crate::cluster::told::{RoleCounts, node_id};
+use crate::cluster::{Figures, View};
+
+/// The cluster at one moment, as this node knows it.
+#[derive(Clone, Debug)]
+pub struct ClusterNumbers {
+    own: NodeId,
+    /// None before the node has joined.
+    configuration: Option<Arc<Configuration>>,
+    figures: Figures,
+}
+
+impl ClusterNumbers {
+    /// As of now.
+    pub(super) fn take(view: &View) -> ClusterNumbers {
+        ClusterNumbers {
+            own: view.own(),
+            configuration: view.configuration(),
+            figures: view.figures(),
+        }
+    }
+
+    /// Where a node's peers reach it, or its name: what a label says.
+    fn peer(&self, node: NodeId) -> String {
+        let known = self.configuration.as_ref().and_then(|it| it.addresses(node));
+        match known {
+            Some(addresses) if !addresses.peer.is_empty() => addresses.peer.clone(),
+            _ => node.to_string(),
+        }
+    }
+
+    fn member(&self, configuration: &Configuration, node: NodeId) -> Value {
+        let counts = RoleCounts::of(configuration, node);
+        let addresses = configuration.addresses(node);
+        json!({
+            "name": node.to_string(),
+            "id": node_id(node),
+            "is_own": node == self.own,
+            "host": addresses.map(|it| &it.host),
+            "resp_port": addresses.map(|it| it.resp),
+            "memcached_port": addresses.map(|it| it.memcached),
+            "native_port": addresses.map(|it| it.native),
+            "admin_port": addresses.map(|it| it.admin),
+            "peer": addresses.map(|it| &it.peer),
+            "lag_bytes": self.figures.lag_bytes.get(&node),
+            "shards": {
+                "primary": counts.primary,
+                "backup": counts.backup,
+                "joining": counts.joining,
+                "filling": counts.filling,
+            },
+        })
+    }
+
+    fn shard(&self, id: ShardId, shard: &Shard) -> Value {
+        let backups: Vec<String> = shard.backups.iter().map(NodeId::to_string).collect();
+        json!({
+            "first_slot": shard.first.0,
+            "last_slot": shard.last.0,
+            "epoch": shard.epoch,
+            "primary": shard.primary.to_string(),
+            "backups": backups,
+            "joining": shard.joining.map(|node| node.to_string()),
+            "filling_from": shard.filling_from.map(|node| node.to_string()),
+            "progress_ratio": self.figures.progress_ratio.get(&id),
+        })
+    }
+
+    /// Its member of `/stats`.
+    pub(super) fn json(&self) -> Value {
+        let configuration = self.configuration.as_deref();
+        let members = configuration.iter().flat_map(|it| {
+            it.members.iter().map(|node| self.member(it, *node)).collect::<Vec<_>>()
+        });
+        let shards = configuration.iter().flat_map(|it| {
+            it.shards().map(|(id, shard)| self.shard(id, shard)).collect::<Vec<_>>()
+        });
+        json!({
+            "own": self.own.to_string(),
+            "id": node_id(self.own),
+            "term": configuration.map_or(0, |it| it.term.0),
+            "failovers_total": self.figures.failovers,
+            "members": members.collect::<Vec<_>>(),
+            "shards": shards.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Its families of `/metrics`; none of a server that is no node.
+pub(super) fn families(page: &mut Page, cluster: Option<&ClusterNumbers>) {
+    let Some(cluster) = cluster else { return };
+    let configuration = cluster.configuration.as_deref();
+    let counts = configuration.map(|it| RoleCounts::of(it, cluster.own)).unwrap_or_default();
+    let help = "Number of the configuration that this node has installed; 0 before it has joined";
+    page.gauge("dovetail_term", help, configuration.map_or(0, |it| it.term.0));
+    let members = configuration.map_or(0, |it| it.members.len());
+    page.gauge("dovetail_members", "Nodes of the cluster that live", members);
+    page.family("dovetail_shards", "gauge", "Shards of this node by its role");
+    for (role, count) in [
+        ("primary", counts.primary),
+        ("backup", counts.backup),
+        ("joining", counts.joining),
+        ("filling", counts.filling),
+    ] {
+        page.sample("dovetail_shards", &[("role", role)], count);
+    }
+    page.family(
+        "dovetail_migration_progress_ratio",
+        "gauge",
+        "How much has been copied of a shard that this node gives or is given",
+    );
+    for (shard, ratio) in &cluster.figures.progress_ratio {
+        let shard = shard.0.to_string();
+        page.sample("dovetail_migration_progress_ratio", &[("shard", &shard)], ratio);
+    }
+    page.counter(
+        "dovetail_failovers",
+        "Times that this node became the primary of a shard whose primary was lost",
+        cluster.figures.failovers,
+    );
+    page.family(
+        "dovetail_replication_lag_bytes",
+        "gauge",
+        "Bytes of writes that a backup has not acknowledged yet",
+    );
+    for (node, lag_bytes) in &cluster.figures.lag_bytes {
+        let peer = cluster.peer(*node);
+        page.sample("dovetail_replication_lag_bytes", &[("peer", &peer)], lag_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::told::tests::three_nodes;
+
+    #[test]
+    fn a_node_shows_its_roles_its_moves_and_who_lags() {
+        let (configuration, [one, two, _]) = three_nodes();
+        let view = View::new(one);
+        view.set_configuration(Arc::new(configuration));
+        view.count_failover();
+        view.set_progress(ShardId(2), Some(0.25));
+        view.set_progress(ShardId(1), Some(0.5));
+        view.set_progress(ShardId(1), None);
+        view.set_lag(two, Some(4096));
+        let numbers = ClusterNumbers::take(&view);
+        let mut page = Page::default();
+        families(&mut page, Some(&numbers));
+        for line in [
+            "dovetail_term 7",
+            "dovetail_members 3",
+            "dovetail_shards{role=\"primary\"} 2",
+            "dovetail_shards{role=\"backup\"} 1",
+            "dovetail_shards{role=\"joining\"} 0",
+            "dovetail_migration_progress_ratio{shard=\"2\"} 0.25",
+            "dovetail_failovers_total 1",
+            "dovetail_replication_lag_bytes{peer=\"10.0.0.2:7400\"} 4096",
+        ] {
+            assert!(page.text().lines().any(|found| found == line), "{line}\n{}", page.text());
+        }
+        assert!(!page.text().contains("shard=\"1\""), "it has ended");
+        let json = numbers.json();
+        assert_eq!(json["members"][1]["lag_bytes"], 4096);
+        assert_eq!(json["shards"][2]["progress_ratio"], 0.25);
+        assert_eq!(json["shards"][2]["backups"][0], "n1.1");
+        assert_eq!(ClusterNumbers::take(&View::new(one)).json()["term"], 0, "before it has joined");
+    }
+}

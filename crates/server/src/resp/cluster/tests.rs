@@ -1,0 +1,290 @@
+//! What four servers of Redis 7.0.15 answered, and what a node in their place answers.
+//!
+//! ```text
+//!  n1 :7302  master of 5461..10922       n2 :7301  master of 0..5460, whom most was asked
+//!  n3 :7303  master of 10923..16383      n4 :7304  replica of n2
+//! ```
+//!
+//! `recorded/` holds a request and its answer a line. Ids are written as `<n1>`, times as `<ms>`;
+//! the lines of CLUSTER NODES are sorted.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use cluster::{Addresses, Shard, Term};
+use policy::WritePolicy;
+use wire::resp::Protocol;
+
+use super::*;
+use crate::Config;
+use crate::cluster::{Place, View};
+use crate::counters::Dialect;
+use crate::drive::Drive;
+
+fn node(name: u16) -> NodeId {
+    NodeId { name, life: 1 }
+}
+
+/// What the four servers were.
+fn recorded_cluster() -> Configuration {
+    let shard = |slots: (u16, u16), epoch, primary, backups: &[u16]| Shard {
+        first: Slot(slots.0),
+        last: Slot(slots.1),
+        epoch,
+        primary: node(primary),
+        backups: backups.iter().map(|name| node(*name)).collect(),
+        joining: None,
+        filling_from: None,
+    };
+    let addresses = |(name, port): (u16, u16)| {
+        let peer = format!("127.0.0.1:{}", port + 10_000);
+        let host = "127.0.0.1".to_owned();
+        (node(name), Arc::new(Addresses { host, resp: port, peer, ..Addresses::default() }))
+    };
+    Configuration {
+        term: Term(3),
+        members: (1..=4).map(node).collect(),
+        shards: vec![
+            shard((0, 5460), 1, 2, &[4]),
+            shard((5461, 10922), 2, 1, &[]),
+            shard((10923, 16383), 3, 3, &[]),
+        ],
+        addresses: [(1, 7302), (2, 7301), (3, 7303), (4, 7304)]
+            .into_iter()
+            .map(addresses)
+            .collect(),
+    }
+}
+
+/// What the control thread would say to a node that serves what it is primary of.
+fn view_of(own: u16) -> Arc<View> {
+    let (view, configuration) = (View::new(node(own)), recorded_cluster());
+    for shard in &configuration.shards {
+        let place = if shard.primary == node(own) { Place::Here } else { Place::Elsewhere };
+        for slot in shard.first.0..=shard.last.0 {
+            view.set_place(Slot(slot), place);
+        }
+    }
+    view.set_configuration(Arc::new(configuration));
+    Arc::new(view)
+}
+
+/// A server and one client.
+struct Bench {
+    drive: Drive,
+    client: TcpStream,
+}
+
+impl Bench {
+    fn new(view: Option<Arc<View>>, index: store::IndexKind) -> Bench {
+        let off =
+            Config { resp: None, memcached: None, native: None, admin: None, ..Config::default() };
+        let config = Config {
+            threads: 2,
+            write_policy: WritePolicy::Crew,
+            dispatch: "key-hash".parse().unwrap(),
+            memory_bytes: 256 << 20,
+            index,
+            ..off
+        };
+        let mut drive = Drive::of_cluster(config, view).unwrap();
+        let client = Bench::connect(&mut drive, Dialect::Resp);
+        Bench { drive, client }
+    }
+
+    fn connect(drive: &mut Drive, dialect: Dialect) -> TcpStream {
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(door.local_addr().unwrap()).unwrap();
+        client.set_nonblocking(true).unwrap();
+        drive.admit(0, door.accept().unwrap().0, dialect).unwrap();
+        client
+    }
+
+    fn ask(&mut self, request: &str) -> String {
+        self.client.write_all(format!("{request}\r\n").as_bytes()).unwrap();
+        for _ in 0..8 {
+            (0..self.drive.worker_count()).for_each(|worker| self.drive.turn(worker).unwrap());
+        }
+        let mut bytes = vec![0; 1 << 16];
+        let count = match self.client.read(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            read => read.unwrap(),
+        };
+        String::from_utf8(bytes[..count].to_vec()).unwrap()
+    }
+}
+
+/// Lines as they were recorded: requests and what was answered.
+fn recorded(text: &str) -> impl Iterator<Item = (&str, String)> {
+    text.lines().map(|line| {
+        let (request, reply) = line.split_once('\t').unwrap();
+        (request, reply.replace("\\r\\n", "\r\n").replace("\\n", "\n"))
+    })
+}
+
+#[track_caller]
+fn check_replay(view: Option<Arc<View>>, text: &str) {
+    let mut bench = Bench::new(view, store::IndexKind::Hash);
+    for (number, (request, want)) in recorded(text).enumerate() {
+        assert_eq!(bench.ask(request), want, "line {}: {request}", number + 1);
+    }
+}
+
+#[test]
+fn a_master_answers_as_redis_does() {
+    check_replay(Some(view_of(2)), include_str!("recorded/master.txt"));
+}
+
+#[test]
+fn a_replica_answers_as_redis_does() {
+    check_replay(Some(view_of(4)), include_str!("recorded/replica.txt"));
+}
+
+#[test]
+fn a_server_without_a_cluster_answers_as_redis_does() {
+    check_replay(None, include_str!("recorded/standalone.txt"));
+}
+
+/// The text with ids and times as they were written down.
+fn as_recorded(text: &str) -> String {
+    (1..=4).fold(text.to_owned(), |text, name| {
+        text.replace(&told::node_id(node(name)), &format!("<n{name}>"))
+    })
+}
+
+#[test]
+fn shapes_are_those_of_redis() {
+    let configuration = recorded_cluster();
+    let told = Told::new(&configuration, node(2));
+    let lines = |nodes: &mut dyn Iterator<Item = NodeId>| {
+        let line = |node| as_recorded(&told.node_line(node, 77));
+        let mut lines: Vec<String> = nodes.map(line).collect();
+        lines.sort();
+        lines.join("\n").replace(" 0 77 ", " 0 <ms> ").replace(" - 0 0 ", " - 0 <ms> ")
+    };
+    for (request, want) in recorded(include_str!("recorded/shapes.txt")) {
+        let (version, command) = request.split_once(" CLUSTER ").unwrap();
+        let protocol = if version == "RESP3" { Protocol::Resp3 } else { Protocol::Resp2 };
+        let mut out = Vec::new();
+        let encoder = &mut Encoder::new(&mut out, protocol);
+        match command {
+            "SLOTS" => slots(encoder, &told),
+            "SHARDS" => shards(encoder, &told),
+            "MYID" => encoder.bulk(told::node_id(node(2)).as_bytes()),
+            "NODES" => out = lines(&mut told.members()).into_bytes(),
+            "REPLICAS <n2>" => {
+                let text = format!("*1\r\n{}\r\n", lines(&mut told.replicas_of(node(2))));
+                out = text.into_bytes();
+            }
+            other => panic!("{other}"),
+        }
+        assert_eq!(as_recorded(&String::from_utf8(out).unwrap()), want, "{request}");
+    }
+}
+
+#[test]
+fn writes_of_several_keys_are_refused_by_name() {
+    let mut bench = Bench::new(Some(view_of(2)), store::IndexKind::Hash);
+    let want = "-ERR writes of several keys, transactions that write and FLUSHALL are not \
+                supported in a cluster\r\n";
+    for request in ["MSET bar 1 {bar}2 2", "DEL bar {bar}2", "RENAME bar {bar}2", "FLUSHALL"] {
+        assert_eq!(bench.ask(request), want, "{request}");
+    }
+    for (request, want) in [("MULTI", "+OK\r\n"), ("SET bar 1", "+QUEUED\r\n"), ("EXEC", want)] {
+        assert_eq!(bench.ask(request), want, "{request}");
+    }
+    assert_eq!(bench.ask("GET bar"), "$-1\r\n", "the transaction is gone");
+    let managed = "-ERR CLUSTER MEET is not for this server: the configuration manager decides \
+                   who has which slots\r\n";
+    assert_eq!(bench.ask("CLUSTER MEET 127.0.0.1 7000"), managed);
+}
+
+#[test]
+fn a_slot_whose_primary_is_unknown_is_not_served() {
+    let (view, down) = (view_of(2), "-CLUSTERDOWN Hash slot not served\r\n");
+    let mut gone = recorded_cluster();
+    gone.members.retain(|it| *it != node(3));
+    gone.addresses.remove(&node(3));
+    view.set_configuration(Arc::new(gone));
+    view.set_place(Slot::of(b"bar"), Place::Nowhere);
+    let mut bench = Bench::new(Some(view), store::IndexKind::Hash);
+    assert_eq!(bench.ask("GET foo"), down, "Elsewhere, but nobody knows where");
+    assert_eq!(bench.ask("GET bar"), down, "Nowhere");
+    assert!(bench.ask("CLUSTER INFO").contains("cluster_slots_fail:5461\r\n"));
+}
+
+/// The store holds copies of other nodes' slots, which are not this node's to show.
+#[test]
+fn only_own_keys_are_shown() {
+    for index in [store::IndexKind::Hash, store::IndexKind::Tree] {
+        let view = view_of(2);
+        let mut bench = Bench::new(Some(Arc::clone(&view)), index);
+        let slots = [Slot::of(b"bar"), Slot::of(b"foo"), Slot::of(b"hello")];
+        view.set_place(slots[1], Place::Here);
+        for key in ["bar", "foo", "hello"] {
+            assert_eq!(bench.ask(&format!("SET {key} 1")), "+OK\r\n");
+        }
+        view.set_place(slots[1], Place::Elsewhere);
+        assert_eq!(bench.ask("DBSIZE"), ":2\r\n");
+        assert!(!bench.ask("KEYS *").contains("foo"));
+        assert!(!bench.ask("SCAN 0 COUNT 100").contains("foo"));
+        for _ in 0..20 {
+            assert!(!bench.ask("RANDOMKEY").contains("foo"));
+        }
+        assert_eq!(bench.ask("CLUSTER COUNTKEYSINSLOT 12182"), ":1\r\n", "a copy is one too");
+        if index == store::IndexKind::Tree {
+            let range = bench.ask("KV.RANGE - + LIMIT 2 KEYSONLY");
+            assert_eq!(range, "*2\r\n$3\r\nbar\r\n$5\r\nhello\r\n", "LIMIT counts what is shown");
+        }
+        view.set_place(slots[0], Place::ThroughControl);
+        assert_eq!(bench.ask("DBSIZE"), ":2\r\n", "still its own");
+    }
+}
+
+#[test]
+fn info_and_role_name_the_copies() {
+    let mut bench = Bench::new(Some(view_of(2)), store::IndexKind::Hash);
+    let replication = bench.ask("INFO replication");
+    let line = "slave0:ip=127.0.0.1,port=7304,state=online,offset=0,lag=0\r\n";
+    assert!(replication.contains(line), "{replication}");
+    assert!(bench.ask("INFO cluster").contains("cluster_enabled:1\r\n"));
+    assert!(bench.ask("INFO server").contains("redis_mode:cluster\r\n"));
+    assert!(bench.ask("HELLO").contains("cluster"));
+    let role =
+        "*3\r\n$6\r\nmaster\r\n:0\r\n*1\r\n*3\r\n$9\r\n127.0.0.1\r\n$4\r\n7304\r\n$1\r\n0\r\n";
+    assert_eq!(bench.ask("ROLE"), role);
+    assert_eq!(bench.ask("WAIT 1 0"), ":1\r\n");
+    let mut bench = Bench::new(Some(view_of(4)), store::IndexKind::Hash);
+    let role = "*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:7301\r\n$9\r\nconnected\r\n:0\r\n";
+    assert_eq!(bench.ask("ROLE"), role);
+    assert!(bench.ask("INFO replication").contains("role:slave\r\nmaster_host:127.0.0.1\r\n"));
+}
+
+#[test]
+fn a_node_that_has_not_joined_serves_nothing_and_says_so() {
+    let mut bench = Bench::new(Some(Arc::new(View::new(node(2)))), store::IndexKind::Hash);
+    assert_eq!(bench.ask("GET foo"), "-CLUSTERDOWN Hash slot not served\r\n");
+    assert_eq!(bench.ask("CLUSTER SLOTS"), "*0\r\n");
+    assert!(bench.ask("CLUSTER INFO").contains("cluster_state:fail\r\n"));
+    assert!(bench.ask("CLUSTER NODES").contains("myself,master - 0 0 0 connected\n"));
+    assert!(bench.ask("CLUSTER MYID").contains(&told::node_id(node(2))));
+}
+
+#[test]
+fn memcached_clients_are_told_the_members() {
+    let view = view_of(2);
+    let mut configuration = recorded_cluster();
+    for (name, port) in [(1, 11211), (2, 11212)] {
+        let addresses = Arc::make_mut(configuration.addresses.get_mut(&node(name)).unwrap());
+        addresses.memcached = port;
+    }
+    view.set_configuration(Arc::new(configuration));
+    let mut bench = Bench::new(Some(view), store::IndexKind::Hash);
+    bench.client = Bench::connect(&mut bench.drive, Dialect::Memcached);
+    let want = "CONFIG cluster 0 54\r\n3\n127.0.0.1|127.0.0.1|11211 127.0.0.1|127.0.0.1|11212\n\r\n\
+                END\r\n";
+    assert_eq!(bench.ask("config get cluster"), want);
+    let mut bench = Bench::new(None, store::IndexKind::Hash);
+    bench.client = Bench::connect(&mut bench.drive, Dialect::Memcached);
+    assert_eq!(bench.ask("config get cluster"), "ERROR\r\n");
+}
