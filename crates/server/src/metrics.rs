@@ -153,6 +153,17 @@ impl Snapshot {
             .collect()
     }
 
+    fn connections_json(&self) -> Value {
+        let totals = &self.totals;
+        json!({
+            "resp": totals.connections_resp,
+            "memcached": totals.connections_memcached,
+            "max": self.connections_max,
+            "accepted_total": totals.connections_total,
+            "rejected_total": totals.connections_rejected,
+        })
+    }
+
     fn store_json(&self) -> Value {
         let store = &self.store;
         let mut members = json!({
@@ -262,13 +273,7 @@ impl Snapshot {
             "misses_total": sum(|command| command.misses),
             "errors_total": sum(|command| command.errors),
             "commands": self.commands_json(),
-            "connections": {
-                "resp": totals.connections_resp,
-                "memcached": totals.connections_memcached,
-                "max": self.connections_max,
-                "accepted_total": totals.connections_total,
-                "rejected_total": totals.connections_rejected,
-            },
+            "connections": self.connections_json(),
             "native": native::json(&totals.native),
             "net": {
                 "in_bytes_total": totals.net_input_bytes,

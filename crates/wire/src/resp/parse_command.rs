@@ -1,7 +1,8 @@
 //! From arguments to a `Command`: names, arity, options, in the order in which Redis checks them.
 //!
 //! ```text
-//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ strings | keys | server | connection | client | cluster
+//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ strings | keys | server | connection | client
+//!                                                                                     | cluster
 //! ```
 
 mod client;

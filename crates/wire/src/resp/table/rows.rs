@@ -304,7 +304,7 @@ command_rows! {
     ClusterReplicas = "cluster|replicas", 3, [A T], (0, 0, 0), Cluster, "5.0.0",
         "Lists the replicas of a node";
     ClusterCountFailureReports = "cluster|count-failure-reports", 3, [A T], (0, 0, 0), Cluster, "3.0.0",
-        "Always 0: the manager decides who lives";
+        "Counts failure reports: always 0";
     ReadOnly = "readonly", 1, [L T F], (0, 0, 0), Cluster, "3.0.0",
         "Lets this connection read from copies of other nodes' slots";
     ReadWrite = "readwrite", 1, [L T F], (0, 0, 0), Cluster, "3.0.0",
