@@ -20,7 +20,9 @@
 //!     everything that was appended before the segment was retired: of its live entries the
 //!     copies, of its dead ones what superseded them.
 //! D4: an entry that is dead has a newer one of its key, a put or a delete, on every medium that
-//!     has the entry; or its version is at most the flush floor. Nothing leaves the index without.
+//!     has the entry; or its version is at most the flush floor; or its shard is gone. Nothing
+//!     leaves the index without. Of an entry with a shard the delete has its own version, for the
+//!     next one is the primary's to give.
 //! D5: a delete is dropped only when no segment that is not free by D3 is older than its horizon:
 //!     none that was opened before it was written, so none with an older entry of its key.
 //! D6: once a sync has failed nothing is covered any more (medium.rs, I3).
@@ -49,7 +51,7 @@ use crate::medium::MediumError;
 
 pub use committer::{Committed, Committer};
 pub use layout::{FORMAT, Superblock};
-pub use open::{DataError, NewData, Opened, open};
+pub use open::{DataError, NewData, Opened, open, open_replicas};
 pub use restore::{Damage, Recovery};
 
 /// One session's part.

@@ -50,7 +50,7 @@ pub use mapping::{HugePages, PageKind, huge_pages_available};
 pub use pin::{PinnedValue, Pins};
 pub use placement::{NodeShare, Placement};
 pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};
-pub use replica::{Installed, NotInstalled, Replica, ReplicaChange};
+pub use replica::{Installed, NotInstalled, RecoveredDelete, Replica, ReplicaChange};
 pub use request::{
     Condition, Expiry, Item, NoUpdate, Op, Outcome, Request, Set, Sink, Update, Verdict,
 };

@@ -47,6 +47,17 @@ pub enum ReplicaChange<'a> {
     Delete,
 }
 
+/// A delete that was found on the medium: what is older of its key must not come back (R2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredDelete {
+    /// Of which key.
+    pub key: Box<[u8]>,
+    /// As it was installed.
+    pub version: u64,
+    /// As it was installed.
+    pub shard: NonZeroU16,
+}
+
 /// What came of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {

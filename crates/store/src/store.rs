@@ -22,7 +22,7 @@ use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
 use crate::log::{Log, Populated, log_min_bytes, segment_bytes_for, segment_count_min};
 use crate::mapping::PageKind;
 use crate::placement::{NodeShare, Placement};
-use crate::replica::ShardCounts;
+use crate::replica::{RecoveredDelete, ShardCounts};
 use crate::session::Session;
 use crate::tree::{NodeMemory, Tree};
 use crate::tuning::Tuning;
@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     pub ghosts: Option<GhostTable>,
     pub epochs: Epochs,
     pub counts: Box<[CachePadded<SharedCounts>]>,
+    /// Of shards, until somebody asks for them.
+    pub recovered_deletes: Mutex<Vec<RecoveredDelete>>,
     /// Once somebody wants to know.
     pub shard_counts: std::sync::OnceLock<ShardCounts>,
     /// The first hash of the next chain that the expiry pass looks at; sessions share the pass.
@@ -229,6 +231,7 @@ impl Store {
             ghosts,
             epochs: Epochs::new(config.session_max),
             counts: (0..config.session_max).map(|_| CachePadded::default()).collect(),
+            recovered_deletes: Mutex::default(),
             shard_counts: std::sync::OnceLock::new(),
             expiry_cursor: CachePadded::new(AtomicU64::new(0)),
             swept_at_ms: AtomicU64::new(0),
@@ -272,6 +275,12 @@ impl Store {
     /// [`Session::count_shards`].
     pub fn shard_item_count(&self, shard: u16) -> u64 {
         self.inner.shard_counts.get().map_or(0, |counts| counts.of(shard))
+    }
+
+    /// The deletes of shards that a recovery has found; the second time there are none.
+    pub fn take_recovered_deletes(&self) -> Vec<RecoveredDelete> {
+        let deletes = self.inner.recovered_deletes.lock();
+        std::mem::take(&mut *deletes.unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
     /// How many bits of a key's hash name its partition: the write table's id (K5).

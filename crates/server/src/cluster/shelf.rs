@@ -350,10 +350,7 @@ impl State {
         if self.session.sweep_step(sweep, is_gone) {
             return true;
         }
-        let left_count = std::mem::take(&mut self.clearing.sweep).left_count();
-        if left_count > 0 {
-            return true; // A durable log had no space to say so: once more.
-        }
+        self.clearing.sweep = Sweep::default();
         self.clearing.now.clear();
         let (next, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.clearing.waiting)
             .into_iter()

@@ -71,7 +71,9 @@ pub fn check(
         restore::read_segment(medium, &superblock, segment, &mut bytes).map_err(read)?;
         let looked = restore::look(&superblock, (segment, row), &bytes, &mut found, |record, _| {
             let newest = keys.entry(hasher.hash(record.key).0).or_default();
-            if record.version > newest.version && !restore::is_flushed(record, &superblock) {
+            let is_newer = record.version > newest.version
+                || (record.version == newest.version && record.is_delete());
+            if is_newer && !restore::is_flushed(record, &superblock) {
                 *newest = Newest {
                     version: record.version,
                     len_bytes: record.len_bytes() as u64,

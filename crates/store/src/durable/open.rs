@@ -92,11 +92,26 @@ fn failed(what: &'static str) -> impl FnOnce(MediumError) -> DataError {
 /// # Errors
 /// Anything that would make a database lose or misread data; nothing was written then.
 pub fn open<M: Medium>(
+    medium: M,
+    config: StoreConfig,
+    tuning: (Tuning, &[NodeShare]),
+    new: NewData,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Opened<M>, DataError> {
+    open_replicas(medium, config, tuning, new, (&|_| false, progress))
+}
+
+/// [`open`] of a log that has entries of shards: those for which `is_gone` holds are dead, whatever
+/// was written of them. Such a shard's number is not used again in this log.
+///
+/// # Errors
+/// As for `open`.
+pub fn open_replicas<M: Medium>(
     mut medium: M,
     config: StoreConfig,
     (tuning, nodes): (Tuning, &[NodeShare]),
     new: NewData,
-    progress: &mut dyn FnMut(u64, u64),
+    (is_gone, progress): (&dyn Fn(u16) -> bool, &mut dyn FnMut(u64, u64)),
 ) -> Result<Opened<M>, DataError> {
     let superblock = match Superblock::read(&mut medium) {
         Ok(superblock) => superblock,
@@ -124,6 +139,7 @@ pub fn open<M: Medium>(
         rows,
         durable: Arc::clone(&durable),
         recovery: &mut recovery,
+        is_gone,
         damage: row_damage,
         damaged: Vec::new(),
     };
@@ -207,6 +223,7 @@ struct Restoring<'r, M> {
     rows: Vec<Row>,
     durable: Arc<Durable>,
     recovery: &'r mut Recovery,
+    is_gone: &'r dyn Fn(u16) -> bool,
     damage: Vec<Damage>,
     /// Segments with damage: what is good in them is copied out of them.
     damaged: Vec<u32>,
@@ -273,7 +290,8 @@ impl<M: Medium> Restoring<'_, M> {
         }
         for at in &found.starts {
             let offset = start + *at as u64;
-            session.recover(offset, self.superblock.flush_floor).map_err(|_| no_room())?;
+            let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
+            session.recover(offset, floor_of).map_err(|_| no_room())?;
         }
         row.end_bytes = found.end as u64;
         let contents = Contents {
@@ -297,9 +315,11 @@ impl<M: Medium> Restoring<'_, M> {
         let mut bytes = vec![0; restore::used_bytes(&self.superblock, &row) as usize];
         restore::read_segment(&mut self.medium, &self.superblock, segment, &mut bytes)
             .map_err(failed("cannot read"))?;
-        let (flush_floor, mut has_room) = (self.superblock.flush_floor, true);
+        let (is_gone, flush_floor, mut has_room) =
+            (self.is_gone, self.superblock.flush_floor, true);
         restore::look(&self.superblock, (segment, &row), &bytes, self.recovery, |record, _| {
-            has_room &= session.recover_copy(record, flush_floor).is_ok();
+            let floor_of = floor_by_shard(is_gone, flush_floor);
+            has_room &= session.recover_copy(record, floor_of).is_ok();
         });
         if !has_room {
             return Err(no_room());
@@ -307,6 +327,11 @@ impl<M: Medium> Restoring<'_, M> {
         inner.log.retire_restored(segment, &inner.epochs);
         Ok(())
     }
+}
+
+/// Up to which version the entries of a shard are dead.
+fn floor_by_shard(is_gone: &dyn Fn(u16) -> bool, flush_floor: u64) -> impl Fn(u16) -> u64 {
+    move |shard| if is_gone(shard) { u64::MAX } else { flush_floor }
 }
 
 fn no_room() -> DataError {

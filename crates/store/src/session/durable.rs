@@ -133,16 +133,34 @@ impl Local {
     /// delete is written, if the log is durable. False: there is no space for it.
     #[inline]
     pub(super) fn bury(&mut self, inner: &Inner, chain: &Chain<'_>, entry: Entry<'_>) -> bool {
-        inner.durable.is_none() || self.write_delete(inner, chain, entry)
+        inner.durable.is_none() || self.bury_durably(inner, chain, entry)
     }
 
     #[cold]
-    fn write_delete(&mut self, inner: &Inner, chain: &Chain<'_>, entry: Entry<'_>) -> bool {
-        let Some(durable) = &inner.durable else { return true };
-        if entry.version() <= durable.flush_floor() {
+    fn bury_durably(&mut self, inner: &Inner, chain: &Chain<'_>, entry: Entry<'_>) -> bool {
+        let is_flushed =
+            |durable: &Arc<crate::durable::Durable>| entry.version() <= durable.flush_floor();
+        if inner.durable.as_ref().is_none_or(is_flushed) {
             return true; // D4
         }
-        let (log, key) = (&inner.log, entry.key());
+        // A version of the chain's could be above what the shard's primary gives next (K1).
+        let version = match entry.shard() {
+            0 => chain.next_version(),
+            _ => entry.version(),
+        };
+        self.write_delete(inner, entry.key(), (version, entry.shard()))
+    }
+
+    /// Says in a durable log that a key has nothing from a version on; its chain is locked. False:
+    /// there is no space for it.
+    pub(super) fn write_delete(
+        &mut self,
+        inner: &Inner,
+        key: &[u8],
+        (version, shard): (u64, u16),
+    ) -> bool {
+        let Some(durable) = &inner.durable else { return true };
+        let log = &inner.log;
         let shape = Shape::new(key.len(), 0, 0, true).at_rest();
         let len_bytes = shape.len_bytes();
         let reserved = self
@@ -153,10 +171,10 @@ impl Local {
         // After the entry was written, whose segment was opened before: D5.
         let horizon = durable.horizon();
         let expires_at = Some(UnixMillis(horizon));
-        let meta = Meta { version: chain.next_version(), client_flags: 0, expires_at };
+        let meta = Meta { version, client_flags: 0, expires_at };
         let body_crc = body_checksum(shape, key, &[]);
         Appender::fill(log, &reservation, shape, key, &[]);
-        let header = Header::with_kind(Kind::Delete, shape, meta, 0, body_crc);
+        let header = Header::with_kind(Kind::Delete, shape, meta, shard, body_crc);
         Appender::write_header(log, &reservation, &header);
         let role = reservation.role;
         self.appender_by(role).published_aside(log, &reservation);

@@ -3,7 +3,10 @@
 //! # Invariants
 //! I1: of the entries of a key the one with the highest version has the slot, a delete too, until
 //!     [`Session::end_recovery`] takes the deletes' slots away.
+//!     A delete with the version of a put is the one that buried it, when that had expired.
 //! I2: a segment's live bytes are those of the entries that have slots, and of all deletes.
+
+use std::num::NonZeroU16;
 
 use base::{KeyHash, UnixMillis};
 
@@ -15,19 +18,25 @@ use crate::index::IndexFull;
 use crate::index::slot::{Slot, Tag};
 use crate::log::{Appender, Purpose};
 use crate::record::{Change, Record};
+use crate::replica::RecoveredDelete;
 use crate::store::Inner;
 
 /// Entries between two quiescent points.
 const RECOVER_ENTRIES: usize = 32;
 
 impl Session {
-    /// The entry at `offset_bytes` is complete in memory.
-    pub(crate) fn recover(&mut self, offset_bytes: u64, flush_floor: u64) -> Result<(), IndexFull> {
+    /// The entry at `offset_bytes` is complete in memory. It counts above the floor of its shard.
+    pub(crate) fn recover(
+        &mut self,
+        offset_bytes: u64,
+        floor_of: impl Fn(u16) -> u64,
+    ) -> Result<(), IndexFull> {
         let Session { inner, local } = self;
         // SAFETY: restored before this call, and nobody frees segments during recovery.
         let entry = unsafe { inner.log.entry(offset_bytes) };
         let hash = inner.hasher.hash(entry.key());
-        let recovered = local.recover_entry(inner, hash, (entry, offset_bytes), flush_floor);
+        let floor = floor_of(entry.shard());
+        let recovered = local.recover_entry(inner, hash, (entry, offset_bytes), floor);
         local.recovered_count += 1;
         if local.recovered_count.is_multiple_of(RECOVER_ENTRIES) {
             inner.epochs.quiesce(local.place);
@@ -42,7 +51,7 @@ impl Session {
     pub(crate) fn recover_copy(
         &mut self,
         record: &Record<'_>,
-        flush_floor: u64,
+        floor_of: impl Fn(u16) -> u64,
     ) -> Result<(), IndexFull> {
         let Session { inner, local } = self;
         let (kind, value, client_flags, expires_at) = match record.change {
@@ -67,7 +76,7 @@ impl Session {
         // What is alive is counted once more when it gets its slot.
         log.sub_live(local.lane, reservation.offset_bytes, shape.len_bytes());
         local.note(inner);
-        self.recover(reservation.offset_bytes, flush_floor)
+        self.recover(reservation.offset_bytes, floor_of)
     }
 
     /// Every entry was recovered: deletes lose their slots, and chains go on above `version` (K1).
@@ -110,7 +119,7 @@ impl Local {
         inner: &Inner,
         hash: KeyHash,
         (entry, offset_bytes): (Entry<'_>, u64),
-        flush_floor: u64,
+        floor: u64,
     ) -> Result<(), IndexFull> {
         let tag = Tag::of(hash);
         let len_bytes = entry.len_bytes() as u64;
@@ -121,7 +130,7 @@ impl Local {
                 durable.count_tombstone(len_bytes);
             }
         }
-        if entry.version() <= flush_floor {
+        if entry.version() <= floor {
             return Ok(());
         }
         self.have_nodes(inner);
@@ -129,7 +138,10 @@ impl Local {
         let found = Local::find_locked(inner, &chain, NO_GUESS, tag, entry.key());
         let slot = Slot::entry(tag, offset_bytes);
         match found {
-            Some((_, there)) if there.version() >= entry.version() => return Ok(()),
+            Some((_, there)) if there.version() > entry.version() => return Ok(()),
+            Some((_, there)) if there.version() == entry.version() && !is_buried(there, entry) => {
+                return Ok(());
+            }
             Some((position, there)) => {
                 Local::point(inner, &mut chain, position, entry.key(), slot);
                 let there_bytes = there.len_bytes() as u64;
@@ -159,9 +171,20 @@ impl Local {
         let mut chain = inner.index.lock(hash);
         let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), entry.key());
         let Some((position, _)) = found else { return };
+        if let Some(shard) = NonZeroU16::new(entry.shard()) {
+            let deletes = inner.recovered_deletes.lock();
+            let mut deletes = deletes.unwrap_or_else(std::sync::PoisonError::into_inner);
+            let (key, version) = (entry.key().into(), entry.version());
+            deletes.push(RecoveredDelete { key, version, shard });
+        }
         let segment = inner.log.segment_of(position.slot.offset_bytes());
         self.unlink_bare(inner, &mut chain, position, entry);
         inner.log.add_live(self.lane, segment, entry.len_bytes() as u64); // I2
         drop(chain);
     }
+}
+
+/// Whether `entry` says that what is `there` has left the index (I1).
+fn is_buried(there: Entry<'_>, entry: Entry<'_>) -> bool {
+    entry.is_delete() && !there.is_delete()
 }

@@ -25,17 +25,7 @@ const SWEEP_HEADS: u32 = 128;
 
 /// How far a walk over the whole index is.
 #[derive(Debug, Default)]
-pub struct Sweep {
-    place: Place,
-    left_count: u64,
-}
-
-impl Sweep {
-    /// Entries that stayed because a durable log has no space to say that they are gone.
-    pub fn left_count(&self) -> u64 {
-        self.left_count
-    }
-}
+pub struct Sweep(Place);
 
 #[derive(Debug, Default)]
 enum Place {
@@ -95,7 +85,8 @@ impl Session {
     }
 
     /// A bounded step of a walk that removes the entries of those shards that `is_gone` names;
-    /// true: there is more to walk.
+    /// true: there is more to walk. A durable log is not told: whoever opens it again names the
+    /// same shards ([`crate::durable::open_replicas`]).
     pub fn sweep_step(&mut self, sweep: &mut Sweep, is_gone: impl Fn(u16) -> bool) -> bool {
         let Session { inner, local } = self;
         let mut slots = Vec::new();
@@ -104,7 +95,7 @@ impl Session {
             // SAFETY: the slot was read since this session's last quiescent point.
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
             if is_gone(entry.shard()) {
-                sweep.left_count += u64::from(!local.remove_seen(inner, *slot, entry));
+                local.remove_seen(inner, *slot, entry);
             }
         }
         local.note(inner);
@@ -205,16 +196,21 @@ impl Local {
         inner: &Inner,
         replica: &Replica<'_>,
     ) -> Result<Installed, NotInstalled> {
-        let Replica { key, hash, version, .. } = *replica;
+        let Replica { key, hash, version, shard, .. } = *replica;
         let mut chain = self.lock_chain(inner, hash);
         let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
-        let Some((position, entry)) = found else { return Ok(Installed::Newest) };
-        let present = entry.version();
+        let present = found.map_or(0, |(_, entry)| entry.version());
         if present >= version {
             return Ok(Installed::Older { present });
         }
-        if !self.unlink(inner, &mut chain, position, entry) {
+        // Whether there was anything or not: what is older may still come (R2).
+        if !self.write_delete(inner, key, (version, shard.get())) {
+            drop(chain);
+            self.counts.out_of_memory += 1;
             return Err(NotInstalled::OutOfMemory { len_bytes: 0 });
+        }
+        if let Some((position, entry)) = found {
+            self.unlink_bare(inner, &mut chain, position, entry);
         }
         chain.finish_with(version);
         Ok(Installed::Newest)
@@ -223,37 +219,35 @@ impl Local {
     /// The slots of the next chains or keys; false: there are no more.
     fn next_slots(&self, inner: &Inner, sweep: &mut Sweep, slots: &mut Vec<Slot>) -> bool {
         if let Some(tree) = &inner.tree {
-            let last = match &sweep.place {
+            let last = match &sweep.0 {
                 Place::Behind(key) => Some(key.as_slice()),
                 _ => None,
             };
             let last = collect_step(inner, tree, last, slots);
-            sweep.place = last.map_or(Place::Start, Place::Behind);
+            sweep.0 = last.map_or(Place::Start, Place::Behind);
         } else {
-            let start = if let Place::Hash(hash) = sweep.place { hash } else { KeyHash(0) };
+            let start = if let Place::Hash(hash) = sweep.0 { hash } else { KeyHash(0) };
             let mut next = Some(start);
             for _ in 0..SWEEP_HEADS {
                 let Some(hash) = next else { break };
                 next = inner.index.collect(hash, slots).next_hash(hash);
             }
-            sweep.place = next.map_or(Place::Start, Place::Hash);
+            sweep.0 = next.map_or(Place::Start, Place::Hash);
         }
-        !matches!(sweep.place, Place::Start)
+        !matches!(sweep.0, Place::Start)
     }
 
-    /// Removes the entry that `seen` named, if its key still has it. False: it stays.
-    fn remove_seen(&mut self, inner: &Inner, seen: Slot, entry: Entry<'_>) -> bool {
+    /// Removes the entry that `seen` named, if its key still has it.
+    fn remove_seen(&mut self, inner: &Inner, seen: Slot, entry: Entry<'_>) {
         let hash = inner.hasher.hash(entry.key());
         let mut chain = self.lock_chain(inner, hash);
         let found = match &inner.tree {
             None => chain.find_entry(Tag::of(hash), seen.offset_bytes()),
             Some(tree) => Local::find_ordered_entry(inner, tree, entry.key(), seen.offset_bytes()),
         };
-        let Some(position) = found else { return true };
-        let is_unlinked = self.unlink(inner, &mut chain, position, entry);
-        if is_unlinked {
+        if let Some(position) = found {
+            self.unlink_bare(inner, &mut chain, position, entry);
             chain.finish();
         }
-        is_unlinked
     }
 }
