@@ -84,7 +84,7 @@ fn open(medium: FaultyMedium, index: IndexKind, gone: &BTreeSet<u16>) -> Opened<
     };
     let new = NewData { now_ms: 1, data_id: 7, recovers_damaged: false };
     let is_gone = |shard: u16| gone.contains(&shard);
-    open_replicas(medium, config, (Tuning::default(), &[]), new, (&is_gone, &mut |_, _| {}))
+    open_replicas(medium, config, (Tuning::default(), &[]), new, &is_gone, &mut |_, _| {})
         .expect("what a crash leaves opens")
 }
 

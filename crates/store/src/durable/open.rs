@@ -98,7 +98,7 @@ pub fn open<M: Medium>(
     new: NewData,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Opened<M>, DataError> {
-    open_replicas(medium, config, tuning, new, (&|_| false, progress))
+    open_replicas(medium, config, tuning, new, &|_| false, progress)
 }
 
 /// [`open`] of a log that has entries of shards: those for which `is_gone` holds are dead, whatever
@@ -111,7 +111,8 @@ pub fn open_replicas<M: Medium>(
     config: StoreConfig,
     (tuning, nodes): (Tuning, &[NodeShare]),
     new: NewData,
-    (is_gone, progress): (&dyn Fn(u16) -> bool, &mut dyn FnMut(u64, u64)),
+    is_gone: &dyn Fn(u16) -> bool,
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Opened<M>, DataError> {
     let superblock = match Superblock::read(&mut medium) {
         Ok(superblock) => superblock,
