@@ -14,6 +14,7 @@
 //! | `settings` | what holds for a whole cluster, as the register keeps it |
 //! | `founding` | the first manager's writing of the settings |
 //! | `managing` | a manager's thread |
+//! | `admin` | what operators ask, and are answered |
 //! | `discover` | what servers read from the register |
 //! | `key` | the cluster's secret |
 //!
@@ -22,6 +23,7 @@
 //! O2: what comes from a socket or a file is checked, bounded, and never a reason to panic.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod discover;
 pub mod founding;
 pub mod key;

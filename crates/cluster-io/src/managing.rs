@@ -11,6 +11,8 @@
 //! H2: a node is answered over the link that it was last heard on; before it was, at its address.
 //! H3: when the thread ends, the register's session ends with it: the next manager need not wait.
 
+mod answers;
+mod balance;
 mod chronicle;
 
 use std::collections::BTreeMap;
@@ -22,14 +24,18 @@ use std::time::{Duration, Instant as Clock};
 
 use base::Instant;
 use cluster::manager::{Action, Event};
-use cluster::{Manager, Message, Peer};
+use cluster::message::ShardStatistics;
+use cluster::{Manager, Message, Peer, Shard};
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use register_zookeeper::Event as RegisterEvent;
+use tracing::info;
 
+use crate::admin::Reply;
 use crate::links::{Endpoint, LinkEvent, LinkId, Links};
 use crate::register::{Place, Register};
 use crate::settings::Stored;
 
+use balance::Balance;
 use chronicle::Chronicle;
 
 /// Messages that wait for the manager. Nodes say again what is dropped.
@@ -88,6 +94,7 @@ impl Managing {
             peers: BTreeMap::new(),
             actions: Vec::new(),
             chronicle: Chronicle::default(),
+            balance: Balance::default(),
         };
         let (stop, stopped) = bounded(0);
         let run = move || driver.run(&heard, &answers, &stopped);
@@ -127,6 +134,7 @@ struct Driver {
     peers: BTreeMap<Peer, LinkId>,
     actions: Vec<Action>,
     chronicle: Chronicle,
+    balance: Balance,
 }
 
 impl Driver {
@@ -184,12 +192,59 @@ impl Driver {
                 }
                 self.peers.insert(from, link);
                 match message {
-                    Message::Statistics { .. } => {}
+                    Message::Statistics { window_ns, shards, .. } => {
+                        self.weigh(from, window_ns, shards);
+                    }
                     message => self.input(Event::Message { from, message }),
                 }
             }
-            Some(LinkEvent::Ask { .. } | LinkEvent::Answer { .. }) | None => {}
+            Some(LinkEvent::Ask { link, id, bytes }) => self.answer(link, id, &bytes),
+            Some(LinkEvent::Answer { .. }) | None => {}
         }
+    }
+
+    /// Takes in a node's load; moves what is too much for one.
+    fn weigh(&mut self, from: Peer, window_ns: u64, shards: Vec<ShardStatistics>) {
+        let (Peer::Node(node), now) = (from, self.now()) else { return };
+        let Some(configuration) = self.manager.configuration().filter(|all| all.has(node)) else {
+            return;
+        };
+        self.balance.hear(node, window_ns, shards, now);
+        let is_changing = |shard: &Shard| shard.joining.is_some() || shard.filling_from.is_some();
+        let is_busy = !self.manager.is_committed()
+            || self.manager.moves().next().is_some()
+            || configuration.shards.iter().any(is_changing);
+        let leaving = self.manager.leaving();
+        let moves = self.balance.moves(configuration, leaving, is_busy, now);
+        if !self.stored.rebalance || self.manager.is_paused() {
+            return;
+        }
+        for (shard, target) in moves {
+            info!(shard = shard.0, %target, "a shard moves: its node is busier than the others");
+            self.input(Event::Move { shard, target });
+        }
+    }
+
+    /// Whoever does not lead says nothing: the question is sent again, to whoever does.
+    fn answer(&mut self, link: LinkId, id: u64, bytes: &[u8]) {
+        let now = self.now();
+        let reply = match serde_json::from_slice(bytes) {
+            Ok(question) => {
+                let (manager, balance) = (&self.manager, &self.balance);
+                let answer = answers::answer(question, manager, balance, &self.stored, now);
+                let Some((reply, event)) = answer else { return };
+                if let Reply::Done(line) = &reply
+                    && event.is_some()
+                {
+                    info!("an operator: {line}");
+                }
+                event.into_iter().for_each(|event| self.input(event));
+                reply
+            }
+            Err(error) => Reply::Refused(format!("the manager does not know this: {error}")),
+        };
+        // Numbers and short words: there is nothing in it that JSON cannot say.
+        self.links.answer(link, id, serde_json::to_vec(&reply).unwrap_or_default());
     }
 
     fn input(&mut self, event: Event) {
@@ -221,3 +276,6 @@ impl Driver {
         self.links.send(&at, to, message);
     }
 }
+
+#[cfg(test)]
+mod tests;

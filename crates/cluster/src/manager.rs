@@ -63,6 +63,15 @@ pub enum Event {
         /// Where.
         target: NodeId,
     },
+    /// An operator wants to stop that server, or does not any more.
+    Drain {
+        /// All lives of this name.
+        name: u16,
+        /// Whether it is to leave.
+        leaves: bool,
+    },
+    /// An operator wants no copies made, or does again.
+    Pause(bool),
 }
 
 /// What a manager wants done.
@@ -93,7 +102,13 @@ pub struct Manager {
     next_id: u64,
     role: Role,
     moves: VecDeque<(ShardId, NodeId)>,
+    /// What an operator asked of this manager; another that takes over knows nothing of it.
+    leaving: BTreeSet<u16>,
+    is_paused: bool,
 }
+
+/// Moves that wait; more are forgotten.
+const MOVES_MAX: usize = 4096;
 
 #[derive(Debug)]
 enum Role {
@@ -157,6 +172,8 @@ impl Manager {
             next_id: 1,
             role: Role::Standby { claimed_at: None },
             moves: VecDeque::new(),
+            leaving: BTreeSet::new(),
+            is_paused: false,
         }
     }
 
@@ -166,7 +183,11 @@ impl Manager {
             Event::Tick => self.tick(now, actions),
             Event::Register(response) => self.hear_register(response, now, actions),
             Event::Message { from, message } => self.hear(from, message, now, actions),
+            Event::Move { .. } if self.moves.len() >= MOVES_MAX => {}
             Event::Move { shard, target } => self.moves.push_back((shard, target)),
+            Event::Drain { name, leaves: true } => drop(self.leaving.insert(name)),
+            Event::Drain { name, leaves: false } => drop(self.leaving.remove(&name)),
+            Event::Pause(is_paused) => self.is_paused = is_paused,
         }
     }
 
@@ -194,6 +215,21 @@ impl Manager {
     /// Whether all members serve under the configuration in force.
     pub fn is_committed(&self) -> bool {
         matches!(&self.role, Role::Leading(leadership) if leadership.is_committed())
+    }
+
+    /// Moves that wait for their turn.
+    pub fn moves(&self) -> impl Iterator<Item = (ShardId, NodeId)> + '_ {
+        self.moves.iter().copied()
+    }
+
+    /// Names of servers that are to leave.
+    pub fn leaving(&self) -> &BTreeSet<u16> {
+        &self.leaving
+    }
+
+    /// Whether no copies are made.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
     }
 
     /// How many nodes were heard lately.
@@ -229,6 +265,8 @@ impl Manager {
                     joined: &leadership.joined,
                     filled: &leadership.filled,
                     moves: &mut self.moves,
+                    leaving: &self.leaving,
+                    is_paused: self.is_paused,
                     may_grow: leadership.is_committed(),
                     is_grace_over: now >= after(leadership.since, self.settings.grace_ns),
                 };

@@ -11,8 +11,8 @@ use crate::failure::{Failure, print};
 use crate::machine::Machine;
 use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, settle};
 use crate::{
-    check_command, cli_command, cm_command, compare_command, config_command, doctor, plan_command,
-    serve as serving, sim_command, top_command,
+    check_command, cli_command, cluster_command, cm_command, compare_command, config_command,
+    doctor, plan_command, serve as serving, sim_command, top_command,
 };
 
 /// Parses the command line and runs what it names.
@@ -26,6 +26,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
     match matches.subcommand() {
         Some(("serve", matches)) => serving::run(matches),
         Some(("cm", matches)) => cm_command::run(matches),
+        Some(("cluster", matches)) => cluster_command::run(matches),
         Some(("cli", matches)) => cli_command::run(matches),
         Some(("bench", matches)) if compare_command::is_wanted(matches) => {
             compare_command::run(matches, &arguments)
@@ -68,6 +69,7 @@ fn command() -> Command {
             ),
         )
         .subcommand(cm_command::command())
+        .subcommand(cluster_command::command())
         .subcommand(cli_command::command())
         .subcommand(
             compare_command::with_options(bench::Args::augment_args(Command::new("bench")))

@@ -4,6 +4,7 @@
 mod check_command;
 mod cli;
 mod cli_command;
+mod cluster_command;
 mod cm_command;
 mod compare_command;
 mod config_command;

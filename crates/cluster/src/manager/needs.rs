@@ -22,10 +22,8 @@ impl Manager {
             Role::Leading(leadership) => {
                 let asked_at = leadership.proposal.as_ref().map(|proposal| proposal.asked_at);
                 let proposed = asked_at.map_or(beat_at, |at| in_two(Some(at)));
-                let wants_move = leadership.is_committed() && !self.moves.is_empty();
                 let by_leader = leadership.next_need(&self.settings, now);
-                let moved = if wants_move { soonest } else { beat_at };
-                proposed.min(moved).min(by_leader.unwrap_or(beat_at))
+                proposed.min(by_leader.unwrap_or(beat_at))
             }
         };
         let ends_at = if has_session { self.session_until } else { beat_at };

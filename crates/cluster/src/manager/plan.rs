@@ -9,9 +9,12 @@
 //! | all full copies died | the shard waits, listed as it was, until one of them is back |
 //! | a node has joined a shard | it becomes a backup |
 //! | a shard has too few copies | the node with the fewest roles joins, a few at a time |
+//! | a node is to leave | its shards go to others, see `leave` |
 //! | a shard is to move | its target becomes primary, at once if it is a backup, else filling |
 //!
 //! The first five happen whenever they must; the others only while all nodes serve.
+
+mod leave;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -35,6 +38,10 @@ pub(super) struct Facts<'a> {
     pub(super) filled: &'a BTreeSet<ShardId>,
     /// Wanted by an operator or the balancer.
     pub(super) moves: &'a mut VecDeque<(ShardId, NodeId)>,
+    /// Names of nodes that an operator wants to stop.
+    pub(super) leaving: &'a BTreeSet<u16>,
+    /// Whether an operator wants no copies made.
+    pub(super) is_paused: bool,
     /// Whether the present configuration is committed.
     pub(super) may_grow: bool,
     /// Whether to go on without those that have not come back.
@@ -85,7 +92,10 @@ pub(super) fn next(
         admit(&mut new, facts.live);
         finish(&mut new, &facts, settings);
         move_one(&mut new, facts.moves, settings);
-        enlist(&mut new, settings);
+        leave::leave(&mut new, facts.leaving, settings);
+        if !facts.is_paused {
+            enlist(&mut new, facts.leaving, settings);
+        }
     }
     new.addresses = addresses_of(&new.members, &current.addresses, facts.addresses);
     if new == *current || new.members.is_empty() {
@@ -210,12 +220,13 @@ fn move_one(new: &mut Configuration, moves: &mut VecDeque<(ShardId, NodeId)>, se
 }
 
 /// New backups for shards that have too few.
-fn enlist(new: &mut Configuration, settings: &Settings) {
+fn enlist(new: &mut Configuration, leaving: &BTreeSet<u16>, settings: &Settings) {
+    let stays = |node: &NodeId| !leaving.contains(&node.name);
     let under_way = new.shards.iter().filter(|shard| shard.joining.is_some()).count();
     let mut room = usize::from(settings.copies_at_once).saturating_sub(under_way);
     for index in 0..new.shards.len() {
         let shard = &new.shards[index];
-        let node_count = shard.nodes().count();
+        let node_count = shard.nodes().filter(stays).count();
         let is_wanted = node_count < usize::from(settings.copies)
             && shard.joining.is_none()
             && shard.filling_from.is_none()
@@ -223,7 +234,8 @@ fn enlist(new: &mut Configuration, settings: &Settings) {
         if !is_wanted || room == 0 {
             continue;
         }
-        let free = new.members.iter().filter(|node| shard.role_of(**node).is_none());
+        let is_free = |node: &&NodeId| stays(node) && shard.role_of(**node).is_none();
+        let free = new.members.iter().filter(is_free);
         let joining = free.copied().min_by_key(|node| new.role_count(*node));
         room -= usize::from(joining.is_some());
         new.shards[index].joining = joining;

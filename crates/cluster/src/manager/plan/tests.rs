@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn node(name: u16) -> NodeId {
+pub(super) fn node(name: u16) -> NodeId {
     NodeId { name, life: 1 }
 }
 
-fn alive(names: &[u16]) -> BTreeMap<NodeId, Recovered> {
+pub(super) fn alive(names: &[u16]) -> BTreeMap<NodeId, Recovered> {
     names.iter().map(|name| (node(*name), Recovered::Nothing)).collect()
 }
 
@@ -15,16 +15,18 @@ fn announced(name: u16) -> (NodeId, Arc<Addresses>) {
     (node(name), Arc::new(Addresses { peer, ..Addresses::default() }))
 }
 
-struct Bench {
+pub(super) struct Bench {
     current: Configuration,
     settings: Settings,
-    joined: BTreeSet<(ShardId, NodeId)>,
+    pub(super) joined: BTreeSet<(ShardId, NodeId)>,
     filled: BTreeSet<ShardId>,
     moves: VecDeque<(ShardId, NodeId)>,
+    pub(super) leaving: BTreeSet<u16>,
+    pub(super) is_paused: bool,
 }
 
 impl Bench {
-    fn new(shards: u16, names: &[u16]) -> Bench {
+    pub(super) fn new(shards: u16, names: &[u16]) -> Bench {
         let settings = Settings { shards, ..Settings::default() };
         let addresses = names.iter().copied().map(announced).collect();
         let current = first(&alive(names), &addresses, &settings);
@@ -34,10 +36,12 @@ impl Bench {
             joined: BTreeSet::new(),
             filled: BTreeSet::new(),
             moves: VecDeque::new(),
+            leaving: BTreeSet::new(),
+            is_paused: false,
         }
     }
 
-    fn next(&mut self, live: &BTreeMap<NodeId, Recovered>, may_grow: bool) -> bool {
+    pub(super) fn next(&mut self, live: &BTreeMap<NodeId, Recovered>, may_grow: bool) -> bool {
         let names = live.keys().map(|node| node.name);
         let facts = Facts {
             live,
@@ -45,6 +49,8 @@ impl Bench {
             joined: &self.joined,
             filled: &self.filled,
             moves: &mut self.moves,
+            leaving: &self.leaving,
+            is_paused: self.is_paused,
             may_grow,
             is_grace_over: false,
         };
@@ -54,7 +60,7 @@ impl Bench {
         has_changed
     }
 
-    fn shard(&self) -> &Shard {
+    pub(super) fn shard(&self) -> &Shard {
         &self.current.shards[0]
     }
 }

@@ -1,0 +1,297 @@
+//! `dovetail cluster`: what an operator asks the leading manager.
+//!
+//! ```text
+//!  status              who is there, who serves what, what lacks copies or moves
+//!  move SHARD NODE     served there from now on
+//!  drain NODE          until it may stop
+//!  add                 what to start on a new machine
+//!  pause, resume       moving by load, and new copies
+//! ```
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use base::parse_duration;
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use cluster_io::Place;
+use cluster_io::admin::{self, Question, Reply, Report};
+
+use crate::cli::one_line;
+use crate::cm_command;
+use crate::failure::{Failure, print};
+
+/// What all of them take.
+#[derive(Debug, Args)]
+struct Common {
+    /// Where the cluster's register is: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR
+    #[arg(long, value_name = "URL", env = "DOVETAIL_REGISTER")]
+    register: String,
+
+    /// Print the manager's answer as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Give up after this time without an answer
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10s")]
+    timeout: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Say who is there, who serves what, what lacks copies and what moves
+    Status {
+        #[command(flatten)]
+        common: Common,
+        /// One line for each shard, too
+        #[arg(long)]
+        shards: bool,
+    },
+    /// Have a shard served by another node
+    Move {
+        /// Its number, as `status --shards` lists it
+        #[arg(value_name = "SHARD")]
+        shard: u16,
+        /// As n3, n3.1 or the HOST:PORT it is reached by
+        #[arg(value_name = "NODE")]
+        node: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Move everything away from a node, and say when it may stop
+    Drain {
+        /// As n3, n3.1 or the HOST:PORT it is reached by
+        #[arg(value_name = "NODE")]
+        node: String,
+        /// Do not wait until it may stop
+        #[arg(long)]
+        no_wait: bool,
+        /// Let a node that was to leave stay
+        #[arg(long, conflicts_with = "no_wait")]
+        cancel: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Print the command that adds a node
+    Add {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Stop moving shards by load and making new copies
+    Pause {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Do both again
+    Resume {
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// Between two looks at a node that leaves.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// The subcommand.
+pub fn command() -> Command {
+    Action::augment_subcommands(Command::new("cluster"))
+        .about("Look at a cluster, and change who has what")
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+}
+
+/// Asks, and prints the answer.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let action = Action::from_arg_matches(matches)
+        .map_err(|error| Failure::Usage(one_line(&error, None)))?;
+    match action {
+        Action::Status { common, shards } => match asked(&common, &Question::Status)? {
+            Reply::Status(report) if !common.json => print(&text(&report, shards)),
+            reply => told(&common, &reply),
+        },
+        Action::Move { shard, node, common } => {
+            told(&common, &asked(&common, &Question::Move { shard, node })?)
+        }
+        Action::Drain { node, no_wait, cancel, common } => {
+            let question = Question::Drain { node: node.clone(), leaves: !cancel };
+            told(&common, &asked(&common, &question)?)?;
+            if no_wait || cancel { Ok(()) } else { wait(&common, &question) }
+        }
+        Action::Add { common } => add(&common),
+        Action::Pause { common } => {
+            told(&common, &asked(&common, &Question::Pause { is_paused: true })?)
+        }
+        Action::Resume { common } => {
+            told(&common, &asked(&common, &Question::Pause { is_paused: false })?)
+        }
+    }
+}
+
+fn place(common: &Common) -> Result<Place, Failure> {
+    cm_command::place(&common.register)
+}
+
+fn asked(common: &Common, question: &Question) -> Result<Reply, Failure> {
+    let reply = admin::ask(&place(common)?, question, common.timeout);
+    reply.map_err(|error| Failure::Runtime(format!("cluster: {error}")))
+}
+
+fn told(common: &Common, reply: &Reply) -> Result<(), Failure> {
+    if common.json {
+        let line = serde_json::to_string(reply)
+            .map_err(|error| Failure::Runtime(format!("cluster: {error}")))?;
+        print(&format!("{line}\n"))?;
+    }
+    match reply {
+        Reply::Refused(line) => Err(Failure::Runtime(format!("cluster: {line}"))),
+        Reply::Done(line) if !common.json => print(&format!("{line}\n")),
+        _ => Ok(()),
+    }
+}
+
+/// Asks again until the node may stop. Another manager that takes over is told too.
+fn wait(common: &Common, question: &Question) -> Result<(), Failure> {
+    let mut last = String::new();
+    loop {
+        std::thread::sleep(LOOK_PAUSE);
+        match asked(common, question)? {
+            Reply::Done(line) => {
+                if line != last && !common.json {
+                    print(&format!("{line}\n"))?;
+                }
+                if line.ends_with("may stop") {
+                    return told_last(common, line);
+                }
+                last = line;
+            }
+            reply => return told(common, &reply),
+        }
+    }
+}
+
+fn told_last(common: &Common, line: String) -> Result<(), Failure> {
+    if common.json { told(common, &Reply::Done(line)) } else { Ok(()) }
+}
+
+fn add(common: &Common) -> Result<(), Failure> {
+    let place = place(common)?;
+    let register = &common.register;
+    let lines = format!(
+        "# On the new machine; it is given copies as soon as the manager hears of it:\n\
+         dovetail serve --cluster '{register}' --resp 0.0.0.0:6379 --advertise HOST\n"
+    );
+    if common.json {
+        let line = serde_json::json!({ "register": place.to_string(), "command": lines });
+        return print(&format!("{line}\n"));
+    }
+    print(&lines)
+}
+
+fn text(report: &Report, with_shards: bool) -> String {
+    let mut out = String::new();
+    let is_lacking = |full: usize| full < usize::from(report.copies);
+    let under = report.shards.iter().filter(|one| is_lacking(one.full_copies)).count();
+    let unserved = report.shards.iter().filter(|one| !one.is_served).count();
+    let state = if report.is_committed { "all members serve" } else { "being installed" };
+    let paused = if report.is_paused { ", paused" } else { "" };
+    // Writing to a String does not fail.
+    let _ = writeln!(out, "cluster {}: term {}, {state}{paused}", report.name, report.term);
+    let _ = writeln!(
+        out,
+        "shards {}: {under} with fewer than {} copies, {unserved} without a primary, {} moves wait",
+        report.shards.len(),
+        report.copies,
+        report.moves_waiting,
+    );
+    let head = ["node", "peer", "resp", "serves", "copies", "joining", "req/s"];
+    let [node, peer, resp, serves, copies, joining, rate] = head;
+    let _ = writeln!(
+        out,
+        "{node:<8} {peer:<24} {resp:>6} {serves:>7} {copies:>7} {joining:>8} {rate:>10}"
+    );
+    for one in &report.nodes {
+        let state = match (one.leaves, one.may_stop) {
+            (true, true) => "  may stop",
+            (true, false) => "  leaves",
+            _ => "",
+        };
+        let _ = writeln!(
+            out,
+            "{:<8} {:<24} {:>6} {:>7} {:>7} {:>8} {:>10.0}{state}",
+            one.node,
+            one.peer,
+            one.resp,
+            one.primaries,
+            one.backups,
+            one.joining,
+            one.requests_per_s,
+        );
+    }
+    for one in &report.shards {
+        let change = match (&one.joining, &one.filling_from) {
+            (Some(node), _) => format!("  {node} joins"),
+            (None, Some(node)) => format!("  fills from {node}"),
+            (None, None) => String::new(),
+        };
+        let is_special = is_lacking(one.full_copies) || !change.is_empty() || !one.is_served;
+        if !with_shards && !is_special {
+            continue;
+        }
+        let progress = match (change.is_empty(), one.left_s) {
+            (false, Some(left_s)) => {
+                format!(", {} of {} keys, {left_s:.0} s left", one.copied, one.entries)
+            }
+            _ => String::new(),
+        };
+        let _ = writeln!(
+            out,
+            "shard {} ({}-{}): {} + {} epoch {}{change}{progress}",
+            one.shard,
+            one.slots.0,
+            one.slots.1,
+            one.primary,
+            one.backups.join(" "),
+            one.epoch,
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster_io::admin::{NodeReport, ShardReport};
+
+    use super::*;
+
+    #[test]
+    fn what_is_as_it_should_be_has_no_line() {
+        let shard = |shard, full_copies| ShardReport {
+            shard,
+            slots: (0, 9),
+            primary: "n1.1".to_owned(),
+            is_served: true,
+            backups: vec!["n2.1".to_owned()],
+            full_copies,
+            ..ShardReport::default()
+        };
+        let node = NodeReport { node: "n1.1".to_owned(), leaves: true, ..NodeReport::default() };
+        let mut report = Report {
+            name: "test".to_owned(),
+            term: 7,
+            is_committed: true,
+            copies: 2,
+            nodes: vec![node],
+            shards: vec![shard(0, 2), shard(1, 1)],
+            ..Report::default()
+        };
+        report.shards[1].joining = Some("n3.1".to_owned());
+        (report.shards[1].entries, report.shards[1].copied) = (100, 50);
+        report.shards[1].left_s = Some(2.0);
+        let found = text(&report, false);
+        assert!(found.starts_with("cluster test: term 7, all members serve\n"), "{found}");
+        assert!(found.contains("shards 2: 1 with fewer than 2 copies, 0 without"), "{found}");
+        assert!(!found.contains("shard 0") && found.contains("  leaves\n"), "{found}");
+        let want = "shard 1 (0-9): n1.1 + n2.1 epoch 0  n3.1 joins, 50 of 100 keys, 2 s left\n";
+        assert!(found.ends_with(want), "{found}");
+        assert!(text(&report, true).contains("shard 0"));
+    }
+}
