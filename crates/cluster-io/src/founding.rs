@@ -10,7 +10,7 @@
 //! G1: two managers that start at once end with the same settings: one write takes effect (Z2).
 //! G2: a flag that contradicts what is stored is refused with both values; nothing is changed by it.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use base::format_duration;
@@ -193,6 +193,9 @@ pub fn settle(
     }
 }
 
+/// A value and its stamp; none where nothing was written.
+type Found = (Stamp, Option<Arc<[u8]>>);
+
 struct Founder<'a> {
     register: Register,
     events: mpsc::Receiver<Event>,
@@ -209,10 +212,7 @@ impl Founder<'_> {
         }
     }
 
-    fn read(
-        &mut self,
-        session: SessionId,
-    ) -> Result<Option<(Stamp, Option<std::sync::Arc<[u8]>>)>, FoundingError> {
+    fn read(&mut self, session: SessionId) -> Result<Option<Found>, FoundingError> {
         match self.ask(Some(session), Ask::Read(Path::Settings))? {
             Some(Answer::Value(stamp, bytes)) => Ok(Some((stamp, bytes))),
             _ => Ok(None),
