@@ -235,12 +235,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         let keys = commands.iter().flat_map(keys_of);
         let keys = keys.chain(transaction.watched.keys().map(|key| &**key));
-        match slot_of(keys) {
-            Keyed::One(slot) if self.core.cluster.is_some() => {
+        match (self.core.cluster.clone(), slot_of(keys)) {
+            // A group holds one shard: watched keys of others could change meanwhile.
+            (Some(_), Keyed::Several) => self.fail(caller, &ErrorReply::CrossSlot),
+            (Some(view), Keyed::One(slot)) if view.is_own(slot) => {
                 self.in_group(caller, slot, |gather| {
                     gather.exec_parts(caller, transaction, &commands);
                 });
             }
+            // Without keys, or reads of a copy.
             _ => self.exec_parts(caller, transaction, &commands),
         }
     }
@@ -275,11 +278,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         part: &[Queued<'_>],
         is_first: bool,
     ) -> bool {
-        let is_in_group = self.core.cluster.is_some();
         let now = self.core.now;
-        let (hashes, room_bytes) = match is_in_group {
-            true => (Vec::new(), 0),
-            false => self.to_lock(transaction, part, is_first),
+        // A group has no session: its shard is held already.
+        let (hashes, room_bytes) = match self.engine.session().is_some() {
+            true => self.to_lock(transaction, part, is_first),
+            false => (Vec::new(), 0),
         };
         let Some(session) = self.engine.session() else {
             let mut gather = Gather::new(self.engine, self.core);

@@ -183,20 +183,39 @@ fn shapes_are_those_of_redis() {
 }
 
 #[test]
-fn writes_of_several_keys_are_refused_by_name() {
+fn what_changes_a_cluster_is_refused_by_name() {
     let mut bench = Bench::new(Some(view_of(2)), store::IndexKind::Hash);
-    let want = "-ERR writes of several keys, transactions that write and FLUSHALL are not \
-                supported in a cluster\r\n";
-    for request in ["MSET bar 1 {bar}2 2", "DEL bar {bar}2", "RENAME bar {bar}2", "FLUSHALL"] {
-        assert_eq!(bench.ask(request), want, "{request}");
-    }
-    for (request, want) in [("MULTI", "+OK\r\n"), ("SET bar 1", "+QUEUED\r\n"), ("EXEC", want)] {
-        assert_eq!(bench.ask(request), want, "{request}");
-    }
-    assert_eq!(bench.ask("GET bar"), "$-1\r\n", "the transaction is gone");
+    let want = "-ERR FLUSHALL is not supported in a cluster\r\n";
+    assert_eq!(bench.ask("FLUSHALL"), want);
+    assert_eq!(bench.ask("FLUSHDB ASYNC"), want);
     let managed = "-ERR CLUSTER MEET is not for this server: the configuration manager decides \
                    who has which slots\r\n";
     assert_eq!(bench.ask("CLUSTER MEET 127.0.0.1 7000"), managed);
+    assert_eq!(
+        bench.ask("COPY bar {bar}1 DB 1"),
+        "-ERR Copying to another database is not allowed in cluster mode\r\n"
+    );
+}
+
+#[test]
+fn a_transaction_and_what_it_watches_are_of_one_slot() {
+    let mut bench = Bench::new(Some(view_of(2)), store::IndexKind::Hash);
+    let crossed = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+    for (request, want) in [
+        ("WATCH hello", "+OK\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("SET bar 1", "+QUEUED\r\n"),
+        ("EXEC", crossed),
+        ("WATCH {bar}1", "+OK\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("SET bar 1", "+QUEUED\r\n"),
+        ("EXEC", "*1\r\n+OK\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("PING", "+QUEUED\r\n"),
+        ("EXEC", "*1\r\n+PONG\r\n"),
+    ] {
+        assert_eq!(bench.ask(request), want, "{request}");
+    }
 }
 
 #[test]
