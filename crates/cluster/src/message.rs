@@ -400,6 +400,20 @@ pub enum Message {
         /// What came of it.
         outcome: Outcome,
     },
+    /// Driver to driver, past the nodes: a client's request in the drivers' own bytes.
+    Forward {
+        /// Comes back with the answer.
+        id: u64,
+        /// What was asked.
+        bytes: Arc<[u8]>,
+    },
+    /// The answer.
+    Forwarded {
+        /// As asked.
+        id: u64,
+        /// The reply; none: it was not executed, for the shard is not served there.
+        bytes: Option<Arc<[u8]>>,
+    },
     /// Client to manager or node: where is what?
     AskConfiguration,
     /// The answer.

@@ -265,6 +265,17 @@ impl<S: Shelf> Node<S> {
         })
     }
 
+    /// Whether something is under way that time moves on: ticks should come every millisecond.
+    /// Otherwise four in a lease are enough.
+    pub fn is_busy(&self) -> bool {
+        self.shards.values().filter_map(|state| state.primary.as_ref()).any(|primary| {
+            !primary.is_serving()
+                || primary.filling.is_some()
+                || primary.copy.is_some()
+                || !primary.pending.is_empty()
+        })
+    }
+
     /// Until when it may serve, if its configuration is committed; 0 if that is not.
     pub fn serves_until(&self) -> Instant {
         if self.is_committed { self.lease_until } else { Instant::default() }

@@ -30,6 +30,8 @@ mod kind {
     pub(super) const ASK_CONFIGURATION: u8 = 20;
     pub(super) const CONFIGURATION: u8 = 21;
     pub(super) const STATISTICS: u8 = 22;
+    pub(super) const FORWARD: u8 = 23;
+    pub(super) const FORWARDED: u8 = 24;
 }
 
 /// The kind, then the fields in their order.
@@ -58,6 +60,8 @@ pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
         }
         Message::Request(request) => put!(out, kind::REQUEST, request),
         Message::Reply { sequence, outcome } => put!(out, kind::REPLY, sequence, outcome),
+        Message::Forward { id, bytes } => put!(out, kind::FORWARD, id, bytes),
+        Message::Forwarded { id, bytes } => put!(out, kind::FORWARDED, id, bytes),
         Message::AskConfiguration => put!(out, kind::ASK_CONFIGURATION),
         Message::Configuration(configuration) => put!(out, kind::CONFIGURATION, configuration),
         Message::Acked { term, blocks } => put!(out, kind::ACKED, term, blocks),
@@ -108,6 +112,8 @@ pub(super) fn get(from: &mut Reader<'_>) -> Result<Message, DecodeError> {
         kind::REPLY => Message::Reply { sequence: from.get()?, outcome: from.get()? },
         kind::ASK_CONFIGURATION => Message::AskConfiguration,
         kind::CONFIGURATION => Message::Configuration(from.get()?),
+        kind::FORWARD => Message::Forward { id: from.get()?, bytes: from.get()? },
+        kind::FORWARDED => Message::Forwarded { id: from.get()?, bytes: from.get()? },
         other => return get_between_nodes(other, from, unknown),
     })
 }

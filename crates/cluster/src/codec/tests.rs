@@ -16,7 +16,7 @@ use crate::message::{Answer, Contents, Operation, Outcome, Recovered, Request, S
 use crate::record::{Answered, BlockId, Entry};
 
 /// Kinds are numbered from 1 without gaps.
-const KIND_COUNT: u8 = 22;
+const KIND_COUNT: u8 = 24;
 
 fn bytes() -> impl Strategy<Value = Arc<[u8]>> {
     vec(any::<u8>(), 0..100).prop_map(Arc::from)
@@ -173,6 +173,9 @@ fn of_managers() -> impl Strategy<Value = Message> {
         request().prop_map(Message::Request),
         (any::<u64>(), outcome())
             .prop_map(|(sequence, outcome)| Message::Reply { sequence, outcome }),
+        (any::<u64>(), bytes()).prop_map(|(id, bytes)| Message::Forward { id, bytes }),
+        (any::<u64>(), option::of(bytes()))
+            .prop_map(|(id, bytes)| Message::Forwarded { id, bytes }),
         Just(Message::AskConfiguration),
         configuration().prop_map(Message::Configuration),
     ]

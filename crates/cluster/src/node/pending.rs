@@ -24,6 +24,9 @@ use crate::record::{BlockId, Kind, append_mark};
 use crate::settings::after;
 use crate::shelf::{Installed, Shelf};
 
+/// A CommitVer that does not change is told again so often, for it may have been lost.
+const TELL_AGAIN_NS: u64 = 500_000_000;
+
 impl<S: Shelf> Node<S> {
     /// Sends what is missing of one write to everyone who misses it, from the first block.
     pub(super) fn land_at_all(
@@ -202,6 +205,7 @@ impl<S: Shelf> Node<S> {
     ) {
         let Some(after) = self.shard(shard).cloned() else { return };
         let Some(primary) = self.primary_mut(shard) else { return };
+        primary.told = (Version::ZERO, now); // Not to all of the new ones.
         let stays = |node: NodeId| match before.and_then(|shard| shard.role_of(node)) {
             Some(Role::Joining) => true,
             Some(Role::Backup) => after.role_of(node) == Some(Role::Backup),
@@ -249,18 +253,19 @@ impl<S: Shelf> Node<S> {
         self.commit_told_at = now;
         let Some(configuration) = &self.configuration else { return };
         let mut frames: std::collections::BTreeMap<NodeId, Vec<u8>> = Default::default();
-        for (shard, state) in &self.shards {
-            let is_serving = state.primary.as_ref().is_some_and(Primary::is_serving);
-            let Some(configured) = configuration.shard(*shard).filter(|_| is_serving) else {
+        let is_stale = |at| now >= after(at, TELL_AGAIN_NS);
+        for (shard, state) in &mut self.shards {
+            let commit = state.commit;
+            let Some(primary) = state.primary.as_mut().filter(|primary| primary.is_serving())
+            else {
                 continue;
             };
-            for to in configured.targets() {
-                append_mark(
-                    Kind::CommitVersion,
-                    *shard,
-                    state.commit,
-                    frames.entry(to).or_default(),
-                );
+            if primary.told.0 == commit && !is_stale(primary.told.1) {
+                continue;
+            }
+            primary.told = (commit, now);
+            for to in configuration.shard(*shard).iter().flat_map(|shard| shard.targets()) {
+                append_mark(Kind::CommitVersion, *shard, commit, frames.entry(to).or_default());
             }
         }
         let term = configuration.term;

@@ -23,6 +23,8 @@ pub(super) struct Primary {
     /// Requests that wait for a write under way, by that.
     pub(super) waiting: BTreeMap<Version, Vec<Request>>,
     pub(super) waiting_count: usize,
+    /// What targets were last told to be on all copies, and when.
+    pub(super) told: (Version, Instant),
     pub(super) copy: Option<CopyOut>,
     pub(super) filling: Option<Filling>,
 }
@@ -97,6 +99,7 @@ impl Primary {
             newest: BTreeMap::new(),
             waiting: BTreeMap::new(),
             waiting_count: 0,
+            told: (Version::ZERO, Instant::default()),
             copy: None,
             filling: None,
         }

@@ -36,7 +36,7 @@ use super::outstanding::Outstanding;
 use super::shelf::StoreShelf;
 use super::view::{Place, View};
 use crate::hop::Fabric;
-use crate::hop::replicate::{Ends, Errand, ErrandChange, Refused};
+use crate::hop::replicate::{Ends, Errand, ErrandChange, Guests, Refused};
 use crate::poller::{Epoll, Interest, Poller};
 use crate::shared::{Shared, unix_now};
 
@@ -44,8 +44,11 @@ use crate::shared::{Shared, unix_now};
 const INPUTS_MAX: usize = 512;
 /// Between two ticks while something is under way, ...
 const TICK_BUSY: Duration = Duration::from_millis(1);
-/// ... and while nothing is.
-const TICK_IDLE: Duration = Duration::from_millis(10);
+/// ... shortly after it, ...
+const TICK_SOON: Duration = Duration::from_millis(5);
+const WIND_DOWN_NS: u64 = 50_000_000;
+/// ... and at most while nothing is.
+const TICK_IDLE_MAX: Duration = Duration::from_millis(50);
 /// A request waits so long for its shard to be served.
 pub(super) const PATIENCE_NS: u64 = 2_000_000_000;
 
@@ -63,9 +66,19 @@ pub(super) struct Control {
     pub events: Receiver<LinkEvent>,
     pub found: Receiver<Found>,
     pub landing: Landing,
+    pub guests: Guests,
+    /// Between two ticks while nothing is under way: an eighth of a lease.
+    pub tick_idle: Duration,
     /// The workers have ended: nobody waits for anything any more.
     pub is_ended: Arc<AtomicBool>,
     pub state: State,
+}
+
+impl Control {
+    /// For leases of so long.
+    pub fn tick_idle(lease_ns: u64) -> Duration {
+        Duration::from_nanos(lease_ns / 8).min(TICK_IDLE_MAX)
+    }
 }
 
 /// What it remembers between two rounds.
@@ -76,10 +89,13 @@ pub(super) struct State {
     pub groups: Groups,
     actions: Vec<Action>,
     ticked_at: Instant,
+    busy_at: Instant,
     term: Term,
     /// By shard, as published.
     places: Vec<Place>,
     peers: BTreeMap<NodeId, Endpoint>,
+    /// What other nodes execute for this one's clients: tickets by number.
+    forwards: BTreeMap<u64, u32>,
 }
 
 impl Control {
@@ -114,14 +130,13 @@ impl Control {
         let is_clearing = self.node.shelf().work();
         let time = match has_work || is_clearing || !self.ends.may_sleep() {
             true => Duration::ZERO,
-            false if self.is_busy() => TICK_BUSY,
-            false => TICK_IDLE,
+            false => self.tick_time(clock::now()),
         };
         let mut ready = Vec::new();
         self.node.shelf().park();
         if let Err(error) = poller.wait(&mut ready, Some(time)) {
             tracing::error!("the cluster's control thread cannot poll: {error}");
-            std::thread::sleep(TICK_IDLE);
+            std::thread::sleep(TICK_SOON);
         }
         self.node.shelf().unpark();
         self.ends.get_up();
@@ -134,9 +149,7 @@ impl Control {
         for _ in 0..INPUTS_MAX {
             let Ok(event) = self.events.try_recv() else { break };
             if let LinkEvent::Message { from, message, .. } = event {
-                self.input(Event::Message { from, message }, now);
-                self.publish(now); // T1
-                self.perform(now);
+                self.hear(from, message, now);
             }
         }
         for _ in 0..INPUTS_MAX {
@@ -146,24 +159,62 @@ impl Control {
         self.perform(now);
         self.receive(now);
         self.turn_groups(now);
-        let time = if self.is_busy() { TICK_BUSY } else { TICK_IDLE };
+        if self.is_busy() {
+            self.state.busy_at = now;
+        }
+        let time = self.tick_time(now);
         if now.ns.saturating_sub(self.state.ticked_at.ns) >= time.as_nanos() as u64 {
             self.state.ticked_at = now;
             self.input(Event::Tick, now);
             self.publish(now);
             self.perform(now);
             self.try_again(now);
+            self.give_up_forwards(now);
         }
         self.landing.send();
         self.ends.wake_fronts(&self.fabric, &self.shared);
     }
 
     fn is_busy(&self) -> bool {
-        self.state.outstanding.count() > 0 || self.state.groups.is_busy()
+        self.state.outstanding.count() > 0 || self.state.groups.is_busy() || self.node.is_busy()
+    }
+
+    /// Between two ticks; what was written lately is told to be everywhere within some 15 ms.
+    fn tick_time(&self, now: Instant) -> Duration {
+        let since_busy_ns = now.ns.saturating_sub(self.state.busy_at.ns);
+        match self.is_busy() {
+            true => TICK_BUSY,
+            false if since_busy_ns < WIND_DOWN_NS => TICK_SOON,
+            false => self.tick_idle,
+        }
     }
 
     fn input(&mut self, event: Event<'_>, now: Instant) {
         self.node.input(event, now, &mut self.state.actions);
+    }
+
+    fn hear(&mut self, from: Peer, message: Message, now: Instant) {
+        match (from, message) {
+            (Peer::Node(from), Message::Forward { id, bytes }) => {
+                match self.guests.take(from, id, &bytes) {
+                    Some(errand) => self.take(errand, now),
+                    None => self.tell(from, Message::Forwarded { id, bytes: None }),
+                }
+                self.perform(now);
+            }
+            (Peer::Node(_), Message::Forwarded { id, bytes }) => self.forwarded(id, bytes),
+            (from, message) => {
+                self.input(Event::Message { from, message }, now);
+                self.publish(now); // T1
+                self.perform(now);
+            }
+        }
+    }
+
+    fn tell(&self, to: NodeId, message: Message) {
+        if let Some(at) = self.state.peers.get(&to) {
+            self.links.send(at, Peer::Node(to), message);
+        }
     }
 
     fn hear_found(&mut self) {
@@ -249,16 +300,85 @@ impl Control {
             Outcome::Unknown if !errand.is_read() => Some(Refused::Uncertain),
             Outcome::TooFewCopies => Some(Refused::TooFewCopies),
             Outcome::Elsewhere(Some(configuration)) => {
+                if is_patient && self.forward(ticket, &errand, &configuration) {
+                    return;
+                }
                 Some(elsewhere(&configuration, errand.slot()))
             }
             _ if is_patient => return self.state.outstanding.put_off(ticket),
             _ => Some(Refused::Down),
         };
+        self.finish(ticket, &errand, refused);
+    }
+
+    /// The errand is over: its cell goes back to who gave it.
+    fn finish(&mut self, ticket: u32, errand: &Errand, refused: Option<Refused>) {
         self.state.outstanding.remove(ticket);
+        let is_elsewhere = matches!(refused, Some(Refused::Moved { .. } | Refused::Down));
         if let Some(why) = refused {
             errand.refuse(&why, &self.shared);
         }
-        self.ends.give_back(&errand);
+        if !self.guests.has(errand) {
+            return self.ends.give_back(errand);
+        }
+        let bytes = (!is_elsewhere).then(|| errand.reply().into());
+        if let Some((to, id)) = self.guests.leave(errand) {
+            self.tell(to, Message::Forwarded { id, bytes });
+        }
+    }
+
+    // ---- requests that another node executes for a client of this one ----
+
+    /// Whether the request went to the primary of its shard; a guest goes no further.
+    fn forward(&mut self, ticket: u32, errand: &Errand, configuration: &Configuration) -> bool {
+        if !errand.is_forwarded() || self.guests.has(errand) {
+            return false;
+        }
+        let shard = configuration.shard(configuration.shard_of_slot(errand.slot()));
+        let Some(to) = shard.map(|shard| shard.primary).filter(|to| configuration.has(*to)) else {
+            return false;
+        };
+        let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
+        let id = waiter.sequence;
+        self.state.forwards.insert(id, ticket);
+        self.tell(to, Message::Forward { id, bytes: errand.to_bytes().into() });
+        true
+    }
+
+    fn forwarded(&mut self, id: u64, reply: Option<Arc<[u8]>>) {
+        let Some(ticket) = self.state.forwards.remove(&id) else { return };
+        let Some(waiter) = self.state.outstanding.get(ticket, id) else { return };
+        let Some(errand) = waiter.errand.clone() else { return };
+        match reply {
+            Some(reply) => {
+                errand.answer(&reply);
+                self.finish(ticket, &errand, None);
+            }
+            // The map has changed there, or will here: it is asked again.
+            None => self.state.outstanding.put_off(ticket),
+        }
+    }
+
+    /// What another node has had for too long: nobody knows what came of it.
+    fn give_up_forwards(&mut self, now: Instant) {
+        let is_late = |ticket: &u32| {
+            let waiter = self.state.outstanding.at(*ticket);
+            waiter.is_none_or(|waiter| now.ns.saturating_sub(waiter.came_at.ns) >= PATIENCE_NS)
+        };
+        let late: Vec<(u64, u32)> = self
+            .state
+            .forwards
+            .iter()
+            .filter(|(_, ticket)| is_late(ticket))
+            .map(|(id, ticket)| (*id, *ticket))
+            .collect();
+        for (id, ticket) in late {
+            self.state.forwards.remove(&id);
+            let waiter = self.state.outstanding.get(ticket, id);
+            let Some(errand) = waiter.and_then(|waiter| waiter.errand.clone()) else { continue };
+            let why = if errand.is_read() { Refused::Down } else { Refused::Uncertain };
+            self.finish(ticket, &errand, Some(why));
+        }
     }
 
     /// What the node has put off is asked again, in order.
@@ -296,11 +416,7 @@ impl Control {
             Action::Send { to: Peer::Node(to), message: Message::Acked { term, blocks } } => {
                 self.landing.acknowledge(to, term, &blocks);
             }
-            Action::Send { to: Peer::Node(to), message } => {
-                if let Some(at) = self.state.peers.get(&to) {
-                    self.links.send(at, Peer::Node(to), message);
-                }
-            }
+            Action::Send { to: Peer::Node(to), message } => self.tell(to, message),
             Action::Send { to, message } => {
                 if let Some(at) = &self.state.leader {
                     self.links.send(at, to, message);

@@ -22,7 +22,7 @@ use super::shelf::StoreShelf;
 use super::{ClusterConfig, View};
 use crate::error::StartError;
 use crate::hop::Fabric;
-use crate::hop::replicate::{Door, Ends};
+use crate::hop::replicate::{Door, Ends, Guests};
 use crate::poller::Waker;
 use crate::shared::Shared;
 
@@ -41,6 +41,7 @@ pub struct Prepared {
     node: Node<StoreShelf>,
     view: Arc<View>,
     ends: Ends,
+    lease_ns: u64,
 }
 
 /// The control thread of a cluster's node.
@@ -89,7 +90,8 @@ pub fn prepare(shared: &Arc<Shared>, config: &ClusterConfig) -> Result<Prepared,
     shared.set_cluster(Arc::clone(&view));
     shared.set_door(Arc::new(door));
     tracing::info!("node {id} of the cluster {}, peers at {}", stored.name, config.peer);
-    Ok(Prepared { discovery, found, links, events, landing, node, view, ends })
+    let lease_ns = settings.lease_ns;
+    Ok(Prepared { discovery, found, links, events, landing, node, view, ends, lease_ns })
 }
 
 fn wait_for_settings(found: &Receiver<Found>) -> Result<Arc<Stored>, StartError> {
@@ -178,10 +180,13 @@ impl ControlThread {
         fabric: Arc<Fabric>,
     ) -> Result<ControlThread, StartError> {
         let failed = |source| StartError::System { what: "start the control thread", source };
-        let Prepared { discovery, found, links, events, landing, node, view, ends } = prepared;
+        let Prepared { discovery, found, links, events, landing, node, view, ends, lease_ns } =
+            prepared;
         let is_ended = Arc::new(AtomicBool::new(false));
         let waker = ends.waker.clone();
         let control = Control {
+            tick_idle: Control::tick_idle(lease_ns),
+            guests: Guests::new(shared.store().key_hasher().clone()),
             shared,
             fabric,
             view,

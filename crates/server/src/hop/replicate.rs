@@ -16,6 +16,7 @@
 
 mod apply;
 mod door;
+mod forward;
 mod group;
 mod seat;
 
@@ -34,6 +35,7 @@ use crate::rmw::Rmw;
 use crate::shared::Shared;
 
 pub use door::{Door, Ends};
+pub use forward::Guests;
 pub use group::{GroupAnswer, GroupCall, GroupChange};
 pub use seat::{Seat, has_writes};
 
@@ -73,6 +75,34 @@ impl Errand {
         // SAFETY: the cell is the control thread's until the errand goes out (I1), and nothing
         // refers to it mutably while the request is looked at.
         unsafe { &*self.cell() }.request()
+    }
+
+    /// Whether another node may execute it for this one: memcached's clients know no redirects.
+    pub fn is_forwarded(&self) -> bool {
+        // SAFETY: as in `request`.
+        unsafe { &*self.cell() }.shape.is_memcached()
+    }
+
+    /// The request in the bytes that another node reads.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // SAFETY: as in `request`.
+        forward::encode(unsafe { &*self.cell() })
+    }
+
+    /// Takes the reply that another node gave.
+    pub fn answer(&self, reply: &[u8]) {
+        // SAFETY: as in `refuse`.
+        let cell = unsafe { &mut *self.cell() };
+        cell.forget_reply();
+        if !cell.is_quiet {
+            cell.reply.extend_from_slice(reply);
+        }
+    }
+
+    /// The reply that is in the cell.
+    pub fn reply(&self) -> Vec<u8> {
+        // SAFETY: as in `request`. Nothing is pinned: values here are copies.
+        unsafe { &*self.cell() }.reply.clone()
     }
 
     /// Of which slot its key is.

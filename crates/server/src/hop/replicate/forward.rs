@@ -1,0 +1,252 @@
+//! Requests of memcached's clients that another node executes: as bytes, and in cells there.
+//!
+//! ```text
+//!  byte 0       1    2       3       4     12       20      28      36      40     42   44
+//!  | format | op | shape | switch | now | number | limit | expiry | flags | key len | 0 | key, payload
+//! ```
+//!
+//! `switch`: bits 0-1 the expiry's kind, 2-3 the condition's, 4 with_cas, 5 is_last. `number` is a
+//! delta or a condition's version, `limit` a longest value.
+
+use std::sync::Arc;
+
+use base::{KeyHasher, UnixMillis};
+use cluster::NodeId;
+use store::request::{Condition, Expiry, Op, Request, Set};
+use wire::resp::Protocol;
+
+use super::Errand;
+use crate::counters::CommandIndex;
+use crate::gather::Answer;
+use crate::hop::cell::{CELLS, Cell, Cells, Origin, payload_of};
+use crate::reply::Shape;
+use crate::rmw::{Bounded, Rmw, Side};
+
+const FORMAT: u8 = 1;
+const HEADER_BYTES: usize = 44;
+/// The front of cells that have none.
+const NO_FRONT: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Default)]
+struct Fields {
+    op: u8,
+    switch: u8,
+    number: u64,
+    limit: u64,
+    expiry: u64,
+    client_flags: u32,
+}
+
+pub(super) fn encode(cell: &Cell) -> Vec<u8> {
+    let request = cell.request();
+    let fields = fields_of(&request.op);
+    let (shape, bits) = match cell.shape {
+        Shape::McValue { with_cas, is_last } => {
+            (0, u8::from(with_cas) << 4 | u8::from(is_last) << 5)
+        }
+        Shape::McStored => (1, 0),
+        Shape::McDeleted => (2, 0),
+        Shape::McNumber => (3, 0),
+        Shape::McTouched => (4, 0),
+        _ => (5, 0),
+    };
+    let payload = payload_of(&request.op);
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + request.key.len() + payload.len());
+    bytes.extend([FORMAT, fields.op, shape, fields.switch | bits]);
+    for word in [cell.now.0, fields.number, fields.limit, fields.expiry] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend(fields.client_flags.to_le_bytes());
+    bytes.extend((request.key.len() as u16).to_le_bytes());
+    bytes.extend([0; 2]);
+    bytes.extend_from_slice(request.key);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn fields_of(op: &Op<'_, Rmw<'_>>) -> Fields {
+    let none = Fields::default();
+    match op {
+        Op::Get => none,
+        Op::Delete => Fields { op: 2, ..none },
+        Op::Set(set) => {
+            let (expiry_kind, expiry) = match set.expiry {
+                Expiry::Never => (0, 0),
+                Expiry::Keep => (1, 0),
+                Expiry::At(at) => (2, at.0),
+            };
+            let (condition, number) = match set.condition {
+                Condition::Always => (0, 0),
+                Condition::IfAbsent => (1, 0),
+                Condition::IfPresent => (2, 0),
+                Condition::IfVersion(version) => (3, version),
+            };
+            let switch = expiry_kind | condition << 2;
+            Fields { op: 1, switch, number, expiry, client_flags: set.client_flags, ..none }
+        }
+        Op::Update(update) => match *update {
+            Rmw::Join(part, Side::Behind) => Fields { op: 3, limit: part.max_bytes, ..none },
+            Rmw::Join(part, Side::Before) => Fields { op: 4, limit: part.max_bytes, ..none },
+            Rmw::Increase(delta) => Fields { op: 5, number: delta, ..none },
+            Rmw::Decrease(delta) => Fields { op: 6, number: delta, ..none },
+            Rmw::SetExpiry(at) => Fields {
+                op: 7,
+                switch: if at.is_some() { 2 } else { 0 },
+                expiry: at.map_or(0, |at| at.0),
+                ..none
+            },
+            // memcached's text has no others.
+            _ => Fields { op: u8::MAX, ..none },
+        },
+    }
+}
+
+/// A request that was forwarded, borrowed from its bytes.
+struct Forwarded<'b> {
+    key: &'b [u8],
+    op: Op<'b, Rmw<'b>>,
+    shape: Shape,
+    now: UnixMillis,
+}
+
+/// None: they are no such bytes.
+fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
+    let (head, rest) = bytes.split_at_checked(HEADER_BYTES)?;
+    let word = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
+    let [now, number, limit, expiry] = [word(4)?, word(12)?, word(20)?, word(28)?];
+    let client_flags = u32::from_le_bytes(head.get(36..40)?.try_into().ok()?);
+    let key_len = usize::from(u16::from_le_bytes(head.get(40..42)?.try_into().ok()?));
+    let (key, payload) = rest.split_at_checked(key_len)?;
+    let switch = head[3];
+    if head[0] != FORMAT {
+        return None;
+    }
+    let part = Bounded { bytes: payload, max_bytes: limit };
+    let op = match head[1] {
+        0 => Op::Get,
+        1 => Op::Set(Set {
+            value: payload,
+            client_flags,
+            expiry: match switch & 3 {
+                0 => Expiry::Never,
+                1 => Expiry::Keep,
+                _ => Expiry::At(UnixMillis(expiry)),
+            },
+            condition: match switch >> 2 & 3 {
+                0 => Condition::Always,
+                1 => Condition::IfAbsent,
+                2 => Condition::IfPresent,
+                _ => Condition::IfVersion(number),
+            },
+        }),
+        2 => Op::Delete,
+        3 => Op::Update(Rmw::Join(part, Side::Behind)),
+        4 => Op::Update(Rmw::Join(part, Side::Before)),
+        5 => Op::Update(Rmw::Increase(number)),
+        6 => Op::Update(Rmw::Decrease(number)),
+        7 => Op::Update(Rmw::SetExpiry((switch & 3 == 2).then_some(UnixMillis(expiry)))),
+        _ => return None,
+    };
+    let shape = match head[2] {
+        0 => Shape::McValue { with_cas: switch & 16 != 0, is_last: switch & 32 != 0 },
+        1 => Shape::McStored,
+        2 => Shape::McDeleted,
+        3 => Shape::McNumber,
+        4 => Shape::McTouched,
+        _ => Shape::McNothing,
+    };
+    Some(Forwarded { key, op, shape, now: UnixMillis(now) })
+}
+
+/// Cells for what other nodes forward to this one.
+pub struct Guests {
+    cells: Arc<Cells>,
+    free: Vec<u32>,
+    /// By cell: whose, and under which number.
+    whose: Vec<(NodeId, u64)>,
+    hasher: KeyHasher,
+}
+
+impl Guests {
+    /// None are here.
+    pub fn new(hasher: KeyHasher) -> Guests {
+        let whose = vec![(NodeId::default(), 0); CELLS];
+        Guests { cells: Arc::new(Cells::new()), free: (0..CELLS as u32).collect(), whose, hasher }
+    }
+
+    /// Takes a request in. None: there is no room, or it cannot be read.
+    pub fn take(&mut self, from: NodeId, id: u64, bytes: &[u8]) -> Option<Errand> {
+        let Forwarded { key, op, shape, now } = decode(bytes)?;
+        let index = self.free.pop()?;
+        let command = CommandIndex::UNKNOWN_RESP;
+        let answer = Answer { slot: 0, command, is_quiet: false, shape };
+        let origin = Origin { answer, protocol: Protocol::Resp2, connection: 0, now };
+        // SAFETY: the cell is free, so nobody else has it; the control thread is its front too.
+        let cell = unsafe { &mut *self.cells.at(index) };
+        cell.fill(&Request { key, hash: self.hasher.hash(key), op }, None, &origin);
+        self.whose[index as usize] = (from, id);
+        Some(Errand { cells: Arc::clone(&self.cells), index, front: NO_FRONT })
+    }
+
+    /// Whose an errand was, if it came from another node; its cell is free again.
+    pub fn leave(&mut self, errand: &Errand) -> Option<(NodeId, u64)> {
+        if errand.front != NO_FRONT {
+            return None;
+        }
+        // SAFETY: the errand is over, and its cell is this struct's.
+        unsafe { &mut *self.cells.at(errand.index) }.clear(0);
+        self.free.push(errand.index);
+        Some(self.whose[errand.index as usize])
+    }
+
+    /// Whether an errand came from another node.
+    pub fn has(&self, errand: &Errand) -> bool {
+        errand.front == NO_FRONT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::KeyHash;
+
+    fn set(condition: Condition, expiry: Expiry) -> Op<'static, Rmw<'static>> {
+        Op::Set(Set { value: b"value", client_flags: 9, expiry, condition })
+    }
+
+    #[test]
+    fn what_memcached_asks_comes_over_whole() {
+        let part = Bounded { bytes: b"tail", max_bytes: 77 };
+        let at = UnixMillis(123_456);
+        let value = Shape::McValue { with_cas: true, is_last: false };
+        let all = [
+            (Op::Get, value),
+            (Op::Get, Shape::McValue { with_cas: false, is_last: true }),
+            (set(Condition::IfVersion(1 << 47), Expiry::At(at)), Shape::McStored),
+            (set(Condition::IfAbsent, Expiry::Keep), Shape::McStored),
+            (set(Condition::IfPresent, Expiry::Never), Shape::McStored),
+            (Op::Delete, Shape::McDeleted),
+            (Op::Update(Rmw::Join(part, Side::Before)), Shape::McStored),
+            (Op::Update(Rmw::Join(part, Side::Behind)), Shape::McStored),
+            (Op::Update(Rmw::Increase(u64::MAX)), Shape::McNumber),
+            (Op::Update(Rmw::Decrease(3)), Shape::McNumber),
+            (Op::Update(Rmw::SetExpiry(Some(at))), Shape::McTouched),
+            (Op::Update(Rmw::SetExpiry(None)), value),
+        ];
+        for (op, shape) in all {
+            let mut cell = Cell::new();
+            let command = CommandIndex::UNKNOWN_RESP;
+            let answer = Answer { slot: 0, command, is_quiet: false, shape };
+            let now = UnixMillis(42);
+            let origin = Origin { answer, protocol: Protocol::Resp2, connection: 0, now };
+            cell.fill(&Request { key: b"key", hash: KeyHash(1), op }, None, &origin);
+            let bytes = encode(&cell);
+            let found = decode(&bytes).unwrap();
+            assert_eq!((found.key, found.shape, found.now), (&b"key"[..], shape, now));
+            assert_eq!(format!("{:?}", found.op), format!("{op:?}"));
+            for cut in 0..HEADER_BYTES + 3 {
+                assert!(decode(&bytes[..cut]).is_none(), "{cut}");
+            }
+        }
+    }
+}
