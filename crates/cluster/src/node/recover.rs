@@ -13,6 +13,26 @@ use crate::settings::Settings;
 use crate::shelf::Shelf;
 
 impl<S: Shelf> Node<S> {
+    /// A new life over a shelf that is the log, as it was recovered: of these shards it has
+    /// something, and so much of each is known to be on all copies.
+    ///
+    /// Which shards it has a role in, the next configuration says.
+    pub fn resume(
+        id: NodeId,
+        settings: Settings,
+        manager_count: u16,
+        shelf: S,
+        (recovered, shards): (Recovered, &[(ShardId, Version)]),
+    ) -> Node<S> {
+        let mut node = Node::new(id, settings, manager_count, shelf);
+        node.recovered = recovered;
+        for (shard, commit) in shards {
+            let state = ShardState { commit: *commit, ..ShardState::new(Role::Backup, 0) };
+            node.shards.insert(*shard, state);
+        }
+        node
+    }
+
     /// A new life from what an earlier one has appended. Returns how much of the log is whole: the
     /// rest is a torn tail, to be cut before anything is appended.
     ///

@@ -9,22 +9,27 @@
 //! S1: a key's newest entry is in the store, or its delete is remembered, never both.
 //! S2: while a shard is being cleared its old entries are still in the index, and nobody is told:
 //!     what is installed meanwhile waits, and the node asks for no copy before [`Shelf::is_ready`].
-//! S3: the store knows a shard as its id plus one; 0 is what is not replicated.
+//! S3: the store knows a shard by a number (kept.rs), at first its id plus one; 0 is what is not
+//!     replicated. In a durable store a shard that is cleared gets another number, which is
+//!     written down before anything of the old one is removed.
 //! S4: an entry that does not fit is not acknowledged, and its sender tries again;
 //!     [`StoreShelf::refused_count`] says how often that was.
 //!
 //! # Concurrency
 //! One thread, the control thread, installs. Workers read, and drop what has expired.
 
+mod kept;
 mod remembered;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use base::UnixMillis;
 use cluster::record::{Answered, Entry};
+use cluster::slot::SLOT_COUNT;
 use cluster::{ClientId, Installed, Part, ShardId, Shelf, Slot, Version};
 use store::pin::Pins;
 use store::{
@@ -32,7 +37,9 @@ use store::{
     Sweep,
 };
 
-use remembered::{Kept, Remembered};
+use remembered::{Remembered, Why};
+
+pub use kept::Kept;
 
 /// A cursor of a part whose low bits are the version behind which remembered deletes go on ...
 const DELETES: u64 = 1 << 63;
@@ -53,40 +60,141 @@ struct State {
     session: Session,
     now: UnixMillis,
     shards: BTreeMap<ShardId, Remembered>,
+    kept: Kept,
+    /// Writes down what is kept; none: nothing outlives this node.
+    keep: Option<Keep>,
+    /// Shards of which the log may have something; only where something is kept.
+    used: BTreeSet<ShardId>,
+    numbers: Arc<ShardNumbers>,
     clearing: Clearing,
+    /// What had to be written down could not be: nothing is taken any more.
+    is_broken: bool,
     refused_count: u64,
+}
+
+/// Puts the bytes of [`Kept`] where they survive, before it returns.
+pub type Keep = Box<dyn FnMut(&[u8]) -> std::io::Result<()> + Send>;
+
+/// By which number the store knows each shard; for any thread.
+pub struct ShardNumbers(Box<[AtomicU16]>);
+
+impl ShardNumbers {
+    fn of(&self, shard: ShardId) -> NonZeroU16 {
+        // Relaxed: whoever asks counts, and nothing more.
+        let number = self.0.get(shard.index()).map_or(1, |number| number.load(Ordering::Relaxed));
+        NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN)
+    }
+
+    /// Keys that a shard has, expired ones that are still there among them (DBSIZE).
+    pub fn key_count(&self, store: &Store, shard: ShardId) -> u64 {
+        store.shard_item_count(self.of(shard).get())
+    }
+
+    /// At most `key_max` keys of a slot, by a walk over the whole store (CLUSTER GETKEYSINSLOT);
+    /// their number, all of them, comes first (CLUSTER COUNTKEYSINSLOT).
+    pub fn keys_in_slot(
+        &self,
+        session: &mut Session,
+        now: UnixMillis,
+        (slot, shard): (Slot, ShardId),
+        key_max: usize,
+    ) -> (u64, Vec<Vec<u8>>) {
+        let number = self.of(shard).get();
+        let (mut cursor, mut count, mut keys) = (0, 0, BTreeSet::new());
+        loop {
+            let next = session.scan(now, cursor, SCAN_ITEMS, |item| {
+                if item.shard == number && Slot::of(item.key) == slot {
+                    count += 1;
+                    if keys.len() < key_max {
+                        keys.insert(item.key.to_vec());
+                    }
+                }
+            });
+            match next {
+                Ok(0) | Err(_) => return (count, keys.into_iter().collect()),
+                Ok(next) => cursor = next,
+            }
+        }
+    }
 }
 
 /// Shards whose entries are being removed.
 #[derive(Default)]
 struct Clearing {
     sweep: Sweep,
-    /// Those that this walk removes from its beginning on ...
-    now: BTreeSet<ShardId>,
+    /// Those that this walk removes from its beginning on, by the numbers that they had, ...
+    now: BTreeMap<ShardId, u16>,
     /// ... and those that the next one will.
-    next: BTreeSet<ShardId>,
+    next: BTreeMap<ShardId, u16>,
     /// What came for them meanwhile.
     waiting: Vec<Arc<Entry>>,
 }
 
 impl Clearing {
     fn has(&self, shard: ShardId) -> bool {
-        self.now.contains(&shard) || self.next.contains(&shard)
+        self.now.contains_key(&shard) || self.next.contains_key(&shard)
     }
 }
 
 impl StoreShelf {
-    /// A shelf over a store that is empty, or was recovered; nobody writes to it but this shelf.
+    /// A shelf over a store that is empty and does not outlive this node; nobody else writes to it.
     ///
     /// # Errors
     /// All places for sessions are taken.
     pub fn new(store: &Arc<Store>) -> Result<StoreShelf, NoSession> {
+        StoreShelf::over(store, Kept::new(0), None)
+    }
+
+    /// A shelf over a durable store, as recovered under what was kept; nobody has written to it.
+    ///
+    /// # Errors
+    /// All places for sessions are taken.
+    pub fn durable(store: &Arc<Store>, kept: Kept, keep: Keep) -> Result<StoreShelf, NoSession> {
+        StoreShelf::over(store, kept, Some(keep))
+    }
+
+    fn over(store: &Arc<Store>, kept: Kept, keep: Option<Keep>) -> Result<StoreShelf, NoSession> {
         let mut session = store.session()?;
         session.count_shards();
-        let (now, shards) = (UnixMillis(0), BTreeMap::new());
-        let (store, clearing) = (Arc::clone(store), Clearing::default());
-        let state = State { store, session, now, shards, clearing, refused_count: 0 };
+        let numbers = (0..SLOT_COUNT).map(|shard| kept.number_of(ShardId(shard)).into()).collect();
+        let mut state = State {
+            store: Arc::clone(store),
+            session,
+            now: UnixMillis(0),
+            shards: BTreeMap::new(),
+            kept,
+            keep,
+            used: BTreeSet::new(),
+            numbers: Arc::new(ShardNumbers(numbers)),
+            clearing: Clearing::default(),
+            is_broken: false,
+            refused_count: 0,
+        };
+        state.remember_recovered();
         Ok(StoreShelf { state: RefCell::new(state) })
+    }
+
+    /// Writes down how far CommitVer is; about once a second.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep(&self) -> std::io::Result<()> {
+        let state = &mut *self.state.borrow_mut();
+        match &mut state.keep {
+            Some(keep) => keep(&state.kept.encode()),
+            None => Ok(()),
+        }
+    }
+
+    /// Shards of which something was recovered, and what of each is on all copies.
+    pub fn recovered(&self) -> Vec<(ShardId, Version)> {
+        let state = self.state.borrow();
+        state.used.iter().map(|shard| (*shard, state.kept.commit_of(*shard))).collect()
+    }
+
+    /// By which numbers the store knows shards, for other threads.
+    pub fn numbers(&self) -> Arc<ShardNumbers> {
+        Arc::clone(&self.state.borrow().numbers)
     }
 
     /// What time it is: whether items have expired is asked as of then.
@@ -118,60 +226,25 @@ impl StoreShelf {
     }
 }
 
-/// Keys that a shard has, expired ones that are still there among them (DBSIZE); for any thread.
-pub fn key_count(store: &Store, shard: ShardId) -> u64 {
-    store.shard_item_count(tag_of(shard).get())
-}
-
-/// At most `key_max` keys of a slot, by a walk over the whole store (CLUSTER GETKEYSINSLOT); their
-/// number, all of them, comes first (CLUSTER COUNTKEYSINSLOT).
-pub fn keys_in_slot(
-    session: &mut Session,
-    now: UnixMillis,
-    (slot, shard): (Slot, ShardId),
-    key_max: usize,
-) -> (u64, Vec<Vec<u8>>) {
-    let tag = tag_of(shard).get();
-    let (mut cursor, mut count, mut keys) = (0, 0, BTreeSet::new());
-    loop {
-        let next = session.scan(now, cursor, SCAN_ITEMS, |item| {
-            if item.shard == tag && Slot::of(item.key) == slot {
-                count += 1;
-                if keys.len() < key_max {
-                    keys.insert(item.key.to_vec());
-                }
-            }
-        });
-        match next {
-            Ok(0) | Err(_) => return (count, keys.into_iter().collect()),
-            Ok(next) => cursor = next,
-        }
-    }
-}
-
-/// S3.
-fn tag_of(shard: ShardId) -> NonZeroU16 {
-    NonZeroU16::MIN.saturating_add(shard.0)
-}
-
 /// One item, out of the store.
 struct Found {
     shard: ShardId,
+    number: NonZeroU16,
     entry: Option<Arc<Entry>>,
 }
 
 impl Sink<NoUpdate> for Found {
     fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
         if let Outcome::Hit(item) = outcome {
-            self.entry = entry_of(self.shard, &item);
+            self.entry = entry_of((self.shard, self.number), &item);
         }
     }
 }
 
 /// An item as the entry that it was installed as. Who asked for it is not kept: sessions know what
 /// they were answered.
-fn entry_of(shard: ShardId, item: &Item<'_>) -> Option<Arc<Entry>> {
-    if item.shard != tag_of(shard).get() {
+fn entry_of((shard, number): (ShardId, NonZeroU16), item: &Item<'_>) -> Option<Arc<Entry>> {
+    if item.shard != number.get() {
         return None;
     }
     let version = Version::from_bits(item.version)?;
@@ -207,7 +280,7 @@ impl State {
         }
         let hash = self.store.key_hasher().hash(key);
         let request = Request { key, hash, op: Op::<NoUpdate>::Get };
-        let mut found = Found { shard, entry: None };
+        let mut found = Found { shard, number: self.numbers.of(shard), entry: None };
         self.session.execute(self.now, &[request], &mut found);
         found.entry
     }
@@ -218,6 +291,9 @@ impl State {
             return Installed::Newest;
         }
         let Entry { shard, version, key, value, client_flags, expires_at, .. } = &**entry;
+        if self.is_broken {
+            return Installed::NoRoom;
+        }
         let remembered = self.shards.entry(*shard).or_default();
         if remembered.version_of(key).is_some_and(|present| present >= *version) {
             return Installed::Older;
@@ -228,8 +304,8 @@ impl State {
             None => ReplicaChange::Delete,
         };
         let hash = self.store.key_hasher().hash(key);
-        let (version_bits, tag) = (version.bits(), tag_of(*shard));
-        let replica = Replica { key, hash, change, version: version_bits, shard: tag };
+        let (bits, number) = (version.bits(), self.numbers.of(*shard));
+        let replica = Replica { key, hash, change, version: bits, shard: number };
         match self.session.install(self.now, &replica) {
             Ok(store::Installed::Newest) => {}
             Ok(store::Installed::Older { .. }) => return Installed::Older,
@@ -238,12 +314,15 @@ impl State {
                 return Installed::NoRoom;
             }
         }
-        let kept = match value {
-            None => Kept::Delete,
-            Some(_) if expires_at.is_some() => Kept::MayExpire,
-            Some(_) => Kept::InIndex,
+        let why = match value {
+            None => Why::Deleted,
+            Some(_) if expires_at.is_some() => Why::MayExpire,
+            Some(_) => Why::Recent,
         };
-        remembered.add(key, *version, kept);
+        remembered.add(key, *version, why);
+        if self.keep.is_some() {
+            self.used.insert(*shard);
+        }
         Installed::Newest
     }
 
@@ -310,10 +389,10 @@ impl State {
         mut entries: Vec<Arc<Entry>>,
     ) -> Part {
         let enough = entries.len() + entry_max.clamp(1, PART_ITEMS_SEEN);
-        let (mut cursor, mut seen) = (cursor, 0);
+        let (mut cursor, mut seen, number) = (cursor, 0, self.numbers.of(shard));
         while seen < PART_ITEMS_SEEN && entries.len() < enough {
             let scanned = self.session.scan(self.now, cursor, SCAN_ITEMS, |item| {
-                entries.extend(entry_of(shard, item));
+                entries.extend(entry_of((shard, number), item));
                 seen += 1;
             });
             match scanned {
@@ -331,10 +410,61 @@ impl State {
     fn clear(&mut self, shard: ShardId) {
         self.shards.remove(&shard);
         self.clearing.waiting.retain(|entry| entry.shard != shard);
-        // What is being removed goes with the walk that began before, or the next one.
-        let is_empty = self.store.shard_item_count(tag_of(shard).get()) == 0;
-        if !is_empty && !self.clearing.now.contains(&shard) {
-            self.clearing.next.insert(shard);
+        if self.clearing.has(shard) {
+            return; // Nothing was installed since.
+        }
+        let number = self.numbers.of(shard).get();
+        if self.used.remove(&shard) {
+            self.void(shard);
+        }
+        if self.store.shard_item_count(number) > 0 {
+            self.clearing.next.insert(shard, number);
+        }
+    }
+
+    /// Whatever the log has of a shard does not count any more.
+    fn void(&mut self, shard: ShardId) {
+        let Some(keep) = &mut self.keep else { return };
+        let is_kept = self.kept.void(shard) && keep(&self.kept.encode()).is_ok();
+        let number = self.kept.number_of(shard);
+        self.numbers.0[shard.index()].store(number, Ordering::Relaxed);
+        self.is_broken |= !is_kept;
+    }
+
+    /// What a recovery has found: deletes that may still have to keep something away, and which
+    /// versions only the index knows.
+    fn remember_recovered(&mut self) {
+        let mut newest: BTreeMap<u16, u64> = BTreeMap::new();
+        let mut cursor = 0;
+        while self.keep.is_some() {
+            let next = self.session.scan(self.now, cursor, SCAN_ITEMS, |item| {
+                let newest = newest.entry(item.shard).or_default();
+                *newest = item.version.max(*newest);
+            });
+            match next {
+                Ok(0) | Err(_) => break,
+                Ok(next) => cursor = next,
+            }
+        }
+        for (number, version) in newest {
+            let version = Version::from_bits(version).unwrap_or_default();
+            if let Some(shard) = self.kept.shard_of(number) {
+                self.used.insert(shard);
+                let remembered = self.shards.entry(shard).or_default();
+                remembered.commit(self.kept.commit_of(shard));
+                remembered.begin_above(version);
+            }
+        }
+        for delete in self.store.take_recovered_deletes() {
+            let version = Version::from_bits(delete.version).unwrap_or_default();
+            let Some(shard) = self.kept.shard_of(delete.shard.get()) else { continue };
+            self.used.insert(shard);
+            let commit = self.kept.commit_of(shard);
+            let remembered = self.shards.entry(shard).or_default();
+            remembered.commit(commit);
+            if version > commit {
+                remembered.add(&Arc::from(delete.key), version, Why::Deleted);
+            }
         }
     }
 
@@ -346,7 +476,7 @@ impl State {
             return false;
         }
         let Clearing { sweep, now, .. } = &mut self.clearing;
-        let is_gone = |tag: u16| tag > 0 && now.contains(&ShardId(tag - 1));
+        let is_gone = |number: u16| now.values().any(|gone| *gone == number);
         if self.session.sweep_step(sweep, is_gone) {
             return true;
         }
@@ -393,7 +523,11 @@ impl Shelf for StoreShelf {
     }
 
     fn commit(&mut self, shard: ShardId, version: Version) {
-        self.state.borrow_mut().shards.entry(shard).or_default().commit(version);
+        let state = self.state.get_mut();
+        state.shards.entry(shard).or_default().commit(version);
+        if state.keep.is_some() && version > state.kept.commit_of(shard) {
+            state.kept.set_commit(shard, version);
+        }
     }
 
     fn forget_deletes(&mut self, shard: ShardId, through: Version) {
@@ -401,5 +535,7 @@ impl Shelf for StoreShelf {
     }
 }
 
+#[cfg(test)]
+mod crash_tests;
 #[cfg(test)]
 mod tests;

@@ -58,12 +58,12 @@ impl Remembered {
     }
 
     /// An entry was installed.
-    pub(super) fn add(&mut self, key: &Arc<[u8]>, version: Version, kind: Kept) {
+    pub(super) fn add(&mut self, key: &Arc<[u8]>, version: Version, why: Why) {
         if let Some(old) = self.guards.remove(key) {
             self.guards_by_version.remove(&old.version);
         }
-        let is_delete = kind == Kept::Delete;
-        if is_delete || (kind == Kept::MayExpire && version > self.commit) {
+        let is_delete = why == Why::Deleted;
+        if is_delete || (why == Why::MayExpire && version > self.commit) {
             self.guards.insert(key.clone(), Guard { version, is_delete });
             self.guards_by_version.insert(version, key.clone());
         }
@@ -81,6 +81,11 @@ impl Remembered {
         self.recent_floor = self.recent_floor.max(last.unwrap_or_default());
         self.recent.clear();
         self.recent_bytes = 0;
+    }
+
+    /// There are entries up to this version that this has not seen.
+    pub(super) fn begin_above(&mut self, version: Version) {
+        self.recent_floor = self.recent_floor.max(version);
     }
 
     /// All up to there is on all copies.
@@ -122,13 +127,13 @@ impl Remembered {
     }
 }
 
-/// Why a key may have to be remembered.
+/// Why a key is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
-    /// It does not: the index has it until something newer comes.
-    InIndex,
+pub(super) enum Why {
+    /// It is not known to be on all copies; the index has it until something newer comes.
+    Recent,
     /// The index may drop it when its time is over.
     MayExpire,
     /// It is not in the index.
-    Delete,
+    Deleted,
 }

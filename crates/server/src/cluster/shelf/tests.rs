@@ -1,6 +1,6 @@
 //! The shelf over a store against the one in plain maps: the same calls, the same answers.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use base::UnixMillis;
 use cluster::MemoryShelf;
@@ -145,7 +145,7 @@ impl Pair {
         assert_eq!(walk(&self.tested), walk(&self.model));
         let live = walk(&self.model).into_values().filter(|entry| entry.value.is_some());
         let store = self.tested.state.borrow().store.clone();
-        assert_eq!(key_count(&store, shard), live.count() as u64);
+        assert_eq!(self.tested.numbers().key_count(&store, shard), live.count() as u64);
     }
 }
 
@@ -191,7 +191,8 @@ fn what_expires_keeps_older_entries_away_until_these_cannot_come() {
     let expires_at = Some(UnixMillis(2_000));
     shelf.install(Arc::new(Entry { expires_at, ..(*entry).clone() }));
     shelf.set_now(UnixMillis(600_000));
-    while key_count(&shelf.state.borrow().store.clone(), shard) > 0 {
+    let (store, numbers) = (shelf.state.borrow().store.clone(), shelf.numbers());
+    while numbers.key_count(&store, shard) > 0 {
         let now = shelf.state.borrow().now;
         shelf.set_now(UnixMillis(now.0 + 1_000));
         shelf.work();
@@ -210,7 +211,8 @@ fn keys_of_a_slot_are_found_among_all() {
     }
     let slot = Slot::of(b"{tag 3}");
     let mut session = store.session().unwrap();
-    let (count, keys) = keys_in_slot(&mut session, UnixMillis(0), (slot, shard), 10);
+    let (count, keys) =
+        shelf.numbers().keys_in_slot(&mut session, UnixMillis(0), (slot, shard), 10);
     assert_eq!((count, keys.len()), (71, 10));
     assert!(keys.iter().all(|key| Slot::of(key) == slot));
 }
@@ -227,7 +229,7 @@ fn readers_beside_see_whole_entries_and_versions_that_only_grow() {
             while !is_over.load(Ordering::Relaxed) {
                 let hash = store.key_hasher().hash(b"k 0");
                 let request = Request { key: b"k 0", hash, op: Op::<NoUpdate>::Get };
-                let mut found = Found { shard, entry: None };
+                let mut found = Found { shard, number: NonZeroU16::MIN, entry: None };
                 session.execute(UnixMillis(0), &[request], &mut found);
                 let Some(entry) = found.entry else { continue };
                 assert_eq!(entry.value, put(shard, "k 0", entry.version.bits()).value);

@@ -1,0 +1,193 @@
+//! A shelf over a durable store, with crashes at any point: each key has what it had at or after
+//! the last commit, and what is gathered after a restart is what is not known to be everywhere.
+
+use std::sync::Mutex;
+
+use store::durable::{Committer, NewData, Opened, open_replicas};
+use store::medium::{Faults, FaultyMedium};
+use store::{Eviction, HugePages, IndexKind, Mode, StoreConfig, Tuning};
+
+use super::*;
+
+const KEYS: usize = 50;
+const SHARDS: usize = 2;
+
+/// SplitMix64.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ (mixed >> 27)) >> 11) % bound
+    }
+}
+
+type State = Option<Arc<Entry>>;
+
+struct World {
+    shelf: StoreShelf,
+    committer: Committer<FaultyMedium>,
+    file: Arc<Mutex<Vec<u8>>>,
+    /// Of each key: what it had at the last commit, and since.
+    had: Vec<Vec<State>>,
+    pending: Vec<u64>,
+    rng: Rng,
+}
+
+fn open(
+    medium: FaultyMedium,
+    kept: Kept,
+    file: &Arc<Mutex<Vec<u8>>>,
+) -> (StoreShelf, Committer<FaultyMedium>) {
+    let config = StoreConfig {
+        memory_bytes: 9 << 18,
+        index_bytes: 64 << 10,
+        index: IndexKind::Hash,
+        mode: Mode::Clean,
+        eviction: Eviction::default(),
+        lossy_index: false,
+        session_max: 1,
+        item_max_bytes: 1 << 20,
+        hash_seed: 77,
+        batch: 8,
+        huge_pages: HugePages::Off,
+    };
+    let new = NewData { now_ms: 1, data_id: 7, recovers_damaged: false };
+    let is_gone = |number: u16| kept.is_gone(number);
+    let tuning = (Tuning::default(), &[][..]);
+    let Opened { store, committer, .. } =
+        open_replicas(medium, config, tuning, new, &is_gone, &mut |_, _| {}).unwrap();
+    let file = Arc::clone(file);
+    let keep = Box::new(move |bytes: &[u8]| {
+        *file.lock().unwrap() = bytes.to_vec();
+        Ok(())
+    });
+    (StoreShelf::durable(&store, kept, keep).unwrap(), committer)
+}
+
+fn shard_of(id: usize) -> ShardId {
+    ShardId((id % SHARDS) as u16)
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let file = Arc::default();
+        let medium = FaultyMedium::new(seed, Faults::default());
+        let (shelf, committer) = open(medium, Kept::new(1), &file);
+        let (had, pending) = (vec![vec![None]; KEYS], (1..=8).collect());
+        World { shelf, committer, file, had, pending, rng: Rng(seed) }
+    }
+
+    fn step(&mut self) {
+        let id = self.rng.below(KEYS as u64) as usize;
+        match self.rng.below(1_000) {
+            0..850 => self.install(id),
+            850..950 => self.commit(),
+            950..997 => drop(self.shelf.work()),
+            _ => self.clear(shard_of(id)),
+        }
+    }
+
+    fn install(&mut self, id: usize) {
+        let next = self.pending.iter().copied().max().unwrap_or(0) + 1;
+        let place = self.rng.below(self.pending.len() as u64) as usize;
+        let version = std::mem::replace(&mut self.pending[place], next);
+        let len = [1, 30, 2_000][self.rng.below(3) as usize];
+        let value = (self.rng.below(4) > 0).then(|| vec![version as u8; len].into());
+        let key: Arc<[u8]> = format!("key {id}").into_bytes().into();
+        let version = Version::from_bits(version).unwrap();
+        let entry = Arc::new(Entry { value, ..delete_of(shard_of(id), key, version) });
+        if self.shelf.install(entry.clone()) == Installed::Newest {
+            self.had[id].push(Some(entry));
+        }
+    }
+
+    /// What all copies have on their media may be counted as such.
+    fn commit(&mut self) {
+        self.shelf.park();
+        let committed = self.committer.commit(|| unreachable!("everybody is parked"));
+        self.shelf.unpark();
+        if committed.is_err() {
+            return;
+        }
+        self.had.iter_mut().for_each(|had| drop(had.drain(..had.len() - 1)));
+        let first = self.pending.iter().copied().min().unwrap_or(1);
+        for shard in 0..SHARDS {
+            if self.rng.below(3) == 0 {
+                let through = Version::from_bits(first - 1).unwrap();
+                self.shelf.commit(ShardId(shard as u16), through);
+                self.shelf.forget_deletes(ShardId(shard as u16), through);
+            }
+        }
+        if self.rng.below(3) == 0 {
+            self.shelf.keep().unwrap();
+        }
+    }
+
+    fn clear(&mut self, shard: ShardId) {
+        self.shelf.clear(shard);
+        while !self.shelf.is_ready(shard) {
+            self.shelf.work();
+        }
+        for id in (0..KEYS).filter(|id| shard_of(*id) == shard) {
+            // Some come back, as another copy has them.
+            let last = self.had[id].last().cloned().flatten();
+            self.had[id] = vec![None];
+            if let Some(entry) = last.filter(|entry| entry.value.is_some() && id % 3 == 0)
+                && self.shelf.install(entry.clone()) == Installed::Newest
+            {
+                self.had[id].push(Some(entry));
+            }
+        }
+    }
+
+    fn crash(&mut self, seed: u64) {
+        self.shelf.park();
+        if self.rng.below(2) == 0 {
+            self.committer.begin();
+            let _ = self.committer.write();
+        }
+        let empty = FaultyMedium::new(0, Faults::default());
+        let left = std::mem::replace(self.committer.medium_mut(), empty).crash();
+        let medium = FaultyMedium::over(left, self.rng.below(1 << 40), Faults::default());
+        let kept = Kept::decode(&self.file.lock().unwrap()).unwrap_or(Kept::new(1));
+        let (shelf, committer) = open(medium, kept.clone(), &self.file);
+        (self.shelf, self.committer) = (shelf, committer);
+        let value = |state: &State| {
+            let entry = state.clone().filter(|entry| entry.value.is_some())?;
+            Some((entry.version, entry.value.clone()))
+        };
+        for id in 0..KEYS {
+            let found = value(&self.shelf.get(shard_of(id), format!("key {id}").as_bytes()));
+            let at = self.had[id].iter().rposition(|state| value(state) == found);
+            let at = at.unwrap_or_else(|| panic!("seed {seed}, key {id}: found {found:?}"));
+            // What was gathered at the last commit is gathered now, or what is newer of its key.
+            let (shard, first) = (shard_of(id), self.had[id][0].clone());
+            let commit = kept.commit_of(shard);
+            if let Some(first) = first.filter(|first| first.version > commit && at == 0) {
+                let gathered = self.shelf.above(shard, commit);
+                let is_there = gathered
+                    .iter()
+                    .any(|entry| entry.key == first.key && entry.version >= first.version);
+                assert!(is_there || first.value.is_none(), "seed {seed}, key {id}: not gathered");
+            }
+            self.had[id] = vec![self.had[id][at].clone()];
+        }
+    }
+}
+
+#[test]
+fn what_was_committed_is_on_the_shelf_after_a_crash() {
+    for seed in 0..40 {
+        let mut world = World::new(seed);
+        for _ in 0..4 {
+            for _ in 0..world.rng.below(3_000) {
+                world.step();
+            }
+            world.crash(seed);
+        }
+        let recovered = world.shelf.recovered();
+        assert!(recovered.iter().all(|(shard, _)| shard.index() < SHARDS));
+    }
+}

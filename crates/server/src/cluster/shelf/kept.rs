@@ -1,0 +1,147 @@
+//! What a node writes down beside its log: which life it was, by which numbers the log knows its
+//! shards, and what is on all copies.
+//!
+//! ```text
+//!  number   1 .. 16,384      a shard's first: its id plus one
+//!           16,385 .. 65,535  the next ones, each given once; whatever is not a shard's now is gone
+//! ```
+//!
+//! The bytes are one record of replication, so they have its checksum (docs/formats/peer.md):
+//! key "node", value: life, next number, count, and 12 bytes for each shard.
+
+use std::collections::BTreeMap;
+
+use cluster::record::{Check, Entry, block};
+use cluster::slot::SLOT_COUNT;
+use cluster::{ShardId, Version};
+
+use super::delete_of;
+
+const KEY: &[u8] = b"node";
+const FIXED_BYTES: usize = 10;
+const SHARD_BYTES: usize = 12;
+
+/// See the module's page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Of the node that wrote it.
+    pub life: u32,
+    next_number: u16,
+    shards: BTreeMap<ShardId, KeptShard>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct KeptShard {
+    number: u16,
+    commit: Version,
+}
+
+impl Kept {
+    /// Of a node whose log is empty.
+    pub fn new(life: u32) -> Kept {
+        Kept { life, next_number: SLOT_COUNT + 1, shards: BTreeMap::new() }
+    }
+
+    /// A shard's number in the log.
+    pub(super) fn number_of(&self, shard: ShardId) -> u16 {
+        self.shards.get(&shard).map_or(shard.0 + 1, |kept| kept.number)
+    }
+
+    /// What of a shard is known to be on all copies.
+    pub fn commit_of(&self, shard: ShardId) -> Version {
+        self.shards.get(&shard).map_or(Version::ZERO, |kept| kept.commit)
+    }
+
+    pub(super) fn set_commit(&mut self, shard: ShardId, commit: Version) {
+        let number = self.number_of(shard);
+        self.shards.insert(shard, KeptShard { number, commit });
+    }
+
+    /// Whatever the log has of a shard is void. False: all numbers were given.
+    pub(super) fn void(&mut self, shard: ShardId) -> bool {
+        let number = self.next_number;
+        let Some(next_number) = number.checked_add(1) else { return false };
+        self.next_number = next_number;
+        self.shards.insert(shard, KeptShard { number, commit: Version::ZERO });
+        true
+    }
+
+    /// The shard that has a number now; none: what has the number is gone.
+    pub(super) fn shard_of(&self, number: u16) -> Option<ShardId> {
+        let first = number.checked_sub(1).map(ShardId);
+        let first = first.filter(|shard| shard.0 < SLOT_COUNT && self.number_of(*shard) == number);
+        first.or_else(|| {
+            let mut shards = self.shards.iter();
+            shards.find(|(_, kept)| kept.number == number).map(|(shard, _)| *shard)
+        })
+    }
+
+    /// Whether the log's entries with a number are void: for [`store::durable::open_replicas`].
+    pub fn is_gone(&self, number: u16) -> bool {
+        number != 0 && self.shard_of(number).is_none()
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut value = Vec::new();
+        value.extend(self.life.to_le_bytes());
+        value.extend(self.next_number.to_le_bytes());
+        value.extend((self.shards.len() as u32).to_le_bytes());
+        for (shard, kept) in &self.shards {
+            value.extend(shard.0.to_le_bytes());
+            value.extend(kept.number.to_le_bytes());
+            value.extend(kept.commit.bits().to_le_bytes());
+        }
+        let entry = delete_of(ShardId(0), KEY.into(), Version::ZERO);
+        let mut bytes = Vec::new();
+        Entry { value: Some(value.into()), ..entry }.append(&mut bytes);
+        bytes
+    }
+
+    /// From bytes; none: they are not whole.
+    pub fn decode(bytes: &[u8]) -> Option<Kept> {
+        let (header, body) = block(bytes, Check::Checksum)?;
+        let entry = Entry::from_body(&header, body)?;
+        let value = entry.value.filter(|_| *entry.key == *KEY)?;
+        let (fixed, rest) = value.split_first_chunk::<FIXED_BYTES>()?;
+        let life = u32::from_le_bytes(*fixed.first_chunk()?);
+        let next_number = u16::from_le_bytes([fixed[4], fixed[5]]);
+        let count = u32::from_le_bytes(*fixed.last_chunk()?);
+        let (records, tail) = rest.as_chunks::<SHARD_BYTES>();
+        if !tail.is_empty() || records.len() != count as usize {
+            return None;
+        }
+        let mut shards = BTreeMap::new();
+        for record in records {
+            let shard = ShardId(u16::from_le_bytes([record[0], record[1]]));
+            let number = u16::from_le_bytes([record[2], record[3]]);
+            let commit = Version::from_bits(u64::from_le_bytes(*record.last_chunk()?))?;
+            shards.insert(shard, KeptShard { number, commit });
+        }
+        Some(Kept { life, next_number, shards })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_comes_back_and_a_flipped_bit_shows() {
+        let mut kept = Kept::new(3);
+        kept.set_commit(ShardId(5), Version::before_epoch(2));
+        assert!(kept.void(ShardId(7)) && kept.void(ShardId(7)));
+        let bytes = kept.encode();
+        assert_eq!(Kept::decode(&bytes), Some(kept.clone()));
+        assert_eq!((kept.number_of(ShardId(5)), kept.number_of(ShardId(7))), (6, SLOT_COUNT + 2));
+        assert_eq!(kept.shard_of(SLOT_COUNT + 2), Some(ShardId(7)));
+        assert!(kept.is_gone(8) && kept.is_gone(SLOT_COUNT + 1) && !kept.is_gone(0));
+        assert!(!kept.is_gone(6) && !kept.is_gone(1));
+        for bit in 0..8 * (64 + KEY.len() + FIXED_BYTES) {
+            let mut bytes = bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Kept::decode(&bytes), None, "bit {bit}");
+        }
+        assert_eq!(Kept::decode(&bytes[..60]), None);
+    }
+}
