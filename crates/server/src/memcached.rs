@@ -252,6 +252,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// flush_all, at once or at a later time.
     fn flush_later(&mut self, slot: usize, delay: i64, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::FlushAll, noreply);
+        if self.core.cluster.is_some() {
+            // What is deleted here alone would come back with the next primary.
+            return self.say_line(caller, Reply::NotInCluster);
+        }
         self.settle(slot);
         let at = expiry_from_exptime(delay.max(0), self.core.now);
         match at.filter(|at: &UnixMillis| *at > self.core.now) {

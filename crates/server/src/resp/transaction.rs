@@ -281,7 +281,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let now = self.core.now;
         // A group has no session: its shard is held already.
         let (hashes, room_bytes) = match self.engine.session().is_some() {
-            true => self.to_lock(transaction, part, is_first),
+            true => self.locks_for(transaction, part, is_first),
             false => (Vec::new(), 0),
         };
         let Some(session) = self.engine.session() else {
@@ -294,7 +294,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     /// The keys whose locks a part needs, and the room.
-    fn to_lock(
+    fn locks_for(
         &mut self,
         transaction: &Transaction,
         part: &[Queued<'_>],

@@ -303,6 +303,8 @@ fn memcached_clients_are_told_the_members() {
     let want = "CONFIG cluster 0 54\r\n3\n127.0.0.1|127.0.0.1|11211 127.0.0.1|127.0.0.1|11212\n\r\n\
                 END\r\n";
     assert_eq!(bench.ask("config get cluster"), want);
+    let refused = "SERVER_ERROR not supported in a cluster\r\n";
+    assert_eq!(bench.ask("flush_all"), refused);
     let mut bench = Bench::new(None, store::IndexKind::Hash);
     bench.client = Bench::connect(&mut bench.drive, Dialect::Memcached);
     assert_eq!(bench.ask("config get cluster"), "ERROR\r\n");

@@ -303,7 +303,8 @@ command_rows! {
         "Not for this server";
     ClusterReplicas = "cluster|replicas", 3, [A T], (0, 0, 0), Cluster, "5.0.0",
         "Lists the replicas of a node";
-    ClusterCountFailureReports = "cluster|count-failure-reports", 3, [A T], (0, 0, 0), Cluster, "3.0.0",
+    ClusterCountFailureReports = "cluster|count-failure-reports", 3, [A T], (0, 0, 0),
+        Cluster, "3.0.0",
         "Counts failure reports: always 0";
     ReadOnly = "readonly", 1, [L T F], (0, 0, 0), Cluster, "3.0.0",
         "Lets this connection read from copies of other nodes' slots";
