@@ -1,12 +1,14 @@
 //! Seeded inputs: valid commands, then structured damage. Plain noise would never get past the
 //! first header.
 
+mod cluster_texts;
 mod peers;
 
 use store::record::{Change, Record, Seal, VERSION_MASK};
 
 use crate::rng::Rng;
 
+pub use cluster_texts::cluster_texts;
 pub use peers::{peer_datagrams, peer_messages};
 
 /// A stream of RESP commands, most of them damaged a little.

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cluster_texts;
 mod data_files;
 mod globs;
 pub mod inputs;
@@ -34,6 +35,7 @@ mod routed_commands;
 mod store_requests;
 mod windows;
 
+pub use cluster_texts::cluster_texts;
 pub use data_files::data_files;
 pub use globs::globs;
 pub use memcached_text::memcached_text;

@@ -78,6 +78,11 @@ fn numbers() {
 }
 
 #[test]
+fn cluster_texts() {
+    check("cluster_texts", fuzz::cluster_texts, inputs::cluster_texts);
+}
+
+#[test]
 fn peer_datagrams() {
     check("peer_datagrams", fuzz::peer_datagrams, inputs::peer_datagrams);
 }

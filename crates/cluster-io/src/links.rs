@@ -197,6 +197,11 @@ impl Drop for Links {
     }
 }
 
+/// Whether the content of a frame, which its tag has proven, says something.
+pub fn is_frame(content: &[u8]) -> bool {
+    frame::read(content).is_some()
+}
+
 fn bound(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(address).map_err(|error| {
         io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))

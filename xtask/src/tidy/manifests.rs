@@ -26,7 +26,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("peers", &["workload"]),
     ("sim", &["policy", "cluster", "store", "workload"]),
     ("dovetail", &["server", "sim", "bench", "client", "cluster", "cluster-io"]),
-    ("fuzz", &["wire", "store", "policy", "client", "server", "cluster"]),
+    ("fuzz", &["wire", "store", "policy", "client", "server", "cluster", "cluster-io"]),
     ("xtask", &[]),
     // The linearizability checker drives the server from outside.
     ("blackbox", &["server", "workload"]),
