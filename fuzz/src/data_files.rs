@@ -17,6 +17,7 @@ const NEW: NewData = NewData { now_ms: 1000, data_id: 7, recovers_damaged: false
 /// An input is `settings (1 byte) | damage ...`. With the lowest bit of the settings the damage is
 /// the file itself; else each four bytes are `where (3) | what to flip (1)` in a good one.
 pub fn data_files(data: &[u8]) {
+    check_kept(data);
     let Some((settings, damage)) = data.split_first() else { return };
     let mut disk = MemoryMedium::new(match settings & 1 {
         0 => good_file().to_vec(),
@@ -104,4 +105,11 @@ fn good_file() -> &'static [u8] {
         committer.commit(|| unreachable!("there is no session")).expect("memory");
         committer.into_medium().bytes().to_vec()
     })
+}
+
+/// What a node of a cluster keeps beside its log: refused, or the same again.
+fn check_kept(bytes: &[u8]) {
+    if let Some(kept) = server::cluster::shelf::Kept::decode(bytes) {
+        assert_eq!(server::cluster::shelf::Kept::decode(&kept.encode()), Some(kept));
+    }
 }

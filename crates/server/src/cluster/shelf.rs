@@ -18,28 +18,30 @@
 //! # Concurrency
 //! One thread, the control thread, installs. Workers read, and drop what has expired.
 
+mod clearing;
 mod kept;
+mod numbers;
 mod remembered;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use base::UnixMillis;
 use cluster::record::{Answered, Entry};
 use cluster::slot::SLOT_COUNT;
-use cluster::{ClientId, Installed, Part, ShardId, Shelf, Slot, Version};
+use cluster::{ClientId, Installed, Part, ShardId, Shelf, Version};
 use store::pin::Pins;
 use store::{
     Item, NoSession, NoUpdate, Op, Outcome, Replica, ReplicaChange, Request, Session, Sink, Store,
-    Sweep,
 };
 
+use clearing::Clearing;
 use remembered::{Remembered, Why};
 
 pub use kept::Kept;
+pub use numbers::ShardNumbers;
 
 /// A cursor of a part whose low bits are the version behind which remembered deletes go on ...
 const DELETES: u64 = 1 << 63;
@@ -74,67 +76,6 @@ struct State {
 
 /// Puts the bytes of [`Kept`] where they survive, before it returns.
 pub type Keep = Box<dyn FnMut(&[u8]) -> std::io::Result<()> + Send>;
-
-/// By which number the store knows each shard; for any thread.
-pub struct ShardNumbers(Box<[AtomicU16]>);
-
-impl ShardNumbers {
-    fn of(&self, shard: ShardId) -> NonZeroU16 {
-        // Relaxed: whoever asks counts, and nothing more.
-        let number = self.0.get(shard.index()).map_or(1, |number| number.load(Ordering::Relaxed));
-        NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN)
-    }
-
-    /// Keys that a shard has, expired ones that are still there among them (DBSIZE).
-    pub fn key_count(&self, store: &Store, shard: ShardId) -> u64 {
-        store.shard_item_count(self.of(shard).get())
-    }
-
-    /// At most `key_max` keys of a slot, by a walk over the whole store (CLUSTER GETKEYSINSLOT);
-    /// their number, all of them, comes first (CLUSTER COUNTKEYSINSLOT).
-    pub fn keys_in_slot(
-        &self,
-        session: &mut Session,
-        now: UnixMillis,
-        (slot, shard): (Slot, ShardId),
-        key_max: usize,
-    ) -> (u64, Vec<Vec<u8>>) {
-        let number = self.of(shard).get();
-        let (mut cursor, mut count, mut keys) = (0, 0, BTreeSet::new());
-        loop {
-            let next = session.scan(now, cursor, SCAN_ITEMS, |item| {
-                if item.shard == number && Slot::of(item.key) == slot {
-                    count += 1;
-                    if keys.len() < key_max {
-                        keys.insert(item.key.to_vec());
-                    }
-                }
-            });
-            match next {
-                Ok(0) | Err(_) => return (count, keys.into_iter().collect()),
-                Ok(next) => cursor = next,
-            }
-        }
-    }
-}
-
-/// Shards whose entries are being removed.
-#[derive(Default)]
-struct Clearing {
-    sweep: Sweep,
-    /// Those that this walk removes from its beginning on, by the numbers that they had, ...
-    now: BTreeMap<ShardId, u16>,
-    /// ... and those that the next one will.
-    next: BTreeMap<ShardId, u16>,
-    /// What came for them meanwhile.
-    waiting: Vec<Arc<Entry>>,
-}
-
-impl Clearing {
-    fn has(&self, shard: ShardId) -> bool {
-        self.now.contains_key(&shard) || self.next.contains_key(&shard)
-    }
-}
 
 impl StoreShelf {
     /// A shelf over a store that is empty and does not outlive this node; nobody else writes to it.
@@ -407,30 +348,6 @@ impl State {
         Part { entries, next: Some(ITEMS | cursor) }
     }
 
-    fn clear(&mut self, shard: ShardId) {
-        self.shards.remove(&shard);
-        self.clearing.waiting.retain(|entry| entry.shard != shard);
-        if self.clearing.has(shard) {
-            return; // Nothing was installed since.
-        }
-        let number = self.numbers.of(shard).get();
-        if self.used.remove(&shard) {
-            self.void(shard);
-        }
-        if self.store.shard_item_count(number) > 0 {
-            self.clearing.next.insert(shard, number);
-        }
-    }
-
-    /// Whatever the log has of a shard does not count any more.
-    fn void(&mut self, shard: ShardId) {
-        let Some(keep) = &mut self.keep else { return };
-        let is_kept = self.kept.void(shard) && keep(&self.kept.encode()).is_ok();
-        let number = self.kept.number_of(shard);
-        self.numbers.0[shard.index()].store(number, Ordering::Relaxed);
-        self.is_broken |= !is_kept;
-    }
-
     /// What a recovery has found: deletes that may still have to keep something away, and which
     /// versions only the index knows.
     fn remember_recovered(&mut self) {
@@ -466,30 +383,6 @@ impl State {
                 remembered.add(&Arc::from(delete.key), version, Why::Deleted);
             }
         }
-    }
-
-    fn clear_step(&mut self) -> bool {
-        if self.clearing.now.is_empty() {
-            self.clearing.now = std::mem::take(&mut self.clearing.next);
-        }
-        if self.clearing.now.is_empty() {
-            return false;
-        }
-        let Clearing { sweep, now, .. } = &mut self.clearing;
-        let is_gone = |number: u16| now.values().any(|gone| *gone == number);
-        if self.session.sweep_step(sweep, is_gone) {
-            return true;
-        }
-        self.clearing.sweep = Sweep::default();
-        self.clearing.now.clear();
-        let (next, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.clearing.waiting)
-            .into_iter()
-            .partition(|entry| self.clearing.has(entry.shard));
-        self.clearing.waiting = next;
-        for entry in waiting {
-            self.install(&entry);
-        }
-        !self.clearing.next.is_empty()
     }
 }
 

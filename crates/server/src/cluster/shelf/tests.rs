@@ -1,9 +1,9 @@
 //! The shelf over a store against the one in plain maps: the same calls, the same answers.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::UnixMillis;
-use cluster::MemoryShelf;
+use cluster::{MemoryShelf, Slot};
 use store::{Eviction, HugePages, IndexKind, Mode, StoreConfig};
 
 use super::*;

@@ -1,0 +1,54 @@
+//! What other threads than the control thread ask about the keys of shards.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use base::UnixMillis;
+use cluster::{ShardId, Slot};
+use store::{Session, Store};
+
+use super::SCAN_ITEMS;
+
+/// By which number the store knows each shard; for any thread.
+pub struct ShardNumbers(pub(super) Box<[AtomicU16]>);
+
+impl ShardNumbers {
+    pub(super) fn of(&self, shard: ShardId) -> NonZeroU16 {
+        // Relaxed: whoever asks counts, and nothing more.
+        let number = self.0.get(shard.index()).map_or(1, |number| number.load(Ordering::Relaxed));
+        NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN)
+    }
+
+    /// Keys that a shard has, expired ones that are still there among them (DBSIZE).
+    pub fn key_count(&self, store: &Store, shard: ShardId) -> u64 {
+        store.shard_item_count(self.of(shard).get())
+    }
+
+    /// At most `key_max` keys of a slot, by a walk over the whole store (CLUSTER GETKEYSINSLOT);
+    /// their number, all of them, comes first (CLUSTER COUNTKEYSINSLOT).
+    pub fn keys_in_slot(
+        &self,
+        session: &mut Session,
+        now: UnixMillis,
+        (slot, shard): (Slot, ShardId),
+        key_max: usize,
+    ) -> (u64, Vec<Vec<u8>>) {
+        let number = self.of(shard).get();
+        let (mut cursor, mut count, mut keys) = (0, 0, BTreeSet::new());
+        loop {
+            let next = session.scan(now, cursor, SCAN_ITEMS, |item| {
+                if item.shard == number && Slot::of(item.key) == slot {
+                    count += 1;
+                    if keys.len() < key_max {
+                        keys.insert(item.key.to_vec());
+                    }
+                }
+            });
+            match next {
+                Ok(0) | Err(_) => return (count, keys.into_iter().collect()),
+                Ok(next) => cursor = next,
+            }
+        }
+    }
+}
