@@ -12,7 +12,7 @@
 //! # Invariants
 //! S1: of a key's entries the one with the highest version counts, deletes among them, until
 //!     [`Shelf::forget_deletes`] has been told that nothing older can come (K2).
-//! S2: a walk by [`Shelf::part`] returns every key that is there from its beginning to its end (K9).
+//! S2: a walk by [`Shelf::part`] returns every key that is there from beginning to end (K9).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,8 +2,9 @@
 //! durable (K21). One sync at a time; what is appended meanwhile goes with the next one.
 //!
 //! ```text
-//!  own log    land: append ─▶ sync ─▶ Acked, digest later    write: append ─▶ sync, Acked ─▶ shelf
-//!  the shelf  land: install ─▶ sync ─▶ Acked                 write: Acked ─▶ shelf ─▶ sync ─▶ reply
+//!             what lands                          a write
+//!  own log    append ─▶ sync ─▶ Acked; digest     append ─▶ sync, all Acked ─▶ shelf, reply
+//!  the shelf  install ─▶ sync ─▶ Acked            all Acked ─▶ install ─▶ sync ─▶ reply
 //! ```
 //!
 //! # Invariants

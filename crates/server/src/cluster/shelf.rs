@@ -429,6 +429,4 @@ impl Shelf for StoreShelf {
 }
 
 #[cfg(test)]
-mod crash_tests;
-#[cfg(test)]
 mod tests;

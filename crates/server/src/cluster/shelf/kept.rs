@@ -2,8 +2,8 @@
 //! shards, and what is on all copies.
 //!
 //! ```text
-//!  number   1 .. 16,384      a shard's first: its id plus one
-//!           16,385 .. 65,535  the next ones, each given once; whatever is not a shard's now is gone
+//!  number  1 .. 16,384       a shard's first: its id plus one
+//!          16,385 .. 65,535  the next ones, each given once; what is no shard's now is gone
 //! ```
 //!
 //! The bytes are one record of replication, so they have its checksum (docs/formats/peer.md):

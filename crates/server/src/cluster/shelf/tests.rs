@@ -1,5 +1,7 @@
 //! The shelf over a store against the one in plain maps: the same calls, the same answers.
 
+mod crash;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::UnixMillis;

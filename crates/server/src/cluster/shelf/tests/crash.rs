@@ -7,7 +7,7 @@ use store::durable::{Committer, NewData, Opened, open_replicas};
 use store::medium::{Faults, FaultyMedium};
 use store::{Eviction, HugePages, IndexKind, Mode, StoreConfig, Tuning};
 
-use super::*;
+use super::super::*;
 
 const KEYS: usize = 50;
 const SHARDS: usize = 2;
