@@ -164,6 +164,11 @@ impl Header {
     }
 
     fn append(&self, piece: &[u8], bytes: &mut Vec<u8>) {
+        self.append_parts(&[piece], bytes);
+    }
+
+    /// The piece in parts, one behind the other.
+    fn append_parts(&self, piece: &[&[u8]], bytes: &mut Vec<u8>) {
         let start = bytes.len();
         bytes.extend([0; 4]);
         bytes.push(match self.kind {
@@ -193,7 +198,7 @@ impl Header {
         let expires_ms = self.expires_at.map_or(NEVER_MS, |at| at.0.max(NEVER_MS + 1));
         bytes.extend(expires_ms.to_le_bytes());
         debug_assert_eq!(bytes.len() - start, HEADER_BYTES);
-        bytes.extend(piece);
+        piece.iter().for_each(|part| bytes.extend_from_slice(part));
         let checksum = crc32c(&bytes[start + 4..]);
         bytes[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
         bytes.resize(start + self.len_bytes(), 0);
@@ -334,6 +339,12 @@ impl Entry {
         let room_bytes = block_max_bytes / ALIGN_BYTES * ALIGN_BYTES - HEADER_BYTES;
         assert!(room_bytes > 0, "a datagram has room for more than a header");
         let value = self.value.as_deref().unwrap_or_default();
+        let whole = self.header();
+        if whole.piece_len_bytes <= room_bytes {
+            let mut bytes = Vec::with_capacity(whole.len_bytes());
+            whole.append_parts(&[&self.key, value], &mut bytes);
+            return vec![bytes.into()];
+        }
         let body = [&self.key[..], value].concat();
         let block_count = body.len().div_ceil(room_bytes).max(1) as u32;
         let make = |block: u32| {
@@ -350,8 +361,8 @@ impl Entry {
 
     /// As one record, whatever its size: what a log of its own holds.
     pub fn append(&self, bytes: &mut Vec<u8>) {
-        let body = [&self.key[..], self.value.as_deref().unwrap_or_default()].concat();
-        self.header().append(&body, bytes);
+        let value = self.value.as_deref().unwrap_or_default();
+        self.header().append_parts(&[&self.key, value], bytes);
     }
 
     /// From its header and its whole body; none for marks, or if the lengths contradict each other.

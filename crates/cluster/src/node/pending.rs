@@ -13,7 +13,7 @@ use std::sync::Arc;
 use base::Instant;
 
 use crate::configuration::{Role, Shard};
-use crate::ids::{NodeId, ShardId, Version};
+use crate::ids::{NodeId, ShardId, Term, Version};
 use crate::message::Outcome;
 use crate::node::durable::Held;
 use crate::node::filling::Filling;
@@ -36,30 +36,16 @@ impl<S: Shelf> Node<S> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
+        let term = self.term();
         let Some(primary) = self.primary_mut(shard) else { return };
         let Some(pending) = primary.pending.get_mut(&version) else { return };
         pending.landed_at = now;
-        let mut targets = Vec::with_capacity(pending.targets.len());
+        let mut blocks = Vec::with_capacity(pending.targets.len());
         for (to, missing) in &mut pending.targets {
             missing.sent = 0;
-            targets.push((*to, missing.take_window()));
+            missing.take_window(|block| blocks.push((*to, block)));
         }
-        self.land_blocks(shard, version, targets, actions);
-    }
-
-    fn land_blocks(
-        &mut self,
-        shard: ShardId,
-        version: Version,
-        targets: Vec<(NodeId, Vec<u32>)>,
-        actions: &mut Vec<Action>,
-    ) {
-        let term = self.term();
-        let Some(primary) = self.primary_mut(shard) else { return };
-        for (to, blocks) in targets {
-            let frames = blocks.into_iter().map(|block| frame(primary, version, block, to));
-            actions.extend(frames.map(|bytes| Action::Land { to, term, bytes }));
-        }
+        land_blocks(primary, term, version, blocks, actions);
     }
 
     /// Sends again what was not acknowledged in time.
@@ -85,18 +71,21 @@ impl<S: Shelf> Node<S> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
+        let term = self.term();
         for BlockId { shard, version, block } in blocks {
             let Some(primary) = self.primary_mut(*shard) else { continue };
             let Some(pending) = primary.pending.get_mut(version) else { continue };
-            let Some(missing) = pending.targets.get_mut(&from) else { continue };
-            missing.blocks.remove(block);
-            if missing.blocks.is_empty() {
+            let target = pending.targets.iter_mut().find(|(to, _)| *to == from);
+            let Some((_, missing)) = target else { continue };
+            missing.remove(*block);
+            if missing.is_empty() {
                 self.complete(*shard, *version, now, actions);
                 continue;
             }
             pending.landed_at = now; // It goes on.
-            let next = vec![(from, missing.take_window())];
-            self.land_blocks(*shard, *version, next, actions);
+            let mut next = Vec::new();
+            missing.take_window(|block| next.push((from, block)));
+            land_blocks(primary, term, *version, next, actions);
         }
     }
 
@@ -141,9 +130,10 @@ impl<S: Shelf> Node<S> {
         }
         state.commit = state.commit.max(primary.commit());
         state.sessions.settle_entry(&pending.entry);
-        let next: Vec<Version> = primary
-            .pending
-            .range(version..)
+        let later = pending.is_base.then(|| primary.pending.range(version..));
+        let next: Vec<Version> = later
+            .into_iter()
+            .flatten()
             .filter(|(_, later)| later.after == Some(version))
             .map(|(later, _)| *later)
             .collect();
@@ -214,9 +204,9 @@ impl<S: Shelf> Node<S> {
         for pending in primary.pending.values_mut() {
             let all = pending.all_missing();
             let before = std::mem::take(&mut pending.targets);
-            let missing_at = |node: NodeId| match before.get(&node) {
-                Some(missing) if stays(node) => (node, missing.clone()),
-                _ => (node, all.clone()),
+            let missing_at = |node: NodeId| {
+                let known = before.iter().find(|(of, _)| *of == node && stays(node));
+                (node, known.map_or_else(|| all.clone(), |(_, missing)| missing.clone()))
             };
             pending.targets = after.targets().map(missing_at).collect();
         }
@@ -277,6 +267,19 @@ impl<S: Shelf> Node<S> {
     }
 }
 
+fn land_blocks(
+    primary: &Primary,
+    term: Term,
+    version: Version,
+    blocks: Vec<(NodeId, u32)>,
+    actions: &mut Vec<Action>,
+) {
+    for (to, block) in blocks {
+        let bytes = frame(primary, version, block, to);
+        actions.push(Action::Land { to, term, bytes });
+    }
+}
+
 /// One block for one target, with what it was computed on where the target lacks that (N5).
 fn frame(primary: &Primary, version: Version, block: u32, to: NodeId) -> Arc<[u8]> {
     if let Some(alone) = primary.pending.get(&version).filter(|one| one.after.is_none()) {
@@ -286,7 +289,7 @@ fn frame(primary: &Primary, version: Version, block: u32, to: NodeId) -> Arc<[u8
     for (depth, pending) in primary.chain(Some(version)).enumerate() {
         let is_wanted = match depth {
             0 => true,
-            _ => pending.targets.get(&to).is_some_and(|missing| !missing.blocks.is_empty()),
+            _ => pending.targets.iter().any(|(of, missing)| *of == to && !missing.is_empty()),
         };
         let index = if depth == 0 { block as usize } else { 0 };
         if is_wanted {

@@ -45,7 +45,9 @@ pub(super) enum Stage {
 pub(super) struct Pending {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Vec<Arc<[u8]>>,
-    pub(super) targets: BTreeMap<NodeId, Missing>,
+    pub(super) targets: Vec<(NodeId, Missing)>,
+    /// Whether another write was computed on this one.
+    pub(super) is_base: bool,
     /// Whether the shelf has it already, which is the log.
     pub(super) is_installed: bool,
     /// Whether the own log has it.
@@ -61,18 +63,66 @@ pub(super) struct Pending {
 /// Of one write, what one target has not acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct Missing {
-    pub(super) blocks: BTreeSet<u32>,
+    blocks: Blocks,
     /// Those below are on their way, or there.
     pub(super) sent: u32,
 }
 
+/// A set of blocks that costs nothing for what has only one, as almost every write.
+#[derive(Clone, Debug)]
+enum Blocks {
+    /// Whether the only one is in it.
+    Only(bool),
+    Several(BTreeSet<u32>),
+}
+
 impl Missing {
+    /// All of so many.
+    pub(super) fn all(block_count: usize) -> Missing {
+        let blocks = match block_count {
+            1 => Blocks::Only(true),
+            count => Blocks::Several((0..count as u32).collect()),
+        };
+        Missing { blocks, sent: 0 }
+    }
+
+    /// Whether nothing is missing.
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.blocks {
+            Blocks::Only(is_missing) => !is_missing,
+            Blocks::Several(blocks) => blocks.is_empty(),
+        }
+    }
+
+    /// A block is there.
+    pub(super) fn remove(&mut self, block: u32) {
+        match &mut self.blocks {
+            Blocks::Only(is_missing) => *is_missing &= block != 0,
+            Blocks::Several(blocks) => {
+                blocks.remove(&block);
+            }
+        }
+    }
+
     /// The blocks that may go out now: no more than a window is on its way at a time, so that a
     /// large entry does not flood its targets' sockets.
-    pub(super) fn take_window(&mut self) -> Vec<u32> {
-        let window: Vec<u32> = self.blocks.iter().take(WINDOW_BLOCKS).copied().collect();
-        let from = std::mem::replace(&mut self.sent, window.last().map_or(0, |last| last + 1));
-        window.into_iter().filter(|block| *block >= from).collect()
+    pub(super) fn take_window(&mut self, mut take: impl FnMut(u32)) {
+        let from = self.sent;
+        match &self.blocks {
+            Blocks::Only(false) => {}
+            Blocks::Only(true) => {
+                self.sent = 1;
+                (from == 0).then(|| take(0));
+            }
+            Blocks::Several(blocks) => {
+                for block in blocks.iter().take(WINDOW_BLOCKS) {
+                    self.sent = block + 1;
+                    if *block >= from {
+                        take(*block);
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -82,11 +132,11 @@ pub(super) const WINDOW_BLOCKS: usize = 64;
 impl Pending {
     /// N2, but for the own log.
     pub(super) fn is_everywhere(&self) -> bool {
-        self.targets.values().all(|missing| missing.blocks.is_empty())
+        self.targets.iter().all(|(_, missing)| missing.is_empty())
     }
 
     pub(super) fn all_missing(&self) -> Missing {
-        Missing { blocks: (0..self.blocks.len() as u32).collect(), sent: 0 }
+        Missing::all(self.blocks.len())
     }
 }
 

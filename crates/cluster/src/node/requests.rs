@@ -153,7 +153,8 @@ impl<S: Shelf> Node<S> {
         let pending = Pending {
             entry,
             blocks,
-            targets: std::collections::BTreeMap::new(),
+            targets: Vec::new(),
+            is_base: false,
             is_installed: false,
             is_written: false,
             after,
@@ -187,6 +188,9 @@ impl<S: Shelf> Node<S> {
         let Some(primary) = state.primary.as_mut() else { return };
         debug_assert!(version > primary.last, "N4");
         primary.last = version;
+        if let Some(base) = pending.after.and_then(|base| primary.pending.get_mut(&base)) {
+            base.is_base = true;
+        }
         primary.newest.insert(pending.entry.key.clone(), version);
         if !pending.entry.client.is_anonymous() {
             state.sessions.begin(pending.entry.client, answered);
