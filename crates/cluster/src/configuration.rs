@@ -14,6 +14,8 @@
 //!     node does not yet. A primary that is *filling* does not either, but whom it fills from does.
 //! C4: the epoch of a shard grows with each new primary.
 //! C5: addresses are those of members; they do not change in a node's life.
+//! C6: while fewer than `min_copies` full copies are members, those that fell silent last *wait*:
+//!     they too hold all that was ever acknowledged or shown of the shard (decision 0056).
 
 mod codec;
 
@@ -58,6 +60,8 @@ pub struct Shard {
     pub joining: Option<NodeId>,
     /// The primary's source while it has not got all of it: one of the backups.
     pub filling_from: Option<NodeId>,
+    /// Who has all of it and is away (C6).
+    pub waiting: Vec<NodeId>,
 }
 
 /// What a node is to a shard.
@@ -92,6 +96,16 @@ impl Shard {
     /// Whom the primary lands its writes at.
     pub fn targets(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.backups.iter().copied().chain(self.joining)
+    }
+
+    /// Everyone who has all that matters of it, members and others (C6).
+    pub fn keepers(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.full_copies().chain(self.waiting.iter().copied())
+    }
+
+    /// Whether a node of that name has a role, or waits for one: what it has must stay.
+    pub fn needs(&self, name: u16) -> bool {
+        self.nodes().chain(self.waiting.iter().copied()).any(|node| node.name == name)
     }
 
     /// Everyone with a role.
@@ -158,7 +172,8 @@ impl Configuration {
                 return Err(format!("C1: shard {} does not begin at slot {next_slot}", id.0));
             }
             next_slot = shard.last.0 + 1;
-            let mut nodes: Vec<NodeId> = shard.nodes().collect();
+            let mut nodes: Vec<NodeId> =
+                shard.nodes().chain(shard.waiting.iter().copied()).collect();
             nodes.sort_unstable();
             if !nodes.is_sorted_by(|one, next| one < next) {
                 return Err(format!("C2: a node has two roles in shard {}", id.0));
@@ -172,7 +187,7 @@ impl Configuration {
 }
 
 impl fmt::Display for Configuration {
-    /// One line: the term, the members, and each shard as `0:n1+n2+n3~n4`.
+    /// One line: the term, the members, and each shard as `0:n1+n2~n4?n3`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "term {}:", self.term.0)?;
         for member in &self.members {
@@ -188,6 +203,9 @@ impl fmt::Display for Configuration {
             }
             if let Some(source) = shard.filling_from {
                 write!(formatter, "<{source}")?;
+            }
+            for waiting in &shard.waiting {
+                write!(formatter, "?{waiting}")?;
             }
         }
         Ok(())

@@ -130,6 +130,8 @@ struct Leadership {
     nodes: BTreeMap<NodeId, Seen>,
     joined: BTreeSet<(ShardId, NodeId)>,
     filled: BTreeSet<ShardId>,
+    /// Nobody has served them for long because copies wait.
+    withheld: BTreeSet<ShardId>,
 }
 
 /// On its way to the register.
@@ -264,6 +266,7 @@ impl Manager {
                     addresses: &addresses,
                     joined: &leadership.joined,
                     filled: &leadership.filled,
+                    withheld: &leadership.withheld,
                     moves: &mut self.moves,
                     leaving: &self.leaving,
                     is_paused: self.is_paused,
@@ -303,6 +306,9 @@ impl Manager {
             (Peer::Node(_), Message::Filled { term, shard }) if term == leadership.term() => {
                 leadership.filled.insert(shard);
             }
+            (Peer::Node(_), Message::Withheld { term, shard }) if term == leadership.term() => {
+                leadership.withheld.insert(shard);
+            }
             (_, Message::AskConfiguration) => {
                 let known = leadership.configuration.clone();
                 let answer = known.map(Message::Configuration);
@@ -336,6 +342,7 @@ impl Leadership {
             nodes,
             joined: BTreeSet::new(),
             filled: BTreeSet::new(),
+            withheld: BTreeSet::new(),
         }
     }
 
@@ -424,6 +431,7 @@ impl Leadership {
         self.told_at = Instant::default();
         self.joined.clear();
         self.filled.clear();
+        self.withheld.clear();
     }
 
     fn installed(&mut self, node: NodeId, now: Instant, actions: &mut Vec<Action>) {

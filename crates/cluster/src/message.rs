@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  node ── Lease ──▶ manager      node ◀── Granted, Install, Commit ── manager
-//!  node ── Installed, Joined, Filled, Statistics ──▶ manager
+//!  node ── Installed, Joined, Filled, Withheld, Statistics ──▶ manager
 //!  primary ══ landed frames ══▶ backup ── Acked ──▶ primary
 //!  primary ── Gather, Scatter, Copy ──▶ backup ── Gathered, Scattered, Copied ──▶ primary
 //!  client ── Request ──▶ node ── Reply ──▶ client      client ── AskConfiguration ──▶ anyone
@@ -285,6 +285,14 @@ pub enum Message {
     },
     /// Primary to managers: I have all of the shard myself now.
     Filled {
+        /// Under which configuration.
+        term: Term,
+        /// Which shard.
+        shard: ShardId,
+    },
+    /// Primary to managers: all that are here are alike, and I have not served for long, for copies
+    /// wait that may lack what I would show.
+    Withheld {
         /// Under which configuration.
         term: Term,
         /// Which shard.

@@ -95,6 +95,16 @@ impl Settings {
         self.lease_ns / 4 * 3
     }
 
+    /// How long a new primary that is alone leaves reads unanswered while copies wait. Whatever
+    /// stopped them (a power cut) has stopped it too by then, if it does. Where nothing is on a
+    /// medium, a power cut takes all: then there is no use in it.
+    pub fn hold_ns(&self) -> u64 {
+        match self.durability {
+            Durability::Replicated => 0,
+            Durability::Fsync => 10 * self.lease_ns,
+        }
+    }
+
     fn slack_ns(&self, time_ns: u64) -> u64 {
         (u128::from(time_ns) * u128::from(2 * self.drift_ppm)).div_ceil(1_000_000) as u64
     }

@@ -112,6 +112,7 @@ fn configuration(rng: &mut Rng) -> Configuration {
         backups: members[1..].to_vec(),
         joining: None,
         filling_from: members.get(1).copied(),
+        waiting: vec![member(8); rng.below(2)],
     });
     let shards = shards.collect();
     let addresses = BTreeMap::from([(members[0], addresses(rng))]);

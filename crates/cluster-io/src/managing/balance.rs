@@ -166,6 +166,7 @@ mod tests {
             backups: vec![node((index + 1) % 3 + 1)],
             joining: None,
             filling_from: None,
+            waiting: Vec::new(),
         };
         let shards = (0..).zip(even_ranges(6)).map(shard).collect();
         let members = vec![node(1), node(2), node(3)];

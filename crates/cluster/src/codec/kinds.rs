@@ -32,6 +32,7 @@ mod kind {
     pub(super) const STATISTICS: u8 = 22;
     pub(super) const FORWARD: u8 = 23;
     pub(super) const FORWARDED: u8 = 24;
+    pub(super) const WITHHELD: u8 = 25;
 }
 
 /// The kind, then the fields in their order.
@@ -55,6 +56,7 @@ pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
         Message::Commit { term } => put!(out, kind::COMMIT, term),
         Message::Joined { term, shard, node } => put!(out, kind::JOINED, term, shard, node),
         Message::Filled { term, shard } => put!(out, kind::FILLED, term, shard),
+        Message::Withheld { term, shard } => put!(out, kind::WITHHELD, term, shard),
         Message::Statistics { term, window_ns, shards } => {
             put!(out, kind::STATISTICS, term, window_ns, shards);
         }
@@ -104,6 +106,7 @@ pub(super) fn get(from: &mut Reader<'_>) -> Result<Message, DecodeError> {
             Message::Joined { term: from.get()?, shard: from.get()?, node: from.get()? }
         }
         kind::FILLED => Message::Filled { term: from.get()?, shard: from.get()? },
+        kind::WITHHELD => Message::Withheld { term: from.get()?, shard: from.get()? },
         kind::STATISTICS => {
             let (term, window_ns) = (from.get()?, from.get()?);
             Message::Statistics { term, window_ns, shards: from.get()? }

@@ -16,7 +16,7 @@ use crate::message::{Answer, Contents, Operation, Outcome, Recovered, Request, S
 use crate::record::{Answered, BlockId, Entry};
 
 /// Kinds are numbered from 1 without gaps.
-const KIND_COUNT: u8 = 24;
+const KIND_COUNT: u8 = 25;
 
 fn bytes() -> impl Strategy<Value = Arc<[u8]>> {
     vec(any::<u8>(), 0..100).prop_map(Arc::from)
@@ -105,6 +105,7 @@ fn configuration() -> impl Strategy<Value = Arc<Configuration>> {
             backups: members[1..].to_vec(),
             joining: Some(member(9)),
             filling_from: members.get(1).copied(),
+            waiting: (20..20 + epoch % 3).map(member).collect(),
         });
         let shards = shards.collect();
         let addresses = BTreeMap::from([(members[0], addresses)]);
@@ -167,6 +168,7 @@ fn of_managers() -> impl Strategy<Value = Message> {
             node
         }),
         (term(), shard()).prop_map(|(term, shard)| Message::Filled { term, shard }),
+        (term(), shard()).prop_map(|(term, shard)| Message::Withheld { term, shard }),
         (term(), any::<u64>(), vec(statistics(), 0..5)).prop_map(|(term, window_ns, shards)| {
             Message::Statistics { term, window_ns, shards }
         }),

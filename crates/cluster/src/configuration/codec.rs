@@ -26,6 +26,7 @@ const CHECKSUM_AT: usize = 16;
 /// Bits of a shard's flags.
 const HAS_JOINING: u8 = 1;
 const HAS_FILLING: u8 = 2;
+const HAS_WAITING: u8 = 4;
 
 /// Why bytes are no configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,11 +131,15 @@ fn put_shard(bytes: &mut Vec<u8>, shard: &Shard) {
     bytes.extend(shard.epoch.to_le_bytes());
     let joining = if shard.joining.is_some() { HAS_JOINING } else { 0 };
     let filling = if shard.filling_from.is_some() { HAS_FILLING } else { 0 };
-    bytes.push(joining | filling);
+    let waiting = if shard.waiting.is_empty() { 0 } else { HAS_WAITING };
+    bytes.push(joining | filling | waiting);
     bytes.push(0);
     put_node(bytes, shard.primary);
     put_nodes(bytes, &shard.backups);
     shard.joining.into_iter().chain(shard.filling_from).for_each(|node| put_node(bytes, node));
+    if !shard.waiting.is_empty() {
+        put_nodes(bytes, &shard.waiting);
+    }
 }
 
 pub(crate) fn put_addresses(bytes: &mut Vec<u8>, addresses: &Addresses) {
@@ -191,10 +196,14 @@ impl Reader<'_> {
     fn shard(&mut self) -> Result<Shard, DecodeError> {
         let (first, last, epoch) = (Slot(self.u16()?), Slot(self.u16()?), self.u16()?);
         let [flags, _] = self.take()?;
+        if flags & !(HAS_JOINING | HAS_FILLING | HAS_WAITING) != 0 {
+            return Err(DecodeError::Damaged);
+        }
         let (primary, backups) = (self.node()?, self.nodes()?);
         let joining = if flags & HAS_JOINING == 0 { None } else { Some(self.node()?) };
         let filling_from = if flags & HAS_FILLING == 0 { None } else { Some(self.node()?) };
-        Ok(Shard { first, last, epoch, primary, backups, joining, filling_from })
+        let waiting = if flags & HAS_WAITING == 0 { Vec::new() } else { self.nodes()? };
+        Ok(Shard { first, last, epoch, primary, backups, joining, filling_from, waiting })
     }
 
     fn addresses_of_members(&mut self) -> Result<BTreeMap<NodeId, Arc<Addresses>>, DecodeError> {

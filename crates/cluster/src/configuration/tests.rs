@@ -20,6 +20,7 @@ fn example() -> Configuration {
         backups: vec![node(2), node(3)],
         joining: None,
         filling_from: None,
+        waiting: Vec::new(),
     });
     let members = vec![node(1), node(2), node(3), node(4)];
     let mut configuration = Configuration {
@@ -30,6 +31,7 @@ fn example() -> Configuration {
     };
     configuration.shards[1].joining = Some(node(4));
     configuration.shards[2].filling_from = Some(node(3));
+    configuration.shards[2].waiting = vec![node(8), node(9)];
     configuration
 }
 
@@ -59,6 +61,7 @@ fn broken_rules_are_found() {
     check("C1", |broken| broken.shards[1].first = Slot(9));
     check("C1", |broken| drop(broken.shards.pop()));
     check("C2", |broken| broken.shards[0].backups.push(node(1)));
+    check("C2", |broken| broken.shards[2].waiting.push(node(3)));
     check("C3", |broken| broken.shards[0].filling_from = Some(node(4)));
     check("sorted", |broken| broken.members.reverse());
     check("C5", |broken| drop(broken.addresses.insert(node(9), Arc::default())));

@@ -6,13 +6,15 @@
 //! | a primary died | the full copy with the fewest shards to serve becomes primary, epoch + 1 |
 //! | a primary died while it was filling | whom it filled from becomes primary again |
 //! | whom a primary filled from died | another full copy takes its place |
+//! | too few full copies are left | those that died are listed as waiting, until there are enough |
 //! | all full copies died | the shard waits, listed as it was, until one of them is back |
+//! | a copy that waited is back | it becomes a backup, epoch + 1: all gather and scatter |
 //! | a node has joined a shard | it becomes a backup |
 //! | a shard has too few copies | the node with the fewest roles joins, a few at a time |
 //! | a node is to leave | its shards go to others, see `leave` |
 //! | a shard is to move | its target becomes primary, at once if it is a backup, else filling |
 //!
-//! The first five happen whenever they must; the others only while all nodes serve.
+//! The first six happen whenever they must; the others only while all nodes serve.
 
 mod leave;
 
@@ -20,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::addresses::Addresses;
-use crate::configuration::{Configuration, Shard, even_ranges};
+use crate::configuration::{Configuration, Role, Shard, even_ranges};
 use crate::ids::{NodeId, ShardId, Term};
 use crate::message::Recovered;
 use crate::settings::Settings;
@@ -36,6 +38,8 @@ pub(super) struct Facts<'a> {
     pub(super) joined: &'a BTreeSet<(ShardId, NodeId)>,
     /// The same of those that were filling.
     pub(super) filled: &'a BTreeSet<ShardId>,
+    /// The same of those that have not been served for long because copies wait.
+    pub(super) withheld: &'a BTreeSet<ShardId>,
     /// Wanted by an operator or the balancer.
     pub(super) moves: &'a mut VecDeque<(ShardId, NodeId)>,
     /// Names of nodes that an operator wants to stop.
@@ -59,7 +63,8 @@ pub(super) fn first(
     let shard = |(index, (first, last))| {
         let at = |step: usize| members[(index + step) % members.len()];
         let backups = (1..copies).map(at).collect();
-        Shard { first, last, epoch: 1, primary: at(0), backups, joining: None, filling_from: None }
+        let (joining, filling_from, waiting) = (None, None, Vec::new());
+        Shard { first, last, epoch: 1, primary: at(0), backups, joining, filling_from, waiting }
     };
     let shards = even_ranges(settings.shards).enumerate().map(shard).collect();
     let none = BTreeMap::new();
@@ -86,11 +91,12 @@ pub(super) fn next(
     let mut new = current.clone();
     new.members.retain(|member| facts.live.contains_key(member));
     for index in 0..new.shards.len() {
-        bury(&mut new, index, &facts);
+        bury(&mut new, index, &facts, settings);
     }
     if facts.may_grow {
         admit(&mut new, facts.live);
         finish(&mut new, &facts, settings);
+        readmit(&mut new, &facts, settings);
         move_one(&mut new, facts.moves, settings);
         leave::leave(&mut new, facts.leaving, settings);
         if !facts.is_paused {
@@ -107,7 +113,7 @@ pub(super) fn next(
 }
 
 /// Takes the dead out of one shard.
-fn bury(new: &mut Configuration, index: usize, facts: &Facts<'_>) {
+fn bury(new: &mut Configuration, index: usize, facts: &Facts<'_>, settings: &Settings) {
     let listed = new.shards[index].clone();
     let lives = |node: &NodeId| new.members.binary_search(node).is_ok();
     let mut shard = listed.clone();
@@ -120,17 +126,26 @@ fn bury(new: &mut Configuration, index: usize, facts: &Facts<'_>) {
         };
         match heir {
             Some(heir) => crown(&mut shard, heir),
-            None => return revive(new, index, facts),
+            None => return revive(new, index, facts, settings),
         }
     }
     if let Some(source) = shard.filling_from.filter(|source| !shard.backups.contains(source)) {
         shard.filling_from = shard.backups.first().copied();
         if shard.filling_from.is_none() {
-            return revive(new, index, facts);
+            return revive(new, index, facts, settings);
         }
         debug_assert_ne!(shard.filling_from, Some(source));
     }
+    shard.waiting = waiting(&listed, &shard, settings);
     new.shards[index] = shard;
+}
+
+/// Who had all of a shard and is no copy of it now, while there are too few of those (C6).
+fn waiting(before: &Shard, now: &Shard, settings: &Settings) -> Vec<NodeId> {
+    if now.full_copies().count() >= usize::from(settings.min_copies) {
+        return Vec::new();
+    }
+    before.keepers().filter(|node| now.role_of(*node).is_none()).collect()
 }
 
 /// One of the backups becomes primary, the old one is gone.
@@ -141,21 +156,30 @@ fn crown(shard: &mut Shard, heir: NodeId) {
     shard.filling_from = None;
 }
 
-/// No full copy is a member: whoever had one, and is here again with all of it, takes over.
-fn revive(new: &mut Configuration, index: usize, facts: &Facts<'_>) {
-    let id = ShardId(index as u16);
-    let listed: Vec<NodeId> = new.shards[index].full_copies().collect();
-    let back = |node: &NodeId| {
-        facts.live.iter().find(|(live, recovered)| {
-            let is_same = *live == node;
-            // A later life that was never listed has what the listed one had.
-            let is_next = live.name == node.name && recovered.has_all(id, node.life);
-            is_same || is_next
-        })
+/// Who is that node now, with all that it had of the shard, if it is here.
+fn back(node: NodeId, id: ShardId, live: &BTreeMap<NodeId, Recovered>) -> Option<NodeId> {
+    let is_back = |(live, recovered): &(&NodeId, &Recovered)| {
+        // A later life that was never listed has what the listed one had.
+        let is_next = live.name == node.name && recovered.has_all(id, node.life);
+        **live == node || is_next
     };
-    let returned: Vec<NodeId> = listed.iter().filter_map(back).map(|(live, _)| *live).collect();
-    let are_all = returned.len() == listed.len();
-    if returned.is_empty() || !(are_all || facts.is_grace_over) {
+    live.iter().find(is_back).map(|(live, _)| *live)
+}
+
+/// No full copy is a member: whoever had one, and is here again with all of it, takes over.
+fn revive(new: &mut Configuration, index: usize, facts: &Facts<'_>, settings: &Settings) {
+    let id = ShardId(index as u16);
+    let keepers: Vec<NodeId> = new.shards[index].keepers().collect();
+    let (mut returned, mut away) = (Vec::new(), Vec::new());
+    for keeper in keepers {
+        match back(keeper, id, facts.live) {
+            Some(node) if returned.contains(&node) => {}
+            Some(node) => returned.push(node),
+            None => away.push(keeper),
+        }
+    }
+    returned.truncate(settings.copies.into());
+    if returned.is_empty() || !(away.is_empty() || facts.is_grace_over) {
         return;
     }
     for node in &returned {
@@ -168,7 +192,40 @@ fn revive(new: &mut Configuration, index: usize, facts: &Facts<'_>) {
     shard.backups = returned[1..].to_vec();
     shard.joining = None;
     shard.filling_from = None;
+    shard.waiting = if returned.len() < settings.min_copies.into() { away } else { Vec::new() };
     shard.epoch += 1;
+}
+
+/// Copies that waited and are here again become backups. The epoch is a new one, so that all are
+/// made alike; nothing is copied. Nobody waits any more where there are enough copies, or where
+/// reads have waited long enough.
+fn readmit(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
+    let (copies, min_copies) = (usize::from(settings.copies), usize::from(settings.min_copies));
+    for index in 0..new.shards.len() {
+        let id = ShardId(index as u16);
+        let shard = &new.shards[index];
+        if shard.waiting.is_empty() || !new.has(shard.primary) {
+            continue;
+        }
+        let room = copies.saturating_sub(shard.full_copies().count());
+        let returned = shard.waiting.iter().filter_map(|node| back(*node, id, facts.live));
+        let is_free =
+            |node: &NodeId| !matches!(shard.role_of(*node), Some(Role::Primary | Role::Backup));
+        let returned: Vec<NodeId> = returned.filter(is_free).take(room).collect();
+        let shard = &mut new.shards[index];
+        if shard.filling_from.is_none() && !returned.is_empty() {
+            shard.waiting.retain(|node| !returned.iter().any(|back| back.name == node.name));
+            shard.joining = shard.joining.filter(|node| !returned.contains(node));
+            shard.backups.extend(returned);
+            shard.epoch += 1;
+            if shard.nodes().count() > copies {
+                shard.joining = None;
+            }
+        }
+        if shard.full_copies().count() >= min_copies || facts.withheld.contains(&id) {
+            shard.waiting.clear();
+        }
+    }
 }
 
 /// Everyone who lives becomes a member.

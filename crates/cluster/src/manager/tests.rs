@@ -206,3 +206,19 @@ fn a_manager_that_stands_by_sleeps() {
     }
     assert!(ticks < 10, "{ticks}");
 }
+
+#[test]
+fn a_primary_that_has_not_served_for_long_is_let_go() {
+    let mut bench = Bench::settled();
+    bench.pass(22 * MS, &[3]);
+    bench.installed(3);
+    bench.pass(2 * MS, &[3]);
+    let waiting = |bench: &Bench| bench.manager.configuration().unwrap().shards[0].waiting.len();
+    assert!(bench.manager.is_committed() && waiting(&bench) == 2);
+    bench.pass(100 * MS, &[3]);
+    assert_eq!(waiting(&bench), 2, "it may be serving");
+    let term = bench.term();
+    bench.hear(3, Message::Withheld { term, shard: ShardId(0) });
+    bench.pass(2 * MS, &[3]);
+    assert_eq!(waiting(&bench), 0);
+}

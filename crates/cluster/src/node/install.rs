@@ -54,8 +54,8 @@ impl<S: Shelf> Node<S> {
         let had = self.shards.get(&id).map(|state| (state.role, state.epoch));
         let same_epoch = had.is_some_and(|(_, epoch)| epoch == shard.epoch);
         match shard.role_of(self.id) {
-            // A shard that waits for this server's earlier life needs what is here of it.
-            None if shard.nodes().any(|node| node.name == self.id.name) => {}
+            // A shard that waits for this server, or its earlier life, needs what is here of it.
+            None if shard.needs(self.id.name) => self.rest(id, actions),
             None => self.forget(id, had.is_some(), actions),
             Some(Role::Joining) => {
                 if had != Some((Role::Joining, shard.epoch)) {
@@ -79,6 +79,14 @@ impl<S: Shelf> Node<S> {
                 self.assembly.forget(id, Version::before_epoch(shard.epoch));
                 self.promote(id, shard, now, actions);
             }
+        }
+    }
+
+    /// No role for now, and all stays.
+    fn rest(&mut self, id: ShardId, actions: &mut Vec<Action>) {
+        self.demote(id, actions);
+        if let Some(state) = self.shards.get_mut(&id) {
+            state.role = Role::Backup;
         }
     }
 

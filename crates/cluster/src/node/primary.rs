@@ -27,6 +27,8 @@ pub(super) struct Primary {
     pub(super) told: (Version, Instant),
     pub(super) copy: Option<CopyOut>,
     pub(super) filling: Option<Filling>,
+    /// All that are here are alike, and copies wait (P3).
+    pub(super) withheld_since: Option<Instant>,
 }
 
 /// How far the promotion is (Rowan-KV §4.5, phase 2).
@@ -152,6 +154,7 @@ impl Primary {
             told: (Version::ZERO, Instant::default()),
             copy: None,
             filling: None,
+            withheld_since: None,
         }
     }
 

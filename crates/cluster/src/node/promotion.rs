@@ -19,6 +19,7 @@
 //! P1: whatever is in no answer of a Gather is on all copies: each leaves out only what is at or
 //!     below its own CommitVer.
 //! P2: nobody's CommitVer is raised before all copies have the union.
+//! P3: while copies wait (C6) a promotion does not end: they may lack what the union would show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,9 +48,11 @@ impl<S: Shelf> Node<S> {
         let contents = self.uncommitted(id);
         let missing: BTreeSet<NodeId> = shard.backups.iter().copied().collect();
         let filling = self.begin_filling(shard);
+        let withheld_since = self.primary_mut(id).and_then(|primary| primary.withheld_since);
         let Some(state) = self.shards.get_mut(&id) else { return };
         let stage = Stage::Gathering { missing, contents, asked_at: now };
-        state.primary = Some(Primary { filling, ..Primary::new(stage, shard.epoch) });
+        state.primary =
+            Some(Primary { filling, withheld_since, ..Primary::new(stage, shard.epoch) });
         self.ask(id, actions);
         self.end_gathering(id, now, actions);
     }
@@ -68,19 +71,28 @@ impl<S: Shelf> Node<S> {
     }
 
     pub(super) fn go_on_promoting(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let retry_ns = 2 * self.settings.retry_ns;
-        let mut late = Vec::new();
+        let (retry_ns, hold_ns) = (2 * self.settings.retry_ns, self.settings.hold_ns());
+        let (mut late, mut withheld) = (Vec::new(), Vec::new());
         for (id, state) in &mut self.shards {
-            let stage = state.primary.as_mut().map(|primary| &mut primary.stage);
-            let (Some(Stage::Gathering { asked_at, .. })
-            | Some(Stage::Scattering { asked_at, .. })) = stage
-            else {
-                continue;
+            let Some(primary) = &mut state.primary else { continue };
+            let (is_over, asked_at) = match &mut primary.stage {
+                Stage::Gathering { asked_at, .. } => (false, asked_at),
+                Stage::Scattering { missing, asked_at, .. } => (missing.is_empty(), asked_at),
+                Stage::Serving => continue,
             };
-            if now >= after(*asked_at, retry_ns) {
-                *asked_at = now;
-                late.push(*id);
+            if now < after(*asked_at, retry_ns) {
+                continue;
             }
+            *asked_at = now;
+            if !is_over {
+                late.push(*id);
+            } else if now >= after(*primary.withheld_since.get_or_insert(now), hold_ns) {
+                withheld.push(*id); // P3
+            }
+        }
+        for shard in withheld {
+            let term = self.term();
+            self.tell_managers(&Message::Withheld { term, shard }, actions);
         }
         for id in late {
             self.ask(id, actions);
@@ -225,11 +237,12 @@ impl<S: Shelf> Node<S> {
 
     /// One copy has the union; when all have it, the shard is served.
     pub(super) fn scattered(&mut self, from: NodeId, id: ShardId) {
+        let is_withheld = self.shard(id).is_some_and(|shard| !shard.waiting.is_empty()); // P3
         let Some(state) = self.shards.get_mut(&id) else { return };
         let Some(primary) = state.primary.as_mut() else { return };
         let Stage::Scattering { missing, .. } = &mut primary.stage else { return };
         missing.remove(&from);
-        if missing.is_empty() {
+        if missing.is_empty() && !is_withheld {
             primary.stage = Stage::Serving;
             primary.last = Version::before_epoch(state.epoch).max(primary.last);
             state.commit = primary.last; // P2

@@ -28,7 +28,8 @@ fn configuration(term: u64, epoch: u16, primary: u16, backups: &[u16]) -> Arc<Co
     let mut members: Vec<NodeId> = backups.iter().copied().chain([id(primary)]).collect();
     members.sort_unstable();
     let primary = id(primary);
-    let shard = Shard { first, last, epoch, primary, backups, joining: None, filling_from: None };
+    let (joining, filling_from, waiting) = (None, None, Vec::new());
+    let shard = Shard { first, last, epoch, primary, backups, joining, filling_from, waiting };
     let addresses = BTreeMap::new();
     Arc::new(Configuration { term: Term(term), members, shards: vec![shard], addresses })
 }
@@ -184,4 +185,50 @@ fn with_too_few_copies_writes_are_refused_and_reads_go_on() {
     bench.ask(0, 3, put("3"));
     bench.ask(0, 9, Operation::Get);
     bench.expect(&[(3, Outcome::TooFewCopies), (9, value("1"))]);
+}
+
+#[test]
+fn while_copies_wait_a_new_primary_shows_nothing_that_they_lack_and_they_keep_all() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, put("1"));
+    bench.land(|_| true);
+    // Only node 1 gets the second one, and nobody is told.
+    bench.ask(0, 2, put("2"));
+    bench.land(|to| to == id(1));
+    bench.frames.clear();
+    bench.replies.clear();
+    let waiting = |term, primary, epoch, waiting: &[u16]| {
+        let mut alone = (*configuration(term, epoch, primary, &[])).clone();
+        alone.shards[0].waiting = waiting.iter().copied().map(id).collect();
+        Arc::new(alone)
+    };
+    bench.install(&waiting(2, 1, 2, &[0, 2]), &[1]);
+    bench.ask(1, 9, Operation::Get);
+    bench.expect(&[(9, Outcome::TryAgain)]);
+    // They hear of it, the old primary too, and lose nothing.
+    bench.install(&waiting(2, 1, 2, &[0, 2]), &[0, 2]);
+    assert!(!bench.nodes[0].serves(SHARD, bench.now));
+    bench.expect(&[(2, Outcome::Unknown)]);
+    bench.nodes[2].digest_all();
+    let found = bench.nodes[2].shelf().get(SHARD, b"k").and_then(|entry| entry.value.clone());
+    assert_eq!(found.as_deref(), Some(&b"1"[..]));
+    bench.install(&configuration(3, 3, 1, &[2]), &[1, 2]);
+    bench.ask(1, 9, Operation::Get);
+    bench.expect(&[(9, value("2"))]);
+    let found = bench.nodes[2].shelf().get(SHARD, b"k").and_then(|entry| entry.value.clone());
+    assert_eq!(found.as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn a_primary_that_loses_its_copies_goes_on_with_reads_while_they_wait() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, put("1"));
+    bench.land(|_| true);
+    bench.replies.clear();
+    let mut alone = (*configuration(2, 1, 0, &[])).clone();
+    alone.shards[0].waiting = vec![id(1), id(2)];
+    bench.install(&Arc::new(alone), &[0]);
+    bench.ask(0, 9, Operation::Get);
+    bench.ask(0, 3, put("3"));
+    bench.expect(&[(9, value("1")), (3, Outcome::TooFewCopies)]);
 }

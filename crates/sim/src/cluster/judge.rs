@@ -56,8 +56,7 @@ impl World<'_> {
             let server = &self.servers[usize::from(copy.name)];
             server.life != copy.life && (server.is_rotten || !self.scenario.is_durable)
         };
-        self.stored()
-            .is_some_and(|all| all.shards.iter().any(|shard| shard.full_copies().all(is_gone)))
+        self.stored().is_some_and(|all| all.shards.iter().any(|shard| shard.keepers().all(is_gone)))
     }
 
     fn is_settled(&self) -> bool {

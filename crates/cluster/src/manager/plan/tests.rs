@@ -1,5 +1,7 @@
 //! Configurations that follow from one another.
 
+use proptest::prelude::*;
+
 use super::*;
 
 pub(super) fn node(name: u16) -> NodeId {
@@ -20,6 +22,8 @@ pub(super) struct Bench {
     settings: Settings,
     pub(super) joined: BTreeSet<(ShardId, NodeId)>,
     filled: BTreeSet<ShardId>,
+    withheld: BTreeSet<ShardId>,
+    is_grace_over: bool,
     moves: VecDeque<(ShardId, NodeId)>,
     pub(super) leaving: BTreeSet<u16>,
     pub(super) is_paused: bool,
@@ -35,6 +39,8 @@ impl Bench {
             settings,
             joined: BTreeSet::new(),
             filled: BTreeSet::new(),
+            withheld: BTreeSet::new(),
+            is_grace_over: false,
             moves: VecDeque::new(),
             leaving: BTreeSet::new(),
             is_paused: false,
@@ -48,11 +54,12 @@ impl Bench {
             addresses: &names.map(announced).collect(),
             joined: &self.joined,
             filled: &self.filled,
+            withheld: &self.withheld,
             moves: &mut self.moves,
             leaving: &self.leaving,
             is_paused: self.is_paused,
             may_grow,
-            is_grace_over: false,
+            is_grace_over: self.is_grace_over,
         };
         let new = next(&self.current, facts, &self.settings);
         let has_changed = new.is_some();
@@ -151,4 +158,121 @@ fn a_move_to_a_backup_swaps_roles() {
     assert!(bench.next(&alive(&[1, 2, 3]), true));
     assert_eq!((bench.shard().primary, bench.shard().filling_from), (node(3), None));
     assert_eq!((&bench.shard().backups[..], bench.shard().epoch), (&[node(1), node(2)][..], 2));
+}
+
+#[test]
+fn copies_that_fall_silent_one_by_one_are_waited_for() {
+    let mut bench = Bench::new(1, &[1, 2, 3]);
+    assert!(bench.next(&alive(&[2, 3]), false));
+    assert_eq!(bench.shard().waiting, [], "two are enough");
+    assert!(bench.next(&alive(&[3]), false));
+    assert_eq!((bench.shard().primary, &bench.shard().waiting[..]), (node(3), &[node(2)][..]));
+    bench.next(&alive(&[]), false);
+    assert_eq!(bench.shard().keepers().collect::<Vec<_>>(), [node(3), node(2)]);
+    // Whoever is back first takes over, and the other is still waited for.
+    let back = |name| NodeId { name, life: 2 };
+    let mut live = BTreeMap::from([(back(2), Recovered::Whole { life: 1 })]);
+    bench.is_grace_over = true;
+    assert!(bench.next(&live, false));
+    assert_eq!((bench.shard().primary, &bench.shard().waiting[..]), (back(2), &[node(3)][..]));
+    let epoch = bench.shard().epoch;
+    live.insert(back(3), Recovered::Whole { life: 1 });
+    assert!(bench.next(&live, true));
+    assert_eq!((bench.shard().primary, &bench.shard().backups[..]), (back(2), &[back(3)][..]));
+    assert_eq!((bench.shard().epoch, &bench.shard().waiting[..]), (epoch + 1, &[][..]));
+}
+
+#[test]
+fn nobody_is_waited_for_any_more_when_reads_have_waited_long() {
+    let mut bench = Bench::new(1, &[1, 2, 3]);
+    assert!(bench.next(&alive(&[3]), true));
+    assert_eq!(bench.shard().waiting, [node(1), node(2)]);
+    assert!(!bench.next(&alive(&[3]), true));
+    bench.withheld.insert(ShardId(0));
+    assert!(bench.next(&alive(&[3]), true));
+    assert_eq!(bench.shard().waiting, []);
+}
+
+/// Five servers with disks, one shard: what each has of it.
+#[derive(Default)]
+struct Servers {
+    lives: [u32; 5],
+    /// The last write that each has.
+    has: [u64; 5],
+    last_write: u64,
+}
+
+impl Servers {
+    /// Those of the bits, and what they have recovered.
+    fn live(&self, bits: u8) -> BTreeMap<NodeId, Recovered> {
+        let is_live = |name: &u16| bits >> name & 1 == 1;
+        let facts = |name: u16| {
+            let life = 1 + self.lives[usize::from(name)];
+            let recovered = match life {
+                1 => Recovered::Nothing,
+                life => Recovered::Whole { life: life - 1 },
+            };
+            (NodeId { name, life }, recovered)
+        };
+        (0..5).filter(is_live).map(facts).collect()
+    }
+
+    /// What a configuration makes of them: whoever is not needed forgets, whoever joins begins
+    /// with nothing, and with enough copies there is a write.
+    fn follow(&mut self, new: &Configuration, joined: bool, settings: &Settings) {
+        let shard = &new.shards[0];
+        for member in &new.members {
+            let is_empty = shard.joining == Some(*member) || !shard.needs(member.name);
+            if is_empty {
+                self.has[usize::from(member.name)] = 0;
+            }
+        }
+        if let Some(joining) = shard.joining.filter(|_| joined) {
+            self.has[usize::from(joining.name)] = self.last_write;
+        }
+        let full: Vec<NodeId> = shard.full_copies().collect();
+        let can_write = full.iter().all(|node| new.has(*node));
+        if can_write && full.len() >= usize::from(settings.min_copies) {
+            self.last_write += 1;
+            // Whoever joins gets new writes too.
+            full.iter().for_each(|node| self.has[usize::from(node.name)] = self.last_write);
+            if let Some(joining) = shard.joining.filter(|_| joined) {
+                self.has[usize::from(joining.name)] = self.last_write;
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Whatever dies and comes back in whatever order: the configuration names at least
+    /// `min_copies` servers, and each of them has every write.
+    #[test]
+    fn enough_servers_that_have_all_are_always_named(
+        steps in prop::collection::vec((0_u8..32, 0_u8..32, any::<bool>(), any::<bool>()), 1..60),
+    ) {
+        let mut bench = Bench::new(1, &[0, 1, 2, 3, 4]);
+        bench.is_grace_over = true;
+        let mut servers = Servers::default();
+        servers.follow(&bench.current, false, &bench.settings);
+        for (live, restarts, joined, may_grow) in steps {
+            for (name, life) in servers.lives.iter_mut().enumerate() {
+                *life += u32::from(restarts >> name & 1);
+            }
+            let live = servers.live(live);
+            bench.next(&live, may_grow);
+            bench.joined.clear();
+            let shard = bench.shard().clone();
+            let can_copy = joined && bench.current.has(shard.primary);
+            servers.follow(&bench.current, can_copy, &bench.settings);
+            if let Some(joining) = shard.joining.filter(|_| can_copy) {
+                bench.joined.insert((ShardId(0), joining));
+            }
+            let keepers: Vec<NodeId> = shard.keepers().collect();
+            prop_assert!(keepers.len() >= bench.settings.min_copies.into(), "{}", bench.current);
+            for keeper in keepers {
+                let has = servers.has[usize::from(keeper.name)];
+                prop_assert_eq!(has, servers.last_write, "{} {}", keeper, bench.current);
+            }
+        }
+    }
 }

@@ -21,6 +21,7 @@ fn shard(slots: (u16, u16), primary: u16, backups: &[u16]) -> Shard {
         backups: backups.iter().map(|name| node(*name)).collect(),
         joining: None,
         filling_from: None,
+        waiting: Vec::new(),
     }
 }
 

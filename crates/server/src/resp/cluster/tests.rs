@@ -35,6 +35,7 @@ fn recorded_cluster() -> Configuration {
         backups: backups.iter().map(|name| node(*name)).collect(),
         joining: None,
         filling_from: None,
+        waiting: Vec::new(),
     };
     let addresses = |(name, port): (u16, u16)| {
         let peer = format!("127.0.0.1:{}", port + 10_000);
