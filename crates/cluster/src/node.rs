@@ -276,6 +276,34 @@ impl<S: Shelf> Node<S> {
         })
     }
 
+    /// Of a shard that it is the primary of: entries that the joining node, or it itself while it
+    /// is filling, has got; none while nothing is copied.
+    pub fn copied_entries(&self, shard: ShardId) -> Option<u64> {
+        let primary = self.shards.get(&shard)?.primary.as_ref()?;
+        let joining = primary.copy.as_ref().map(|copy| copy.copied);
+        joining.or(primary.filling.as_ref().map(|filling| filling.copied))
+    }
+
+    /// Bytes of writes under way that each target has not acknowledged.
+    pub fn lag_bytes(&self) -> BTreeMap<NodeId, u64> {
+        let mut lags = BTreeMap::new();
+        for shard in self.configuration.iter().flat_map(|all| &all.shards) {
+            if shard.primary == self.id {
+                lags.extend(shard.targets().map(|to| (to, 0)));
+            }
+        }
+        let primaries = self.shards.values().filter_map(|state| state.primary.as_ref());
+        for pending in primaries.flat_map(|primary| primary.pending.values()) {
+            let bytes: usize = pending.blocks.iter().map(|block| block.len()).sum();
+            for (to, missing) in &pending.targets {
+                if !missing.is_empty() {
+                    *lags.entry(*to).or_insert(0) += bytes as u64;
+                }
+            }
+        }
+        lags
+    }
+
     /// Until when it may serve, if its configuration is committed; 0 if that is not.
     pub fn serves_until(&self) -> Instant {
         if self.is_committed { self.lease_until } else { Instant::default() }

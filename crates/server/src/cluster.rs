@@ -10,6 +10,8 @@
 
 pub mod clock;
 mod control;
+mod facts;
+mod forwards;
 mod groups;
 mod landing;
 mod outstanding;
@@ -21,6 +23,7 @@ pub mod view;
 use std::net::SocketAddr;
 
 pub use cluster_io::register::PlaceError;
+pub use facts::SlotReads;
 pub use shelf::StoreShelf;
 pub use start::{ControlThread, Prepared, prepare};
 pub use told::Told;

@@ -30,6 +30,8 @@ pub(super) struct CopyOut {
     cursor: u64,
     part: u64,
     sent: Option<SentPart>,
+    /// Entries that have arrived there.
+    pub(super) copied: u64,
     is_done: bool,
 }
 
@@ -72,7 +74,7 @@ impl<S: Shelf> Node<S> {
         if primary.filling.is_some() {
             return; // It has not got all itself.
         }
-        let new = CopyOut { to, cursor: 0, part: 0, sent: None, is_done: false };
+        let new = CopyOut { to, cursor: 0, part: 0, sent: None, copied: 0, is_done: false };
         let copy = primary.copy.get_or_insert(new);
         if copy.is_done {
             return self.tell_managers(&Message::Joined { term, shard: id, node: to }, actions);
@@ -136,6 +138,7 @@ impl<S: Shelf> Node<S> {
         }
         let Some(sent) = copy.sent.take() else { return };
         copy.part += 1;
+        copy.copied += sent.contents.entries.len() as u64;
         copy.cursor = sent.next.unwrap_or(copy.cursor);
         copy.is_done = sent.next.is_none();
         self.send_part(id, from, now, actions);

@@ -46,6 +46,8 @@ pub(super) struct Filling {
     part: u64,
     asked_at: Option<Instant>,
     is_done: bool,
+    /// Entries that have come from the source.
+    pub(super) copied: u64,
     fetches: BTreeMap<Arc<[u8]>, Fetch>,
 }
 
@@ -60,7 +62,15 @@ impl<S: Shelf> Node<S> {
     pub(super) fn begin_filling(&self, shard: &Shard) -> Option<Filling> {
         let source = shard.filling_from?;
         let fetches = BTreeMap::new();
-        Some(Filling { source, cursor: 0, part: 0, asked_at: None, is_done: false, fetches })
+        Some(Filling {
+            source,
+            cursor: 0,
+            part: 0,
+            asked_at: None,
+            is_done: false,
+            copied: 0,
+            fetches,
+        })
     }
 
     /// Another configuration with the same primary.
@@ -243,6 +253,7 @@ impl<S: Shelf> Node<S> {
         match next {
             Some(cursor) => {
                 filling.part += 1;
+                filling.copied += contents.entries.len() as u64;
                 filling.cursor = cursor;
                 let pull = filling.pull(id, term);
                 actions.push(pull);

@@ -30,6 +30,7 @@ use cluster_io::{Endpoint, Found, LinkEvent, Links};
 use crossbeam_channel::Receiver;
 
 use super::clock;
+use super::facts::Facts;
 use super::groups::Groups;
 use super::landing::Landing;
 use super::outstanding::Outstanding;
@@ -87,6 +88,7 @@ pub(super) struct State {
     leader: Option<Endpoint>,
     pub outstanding: Outstanding,
     pub groups: Groups,
+    pub facts: Facts,
     actions: Vec<Action>,
     ticked_at: Instant,
     busy_at: Instant,
@@ -95,7 +97,7 @@ pub(super) struct State {
     places: Vec<Place>,
     peers: BTreeMap<NodeId, Endpoint>,
     /// What other nodes execute for this one's clients: tickets by number.
-    forwards: BTreeMap<u64, u32>,
+    pub forwards: BTreeMap<u64, u32>,
 }
 
 impl Control {
@@ -170,6 +172,8 @@ impl Control {
             self.perform(now);
             self.try_again(now);
             self.give_up_forwards(now);
+            self.tell_facts(now);
+            self.look_at_room();
         }
         self.landing.send();
         self.ends.wake_fronts(&self.fabric, &self.shared);
@@ -211,7 +215,13 @@ impl Control {
         }
     }
 
-    fn tell(&self, to: NodeId, message: Message) {
+    pub(super) fn tell_leader(&self, to: Peer, message: Message) {
+        if let Some(at) = &self.state.leader {
+            self.links.send(at, to, message);
+        }
+    }
+
+    pub(super) fn tell(&self, to: NodeId, message: Message) {
         if let Some(at) = self.state.peers.get(&to) {
             self.links.send(at, Peer::Node(to), message);
         }
@@ -257,7 +267,12 @@ impl Control {
 
     fn take(&mut self, errand: Errand, now: Instant) {
         let (shard, key) = (self.shard_of(errand.slot()), errand.key());
-        let (ticket, may_go) = self.state.outstanding.add(Arc::new(errand), key, shard, now);
+        let errand = Arc::new(errand);
+        let is_refused = self.state.facts.is_full(&errand);
+        let (ticket, may_go) = self.state.outstanding.add(errand.clone(), key, shard, now);
+        if is_refused && may_go {
+            return self.finish(ticket, &errand, Some(Refused::Full));
+        }
         if may_go {
             self.ask(ticket, now);
         }
@@ -280,6 +295,8 @@ impl Control {
             operation: Operation::Compute(Compute(change)),
         };
         let shard = waiter.shard;
+        let bytes = waiter.errand.as_ref().map_or(0, |errand| errand.len_bytes());
+        self.state.facts.count(shard, request.operation.is_read(), bytes);
         self.state.outstanding.count_asked(shard);
         let from = Peer::Client(request.client);
         self.input(Event::Message { from, message: Message::Request(request) }, now);
@@ -312,7 +329,7 @@ impl Control {
     }
 
     /// The errand is over: its cell goes back to who gave it.
-    fn finish(&mut self, ticket: u32, errand: &Errand, refused: Option<Refused>) {
+    pub(super) fn finish(&mut self, ticket: u32, errand: &Errand, refused: Option<Refused>) {
         self.state.outstanding.remove(ticket);
         let is_elsewhere = matches!(refused, Some(Refused::Moved { .. } | Refused::Down));
         if let Some(why) = refused {
@@ -324,60 +341,6 @@ impl Control {
         let bytes = (!is_elsewhere).then(|| errand.reply().into());
         if let Some((to, id)) = self.guests.leave(errand) {
             self.tell(to, Message::Forwarded { id, bytes });
-        }
-    }
-
-    // ---- requests that another node executes for a client of this one ----
-
-    /// Whether the request went to the primary of its shard; a guest goes no further.
-    fn forward(&mut self, ticket: u32, errand: &Errand, configuration: &Configuration) -> bool {
-        if !errand.is_forwarded() || self.guests.has(errand) {
-            return false;
-        }
-        let shard = configuration.shard(configuration.shard_of_slot(errand.slot()));
-        let Some(to) = shard.map(|shard| shard.primary).filter(|to| configuration.has(*to)) else {
-            return false;
-        };
-        let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
-        let id = waiter.sequence;
-        self.state.forwards.insert(id, ticket);
-        self.tell(to, Message::Forward { id, bytes: errand.to_bytes().into() });
-        true
-    }
-
-    fn forwarded(&mut self, id: u64, reply: Option<Arc<[u8]>>) {
-        let Some(ticket) = self.state.forwards.remove(&id) else { return };
-        let Some(waiter) = self.state.outstanding.get(ticket, id) else { return };
-        let Some(errand) = waiter.errand.clone() else { return };
-        match reply {
-            Some(reply) => {
-                errand.answer(&reply);
-                self.finish(ticket, &errand, None);
-            }
-            // The map has changed there, or will here: it is asked again.
-            None => self.state.outstanding.put_off(ticket),
-        }
-    }
-
-    /// What another node has had for too long: nobody knows what came of it.
-    fn give_up_forwards(&mut self, now: Instant) {
-        let is_late = |ticket: &u32| {
-            let waiter = self.state.outstanding.at(*ticket);
-            waiter.is_none_or(|waiter| now.ns.saturating_sub(waiter.came_at.ns) >= PATIENCE_NS)
-        };
-        let late: Vec<(u64, u32)> = self
-            .state
-            .forwards
-            .iter()
-            .filter(|(_, ticket)| is_late(ticket))
-            .map(|(id, ticket)| (*id, *ticket))
-            .collect();
-        for (id, ticket) in late {
-            self.state.forwards.remove(&id);
-            let waiter = self.state.outstanding.get(ticket, id);
-            let Some(errand) = waiter.and_then(|waiter| waiter.errand.clone()) else { continue };
-            let why = if errand.is_read() { Refused::Down } else { Refused::Uncertain };
-            self.finish(ticket, &errand, Some(why));
         }
     }
 
@@ -417,11 +380,7 @@ impl Control {
                 self.landing.acknowledge(to, term, &blocks);
             }
             Action::Send { to: Peer::Node(to), message } => self.tell(to, message),
-            Action::Send { to, message } => {
-                if let Some(at) = &self.state.leader {
-                    self.links.send(at, to, message);
-                }
-            }
+            Action::Send { to, message } => self.tell_leader(to, message),
             Action::Land { to, term, bytes } => {
                 self.landing.land(to, term, &bytes);
             }
@@ -448,6 +407,7 @@ impl Control {
                 .iter()
                 .filter_map(|node| Some((*node, configuration.addresses(*node)?.peer.as_str())));
             self.landing.set_peers(configuration.term, peers);
+            self.count_failovers(self.view.configuration().as_deref(), &configuration);
             self.view.set_configuration(Arc::clone(&configuration));
             tracing::info!("configuration {}", summary(&configuration, self.node.id()));
         }

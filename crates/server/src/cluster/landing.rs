@@ -92,11 +92,6 @@ impl Landing {
         self.socket.as_fd()
     }
 
-    /// What the socket has seen.
-    pub fn counters(&self) -> Counters {
-        self.counters
-    }
-
     /// Another configuration: who is where. What is in the making under an older term is dropped,
     /// for nobody would take it any more.
     pub fn set_peers<'p>(&mut self, term: Term, peers: impl Iterator<Item = (NodeId, &'p str)>) {

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::SlotReads;
 use cluster::{Configuration, NodeId, Role, ShardId, Slot};
 
 /// Where requests of a slot go.
@@ -32,6 +33,8 @@ pub enum Place {
 
 /// See the module's page.
 pub struct View {
+    /// Of each worker that has ever begun.
+    reads: Mutex<Vec<Arc<SlotReads>>>,
     slots: Box<[AtomicU8]>,
     /// Of which slots this node is a backup.
     copies: Box<[AtomicBool]>,
@@ -62,6 +65,7 @@ impl View {
     /// Nothing is known.
     pub fn new(own: NodeId) -> View {
         View {
+            reads: Mutex::default(),
             slots: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicU8::new(0)).collect(),
             copies: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicBool::new(false)).collect(),
             generation: AtomicU64::new(0),
@@ -134,6 +138,18 @@ impl View {
             }
         }
         self.state().configuration = Some(configuration);
+    }
+
+    /// A worker's own count of reads.
+    pub fn count_reads(&self) -> Arc<SlotReads> {
+        let own = Arc::new(SlotReads::default());
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&own));
+        own
+    }
+
+    /// Those of all workers.
+    pub fn reads(&self) -> Vec<Arc<SlotReads>> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// By the control thread: this node has taken over a shard whose primary was lost.

@@ -59,6 +59,8 @@ pub enum Refused {
     },
     /// Nobody serves the slot.
     Down,
+    /// The log is full.
+    Full,
     /// Fewer copies than `--min-copies` (K23).
     TooFewCopies,
     /// It was under way when this node ceased to be the primary.
@@ -108,6 +110,17 @@ impl Errand {
     /// Of which slot its key is.
     pub fn slot(&self) -> Slot {
         Slot::of(self.request().key)
+    }
+
+    /// Whether it brings something to store.
+    pub fn is_filling(&self) -> bool {
+        matches!(self.request().op, Op::Set(_) | Op::Update(_))
+    }
+
+    /// Of its key and what it carries.
+    pub fn len_bytes(&self) -> u64 {
+        let request = self.request();
+        (request.key.len() + super::cell::payload_of(&request.op).len()) as u64
     }
 
     /// A copy of its key.
@@ -235,6 +248,7 @@ impl Refused {
     fn memcached_line(&self) -> String {
         let why = match self {
             Refused::Moved { address, .. } => format!("this key is at {address}"),
+            Refused::Full => return "SERVER_ERROR out of memory storing object\r\n".to_owned(),
             Refused::Down => "no node serves this key now".to_owned(),
             Refused::TooFewCopies => "too few copies of this key are left to write it".to_owned(),
             Refused::Uncertain => "nobody knows whether this was written".to_owned(),
@@ -246,6 +260,7 @@ impl Refused {
     fn resp_line(&self) -> String {
         match self {
             Refused::Moved { slot, address } => format!("MOVED {slot} {address}"),
+            Refused::Full => "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),
             Refused::Down => "CLUSTERDOWN Hash slot not served".to_owned(),
             Refused::TooFewCopies => "NOREPLICAS Not enough good replicas to write.".to_owned(),
             Refused::Uncertain => "UNCERTAIN this node ceased to be the slot's primary while the \

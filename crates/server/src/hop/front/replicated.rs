@@ -13,7 +13,7 @@ use cluster::Slot;
 use store::request::Op;
 
 use super::{Front, Here, State};
-use crate::cluster::{Place, View};
+use crate::cluster::{Place, SlotReads, View};
 use crate::core::Core;
 use crate::counters::Dialect;
 use crate::engine::{Asked, Asking, Away};
@@ -24,13 +24,14 @@ use policy::Route;
 pub struct Replicated {
     pub view: Arc<View>,
     pub door: Arc<Door>,
+    reads: Arc<SlotReads>,
     /// Something was sent that the control thread was not called for.
     has_sent: bool,
 }
 
 impl Replicated {
     pub fn new(view: Arc<View>, door: Arc<Door>) -> Replicated {
-        Replicated { view, door, has_sent: false }
+        Replicated { reads: view.count_reads(), view, door, has_sent: false }
     }
 }
 
@@ -67,6 +68,9 @@ impl Front {
             return Asked::Away(Away { question, route: Route::To(self.own), settles });
         }
         core.has_read_here = true; // C2
+        if let Some(replicated) = &self.replicated {
+            replicated.reads.count(Slot::of(request.key));
+        }
         here.enter(answer.slot, request.hash);
         if !core.connections[answer.slot].awaiting.is_empty() {
             self.take_place(core, here, &asking, question);

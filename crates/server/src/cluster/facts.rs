@@ -1,0 +1,190 @@
+//! What a node tells of itself every 500 ms: to the manager, who moves shards by it (Rowan-KV §4.6),
+//! and to the view, for people and metrics.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::Instant;
+use cluster::message::ShardStatistics;
+use cluster::slot::SLOT_COUNT;
+use cluster::{Configuration, Message, NodeId, Peer, ShardId, Slot};
+
+use super::control::Control;
+use crate::hop::replicate::Errand;
+
+const WINDOW_NS: u64 = 500_000_000;
+
+/// Reads that one worker has executed, by slots; nobody else writes.
+pub struct SlotReads(Box<[AtomicU64]>);
+
+/// Slots that are counted together.
+const SLOTS_PER_COUNT: u16 = 16;
+
+impl Default for SlotReads {
+    fn default() -> SlotReads {
+        SlotReads((0..SLOT_COUNT / SLOTS_PER_COUNT).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl SlotReads {
+    /// One more.
+    #[inline]
+    pub fn count(&self, slot: Slot) {
+        let cell = &self.0[usize::from(slot.0 / SLOTS_PER_COUNT)];
+        cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Of the slots from `first` to `last`, those at the edges shared with their neighbours.
+    fn sum(&self, first: Slot, last: Slot) -> u64 {
+        let (first, last) = (first.0 / SLOTS_PER_COUNT, last.0 / SLOTS_PER_COUNT);
+        let cells = &self.0[usize::from(first)..=usize::from(last)];
+        cells.iter().map(|cell| cell.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// What the control thread counts between two tellings.
+#[derive(Default)]
+pub(super) struct Facts {
+    told_at: Instant,
+    /// By shard.
+    counts: Vec<Count>,
+    shown: BTreeSet<ShardId>,
+    peers: BTreeSet<NodeId>,
+    /// Bytes that may come before the log is too full to take on writes that all copies must have.
+    room_bytes: Option<u64>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    writes: u64,
+    bytes: u64,
+    reads_before: u64,
+}
+
+/// Of the log: the rest is for cleaning, and for what is on its way when the end is seen.
+const FULL_PERCENT: u64 = 90;
+
+impl Facts {
+    /// Whether there is no room for what an errand brings: it is refused at once, for what has
+    /// begun must end on every copy.
+    pub fn is_full(&self, errand: &Errand) -> bool {
+        let room_bytes = self.room_bytes.unwrap_or(u64::MAX);
+        errand.is_filling() && errand.len_bytes() > room_bytes
+    }
+
+    /// A request went to the node.
+    pub fn count(&mut self, shard: ShardId, is_read: bool, bytes: u64) {
+        if self.counts.len() <= shard.index() {
+            self.counts.resize(shard.index() + 1, Count::default());
+        }
+        let count = &mut self.counts[shard.index()];
+        count.writes += u64::from(!is_read);
+        count.bytes += bytes;
+    }
+}
+
+impl Control {
+    /// At each tick: how full the log is.
+    pub(super) fn look_at_room(&mut self) {
+        let stats = self.shared.store().stats();
+        let most_bytes = stats.log_bytes / 100 * FULL_PERCENT;
+        self.state.facts.room_bytes = Some(most_bytes.saturating_sub(stats.space.live_bytes));
+    }
+
+    /// Every 500 ms.
+    pub(super) fn tell_facts(&mut self, now: Instant) {
+        let window_ns = now.ns.saturating_sub(self.state.facts.told_at.ns);
+        if window_ns < WINDOW_NS {
+            return;
+        }
+        self.state.facts.told_at = now;
+        let Some(configuration) = self.node.configuration().cloned() else { return };
+        let shards = self.statistics(&configuration);
+        let (term, own) = (configuration.term, self.node.id());
+        self.show(&configuration, &shards);
+        if configuration.has(own) && !shards.is_empty() {
+            let message = Message::Statistics { term, window_ns, shards };
+            self.tell_leader(Peer::Manager(0), message);
+        }
+    }
+
+    fn statistics(&mut self, configuration: &Arc<Configuration>) -> Vec<ShardStatistics> {
+        let (store, numbers) = (Arc::clone(self.shared.store()), self.node.shelf().numbers());
+        let mut all = Vec::new();
+        self.state.facts.counts.resize(configuration.shards.len(), Count::default());
+        for (id, shard) in configuration.shards() {
+            let reads: u64 =
+                self.view.reads().iter().map(|of| of.sum(shard.first, shard.last)).sum();
+            let count = &mut self.state.facts.counts[id.index()];
+            let Count { writes, bytes, reads_before } = *count;
+            *count = Count { writes: 0, bytes: 0, reads_before: reads };
+            if self.node.stage(id).is_none() {
+                continue;
+            }
+            all.push(ShardStatistics {
+                shard: id,
+                reads: reads.saturating_sub(reads_before),
+                writes,
+                bytes,
+                entries: numbers.key_count(&store, id),
+                copied: self.node.copied_entries(id).unwrap_or_default(),
+            });
+        }
+        all
+    }
+
+    /// Brings the view's figures up to date.
+    fn show(&mut self, configuration: &Configuration, shards: &[ShardStatistics]) {
+        let is_copied = |id: ShardId| {
+            let shard = configuration.shard(id);
+            shard.is_some_and(|shard| shard.joining.is_some() || shard.filling_from.is_some())
+        };
+        let mut shown = BTreeSet::new();
+        for one in shards.iter().filter(|one| is_copied(one.shard)) {
+            let ratio = one.copied as f64 / one.entries.max(one.copied).max(1) as f64;
+            self.view.set_progress(one.shard, Some(ratio));
+            shown.insert(one.shard);
+        }
+        for ended in self.state.facts.shown.difference(&shown) {
+            self.view.set_progress(*ended, None);
+        }
+        self.state.facts.shown = shown;
+        let lags = self.node.lag_bytes();
+        for (peer, bytes) in &lags {
+            self.view.set_lag(*peer, Some(*bytes));
+        }
+        let peers: BTreeSet<NodeId> = lags.into_keys().collect();
+        for gone in self.state.facts.peers.difference(&peers) {
+            self.view.set_lag(*gone, None);
+        }
+        self.state.facts.peers = peers;
+    }
+
+    /// Shards whose primary was lost and that are this node's now.
+    pub(super) fn count_failovers(&self, before: Option<&Configuration>, after: &Configuration) {
+        let own = self.node.id();
+        let Some(before) = before else { return };
+        let taken = after.shards().filter(|(id, shard)| {
+            let was = before.shard(*id).map(|shard| shard.primary);
+            shard.primary == own && was.is_some_and(|was| was != own && !after.has(was))
+        });
+        taken.for_each(|_| self.view.count_failover());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_summed_over_a_shards_slots() {
+        let reads = SlotReads::default();
+        for slot in [0, 255, 256, 511, 512] {
+            reads.count(Slot(slot));
+        }
+        assert_eq!(reads.sum(Slot(0), Slot(255)), 2);
+        assert_eq!(reads.sum(Slot(256), Slot(511)), 2);
+        assert_eq!(reads.sum(Slot(0), Slot(SLOT_COUNT - 1)), 5);
+    }
+}

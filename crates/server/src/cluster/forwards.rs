@@ -1,0 +1,78 @@
+//! Requests that another node executes for a client of this one: memcached's clients know no
+//! redirects (`hop::replicate::forward`).
+//!
+//! ```text
+//!  client ─ set k ─▶ this node ─ Forward ─▶ primary of k: a guest among its errands
+//!         ◀─ reply ──          ◀─ Forwarded ─ the reply's bytes; none: not served there
+//! ```
+//!
+//! # Invariants
+//! F1: a request is sent to another node once; if no answer comes, nobody knows what came of it.
+//! F2: a guest goes no further.
+
+use std::sync::Arc;
+
+use base::Instant;
+use cluster::{Configuration, Message};
+
+use super::control::{Control, PATIENCE_NS};
+use crate::hop::replicate::{Errand, Refused};
+
+impl Control {
+    /// Whether the request went to the primary of its shard; a guest goes no further.
+    pub(super) fn forward(
+        &mut self,
+        ticket: u32,
+        errand: &Errand,
+        configuration: &Configuration,
+    ) -> bool {
+        if !errand.is_forwarded() || self.guests.has(errand) {
+            return false;
+        }
+        let shard = configuration.shard(configuration.shard_of_slot(errand.slot()));
+        let Some(to) = shard.map(|shard| shard.primary).filter(|to| configuration.has(*to)) else {
+            return false;
+        };
+        let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
+        let id = waiter.sequence;
+        self.state.forwards.insert(id, ticket);
+        self.tell(to, Message::Forward { id, bytes: errand.to_bytes().into() });
+        true
+    }
+
+    pub(super) fn forwarded(&mut self, id: u64, reply: Option<Arc<[u8]>>) {
+        let Some(ticket) = self.state.forwards.remove(&id) else { return };
+        let Some(waiter) = self.state.outstanding.get(ticket, id) else { return };
+        let Some(errand) = waiter.errand.clone() else { return };
+        match reply {
+            Some(reply) => {
+                errand.answer(&reply);
+                self.finish(ticket, &errand, None);
+            }
+            // The map has changed there, or will here: it is asked again.
+            None => self.state.outstanding.put_off(ticket),
+        }
+    }
+
+    /// What another node has had for too long: nobody knows what came of it.
+    pub(super) fn give_up_forwards(&mut self, now: Instant) {
+        let is_late = |ticket: &u32| {
+            let waiter = self.state.outstanding.at(*ticket);
+            waiter.is_none_or(|waiter| now.ns.saturating_sub(waiter.came_at.ns) >= PATIENCE_NS)
+        };
+        let late: Vec<(u64, u32)> = self
+            .state
+            .forwards
+            .iter()
+            .filter(|(_, ticket)| is_late(ticket))
+            .map(|(id, ticket)| (*id, *ticket))
+            .collect();
+        for (id, ticket) in late {
+            self.state.forwards.remove(&id);
+            let waiter = self.state.outstanding.get(ticket, id);
+            let Some(errand) = waiter.and_then(|waiter| waiter.errand.clone()) else { continue };
+            let why = if errand.is_read() { Refused::Down } else { Refused::Uncertain };
+            self.finish(ticket, &errand, Some(why));
+        }
+    }
+}
