@@ -92,6 +92,8 @@ pub(super) struct State {
     actions: Vec<Action>,
     ticked_at: Instant,
     busy_at: Instant,
+    /// The landing socket may have more.
+    has_landed: bool,
     term: Term,
     /// By shard, as published.
     places: Vec<Place>,
@@ -130,7 +132,8 @@ impl Control {
     fn wait(&mut self, poller: &mut Epoll) {
         let has_work = !self.events.is_empty() || !self.found.is_empty();
         let is_clearing = self.node.shelf().work();
-        let time = match has_work || is_clearing || !self.ends.may_sleep() {
+        let has_more = has_work || is_clearing || self.state.has_landed;
+        let time = match has_more || !self.ends.may_sleep() {
             true => Duration::ZERO,
             false => self.tick_time(clock::now()),
         };
@@ -141,7 +144,8 @@ impl Control {
             std::thread::sleep(TICK_SOON);
         }
         self.node.shelf().unpark();
-        self.ends.get_up();
+        self.ends.get_up(ready.iter().any(|ready| ready.token == TOKEN_WAKER));
+        self.state.has_landed |= ready.iter().any(|ready| ready.token == TOKEN_LANDING);
     }
 
     fn round(&mut self) {
@@ -159,7 +163,9 @@ impl Control {
             self.take(errand, now);
         }
         self.perform(now);
-        self.receive(now);
+        if self.state.has_landed {
+            self.receive(now);
+        }
         self.turn_groups(now);
         if self.is_busy() {
             self.state.busy_at = now;
@@ -246,7 +252,7 @@ impl Control {
     /// What has landed here.
     fn receive(&mut self, now: Instant) {
         let Control { landing, node, state, .. } = self;
-        landing.receive(INPUTS_MAX, |lane, bytes| {
+        state.has_landed = landing.receive(INPUTS_MAX, |lane, bytes| {
             node.input(Event::Landed { lane, bytes }, now, &mut state.actions)
         });
         self.perform(now);

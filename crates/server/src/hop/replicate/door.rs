@@ -130,8 +130,10 @@ impl Ends {
     }
 
     /// After it.
-    pub fn get_up(&self) {
+    pub fn get_up(&self, was_woken: bool) {
         self.is_asleep.store(false, Ordering::SeqCst);
-        self.waker.reset();
+        if was_woken {
+            self.waker.reset();
+        }
     }
 }
