@@ -14,14 +14,15 @@
 //! # Invariants
 //! M1: what comes from the source is of an earlier epoch, and never replaces what the target wrote.
 //! M2: the target answers "not there" only after the source has said so.
+//! M3: the filling is not over while a write under way hides at the source what it replaces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::Instant;
 
 use crate::configuration::Shard;
-use crate::ids::{NodeId, ShardId};
+use crate::ids::{NodeId, ShardId, Version};
 use crate::message::{Contents, Message, Operation, Outcome, Request};
 use crate::node::durable::Held;
 use crate::node::requests::answer;
@@ -48,6 +49,9 @@ pub(super) struct Filling {
     is_done: bool,
     /// Entries that have come from the source.
     pub(super) copied: u64,
+    /// Own writes that the source had before they were everywhere: what they replaced there, and
+    /// would be shown until then, is not here (M3).
+    hidden: BTreeSet<Version>,
     fetches: BTreeMap<Arc<[u8]>, Fetch>,
 }
 
@@ -61,7 +65,6 @@ impl<S: Shelf> Node<S> {
     /// A filling starts from the beginning, whatever an earlier one has brought.
     pub(super) fn begin_filling(&self, shard: &Shard) -> Option<Filling> {
         let source = shard.filling_from?;
-        let fetches = BTreeMap::new();
         Some(Filling {
             source,
             cursor: 0,
@@ -69,7 +72,8 @@ impl<S: Shelf> Node<S> {
             asked_at: None,
             is_done: false,
             copied: 0,
-            fetches,
+            hidden: BTreeSet::new(),
+            fetches: BTreeMap::new(),
         })
     }
 
@@ -182,10 +186,11 @@ impl<S: Shelf> Node<S> {
         let (term, retry_ns) = (self.term(), 4 * self.settings.retry_ns);
         let mut done = Vec::new();
         for (id, state) in &mut self.shards {
-            let filling = state.primary.as_mut().filter(|primary| primary.is_serving());
-            let Some(filling) = filling.and_then(|primary| primary.filling.as_mut()) else {
+            let Some(primary) = state.primary.as_mut().filter(|primary| primary.is_serving())
+            else {
                 continue;
             };
+            let Some(filling) = &mut primary.filling else { continue };
             for (key, fetch) in &mut filling.fetches {
                 if now >= after(fetch.asked_at, retry_ns) {
                     fetch.asked_at = now;
@@ -193,8 +198,9 @@ impl<S: Shelf> Node<S> {
                     actions.push(to_node(filling.source, message));
                 }
             }
+            filling.hidden.retain(|version| primary.pending.contains_key(version));
             if filling.is_done {
-                done.push(*id);
+                done.extend(filling.hidden.is_empty().then_some(*id)); // M3
             } else if filling.asked_at.is_none_or(|asked_at| now >= after(asked_at, retry_ns)) {
                 filling.asked_at = Some(now);
                 actions.push(filling.pull(*id, term));
@@ -242,7 +248,10 @@ impl<S: Shelf> Node<S> {
             return;
         };
         let source = filling.source;
-        contents.entries.retain(|entry| entry.version.epoch() < epoch); // M1
+        let (old, own): (Vec<_>, Vec<_>) =
+            contents.entries.into_iter().partition(|entry| entry.version.epoch() < epoch);
+        contents.entries = old; // M1
+        filling.hidden.extend(own.iter().map(|entry| entry.version));
         if !self.receive(id, &contents, actions) {
             return; // It is asked for again.
         }
