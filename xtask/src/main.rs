@@ -1,11 +1,12 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `test-xdp`, `test-rdma`,
-//! `test-zookeeper`, `nightly`, `tidy`, `bench-peers`, `bench-cache`, `bench-store`,
-//! `bench-joined`, `bench-costs`, `bench-presets`.
+//! `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`, `bench-peers`, `bench-cache`,
+//! `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
 mod cache_peers;
 mod ci;
+mod demo_cluster;
 mod joined;
 mod nightly;
 mod peers;
@@ -55,6 +56,8 @@ enum Command {
     BenchJoined(joined::Args),
     /// The register's tests against a real ZooKeeper, which Maven provides
     TestZookeeper,
+    /// A real cluster that is broken under load; exits 1 if an answer cannot be explained
+    DemoCluster(demo_cluster::Args),
     /// What routing, the hop, batches and windows cost a request; writes docs/results/costs.md
     BenchCosts(joined::costs::Args),
     /// The default beside every preset on the papers' workloads; writes docs/results/presets.md
@@ -87,6 +90,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::BenchStore(args) => store_bench::run(&root, &args).map(|()| true),
         Command::BenchJoined(args) => joined::run(&root, &args).map(|()| true),
         Command::TestZookeeper => Ok(zookeeper::run(&root)),
+        Command::DemoCluster(args) => demo_cluster::run(&root, &args),
         Command::BenchCosts(args) => joined::costs::run(&root, &args).map(|()| true),
         Command::BenchPresets(args) => joined::presets::run(&root, &args).map(|()| true),
     }

@@ -40,7 +40,8 @@ pub fn step(root: &Path) -> Result<Step, String> {
     Ok(Step::new("ZooKeeper", line).with("DOVETAIL_ZOOKEEPER_JARS", jars.display().to_string()))
 }
 
-fn jars(root: &Path) -> Result<PathBuf, String> {
+/// The folder of ZooKeeper's jars, which Maven fills once, or what this machine lacks.
+pub fn jars(root: &Path) -> Result<PathBuf, String> {
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let folder = target.join("zookeeper");
     let jars = folder.join("lib");

@@ -17,7 +17,7 @@ mod client;
 mod dice;
 mod faults;
 mod judge;
-pub mod linearizable;
+pub use workload::linearizable;
 mod machines;
 mod plant;
 mod scenario;

@@ -21,6 +21,7 @@ pub mod arrivals;
 pub mod cache_trace;
 pub mod dataset;
 pub mod keys;
+pub mod linearizable;
 pub mod mix;
 pub mod popularity;
 pub mod profile;

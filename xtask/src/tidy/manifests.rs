@@ -27,7 +27,8 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("sim", &["policy", "cluster", "store", "workload"]),
     ("dovetail", &["server", "sim", "bench", "client", "cluster", "cluster-io"]),
     ("fuzz", &["wire", "store", "policy", "client", "server", "cluster", "cluster-io"]),
-    ("xtask", &[]),
+    // The judge of histories.
+    ("xtask", &["workload"]),
     // The linearizability checker drives the server from outside.
     ("blackbox", &["server", "workload"]),
 ];

@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-/// No history of the simulation has needed a tenth of it.
+/// No history of a simulated cluster has needed a tenth of it.
 const STEPS_MAX: usize = 2_000_000;
 
 /// What was asked, in the numbers that values stand for.

@@ -1,0 +1,229 @@
+//! `cargo xtask demo-cluster`: a real cluster under load while it is broken, and the verdict.
+//!
+//! ```text
+//!  seed ─▶ faults ─▶ crew: servers, managers, ZooKeeper, each in a network namespace
+//!                      ▲ SET, GET, INCRBY, DEL
+//!  clients ────────────┴─▶ history ─▶ one order that explains every answer? ─▶ exit code
+//!                             └─────▶ timeline: SVG, CSV
+//! ```
+//!
+//! # Invariants
+//! D1: a fault is injected only into a whole cluster: two at once may lose what nobody promises.
+//! D2: a request whose outcome is unknown may take effect at any time after, or never.
+
+mod crew;
+mod dice;
+mod failover;
+mod faults;
+mod load;
+mod place;
+mod resp;
+mod timeline;
+mod whole;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use workload::linearizable::{self, Verdict};
+
+use crate::blackbox;
+use crate::zookeeper;
+use crew::{Crew, Plan};
+use dice::Dice;
+use faults::{Fault, Kind};
+use load::{History, Load};
+use timeline::Mark;
+
+/// Between a cluster that is whole and the next fault.
+const CALM_MS: u64 = 300;
+
+/// Flags of `cargo xtask demo-cluster`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// How long faults are injected
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Of faults and load; by default another each time
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Kinds of faults; by default all that this machine can make
+    #[arg(long, value_delimiter = ',', value_name = "KINDS")]
+    faults: Vec<Kind>,
+    /// The register is a real ZooKeeper; the default where there are Java and Maven
+    #[arg(long, conflicts_with = "file")]
+    zookeeper: bool,
+    /// The register is a folder
+    #[arg(long)]
+    file: bool,
+    /// Clients at the same time
+    #[arg(long, default_value_t = 6)]
+    clients: u64,
+    /// Servers
+    #[arg(long, default_value_t = 3)]
+    servers: usize,
+    /// Ranges of slots
+    #[arg(long, default_value_t = 16)]
+    shards: u16,
+    /// How long a server may serve without a word from the manager
+    #[arg(long, default_value = "500ms")]
+    lease: String,
+    /// Writes the timeline there, an SVG, and a CSV beside it
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+    /// Instead: kills a primary so often, and prints how long its shards were not served
+    #[arg(long, value_name = "N")]
+    failover_times: Option<usize>,
+    /// The program; by default it is built
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+/// Runs it; true if the cluster kept its word.
+pub fn run(root: &Path, args: &Args) -> Result<bool> {
+    let clock = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos();
+    let seed = args.seed.unwrap_or(u64::from(clock));
+    let mut crew = Crew::start(plan(root, args, seed)?)?;
+    println!("logs in {}", crew.plan().folder.display());
+    let took = whole::wait(&mut crew)?;
+    println!("whole after {:.1} s", took.as_secs_f64());
+    if let Some(times) = args.failover_times {
+        return failover::run(&mut crew, times, seed).map(|()| true);
+    }
+    println!("seed {seed}; again: {}", again(args, seed));
+    let started = Instant::now();
+    let load = Load::start(&crew.resp_addresses(), args.clients, seed, started);
+    let broken = break_it(&mut crew, args, seed, started, &load);
+    let (marks, complaint) = match broken {
+        Ok(marks) => (marks, None),
+        Err((marks, error)) => (marks, Some(error)),
+    };
+    let history = load.end();
+    report(&history);
+    if let Some(path) = &args.timeline {
+        timeline::write(path, &history.answered_ns, &marks)?;
+        println!("timeline: {}", path.display());
+    }
+    let is_good = judge(&history, &crew.plan().folder)?;
+    if let Some(error) = &complaint {
+        println!("FAILED: {error:#}");
+    }
+    if !is_good || complaint.is_some() {
+        println!("logs in {}; again: {}", crew.plan().folder.display(), again(args, seed));
+    }
+    Ok(is_good && complaint.is_none())
+}
+
+fn plan(root: &Path, args: &Args, seed: u64) -> Result<Plan> {
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let binary = match &args.binary {
+        Some(binary) => binary.clone(),
+        None => {
+            let built = blackbox::binary_step().run(root);
+            built.ok().context("the program does not build")?;
+            target.join("release/dovetail")
+        }
+    };
+    let jars = match args.file {
+        true => None,
+        false => match zookeeper::jars(root) {
+            Ok(jars) => Some(jars),
+            Err(reason) if args.zookeeper => anyhow::bail!(reason),
+            Err(reason) => {
+                println!("the register is a folder: {reason}");
+                None
+            }
+        },
+    };
+    let folder = target.join(format!("demo-cluster/{seed}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let (folder, binary) = (folder.canonicalize()?, binary.canonicalize()?);
+    let Args { servers, shards, lease, .. } = args.clone();
+    Ok(Plan { binary, folder, jars, servers, managers: 2, shards, lease })
+}
+
+fn again(args: &Args, seed: u64) -> String {
+    let mut line = format!("cargo xtask demo-cluster --seed {seed} --seconds {}", args.seconds);
+    line.push_str(&format!(" --clients {} --lease {}", args.clients, args.lease));
+    line.push_str(&format!(" --servers {} --shards {}", args.servers, args.shards));
+    if args.file {
+        line.push_str(" --file");
+    }
+    if !args.faults.is_empty() {
+        let name = |kind: &Kind| {
+            let value = clap::ValueEnum::to_possible_value(kind);
+            value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+        };
+        let kinds: Vec<String> = args.faults.iter().map(name).collect();
+        line.push_str(&format!(" --faults {}", kinds.join(",")));
+    }
+    line
+}
+
+/// One fault after another, each into a whole cluster (D1).
+fn break_it(
+    crew: &mut Crew,
+    args: &Args,
+    seed: u64,
+    started: Instant,
+    load: &Load,
+) -> Result<Vec<Mark>, (Vec<Mark>, anyhow::Error)> {
+    let mut dice = Dice::new(seed);
+    let all = if args.faults.is_empty() { &faults::ALL[..] } else { &args.faults[..] };
+    let kinds: Vec<Kind> = all.iter().copied().filter(|kind| kind.is_possible(crew)).collect();
+    let mut marks = Vec::new();
+    while started.elapsed() < Duration::from_secs(args.seconds) {
+        std::thread::sleep(Duration::from_millis(CALM_MS + dice.below(CALM_MS)));
+        let (before, fault) = (load.answered(), Fault::draw(&mut dice, &kinds, crew));
+        let since = |at: Instant| (at - started).as_nanos() as u64;
+        let result = fault.inject(crew).and_then(|(began, healed)| {
+            let mut mark = Mark {
+                name: fault.to_string(),
+                began_ns: since(began),
+                healed_ns: since(healed),
+                whole_ns: since(healed),
+            };
+            let whole = whole::wait(crew);
+            mark.whole_ns = since(Instant::now());
+            marks.push(mark);
+            whole
+        });
+        let at = started.elapsed().as_secs_f64();
+        match result {
+            Ok(whole) => println!(
+                "{at:6.1} s  {fault}; whole {:.0} ms after it was healed; {} answers meanwhile",
+                whole.as_secs_f64() * 1e3,
+                load.answered() - before,
+            ),
+            Err(error) => return Err((marks, error.context(format!("{at:.1} s: {fault}")))),
+        }
+    }
+    Ok(marks)
+}
+
+fn report(history: &History) {
+    let (answered, all) = (history.answered_ns.len(), history.records.len());
+    println!("{answered} requests answered, {} unknown", all.saturating_sub(answered));
+    for (line, count) in &history.refusals {
+        println!("{count:>8} x {line}");
+    }
+}
+
+fn judge(history: &History, folder: &Path) -> Result<bool> {
+    match linearizable::check(&history.records) {
+        Verdict::Linearizable => {
+            println!("linearizable: one order explains every answer of every key");
+            Ok(true)
+        }
+        Verdict::Unknown => {
+            println!("undecided: the search for an order was given up for some keys");
+            Ok(true)
+        }
+        Verdict::Broken { key, history } => {
+            let path = folder.join(format!("key{key}.txt"));
+            std::fs::write(&path, history)?;
+            println!("VIOLATION: no order explains the answers of key{key}: {}", path.display());
+            Ok(false)
+        }
+    }
+}

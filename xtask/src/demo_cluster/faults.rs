@@ -1,0 +1,168 @@
+//! The faults: each is drawn from the seed, injected, and healed.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::crew::Crew;
+use super::dice::Dice;
+use super::place::Spot;
+
+/// What can be broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// kill -9 of a server, which starts again later
+    #[default]
+    Kill,
+    /// SIGTERM of a server, which starts again
+    Restart,
+    /// SIGSTOP and SIGCONT of a server
+    Stop,
+    /// A server's link is down
+    Cut,
+    /// A server and others do not reach each other
+    Pair,
+    /// A server does not reach some of the others, but they reach it
+    OneWay,
+    /// kill -9 of the leading manager
+    Manager,
+    /// SIGSTOP and SIGCONT of the leading manager
+    ManagerStop,
+    /// The leading manager's link is down
+    ManagerCut,
+    /// kill -9 of a server while the leading manager is dead
+    Both,
+    /// SIGSTOP and SIGCONT of ZooKeeper
+    Register,
+}
+
+/// All of them.
+pub const ALL: [Kind; 11] = [
+    Kind::Kill,
+    Kind::Restart,
+    Kind::Stop,
+    Kind::Cut,
+    Kind::Pair,
+    Kind::OneWay,
+    Kind::Manager,
+    Kind::ManagerStop,
+    Kind::ManagerCut,
+    Kind::Both,
+    Kind::Register,
+];
+
+impl Kind {
+    /// Whether this place can have it.
+    pub fn is_possible(self, crew: &Crew) -> bool {
+        match self {
+            Kind::Cut | Kind::Pair | Kind::OneWay => crew.network.has_cuts(),
+            // Whoever is cut from all servers does not reach ZooKeeper either, but a folder.
+            Kind::ManagerCut => crew.network.has_cuts() && crew.plan().jars.is_some(),
+            Kind::Register => crew.plan().jars.is_some(),
+            _ => true,
+        }
+    }
+}
+
+/// One fault.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    kind: Kind,
+    server: Spot,
+    others: Vec<Spot>,
+    time: Duration,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Fault { kind, server, others, time } = self;
+        let others = others.iter().map(Spot::to_string).collect::<Vec<_>>().join("+");
+        match kind {
+            Kind::Kill => write!(f, "kill {server}")?,
+            Kind::Restart => return write!(f, "restart {server}"),
+            Kind::Stop => write!(f, "stop {server}")?,
+            Kind::Cut => write!(f, "cut {server}")?,
+            Kind::Pair => write!(f, "cut {server}|{others}")?,
+            Kind::OneWay => write!(f, "cut {server}>{others}")?,
+            Kind::Manager => write!(f, "kill manager")?,
+            Kind::ManagerStop => write!(f, "stop manager")?,
+            Kind::ManagerCut => write!(f, "cut manager")?,
+            Kind::Both => write!(f, "kill manager+{server}")?,
+            Kind::Register => write!(f, "stop ZooKeeper")?,
+        }
+        write!(f, " {} ms", time.as_millis())
+    }
+}
+
+impl Fault {
+    /// The next one.
+    pub fn draw(dice: &mut Dice, kinds: &[Kind], crew: &Crew) -> Fault {
+        let plan = crew.plan();
+        let kind = dice.of(kinds);
+        let index = dice.below(plan.servers as u64) as usize;
+        let servers = (0..plan.servers).filter(|other| *other != index).map(Spot::Server);
+        let all: Vec<Spot> = servers.chain((0..plan.managers).map(Spot::Manager)).collect();
+        let bits = 1 + dice.below((1 << all.len()) - 1);
+        let is_taken = |place: &usize| bits >> place & 1 == 1;
+        let others = (0..all.len()).filter(is_taken).map(|place| all[place]).collect();
+        // From far below a lease to well above a session with the register.
+        let time =
+            Duration::from_millis(20 << dice.below(8)) + Duration::from_millis(dice.below(200));
+        Fault { kind, server: Spot::Server(index), others, time }
+    }
+
+    /// Breaks it, waits, heals it. `mark` is told when it was broken.
+    pub fn inject(&self, crew: &mut Crew) -> Result<(Instant, Instant)> {
+        // The first manager, should nobody have told.
+        let leader = crew.leader().unwrap_or(Spot::Manager(0));
+        let began = Instant::now();
+        match self.kind {
+            Kind::Kill => self.kill(crew, &[self.server])?,
+            Kind::Manager => self.kill(crew, &[leader])?,
+            Kind::Both => self.kill(crew, &[leader, self.server])?,
+            Kind::Restart => {
+                crew.end(self.server, "TERM")?;
+                crew.start_one(self.server)?;
+            }
+            Kind::Stop => self.stop(crew, self.server)?,
+            Kind::ManagerStop => self.stop(crew, leader)?,
+            Kind::Register => self.stop(crew, Spot::Here)?,
+            Kind::Cut => self.take_down(crew, self.server)?,
+            Kind::ManagerCut => self.take_down(crew, leader)?,
+            Kind::Pair | Kind::OneWay => {
+                for other in &self.others {
+                    crew.network.cut(self.server, *other)?;
+                    if self.kind == Kind::Pair {
+                        crew.network.cut(*other, self.server)?;
+                    }
+                }
+                std::thread::sleep(self.time);
+                for other in &self.others {
+                    crew.network.mend(self.server, *other)?;
+                    if self.kind == Kind::Pair {
+                        crew.network.mend(*other, self.server)?;
+                    }
+                }
+            }
+        }
+        Ok((began, Instant::now()))
+    }
+
+    fn kill(&self, crew: &mut Crew, spots: &[Spot]) -> Result<()> {
+        spots.iter().try_for_each(|spot| crew.end(*spot, "KILL"))?;
+        std::thread::sleep(self.time);
+        spots.iter().try_for_each(|spot| crew.start_one(*spot))
+    }
+
+    fn stop(&self, crew: &mut Crew, spot: Spot) -> Result<()> {
+        crew.signal(spot, "STOP")?;
+        std::thread::sleep(self.time);
+        crew.signal(spot, "CONT")
+    }
+
+    fn take_down(&self, crew: &Crew, spot: Spot) -> Result<()> {
+        crew.network.set_link(spot, false)?;
+        std::thread::sleep(self.time);
+        crew.network.set_link(spot, true)
+    }
+}

@@ -1,0 +1,86 @@
+//! Throughput in windows of 10 ms, with the faults: a picture and its numbers.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use plotters::prelude::{
+    ChartBuilder, Color, IntoDrawingArea, IntoFont, LineSeries, RGBColor, Rectangle, SVGBackend,
+    Text, WHITE,
+};
+
+const WINDOW_NS: u64 = 10_000_000;
+
+/// A fault, from when to when, since the start.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// What.
+    pub name: String,
+    /// Broken.
+    pub began_ns: u64,
+    /// Healed.
+    pub healed_ns: u64,
+    /// Every shard has all its copies again.
+    pub whole_ns: u64,
+}
+
+/// Requests answered in each window.
+fn windows(answered_ns: &[u64]) -> Vec<u64> {
+    let last = answered_ns.iter().max().map_or(0, |last| last / WINDOW_NS);
+    let mut windows = vec![0; last as usize + 1];
+    for at in answered_ns {
+        windows[(at / WINDOW_NS) as usize] += 1;
+    }
+    windows
+}
+
+/// Writes `path`, an SVG, and a CSV beside it.
+pub fn write(path: &Path, answered_ns: &[u64], marks: &[Mark]) -> Result<()> {
+    let windows = windows(answered_ns);
+    let mut text = "start_ms,answered,fault\n".to_owned();
+    for (index, count) in windows.iter().enumerate() {
+        let at_ns = index as u64 * WINDOW_NS;
+        let mark = marks.iter().find(|mark| (mark.began_ns..mark.healed_ns).contains(&at_ns));
+        let name = mark.map_or("", |mark| &mark.name);
+        let _ = writeln!(text, "{},{count},{name}", index * 10);
+    }
+    std::fs::write(path.with_extension("csv"), text)
+        .with_context(|| format!("cannot write beside {}", path.display()))?;
+    draw(path, &windows, marks)
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn draw(path: &Path, windows: &[u64], marks: &[Mark]) -> Result<()> {
+    let area = SVGBackend::new(path, (1100, 420)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let y_max = windows.iter().copied().max().unwrap_or(1).max(1) as f64 * 100.0 * 1.35;
+    let mut builder = ChartBuilder::on(&area);
+    builder.caption("Requests answered, in windows of 10 ms, under faults", ("sans-serif", 17));
+    builder.margin(12).x_label_area_size(42).y_label_area_size(64);
+    let x_max = seconds(windows.len() as u64 * WINDOW_NS);
+    let mut chart = builder.build_cartesian_2d(0.0..x_max, 0.0..y_max)?;
+    chart.configure_mesh().x_desc("s since the start").y_desc("requests per second").draw()?;
+    let broken = RGBColor(214, 39, 40).mix(0.25).filled();
+    let unwhole = RGBColor(255, 187, 120).mix(0.3).filled();
+    for (index, mark) in marks.iter().enumerate() {
+        let (began, healed) = (seconds(mark.began_ns), seconds(mark.healed_ns));
+        let whole = seconds(mark.whole_ns);
+        chart.draw_series([
+            Rectangle::new([(healed, 0.0), (whole, y_max)], unwhole),
+            Rectangle::new([(began, 0.0), (healed, y_max)], broken),
+        ])?;
+        // In three rows, so that neighbours do not cover each other.
+        let height = y_max * (0.98 - 0.06 * (index % 3) as f64);
+        let font = ("sans-serif", 11).into_font();
+        chart.draw_series([Text::new(mark.name.clone(), (began, height), font)])?;
+    }
+    let points = windows
+        .iter()
+        .enumerate()
+        .map(|(index, count)| (seconds(index as u64 * WINDOW_NS), *count as f64 * 100.0));
+    chart.draw_series(LineSeries::new(points, RGBColor(31, 119, 180).stroke_width(1)))?;
+    area.present().with_context(|| format!("cannot write {}", path.display()))
+}

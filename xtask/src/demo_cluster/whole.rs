@@ -1,0 +1,68 @@
+//! Whether the cluster is whole: every server says so, and every shard has all its copies.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::crew::Crew;
+use super::resp::page;
+
+/// On a busy machine, with a session of ZooKeeper to wait for.
+const WHOLE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// What a server says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    term: u64,
+    members: u64,
+    /// Shards that it serves.
+    pub primary: u64,
+    backup: u64,
+    joining: u64,
+}
+
+/// Asks one.
+pub fn ask(crew: &Crew, index: usize) -> Result<Told> {
+    let text = page(&crew.admin_address(index), "/metrics")?;
+    let number = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|number| number.trim().parse().ok()).unwrap_or_default()
+    };
+    let shards = |role: &str| number(&format!("dovetail_shards{{role=\"{role}\"}}"));
+    Ok(Told {
+        term: number("dovetail_term"),
+        members: number("dovetail_members"),
+        primary: shards("primary"),
+        backup: shards("backup"),
+        joining: shards("joining"),
+    })
+}
+
+/// Waits for it; what the servers said last, if it never is.
+pub fn wait(crew: &mut Crew) -> Result<Duration> {
+    let (began, servers) = (Instant::now(), crew.plan().servers as u64);
+    let copies = servers.min(3);
+    loop {
+        let told: Vec<Result<Told>> = (0..servers as usize).map(|index| ask(crew, index)).collect();
+        let said: Vec<Told> = told.iter().filter_map(|told| told.as_ref().ok().copied()).collect();
+        let sum = |of: fn(&Told) -> u64| said.iter().map(of).sum::<u64>();
+        let shards = u64::from(crew.plan().shards);
+        let is_whole = said.len() as u64 == servers
+            && said.iter().all(|one| one.members == servers && one.term == said[0].term)
+            && sum(|one| one.primary) == shards
+            && sum(|one| one.backup) == shards * (copies - 1)
+            && sum(|one| one.joining) == 0
+            && crew.last_term() == Some(said[0].term);
+        if is_whole {
+            return Ok(began.elapsed());
+        }
+        let fallen = crew.fallen();
+        if !fallen.is_empty() {
+            bail!("these have ended by themselves: {fallen:?}");
+        }
+        if began.elapsed() > WHOLE_TIME_MAX {
+            bail!("not whole after {WHOLE_TIME_MAX:?}: {told:?}");
+        }
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
