@@ -1,0 +1,388 @@
+//! Three nodes and their managers as processes: redirects, kills, restarts, stops, refusals.
+//!
+//! ```text
+//!  file:///DIR ◀─ cm, cm      127.P.P.T1, 127.P.P.T2        P: of this process, T: of the test
+//!       ▲
+//!       └─ serve x 3          127.P.P.T3 to T5              so ports are free by themselves
+//! ```
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// For whatever must happen at last, on however busy a machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const SHARDS: u64 = 8;
+const RESP_PORT: u16 = 7000;
+const ADMIN_PORT: u16 = 7001;
+
+struct Cluster {
+    folder: tempfile::TempDir,
+    /// Of the test.
+    tens: u8,
+    managers: Vec<Child>,
+    servers: Vec<Child>,
+}
+
+fn address(tens: u8, place: u8) -> String {
+    let pid = std::process::id();
+    format!("127.{}.{}.{}", 1 + pid % 250, pid / 250 % 250, tens * 10 + place)
+}
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+impl Cluster {
+    fn start(tens: u8, managers: u8) -> Cluster {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut cluster = Cluster { folder, tens, managers: vec![], servers: vec![] };
+        for index in 0..managers {
+            let manager = cluster.manager(index);
+            cluster.managers.push(manager);
+        }
+        for index in 0..3 {
+            let server = cluster.server_command(index).spawn().expect("the binary starts");
+            cluster.servers.push(server);
+        }
+        cluster.until_whole();
+        cluster
+    }
+
+    fn register(&self) -> String {
+        format!("file://{}", self.folder.path().display())
+    }
+
+    fn manager(&self, index: u8) -> Child {
+        let listen = format!("{}:7600", address(self.tens, index));
+        let mut command = command();
+        command.args(["cm", "--register", &self.register(), "--listen", &listen]);
+        command.args(["--lease", "500ms", "--shards", &SHARDS.to_string()]);
+        command.spawn().expect("the binary starts")
+    }
+
+    fn server_command(&self, index: usize) -> Command {
+        let at = |port: u16| format!("{}:{port}", self.host(index));
+        let mut command = command();
+        command.args(["serve", "--cluster", &self.register(), "--resp", &at(RESP_PORT)]);
+        command.args(["--admin", &at(ADMIN_PORT), "--peer", &at(7002)]);
+        command.args(["--memcached", "off", "--native", "off"]);
+        command.args(["--memory", "64MiB", "--threads", "1"]);
+        command
+    }
+
+    fn host(&self, index: usize) -> String {
+        address(self.tens, 3 + index as u8)
+    }
+
+    fn resp(&self, index: usize) -> String {
+        format!("{}:{RESP_PORT}", self.host(index))
+    }
+
+    fn client(&self) -> Client {
+        let servers = (0..3).map(|index| self.resp(index)).collect();
+        Client { servers, connections: HashMap::new(), next: 0 }
+    }
+
+    /// Of a server: members that it knows, shards that it is primary of, and backup of.
+    fn told(&self, index: usize) -> Option<[u64; 3]> {
+        let mut stream = connect(&format!("{}:{ADMIN_PORT}", self.host(index)))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").ok()?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).ok()?;
+        let number = |name: &str| {
+            let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            line.trim().parse().ok()
+        };
+        Some([
+            number("dovetail_members")?,
+            number("dovetail_shards{role=\"primary\"}")?,
+            number("dovetail_shards{role=\"backup\"}")?,
+        ])
+    }
+
+    /// Every shard has all its copies, and every server knows.
+    fn until_whole(&self) {
+        until("the cluster is whole", || {
+            let told: Vec<_> = (0..3).filter_map(|index| self.told(index)).collect();
+            let sum = |place: usize| told.iter().map(|one| one[place]).sum::<u64>();
+            let is_whole = told.len() == 3 && told.iter().all(|one| one[0] == 3);
+            (is_whole && sum(1) == SHARDS && sum(2) == 2 * SHARDS).then_some(())
+        });
+    }
+
+    fn kill(&mut self, index: usize) {
+        self.servers[index].kill().expect("it runs");
+        self.servers[index].wait().expect("it ends");
+    }
+
+    fn start_again(&mut self, index: usize) {
+        self.servers[index] = self.server_command(index).spawn().expect("the binary starts");
+    }
+
+    fn signal(&self, index: usize, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.servers[index]);
+        rustix::process::kill_process(pid, signal).expect("it runs");
+    }
+
+    /// The signal stops one thread after the other.
+    fn until_stopped(&self, index: usize) {
+        let tasks = format!("/proc/{}/task", self.servers[index].id());
+        until("all its threads have stopped", || {
+            let mut tasks = std::fs::read_dir(&tasks).ok()?;
+            let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+                let path = task.ok()?.path().join("stat");
+                // NUMBER (NAME) STATE
+                std::fs::read_to_string(path)
+                    .ok()?
+                    .rsplit(") ")
+                    .next()?
+                    .starts_with('T')
+                    .then_some(())
+            };
+            tasks.all(|task| is_stopped(task).is_some()).then_some(())
+        });
+    }
+
+    /// Who serves a key.
+    fn primary(&self, key: &str) -> usize {
+        until("somebody serves the key", || {
+            (0..3).find(|index| {
+                let stream = connect(&self.resp(*index));
+                let reply =
+                    stream.and_then(|stream| ask(&mut BufReader::new(stream), &["GET", key]));
+                reply.is_some_and(|reply| !reply.starts_with('-'))
+            })
+        })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in self.servers.iter_mut().chain(&mut self.managers) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[track_caller]
+fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn connect(address: &str) -> Option<TcpStream> {
+    let address: SocketAddr = address.parse().expect("an address");
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    Some(stream)
+}
+
+fn say(stream: &mut TcpStream, words: &[&str]) -> Option<()> {
+    let mut out = format!("*{}\r\n", words.len());
+    for word in words {
+        out.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    stream.write_all(out.as_bytes()).ok()
+}
+
+/// A value without its length, everything else as its line.
+fn hear(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut line = String::new();
+    (stream.read_line(&mut line).ok()? > 0).then_some(())?;
+    if line.starts_with('$') && line != "$-1\r\n" {
+        line.clear();
+        stream.read_line(&mut line).ok()?;
+    }
+    Some(line.trim_end().to_owned())
+}
+
+fn ask(stream: &mut BufReader<TcpStream>, words: &[&str]) -> Option<String> {
+    say(stream.get_mut(), words)?;
+    hear(stream)
+}
+
+struct Client {
+    servers: Vec<String>,
+    connections: HashMap<String, BufReader<TcpStream>>,
+    next: usize,
+}
+
+impl Client {
+    /// Follows redirects; `None`: nobody knows what became of it.
+    fn ask(&mut self, words: &[&str]) -> Option<String> {
+        self.next = (self.next + 1) % self.servers.len();
+        let mut at = self.servers[self.next].clone();
+        loop {
+            if !self.connections.contains_key(&at) {
+                self.connections.insert(at.clone(), BufReader::new(connect(&at)?));
+            }
+            let reply = ask(self.connections.get_mut(&at)?, words);
+            match reply.as_deref().map(|line| line.split(' ').collect::<Vec<_>>()).as_deref() {
+                Some(["-MOVED", _, to]) => at = (*to).to_owned(),
+                Some(_) => return reply,
+                None => {
+                    self.connections.remove(&at);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Until it is acknowledged.
+    #[track_caller]
+    fn set(&mut self, key: &str, value: &str) {
+        until("a write is acknowledged", || {
+            self.ask(&["SET", key, value]).filter(|reply| reply == "+OK")
+        });
+    }
+
+    /// Until there is an answer.
+    #[track_caller]
+    fn get(&mut self, key: &str) -> String {
+        until("a read is answered", || {
+            self.ask(&["GET", key]).filter(|reply| !reply.starts_with('-'))
+        })
+    }
+}
+
+fn keys() -> impl Iterator<Item = (String, String)> {
+    (0..100).map(|number| (format!("key{number}"), format!("value{number}")))
+}
+
+#[test]
+fn a_killed_node_loses_nothing_and_comes_back() {
+    let mut cluster = Cluster::start(1, 1);
+    let mut client = cluster.client();
+    keys().for_each(|(key, value)| client.set(&key, &value));
+    // Whoever does not serve a key says who does.
+    let primary = cluster.primary("key0");
+    let mut other = BufReader::new(connect(&cluster.resp((primary + 1) % 3)).expect("it runs"));
+    let moved = ask(&mut other, &["GET", "key0"]).expect("it answers");
+    assert!(moved.starts_with("-MOVED ") && moved.ends_with(&cluster.resp(primary)), "{moved}");
+
+    cluster.kill(primary);
+    for (key, value) in keys() {
+        assert_eq!(client.get(&key), value, "{key}");
+    }
+    keys().for_each(|(key, value)| client.set(&key, &(value + " again")));
+    cluster.start_again(primary);
+    cluster.until_whole();
+    // What it was given is all there: the others' copies are not asked any more.
+    cluster.kill((primary + 1) % 3);
+    for (key, value) in keys() {
+        assert_eq!(client.get(&key), value + " again", "{key}");
+    }
+}
+
+#[test]
+fn one_copy_of_three_takes_no_writes() {
+    let mut cluster = Cluster::start(2, 1);
+    let mut client = cluster.client();
+    keys().for_each(|(key, value)| client.set(&key, &value));
+    cluster.kill(0);
+    cluster.kill(1);
+    until("writes are refused for want of copies", || {
+        let reply = client.ask(&["SET", "key0", "too few"])?;
+        assert_ne!(reply, "+OK", "acknowledged by one copy");
+        reply.starts_with("-NOREPLICAS").then_some(())
+    });
+    // Reads go on, or say that they do not.
+    for (key, value) in keys() {
+        if let Some(reply) = client.ask(&["GET", &key]).filter(|reply| !reply.starts_with('-')) {
+            assert_eq!(reply, value, "{key}");
+        }
+    }
+    cluster.start_again(0);
+    cluster.start_again(1);
+    cluster.until_whole();
+    keys().skip(1).for_each(|(key, value)| assert_eq!(client.get(&key), value, "{key}"));
+}
+
+#[test]
+fn another_manager_takes_over() {
+    let mut cluster = Cluster::start(3, 2);
+    let mut client = cluster.client();
+    keys().for_each(|(key, value)| client.set(&key, &value));
+    let leads = std::fs::read_to_string(cluster.folder.path().join("leader")).expect("one leads");
+    let is_first = leads.contains(&format!("{}:", address(3, 0)));
+    let leader = &mut cluster.managers[usize::from(!is_first)];
+    leader.kill().expect("it runs");
+    leader.wait().expect("it ends");
+    // Only a manager that leads can give the shards of this one to others.
+    cluster.kill(0);
+    keys().for_each(|(key, value)| assert_eq!(client.get(&key), value, "{key}"));
+    keys().for_each(|(key, value)| client.set(&key, &(value + " again")));
+    cluster.start_again(0);
+    cluster.until_whole();
+}
+
+#[test]
+fn a_primary_that_was_stopped_says_nothing_stale() {
+    let cluster = Cluster::start(4, 1);
+    let mut client = cluster.client();
+    keys().for_each(|(key, _)| client.set(&key, "old"));
+    let primary = cluster.primary("key0");
+    let mut early = BufReader::new(connect(&cluster.resp(primary)).expect("it runs"));
+    assert_eq!(ask(&mut early, &["GET", "key0"]).as_deref(), Some("old"));
+    cluster.signal(primary, rustix::process::Signal::STOP);
+    cluster.until_stopped(primary);
+    // Half of what asks it is there before it wakes.
+    say(early.get_mut(), &["GET", "key0"]).expect("the kernel takes it");
+    let others = cluster.resp((primary + 1) % 3);
+    until("another is primary", || {
+        let mut other = BufReader::new(connect(&others)?);
+        let reply = ask(&mut other, &["SET", "key0", "new"])?;
+        let is_new = reply == "+OK"
+            || reply
+                .strip_prefix("-MOVED ")
+                .is_some_and(|rest| !rest.ends_with(&cluster.resp(primary)));
+        is_new.then_some(())
+    });
+    // It serves no shard any more.
+    let mut client = Client { servers: vec![others], ..cluster.client() };
+    keys().for_each(|(key, _)| client.set(&key, "new"));
+    cluster.signal(primary, rustix::process::Signal::CONT);
+    let stale = |reply: &Option<String>| reply.as_deref() == Some("old");
+    assert!(!stale(&hear(&mut early)), "what was asked while it was stopped");
+    for (key, _) in keys() {
+        assert!(!stale(&ask(&mut early, &["GET", &key])), "{key}");
+    }
+    cluster.until_whole();
+    keys().for_each(|(key, _)| assert_eq!(client.get(&key), "new", "{key}"));
+}
+
+#[track_caller]
+fn expect_refused(output: &Output, words: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{:?}: {said}", output.status);
+    // Log lines come before it.
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.contains(words), "{said}");
+}
+
+#[test]
+fn flags_that_contradict_the_cluster_are_refused() {
+    let cluster = Cluster::start(5, 1);
+    let refused = |flags: &[&str]| {
+        let mut command = cluster.server_command(3);
+        command.args(flags).stderr(Stdio::piped()).output().expect("the binary starts")
+    };
+    expect_refused(&refused(&["--copies", "2"]), "--copies 2");
+    expect_refused(&refused(&["--min-copies", "1"]), "--min-copies 1");
+    let listen = format!("{}:7600", address(5, 9));
+    let mut manager = command();
+    manager.args(["cm", "--register", &cluster.register(), "--listen", &listen, "--copies", "2"]);
+    expect_refused(&manager.stderr(Stdio::piped()).output().expect("it starts"), "copies");
+}
