@@ -314,6 +314,9 @@ impl Control {
         let (shard, errand) = (waiter.shard, waiter.errand.clone());
         let is_patient = now.ns.saturating_sub(waiter.came_at.ns) < PATIENCE_NS;
         self.state.outstanding.count_answered(shard);
+        // The round's time may be long past: this process may have been stopped within it (K22).
+        let is_late = outcome == Outcome::Computed && clock::now() >= self.node.serves_until();
+        let outcome = if is_late { Outcome::Unknown } else { outcome };
         let Some(errand) = errand else {
             self.state.outstanding.remove(ticket);
             return self.state.groups.replied(ticket, outcome == Outcome::Computed);
@@ -422,6 +425,8 @@ impl Control {
             let place = match self.node.stage(id) {
                 Some(Stage::Serving) if now < until => Place::Here,
                 Some(_) => Place::ThroughControl,
+                // An earlier life of this server is nobody to send clients to.
+                None if shard.primary.name == self.node.id().name => Place::Nowhere,
                 None if configuration.has(shard.primary) => Place::Elsewhere,
                 None => Place::Nowhere,
             };
