@@ -68,6 +68,8 @@ pub(super) struct Control {
     pub found: Receiver<Found>,
     pub landing: Landing,
     pub guests: Guests,
+    /// Where other nodes reach this one.
+    pub peer: String,
     /// Between two ticks while nothing is under way: an eighth of a lease.
     pub tick_idle: Duration,
     /// The workers have ended: nobody waits for anything any more.
@@ -398,6 +400,22 @@ impl Control {
         }
     }
 
+    /// Two servers with one number: each takes the other for its own later life.
+    fn warn_of_namesake(&self, configuration: &Configuration) {
+        let own = self.node.id();
+        let mut members = configuration.members.iter();
+        let Some(other) = members.find(|node| node.name == own.name && **node != own) else {
+            return;
+        };
+        let at = configuration.addresses(*other).map(|addresses| addresses.peer.as_str());
+        if let Some(at) = at.filter(|at| *at != self.peer) {
+            tracing::error!(
+                "the server at {at} has this one's number {}: give one of them another --node-id",
+                own.name
+            );
+        }
+    }
+
     /// Brings the view up to date (T1).
     fn publish(&mut self, now: Instant) {
         let until = self.node.serves_until();
@@ -419,6 +437,7 @@ impl Control {
             self.count_failovers(self.view.configuration().as_deref(), &configuration);
             self.view.set_configuration(Arc::clone(&configuration));
             tracing::info!("configuration {}", summary(&configuration, self.node.id()));
+            self.warn_of_namesake(&configuration);
         }
         self.state.places.resize(configuration.shards.len(), Place::Nowhere);
         for (id, shard) in configuration.shards() {

@@ -19,6 +19,7 @@ use cluster::datagram::{self, AckBuilder, Body, FrameBuilder, Key, Refused, Rout
 use cluster::message::Lane;
 use cluster::record::BlockId;
 use cluster::{NodeId, Term};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 
 /// The largest datagram of UDP.
 const DATAGRAM_BYTES_MAX: usize = 65_507;
@@ -33,6 +34,8 @@ pub(super) struct Landing {
     datagram_bytes: usize,
     peers: BTreeMap<NodeId, Peer>,
     acked: VecDeque<(NodeId, Term, Vec<BlockId>)>,
+    /// Addresses of hosts' names.
+    found: (Sender<(NodeId, SocketAddr)>, Receiver<(NodeId, SocketAddr)>),
     buffer: Vec<u8>,
     counters: Counters,
 }
@@ -82,6 +85,7 @@ impl Landing {
             datagram_bytes: datagram_bytes.min(DATAGRAM_BYTES_MAX),
             peers: BTreeMap::new(),
             acked: VecDeque::new(),
+            found: unbounded(),
             buffer: vec![0; DATAGRAM_BYTES_MAX],
             counters: Counters::default(),
         })
@@ -98,13 +102,27 @@ impl Landing {
         let limit_bytes = self.datagram_bytes;
         let mut old = std::mem::take(&mut self.peers);
         for (node, address) in peers {
-            let at = old.remove(&node).and_then(|peer| peer.at);
-            // Looked up once: addresses of nodes are numbers as a rule.
-            let at = at.or_else(|| address.to_socket_addrs().ok()?.next());
+            let at = old.remove(&node).and_then(|peer| peer.at).or(address.parse().ok());
+            if at.is_none() {
+                self.look_up(node, address);
+            }
             let frames = FrameBuilder::new(limit_bytes);
             let acks = AckBuilder::new(limit_bytes);
             self.peers.insert(node, Peer { at, term, frames, acks });
         }
+    }
+
+    /// Looks a host's name up, which may take long, in a thread of its own.
+    fn look_up(&mut self, node: NodeId, address: &str) {
+        let (found, address) = (self.found.0.clone(), address.to_owned());
+        let look = move || {
+            if let Some(at) = address.to_socket_addrs().ok().and_then(|mut all| all.next()) {
+                // The server may have ended meanwhile.
+                let _ = found.send((node, at));
+            }
+        };
+        // Without a thread it is looked up at the next configuration.
+        let _ = std::thread::Builder::new().name("lookup".to_owned()).spawn(look);
     }
 
     /// Lands a frame at a peer.
@@ -135,6 +153,11 @@ impl Landing {
 
     /// Everything that is in the making leaves.
     pub fn send(&mut self) {
+        while let Ok((node, at)) = self.found.1.try_recv() {
+            if let Some(peer) = self.peers.get_mut(&node) {
+                peer.at = Some(at);
+            }
+        }
         let waiting =
             self.peers.iter().filter(|(_, peer)| !peer.frames.is_empty() || !peer.acks.is_empty());
         let waiting: Vec<NodeId> = waiting.map(|(node, _)| *node).collect();

@@ -42,6 +42,7 @@ pub struct Prepared {
     view: Arc<View>,
     ends: Ends,
     lease_ns: u64,
+    peer: String,
 }
 
 /// The control thread of a cluster's node.
@@ -91,7 +92,18 @@ pub fn prepare(shared: &Arc<Shared>, config: &ClusterConfig) -> Result<Prepared,
     shared.set_door(Arc::new(door));
     tracing::info!("node {id} of the cluster {}, peers at {}", stored.name, config.peer);
     let lease_ns = settings.lease_ns;
-    Ok(Prepared { discovery, found, links, events, landing, node, view, ends, lease_ns })
+    Ok(Prepared {
+        peer: peer_text(config),
+        discovery,
+        found,
+        links,
+        events,
+        landing,
+        node,
+        view,
+        ends,
+        lease_ns,
+    })
 }
 
 fn wait_for_settings(found: &Receiver<Found>) -> Result<Arc<Stored>, StartError> {
@@ -180,11 +192,12 @@ impl ControlThread {
         fabric: Arc<Fabric>,
     ) -> Result<ControlThread, StartError> {
         let failed = |source| StartError::System { what: "start the control thread", source };
-        let Prepared { discovery, found, links, events, landing, node, view, ends, lease_ns } =
+        let Prepared { peer, discovery, found, links, events, landing, node, view, ends, lease_ns } =
             prepared;
         let is_ended = Arc::new(AtomicBool::new(false));
         let waker = ends.waker.clone();
         let control = Control {
+            peer,
             tick_idle: Control::tick_idle(lease_ns),
             guests: Guests::new(shared.store().key_hasher().clone()),
             shared,
