@@ -46,9 +46,11 @@ pub struct Lane {
 pub enum Recovered {
     /// Nothing that anyone may rely on.
     Nothing,
-    /// All that the node's earlier life had acknowledged.
+    /// All that the node's lives from one on had acknowledged.
     Whole {
-        /// Which life that was.
+        /// The life that began the medium, ...
+        since: u32,
+        /// ... and the last one.
         life: u32,
     },
     /// Some of it: damage was found.
@@ -65,7 +67,7 @@ impl Recovered {
     pub fn has_all(&self, shard: ShardId, listed_life: u32) -> bool {
         match self {
             Recovered::Nothing => false,
-            Recovered::Whole { life } => *life >= listed_life,
+            Recovered::Whole { since, life } => (*since..=*life).contains(&listed_life),
             Recovered::Damaged { life, whole } => *life >= listed_life && whole.contains(&shard),
         }
     }

@@ -51,8 +51,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    let report = report.map_err(failed)?;
-    print(&table(&report))?;
+    let report = report.map_err(&failed)?;
+    let node = server::check_node(directory).map_err(&failed)?;
+    print(&table(&report, node.as_deref()))?;
     match report.found.damage.len() {
         0 => Ok(()),
         count => Err(failed(format!(
@@ -61,7 +62,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-fn table(report: &DataReport) -> String {
+fn table(report: &DataReport, node: Option<&str>) -> String {
     let DataReport { superblock, found, .. } = report;
     let size = |bytes| ByteSize { bytes }.to_string();
     let mut text = String::new();
@@ -69,6 +70,9 @@ fn table(report: &DataReport) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<16} {value}");
     };
+    if let Some(node) = node {
+        line("of", node.to_owned());
+    }
     line("format", server::DATA_FORMAT.to_string());
     line("closed cleanly", if found.was_clean { "yes" } else { "no" }.to_owned());
     line("segment", size(superblock.segment_bytes));

@@ -17,6 +17,7 @@ mod landing;
 mod outstanding;
 pub mod shelf;
 mod start;
+mod syncing;
 pub mod told;
 pub mod view;
 
@@ -25,7 +26,7 @@ use std::net::SocketAddr;
 pub use cluster_io::register::PlaceError;
 pub use facts::SlotReads;
 pub use shelf::StoreShelf;
-pub use start::{ControlThread, Prepared, prepare};
+pub use start::{ControlThread, Joined, Prepared, join, prepare};
 pub use told::Told;
 pub use view::{Figures, Place, View};
 

@@ -90,7 +90,7 @@ impl Drive {
     /// As of [`Drive::new`].
     pub fn of_cluster(config: Config, view: Option<Arc<View>>) -> Result<Drive, StartError> {
         let failed = |source| StartError::System { what: "make a worker", source };
-        let shared = Arc::new(Shared::open(Config { poll: Poll::Busy, ..config })?);
+        let shared = Arc::new(Shared::open(Config { poll: Poll::Busy, ..config }, None)?);
         if let Some(view) = view {
             shared.set_cluster(view);
         }

@@ -13,6 +13,7 @@
 //! I2: who waits at the gate has parked its session: a commit waits for nobody who waits for it.
 
 mod directory;
+mod node_file;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,8 @@ use store::medium::FileMedium;
 
 use crate::error::StartError;
 
-pub use directory::{check_data, open_store};
+pub use directory::{check_data, check_node, open_store};
+pub use node_file::{Tenancy, Tenant};
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +68,8 @@ pub struct Data {
     pub recovery: Recovery,
     /// How long reading that took.
     pub recovery_time: Duration,
+    /// Of a node of a cluster, until its shelf has it.
+    tenancy: Mutex<Option<Tenancy>>,
     committer: Mutex<Option<Committer<FileMedium>>>,
     /// Held as long as the server lives: another one is refused.
     _lock: std::fs::File,
@@ -75,6 +79,11 @@ impl Data {
     /// What the store shares with the committer.
     pub fn durable(&self) -> &Arc<Durable> {
         &self.durable
+    }
+
+    /// What a node of a cluster begins with; once.
+    pub fn take_tenancy(&self) -> Option<Tenancy> {
+        self.tenancy.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// A gate for one worker, where replies wait.

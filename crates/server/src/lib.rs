@@ -74,7 +74,7 @@ pub use compaction::Compacts;
 pub use config::{Cat, Config, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevice};
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
-pub use durable::{Data, DataConfig, Durability, check_data};
+pub use durable::{Data, DataConfig, Durability, check_data, check_node};
 pub use error::StartError;
 pub use hop::RolesError;
 pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};

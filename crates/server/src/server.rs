@@ -48,11 +48,11 @@ pub struct Server {
     /// Disconnected once the last worker has ended.
     ended: Receiver<()>,
     populate: Populate,
+    /// Of a node of a cluster. It ends before the log's thread, for which it waits.
+    control: Option<ControlThread>,
     log: Option<LogThread>,
     admin: Option<AdminThread>,
     manager: Option<ManagerThread>,
-    /// Of a node of a cluster.
-    control: Option<ControlThread>,
 }
 
 impl Server {
@@ -79,13 +79,14 @@ impl Server {
         let (native, native_sockets) = bind_native(&config, listening, layers.start.fronts)?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
-        let mut shared = Shared::open(config)?;
+        let clustered = config.cluster.clone();
+        let joined = clustered.map(|cluster| cluster::join(&config, &cluster)).transpose()?;
+        let mut shared = Shared::open(config, joined.as_ref().map(|joined| &joined.tenant))?;
         shared.set_addresses(resp, memcached, native, admin);
         let shared = Arc::new(shared);
         let shm_door = ShmDoor::open(shared.config(), shared.buffer_budget())?;
         let natives = open_natives(&shared, key, (native_sockets, shm_door))?;
-        let clustered = shared.config().cluster.clone();
-        let prepared = clustered.map(|config| cluster::prepare(&shared, &config)).transpose()?;
+        let prepared = joined.map(|joined| cluster::prepare(&shared, joined)).transpose()?;
         let (ended_sender, ended) = crossbeam_channel::bounded(0);
         let mut server = Server {
             populate: Populate::start(&shared)?,

@@ -27,7 +27,7 @@ use crate::clients::Clients;
 use crate::cluster::View;
 use crate::config::Config;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
-use crate::durable::{self, Data};
+use crate::durable::{self, Data, Tenant};
 use crate::error::StartError;
 use crate::hop::replicate::Door;
 use crate::hop::{Fronts, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
@@ -149,6 +149,7 @@ pub struct Shared {
 fn open_store(
     config: &Config,
     plan: &MemoryPlan,
+    tenant: Option<&Tenant>,
 ) -> Result<(Arc<Store>, Option<Data>), StartError> {
     let nodes = topology::nodes(Path::new(SYSFS_NODES), &affinity::allowed());
     let processors = affinity::plan(config.pin, config.threads);
@@ -167,14 +168,14 @@ fn open_store(
         batch: config.batch,
         huge_pages: config.huge_pages,
     };
-    let opened = durable::open_store(store_config, &shares, config.data.as_ref())?;
+    let opened = durable::open_store(store_config, &shares, config.data.as_ref(), tenant)?;
     topology::announce(opened.0.placement());
     Ok(opened)
 }
 
 impl Shared {
-    /// Divides the memory and opens the store.
-    pub(crate) fn open(mut config: Config) -> Result<Shared, StartError> {
+    /// Divides the memory and opens the store, as whose if it is a cluster's node.
+    pub(crate) fn open(mut config: Config, tenant: Option<&Tenant>) -> Result<Shared, StartError> {
         if config.lossy_index && config.index == IndexKind::Tree {
             return Err(StartError::LossyTree);
         }
@@ -193,7 +194,7 @@ impl Shared {
                 given: base::ByteSize { bytes: config.memory_bytes },
                 least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops, hot_set_bytes) },
             })?;
-        let (store, data) = open_store(&config, &plan)?;
+        let (store, data) = open_store(&config, &plan, tenant)?;
         let fits_bytes =
             store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
         let item_size_max_bytes = plan.item_size_max_bytes.min(fits_bytes);
@@ -247,7 +248,7 @@ impl Shared {
     /// A server's view without a server, for tests of what only looks at it.
     #[cfg(test)]
     pub(crate) fn new(config: Config) -> Shared {
-        Shared::open(config).expect("the configuration is valid")
+        Shared::open(config, None).expect("the configuration is valid")
     }
 
     /// As started, with limits that had to be lowered already lowered and ports resolved.

@@ -134,7 +134,7 @@ fn recovered() -> impl Strategy<Value = Recovered> {
     let shards = vec(any::<u16>().prop_map(ShardId), 0..9);
     prop_oneof![
         Just(Recovered::Nothing),
-        any::<u32>().prop_map(|life| Recovered::Whole { life }),
+        any::<(u32, u32)>().prop_map(|(since, life)| Recovered::Whole { since, life }),
         (any::<u32>(), shards)
             .prop_map(|(life, whole)| Recovered::Damaged { life, whole: whole.into() }),
     ]

@@ -67,8 +67,9 @@ impl Field for Recovered {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Recovered::Nothing => out.push(0),
-            Recovered::Whole { life } => {
+            Recovered::Whole { since, life } => {
                 out.push(1);
+                since.put(out);
                 life.put(out);
             }
             Recovered::Damaged { life, whole } => {
@@ -83,7 +84,7 @@ impl Field for Recovered {
         let damaged = reader.damaged();
         Ok(match reader.byte()? {
             0 => Recovered::Nothing,
-            1 => Recovered::Whole { life: reader.get()? },
+            1 => Recovered::Whole { since: reader.get()?, life: reader.get()? },
             2 => {
                 let (life, whole) = (reader.get()?, reader.get::<Vec<ShardId>>()?);
                 Recovered::Damaged { life, whole: whole.into() }

@@ -76,7 +76,7 @@ impl<S: Shelf> Node<S> {
             }
         });
         node.recovered = match scanned.skipped_bytes {
-            0 => Recovered::Whole { life: earlier_life },
+            0 => Recovered::Whole { since: 0, life: earlier_life },
             damage => {
                 damage_before.retain(|_, before| *before == damage);
                 let whole = damage_before.into_keys().collect();

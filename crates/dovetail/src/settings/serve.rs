@@ -145,6 +145,12 @@ fn refuse_data(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError>
     if config.data.is_none() {
         return Ok(());
     }
+    if lookup.word("durability") == "replicated" {
+        return refuse(
+            "durability",
+            "replicated keeps nothing in --data-dir; leave one of them out, or use fsync",
+        );
+    }
     if config.mode != Mode::Clean {
         return refuse("data-dir", "a cache drops items, on disk as in memory; use --mode store");
     }

@@ -35,7 +35,8 @@ use super::groups::Groups;
 use super::landing::Landing;
 use super::outstanding::Outstanding;
 use super::shelf::StoreShelf;
-use super::view::{Place, View};
+use super::syncing::Syncing;
+use super::view::{Place, View, summary};
 use crate::hop::Fabric;
 use crate::hop::replicate::{Ends, Errand, ErrandChange, Guests, Refused};
 use crate::poller::{Epoll, Interest, Poller};
@@ -67,6 +68,7 @@ pub(super) struct Control {
     pub events: Receiver<LinkEvent>,
     pub found: Receiver<Found>,
     pub landing: Landing,
+    pub syncing: Syncing,
     pub guests: Guests,
     /// Where other nodes reach this one.
     pub peer: String,
@@ -168,6 +170,10 @@ impl Control {
         if self.state.has_landed {
             self.receive(now);
         }
+        while let Some(through_bytes) = self.syncing.done() {
+            self.input(Event::Synced { through_bytes }, now);
+        }
+        self.perform(now);
         self.turn_groups(now);
         if self.is_busy() {
             self.state.busy_at = now;
@@ -180,6 +186,7 @@ impl Control {
             self.perform(now);
             self.try_again(now);
             self.give_up_forwards(now);
+            self.syncing.keep(self.node.shelf(), now);
             self.tell_facts(now);
             self.look_at_room();
         }
@@ -391,12 +398,14 @@ impl Control {
                 self.landing.acknowledge(to, term, &blocks);
             }
             Action::Send { to: Peer::Node(to), message } => self.tell(to, message),
+            Action::Send { message: Message::Lease { .. }, .. } if !self.syncing.may_serve() => {}
             Action::Send { to, message } => self.tell_leader(to, message),
             Action::Land { to, term, bytes } => {
                 self.landing.land(to, term, &bytes);
             }
             // Old lanes are closed by their term: the node takes nothing from them (N3).
-            Action::Fence { .. } | Action::Append(_) | Action::Sync => {}
+            Action::Fence { .. } | Action::Append(_) => {}
+            Action::Sync => self.syncing.order(self.node.appended_bytes()),
         }
     }
 
@@ -468,17 +477,4 @@ fn elsewhere(configuration: &Configuration, slot: Slot) -> Refused {
         Some(at) => Refused::Moved { slot: slot.0, address: format!("{}:{}", at.host, at.resp) },
         None => Refused::Down,
     }
-}
-
-/// One line for the log.
-fn summary(configuration: &Configuration, own: NodeId) -> String {
-    let primaries = configuration.primary_count(own);
-    let roles = configuration.role_count(own);
-    format!(
-        "{}: {} members, this node is primary of {primaries} of {} shards and has copies of {}",
-        configuration.term.0,
-        configuration.members.len(),
-        configuration.shards.len(),
-        roles - primaries,
-    )
 }

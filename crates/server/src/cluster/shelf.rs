@@ -40,7 +40,7 @@ use store::{
 use clearing::Clearing;
 use remembered::{Remembered, Why};
 
-pub use kept::Kept;
+pub use kept::{Kept, Owner};
 pub use numbers::ShardNumbers;
 
 /// A cursor of a part whose low bits are the version behind which remembered deletes go on ...

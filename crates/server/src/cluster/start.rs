@@ -2,8 +2,9 @@
 //! control thread.
 //!
 //! ```text
-//!  prepare: register ─▶ settings ─▶ links, socket, node, view, door      before the workers start
-//!  spawn:   the control thread                                           behind them
+//!  join:    register ─▶ settings, name                           before the store is opened
+//!  prepare: links, socket, shelf, node, view, door               before the workers start
+//!  spawn:   the control thread                                   behind them
 //! ```
 
 use std::net::SocketAddr;
@@ -12,14 +13,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cluster::{Addresses, Durability, Node, NodeId, Peer};
+use cluster::message::Recovered;
+use cluster::{Addresses, Durability, Node, NodeId, Peer, Settings};
 use cluster_io::{Discovery, Found, LinkEvent, Links, Stored};
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::control::{Control, State};
 use super::landing::Landing;
-use super::shelf::StoreShelf;
+use super::shelf::{Owner, StoreShelf};
+use super::syncing::Syncing;
 use super::{ClusterConfig, View};
+use crate::config::Config;
+use crate::durable::{self, Data, Tenancy, Tenant};
 use crate::error::StartError;
 use crate::hop::Fabric;
 use crate::hop::replicate::{Door, Ends, Guests};
@@ -31,6 +36,18 @@ const SETTINGS_TIME_MAX: Duration = Duration::from_secs(15);
 /// Lives are counted from 2026-01-01, in tenths of a second.
 const LIVES_SINCE: Duration = Duration::from_secs(1_767_225_600);
 
+/// What the register said.
+pub struct Joined {
+    config: ClusterConfig,
+    discovery: Discovery,
+    found: Receiver<Found>,
+    stored: Arc<Stored>,
+    door: Door,
+    ends: Ends,
+    /// As whom the data directory is opened, if there is one.
+    pub tenant: Tenant,
+}
+
 /// All that the control thread begins with.
 pub struct Prepared {
     discovery: Discovery,
@@ -39,6 +56,7 @@ pub struct Prepared {
     events: Receiver<LinkEvent>,
     landing: Landing,
     node: Node<StoreShelf>,
+    syncing: Syncing,
     view: Arc<View>,
     ends: Ends,
     lease_ns: u64,
@@ -58,9 +76,9 @@ fn refused(reason: String) -> StartError {
     StartError::Cluster { reason }
 }
 
-/// Reads the settings, binds the peers' port, and tells the workers what they will ask.
-pub fn prepare(shared: &Arc<Shared>, config: &ClusterConfig) -> Result<Prepared, StartError> {
-    let (door, ends) = Door::new(shared.config().threads)
+/// Reads the cluster's settings, and refuses what contradicts them.
+pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> {
+    let (door, ends) = Door::new(all.threads)
         .map_err(|source| StartError::System { what: "start the control thread", source })?;
     let (told, found) = unbounded();
     let waker = ends.waker.clone();
@@ -72,7 +90,21 @@ pub fn prepare(shared: &Arc<Shared>, config: &ClusterConfig) -> Result<Prepared,
     .map_err(|source| StartError::System { what: "look into the register", source })?;
     let stored = wait_for_settings(&found)?;
     check(config, &stored)?;
-    let id = node_id(config);
+    check_durability(all, &stored)?;
+    let NodeId { name, life: life_min } = node_id(config);
+    let tag = stored.key.tag(&[b"data directory"]);
+    let mark = tag.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let owner = Owner { name, mark, cluster: stored.name.clone() };
+    let tenant = Tenant { owner, life_min };
+    Ok(Joined { config: config.clone(), discovery, found, stored, door, ends, tenant })
+}
+
+/// Binds the peers' port, and tells the workers what they will ask.
+pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartError> {
+    let Joined { config, discovery, found, stored, door, ends, tenant } = joined;
+    let tenancy = shared.data().and_then(Data::take_tenancy);
+    let life = tenancy.as_ref().map_or(tenant.life_min, |tenancy| tenancy.kept.life);
+    let id = NodeId { name: tenant.owner.name, life };
     let key = cluster::datagram::Key::new(stored.key.bytes())
         .map_err(|error| refused(error.to_string()))?;
     let settings = stored.settings;
@@ -83,27 +115,53 @@ pub fn prepare(shared: &Arc<Shared>, config: &ClusterConfig) -> Result<Prepared,
     let wake = move || waker.wake();
     let links = Links::start(Peer::Node(id), Some(config.peer), stored.key.clone(), heard, wake)
         .map_err(in_use)?;
-    let shelf = StoreShelf::new(shared.store())
-        .map_err(|error| StartError::Store { reason: error.to_string() })?;
-    let mut node = Node::new(id, settings, 1, shelf);
-    node.set_addresses(addresses(shared, config));
+    let mut node = node_of(shared, tenancy, (id, settings))?;
+    node.set_addresses(addresses(shared, &config));
+    let syncing = match shared.data() {
+        Some(data) => Syncing::start(Arc::clone(data.durable()), ends.waker.clone())
+            .map_err(|source| StartError::System { what: "start the thread of syncs", source })?,
+        None => Syncing::default(),
+    };
     let view = Arc::new(View::new(id));
     shared.set_cluster(Arc::clone(&view));
     shared.set_door(Arc::new(door));
     tracing::info!("node {id} of the cluster {}, peers at {}", stored.name, config.peer);
     let lease_ns = settings.lease_ns;
     Ok(Prepared {
-        peer: peer_text(config),
+        peer: peer_text(&config),
         discovery,
         found,
         links,
         events,
         landing,
         node,
+        syncing,
         view,
         ends,
         lease_ns,
     })
+}
+
+/// The node, over what its data directory has.
+fn node_of(
+    shared: &Shared,
+    tenancy: Option<Tenancy>,
+    (id, settings): (NodeId, Settings),
+) -> Result<Node<StoreShelf>, StartError> {
+    let no_session = |error: store::NoSession| StartError::Store { reason: error.to_string() };
+    let Some(tenancy) = tenancy else {
+        let shelf = StoreShelf::new(shared.store()).map_err(no_session)?;
+        return Ok(Node::new(id, settings, 1, shelf));
+    };
+    let keep = Box::new(tenancy.keeper());
+    let Tenancy { kept, recovered, .. } = tenancy;
+    let shelf = StoreShelf::durable(shared.store(), kept, keep).map_err(no_session)?;
+    let shards = shelf.recovered();
+    match &recovered {
+        Recovered::Nothing => tracing::info!("the data directory has nothing of this node yet"),
+        _ => tracing::info!("the data directory has something of {} shards", shards.len()),
+    }
+    Ok(Node::resume(id, settings, 1, shelf, (recovered, &shards)))
 }
 
 fn wait_for_settings(found: &Receiver<Found>) -> Result<Arc<Stored>, StartError> {
@@ -138,11 +196,26 @@ fn check(config: &ClusterConfig, stored: &Stored) -> Result<(), StartError> {
     };
     differs("copies", config.copies, settings.copies)?;
     differs("min-copies", config.min_copies, settings.min_copies)?;
-    if settings.durability == Durability::Fsync {
-        let reason = "the cluster was made with --durability fsync, which nodes do not have yet";
-        return Err(refused(reason.to_owned()));
-    }
     Ok(())
+}
+
+/// A cluster whose nodes write to disks is one whose nodes all do.
+fn check_durability(all: &Config, stored: &Stored) -> Result<(), StartError> {
+    let made = |word: &str, what: &str| {
+        let name = &stored.name;
+        Err(refused(format!("the cluster {name} was made with --durability {word}: {what}")))
+    };
+    let data = all.data.as_ref().map(|data| data.durability);
+    match (stored.settings.durability, data) {
+        (Durability::Fsync, None) => made("fsync", "give --data-dir PATH"),
+        (Durability::Fsync, Some(durable::Durability::None)) => {
+            made("fsync", "leave --durability none out")
+        }
+        (Durability::Replicated, Some(_)) => {
+            made("replicated", "leave --data-dir out, or make another cluster with fsync")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The name is of the address that peers use, so that a server that starts again has the same.
@@ -192,8 +265,8 @@ impl ControlThread {
         fabric: Arc<Fabric>,
     ) -> Result<ControlThread, StartError> {
         let failed = |source| StartError::System { what: "start the control thread", source };
-        let Prepared { peer, discovery, found, links, events, landing, node, view, ends, lease_ns } =
-            prepared;
+        let Prepared { discovery, found, links, events, landing, node, .. } = prepared;
+        let Prepared { peer, syncing, view, ends, lease_ns, .. } = prepared;
         let is_ended = Arc::new(AtomicBool::new(false));
         let waker = ends.waker.clone();
         let control = Control {
@@ -209,6 +282,7 @@ impl ControlThread {
             events,
             found,
             landing,
+            syncing,
             is_ended: Arc::clone(&is_ended),
             state: State::default(),
         };

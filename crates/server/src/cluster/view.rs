@@ -188,3 +188,16 @@ fn set_or_remove<K: Ord, V>(figures: &mut BTreeMap<K, V>, key: K, value: Option<
         None => figures.remove(&key),
     };
 }
+
+/// A configuration as one line of the log.
+pub(super) fn summary(configuration: &Configuration, own: NodeId) -> String {
+    let primaries = configuration.primary_count(own);
+    let roles = configuration.role_count(own);
+    format!(
+        "{}: {} members, this node is primary of {primaries} of {} shards and has copies of {}",
+        configuration.term.0,
+        configuration.members.len(),
+        configuration.shards.len(),
+        roles - primaries,
+    )
+}

@@ -11,21 +11,24 @@ use store::durable::{DataError, NewData, Opened, Recovery};
 use store::medium::FileMedium;
 use store::{NodeShare, Store, StoreConfig, Tuning};
 
+use super::node_file::{self, Tenancy, Tenant};
 use super::{Data, DataConfig};
+use crate::cluster::shelf::{Kept, Owner};
 use crate::error::StartError;
 use crate::shared::{random_u64, unix_now};
 
 /// The file that everything is in.
-const LOG_FILE: &str = "log";
+pub(super) const LOG_FILE: &str = "log";
 const LOCK_FILE: &str = "LOCK";
 /// Recovery says how far it is so often.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
-/// Opens a store, on a disk if the configuration says so.
+/// Opens a store, on a disk if the configuration says so; as whose, if it is a cluster's node.
 pub fn open_store(
     config: StoreConfig,
     shares: &[NodeShare],
     data: Option<&DataConfig>,
+    tenant: Option<&Tenant>,
 ) -> Result<(Arc<Store>, Option<Data>), StartError> {
     let Some(data) = data else {
         let store = Store::open_on_nodes(config, Tuning::default(), shares)
@@ -35,24 +38,29 @@ pub fn open_store(
     let refused = |reason: String| StartError::Data { path: data.path.clone(), reason };
     std::fs::create_dir_all(&data.path).map_err(|error| refused(error.to_string()))?;
     let lock = lock(&data.path).map_err(refused)?;
-    let medium = FileMedium::open(&data.path.join(LOG_FILE));
-    let medium = medium.map_err(|error| refused(error.to_string()))?;
-    let new = NewData {
-        now_ms: unix_now().0,
-        data_id: random_u64(),
-        recovers_damaged: data.recovers_damaged,
+    let mut tenancy = match tenant {
+        Some(tenant) => Some(Tenancy::begin(&data.path, tenant).map_err(refused)?),
+        None => node_file::read(&data.path)
+            .and_then(|kept| kept.map_or(Ok(None), |kept| Err(of_a_node(&kept.owner))))
+            .map_err(refused)?,
     };
     let began = Instant::now();
-    let mut told = began;
-    let mut progress = |done: u64, all: u64| {
-        if told.elapsed() >= PROGRESS_EVERY {
-            told = Instant::now();
-            tracing::info!("recovery: {done} of {all} segments");
-        }
-    };
-    let opened =
-        store::durable::open(medium, config, (Tuning::default(), shares), new, &mut progress);
-    let opened = opened.map_err(|error| refused(explain(&error, &data.path)))?;
+    let mut opened = open_log(data, config.clone(), shares, tenancy.as_ref());
+    if let (Err(LogError::Data(error)), Some(tenancy)) = (&opened, &mut tenancy)
+        && is_damage(error)
+    {
+        tracing::error!(
+            "{}: {error}; the log is set aside as log.damaged, and this node gets its copies from \
+             the others",
+            data.path.display()
+        );
+        tenancy.begin_anew(&data.path.join(LOG_FILE)).map_err(refused)?;
+        opened = open_log(data, config, shares, Some(tenancy));
+    }
+    let opened = opened.map_err(|error| match error {
+        LogError::Data(error) => refused(explain(&error, &data.path)),
+        LogError::File(error) => refused(error),
+    })?;
     let Opened { store, committer, recovery } = opened;
     let recovery_time = began.elapsed();
     announce(&recovery, recovery_time);
@@ -61,10 +69,63 @@ pub fn open_store(
         config: data.clone(),
         recovery,
         recovery_time,
+        tenancy: Mutex::new(tenancy),
         committer: Mutex::new(Some(committer)),
         _lock: lock,
     };
     Ok((store, Some(data)))
+}
+
+enum LogError {
+    Data(DataError),
+    File(String),
+}
+
+/// A node goes on without a log that is damaged: it never goes on with part of one.
+fn open_log(
+    data: &DataConfig,
+    config: StoreConfig,
+    shares: &[NodeShare],
+    tenancy: Option<&Tenancy>,
+) -> Result<Opened<FileMedium>, LogError> {
+    let medium = FileMedium::open(&data.path.join(LOG_FILE));
+    let medium = medium.map_err(|error| LogError::File(error.to_string()))?;
+    let new = NewData {
+        now_ms: unix_now().0,
+        data_id: random_u64(),
+        recovers_damaged: data.recovers_damaged && tenancy.is_none(),
+    };
+    let mut told = Instant::now();
+    let mut progress = |done: u64, all: u64| {
+        if told.elapsed() >= PROGRESS_EVERY {
+            told = Instant::now();
+            tracing::info!("recovery: {done} of {all} segments");
+        }
+    };
+    let is_gone = |number| tenancy.is_some_and(|tenancy| tenancy.kept.is_gone(number));
+    let tuning = (Tuning::default(), shares);
+    store::durable::open_replicas(medium, config, tuning, new, &is_gone, &mut progress)
+        .map_err(LogError::Data)
+}
+
+/// What a repair of the disk or another version does not mend.
+fn is_damage(error: &DataError) -> bool {
+    use DataError::{Damaged, NoSuperblock, Truncated};
+    matches!(error, Damaged { .. } | NoSuperblock | Truncated { .. })
+}
+
+fn of_a_node(owner: &Owner) -> String {
+    format!("it is of {owner}; give --cluster, or another directory")
+}
+
+/// Of which node a directory is, and what it wrote down; none: it is of a server without a cluster.
+pub fn check_node(directory: &Path) -> Result<Option<String>, String> {
+    let kept = node_file::read(directory)?;
+    Ok(kept.map(|kept| {
+        let Kept { owner, life, since, .. } = &kept;
+        let shards = kept.shard_count();
+        format!("{owner}, life {life}, log since life {since}, {shards} shards written down")
+    }))
 }
 
 /// Reads a data directory that no server has, and changes nothing; or why that cannot be done.

@@ -121,7 +121,7 @@ fn a_shard_whose_copies_are_all_dead_waits_for_one_that_has_all() {
     bench.next(&live, true);
     assert_eq!(bench.shard().primary, node(1));
     for name in [1, 2, 3] {
-        live.insert(back(name), Recovered::Whole { life: 1 });
+        live.insert(back(name), Recovered::Whole { since: 0, life: 1 });
     }
     assert!(bench.next(&live, false));
     assert_eq!((bench.shard().primary, bench.shard().epoch), (back(1), 2));
@@ -171,12 +171,12 @@ fn copies_that_fall_silent_one_by_one_are_waited_for() {
     assert_eq!(bench.shard().keepers().collect::<Vec<_>>(), [node(3), node(2)]);
     // Whoever is back first takes over, and the other is still waited for.
     let back = |name| NodeId { name, life: 2 };
-    let mut live = BTreeMap::from([(back(2), Recovered::Whole { life: 1 })]);
+    let mut live = BTreeMap::from([(back(2), Recovered::Whole { since: 0, life: 1 })]);
     bench.is_grace_over = true;
     assert!(bench.next(&live, false));
     assert_eq!((bench.shard().primary, &bench.shard().waiting[..]), (back(2), &[node(3)][..]));
     let epoch = bench.shard().epoch;
-    live.insert(back(3), Recovered::Whole { life: 1 });
+    live.insert(back(3), Recovered::Whole { since: 0, life: 1 });
     assert!(bench.next(&live, true));
     assert_eq!((bench.shard().primary, &bench.shard().backups[..]), (back(2), &[back(3)][..]));
     assert_eq!((bench.shard().epoch, &bench.shard().waiting[..]), (epoch + 1, &[][..]));
@@ -210,7 +210,7 @@ impl Servers {
             let life = 1 + self.lives[usize::from(name)];
             let recovered = match life {
                 1 => Recovered::Nothing,
-                life => Recovered::Whole { life: life - 1 },
+                life => Recovered::Whole { since: 0, life: life - 1 },
             };
             (NodeId { name, life }, recovered)
         };

@@ -1,5 +1,5 @@
-//! What a node writes down beside its log: which life it was, by which numbers the log knows its
-//! shards, and what is on all copies.
+//! What a node writes down beside its log: whose it is, which life it was, by which numbers the log
+//! knows its shards, and what is on all copies.
 //!
 //! ```text
 //!  number  1 .. 16,384       a shard's first: its id plus one
@@ -7,7 +7,11 @@
 //! ```
 //!
 //! The bytes are one record of replication, so they have its checksum (docs/formats/peer.md):
-//! key "node", value: life, next number, count, and 12 bytes for each shard.
+//! key "node", value: the fixed part, the cluster's name, and 12 bytes for each shard.
+//!
+//! ```text
+//!  0 life | 4 since | 8 mark | 16 node's name | 18 next number | 20 name's length | 22 shards | 26
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -18,14 +22,37 @@ use cluster::{ShardId, Version};
 use super::delete_of;
 
 const KEY: &[u8] = b"node";
-const FIXED_BYTES: usize = 10;
+const FIXED_BYTES: usize = 26;
+/// A cluster's name in a directory, at most.
+const CLUSTER_BYTES_MAX: usize = 1024;
 const SHARD_BYTES: usize = 12;
+
+/// Whose a log is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The node's.
+    pub name: u16,
+    /// Tells clusters apart, whatever they are called.
+    pub mark: u64,
+    /// The cluster's name, for people.
+    pub cluster: String,
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "node {} of the cluster {}", self.name, self.cluster)
+    }
+}
 
 /// See the module's page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
+    /// The node's and its cluster's.
+    pub owner: Owner,
     /// Of the node that wrote it.
     pub life: u32,
+    /// The life that began the log.
+    pub since: u32,
     next_number: u16,
     shards: BTreeMap<ShardId, KeptShard>,
 }
@@ -39,7 +66,18 @@ struct KeptShard {
 impl Kept {
     /// Of a node whose log is empty.
     pub fn new(life: u32) -> Kept {
-        Kept { life, next_number: SLOT_COUNT + 1, shards: BTreeMap::new() }
+        Kept::of(Owner::default(), life)
+    }
+
+    /// Of somebody's node, whose log is empty.
+    pub fn of(owner: Owner, life: u32) -> Kept {
+        let shards = BTreeMap::new();
+        Kept { owner, life, since: life, next_number: SLOT_COUNT + 1, shards }
+    }
+
+    /// Shards of which something was written down.
+    pub fn shard_count(&self) -> usize {
+        self.shards.len()
     }
 
     /// A shard's number in the log.
@@ -83,10 +121,17 @@ impl Kept {
 
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
+        let cluster = &self.owner.cluster;
+        let cluster = &cluster.as_bytes()[..cluster.floor_char_boundary(CLUSTER_BYTES_MAX)];
         let mut value = Vec::new();
         value.extend(self.life.to_le_bytes());
+        value.extend(self.since.to_le_bytes());
+        value.extend(self.owner.mark.to_le_bytes());
+        value.extend(self.owner.name.to_le_bytes());
         value.extend(self.next_number.to_le_bytes());
+        value.extend((cluster.len() as u16).to_le_bytes());
         value.extend((self.shards.len() as u32).to_le_bytes());
+        value.extend(cluster);
         for (shard, kept) in &self.shards {
             value.extend(shard.0.to_le_bytes());
             value.extend(kept.number.to_le_bytes());
@@ -104,9 +149,18 @@ impl Kept {
         let entry = Entry::from_body(&header, body)?;
         let value = entry.value.filter(|_| *entry.key == *KEY)?;
         let (fixed, rest) = value.split_first_chunk::<FIXED_BYTES>()?;
+        let short = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
         let life = u32::from_le_bytes(*fixed.first_chunk()?);
-        let next_number = u16::from_le_bytes([fixed[4], fixed[5]]);
+        let since = u32::from_le_bytes(*fixed[4..].first_chunk()?);
+        let mark = u64::from_le_bytes(*fixed[8..].first_chunk()?);
+        let (name, next_number) = (short(16), short(18));
         let count = u32::from_le_bytes(*fixed.last_chunk()?);
+        let (cluster, rest) = rest.split_at_checked(short(20).into())?;
+        if cluster.len() > CLUSTER_BYTES_MAX {
+            return None;
+        }
+        let cluster = str::from_utf8(cluster).ok()?.to_owned();
+        let owner = Owner { name, mark, cluster };
         let (records, tail) = rest.as_chunks::<SHARD_BYTES>();
         if !tail.is_empty() || records.len() != count as usize {
             return None;
@@ -118,7 +172,7 @@ impl Kept {
             let commit = Version::from_bits(u64::from_le_bytes(*record.last_chunk()?))?;
             shards.insert(shard, KeptShard { number, commit });
         }
-        Some(Kept { life, next_number, shards })
+        Some(Kept { owner, life, since, next_number, shards })
     }
 }
 
@@ -128,7 +182,8 @@ mod tests {
 
     #[test]
     fn what_was_kept_comes_back_and_a_flipped_bit_shows() {
-        let mut kept = Kept::new(3);
+        let owner = Owner { name: 7, mark: 99, cluster: "a cluster".to_owned() };
+        let mut kept = Kept { owner, since: 2, ..Kept::new(3) };
         kept.set_commit(ShardId(5), Version::before_epoch(2));
         assert!(kept.void(ShardId(7)) && kept.void(ShardId(7)));
         let bytes = kept.encode();

@@ -1,0 +1,327 @@
+//! A cluster whose nodes write to disks: what was acknowledged is there after all nodes were killed
+//! at once, and after one of their logs was damaged.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const NODES: usize = 3;
+/// The cluster has so long to answer, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Ended with its handle.
+struct Process {
+    child: Child,
+    resp: String,
+}
+
+impl Process {
+    /// Starts it and waits for a line that says this.
+    fn start(command: &mut Command, want: &str) -> Process {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = stderr.lines().map_while(Result::ok);
+        let mut seen = Vec::new();
+        let line = lines.find(|line| {
+            seen.push(line.clone());
+            line.contains(want)
+        });
+        let line = line.unwrap_or_else(|| panic!("no {want}: {seen:#?}"));
+        std::thread::spawn(move || lines.for_each(drop));
+        let resp = line.split("\"resp\":\"").nth(1).and_then(|rest| rest.split('"').next());
+        Process { child, resp: resp.unwrap_or_default().to_owned() }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn dovetail() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
+    command.env("DOVETAIL_MODE", "store").stdin(Stdio::null());
+    command
+}
+
+/// A manager, three directories, and the nodes that run.
+struct Cluster {
+    folder: tempfile::TempDir,
+    url: String,
+    peers: Vec<u16>,
+    nodes: Vec<Option<Process>>,
+    _manager: Process,
+}
+
+impl Cluster {
+    fn start() -> Cluster {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("file://{}/register", folder.path().display());
+        let mut manager = dovetail();
+        manager.args(["cm", "--register", &url, "--listen", "127.0.0.1:0", "--log-format", "json"]);
+        manager.args(["--durability", "fsync", "--shards", "8"]);
+        let manager = Process::start(&mut manager, "\"leading\"");
+        let listeners: Vec<_> =
+            (0..NODES).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let peers = listeners.iter().map(|at| at.local_addr().unwrap().port()).collect();
+        drop(listeners);
+        let nodes = (0..NODES).map(|_| None).collect();
+        let mut cluster = Cluster { folder, url, peers, nodes, _manager: manager };
+        cluster.start_all();
+        cluster
+    }
+
+    fn directory(&self, node: usize) -> PathBuf {
+        self.folder.path().join(format!("node-{node}"))
+    }
+
+    fn command(&self, node: usize, url: &str) -> Command {
+        let mut command = dovetail();
+        command.args(["serve", "--memory", "64m", "--threads", "2", "--log-format", "json"]);
+        command.args(["--resp", "127.0.0.1:0", "--memcached", "off", "--native", "off"]);
+        command.args(["--admin", "off", "--cluster", url]);
+        command.args(["--node-id", &(node + 1).to_string()]);
+        command.args(["--peer", &format!("127.0.0.1:{}", self.peers[node])]);
+        command
+    }
+
+    fn start_all(&mut self) {
+        let commands: Vec<_> = (0..NODES)
+            .map(|node| {
+                let mut command = self.command(node, &self.url);
+                command.arg("--data-dir").arg(self.directory(node));
+                command
+            })
+            .collect();
+        for (node, mut command) in commands.into_iter().enumerate() {
+            if self.nodes[node].is_none() {
+                self.nodes[node] = Some(Process::start(&mut command, "\"ready\""));
+            }
+        }
+    }
+
+    /// As a power cut: nobody is told before all are killed.
+    fn kill_all(&mut self) {
+        self.nodes.iter_mut().flatten().for_each(|node| node.child.kill().unwrap());
+        self.nodes.iter_mut().for_each(|node| *node = None);
+    }
+
+    fn client(&self) -> Client {
+        let known = self.nodes.iter().flatten().map(|node| node.resp.clone()).collect();
+        Client { known, at: 0, streams: HashMap::new() }
+    }
+
+    fn check(&self, node: usize) -> Output {
+        dovetail().arg("check").arg(self.directory(node)).output().unwrap()
+    }
+
+    /// Until every shard has all of its copies.
+    fn until_whole(&self) {
+        let began = Instant::now();
+        loop {
+            let status = dovetail().args(["cluster", "status", "--register", &self.url]).output();
+            let status = status.unwrap();
+            if status.status.success() {
+                return;
+            }
+            let text = String::from_utf8_lossy(&status.stderr).into_owned();
+            assert!(began.elapsed() < PATIENCE, "{text}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Follows MOVED, and asks again while nobody serves.
+struct Client {
+    known: Vec<String>,
+    at: usize,
+    streams: HashMap<String, TcpStream>,
+}
+
+impl Client {
+    fn ask_at(&mut self, at: &str, words: &[&str]) -> std::io::Result<String> {
+        if !self.streams.contains_key(at) {
+            let stream = TcpStream::connect(at)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            self.streams.insert(at.to_owned(), stream);
+        }
+        let stream = self.streams.get_mut(at).unwrap();
+        let mut out = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| out.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+        let mut bytes = [0; 4096];
+        let read = stream.write_all(out.as_bytes()).and_then(|()| stream.read(&mut bytes));
+        match read {
+            Ok(count) if count > 0 => Ok(String::from_utf8_lossy(&bytes[..count]).into_owned()),
+            _ => {
+                self.streams.remove(at);
+                Err(std::io::ErrorKind::UnexpectedEof.into())
+            }
+        }
+    }
+
+    /// One that was executed, or an error of a node that is gone.
+    fn ask(&mut self, words: &[&str]) -> std::io::Result<String> {
+        let (began, mut at) = (Instant::now(), self.known[self.at % self.known.len()].clone());
+        loop {
+            let reply = self.ask_at(&at, words)?;
+            if !reply.starts_with('-') {
+                return Ok(reply);
+            }
+            assert!(began.elapsed() < PATIENCE, "{words:?}: {reply}");
+            if let Some(to) = reply.strip_prefix("-MOVED ") {
+                at = to.split_whitespace().nth(1).unwrap().to_owned();
+            } else {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+
+    /// [`Client::ask`], of whoever lives.
+    fn asked(&mut self, words: &[&str]) -> String {
+        let began = Instant::now();
+        loop {
+            match self.ask(words) {
+                Ok(reply) => return reply,
+                Err(error) => assert!(began.elapsed() < PATIENCE, "{words:?}: {error}"),
+            }
+            self.at += 1;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn number(&mut self, key: &str) -> u64 {
+        let reply = self.asked(&["GET", key]);
+        reply.lines().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+}
+
+const KEYS: usize = 20;
+const WRITERS: usize = 3;
+/// Writes of one writer before the nodes are killed.
+const ENOUGH: u64 = 100;
+
+/// Counts in keys of its own until the nodes are gone; the last count of each that was
+/// acknowledged.
+fn count_up(mut client: Client, name: usize, mut counts: Vec<u64>, told: &dyn Fn()) -> Vec<u64> {
+    for number in 0.. {
+        let index = number % KEYS;
+        let value = (counts[index] + 1).to_string();
+        match client.ask(&["SET", &format!("{name}-{index}"), &value]) {
+            Ok(reply) => assert_eq!(reply, "+OK\r\n"),
+            Err(_) => break,
+        }
+        counts[index] += 1;
+        if number as u64 == ENOUGH {
+            told();
+        }
+    }
+    counts
+}
+
+/// All writers count, all nodes are killed under them.
+fn count_and_kill(cluster: &mut Cluster, counts: &mut [Vec<u64>]) {
+    let (told, enough) = std::sync::mpsc::channel();
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|name| {
+            let (client, counts, told) = (cluster.client(), counts[name].clone(), told.clone());
+            std::thread::spawn(move || count_up(client, name, counts, &|| told.send(()).unwrap()))
+        })
+        .collect();
+    for _ in 0..WRITERS {
+        enough.recv_timeout(PATIENCE).unwrap();
+    }
+    cluster.kill_all();
+    for (counts, writer) in counts.iter_mut().zip(writers) {
+        *counts = writer.join().unwrap();
+    }
+}
+
+/// What was on its way may be there or not; it is what counts from now on.
+#[track_caller]
+fn check_counts(cluster: &Cluster, counts: &mut [Vec<u64>], when: &str) {
+    let mut client = cluster.client();
+    for (name, counts) in counts.iter_mut().enumerate() {
+        for (index, count) in counts.iter_mut().enumerate() {
+            let found = client.number(&format!("{name}-{index}"));
+            let may_be = *count..=*count + 1;
+            assert!(may_be.contains(&found), "{when}, {name}-{index}: {found} and not {count}");
+            *count = found;
+        }
+    }
+}
+
+fn damage(log: &Path) {
+    let mut bytes = std::fs::read(log).unwrap();
+    let found = bytes.windows(200).position(|window| window == [b'v'; 200]).expect("the value");
+    bytes[found + 100] ^= 1;
+    std::fs::write(log, bytes).unwrap();
+}
+
+#[test]
+fn every_acknowledged_write_survives_a_kill_of_all_nodes_and_damage_of_one_log() {
+    let mut cluster = Cluster::start();
+    let mut counts = vec![vec![0; KEYS]; WRITERS];
+    assert_eq!(cluster.client().asked(&["SET", "long", &"v".repeat(500)]), "+OK\r\n");
+    assert_eq!(cluster.client().asked(&["SET", "gone", "1"]), "+OK\r\n");
+    assert_eq!(cluster.client().asked(&["DEL", "gone"]), ":1\r\n");
+    count_and_kill(&mut cluster, &mut counts);
+    for node in 0..NODES {
+        let checked = cluster.check(node);
+        let text = String::from_utf8_lossy(&checked.stdout).into_owned();
+        let of = format!("node {} of the cluster dovetail", node + 1);
+        assert!(checked.status.success() && text.contains(&of), "{text}");
+    }
+    cluster.start_all();
+    check_counts(&cluster, &mut counts, "all came back");
+    assert_eq!(cluster.client().asked(&["GET", "gone"]), "$-1\r\n");
+    count_and_kill(&mut cluster, &mut counts);
+    damage(&cluster.directory(0).join("log"));
+    assert_eq!(cluster.check(0).status.code(), Some(1), "it is damaged");
+    cluster.start_all();
+    assert!(cluster.directory(0).join("log.damaged").exists(), "it is set aside");
+    check_counts(&cluster, &mut counts, "one came back with nothing");
+    cluster.until_whole();
+    // The damaged one has all again: it and one other are enough.
+    cluster.nodes[1] = None;
+    check_counts(&cluster, &mut counts, "the damaged one has copies");
+    cluster.start_all();
+    cluster.until_whole();
+    count_and_kill(&mut cluster, &mut counts);
+    cluster.start_all();
+    check_counts(&cluster, &mut counts, "all came back again");
+    assert_eq!(cluster.client().asked(&["GET", "long"]).len(), 4 + 2 + 500 + 2);
+}
+
+#[test]
+fn a_directory_that_does_not_fit_is_one_line() {
+    let mut cluster = Cluster::start();
+    let refused = |mut command: Command, want: &str| {
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let last = text.lines().last().unwrap_or_default();
+        assert!(!output.status.success() && last.contains(want), "{text}");
+    };
+    cluster.kill_all();
+    refused(cluster.command(0, &cluster.url), "give --data-dir PATH");
+    let mut command = cluster.command(0, &cluster.url);
+    command.arg("--data-dir").arg(cluster.directory(1));
+    refused(command, "it is of node 2 of the cluster dovetail");
+    let mut alone = dovetail();
+    alone.args(["serve", "--memory", "64m", "--resp", "127.0.0.1:0", "--admin", "off"]);
+    alone.args(["--memcached", "off", "--native", "off"]);
+    alone.arg("--data-dir").arg(cluster.directory(1));
+    refused(alone, "give --cluster, or another directory");
+    let other = format!("file://{}/other", cluster.folder.path().display());
+    let mut manager = dovetail();
+    manager.args(["cm", "--register", &other, "--listen", "127.0.0.1:0", "--log-format", "json"]);
+    let _manager = Process::start(&mut manager, "\"leading\"");
+    let mut command = cluster.command(1, &other);
+    command.arg("--data-dir").arg(cluster.directory(1));
+    refused(command, "leave --data-dir out");
+}

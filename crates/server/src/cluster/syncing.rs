@@ -1,0 +1,128 @@
+//! Syncs for the control thread, which never waits for a disk: a thread beside it waits until the
+//! log's thread has covered what was installed.
+//!
+//! ```text
+//!  node: Sync ─▶ order: a mark, how far ─▶ this thread ─ wait ─▶ done, wake ─▶ node: Synced
+//! ```
+//!
+//! # Invariants
+//! S1: a mark is drawn by the thread that installs, between two installs: whatever it has
+//!     installed before is covered once the mark is.
+//! S2: while the log cannot be written, this node asks for no lease: it serves nothing once its
+//!     last one is over, and others take its place.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::Instant;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use store::durable::{Durable, Health};
+
+use super::StoreShelf;
+use crate::poller::Waker;
+
+/// A full disk is looked at again so often.
+const STALL_REST: Duration = Duration::from_millis(200);
+/// How far CommitVer is, is written down so often.
+const KEEP_EVERY_NS: u64 = 1_000_000_000;
+
+/// What has to be covered, and how far the node's log was then.
+struct Order {
+    mark: Vec<u64>,
+    through_bytes: u64,
+}
+
+struct Thread {
+    durable: Arc<Durable>,
+    orders: Option<Sender<Order>>,
+    done: Receiver<u64>,
+    handle: Option<JoinHandle<()>>,
+}
+
+/// See the module's page. The default is that of a node whose data nothing outlives.
+#[derive(Default)]
+pub(super) struct Syncing {
+    thread: Option<Thread>,
+    kept_at: Instant,
+}
+
+impl Syncing {
+    /// Starts the thread; `waker` wakes the control thread.
+    pub fn start(durable: Arc<Durable>, waker: Waker) -> std::io::Result<Syncing> {
+        let (orders, ordered) = unbounded::<Order>();
+        let (told, done) = unbounded();
+        let waits_on = Arc::clone(&durable);
+        let handle = std::thread::Builder::new().name("sync".to_owned()).spawn(move || {
+            for Order { mark, through_bytes } in ordered {
+                if !wait(&waits_on, &mark) || told.send(through_bytes).is_err() {
+                    return;
+                }
+                waker.wake();
+            }
+        })?;
+        let orders = Some(orders);
+        let thread = Some(Thread { durable, orders, done, handle: Some(handle) });
+        Ok(Syncing { thread, kept_at: Instant::default() })
+    }
+
+    /// What is installed by now shall be durable; the node's log is that far.
+    pub fn order(&self, through_bytes: u64) {
+        let Some(thread) = &self.thread else { return };
+        let mut mark = Vec::new();
+        thread.durable.mark(&mut mark); // S1
+        if let Some(orders) = &thread.orders {
+            // Nobody listens once the log has failed for good: then nothing is told any more.
+            let _ = orders.send(Order { mark, through_bytes });
+        }
+    }
+
+    /// How far a sync that has ended has come.
+    pub fn done(&self) -> Option<u64> {
+        self.thread.as_ref()?.done.try_recv().ok()
+    }
+
+    /// Whether this node may ask for a lease (S2).
+    pub fn may_serve(&self) -> bool {
+        self.thread.as_ref().is_none_or(|thread| !thread.durable.is_refusing())
+    }
+
+    /// Writes down how far CommitVer is, once a second.
+    pub fn keep(&mut self, shelf: &StoreShelf, now: Instant) {
+        if self.thread.is_none() || now.ns.saturating_sub(self.kept_at.ns) < KEEP_EVERY_NS {
+            return;
+        }
+        self.kept_at = now;
+        if let Err(error) = shelf.keep() {
+            tracing::warn!("the data directory's file NODE cannot be written: {error}");
+        }
+    }
+}
+
+/// Whether the mark is covered at last; false: it never will be.
+fn wait(durable: &Durable, mark: &[u64]) -> bool {
+    loop {
+        let Err(error) = durable.wait_covered(mark) else { return true };
+        if matches!(durable.health(), Health::Failed(_)) {
+            tracing::error!(
+                "the log cannot be written: {error}; this node serves nothing any more: repair \
+                 the disk and start it again"
+            );
+            return false;
+        }
+        std::thread::sleep(STALL_REST);
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.orders = None;
+        // It waits for the log's thread, which ends later, or is at a full disk.
+        if let Some(handle) = self.handle.take()
+            && self.durable.health() == Health::Good
+            && handle.join().is_err()
+        {
+            tracing::error!("the thread that waits for syncs panicked");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The file `NODE` of a data directory: of which node of which cluster it is, and what that node
+//! writes down beside its log (`cluster::shelf::Kept`).
+//!
+//! ```text
+//!  bytes ─▶ NODE.new ─ sync ─▶ rename to NODE ─▶ sync of the directory
+//! ```
+//!
+//! # Invariants
+//! I1: NODE is there before the log is, so that a log without it is of a server without a cluster.
+//! I2: a log that is lost or damaged is not the node's any more: before anything is in a new one,
+//!     NODE says which life began it, and nobody takes that one for what earlier lives had.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use cluster::message::Recovered;
+
+use crate::cluster::shelf::{Kept, Owner};
+
+const NODE_FILE: &str = "NODE";
+const NEW_FILE: &str = "NODE.new";
+/// Where a damaged log is left to people.
+const DAMAGED_FILE: &str = "log.damaged";
+/// Superblocks of a log lie in its first bytes.
+const SUPERBLOCKS_BYTES: u64 = 8192;
+
+/// As whose a directory is opened.
+#[derive(Clone, Debug)]
+pub struct Tenant {
+    /// The node's and its cluster's.
+    pub owner: Owner,
+    /// Its life is at least this one.
+    pub life_min: u32,
+}
+
+/// A directory of a node, opened.
+pub struct Tenancy {
+    /// As it stands in the file, the new life in it.
+    pub kept: Kept,
+    /// What earlier lives have left.
+    pub recovered: Recovered,
+    directory: PathBuf,
+}
+
+impl Tenancy {
+    /// Begins a new life in a locked directory, before its log is opened.
+    pub fn begin(directory: &Path, tenant: &Tenant) -> Result<Tenancy, String> {
+        let has_log = has_log(directory)?;
+        let life_min = tenant.life_min;
+        let new = |life| Kept::of(tenant.owner.clone(), life);
+        let (kept, recovered) = match read(directory)? {
+            None if has_log => {
+                return Err("its log is of a server without a cluster, or its file NODE is lost; \
+                            give another directory"
+                    .to_owned());
+            }
+            None => (new(life_min), Recovered::Nothing),
+            Some(mut kept) => {
+                let (since, life) = (kept.since, kept.life);
+                refuse_others(&kept.owner, &tenant.owner)?;
+                let next = life.checked_add(1).ok_or("its node has no further lives")?;
+                kept.life = next.max(life_min);
+                match has_log {
+                    true => (kept, Recovered::Whole { since, life }),
+                    false => (new(kept.life), Recovered::Nothing),
+                }
+            }
+        };
+        let tenancy = Tenancy { kept, recovered, directory: directory.to_owned() };
+        tenancy.write().map_err(|error| format!("{NODE_FILE}: {error}"))?;
+        Ok(tenancy)
+    }
+
+    /// The log cannot be relied on: it is set aside, and this life begins another one (I2).
+    pub fn begin_anew(&mut self, log: &Path) -> Result<(), String> {
+        let failed = |error: io::Error| format!("{DAMAGED_FILE}: {error}");
+        fs::rename(log, self.directory.join(DAMAGED_FILE)).map_err(failed)?;
+        sync_directory(&self.directory).map_err(failed)?;
+        self.kept = Kept::of(self.kept.owner.clone(), self.kept.life);
+        self.recovered = Recovered::Nothing;
+        self.write().map_err(|error| format!("{NODE_FILE}: {error}"))
+    }
+
+    fn write(&self) -> io::Result<()> {
+        write(&self.directory, &self.kept.encode())
+    }
+
+    /// Writes what is kept from now on; what is written already is not written again.
+    pub fn keeper(&self) -> impl FnMut(&[u8]) -> io::Result<()> + Send + 'static {
+        let (directory, mut last) = (self.directory.clone(), Vec::new());
+        move |bytes: &[u8]| {
+            if last != bytes {
+                write(&directory, bytes)?;
+                last = bytes.to_vec();
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What a directory's file says; none: it is no node's.
+pub fn read(directory: &Path) -> Result<Option<Kept>, String> {
+    match fs::read(directory.join(NODE_FILE)) {
+        Ok(bytes) => match Kept::decode(&bytes) {
+            Some(kept) => Ok(Some(kept)),
+            None => {
+                Err("its file NODE is damaged; give another directory: the node then gets its \
+                         copies from the others"
+                    .to_owned())
+            }
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{NODE_FILE}: {error}")),
+    }
+}
+
+/// Two nodes never have one directory, nor one node that of another cluster.
+fn refuse_others(has: &Owner, asked: &Owner) -> Result<(), String> {
+    if (has.name, has.mark) == (asked.name, asked.mark) {
+        return Ok(());
+    }
+    Err(format!("it is of {has}, and this is {asked}; give that node's directory, or a new one"))
+}
+
+/// Whether a log was ever begun.
+fn has_log(directory: &Path) -> Result<bool, String> {
+    let file = match File::open(directory.join(super::directory::LOG_FILE)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(format!("log: {error}")),
+    };
+    let mut bytes = Vec::new();
+    file.take(SUPERBLOCKS_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("log: {error}"))?;
+    Ok(bytes.iter().any(|byte| *byte != 0))
+}
+
+fn write(directory: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = directory.join(NEW_FILE);
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, directory.join(NODE_FILE))?;
+    sync_directory(directory)
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(name: u16, mark: u64, life_min: u32) -> Tenant {
+        Tenant { owner: Owner { name, mark, cluster: "c".to_owned() }, life_min }
+    }
+
+    #[test]
+    fn lives_grow_and_what_was_lost_is_not_taken_for_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, log) = (directory.path(), directory.path().join("log"));
+        let first = Tenancy::begin(path, &tenant(1, 2, 10)).unwrap();
+        assert_eq!((first.kept.life, &first.recovered), (10, &Recovered::Nothing));
+        fs::write(&log, [1; 9000]).unwrap();
+        let second = Tenancy::begin(path, &tenant(1, 2, 5)).unwrap();
+        assert_eq!(second.kept.life, 11);
+        assert_eq!(second.recovered, Recovered::Whole { since: 10, life: 10 });
+        let mut third = Tenancy::begin(path, &tenant(1, 2, 20)).unwrap();
+        assert_eq!(third.recovered, Recovered::Whole { since: 10, life: 11 });
+        third.begin_anew(&log).unwrap();
+        assert_eq!((third.kept.life, &third.recovered), (20, &Recovered::Nothing));
+        let fourth = Tenancy::begin(path, &tenant(1, 2, 20)).unwrap();
+        assert_eq!((fourth.kept.life, &fourth.recovered), (21, &Recovered::Nothing));
+        fs::write(&log, [1; 9000]).unwrap();
+        let fifth = Tenancy::begin(path, &tenant(1, 2, 20)).unwrap();
+        assert_eq!(fifth.recovered, Recovered::Whole { since: 21, life: 21 });
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        Tenancy::begin(path, &tenant(1, 2, 10)).unwrap();
+        for other in [tenant(2, 2, 10), tenant(1, 3, 10)] {
+            let line = Tenancy::begin(path, &other).err().unwrap();
+            assert!(line.contains("it is of node 1 of the cluster c"), "{line}");
+        }
+        fs::write(path.join(NODE_FILE), b"nothing").unwrap();
+        let line = Tenancy::begin(path, &tenant(1, 2, 10)).err().unwrap();
+        assert!(line.contains("damaged"), "{line}");
+        fs::remove_file(path.join(NODE_FILE)).unwrap();
+        fs::write(path.join("log"), [1; 9000]).unwrap();
+        let line = Tenancy::begin(path, &tenant(1, 2, 10)).err().unwrap();
+        assert!(line.contains("without a cluster"), "{line}");
+    }
+}
