@@ -1,9 +1,11 @@
-//! What the cluster's processes read besides messages: frames of links, settings, places, questions.
+//! What the cluster's processes read besides messages: frames of links, settings, places,
+//! questions.
 
 use cluster_io::admin::{Question, Reply};
 use cluster_io::{Place, Stored, links};
 
-/// An input is `what (1 byte) | bytes`: 0 settings, 1 a place, 2 a question or an answer, 3 a frame.
+/// An input is `what (1 byte) | bytes`: 0 settings, 1 a place, 2 a question or an answer, 3 a
+/// frame.
 pub fn cluster_texts(data: &[u8]) {
     let Some((what, bytes)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(bytes);

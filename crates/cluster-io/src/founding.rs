@@ -1,14 +1,14 @@
 //! The settings of a cluster: made by the first manager, found by all others.
 //!
 //! ```text
-//!  flags ─┐                        ┌ nothing there: defaults, flags, a new key ─▶ write if still nothing
+//!  flags ─┐                        ┌ nothing there: defaults, flags, a new key ─▶ write if nothing
 //!         ├─▶ read settings ───────┤
 //!         │                        └ there: each flag that was given must say the same
 //! ```
 //!
 //! # Invariants
 //! G1: two managers that start at once end with the same settings: one write takes effect (Z2).
-//! G2: a flag that contradicts what is stored is refused with both values; nothing is changed by it.
+//! G2: a flag that contradicts what is stored is refused with both values; nothing changes.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -185,7 +185,8 @@ pub fn settle(
             Some((stamp, None)) => {
                 let fresh = wanted.fresh()?;
                 if founder.write(session, stamp, &fresh)? {
-                    info!(register = %place, name = fresh.name, "a new cluster: its settings are written");
+                    let name = &fresh.name;
+                    info!(register = %place, name, "a new cluster: its settings are written");
                     return Ok(fresh);
                 }
             }

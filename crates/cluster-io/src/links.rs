@@ -12,11 +12,11 @@
 //! link that breaks all lose messages, and the machines send again what matters.
 //!
 //! # Invariants
-//! L1: `send` waits for nothing (O1); each peer's queue is bounded, and what does not fit is dropped.
-//! L2: nothing is delivered before both sides have proven the key, and each frame carries a tag over
-//!     its place in the stream: nothing is forged, repeated, left out or sent back (K25).
+//! L1: `send` waits for nothing (O1); each peer's queue is bounded; what does not fit is dropped.
+//! L2: nothing is delivered before both sides have proven the key, and each frame carries a tag
+//!     over its place in the stream: nothing is forged, repeated, left out or sent back (K25).
 //! L3: a message names whom it is for; another life of a server does not get it.
-//! L4: a peer that speaks another format is refused before anything is said, and one log line says so.
+//! L4: a peer of another format is refused before anything is said, and one log line says so.
 //! L5: a peer costs bounded memory and time: before its proof a few hundred bytes and two seconds,
 //!     later one frame of at most [`FRAME_MAX_BYTES`] and no silence.
 //!
@@ -134,8 +134,8 @@ pub struct Links {
 impl Links {
     /// Starts the thread that has all links.
     ///
-    /// `events` gets what arrives; when it is full, that is dropped. `wake` is called after each, in
-    /// the links' thread. Without a `listen` address nobody can come in.
+    /// `events` gets what arrives; when it is full, that is dropped. `wake` is called after each,
+    /// in the links' thread. Without a `listen` address nobody can come in.
     ///
     /// # Errors
     /// If the address cannot be listened on, or the system gives no thread.

@@ -1,7 +1,7 @@
 //! `dovetail cm`: a configuration manager. One leads, the others stand by.
 //!
 //! ```text
-//!  flags ─▶ settings of the cluster (found in the register, or made) ─▶ manager ─▶ wait ─TERM, INT─▶ 0
+//!  flags ─▶ the cluster's settings (found, or made) ─▶ manager ─▶ wait ─TERM, INT─▶ 0
 //! ```
 //!
 //! Ending it by a signal hands its claim back, so that the next one leads at once.
@@ -27,7 +27,8 @@ use crate::notify;
 /// What `dovetail cm` takes.
 #[derive(Debug, Args)]
 struct CmArgs {
-    /// Where the cluster's register is: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR for one machine
+    /// Where the cluster's register is: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR for one
+    /// machine
     #[arg(
         long,
         value_name = "URL",

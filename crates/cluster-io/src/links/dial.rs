@@ -1,4 +1,5 @@
-//! The links that this process opens: one task an address, for as long as there is something to say.
+//! The links that this process opens: one task an address, for as long as there is something to
+//! say.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -7,8 +7,8 @@
 //!  keys of the two directions: tag("to acceptor" | "to dialler", both hellos)
 //! ```
 //!
-//! Both nonces are in every tag, so a recorded hand-shake proves nothing; the words are in it too, so
-//! one side's proof is not the other's.
+//! Both nonces are in every tag, so a recorded hand-shake proves nothing; the words are in it too,
+//! so one side's proof is not the other's.
 
 use std::time::Duration;
 

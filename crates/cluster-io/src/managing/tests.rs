@@ -91,7 +91,8 @@ impl FakeNode {
                 select! {
                     recv(stopped) -> _ => return,
                     recv(heard) -> event => {
-                        if let Ok(LinkEvent::Message { message: Message::Install(all), .. }) = event {
+                        let Ok(LinkEvent::Message { message, .. }) = event else { continue };
+                        if let Message::Install(all) = message {
                             term = all.term;
                             installed = Some(all);
                             links.send(&at, Peer::Manager(0), Message::Installed { term });

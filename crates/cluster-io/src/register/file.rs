@@ -7,8 +7,8 @@
 //!  DIR/leader         the same; counts only while somebody holds DIR/leader.lock
 //! ```
 //!
-//! A session is a process: it lasts as long, and its claim is a lock that the system takes back when
-//! the process ends, however it ends (decision 0057).
+//! A session is a process: it lasts as long, and its claim is a lock that the system takes back
+//! when the process ends, however it ends (decision 0057).
 //!
 //! # Invariants
 //! F1 (Z1, Z2): everything happens under `lock`; a value is replaced as a whole.

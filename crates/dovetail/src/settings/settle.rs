@@ -34,8 +34,9 @@ fn settle_compaction(settings: &mut [Layered]) {
     }
 }
 
-/// A node of a cluster keeps what it was given, unless somebody wants a cache. Its writes go through
-/// one thread, whoever receives them, and native clients do not find their way in a cluster yet.
+/// A node of a cluster keeps what it was given, unless somebody wants a cache. Its writes go
+/// through one thread, whoever receives them, and native clients do not find their way in a
+/// cluster yet.
 fn settle_cluster(settings: &mut [Layered]) {
     if Lookup(settings).text("cluster").is_none() {
         return;

@@ -1,5 +1,5 @@
-//! What a node tells of itself every 500 ms: to the manager, who moves shards by it (Rowan-KV §4.6),
-//! and to the view, for people and metrics.
+//! What a node tells of itself every 500 ms: to the manager, who moves shards by it (Rowan-KV
+//! §4.6), and to the view, for people and metrics.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

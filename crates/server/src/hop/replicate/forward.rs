@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  byte 0       1    2       3       4     12       20      28      36      40     42   44
-//!  | format | op | shape | switch | now | number | limit | expiry | flags | key len | 0 | key, payload
+//!  | format | op | shape | switch | now | number | limit | expiry | flags | key len | key, payload
 //! ```
 //!
 //! `switch`: bits 0-1 the expiry's kind, 2-3 the condition's, 4 with_cas, 5 is_last. `number` is a
