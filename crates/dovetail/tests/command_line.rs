@@ -77,7 +77,7 @@ fn wrong_usage_is_one_line_and_status_2() {
     check_usage(&["serve", "--memory"], "a value is required for '--memory");
     check_usage(&["serve", "--memory", "1m"], "--memory: `1m` is too little: write at least 64MiB");
     check_usage(&["serve", "--memory", "big"], "--memory: `big` is not a size");
-    check_usage(&["serve", "--cluster", "zk://a/b"], "unexpected argument '--cluster'");
+    check_usage(&["serve", "--cluster", "zk://a/b"], "`a` is no HOST:PORT");
     check_usage(&["serve", "--native", "0.0.0.0:0"], "bind 0.0.0.0 refused: no key configured");
     check_usage(&["serve", "--index", "skiplist"], "`skiplist` is not one of hash or tree");
     let lossy_tree = ["serve", "--index", "tree", "--lossy-index", "on"];

@@ -26,6 +26,9 @@ const DATAGRAM_BYTES_MAX: usize = 65_507;
 /// Asked of the kernel for each direction.
 const SOCKET_BYTES: usize = 8 << 20;
 
+/// A node's address, looked up.
+type Found = (NodeId, SocketAddr);
+
 /// See the module's page.
 pub(super) struct Landing {
     socket: UdpSocket,
@@ -35,7 +38,7 @@ pub(super) struct Landing {
     peers: BTreeMap<NodeId, Peer>,
     acked: VecDeque<(NodeId, Term, Vec<BlockId>)>,
     /// Addresses of hosts' names.
-    found: (Sender<(NodeId, SocketAddr)>, Receiver<(NodeId, SocketAddr)>),
+    found: (Sender<Found>, Receiver<Found>),
     buffer: Vec<u8>,
     counters: Counters,
 }
