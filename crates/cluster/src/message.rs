@@ -213,6 +213,15 @@ pub struct Contents {
     pub sessions: Vec<(ClientId, Answer)>,
 }
 
+impl Contents {
+    /// Of its keys and values.
+    pub fn len_bytes(&self) -> u64 {
+        let of =
+            |entry: &Arc<Entry>| entry.key.len() + entry.value.as_ref().map_or(0, |it| it.len());
+        self.entries.iter().map(of).sum::<usize>() as u64
+    }
+}
+
 /// The last write of a client that a shard has executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {

@@ -35,6 +35,9 @@ pub(super) struct CopyOut {
     is_done: bool,
 }
 
+/// What is long takes its time: sent again too soon, it would only stand in its own way.
+const NS_PER_BYTE: u64 = 64;
+
 #[derive(Debug)]
 struct SentPart {
     sent_at: Instant,
@@ -79,7 +82,11 @@ impl<S: Shelf> Node<S> {
         if copy.is_done {
             return self.tell_managers(&Message::Joined { term, shard: id, node: to }, actions);
         }
-        if copy.sent.as_ref().is_some_and(|sent| now < after(sent.sent_at, retry_ns)) {
+        let is_under_way = |sent: &SentPart| {
+            let time_ns = sent.contents.len_bytes() * NS_PER_BYTE;
+            now < after(sent.sent_at, retry_ns + time_ns)
+        };
+        if copy.sent.as_ref().is_some_and(is_under_way) {
             return;
         }
         let (contents, next) = match copy.sent.take() {

@@ -51,6 +51,9 @@ const ITEMS: u64 = 1 << 62;
 const PART_ITEMS_SEEN: usize = 8_192;
 /// Items that one call of the store's scan looks at.
 const SCAN_ITEMS: usize = 256;
+/// Keys and values of a part that is long enough: one message takes it, and a lease does not end
+/// while it is made and taken in.
+const PART_BYTES: usize = 1 << 20;
 
 /// See the module's page.
 pub struct StoreShelf {
@@ -331,11 +334,19 @@ impl State {
     ) -> Part {
         let enough = entries.len() + entry_max.clamp(1, PART_ITEMS_SEEN);
         let (mut cursor, mut seen, number) = (cursor, 0, self.numbers.of(shard));
-        while seen < PART_ITEMS_SEEN && entries.len() < enough {
-            let scanned = self.session.scan(self.now, cursor, SCAN_ITEMS, |item| {
-                entries.extend(entry_of((shard, number), item));
+        let (mut bytes, mut target) = (0, 1);
+        while seen < PART_ITEMS_SEEN && entries.len() < enough && bytes < PART_BYTES {
+            let scanned = self.session.scan(self.now, cursor, target, |item| {
+                let entry = entry_of((shard, number), item);
+                bytes += entry.iter().map(|_| item.key.len() + item.value.len()).sum::<usize>();
+                entries.extend(entry);
                 seen += 1;
             });
+            // Large steps past small items only: a step is not cut in its middle.
+            target = match bytes < PART_BYTES / 16 {
+                true => SCAN_ITEMS.min(target * 2),
+                false => 1,
+            };
             match scanned {
                 Ok(0) => return Part { entries, next: None },
                 Ok(next) => cursor = next,

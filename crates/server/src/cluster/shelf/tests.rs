@@ -248,3 +248,27 @@ fn readers_beside_see_whole_entries_and_versions_that_only_grow() {
         is_over.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn a_part_of_large_values_is_short() {
+    let store = open(IndexKind::Hash);
+    let mut shelf = StoreShelf::new(&store).unwrap();
+    let value: Arc<[u8]> = vec![7; 256 << 10].into();
+    for number in 1..=64 {
+        let key = format!("k{number}");
+        let delete = delete_of(ShardId(0), key.as_bytes().into(), version(number));
+        let entry = Entry { value: Some(value.clone()), ..delete };
+        assert_eq!(shelf.install(Arc::new(entry)), Installed::Newest);
+    }
+    let (mut cursor, mut count) = (0, 0);
+    loop {
+        let part = shelf.part(ShardId(0), cursor, 256);
+        assert!(part.entries.len() <= 16, "{} at once", part.entries.len());
+        count += part.entries.len();
+        match part.next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    assert_eq!(count, 64);
+}
