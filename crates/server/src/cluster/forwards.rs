@@ -9,6 +9,8 @@
 //! # Invariants
 //! F1: a request is sent to another node once; if no answer comes, nobody knows what came of it.
 //! F2: a guest goes no further.
+//! F3: so few are under way at a time that no link's queue is full of them, for what does not fit
+//!     there is lost; others wait in the order of their shard.
 
 use std::sync::Arc;
 
@@ -18,8 +20,11 @@ use cluster::{Configuration, Message};
 use super::control::{Control, PATIENCE_NS};
 use crate::hop::replicate::{Errand, Refused};
 
+/// A link's queue takes 1,024 messages, and its peer answers others too.
+const FORWARDS_MAX: usize = 256;
+
 impl Control {
-    /// Whether the request went to the primary of its shard; a guest goes no further.
+    /// Whether the request went to the primary of its shard, or will; a guest goes no further.
     pub(super) fn forward(
         &mut self,
         ticket: u32,
@@ -35,6 +40,10 @@ impl Control {
         };
         let Some(waiter) = self.state.outstanding.at(ticket) else { return false };
         let id = waiter.sequence;
+        if self.state.forwards.len() >= FORWARDS_MAX {
+            self.state.outstanding.put_off(ticket);
+            return true;
+        }
         self.state.forwards.insert(id, ticket);
         self.tell(to, Message::Forward { id, bytes: errand.to_bytes().into() });
         true
