@@ -283,7 +283,8 @@ impl Control {
     fn take(&mut self, errand: Errand, now: Instant) {
         let (shard, key) = (self.shard_of(errand.slot()), errand.key());
         let errand = Arc::new(errand);
-        let is_refused = self.state.facts.is_full(&errand);
+        let waiting_bytes = self.state.outstanding.filling_bytes();
+        let is_refused = self.state.facts.is_full(&errand, waiting_bytes);
         let (ticket, may_go) = self.state.outstanding.add(errand.clone(), key, shard, now);
         if is_refused && may_go {
             return self.finish(ticket, &errand, Some(Refused::Full));

@@ -68,9 +68,14 @@ const FULL_PERCENT: u64 = 90;
 impl Facts {
     /// Whether there is no room for what an errand brings: it is refused at once, for what has
     /// begun must end on every copy.
-    pub fn is_full(&self, errand: &Errand) -> bool {
-        let room_bytes = self.room_bytes.unwrap_or(u64::MAX);
-        errand.is_filling() && errand.len_bytes() > room_bytes
+    /// `waiting_bytes` came before it, and is not in the log yet.
+    pub fn is_full(&self, errand: &Errand, waiting_bytes: u64) -> bool {
+        errand.is_filling() && !self.has_room(errand.len_bytes().saturating_add(waiting_bytes))
+    }
+
+    /// Whether so much more can be taken on.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        bytes <= self.room_bytes.unwrap_or(u64::MAX)
     }
 
     /// A request went to the node.

@@ -5,6 +5,10 @@
 //!  Run   ─▶ node, one after the other ─ all computed ─▶ answered
 //!  End   ─▶ all of it is everywhere ─▶ answered, and the shard goes on
 //! ```
+//!
+//! # Invariants
+//! G1: a worker, and all its clients with it, waits for each answer: none takes longer than
+//!     `PATIENCE_NS`. What is not known by then is bad (P2).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -27,6 +31,7 @@ struct Holder {
     front: usize,
     slot: Slot,
     shard: ShardId,
+    /// Its last call.
     since: Instant,
     is_granted: bool,
     /// What was not answered yet: by the node, ...
@@ -46,8 +51,8 @@ impl Groups {
     /// Of a group's request, what the node says.
     pub fn replied(&mut self, ticket: u32, is_good: bool) {
         if let Some(holder) = &mut self.holder {
-            holder.tickets.remove(&ticket);
-            holder.is_bad |= !is_good;
+            // A group that was given up may still get replies.
+            holder.is_bad |= holder.tickets.remove(&ticket) && !is_good;
         }
     }
 }
@@ -62,6 +67,7 @@ impl Control {
                 GroupCall::End => {
                     if let Some(holder) = &mut self.state.groups.holder {
                         holder.is_ending = true;
+                        holder.since = now;
                     }
                 }
             }
@@ -72,8 +78,18 @@ impl Control {
     fn run_group(&mut self, changes: Vec<Arc<GroupChange>>, now: Instant) {
         let Some(holder) = &mut self.state.groups.holder else { return };
         holder.running = Some(changes.clone());
+        holder.since = now;
         let shard = holder.shard;
+        let filling_bytes: u64 = changes.iter().map(|change| change.filling_bytes()).sum();
+        let waiting_bytes = self.state.outstanding.filling_bytes();
+        // What has begun must end on every copy: all of it is refused, or nothing.
+        let is_full =
+            filling_bytes > 0 && !self.state.facts.has_room(filling_bytes + waiting_bytes);
         for change in changes {
+            if is_full && change.filling_bytes() > 0 {
+                change.refuse_full();
+                continue;
+            }
             let ticket = self.state.outstanding.add_group(change.key(), shard, now);
             if let Some(holder) = &mut self.state.groups.holder {
                 holder.tickets.insert(ticket);
@@ -97,10 +113,19 @@ impl Control {
             self.ends.answer(front, GroupAnswer::Good);
             return false; // Its next call comes.
         }
-        if holder.running.is_some() || !holder.is_ending || !holder.tickets.is_empty() {
+        let is_late = now.ns.saturating_sub(holder.since.ns) >= PATIENCE_NS;
+        if holder.running.is_some() && is_late {
+            holder.running = None;
+            holder.is_bad = true;
+            self.ends.answer(front, GroupAnswer::Bad); // G1
             return false;
         }
-        let answer = if holder.is_bad { GroupAnswer::Bad } else { GroupAnswer::Good };
+        let is_under_way = !holder.tickets.is_empty();
+        if holder.running.is_some() || !holder.is_ending || is_under_way && !is_late {
+            return false;
+        }
+        let is_bad = holder.is_bad || is_under_way;
+        let answer = if is_bad { GroupAnswer::Bad } else { GroupAnswer::Good };
         self.end_group(answer, now);
         true
     }
@@ -126,9 +151,8 @@ impl Control {
     fn grant_group(&mut self, now: Instant) -> bool {
         let Some(holder) = &self.state.groups.holder else { return false };
         let (front, shard, slot, since) = (holder.front, holder.shard, holder.slot, holder.since);
-        if self.state.outstanding.asked_count(shard) > 0 {
-            return false;
-        }
+        let is_patient = now.ns.saturating_sub(since.ns) < PATIENCE_NS;
+        let is_used = self.state.outstanding.asked_count(shard) > 0;
         let is_here = self.shard_of(slot) == shard;
         let stage = self.node.stage(shard).filter(|_| is_here);
         let may_serve = now < self.node.serves_until();
@@ -136,14 +160,17 @@ impl Control {
             Some(_) if !self.node.has_copies(shard) => {
                 self.end_group(GroupAnswer::TooFewCopies, now);
             }
-            Some(Stage::Serving | Stage::Filling) if may_serve => {
+            // Writes under way, which may wait for a copy for ever (K23).
+            _ if is_used && is_patient => return false,
+            Some(Stage::Serving | Stage::Filling) if may_serve && !is_used => {
                 if let Some(holder) = &mut self.state.groups.holder {
                     holder.is_granted = true;
+                    holder.since = now;
                 }
                 self.ends.answer(front, GroupAnswer::Good);
                 return false;
             }
-            Some(_) if now.ns.saturating_sub(since.ns) < PATIENCE_NS => return false,
+            Some(_) if is_patient => return false,
             _ => self.end_group(GroupAnswer::Bad, now),
         }
         true

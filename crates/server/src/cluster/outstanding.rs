@@ -32,6 +32,8 @@ pub(super) struct Outstanding {
     /// Of each shard: how many the node has.
     asked: BTreeMap<ShardId, u32>,
     next_sequence: u64,
+    /// What those that wait bring to store.
+    filling_bytes: u64,
 }
 
 /// One of them.
@@ -43,6 +45,7 @@ pub(super) struct Waiter {
     /// Tells a reply to this one from one to whoever had the ticket before.
     pub sequence: u64,
     pub came_at: Instant,
+    filling_bytes: u64,
 }
 
 impl Outstanding {
@@ -79,7 +82,11 @@ impl Outstanding {
         now: Instant,
     ) -> u32 {
         self.next_sequence += 1;
-        let waiter = Waiter { errand, key, shard, sequence: self.next_sequence, came_at: now };
+        let filling = errand.as_ref().filter(|errand| errand.is_filling());
+        let filling_bytes = filling.map_or(0, |errand| errand.len_bytes());
+        self.filling_bytes += filling_bytes;
+        let sequence = self.next_sequence;
+        let waiter = Waiter { errand, key, shard, sequence, came_at: now, filling_bytes };
         let ticket = self.free.pop().unwrap_or_else(|| {
             self.tickets.push(None);
             (self.tickets.len() - 1) as u32
@@ -119,6 +126,7 @@ impl Outstanding {
     pub fn remove(&mut self, ticket: u32) -> Option<Waiter> {
         let waiter = self.tickets.get_mut(ticket as usize)?.take()?;
         self.free.push(ticket);
+        self.filling_bytes -= waiter.filling_bytes;
         Some(waiter)
     }
 
@@ -163,6 +171,11 @@ impl Outstanding {
     pub fn let_go(&mut self, shard: ShardId) {
         debug_assert_eq!(self.held, Some(shard));
         self.held = None;
+    }
+
+    /// What those that wait bring to store: the log does not have it yet.
+    pub fn filling_bytes(&self) -> u64 {
+        self.filling_bytes
     }
 
     /// How many wait.

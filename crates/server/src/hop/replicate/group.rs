@@ -26,11 +26,11 @@ use cluster::message::{Change, ChangeKind, Changed};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
 use store::pin::Pins;
-use store::request::{Item, Outcome, Request, Sink};
+use store::request::{Item, Op, Outcome, Request, Sink};
 
 use super::apply::{Context, apply};
 use super::kind_of;
-use crate::hop::cell::{Cell, Origin};
+use crate::hop::cell::{Cell, Origin, payload_of};
 use crate::rmw::{Refusal, Rmw};
 
 /// What a worker asks of the control thread.
@@ -125,6 +125,23 @@ impl GroupChange {
     /// A copy of its key.
     pub fn key(&self) -> std::sync::Arc<[u8]> {
         self.cell.request().key.into()
+    }
+
+    /// Of its key and value, if it brings something to store.
+    pub fn filling_bytes(&self) -> u64 {
+        let request = self.cell.request();
+        match request.op {
+            Op::Set(_) | Op::Update(_) => {
+                (request.key.len() + payload_of(&request.op).len()) as u64
+            }
+            Op::Get | Op::Delete => 0,
+        }
+    }
+
+    /// It is not executed: the log has no room for it.
+    pub fn refuse_full(&self) {
+        let kept = Kept { kind: KeptKind::OutOfMemory, old: None, new: None };
+        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
     }
 
     /// Whether the node has looked at it.
