@@ -119,7 +119,7 @@ fn report(
             joining: count(Role::Joining),
             leaves: manager.leaving().contains(&node.name),
             may_stop: role_count(configuration, *node) == 0 && manager.is_committed(),
-            requests_per_s: own.map(|shard| shard.requests_per_s).sum(),
+            requests_per_s: own.fold(0.0, |sum, shard| sum + shard.requests_per_s),
             node: text,
         }
     };

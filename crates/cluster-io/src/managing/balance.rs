@@ -17,6 +17,8 @@ use policy::rebalance::{RebalanceRules, ShardLoad, rebalance};
 
 /// Between two looks at the load.
 const WINDOW_NS: u64 = 500_000_000;
+/// With fewer requests in a window, of all servers together, nobody is busy.
+const REQUESTS_MIN: f64 = 2_500.0;
 
 /// A window that is older says nothing of the present.
 const WINDOW_AGE_MAX_NS: u64 = 3 * WINDOW_NS;
@@ -137,6 +139,10 @@ impl Balance {
                 let requests = (reads + writes) * per_window;
                 loads.push(ShardLoad { shard: id.0, server, requests });
             }
+        }
+        let asked: f64 = loads.iter().map(|load| load.requests).sum();
+        if asked < REQUESTS_MIN {
+            return Vec::new(); // What is far below any limit is not worth a move.
         }
         let moves = rebalance(&base, &loads, &RebalanceRules::default());
         moves.iter().map(|one| (ShardId(one.shard), servers[one.target])).collect()

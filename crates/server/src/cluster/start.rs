@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use cluster::message::Recovered;
 use cluster::{Addresses, Durability, Node, NodeId, Peer, Settings};
 use cluster_io::{Discovery, Found, LinkEvent, Links, Stored};
-use crossbeam_channel::{Receiver, unbounded};
+use crossbeam_channel::{Receiver, bounded, unbounded};
 
 use super::control::{Control, State};
 use super::landing::Landing;
@@ -33,6 +33,8 @@ use crate::shared::Shared;
 
 /// The register is given so long to say what the cluster's settings are.
 const SETTINGS_TIME_MAX: Duration = Duration::from_secs(15);
+/// Messages that wait for the control thread; peers say again what is dropped.
+const EVENTS_MAX: usize = 65_536;
 /// Lives are counted from 2026-01-01, in tenths of a second.
 const LIVES_SINCE: Duration = Duration::from_secs(1_767_225_600);
 
@@ -110,7 +112,7 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
     let settings = stored.settings;
     let in_use = |source: std::io::Error| refused(format!("--peer {}: {source}", config.peer));
     let landing = Landing::bind(config.peer, id, key, settings.datagram_bytes).map_err(in_use)?;
-    let (heard, events) = unbounded();
+    let (heard, events) = bounded(EVENTS_MAX);
     let waker = ends.waker.clone();
     let wake = move || waker.wake();
     let links = Links::start(Peer::Node(id), Some(config.peer), stored.key.clone(), heard, wake)
