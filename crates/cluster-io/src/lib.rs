@@ -16,6 +16,7 @@
 //! | `managing` | a manager's thread |
 //! | `admin` | what operators ask, and are answered |
 //! | `discover` | what servers read from the register |
+//! | `clock` | what leases are counted on |
 //! | `key` | the cluster's secret |
 //!
 //! # Invariants
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod clock;
 pub mod discover;
 pub mod founding;
 pub mod key;

@@ -20,7 +20,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant as Clock};
+use std::time::Duration;
 
 use base::Instant;
 use cluster::manager::{Action, Event};
@@ -31,6 +31,7 @@ use register_zookeeper::Event as RegisterEvent;
 use tracing::info;
 
 use crate::admin::Reply;
+use crate::clock;
 use crate::links::{Endpoint, LinkEvent, LinkId, Links};
 use crate::register::{Place, Register};
 use crate::settings::Stored;
@@ -90,7 +91,6 @@ impl Managing {
             stored,
             register,
             links,
-            begun: Clock::now(),
             peers: BTreeMap::new(),
             actions: Vec::new(),
             chronicle: Chronicle::default(),
@@ -129,7 +129,6 @@ struct Driver {
     stored: Stored,
     register: Register,
     links: Links,
-    begun: Clock,
     /// H2.
     peers: BTreeMap<Peer, LinkId>,
     actions: Vec<Action>,
@@ -168,9 +167,9 @@ impl Driver {
         }
     }
 
-    /// From 1 s on: 0 is "never" in places.
+    /// On the clock that counts suspension (K3).
     fn now(&self) -> Instant {
-        Instant { ns: 1_000_000_000 + self.begun.elapsed().as_nanos() as u64 }
+        clock::now()
     }
 
     fn take_answer(&mut self, event: Option<RegisterEvent>) {

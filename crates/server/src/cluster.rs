@@ -8,7 +8,6 @@
 //!                                    └─ Nowhere ─────▶ CLUSTERDOWN
 //! ```
 
-pub mod clock;
 mod control;
 mod facts;
 mod forwards;
@@ -23,6 +22,7 @@ pub mod view;
 
 use std::net::SocketAddr;
 
+pub use cluster_io::clock;
 pub use cluster_io::register::PlaceError;
 pub use facts::SlotReads;
 pub use shelf::StoreShelf;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use cluster::message::Recovered;
 use cluster::{Addresses, Configuration, NodeId, Term};
 
+use std::time::Instant as Clock;
+
 use super::*;
 use crate::admin::{self, Question, Report};
 use crate::founding::{Wanted, settle};
