@@ -69,8 +69,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// A real SET and GET through this worker's session; leaves no key behind.
+    /// A real SET and GET through this worker's session, which leave no key behind; in a cluster,
+    /// whether the node may serve.
     fn probe(&mut self) -> bool {
+        // In a cluster nothing is written that is not replicated: it is enough to be served.
+        if let Some(view) = &self.core.cluster {
+            return view.may_answer(crate::cluster::clock::now().ns);
+        }
         // A key that no client writes: it starts with a zero byte and names the run.
         let key = format!("\0probe:{}:{}", self.core.shared.run_id(), self.core.worker.index());
         let (key, hash) = (key.as_bytes(), self.core.hash(key.as_bytes()));
