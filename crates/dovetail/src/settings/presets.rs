@@ -238,11 +238,11 @@ pub const PRESETS: &[Preset] = &[
 
 /// Presets that are not built, and what they wait for (I3).
 pub const NOT_BUILT: &[(&str, &str)] = &[
-    ("rowan-kv", "replication is not built yet"),
-    ("rpc-kv", "replication is not built yet"),
-    ("rwrite-kv", "replication is not built yet"),
-    ("batch-kv", "replication is not built yet"),
-    ("share-kv", "replication is not built yet"),
+    ("rowan-kv", "no preset of a cluster is built yet; --cluster replicates by this scheme"),
+    ("rpc-kv", "of the replication schemes only rowan is built"),
+    ("rwrite-kv", "of the replication schemes only rowan is built"),
+    ("batch-kv", "of the replication schemes only rowan is built"),
+    ("share-kv", "of the replication schemes only rowan is built"),
 ];
 
 /// The preset of that name; the error says what would be right.
