@@ -12,7 +12,8 @@
 //! T1: the view is brought up to date after each input that may change roles and before what that
 //!     input wants said is said: no manager hears that this node has installed a configuration
 //!     while workers still read by the old one (N1).
-//! T2: nothing here waits but in the poller.
+//! T2: nothing here waits but in the poller, and, where the node's data is kept on a disk, once a
+//!     second at most for the small file that says what is kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -116,11 +116,10 @@ impl Control {
 
     fn statistics(&mut self, configuration: &Arc<Configuration>) -> Vec<ShardStatistics> {
         let (store, numbers) = (Arc::clone(self.shared.store()), self.node.shelf().numbers());
-        let mut all = Vec::new();
+        let (mut all, workers) = (Vec::new(), self.view.reads());
         self.state.facts.counts.resize(configuration.shards.len(), Count::default());
         for (id, shard) in configuration.shards() {
-            let reads: u64 =
-                self.view.reads().iter().map(|of| of.sum(shard.first, shard.last)).sum();
+            let reads: u64 = workers.iter().map(|of| of.sum(shard.first, shard.last)).sum();
             let count = &mut self.state.facts.counts[id.index()];
             let Count { writes, bytes, reads_before } = *count;
             *count = Count { writes: 0, bytes: 0, reads_before: reads };

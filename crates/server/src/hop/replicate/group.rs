@@ -157,7 +157,6 @@ impl GroupChange {
     /// Hands an outcome to a sink.
     pub fn tell<S: Sink<Refusal>>(&self, kept: &Kept, index: usize, pins: Pins<'_>, sink: &mut S) {
         let key = self.cell.request().key;
-        let item = |kept: &Option<KeptItem>| kept.is_some();
         let (old, new) = (view(key, &kept.old), view(key, &kept.new));
         let outcome = match (kept.kind, old) {
             (KeptKind::Hit, Some(old)) => Outcome::Hit(old),
@@ -174,7 +173,7 @@ impl GroupChange {
             (KeptKind::Unwritable, _) => Outcome::Unwritable,
             (KeptKind::Hit | KeptKind::Miss | KeptKind::VersionMismatch, _) => Outcome::Miss,
         };
-        debug_assert!(item(&kept.old) || !matches!(kept.kind, KeptKind::Hit));
+        debug_assert!(kept.old.is_some() || !matches!(kept.kind, KeptKind::Hit));
         sink.outcome(index, outcome, pins);
     }
 }
