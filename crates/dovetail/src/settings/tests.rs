@@ -574,8 +574,8 @@ fn a_preset_that_is_not_there_is_refused_with_what_is() {
     check_flag_error(
         "preset",
         "rowan-kv",
-        "--preset: `rowan-kv` is not built: no preset of a cluster is built yet; --cluster replicates by this \
-         scheme",
+        "--preset: `rowan-kv` is not built: no preset of a cluster is built yet; --cluster \
+         replicates by this scheme",
     );
     check_file_error(
         "preset = \"x\"",
