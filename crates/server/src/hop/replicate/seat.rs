@@ -62,19 +62,26 @@ impl Seat {
             all.for_each(|index| sink.outcome(index, Outcome::Unwritable, session.pins()));
             return;
         }
-        self.run(session, now, requests, sink);
-        if is_own {
-            self.end(session);
+        let changes = self.run(session, now, requests);
+        // Of a group of its own nothing is told before it is everywhere (P2).
+        let is_told = !is_own || self.end(session);
+        for (index, change) in changes.iter().enumerate() {
+            match change.take().filter(|_| is_told) {
+                Some(kept) => change.tell(&kept, index, session.pins(), sink),
+                None => {
+                    self.is_bad = true;
+                    sink.outcome(index, Outcome::Unwritable, session.pins());
+                }
+            }
         }
     }
 
-    fn run<S: Sink<Refusal>>(
+    fn run(
         &mut self,
         session: &mut Session,
         now: UnixMillis,
         requests: &[Request<'_, Rmw<'_>>],
-        sink: &mut S,
-    ) {
+    ) -> Vec<Arc<GroupChange>> {
         let answer = Answer {
             slot: 0,
             command: CommandIndex::UNKNOWN_RESP,
@@ -85,17 +92,8 @@ impl Seat {
         let change = |request| Arc::new(GroupChange::new(request, &origin, self.item_max_bytes));
         let changes: Vec<Arc<GroupChange>> = requests.iter().map(change).collect();
         let answer = self.ask(session, GroupCall::Run(changes.clone()));
-        let mut is_good = answer == GroupAnswer::Good;
-        for (index, change) in changes.iter().enumerate() {
-            match change.take() {
-                Some(kept) => change.tell(&kept, index, session.pins(), sink),
-                None => {
-                    is_good = false;
-                    sink.outcome(index, Outcome::Unwritable, session.pins());
-                }
-            }
-        }
-        self.is_bad |= !is_good;
+        self.is_bad |= answer != GroupAnswer::Good;
+        changes
     }
 
     /// Ends the group. False: it must not be answered (P2).
