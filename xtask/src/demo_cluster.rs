@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  seed ─▶ faults ─▶ crew: servers, managers, ZooKeeper, each in a network namespace
-//!                      ▲ SET, GET, INCRBY, DEL
+//!                      ▲ SET, GET, INCRBY, DEL, SET PX; MSET, MULTI; memcached's get ... cas
 //!  clients ────────────┴─▶ history ─▶ one order that explains every answer? ─▶ exit code
 //!                             └─────▶ timeline: SVG, CSV
 //! ```
@@ -10,29 +10,37 @@
 //! # Invariants
 //! D1: a fault is injected only into a whole cluster: two at once may lose what nobody promises.
 //! D2: a request whose outcome is unknown may take effect at any time after, or never.
+//! D3: what two keys of one write show differs only if nobody has answered that write.
 
 mod crew;
 mod dice;
+mod disks;
 mod failover;
 mod faults;
+mod history;
+mod judge;
+mod keys;
 mod load;
+mod memcached;
 mod place;
 mod resp;
 mod timeline;
+mod user;
 mod whole;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use workload::linearizable::{self, Verdict};
 
 use crate::blackbox;
 use crate::zookeeper;
 use crew::{Crew, Plan};
 use dice::Dice;
 use faults::{Fault, Kind};
-use load::{History, Load};
+use history::History;
+use judge::Findings;
+use load::Load;
 use timeline::Mark;
 
 /// Between a cluster that is whole and the next fault.
@@ -65,6 +73,9 @@ pub struct Args {
     /// Ranges of slots
     #[arg(long, default_value_t = 16)]
     shards: u16,
+    /// When a copy acknowledges: in memory, or on its disk
+    #[arg(long, default_value = "replicated", value_parser = ["replicated", "fsync"])]
+    durability: String,
     /// How long a server may serve without a word from the manager
     #[arg(long, default_value = "500ms")]
     lease: String,
@@ -74,7 +85,7 @@ pub struct Args {
     /// Instead: kills a primary so often, and prints how long its shards were not served
     #[arg(long, value_name = "N")]
     failover_times: Option<usize>,
-    /// The program; by default it is built
+    /// A program that is ready; by default one is built
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
 }
@@ -92,26 +103,29 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
     }
     println!("seed {seed}; again: {}", again(args, seed));
     let started = Instant::now();
-    let load = Load::start(&crew.resp_addresses(), args.clients, seed, started);
-    let broken = break_it(&mut crew, args, seed, started, &load);
-    let (marks, complaint) = match broken {
+    let load = Load::start(&crew.addresses(), args.clients, seed, started);
+    let (marks, complaint) = match break_it(&mut crew, args, seed, started, &load) {
         Ok(marks) => (marks, None),
         Err((marks, error)) => (marks, Some(error)),
     };
-    let history = load.end();
-    report(&history);
+    if complaint.is_some() {
+        crew.keep_evidence();
+    }
+    let (history, findings) = load.end();
+    report(&history, &findings, &marks);
     if let Some(path) = &args.timeline {
-        timeline::write(path, &history.answered_ns, &marks)?;
+        timeline::write(path, &history.windows, &marks)?;
         println!("timeline: {}", path.display());
     }
-    let is_good = judge(&history, &crew.plan().folder)?;
+    let is_good = judge(&findings, &crew.plan().folder)? && complaint.is_none();
     if let Some(error) = &complaint {
         println!("FAILED: {error:#}");
     }
-    if !is_good || complaint.is_some() {
+    if !is_good {
+        crew.keep_evidence();
         println!("logs in {}; again: {}", crew.plan().folder.display(), again(args, seed));
     }
-    Ok(is_good && complaint.is_none())
+    Ok(is_good)
 }
 
 fn plan(root: &Path, args: &Args, seed: u64) -> Result<Plan> {
@@ -139,15 +153,17 @@ fn plan(root: &Path, args: &Args, seed: u64) -> Result<Plan> {
     std::fs::create_dir_all(&folder)?;
     let (folder, binary) = (folder.canonicalize()?, binary.canonicalize()?);
     let Args { servers, shards, lease, .. } = args.clone();
-    Ok(Plan { binary, folder, jars, servers, managers: 2, shards, lease })
+    let is_durable = args.durability == "fsync";
+    Ok(Plan { binary, folder, jars, servers, managers: 2, shards, lease, is_durable })
 }
 
 fn again(args: &Args, seed: u64) -> String {
     let mut line = format!("cargo xtask demo-cluster --seed {seed} --seconds {}", args.seconds);
     line.push_str(&format!(" --clients {} --lease {}", args.clients, args.lease));
     line.push_str(&format!(" --servers {} --shards {}", args.servers, args.shards));
-    if args.file {
-        line.push_str(" --file");
+    line.push_str(&format!(" --durability {}", args.durability));
+    for (is_given, flag) in [(args.file, " --file"), (args.zookeeper, " --zookeeper")] {
+        line.push_str(if is_given { flag } else { "" });
     }
     if !args.faults.is_empty() {
         let name = |kind: &Kind| {
@@ -171,9 +187,23 @@ fn break_it(
     let mut dice = Dice::new(seed);
     let all = if args.faults.is_empty() { &faults::ALL[..] } else { &args.faults[..] };
     let kinds: Vec<Kind> = all.iter().copied().filter(|kind| kind.is_possible(crew)).collect();
-    let mut marks = Vec::new();
+    let (mut marks, mut minutes) = (Vec::new(), 0);
     while started.elapsed() < Duration::from_secs(args.seconds) {
         std::thread::sleep(Duration::from_millis(CALM_MS + dice.below(CALM_MS)));
+        let findings = load.findings();
+        if let Some((line, _)) = &findings.violation {
+            return Err((marks, anyhow::anyhow!("{line}")));
+        }
+        if started.elapsed().as_secs() / 60 > minutes {
+            minutes = started.elapsed().as_secs() / 60;
+            println!(
+                "{minutes} min: {} faults, {} answers, {} requests of {} eras judged",
+                marks.len(),
+                load.answered(),
+                findings.requests,
+                findings.eras,
+            );
+        }
         let (before, fault) = (load.answered(), Fault::draw(&mut dice, &kinds, crew));
         let since = |at: Instant| (at - started).as_nanos() as u64;
         let result = fault.inject(crew).and_then(|(began, healed)| {
@@ -201,29 +231,36 @@ fn break_it(
     Ok(marks)
 }
 
-fn report(history: &History) {
-    let (answered, all) = (history.answered_ns.len(), history.records.len());
-    println!("{answered} requests answered, {} unknown", all.saturating_sub(answered));
+fn report(history: &History, findings: &Findings, marks: &[Mark]) {
+    println!(
+        "{} requests answered, {} unknown, {} faults",
+        history.answered(),
+        history.unknown,
+        marks.len()
+    );
+    for (kind, count) in &history.counts {
+        println!("{count:>8} answers to {kind}");
+    }
     for (line, count) in &history.refusals {
         println!("{count:>8} x {line}");
     }
+    if findings.halves > 0 {
+        println!("{} reads saw half of a write that nobody has answered", findings.halves);
+    }
 }
 
-fn judge(history: &History, folder: &Path) -> Result<bool> {
-    match linearizable::check(&history.records) {
-        Verdict::Linearizable => {
-            println!("linearizable: one order explains every answer of every key");
-            Ok(true)
-        }
-        Verdict::Unknown => {
-            println!("undecided: the search for an order was given up for some keys");
-            Ok(true)
-        }
-        Verdict::Broken { key, history } => {
-            let path = folder.join(format!("key{key}.txt"));
-            std::fs::write(&path, history)?;
-            println!("VIOLATION: no order explains the answers of key{key}: {}", path.display());
-            Ok(false)
-        }
+fn judge(findings: &Findings, folder: &Path) -> Result<bool> {
+    let Findings { eras, requests, undecided, violation, .. } = findings;
+    if let Some((line, history)) = violation {
+        let path = folder.join("violation.txt");
+        std::fs::write(&path, format!("{line}\n{history}"))?;
+        println!("VIOLATION: {line}: {}", path.display());
+        return Ok(false);
     }
+    if *undecided > 0 {
+        println!("undecided: the search for an order was given up in {undecided} of {eras} eras");
+        return Ok(false);
+    }
+    println!("linearizable: one order explains every answer of every key; {requests} requests");
+    Ok(true)
 }

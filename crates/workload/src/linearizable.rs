@@ -42,6 +42,12 @@ pub enum Answer {
     Deleted(bool),
     /// To an increment.
     Sum(i64),
+    /// To an increment: there is nothing that could grow, and nothing was made.
+    NotThere,
+    /// To a put that demanded this value before it.
+    Swapped(i64),
+    /// To a delete that nobody asked for: this value, if it was still there, was to end by then.
+    Expired(i64),
 }
 
 /// One request of one client.
@@ -100,6 +106,16 @@ pub fn check(records: &[Record]) -> Verdict {
 
 /// The value after a request, if its answer fits.
 fn step(value: Option<i64>, record: &Record) -> Option<Option<i64>> {
+    match (record.ask, record.answer) {
+        (Ask::Increment(_), Some(Answer::NotThere)) => return value.is_none().then_some(None),
+        (Ask::Put(new), Some(Answer::Swapped(old))) => {
+            return (value == Some(old)).then_some(Some(new));
+        }
+        (Ask::Delete, Some(Answer::Expired(old))) => {
+            return Some(value.filter(|value| *value != old));
+        }
+        _ => {}
+    }
     let (next, answer) = match record.ask {
         Ask::Get => (value, Answer::Value(value)),
         Ask::Put(new) => (Some(new), Answer::Done),
@@ -214,6 +230,25 @@ mod tests {
         expect(true, &[lost.clone(), get(None, 5, 6), get(Some(1), 50, 60)]);
         expect(true, &[lost.clone(), get(None, 5, 6), get(None, 50, 60)]);
         expect(false, &[lost, get(Some(1), 5, 6), get(None, 50, 60)]);
+    }
+
+    #[test]
+    fn what_is_demanded_of_the_value_before_holds() {
+        let swap = record(1, Ask::Put(2), Some(Answer::Swapped(1)), 11, 20);
+        expect(true, &[put(1, 0, 10), swap.clone(), get(Some(2), 21, 22)]);
+        expect(false, &[put(3, 0, 10), swap]);
+        let grow = record(1, Ask::Increment(1), Some(Answer::NotThere), 11, 20);
+        expect(true, &[grow.clone(), put(1, 21, 30)]);
+        expect(false, &[put(1, 0, 10), grow]);
+    }
+
+    #[test]
+    fn what_expires_is_gone_in_time_and_nothing_else_is() {
+        let end = record(1, Ask::Delete, Some(Answer::Expired(1)), 40, 50);
+        expect(true, &[put(1, 0, 10), end.clone(), get(Some(1), 45, 46), get(None, 51, 52)]);
+        expect(false, &[put(1, 0, 10), end.clone(), get(Some(1), 51, 52)]);
+        expect(false, &[put(1, 0, 10), end.clone(), get(None, 20, 30)]);
+        expect(true, &[put(1, 0, 10), put(2, 11, 12), end, get(Some(2), 51, 52)]);
     }
 
     #[test]

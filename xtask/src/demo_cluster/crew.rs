@@ -1,22 +1,28 @@
 //! The processes: servers, managers and ZooKeeper, each with a log file.
 
 use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::disks::Disks;
 use super::place::{Network, Spot};
+use super::user::Addresses;
 
 /// RESP, of each server.
 pub const RESP_PORT: u16 = 7000;
 const ADMIN_PORT: u16 = 7001;
 const PEER_PORT: u16 = 7002;
+const MEMCACHED_PORT: u16 = 7003;
 const MANAGER_PORT: u16 = 7600;
 const ZOOKEEPER_PORT: u16 = 2181;
 /// ZooKeeper takes seconds to start on a busy machine.
 const ZOOKEEPER_TIME_MAX: Duration = Duration::from_secs(60);
+
+const LOG_PART_BYTES: u64 = 128 << 10;
 
 /// What is started, and how.
 #[derive(Clone, Debug)]
@@ -35,6 +41,8 @@ pub struct Plan {
     pub shards: u16,
     /// As the flag has it.
     pub lease: String,
+    /// Servers write to disks, and acknowledge what is there.
+    pub is_durable: bool,
 }
 
 /// All processes.
@@ -42,6 +50,8 @@ pub struct Crew {
     plan: Plan,
     /// Where they run.
     pub network: Network,
+    /// Where they write to.
+    pub disks: Disks,
     zookeeper: Option<Child>,
     members: Vec<(Spot, Option<Child>)>,
 }
@@ -53,8 +63,9 @@ impl Crew {
         let spots: Vec<Spot> = (0..plan.managers).map(Spot::Manager).chain(servers).collect();
         let network = Network::make(&spots);
         let members = spots.iter().map(|spot| (*spot, None)).collect();
-        let mut crew = Crew { plan, network, zookeeper: None, members };
-        std::fs::create_dir_all(crew.plan.folder.join("register"))?;
+        std::fs::create_dir_all(plan.folder.join("register"))?;
+        let disks = Disks::make(&plan.folder, if plan.is_durable { plan.servers } else { 0 })?;
+        let mut crew = Crew { plan, network, disks, zookeeper: None, members };
         crew.start_zookeeper()?;
         for spot in spots {
             crew.start_one(spot)?;
@@ -68,9 +79,13 @@ impl Crew {
     }
 
     /// Where clients reach the servers.
-    pub fn resp_addresses(&self) -> Vec<String> {
-        let address = |index| format!("{}:{RESP_PORT}", self.network.address(Spot::Server(index)));
-        (0..self.plan.servers).map(address).collect()
+    pub fn addresses(&self) -> Addresses {
+        let address = |index, port| {
+            let host = self.network.address(Spot::Server(index));
+            format!("{host}:{port}")
+        };
+        let all = |port| (0..self.plan.servers).map(|index| address(index, port)).collect();
+        Addresses { resp: all(RESP_PORT), memcached: all(MEMCACHED_PORT) }
     }
 
     /// Where a server tells about itself.
@@ -136,12 +151,18 @@ impl Crew {
                 command.args(["cm", "--register", &register, "--listen", &at(MANAGER_PORT)]);
                 command.args(["--lease", &self.plan.lease]);
                 command.args(["--shards", &self.plan.shards.to_string()]);
+                let durability = if self.plan.is_durable { "fsync" } else { "replicated" };
+                command.args(["--durability", durability]);
             }
-            Spot::Server(_) => {
+            Spot::Server(index) => {
                 command.args(["serve", "--cluster", &register, "--resp", &at(RESP_PORT)]);
                 command.args(["--admin", &at(ADMIN_PORT), "--peer", &at(PEER_PORT)]);
-                command.args(["--memcached", "off", "--native", "off", "--insecure", "on"]);
+                command.args(["--memcached", &at(MEMCACHED_PORT)]);
+                command.args(["--native", "off", "--insecure", "on"]);
                 command.args(["--memory", "128MiB", "--threads", "1"]);
+                if self.plan.is_durable {
+                    command.arg("--data-dir").arg(self.disks.folder(index));
+                }
             }
         }
         command.args(["--log-format", "json"]);
@@ -172,6 +193,23 @@ impl Crew {
         self.signal(spot, signal)?;
         self.child(spot).context("it does not run")?.wait()?;
         Ok(())
+    }
+
+    /// What an operator would look at first, beside the logs.
+    pub fn keep_evidence(&mut self) {
+        self.disks.is_kept = true;
+        let mut command = Command::new(&self.plan.binary);
+        command.args(["cluster", "status", "--shards", "--json", "--register", &self.register()]);
+        if let Ok(output) = command.stdin(Stdio::null()).output() {
+            let text = [output.stdout, output.stderr].concat();
+            let _ = std::fs::write(self.plan.folder.join("status.json"), text);
+        }
+        for index in 0..self.plan.servers {
+            if let Ok(text) = super::resp::page(&self.admin_address(index), "/metrics") {
+                let name = format!("{}-metrics.txt", Spot::Server(index));
+                let _ = std::fs::write(self.plan.folder.join(name), text);
+            }
+        }
     }
 
     /// Processes that have ended though nobody ended them, which is always a fault of theirs.
@@ -208,9 +246,22 @@ impl Crew {
     }
 }
 
+/// Of the log's last part, for runs of an hour write much; else of all of it.
 fn last_line(log: &Path, words: &str) -> Option<String> {
-    let text = std::fs::read_to_string(log).ok()?;
-    text.lines().rfind(|line| line.contains(words)).map(str::to_owned)
+    let mut file = File::open(log).ok()?;
+    let length = file.metadata().ok()?.len();
+    for from in [length.saturating_sub(LOG_PART_BYTES), 0] {
+        file.seek(SeekFrom::Start(from)).ok()?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        // A line that is being written, or was cut, is not one.
+        let lines = text.lines().rev().skip(usize::from(!text.ends_with('\n')));
+        if let Some(line) = lines.into_iter().find(|line| line.contains(words)) {
+            return Some(line.to_owned());
+        }
+    }
+    None
 }
 
 impl Drop for Crew {

@@ -81,7 +81,7 @@ impl Polled {
             let Some(key) = key.into_iter().find(|key| slot_of(key) / slots == shard) else {
                 continue;
             };
-            let mut client = Client::new(&crew.resp_addresses(), usize::from(shard));
+            let mut client = Client::new(&crew.addresses().resp, usize::from(shard));
             let (is_over, last) = (Arc::clone(&polled.is_over), Arc::clone(&polled.last));
             std::thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {

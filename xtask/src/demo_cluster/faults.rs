@@ -34,10 +34,16 @@ pub enum Kind {
     Both,
     /// SIGSTOP and SIGCONT of ZooKeeper
     Register,
+    /// kill -9 of two servers at once
+    Two,
+    /// kill -9 of all servers at once, where their data outlives them
+    All,
+    /// A server's disk is full
+    Disk,
 }
 
 /// All of them.
-pub const ALL: [Kind; 11] = [
+pub const ALL: [Kind; 14] = [
     Kind::Kill,
     Kind::Restart,
     Kind::Stop,
@@ -49,6 +55,9 @@ pub const ALL: [Kind; 11] = [
     Kind::ManagerCut,
     Kind::Both,
     Kind::Register,
+    Kind::Two,
+    Kind::All,
+    Kind::Disk,
 ];
 
 impl Kind {
@@ -59,6 +68,9 @@ impl Kind {
             // Whoever is cut from all servers does not reach ZooKeeper either, but a folder.
             Kind::ManagerCut => crew.network.has_cuts() && crew.plan().jars.is_some(),
             Kind::Register => crew.plan().jars.is_some(),
+            Kind::Two => crew.plan().servers >= 3,
+            Kind::All => crew.plan().is_durable,
+            Kind::Disk => crew.disks.can_fill(),
             _ => true,
         }
     }
@@ -70,12 +82,14 @@ pub struct Fault {
     kind: Kind,
     server: Spot,
     others: Vec<Spot>,
+    /// Another server.
+    second: Spot,
     time: Duration,
 }
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Fault { kind, server, others, time } = self;
+        let Fault { kind, server, others, time, .. } = self;
         let others = others.iter().map(Spot::to_string).collect::<Vec<_>>().join("+");
         match kind {
             Kind::Kill => write!(f, "kill {server}")?,
@@ -89,6 +103,9 @@ impl std::fmt::Display for Fault {
             Kind::ManagerCut => write!(f, "cut manager")?,
             Kind::Both => write!(f, "kill manager+{server}")?,
             Kind::Register => write!(f, "stop ZooKeeper")?,
+            Kind::Two => write!(f, "kill {server}+{}", self.second)?,
+            Kind::All => write!(f, "kill all servers")?,
+            Kind::Disk => write!(f, "fill {server}'s disk")?,
         }
         write!(f, " {} ms", time.as_millis())
     }
@@ -108,7 +125,8 @@ impl Fault {
         // From far below a lease to well above a session with the register.
         let time =
             Duration::from_millis(20 << dice.below(8)) + Duration::from_millis(dice.below(200));
-        Fault { kind, server: Spot::Server(index), others, time }
+        let second = Spot::Server((index + 1) % plan.servers);
+        Fault { kind, server: Spot::Server(index), others, second, time }
     }
 
     /// Breaks it, waits, heals it. `mark` is told when it was broken.
@@ -120,6 +138,12 @@ impl Fault {
             Kind::Kill => self.kill(crew, &[self.server])?,
             Kind::Manager => self.kill(crew, &[leader])?,
             Kind::Both => self.kill(crew, &[leader, self.server])?,
+            Kind::Two => self.kill(crew, &[self.server, self.second])?,
+            Kind::All => {
+                let all: Vec<Spot> = (0..crew.plan().servers).map(Spot::Server).collect();
+                self.kill(crew, &all)?;
+            }
+            Kind::Disk => self.fill(crew)?,
             Kind::Restart => {
                 crew.end(self.server, "TERM")?;
                 crew.start_one(self.server)?;
@@ -149,6 +173,8 @@ impl Fault {
     }
 
     fn kill(&self, crew: &mut Crew, spots: &[Spot]) -> Result<()> {
+        // All have the signal before one is waited for.
+        spots.iter().try_for_each(|spot| crew.signal(*spot, "KILL"))?;
         spots.iter().try_for_each(|spot| crew.end(*spot, "KILL"))?;
         std::thread::sleep(self.time);
         spots.iter().try_for_each(|spot| crew.start_one(*spot))
@@ -158,6 +184,13 @@ impl Fault {
         crew.signal(spot, "STOP")?;
         std::thread::sleep(self.time);
         crew.signal(spot, "CONT")
+    }
+
+    fn fill(&self, crew: &Crew) -> Result<()> {
+        let Spot::Server(index) = self.server else { return Ok(()) };
+        crew.disks.fill(index)?;
+        std::thread::sleep(self.time);
+        crew.disks.empty(index)
     }
 
     fn take_down(&self, crew: &Crew, spot: Spot) -> Result<()> {

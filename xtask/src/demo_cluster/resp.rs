@@ -11,6 +11,8 @@ use anyhow::{Context, Result, bail};
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(3000);
 const CONNECT_TIME_MAX: Duration = Duration::from_millis(300);
 const REDIRECTS_MAX: usize = 5;
+/// Nothing was done of what is answered so.
+const SURE: [&str; 6] = ["CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN", "OOM", "LOADING", "EXECABORT"];
 
 /// What a server said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub enum Reply {
     Integer(i64),
     /// A value, or that there is none.
     Bulk(Option<Vec<u8>>),
+    /// Several.
+    Array(Vec<Reply>),
 }
 
 /// What became of a request.
@@ -54,7 +58,11 @@ impl Client {
 
     /// Asks whoever serves the key, its second word.
     pub fn ask(&mut self, words: &[&str]) -> Told {
-        let key = words.get(1).copied().unwrap_or_default();
+        self.ask_all(words.get(1).copied().unwrap_or_default(), &[words])
+    }
+
+    /// Sends all commands at once to whoever serves the key, and gives the last one's reply.
+    pub fn ask_all(&mut self, key: &str, commands: &[&[&str]]) -> Told {
         let mut last = String::new();
         for _ in 0..REDIRECTS_MAX {
             let at = self.known.get(key).cloned().unwrap_or_else(|| self.any());
@@ -67,7 +75,7 @@ impl Client {
                     continue;
                 }
             };
-            match exchange(connection, words) {
+            match exchange(connection, commands) {
                 Ok(Reply::Error(line)) if line.starts_with("MOVED ") => {
                     let to = line.rsplit(' ').next().unwrap_or_default().to_owned();
                     self.known.insert(key.to_owned(), to);
@@ -75,9 +83,7 @@ impl Client {
                 }
                 Ok(Reply::Error(line)) => {
                     self.known.remove(key);
-                    let is_sure = ["CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN"]
-                        .iter()
-                        .any(|word| line.starts_with(word));
+                    let is_sure = SURE.iter().any(|word| line.starts_with(word));
                     return if is_sure { Told::Refused(line) } else { Told::Unknown(line) };
                 }
                 Ok(reply) => {
@@ -101,23 +107,38 @@ impl Client {
 
     fn connection(&mut self, at: &str) -> Result<&mut BufReader<TcpStream>> {
         if !self.connections.contains_key(at) {
-            let address: SocketAddr = at.parse()?;
-            let stream = TcpStream::connect_timeout(&address, CONNECT_TIME_MAX)?;
-            stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
-            stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
-            stream.set_nodelay(true)?;
-            self.connections.insert(at.to_owned(), BufReader::new(stream));
+            self.connections.insert(at.to_owned(), connect(at)?);
         }
         self.connections.get_mut(at).context("it was just made")
     }
 }
 
-fn exchange(connection: &mut BufReader<TcpStream>, words: &[&str]) -> Result<Reply> {
-    let mut out = format!("*{}\r\n", words.len());
-    for word in words {
-        out.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+/// A connection that neither waits nor is waited for too long.
+pub fn connect(at: &str) -> Result<BufReader<TcpStream>> {
+    let address: SocketAddr = at.parse()?;
+    let stream = TcpStream::connect_timeout(&address, CONNECT_TIME_MAX)?;
+    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
+    stream.set_nodelay(true)?;
+    Ok(BufReader::new(stream))
+}
+
+/// The last command's reply, or the first error.
+fn exchange(connection: &mut BufReader<TcpStream>, commands: &[&[&str]]) -> Result<Reply> {
+    let mut out = String::new();
+    for words in commands {
+        out.push_str(&format!("*{}\r\n", words.len()));
+        for word in *words {
+            out.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
     }
     connection.get_mut().write_all(out.as_bytes())?;
+    let replies = commands.iter().map(|_| reply(connection)).collect::<Result<Vec<_>>>()?;
+    let error = replies.iter().find(|reply| matches!(reply, Reply::Error(_))).cloned();
+    error.or_else(|| replies.last().cloned()).context("something was asked")
+}
+
+fn reply(connection: &mut BufReader<TcpStream>) -> Result<Reply> {
     let mut line = String::new();
     if connection.read_line(&mut line)? == 0 {
         bail!("the connection was closed");
@@ -128,12 +149,16 @@ fn exchange(connection: &mut BufReader<TcpStream>, words: &[&str]) -> Result<Rep
         b'-' => Reply::Error(rest),
         b':' => Reply::Integer(rest.parse()?),
         b'_' => Reply::Bulk(None),
-        b'$' if rest == "-1" => Reply::Bulk(None),
+        b'$' | b'*' if rest == "-1" => Reply::Bulk(None),
         b'$' => {
             let mut bytes = vec![0; rest.parse::<usize>()? + 2];
             connection.read_exact(&mut bytes)?;
             bytes.truncate(bytes.len() - 2);
             Reply::Bulk(Some(bytes))
+        }
+        b'*' => {
+            let count: usize = rest.parse()?;
+            Reply::Array((0..count).map(|_| reply(connection)).collect::<Result<_>>()?)
         }
         _ => bail!("no reply of RESP: {rest}"),
     })

@@ -9,7 +9,7 @@ use plotters::prelude::{
     Text, WHITE,
 };
 
-const WINDOW_NS: u64 = 10_000_000;
+use super::history::WINDOW_NS;
 
 /// A fault, from when to when, since the start.
 #[derive(Clone, Debug)]
@@ -24,19 +24,8 @@ pub struct Mark {
     pub whole_ns: u64,
 }
 
-/// Requests answered in each window.
-fn windows(answered_ns: &[u64]) -> Vec<u64> {
-    let last = answered_ns.iter().max().map_or(0, |last| last / WINDOW_NS);
-    let mut windows = vec![0; last as usize + 1];
-    for at in answered_ns {
-        windows[(at / WINDOW_NS) as usize] += 1;
-    }
-    windows
-}
-
 /// Writes `path`, an SVG, and a CSV beside it.
-pub fn write(path: &Path, answered_ns: &[u64], marks: &[Mark]) -> Result<()> {
-    let windows = windows(answered_ns);
+pub fn write(path: &Path, windows: &[u32], marks: &[Mark]) -> Result<()> {
     let mut text = "start_ms,answered,fault\n".to_owned();
     for (index, count) in windows.iter().enumerate() {
         let at_ns = index as u64 * WINDOW_NS;
@@ -46,17 +35,17 @@ pub fn write(path: &Path, answered_ns: &[u64], marks: &[Mark]) -> Result<()> {
     }
     std::fs::write(path.with_extension("csv"), text)
         .with_context(|| format!("cannot write beside {}", path.display()))?;
-    draw(path, &windows, marks)
+    draw(path, windows, marks)
 }
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-fn draw(path: &Path, windows: &[u64], marks: &[Mark]) -> Result<()> {
+fn draw(path: &Path, windows: &[u32], marks: &[Mark]) -> Result<()> {
     let area = SVGBackend::new(path, (1100, 420)).into_drawing_area();
     area.fill(&WHITE)?;
-    let y_max = windows.iter().copied().max().unwrap_or(1).max(1) as f64 * 100.0 * 1.35;
+    let y_max = f64::from(windows.iter().copied().max().unwrap_or(1).max(1)) * 100.0 * 1.35;
     let mut builder = ChartBuilder::on(&area);
     builder.caption("Requests answered, in windows of 10 ms, under faults", ("sans-serif", 17));
     builder.margin(12).x_label_area_size(42).y_label_area_size(64);
@@ -80,7 +69,7 @@ fn draw(path: &Path, windows: &[u64], marks: &[Mark]) -> Result<()> {
     let points = windows
         .iter()
         .enumerate()
-        .map(|(index, count)| (seconds(index as u64 * WINDOW_NS), *count as f64 * 100.0));
+        .map(|(index, count)| (seconds(index as u64 * WINDOW_NS), f64::from(*count) * 100.0));
     chart.draw_series(LineSeries::new(points, RGBColor(31, 119, 180).stroke_width(1)))?;
     area.present().with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,0 +1,93 @@
+//! What the clients have asked and were answered, as far as nobody has judged it yet.
+
+use std::collections::BTreeMap;
+
+use workload::linearizable::{Ask, Record};
+
+/// Answers are counted in windows of so long.
+pub const WINDOW_NS: u64 = 10_000_000;
+
+/// A read of a pair that has seen two numbers.
+#[derive(Clone, Debug)]
+pub struct Half {
+    /// The pair's first.
+    pub key: usize,
+    /// What was seen of both.
+    pub seen: [Option<i64>; 2],
+    /// When it was answered.
+    pub end_ns: u64,
+}
+
+/// See the module's page.
+#[derive(Debug, Default)]
+pub struct History {
+    /// What was or may have been executed.
+    pub records: Vec<Record>,
+    /// Reads that have seen half of something.
+    pub halves: Vec<Half>,
+    /// Requests answered in each window.
+    pub windows: Vec<u32>,
+    /// When more were, which no window counts yet.
+    answered_ns: Vec<u64>,
+    /// What was answered, by its kind.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// What else was said, and how often.
+    pub refusals: BTreeMap<String, u64>,
+    /// Answers that no order explains: values that nobody wrote.
+    pub complaints: Vec<String>,
+    /// Requests of which nobody knows what became.
+    pub unknown: u64,
+}
+
+impl History {
+    /// Adds what another has.
+    pub fn take(&mut self, other: &mut History) {
+        self.records.append(&mut other.records);
+        self.halves.append(&mut other.halves);
+        self.complaints.append(&mut other.complaints);
+        self.unknown += std::mem::take(&mut other.unknown);
+        for end_ns in other.answered_ns.drain(..) {
+            let window = (end_ns / WINDOW_NS) as usize;
+            if self.windows.len() <= window {
+                self.windows.resize(window + 1, 0);
+            }
+            self.windows[window] += 1;
+        }
+        for (kind, count) in std::mem::take(&mut other.counts) {
+            *self.counts.entry(kind).or_default() += count;
+        }
+        for (line, count) in std::mem::take(&mut other.refusals) {
+            *self.refusals.entry(line).or_default() += count;
+        }
+    }
+
+    /// All that was answered.
+    pub fn answered(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// An answer.
+    pub fn count(&mut self, kind: &'static str, end_ns: u64) {
+        *self.counts.entry(kind).or_default() += 1;
+        self.answered_ns.push(end_ns);
+    }
+
+    /// Without what differs from time to time.
+    pub fn note(&mut self, line: &str) {
+        let line = match line.split_once(' ') {
+            Some(("MOVED", _)) => "MOVED, again and again",
+            _ => line,
+        };
+        *self.refusals.entry(line.to_owned()).or_default() += 1;
+    }
+
+    /// Whether a half that was seen is one of a request that nobody has answered.
+    pub fn is_of_unknown(half: &Half, records: &[Record]) -> bool {
+        records.iter().any(|record| {
+            record.key & !1 == half.key
+                && record.answer.is_none()
+                && record.ask != Ask::Get
+                && record.start_ns < half.end_ns
+        })
+    }
+}

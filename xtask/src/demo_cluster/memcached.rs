@@ -1,0 +1,88 @@
+//! A small memcached client: any server answers, for it forwards what is another's.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+use anyhow::{Context, Result, bail};
+
+use super::resp::connect;
+
+/// What nothing was done of, by its words.
+const SURE: [&str; 4] = ["no node serves", "too few copies", "out of memory", "this key is at"];
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A line, such as STORED.
+    Line(String),
+    /// To a get: the value and its version; or that there is none.
+    Value(Option<(Vec<u8>, String)>),
+    /// It was refused and has changed nothing.
+    Refused(String),
+    /// It may have been executed, or not, or will be.
+    Unknown(String),
+}
+
+/// One user.
+pub struct Client {
+    servers: Vec<String>,
+    connections: Vec<Option<BufReader<TcpStream>>>,
+}
+
+impl Client {
+    /// Of these servers.
+    pub fn new(servers: &[String]) -> Client {
+        let connections = servers.iter().map(|_| None).collect();
+        Client { servers: servers.to_vec(), connections }
+    }
+
+    /// Asks this server, whoever serves the key.
+    pub fn ask(&mut self, at: usize, request: &[u8]) -> Told {
+        let at = at % self.servers.len();
+        if self.connections[at].is_none() {
+            match connect(&self.servers[at]) {
+                Ok(stream) => self.connections[at] = Some(stream),
+                // Nothing was sent.
+                Err(error) => return Told::Refused(format!("{}: {error:#}", self.servers[at])),
+            }
+        }
+        let Some(connection) = &mut self.connections[at] else {
+            return Told::Refused("no connection".to_owned());
+        };
+        match exchange(connection, request) {
+            Ok(Told::Line(line)) if line.contains("ERROR") => {
+                let is_sure = SURE.iter().any(|words| line.contains(words));
+                if is_sure { Told::Refused(line) } else { Told::Unknown(line) }
+            }
+            Ok(told) => told,
+            Err(error) => {
+                self.connections[at] = None;
+                Told::Unknown(format!("memcached {}: {error:#}", self.servers[at]))
+            }
+        }
+    }
+}
+
+fn exchange(connection: &mut BufReader<TcpStream>, request: &[u8]) -> Result<Told> {
+    connection.get_mut().write_all(request)?;
+    let mut found = None;
+    loop {
+        let mut line = String::new();
+        if connection.read_line(&mut line)? == 0 {
+            bail!("the connection was closed");
+        }
+        let line = line.trim_end();
+        if line == "END" {
+            return Ok(Told::Value(found));
+        }
+        if !line.starts_with("VALUE ") {
+            return Ok(Told::Line(line.to_owned()));
+        }
+        let mut words = line.split(' ').skip(3);
+        let length: usize = words.next().context("a value has a length")?.parse()?;
+        let mut bytes = vec![0; length + 2];
+        connection.read_exact(&mut bytes)?;
+        bytes.truncate(length);
+        found = Some((bytes, words.next().unwrap_or_default().to_owned()));
+    }
+}
