@@ -23,7 +23,11 @@ mod keys;
 mod load;
 mod memcached;
 mod place;
+mod quota;
+mod reshard;
+mod reshard_chart;
 mod resp;
+mod said;
 mod timeline;
 mod user;
 mod whole;
@@ -85,6 +89,15 @@ pub struct Args {
     /// Instead: kills a primary so often, and prints how long its shards were not served
     #[arg(long, value_name = "N")]
     failover_times: Option<usize>,
+    /// For so long nobody is killed before, and leases that end are counted
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    calm_seconds: u64,
+    /// Instead: makes one shard hot, and draws what its move costs
+    #[arg(long, requires = "timeline")]
+    reshard: bool,
+    /// Of a core, for each server, where servers are to be overloaded one by one
+    #[arg(long, value_name = "HUNDREDTHS")]
+    cpu: Option<u64>,
     /// A program that is ready; by default one is built
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
@@ -99,7 +112,11 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
     let took = whole::wait(&mut crew)?;
     println!("whole after {:.1} s", took.as_secs_f64());
     if let Some(times) = args.failover_times {
-        return failover::run(&mut crew, times, seed).map(|()| true);
+        let calm = Duration::from_secs(args.calm_seconds);
+        return failover::run(&mut crew, times, seed, calm).map(|()| true);
+    }
+    if let (true, Some(path)) = (args.reshard, &args.timeline) {
+        return reshard::run(&mut crew, args.clients, seed, path).map(|()| true);
     }
     println!("seed {seed}; again: {}", again(args, seed));
     let started = Instant::now();
@@ -154,7 +171,8 @@ fn plan(root: &Path, args: &Args, seed: u64) -> Result<Plan> {
     let (folder, binary) = (folder.canonicalize()?, binary.canonicalize()?);
     let Args { servers, shards, lease, .. } = args.clone();
     let is_durable = args.durability == "fsync";
-    Ok(Plan { binary, folder, jars, servers, managers: 2, shards, lease, is_durable })
+    let (managers, cpu_hundredths) = (2, args.cpu);
+    Ok(Plan { binary, folder, jars, servers, managers, shards, lease, is_durable, cpu_hundredths })
 }
 
 fn again(args: &Args, seed: u64) -> String {

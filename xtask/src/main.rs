@@ -41,8 +41,8 @@ enum Command {
     TestXdp,
     /// RDMA over soft-RoCE in an emulated machine; says what is missing where something is
     TestRdma(rdma::Args),
-    /// Long property tests, torture of the store, recorded histories, Miri, sanitizers,
-    /// coverage-guided fuzzing, and real clients of servers that route
+    /// Long property tests, torture of the store, recorded histories, an hour of a broken cluster,
+    /// Miri, sanitizers, coverage-guided fuzzing, and real clients of servers that route
     Nightly(nightly::Args),
     /// Only the rules of style that the compiler does not know
     Tidy,

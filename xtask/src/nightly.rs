@@ -49,6 +49,9 @@ pub struct Args {
     /// Clusters under simulated faults, from seeds that no earlier night had; some 60 a second
     #[arg(long, default_value_t = 200_000, value_name = "SEEDS")]
     cluster_seeds: u64,
+    /// For a real cluster that is broken, half of it with disks
+    #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
+    demo_seconds: u32,
     /// For recorded histories of all presets
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     history_seconds: u32,
@@ -87,6 +90,11 @@ fn steps(root: &Path, args: Args) -> Vec<Step> {
             .with("CLUSTER_SEEDS", args.cluster_seeds.to_string())
             .with("CLUSTER_FIRST_SEED", fresh_seed().to_string()),
     ];
+    steps.extend(["replicated", "fsync"].map(|durability| {
+        let (seconds, seed) = (args.demo_seconds / 2, fresh_seed());
+        let line = format!("cargo run --locked -p xtask -- demo-cluster --seconds {seconds}");
+        Step::new("a broken cluster", &format!("{line} --durability {durability} --seed {seed}"))
+    }));
     steps.extend(miri_steps());
     steps.extend(sanitizer_steps(root));
     steps.extend(fuzz_steps(root, args.fuzz_seconds));

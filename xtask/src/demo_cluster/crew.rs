@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 
 use super::disks::Disks;
 use super::place::{Network, Spot};
+use super::quota::Quota;
+use super::said::{self, Said};
 use super::user::Addresses;
 
 /// RESP, of each server.
@@ -43,6 +45,8 @@ pub struct Plan {
     pub lease: String,
     /// Servers write to disks, and acknowledge what is there.
     pub is_durable: bool,
+    /// Of a core, for each server; all there is where it is not given.
+    pub cpu_hundredths: Option<u64>,
 }
 
 /// All processes.
@@ -54,6 +58,8 @@ pub struct Crew {
     pub disks: Disks,
     zookeeper: Option<Child>,
     members: Vec<(Spot, Option<Child>)>,
+    /// Of the servers.
+    quotas: Vec<Quota>,
 }
 
 impl Crew {
@@ -65,7 +71,12 @@ impl Crew {
         let members = spots.iter().map(|spot| (*spot, None)).collect();
         std::fs::create_dir_all(plan.folder.join("register"))?;
         let disks = Disks::make(&plan.folder, if plan.is_durable { plan.servers } else { 0 })?;
-        let mut crew = Crew { plan, network, disks, zookeeper: None, members };
+        let quota = |index| {
+            let name = format!("dovetail-{}-{index}", std::process::id());
+            plan.cpu_hundredths.map(|hundredths| Quota::make(&name, hundredths))
+        };
+        let quotas = (0..plan.servers).filter_map(quota).collect::<Result<_>>()?;
+        let mut crew = Crew { plan, network, disks, zookeeper: None, members, quotas };
         crew.start_zookeeper()?;
         for spot in spots {
             crew.start_one(spot)?;
@@ -151,6 +162,7 @@ impl Crew {
                 command.args(["cm", "--register", &register, "--listen", &at(MANAGER_PORT)]);
                 command.args(["--lease", &self.plan.lease]);
                 command.args(["--shards", &self.plan.shards.to_string()]);
+                command.args(["--first-nodes", &self.plan.servers.to_string()]);
                 let durability = if self.plan.is_durable { "fsync" } else { "replicated" };
                 command.args(["--durability", durability]);
             }
@@ -167,6 +179,11 @@ impl Crew {
         }
         command.args(["--log-format", "json"]);
         let child = self.spawn(command, &spot.to_string())?;
+        if let Spot::Server(index) = spot
+            && let Some(quota) = self.quotas.get(index)
+        {
+            quota.take(child.id())?;
+        }
         if let Some(member) = self.members.iter_mut().find(|member| member.0 == spot) {
             member.1 = Some(child);
         }
@@ -178,6 +195,24 @@ impl Crew {
             Spot::Here => self.zookeeper.as_mut(),
             _ => self.members.iter_mut().find(|member| member.0 == spot)?.1.as_mut(),
         }
+    }
+
+    /// What a server has taken of the processors, in hundredths of a second.
+    pub fn cpu_ticks(&mut self, index: usize) -> Option<u64> {
+        let id = self.child(Spot::Server(index))?.id();
+        let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // Behind the name, which may have anything in it: user and system time.
+        let mut rest = text.rsplit(')').next()?.split_whitespace().skip(11);
+        Some(rest.next()?.parse::<u64>().ok()? + rest.next()?.parse::<u64>().ok()?)
+    }
+
+    /// What the managers have said with these words, in order.
+    pub fn managers_said(&self, words: &str) -> Vec<Said> {
+        let log = |index| self.plan.folder.join(format!("{}.log", Spot::Manager(index)));
+        let all = (0..self.plan.managers).flat_map(|index| said::lines(&log(index), words));
+        let mut all: Vec<Said> = all.collect();
+        all.sort_by_key(|said| said.at);
+        all
     }
 
     /// Sends a signal, by its name.

@@ -1,7 +1,13 @@
 //! How long a failover takes: from the kill of a primary until all shards take writes again.
 //!
+//! ```text
+//!  kill ─ detected, in the register ─▶ ─ all have installed it ─▶ ─ gathered, scattered ─▶ served
+//!        └ the manager says so        └ the manager says so      └ a write of each shard
+//! ```
+//!
 //! One client per shard writes without a pause. The time is that of the last shard whose write,
-//! begun after the kill, is acknowledged.
+//! begun after the kill, is acknowledged. Before the first kill nobody is killed for a while: a
+//! lease that ends then is too short for this machine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,47 +23,84 @@ use super::whole;
 
 const SERVED_TIME_MAX: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(1);
+/// What a manager says of each member that it does without from now on.
+const LEFT_OUT: &str = "no member any more";
 
-/// Kills `times` times, and prints median and spread.
-pub fn run(crew: &mut Crew, times: usize, seed: u64) -> Result<()> {
+/// One failover, in ms since the kill.
+struct Taken {
+    registered: f64,
+    committed: f64,
+    served: f64,
+}
+
+/// Looks on for a while, kills `times` times, and prints medians and spread.
+pub fn run(crew: &mut Crew, times: usize, seed: u64, calm: Duration) -> Result<()> {
+    let alarms = || crew.managers_said(LEFT_OUT).len();
+    let (polled, before) = (Polled::start(crew), alarms());
+    std::thread::sleep(calm);
+    println!("{} s of load: {} false alarms", calm.as_secs(), alarms() - before);
+    drop(polled);
+    whole::wait(crew)?;
     let mut dice = Dice::new(seed);
-    let mut taken_ms = Vec::new();
+    let mut taken = Vec::new();
+    let mut alarms = 0;
     for round in 1..=times {
         let primaries: Vec<usize> = (0..crew.plan().servers)
             .filter(|index| whole::ask(crew, *index).is_ok_and(|told| told.primary > 0))
             .collect();
         let victim = Spot::Server(dice.of(&primaries));
-        let polled = Polled::start(crew);
-        // Every client has found its shard by then.
-        polled.wait(Instant::now())?;
-        crew.end(victim, "KILL")?;
-        let taken = polled.wait(Instant::now());
-        polled.is_over.store(true, Ordering::Relaxed);
-        let taken = taken?;
-        taken_ms.push(taken.as_secs_f64() * 1e3);
-        crew.start_one(victim)?;
-        let whole = whole::wait(crew)?;
+        let before = crew.managers_said(LEFT_OUT).len();
+        let one = kill(crew, victim)?;
         println!(
-            "failover {round}/{times}: {victim} killed, all shards served after {:.0} ms, \
-             whole again {:.0} ms after its start",
-            taken.as_secs_f64() * 1e3,
-            whole.as_secs_f64() * 1e3,
+            "failover {round}/{times}: {victim} killed; ms: in the register {:.1}, committed \
+             {:.1}, all shards served {:.1}",
+            one.registered, one.committed, one.served,
         );
+        taken.push(one);
+        crew.start_one(victim)?;
+        whole::wait(crew)?;
+        alarms += crew.managers_said(LEFT_OUT).len() - before - 1;
     }
-    taken_ms.sort_by(f64::total_cmp);
-    let at = |part: f64| taken_ms[((taken_ms.len() - 1) as f64 * part).round() as usize];
+    println!("{times} failovers, {alarms} more members left out than were killed");
+    tell("detected and in the register", &taken, |one| one.registered);
+    tell("committed after that", &taken, |one| one.committed - one.registered);
+    tell("promoted and served after that", &taken, |one| one.served - one.committed);
+    tell("from kill to all shards served", &taken, |one| one.served);
+    println!("of {times}, lease {}, {} shards", crew.plan().lease, crew.plan().shards);
+    Ok(())
+}
+
+fn kill(crew: &mut Crew, victim: Spot) -> Result<Taken> {
+    let polled = Polled::start(crew);
+    // Every client has found its shard by then.
+    polled.wait(Instant::now())?;
+    let killed_at = std::time::UNIX_EPOCH.elapsed()?;
+    let killed = Instant::now();
+    crew.end(victim, "KILL")?;
+    let served = polled.wait(killed)?.as_secs_f64() * 1e3;
+    let since = |words: &str, from: Duration| {
+        let said = crew.managers_said(words).into_iter().map(|said| said.at);
+        said.into_iter().find(|at| *at >= from).unwrap_or(from)
+    };
+    let registered = since(LEFT_OUT, killed_at);
+    let committed = since("all members have installed it", registered);
+    let ms = |at: Duration| (at - killed_at).as_secs_f64() * 1e3;
+    Ok(Taken { registered: ms(registered), committed: ms(committed), served })
+}
+
+fn tell(what: &str, taken: &[Taken], of: fn(&Taken) -> f64) {
+    let mut all: Vec<f64> = taken.iter().map(of).collect();
+    all.sort_by(f64::total_cmp);
+    let Some(last) = all.len().checked_sub(1) else { return };
+    let at = |part: f64| all[(last as f64 * part).round() as usize];
     println!(
-        "failover: median {:.0} ms, quartiles {:.0} to {:.0} ms, least {:.0}, most {:.0} ms, of \
-         {times}, lease {}, {} shards",
+        "{what}: median {:.1} ms, quartiles {:.1} to {:.1}, least {:.1}, most {:.1}",
         at(0.5),
         at(0.25),
         at(0.75),
         at(0.0),
         at(1.0),
-        crew.plan().lease,
-        crew.plan().shards,
     );
-    Ok(())
 }
 
 /// Of each shard, when the last write that was acknowledged began and ended.

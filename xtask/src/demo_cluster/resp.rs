@@ -124,7 +124,7 @@ pub fn connect(at: &str) -> Result<BufReader<TcpStream>> {
 }
 
 /// The last command's reply, or the first error.
-fn exchange(connection: &mut BufReader<TcpStream>, commands: &[&[&str]]) -> Result<Reply> {
+pub fn exchange(connection: &mut BufReader<TcpStream>, commands: &[&[&str]]) -> Result<Reply> {
     let mut out = String::new();
     for words in commands {
         out.push_str(&format!("*{}\r\n", words.len()));

@@ -47,11 +47,15 @@ fn draw(path: &Path, windows: &[u32], marks: &[Mark]) -> Result<()> {
     area.fill(&WHITE)?;
     let y_max = f64::from(windows.iter().copied().max().unwrap_or(1).max(1)) * 100.0 * 1.35;
     let mut builder = ChartBuilder::on(&area);
-    builder.caption("Requests answered, in windows of 10 ms, under faults", ("sans-serif", 17));
+    let caption =
+        "Requests answered, in windows of 10 ms. Red: broken; orange: not whole again yet";
+    builder.caption(caption, ("sans-serif", 17));
     builder.margin(12).x_label_area_size(42).y_label_area_size(64);
     let x_max = seconds(windows.len() as u64 * WINDOW_NS);
     let mut chart = builder.build_cartesian_2d(0.0..x_max, 0.0..y_max)?;
-    chart.configure_mesh().x_desc("s since the start").y_desc("requests per second").draw()?;
+    let mut mesh = chart.configure_mesh();
+    mesh.light_line_style(WHITE).y_label_formatter(&|count| format!("{count:.0}"));
+    mesh.x_desc("s since the start").y_desc("requests per second").draw()?;
     let broken = RGBColor(214, 39, 40).mix(0.25).filled();
     let unwhole = RGBColor(255, 187, 120).mix(0.3).filled();
     for (index, mark) in marks.iter().enumerate() {
