@@ -128,7 +128,7 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
     if complaint.is_some() {
         crew.keep_evidence();
     }
-    let (history, findings) = load.end();
+    let (history, findings) = load.end(complaint.is_some());
     report(&history, &findings, &marks);
     if let Some(path) = &args.timeline {
         timeline::write(path, &history.windows, &marks)?;
@@ -208,6 +208,10 @@ fn break_it(
     let (mut marks, mut minutes) = (Vec::new(), 0);
     while started.elapsed() < Duration::from_secs(args.seconds) {
         std::thread::sleep(Duration::from_millis(CALM_MS + dice.below(CALM_MS)));
+        // A lease may have ended meanwhile, for this machine is busy.
+        if let Err(error) = whole::wait(crew) {
+            return Err((marks, error.context("while nothing was broken")));
+        }
         let findings = load.findings();
         if let Some((line, _)) = &findings.violation {
             return Err((marks, anyhow::anyhow!("{line}")));

@@ -218,6 +218,10 @@ impl Crew {
     /// Sends a signal, by its name.
     pub fn signal(&mut self, spot: Spot, signal: &str) -> Result<()> {
         let child = self.child(spot).context("it does not run")?;
+        if signal == "KILL" {
+            // At once: another process would take milliseconds to start.
+            return Ok(child.kill()?);
+        }
         let id = child.id().to_string();
         Command::new("kill").args([&format!("-{signal}"), &id]).status()?;
         Ok(())
@@ -230,15 +234,19 @@ impl Crew {
         Ok(())
     }
 
+    /// What the manager that leads says of the cluster.
+    pub fn status(&self) -> Option<serde_json::Value> {
+        let mut command = Command::new(&self.plan.binary);
+        command.args(["cluster", "status", "--json", "--register", &self.register()]);
+        let output = command.stdin(Stdio::null()).output().ok()?;
+        serde_json::from_slice(&output.stdout).ok()
+    }
+
     /// What an operator would look at first, beside the logs.
     pub fn keep_evidence(&mut self) {
         self.disks.is_kept = true;
-        let mut command = Command::new(&self.plan.binary);
-        command.args(["cluster", "status", "--shards", "--json", "--register", &self.register()]);
-        if let Ok(output) = command.stdin(Stdio::null()).output() {
-            let text = [output.stdout, output.stderr].concat();
-            let _ = std::fs::write(self.plan.folder.join("status.json"), text);
-        }
+        let text = self.status().map(|status| status.to_string()).unwrap_or_default();
+        let _ = std::fs::write(self.plan.folder.join("status.json"), text);
         for index in 0..self.plan.servers {
             if let Ok(text) = super::resp::page(&self.admin_address(index), "/metrics") {
                 let name = format!("{}-metrics.txt", Spot::Server(index));
@@ -254,17 +262,6 @@ impl Crew {
         let fallen =
             members.filter_map(|(spot, child)| has_ended(child.as_mut()?).then_some(*spot));
         fallen.collect()
-    }
-
-    /// The term of the configuration that a manager has made last: servers may not know it yet.
-    pub fn last_term(&self) -> Option<u64> {
-        let made = (0..self.plan.managers).filter_map(|index| {
-            let path = self.plan.folder.join(format!("{}.log", Spot::Manager(index)));
-            last_line(&path, "\"msg\":\"configuration\"")
-        });
-        let line = made.max()?;
-        let term = line.split("\"term\":").nth(1)?;
-        term.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     }
 
     /// The manager that leads, as the servers have heard last.

@@ -77,7 +77,8 @@ fn kill(crew: &mut Crew, victim: Spot) -> Result<Taken> {
     let killed_at = std::time::UNIX_EPOCH.elapsed()?;
     let killed = Instant::now();
     crew.end(victim, "KILL")?;
-    let served = polled.wait(killed)?.as_secs_f64() * 1e3;
+    // What began before it was dead may be its own last answer.
+    let served = (polled.wait(Instant::now())? - killed).as_secs_f64() * 1e3;
     let since = |words: &str, from: Duration| {
         let said = crew.managers_said(words).into_iter().map(|said| said.at);
         said.into_iter().find(|at| *at >= from).unwrap_or(from)
@@ -140,8 +141,8 @@ impl Polled {
         polled
     }
 
-    /// Until every shard has taken a write that began after `since`.
-    fn wait(&self, since: Instant) -> Result<Duration> {
+    /// When every shard had taken a write that began after `since`.
+    fn wait(&self, since: Instant) -> Result<Instant> {
         // Of each shard, its first such write.
         let mut first: Vec<Option<Instant>> = Vec::new();
         loop {
@@ -152,8 +153,7 @@ impl Polled {
                 *first = first.or(ended);
             }
             if first.iter().all(Option::is_some) {
-                let ended = first.into_iter().flatten().max().context("a cluster has shards")?;
-                return Ok(ended - since);
+                return first.into_iter().flatten().max().context("a cluster has shards");
             }
             if since.elapsed() > SERVED_TIME_MAX {
                 bail!("shards that are not served: {:?}", not_served(&first));

@@ -65,8 +65,10 @@ impl Load {
         findings
     }
 
-    /// Ends the clients, lets everything be judged, and gives the record.
-    pub fn end(self) -> (History, Findings) {
+    /// Ends the clients, lets everything be judged, and gives the record. A cluster that is broken
+    /// is not read for long.
+    pub fn end(self, is_broken: bool) -> (History, Findings) {
+        lock(&self.findings).is_broken = is_broken;
         self.is_over.store(true, Ordering::Relaxed);
         let (history, findings) = (Arc::clone(&self.history), Arc::clone(&self.findings));
         for thread in self.clients {

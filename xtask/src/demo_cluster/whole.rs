@@ -1,4 +1,5 @@
-//! Whether the cluster is whole: every server says so, and every shard has all its copies.
+//! Whether the cluster is whole: every server says so, and so does the manager that leads: servers
+//! may not have heard yet that one of them is left out.
 
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,18 @@ pub fn ask(crew: &Crew, index: usize) -> Result<Told> {
     })
 }
 
+/// Whether somebody leads and has said nothing newer than this term, under which nothing lacks.
+fn leader_says_so(crew: &Crew, term: u64, copies: u64) -> bool {
+    let Some(status) = crew.status() else { return false };
+    let status = &status["status"];
+    let has_all = |shard: &serde_json::Value| {
+        shard["full_copies"].as_u64() == Some(copies) && shard["joining"].is_null()
+    };
+    status["term"].as_u64() == Some(term)
+        && status["is_committed"].as_bool() == Some(true)
+        && status["shards"].as_array().is_some_and(|shards| shards.iter().all(has_all))
+}
+
 /// Waits for it; what the servers said last, if it never is.
 pub fn wait(crew: &mut Crew) -> Result<Duration> {
     let (began, servers) = (Instant::now(), crew.plan().servers as u64);
@@ -52,7 +65,7 @@ pub fn wait(crew: &mut Crew) -> Result<Duration> {
             && sum(|one| one.primary) == shards
             && sum(|one| one.backup) == shards * (copies - 1)
             && sum(|one| one.joining) == 0
-            && crew.last_term() == Some(said[0].term);
+            && leader_says_so(crew, said[0].term, copies);
         if is_whole {
             return Ok(began.elapsed());
         }
