@@ -62,13 +62,7 @@ func start(t *testing.T, flags ...string) *server {
 		"serve", "--resp", "127.0.0.1:0", "--memcached", "127.0.0.1:0", "--native", "off", "--admin", "off",
 		"--memory", "128MiB", "--threads", "2", "--log-format", "json",
 	}
-	command := exec.Command(binary(t), withWanted(append(arguments, flags...))...)
-	command.Dir = t.TempDir()
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "DOVETAIL_") {
-			command.Env = append(command.Env, entry)
-		}
-	}
+	command := program(t, withWanted(append(arguments, flags...))...)
 	log, err := command.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +83,19 @@ func start(t *testing.T, flags ...string) *server {
 		t.Fatal("the server is not ready after 20 s")
 	}
 	return nil
+}
+
+// program runs the binary somewhere else, without settings that would reach it.
+func program(t *testing.T, arguments ...string) *exec.Cmd {
+	t.Helper()
+	command := exec.Command(binary(t), arguments...)
+	command.Dir = t.TempDir()
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "DOVETAIL_") {
+			command.Env = append(command.Env, entry)
+		}
+	}
+	return command
 }
 
 // readLog hands over the addresses of the line "ready" and drains the rest.

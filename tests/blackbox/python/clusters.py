@@ -1,0 +1,72 @@
+"""A cluster of three servers and a manager, whose register is a folder."""
+
+import json
+import subprocess
+import tempfile
+import time
+
+import servers
+
+WHOLE_SECONDS = 60
+
+
+class Cluster:
+    """Three running servers; each may be killed and started again."""
+
+    def __init__(self, *flags, nodes=3):
+        self._folder = tempfile.TemporaryDirectory(prefix="cluster-")
+        self._register = f"file://{self._folder.name}"
+        self._flags = flags
+        command = [
+            servers.binary(), "cm", "--register", self._register, "--shards", "16", "--rebalance", "off",
+            "--listen", f"{servers.HOST}:{servers.free_port()}", "--lease", "1s", "--session", "3s",
+        ]
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._manager = subprocess.Popen(command, env=servers.clean_environment(), **quiet)
+        self.peers = [servers.free_port() for _ in range(nodes)]
+        self.nodes = [None] * nodes
+        try:
+            for index in range(nodes):
+                self.start(index)
+            self.wait_whole()
+        except BaseException:
+            self.stop()
+            raise
+
+    def start(self, index):
+        self.nodes[index] = servers.Dovetail(
+            "--cluster", self._register, "--peer", f"{servers.HOST}:{self.peers[index]}", *self._flags,
+        )
+
+    def kill(self, index):
+        self.nodes[index].process.kill()
+        self.nodes[index].process.wait()
+
+    @property
+    def resp_ports(self):
+        return [node.resp_port for node in self.nodes]
+
+    def status(self):
+        command = [servers.binary(), "cluster", "status", "--json", "--register", self._register]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        return json.loads(answer.stdout)["status"] if answer.returncode == 0 else None
+
+    def wait_whole(self):
+        """Until every shard has a copy on each of three nodes."""
+        deadline = time.monotonic() + WHOLE_SECONDS
+        while True:
+            status = self.status()
+            if status and status["is_committed"] and len(status["nodes"]) == len(self.nodes):
+                if all(shard["full_copies"] == 3 and not shard["joining"] for shard in status["shards"]):
+                    return
+            assert time.monotonic() < deadline, f"not whole: {status}"
+            time.sleep(0.05)
+
+    def stop(self):
+        """Exit statuses of what was still running."""
+        running = [node for node in self.nodes if node and node.is_running()]
+        statuses = [node.stop() for node in running]
+        self._manager.terminate()
+        self._manager.wait(timeout=servers.STOP_SECONDS)
+        self._folder.cleanup()
+        return statuses

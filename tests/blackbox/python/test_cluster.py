@@ -1,0 +1,190 @@
+"""Clients of Redis Cluster as they are, redis-cli, and memcached clients of any node, against a cluster."""
+
+import shutil
+import subprocess
+import threading
+
+import pytest
+import redis
+from pymemcache.client.base import Client as MemcachedClient
+from redis.cluster import ClusterNode, LoadBalancingStrategy, RedisCluster
+
+import clusters
+import servers
+
+pytestmark = pytest.mark.dovetail_only
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """One for all tests that break nothing: to start one takes seconds."""
+    running = clusters.Cluster()
+    yield running
+    assert running.stop() == [0, 0, 0]
+
+
+@pytest.fixture(params=[2, 3])
+def client(request, cluster):
+    with connect(cluster, protocol=request.param) as found:
+        yield found
+
+
+def connect(cluster, **settings):
+    nodes = [ClusterNode(servers.HOST, port) for port in cluster.resp_ports]
+    return RedisCluster(startup_nodes=nodes, **settings)
+
+
+def test_keys_of_all_slots_are_found(client):
+    for number in range(500):
+        assert client.set(f"key:{number}", number)
+    assert [client.get(f"key:{number}") for number in range(500)] == [b"%d" % n for n in range(500)]
+    assert client.delete(*(f"key:{number}" for number in range(500))) == 500
+
+
+def test_the_client_knows_all_nodes(client, cluster):
+    assert {node.port for node in client.get_nodes()} == set(cluster.resp_ports)
+    assert {node.port for node in client.get_primaries()} <= set(cluster.resp_ports)
+    covered = sum(end - start + 1 for start, end in client.cluster_slots())
+    assert covered == 16_384
+
+
+def test_commands_on_several_keys_of_a_tag(client):
+    assert client.mset({"{tag}a": 1, "{tag}b": 2})
+    assert client.mget("{tag}a", "{tag}b", "{tag}absent") == [b"1", b"2", None]
+    with pytest.raises(redis.exceptions.RedisClusterException):
+        client.mset({"a": 1, "b": 2})
+    assert client.delete("{tag}a", "{tag}b") == 2
+
+
+def test_keys_of_several_slots_by_the_clients_own_means(client):
+    names = [f"spread:{number}" for number in range(64)]
+    assert client.mset_nonatomic(dict.fromkeys(names, "v"))
+    assert client.mget_nonatomic(names) == [b"v"] * 64
+
+
+def test_pipelines_go_to_all_nodes(client):
+    pipeline = client.pipeline()
+    for number in range(300):
+        pipeline.set(f"pipe:{number}", number)
+        pipeline.incr(f"pipe:{number}")
+    assert pipeline.execute() == [answer for number in range(300) for answer in (True, number + 1)]
+
+
+def test_a_transaction_of_one_slot(client):
+    client.delete("{t}n", "{t}m")
+    with client.pipeline(transaction=True) as transaction:
+        transaction.incr("{t}n")
+        transaction.incrby("{t}m", 5)
+        assert transaction.execute() == [1, 5]
+
+
+def test_increments_of_many_threads_add_up(cluster):
+    with connect(cluster) as setup:
+        setup.delete("sum")
+
+    def add():
+        with connect(cluster) as own:
+            for _ in range(200):
+                own.incr("sum")
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with connect(cluster) as reader:
+        assert int(reader.get("sum")) == 800
+
+
+def test_reads_of_copies(cluster):
+    """READONLY connections to whoever has a copy; the lag is short."""
+    with connect(cluster, load_balancing_strategy=LoadBalancingStrategy.ROUND_ROBIN) as reader:
+        reader.set("copied", "v")
+        assert reader.wait(2, 5000, target_nodes=reader.get_node_from_key("copied")) == 2
+        assert {reader.get("copied") for _ in range(12)} == {b"v"}
+
+
+def test_values_of_a_mebibyte(client):
+    value = bytes(range(256)) * 4096
+    assert client.set("large", value)
+    assert client.get("large") == value
+    client.delete("large")
+
+
+def test_errors_keep_their_words(cluster):
+    ports = iter(cluster.resp_ports)
+    with redis.Redis(host=servers.HOST, port=next(ports)) as one:
+        with pytest.raises(redis.exceptions.ClusterCrossSlotError):
+            one.execute_command("MSET", "a", 1, "b", 2)
+        with pytest.raises(redis.exceptions.ResponseError, match="SELECT is not allowed in cluster mode"):
+            one.execute_command("SELECT", 1)
+    refused = 0
+    for port in cluster.resp_ports:
+        with redis.Redis(host=servers.HOST, port=port) as one:
+            try:
+                one.execute_command("GET", "foo")
+            except redis.exceptions.MovedError as moved:
+                assert moved.slot_id == 12_182
+                refused += 1
+    assert refused == 2
+
+
+def test_memcached_clients_may_ask_any_node(cluster):
+    for number, node in enumerate(cluster.nodes):
+        asked = cluster.nodes[(number + 1) % 3]
+        writer = MemcachedClient((servers.HOST, node.memcached_port), timeout=20, no_delay=True)
+        reader = MemcachedClient((servers.HOST, asked.memcached_port), timeout=20, no_delay=True)
+        for key in range(50):
+            assert writer.set(f"m{number}:{key}", str(key), noreply=False)
+        names = [f"m{number}:{key}" for key in range(50)]
+        assert reader.get_many(names) == {name: str(key).encode() for key, name in enumerate(names)}
+        assert reader.incr(names[7], 35) == 42
+        value, version = writer.gets(names[7])
+        assert value == b"42"
+        assert reader.cas(names[7], "43", version, noreply=False)
+        assert writer.cas(names[7], "44", version, noreply=False) is False
+        writer.close()
+        reader.close()
+
+
+@pytest.mark.skipif(not shutil.which("redis-cli"), reason="redis-cli is not installed")
+def test_redis_cli_follows(cluster):
+    def cli(*words):
+        command = ["redis-cli", "-c", "-h", servers.HOST, "-p", str(cluster.resp_ports[0]), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.strip()
+
+    for number in range(12):
+        assert cli("SET", f"cli:{number}", str(number)) == "OK"
+        assert cli("GET", f"cli:{number}") == str(number)
+    nodes = cli("CLUSTER", "NODES").splitlines()
+    assert len(nodes) == 3 and sum("myself" in line for line in nodes) == 1
+    assert "cluster_state:ok" in cli("CLUSTER", "INFO")
+
+
+def test_a_killed_node_loses_nothing():
+    """What was answered is there after a node was killed, while it is away, and after it is back."""
+    running = clusters.Cluster()
+    try:
+        with connect(running) as client:
+            for number in range(300):
+                client.set(f"kept:{number}", number)
+            wanted = [b"%d" % number for number in range(300)]
+            running.kill(0)
+            assert [again(client.get, f"kept:{number}") for number in range(300)] == wanted
+            for number in range(300):
+                again(client.set, f"kept:{number}", number + 1)
+            running.start(0)
+            running.wait_whole()
+            assert [again(client.get, f"kept:{n}") for n in range(300)] == [b"%d" % (n + 1) for n in range(300)]
+    finally:
+        running.stop()
+
+
+def again(command, *words, times=50):
+    """Both commands here may be sent twice."""
+    for left in reversed(range(times)):
+        try:
+            return command(*words)
+        except (redis.exceptions.RedisError, OSError):
+            if not left:
+                raise
