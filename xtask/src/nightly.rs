@@ -46,7 +46,7 @@ pub struct Args {
     /// For the torture of the store, all of whose tests run at once
     #[arg(long, default_value_t = 180, value_name = "SECONDS")]
     torture_seconds: u32,
-    /// Clusters under simulated faults, from seeds that no earlier night had; some 60 a second
+    /// Clusters under simulated faults, from seeds that no earlier night had; some 100 a second
     #[arg(long, default_value_t = 200_000, value_name = "SEEDS")]
     cluster_seeds: u64,
     /// For a real cluster that is broken, half of it with disks

@@ -3,8 +3,8 @@
 //! ```text
 //!  seed ─▶ scenario: servers, managers, clients, faults
 //!           └▶ world: network, disks, clocks, register ⇄ cluster::{Node, Manager} ⇄ clients
-//!               └▶ judge: one primary per shard, versions grow, all serve again, copies alike,
-//!                         one order explains every answer
+//!               ├▶ watch: one primary per shard and term, versions grow, nobody is forgotten
+//!               └▶ judge: all serve again, copies are alike, one order explains every answer
 //!  a seed that fails ─▶ shrink: fewer faults, clients, requests ─▶ one command to replay it
 //! ```
 //!
@@ -22,6 +22,7 @@ mod machines;
 mod plant;
 mod scenario;
 mod shrink;
+mod watch;
 mod world;
 
 pub use plant::{PLANTS, Plant};

@@ -44,8 +44,7 @@ struct ClusterArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     requests: Option<u64>,
 
-    /// `all`, `none`, or kinds with commas: loss, delay, duplicate, cut, crash, pause, clock, disk,
-    /// rot, power, session, move
+    /// `all`, `none`, or kinds of the list below with commas
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = parse_faults)]
     faults: Faults,
 
@@ -78,6 +77,16 @@ struct Positions(Vec<usize>);
 pub(super) fn command() -> Command {
     ClusterArgs::augment_args(Command::new("cluster"))
         .about("Whole clusters under faults: network, disks, clocks, crashes; checked for losses")
+        .after_help(lists())
+}
+
+/// What `--faults` and `--plant` may name.
+fn lists() -> String {
+    let line = |(name, about): (&str, &str)| format!("  {name:10} {about}\n");
+    let faults = FAULT_KINDS.iter().map(|(name, kind)| line((name, kind.about())));
+    let plants = PLANTS.iter().map(|(name, plant)| line((name, plant.about())));
+    let (faults, plants): (String, String) = (faults.collect(), plants.collect());
+    format!("Faults:\n{faults}\nBugs to plant:\n{plants}")
 }
 
 /// Runs all seeds; fails if any of them did.

@@ -209,9 +209,11 @@ impl Client {
 }
 
 fn text_of(key: usize, value: i64) -> Arc<[u8]> {
-    let text = value.to_string();
-    let width = if key.is_multiple_of(2) { 0 } else { LONG_VALUE_BYTES };
-    format!("{text:<width$}").into_bytes().into()
+    let mut text = value.to_string().into_bytes();
+    if !key.is_multiple_of(2) {
+        text.resize(LONG_VALUE_BYTES.max(text.len()), b' ');
+    }
+    text.into()
 }
 
 fn value_of(text: &[u8]) -> Option<i64> {

@@ -2,6 +2,7 @@
 
 use cluster::{Configuration, NodeId, manager};
 
+use crate::cluster::Plant;
 use crate::cluster::scenario::{Fault, Ways, What};
 use crate::cluster::world::{Happening, World};
 
@@ -12,46 +13,47 @@ impl World<'_> {
             eprintln!("{:>12} fault {index}: {what:?} for {for_ns}", self.now_ns);
         }
         let until_ns = self.now_ns + for_ns;
-        let has_struck = match what {
-            What::Crash { node, rots } => self.may_crash(node, rots) && self.crash(node, rots),
-            What::CrashManager { manager } => {
-                self.offices[manager].manager = None;
-                true
-            }
-            What::Pause { node } => {
-                self.servers[node].paused_until_ns = until_ns;
-                true
-            }
-            What::PauseManager { manager } => {
-                self.offices[manager].paused_until_ns = until_ns;
-                true
-            }
-            What::Cut { group, ways } => {
-                self.cut(group, ways, 1);
-                true
-            }
-            What::SlowDisk { node } => {
-                self.servers[node].disk_slow_until_ns = until_ns;
-                true
-            }
-            What::Power => {
-                (0..self.servers.len()).for_each(|node| {
-                    self.crash(node, false);
-                });
-                true
-            }
-            What::HideRegister => {
-                self.cut(1 << self.register_point(), Ways::Both, 1);
-                true
-            }
-            What::Move { shard, node } => self.order_move(shard, node),
-        };
+        let has_struck = self.strike(what, until_ns);
         self.struck += u64::from(has_struck);
         self.push(until_ns, Happening::FaultEnds(index));
     }
 
+    /// False: it had nothing to strike, or more than is promised would be lost.
+    fn strike(&mut self, what: What, until_ns: u64) -> bool {
+        match what {
+            What::Crash { node, rots } => {
+                return self.may_crash(node, rots) && self.crash(node, rots);
+            }
+            What::CrashManager { manager } => self.offices[manager].manager = None,
+            What::Pause { node } => self.servers[node].paused_until_ns = until_ns,
+            What::PauseManager { manager } => self.offices[manager].paused_until_ns = until_ns,
+            What::Cut { group, ways } => self.cut(group, ways, 1),
+            What::SlowDisk { node } => self.servers[node].disk_slow_until_ns = until_ns,
+            What::Stall { group } => {
+                let stalled = self.servers.iter_mut().enumerate();
+                stalled.filter(|(name, _)| group >> name & 1 == 1).for_each(|(_, server)| {
+                    server.disk_stalled_until_ns = until_ns;
+                });
+            }
+            What::Decay { group } => return self.decay(group),
+            What::Jump { node, by_ns } => self.servers[node].clock.jump(by_ns as i64),
+            What::Power => {
+                if !self.has_good_copies(|_| false) {
+                    return false;
+                }
+                (0..self.servers.len()).for_each(|node| {
+                    self.crash(node, false);
+                });
+            }
+            What::HideRegister => self.cut(1 << self.register_point(), Ways::Both, 1),
+            What::Move { shard, node } => return self.order_move(shard, node),
+        }
+        true
+    }
+
     pub(super) fn end_fault(&mut self, index: usize) {
-        match self.scenario.faults[index].what {
+        let Fault { for_ns, what, .. } = self.scenario.faults[index].clone();
+        match what {
             What::Crash { node, .. } => self.start_node(node),
             What::CrashManager { manager } => self.start_manager(manager),
             What::Cut { group, ways } if !self.is_quiet => self.cut(group, ways, -1),
@@ -59,6 +61,9 @@ impl World<'_> {
                 self.cut(1 << self.register_point(), Ways::Both, -1);
             }
             What::Power => (0..self.servers.len()).for_each(|node| self.start_node(node)),
+            What::Pause { node } if self.options.plant == Some(Plant::Suspend) => {
+                self.servers[node].clock.jump(-(for_ns as i64));
+            }
             _ => {}
         }
     }
@@ -70,6 +75,7 @@ impl World<'_> {
         for server in &mut self.servers {
             server.paused_until_ns = self.now_ns.min(server.paused_until_ns);
             server.disk_slow_until_ns = 0;
+            server.disk_stalled_until_ns = 0;
         }
         for office in &mut self.offices {
             office.paused_until_ns = self.now_ns.min(office.paused_until_ns);
@@ -95,27 +101,55 @@ impl World<'_> {
         }
     }
 
-    /// Whether this server's death leaves somebody who has all of each shard (K23): without disks
-    /// nobody promises anything beyond.
+    /// Whether this server's death leaves somebody who has all of each shard (K23): nobody
+    /// promises anything beyond. What is on a good disk is not lost.
     fn may_crash(&self, name: usize, rots: bool) -> bool {
         let Some(node) = &self.servers[name].node else { return false };
-        if self.scenario.is_durable && !rots {
+        let id = node.id();
+        let is_lost = rots || !self.is_good(id);
+        if !is_lost && self.scenario.is_durable {
             return true;
         }
-        let id = node.id();
-        let managers = self.offices.iter().filter_map(|office| office.manager.as_ref());
-        let known = managers.flat_map(|manager| [manager.configuration(), manager.proposed()]);
-        let known = known.flatten().map(|known| (**known).clone());
-        known.chain(self.stored()).all(|configuration| self.outlives(&configuration, id))
-    }
-
-    /// Whether every shard has a full copy that lives, besides this one.
-    fn outlives(&self, configuration: &Configuration, id: NodeId) -> bool {
         let lives = |copy: NodeId| {
             let server = &self.servers[usize::from(copy.name)];
-            copy.name != id.name && server.node.is_some() && server.life == copy.life
+            server.node.is_some() && server.life == copy.life
         };
-        configuration.shards.iter().all(|shard| shard.full_copies().any(lives))
+        self.has_good_copies(|copy| copy.name == id.name || !lives(copy))
+    }
+
+    /// Whether what this life of a server has is on a medium that keeps it, or may be.
+    fn is_good(&self, copy: NodeId) -> bool {
+        copy.life > self.servers[usize::from(copy.name)].rotten_through_life
+    }
+
+    /// Whether each shard has a full copy that is good, besides those. Who is a full copy differs
+    /// while a new configuration is on its way: in none of them may there be too few.
+    fn has_good_copies(&self, is_lost: impl Fn(NodeId) -> bool) -> bool {
+        let has_good = |all: &Configuration| {
+            let is_kept = |copy: NodeId| !is_lost(copy) && self.is_good(copy);
+            all.shards.iter().all(|shard| shard.full_copies().any(is_kept))
+        };
+        let managers = self.offices.iter().filter_map(|office| office.manager.as_ref());
+        let known = managers.flat_map(|manager| [manager.configuration(), manager.proposed()]);
+        known.flatten().all(|all| has_good(all)) && self.stored().is_none_or(has_good)
+    }
+
+    /// A bit flips on the disk of each of these, while it runs, if others have all without it.
+    fn decay(&mut self, group: u64) -> bool {
+        let mut has_struck = false;
+        for name in 0..self.servers.len() {
+            if group >> name & 1 == 1 && self.may_crash(name, true) {
+                self.rot(name);
+                has_struck = true;
+            }
+        }
+        has_struck
+    }
+
+    fn rot(&mut self, name: usize) {
+        let server = &mut self.servers[name];
+        server.rotten_through_life = server.life;
+        server.disk.rot(&mut self.chance);
     }
 
     fn crash(&mut self, name: usize, rots: bool) -> bool {
@@ -125,8 +159,7 @@ impl World<'_> {
         }
         server.disk.crash(&mut self.chance);
         if rots {
-            server.is_rotten = true;
-            server.disk.rot(&mut self.chance);
+            self.rot(name);
         }
         true
     }

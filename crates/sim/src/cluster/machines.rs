@@ -11,7 +11,7 @@ use crate::cluster::dice::Dice;
 /// A monotonic clock: its own zero, its own speed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    zero_ns: u64,
+    zero_ns: i64,
     /// Parts of a million faster than true time.
     fast_ppm: i64,
 }
@@ -22,12 +22,17 @@ impl Clock {
             return Clock { zero_ns: 0, fast_ppm: 0 };
         }
         let fast_ppm = dice.between(0, 2 * drift_ppm) as i64 - drift_ppm as i64;
-        Clock { zero_ns: dice.below(1 << 40), fast_ppm }
+        Clock { zero_ns: dice.below(1 << 40) as i64, fast_ppm }
     }
 
     pub(super) fn at(&self, true_ns: u64) -> Instant {
         let fast_ns = true_ns as i64 / 1_000 * self.fast_ppm / 1_000;
-        Instant { ns: (self.zero_ns + true_ns).saturating_add_signed(fast_ns) }
+        Instant { ns: true_ns.saturating_add_signed(self.zero_ns + fast_ns) }
+    }
+
+    /// From now on it shows so much more.
+    pub(super) fn jump(&mut self, by_ns: i64) {
+        self.zero_ns += by_ns;
     }
 }
 
@@ -49,9 +54,12 @@ impl Disk {
         self.bytes.len()
     }
 
-    /// A sync that was asked for at that length has ended: what the node is told.
-    pub(super) fn synced(&mut self, len_bytes: usize) -> u64 {
-        self.synced_bytes = self.synced_bytes.max(len_bytes);
+    /// A sync that was asked for at that length has ended: what the node is told. A disk that lies
+    /// keeps nothing.
+    pub(super) fn synced(&mut self, len_bytes: usize, lies: bool) -> u64 {
+        if !lies {
+            self.synced_bytes = self.synced_bytes.max(len_bytes);
+        }
         (len_bytes - self.life_start_bytes) as u64
     }
 
@@ -181,7 +189,7 @@ mod tests {
         for _ in 0..100 {
             let mut disk = Disk::default();
             disk.append(&[1; 640]);
-            assert_eq!(disk.synced(640), 640);
+            assert_eq!(disk.synced(640, false), 640);
             disk.append(&[2; 640]);
             disk.crash(dice);
             assert!((640..=1280).contains(&disk.len_bytes()));

@@ -1,9 +1,10 @@
 //! Bugs that can be planted, each at the border of the state machines: a simulation that does not
 //! notice them proves nothing.
 
+use base::Instant;
 use cluster::message::Lane;
 use cluster::record::Header;
-use cluster::{Message, Node, Term};
+use cluster::{Message, Node, Settings, ShardId, Term};
 
 use crate::cluster::machines::TestShelf;
 
@@ -22,6 +23,16 @@ pub enum Plant {
     Lease,
     /// Deletes leave nothing behind.
     Tombstone,
+    /// Managers forget who had all of a shard when too few copies are left.
+    Forget,
+    /// Managers do not wait until leases have ended.
+    Hasty,
+    /// Clocks of servers stop while those are paused.
+    Suspend,
+    /// A new primary goes on with the versions of the old one's epoch.
+    Reuse,
+    /// Disks say that they have what they do not have.
+    Sync,
 }
 
 /// By name.
@@ -32,9 +43,47 @@ pub const PLANTS: &[(&str, Plant)] = &[
     ("primary", Plant::Primary),
     ("lease", Plant::Lease),
     ("tombstone", Plant::Tombstone),
+    ("forget", Plant::Forget),
+    ("hasty", Plant::Hasty),
+    ("suspend", Plant::Suspend),
+    ("reuse", Plant::Reuse),
+    ("sync", Plant::Sync),
 ];
 
 impl Plant {
+    /// What is wrong then, in one line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Plant::Ack => "some frames are acknowledged and never land",
+            Plant::Term => "frames and acknowledgements of older terms count",
+            Plant::Checksum => "records count whatever their checksum",
+            Plant::Primary => "a server is told that it is primary where another one is",
+            Plant::Lease => "leases never end",
+            Plant::Tombstone => "deletes leave nothing behind",
+            Plant::Forget => "managers forget who had all of a shard when few copies are left",
+            Plant::Hasty => "managers do not wait until leases have ended",
+            Plant::Suspend => "clocks of servers stop while those are paused",
+            Plant::Reuse => "a new primary uses the old one's versions again",
+            Plant::Sync => "disks say that they have what they do not have",
+        }
+    }
+
+    /// How a manager is set up.
+    pub(super) fn settings(plant: Option<Plant>, settings: Settings) -> Settings {
+        match plant {
+            Some(Plant::Forget) => Settings { min_copies: 1, ..settings },
+            _ => settings,
+        }
+    }
+
+    /// What a manager's clock shows.
+    pub(super) fn manager_time(plant: Option<Plant>, now: Instant) -> Instant {
+        match plant {
+            Some(Plant::Hasty) => Instant { ns: 2 * now.ns },
+            _ => now,
+        }
+    }
+
     /// What a node gets instead of a message.
     pub(super) fn distort(
         plant: Option<Plant>,
@@ -50,10 +99,22 @@ impl Plant {
                 let id = node.id();
                 for shard in &mut other.shards {
                     if shard.backups.contains(&id) && shard.filling_from.is_none() {
-                        let primary = std::mem::replace(&mut shard.primary, id);
-                        shard.backups.retain(|backup| *backup != id);
-                        shard.backups.insert(0, primary);
+                        // Alone: those that know better would not answer it.
+                        shard.primary = id;
+                        shard.backups.clear();
+                        shard.waiting.clear();
                         break;
+                    }
+                }
+                Message::Install(other.into())
+            }
+            (Some(Plant::Reuse), Message::Install(configuration)) => {
+                let mut other = (*configuration).clone();
+                for (index, shard) in other.shards.iter_mut().enumerate() {
+                    let id = ShardId(index as u16);
+                    let known = node.configuration().and_then(|known| known.shard(id));
+                    if shard.primary == node.id() {
+                        shard.epoch = known.map_or(shard.epoch, |known| known.epoch);
                     }
                 }
                 Message::Install(other.into())

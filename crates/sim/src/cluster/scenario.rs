@@ -37,6 +37,35 @@ pub enum FaultKind {
     Session,
     /// Shards are moved.
     Move,
+    /// Clocks of servers jump forward.
+    Jump,
+    /// Bits flip on several disks, under running servers.
+    Decay,
+    /// Several disks do nothing for a while.
+    Stall,
+}
+
+impl FaultKind {
+    /// What it does, in one line.
+    pub fn about(self) -> &'static str {
+        match self {
+            FaultKind::Loss => "messages and frames are lost, all along",
+            FaultKind::Delay => "some take long, and overtake each other",
+            FaultKind::Duplicate => "some come twice",
+            FaultKind::Cut => "one end point or a group from all others, one way or both",
+            FaultKind::Crash => "servers and managers die, and start again",
+            FaultKind::Pause => "processes stop and go on; their clocks do not stop",
+            FaultKind::Clock => "clocks begin anywhere, and drift up to the stated bound",
+            FaultKind::Disk => "syncs of one disk are slow",
+            FaultKind::Rot => "a server dies, and a bit of its disk flips",
+            FaultKind::Power => "all servers die at once",
+            FaultKind::Session => "the register cannot be reached, sessions end",
+            FaultKind::Move => "an operator moves shards",
+            FaultKind::Jump => "the clock of a server jumps forward, by up to 17 s",
+            FaultKind::Decay => "bits flip on several disks; servers notice when they start again",
+            FaultKind::Stall => "several disks do not sync at all for a while",
+        }
+    }
 }
 
 /// By name.
@@ -53,7 +82,16 @@ pub const FAULT_KINDS: &[(&str, FaultKind)] = &[
     ("power", FaultKind::Power),
     ("session", FaultKind::Session),
     ("move", FaultKind::Move),
+    ("jump", FaultKind::Jump),
+    ("decay", FaultKind::Decay),
+    ("stall", FaultKind::Stall),
 ];
+
+/// Those that are drawn after all others, each from a stream of its own: a run without them is what
+/// it was before they were there.
+const LATER_KINDS: [FaultKind; 3] = [FaultKind::Jump, FaultKind::Decay, FaultKind::Stall];
+/// So many runs of a million have more than five servers.
+const LARGE_PPM: u64 = 300_000;
 
 /// One thing that goes wrong at one time.
 #[derive(Clone, Debug)]
@@ -92,6 +130,18 @@ pub(super) enum What {
         shard: u16,
         node: usize,
     },
+    Jump {
+        node: usize,
+        by_ns: u64,
+    },
+    /// Of these servers, as bits.
+    Decay {
+        group: u64,
+    },
+    /// Of these servers, as bits.
+    Stall {
+        group: u64,
+    },
 }
 
 /// Which messages a cut stops.
@@ -126,7 +176,9 @@ impl Scenario {
     pub(super) fn draw(options: &Options) -> Scenario {
         let dice = &mut Dice::new(options.seed, 1);
         let has = |kind| options.faults.contains(&kind);
-        let node_count = options.nodes.unwrap_or_else(|| dice.between(3, 5) as usize);
+        // Drawn in any case: what is said by hand changes nothing else.
+        let few = dice.between(3, 5) as usize;
+        let node_count = options.nodes.unwrap_or_else(|| large(options.seed).unwrap_or(few));
         let manager_count = 1 + dice.index(3);
         // Half of the runs keep their data on disks; only those survive that all die.
         let is_durable = dice.happens(500_000);
@@ -134,10 +186,11 @@ impl Scenario {
             let ppm = dice.below(ppm_max);
             if has(kind) && dice.happens(700_000) { ppm } else { 0 }
         };
+        let clients = dice.between(2, 5) as usize;
         let mut scenario = Scenario {
             node_count,
             manager_count,
-            client_count: options.clients.unwrap_or_else(|| dice.between(2, 5) as usize),
+            client_count: options.clients.unwrap_or(clients),
             requests_per_client: options.requests.unwrap_or(60),
             shards: dice.between(1, 4) as u16,
             keys: dice.between(2, 8) as usize,
@@ -157,14 +210,14 @@ impl Scenario {
     fn draw_faults(&mut self, options: &Options, dice: &mut Dice) {
         let kinds: Vec<FaultKind> =
             options.faults.iter().copied().filter(|kind| self.strikes(*kind)).collect();
-        if kinds.is_empty() {
-            return;
-        }
-        for _ in 0..dice.between(1, 12) {
-            let at_ns = dice.between(60 * MS, self.faults_end_ns - 100 * MS);
-            let for_ns = dice.between(MS, 100 * MS);
+        let count = if kinds.is_empty() { 0 } else { dice.between(1, 12) };
+        for _ in 0..count {
+            let (at_ns, for_ns) = self.draw_times(dice);
             let what = self.draw_fault(kinds[dice.index(kinds.len())], dice);
             self.faults.push(Fault { at_ns, for_ns, what });
+        }
+        for kind in LATER_KINDS.iter().filter(|kind| options.faults.contains(kind)) {
+            self.draw_later(*kind, &mut Dice::new(options.seed, 10 + *kind as u64));
         }
         self.faults.sort_by_key(|fault| fault.at_ns);
         if let Some(kept) = &options.only_faults {
@@ -176,10 +229,39 @@ impl Scenario {
         }
     }
 
+    fn draw_times(&self, dice: &mut Dice) -> (u64, u64) {
+        let at_ns = dice.between(60 * MS, self.faults_end_ns - 100 * MS);
+        (at_ns, dice.between(MS, 100 * MS))
+    }
+
+    /// None to three of them, in half of the runs none.
+    fn draw_later(&mut self, kind: FaultKind, dice: &mut Dice) {
+        let means_nothing = kind != FaultKind::Jump && !self.is_durable;
+        if means_nothing || dice.happens(500_000) {
+            return;
+        }
+        for _ in 0..dice.between(1, 3) {
+            let (at_ns, for_ns) = self.draw_times(dice);
+            let node = dice.index(self.node_count);
+            let group = dice.roll() & ((1 << self.node_count) - 1);
+            let what = match kind {
+                FaultKind::Decay => What::Decay { group },
+                FaultKind::Stall => What::Stall { group },
+                // Each length as often as twice that.
+                _ => {
+                    let most_ns = 1 << dice.between(20, 34);
+                    What::Jump { node, by_ns: dice.between(1, most_ns) }
+                }
+            };
+            self.faults.push(Fault { at_ns, for_ns, what });
+        }
+    }
+
     /// Whether the kind comes at a time, not all along, and means anything in this run.
     fn strikes(&self, kind: FaultKind) -> bool {
         match kind {
             FaultKind::Loss | FaultKind::Delay | FaultKind::Duplicate | FaultKind::Clock => false,
+            FaultKind::Jump | FaultKind::Decay | FaultKind::Stall => false,
             FaultKind::Disk | FaultKind::Rot | FaultKind::Power => self.is_durable,
             _ => true,
         }
@@ -219,5 +301,45 @@ impl Scenario {
             _ => Ways::Both,
         };
         What::Cut { group, ways }
+    }
+}
+
+/// Six to nine servers, if the seed has so many.
+fn large(seed: u64) -> Option<usize> {
+    let dice = &mut Dice::new(seed, 5);
+    dice.happens(LARGE_PPM).then(|| dice.between(6, 9) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_have_three_to_nine_servers() {
+        let counts: Vec<usize> =
+            (1..=300).map(|seed| Scenario::draw(&Options::all_faults(seed)).node_count).collect();
+        for size in 3..=9 {
+            assert!(counts.contains(&size), "{size}");
+        }
+        assert!(counts.iter().all(|count| (3..=9).contains(count)));
+    }
+
+    #[test]
+    fn what_is_said_by_hand_changes_nothing_else() {
+        let drawn = Scenario::draw(&Options::all_faults(11));
+        let (nodes, clients) = (Some(drawn.node_count), Some(drawn.client_count));
+        let said = Scenario::draw(&Options { nodes, clients, ..Options::all_faults(11) });
+        assert_eq!(format!("{drawn:?}"), format!("{said:?}"));
+    }
+
+    #[test]
+    fn every_kind_of_fault_is_drawn() {
+        let mut text = String::new();
+        for seed in 1..=200 {
+            text += &format!("{:?}", Scenario::draw(&Options::all_faults(seed)).faults);
+        }
+        for what in ["Crash", "Jump", "Decay", "Stall", "Power", "SlowDisk", "rots: true"] {
+            assert!(text.contains(what), "{what}");
+        }
     }
 }

@@ -13,16 +13,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::message::Lane;
-use cluster::register::{Answer, EmbeddedRegister, Path, Request, Response, SessionId};
-use cluster::{
-    Configuration, Durability, Manager, Message, Node, NodeId, Peer, Settings, ShardId, Version,
-    manager, node,
-};
+use cluster::register::{Answer, EmbeddedRegister, Request, Response, SessionId};
+use cluster::{Durability, Manager, Message, Node, NodeId, Peer, Settings, manager, node};
 
 use crate::cluster::client::{Client, Mode};
 use crate::cluster::dice::Dice;
 use crate::cluster::machines::{Clock, Disk, TestShelf};
 use crate::cluster::scenario::{MS, Scenario};
+use crate::cluster::watch::Watch;
 use crate::cluster::{Options, Plant};
 use crate::engine::EventQueue;
 
@@ -61,8 +59,10 @@ pub(super) struct Server {
     pub(super) paused_until_ns: u64,
     pub(super) disk: Disk,
     pub(super) disk_slow_until_ns: u64,
-    /// A bit of its disk has flipped.
-    pub(super) is_rotten: bool,
+    /// No sync ends before.
+    pub(super) disk_stalled_until_ns: u64,
+    /// A bit of its disk has flipped: what this life and earlier ones had may be damaged.
+    pub(super) rotten_through_life: u32,
 }
 
 /// One manager, through all its lives.
@@ -80,7 +80,10 @@ pub(super) struct World<'a> {
     pub(super) scenario: Scenario,
     pub(super) settings: Settings,
     pub(super) now_ns: u64,
-    pub(super) queue: EventQueue<Happening>,
+    pub(super) queue: EventQueue<u32>,
+    /// What is in the queue, by place: it moves its events about, and these are large.
+    happenings: Vec<Option<Happening>>,
+    free_places: Vec<u32>,
     pub(super) chance: Dice,
     pub(super) servers: Vec<Server>,
     pub(super) offices: Vec<Office>,
@@ -91,7 +94,7 @@ pub(super) struct World<'a> {
     pub(super) cuts: Vec<Vec<u32>>,
     /// From here on nothing is lost, late or doubled.
     pub(super) is_quiet: bool,
-    pub(super) versions: BTreeMap<ShardId, Version>,
+    pub(super) watch: Watch,
     pub(super) failure: Option<String>,
     pub(super) event_count: u64,
     pub(super) struck: u64,
@@ -109,7 +112,8 @@ impl<'a> World<'a> {
             paused_until_ns: 0,
             disk: Disk::default(),
             disk_slow_until_ns: 0,
-            is_rotten: false,
+            disk_stalled_until_ns: 0,
+            rotten_through_life: 0,
         });
         let servers: Vec<Server> = servers.collect();
         let offices = (0..scenario.manager_count).map(|_| Office {
@@ -129,6 +133,8 @@ impl<'a> World<'a> {
             settings,
             now_ns: 0,
             queue: EventQueue::default(),
+            happenings: Vec::new(),
+            free_places: Vec::new(),
             chance: Dice::new(options.seed, 3),
             servers,
             offices,
@@ -137,7 +143,7 @@ impl<'a> World<'a> {
             clients,
             cuts: vec![vec![0; end_points]; end_points],
             is_quiet: false,
-            versions: BTreeMap::new(),
+            watch: Watch::default(),
             failure: None,
             event_count: 0,
             struck: 0,
@@ -165,16 +171,24 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn push(&mut self, at_ns: u64, happening: Happening) {
-        self.queue.push(at_ns as f64, happening);
+        let place = self.free_places.pop().unwrap_or(self.happenings.len() as u32);
+        match self.happenings.get_mut(place as usize) {
+            Some(free) => *free = Some(happening),
+            None => self.happenings.push(Some(happening)),
+        }
+        self.queue.push(at_ns as f64, place);
     }
 
     /// Runs until that time, or until something is wrong.
     pub(super) fn run_until(&mut self, end_ns: u64) {
         while self.failure.is_none() && self.queue.peek_at().is_some_and(|at| at <= end_ns as f64) {
-            let Some((at, happening)) = self.queue.pop() else { break };
+            let Some((at, place)) = self.queue.pop() else { break };
             self.now_ns = at as u64;
             self.event_count += 1;
-            self.happen(happening);
+            self.free_places.push(place);
+            if let Some(happening) = self.happenings[place as usize].take() {
+                self.happen(happening);
+            }
         }
         self.now_ns = self.now_ns.max(end_ns);
     }
@@ -232,7 +246,8 @@ impl<'a> World<'a> {
                 node.input(node::Event::Landed { lane, bytes: &bytes }, now, &mut actions);
             }
             ToNode::Synced { len_bytes, appended_bytes } => {
-                let logged_bytes = server.disk.synced(len_bytes);
+                let logged_bytes =
+                    server.disk.synced(len_bytes, self.options.plant == Some(Plant::Sync));
                 let is_log = node.shelf().is_log;
                 let through_bytes = if is_log { appended_bytes } else { logged_bytes };
                 node.input(node::Event::Synced { through_bytes }, now, &mut actions);
@@ -283,7 +298,8 @@ impl<'a> World<'a> {
                 let len_bytes = server.disk.len_bytes();
                 let is_slow = server.disk_slow_until_ns > self.now_ns;
                 let most_ns = if is_slow { 40 * MS } else { MS };
-                let at_ns = self.now_ns + self.chance.between(MS / 10, most_ns);
+                let at_ns = self.now_ns.max(server.disk_stalled_until_ns);
+                let at_ns = at_ns + self.chance.between(MS / 10, most_ns);
                 let appended_bytes = server.node.as_ref().map_or(0, Node::appended_bytes);
                 let what = ToNode::Synced { len_bytes, appended_bytes };
                 self.push(at_ns, Happening::Node { name, life: id.life, what });
@@ -301,7 +317,7 @@ impl<'a> World<'a> {
             let at_ns = office.paused_until_ns;
             return self.push(at_ns, Happening::Manager { id, life, what });
         }
-        let now = office.clock.at(self.now_ns);
+        let now = Plant::manager_time(self.options.plant, office.clock.at(self.now_ns));
         let Some(manager) = &mut office.manager else { return };
         let is_tick = matches!(what, manager::Event::Tick);
         if self.options.trace && !is_tick {
@@ -339,6 +355,7 @@ impl<'a> World<'a> {
         let mut responses = Vec::new();
         let now = base::Instant { ns: self.now_ns };
         self.register.input(request, now, &mut responses);
+        self.watch_register();
         for response in responses {
             self.respond(Some((manager, life)), response);
         }
@@ -382,6 +399,7 @@ impl<'a> World<'a> {
     }
 
     fn send(&mut self, from: Peer, to: Peer, message: Message) {
+        self.watch.hear(&message);
         let (start, end) = (self.end_point(from), self.end_point(to));
         for at_ns in self.journeys(start, end) {
             let message = message.clone();
@@ -445,37 +463,6 @@ impl<'a> World<'a> {
         times
     }
 
-    /// At most one node serves a shard, and versions never go back.
-    fn watch_primaries(&mut self, name: usize) {
-        let Some(node) = &self.servers[name].node else { return };
-        let Some(configuration) = node.configuration().cloned() else { return };
-        let now = self.servers[name].clock.at(self.now_ns);
-        for (shard, _) in configuration.shards() {
-            let Some(node) = &self.servers[name].node else { return };
-            if !node.serves(shard, now) {
-                continue;
-            }
-            let version = node.version(shard).unwrap_or_default();
-            let highest = self.versions.entry(shard).or_default();
-            if version < *highest {
-                let text = format!("versions of shard {} went back at n{name}", shard.0);
-                return self.fail(text);
-            }
-            *highest = version;
-            let other = self.servers.iter().enumerate().find(|(other, server)| {
-                let now = server.clock.at(self.now_ns);
-                let is_awake = server.paused_until_ns <= self.now_ns;
-                *other != name
-                    && is_awake
-                    && server.node.as_ref().is_some_and(|node| node.serves(shard, now))
-            });
-            if let Some((other, _)) = other {
-                let text = format!("shard {} is served by n{name} and n{other}", shard.0);
-                return self.fail(text);
-            }
-        }
-    }
-
     pub(super) fn start_node(&mut self, name: usize) {
         let server = &mut self.servers[name];
         if server.node.is_some() {
@@ -512,15 +499,11 @@ impl<'a> World<'a> {
         let office = &mut self.offices[id];
         if office.manager.is_none() {
             office.life += 1;
-            office.manager = Some(Manager::new(id as u16, self.settings));
+            let settings = Plant::settings(self.options.plant, self.settings);
+            office.manager = Some(Manager::new(id as u16, settings));
             let (life, what) = (office.life, manager::Event::Tick);
             self.push(self.now_ns, Happening::Manager { id, life, what });
         }
-    }
-
-    /// What the register holds.
-    pub(super) fn stored(&self) -> Option<Configuration> {
-        Configuration::decode(self.register.value(Path::Configuration)?).ok()
     }
 }
 
