@@ -6,6 +6,7 @@
 //! | a primary died | the full copy with the fewest shards to serve becomes primary, epoch + 1 |
 //! | a primary died while it was filling | whom it filled from becomes primary again |
 //! | whom a primary filled from died | another full copy takes its place |
+//! | too few copies for writes are left while a primary fills | whom it fills from serves again |
 //! | too few full copies are left | those that died are listed as waiting, until there are enough |
 //! | all full copies died | the shard waits, listed as it was, until one of them is back |
 //! | a copy that waited is back | it becomes a backup, epoch + 1: all gather and scatter |
@@ -14,7 +15,7 @@
 //! | a node is to leave | its shards go to others, see `leave` |
 //! | a shard is to move | its target becomes primary, at once if it is a backup, else filling |
 //!
-//! The first six happen whenever they must; the others only while all nodes serve.
+//! The first seven happen whenever they must; the others only while all nodes serve.
 
 mod leave;
 
@@ -136,8 +137,18 @@ fn bury(new: &mut Configuration, index: usize, facts: &Facts<'_>, settings: &Set
         }
         debug_assert_ne!(shard.filling_from, Some(source));
     }
+    roll_back(&mut shard, settings);
     shard.waiting = waiting(&listed, &shard, settings);
     new.shards[index] = shard;
+}
+
+/// Too few copies for the writes that a filling waits for, and no copy is made while it lasts: the
+/// source serves again (decision 0054).
+fn roll_back(shard: &mut Shard, settings: &Settings) {
+    let is_short = shard.full_copies().count() < usize::from(settings.min_copies);
+    if let Some(source) = shard.filling_from.filter(|_| is_short) {
+        crown(shard, source);
+    }
 }
 
 /// Who had all of a shard and is no copy of it now, while there are too few of those (C6).

@@ -94,6 +94,23 @@ fn members_are_where_they_said_that_they_are() {
     );
 }
 
+/// Its own pending writes hide at the source what it has not got (M3), and cannot end.
+#[test]
+fn a_filling_with_too_few_copies_is_rolled_back() {
+    let mut bench = Bench::new(1, &[1, 2, 3, 4]);
+    bench.moves.push_back((ShardId(0), node(4)));
+    assert!(bench.next(&alive(&[1, 2, 3, 4]), true));
+    assert_eq!((bench.shard().primary, bench.shard().filling_from), (node(4), Some(node(1))));
+    assert!(bench.next(&alive(&[1, 4]), false));
+    let shard = bench.shard().clone();
+    assert_eq!((shard.primary, shard.filling_from, shard.epoch), (node(1), None, 3));
+    assert_eq!((shard.role_of(node(4)), &shard.waiting[..]), (None, &[node(2), node(3)][..]));
+    assert!(bench.next(&alive(&[1, 4]), true));
+    assert_eq!(bench.shard().joining, Some(node(4)));
+    assert!(bench.next(&alive(&[1, 2, 3, 4]), true));
+    assert_eq!(bench.shard().full_copies().count(), 3);
+}
+
 #[test]
 fn a_dead_primary_has_an_heir_and_then_a_new_backup() {
     let mut bench = Bench::new(1, &[1, 2, 3, 4]);
