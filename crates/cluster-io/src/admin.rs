@@ -37,6 +37,13 @@ pub enum Question {
         /// Whether it is to leave.
         leaves: bool,
     },
+    /// That shards whose last copies are gone are served again, with nothing in them.
+    Abandon {
+        /// Which; none: all of which no copy can come back.
+        shards: Vec<u16>,
+        /// Also where servers are away that may have a copy.
+        is_forced: bool,
+    },
     /// That nothing moves and no copies are made by themselves, or do again.
     Pause {
         /// Whether it pauses.
@@ -113,8 +120,14 @@ pub struct ShardReport {
     pub epoch: u16,
     /// Who serves it.
     pub primary: String,
-    /// Whether that is a member.
+    /// Whether that is a member, and heard.
     pub is_served: bool,
+    /// Whether no server that is heard has all of it.
+    #[serde(default)]
+    pub is_lost: bool,
+    /// Of a lost one: servers that are away and may still have it.
+    #[serde(default)]
+    pub away: Vec<String>,
     /// Who else has all of it.
     pub backups: Vec<String>,
     /// Who is being given it.

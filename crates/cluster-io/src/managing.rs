@@ -231,13 +231,13 @@ impl Driver {
             Ok(question) => {
                 let (manager, balance) = (&self.manager, &self.balance);
                 let answer = answers::answer(question, manager, balance, &self.stored, now);
-                let Some((reply, event)) = answer else { return };
+                let Some((reply, events)) = answer else { return };
                 if let Reply::Done(line) = &reply
-                    && event.is_some()
+                    && !events.is_empty()
                 {
                     info!("an operator: {line}");
                 }
-                event.into_iter().for_each(|event| self.input(event));
+                events.into_iter().for_each(|event| self.input(event));
                 reply
             }
             Err(error) => Reply::Refused(format!("the manager does not know this: {error}")),

@@ -26,6 +26,7 @@
 mod needs;
 mod plan;
 mod register_side;
+mod shunned;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 use base::Instant;
 
 use crate::addresses::Addresses;
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, Shard};
 use crate::ids::{NodeId, ShardId, Term};
 use crate::message::{Message, Peer, Recovered};
 use crate::register::{Request, Response, SessionId, Stamp};
@@ -41,6 +42,7 @@ use crate::settings::{Settings, after};
 
 use plan::Facts;
 use register_side::Asked;
+use shunned::Shunned;
 
 /// What a manager is told.
 #[derive(Debug)]
@@ -72,6 +74,8 @@ pub enum Event {
     },
     /// An operator wants no copies made, or does again.
     Pause(bool),
+    /// An operator gives up what a shard held: it is served empty if nobody has it.
+    Abandon(ShardId),
 }
 
 /// What a manager wants done.
@@ -105,6 +109,29 @@ pub struct Manager {
     /// What an operator asked of this manager; another that takes over knows nothing of it.
     leaving: BTreeSet<u16>,
     is_paused: bool,
+    /// Shards to be served empty.
+    abandoned: BTreeSet<ShardId>,
+}
+
+/// A shard that no live server has all of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Which.
+    pub shard: ShardId,
+    /// Who had it.
+    pub keepers: Vec<NodeId>,
+    /// Those of them that have not started again without it: they may come back with it.
+    pub away: Vec<NodeId>,
+}
+
+fn loss(id: ShardId, shard: &Shard, live: &BTreeMap<NodeId, Recovered>) -> Option<Loss> {
+    let keepers: Vec<NodeId> = shard.keepers().collect();
+    if keepers.iter().any(|node| plan::back(*node, id, live).is_some()) {
+        return None;
+    }
+    let is_away = |node: &NodeId| !live.keys().any(|one| one.name == node.name);
+    let away = keepers.iter().copied().filter(is_away).collect();
+    Some(Loss { shard: id, keepers, away })
 }
 
 /// Moves that wait; more are forgotten.
@@ -114,7 +141,7 @@ const MOVES_MAX: usize = 4096;
 enum Role {
     Standby { claimed_at: Option<Instant> },
     Reading { asked_at: Option<Instant> },
-    Leading(Leadership),
+    Leading(Box<Leadership>),
 }
 
 #[derive(Debug)]
@@ -132,6 +159,8 @@ struct Leadership {
     filled: BTreeSet<ShardId>,
     /// Nobody has served them for long because copies wait.
     withheld: BTreeSet<ShardId>,
+    overdue: BTreeSet<(ShardId, NodeId)>,
+    shunned: Shunned,
 }
 
 /// On its way to the register.
@@ -176,6 +205,7 @@ impl Manager {
             moves: VecDeque::new(),
             leaving: BTreeSet::new(),
             is_paused: false,
+            abandoned: BTreeSet::new(),
         }
     }
 
@@ -190,6 +220,7 @@ impl Manager {
             Event::Drain { name, leaves: true } => drop(self.leaving.insert(name)),
             Event::Drain { name, leaves: false } => drop(self.leaving.remove(&name)),
             Event::Pause(is_paused) => self.is_paused = is_paused,
+            Event::Abandon(shard) => drop(self.abandoned.insert(shard)),
         }
     }
 
@@ -234,12 +265,21 @@ impl Manager {
         self.is_paused
     }
 
-    /// How many nodes were heard lately.
-    pub fn live_count(&self, now: Instant) -> usize {
+    /// Who was heard lately, and what each started with.
+    pub fn live(&self, now: Instant) -> BTreeMap<NodeId, Recovered> {
         match &self.role {
-            Role::Leading(leadership) => leadership.live(&self.settings, now).len(),
-            _ => 0,
+            Role::Leading(leadership) => leadership.live(&self.settings, now),
+            _ => BTreeMap::new(),
         }
+    }
+
+    /// Shards that nobody here has a full copy of.
+    pub fn losses(&self, now: Instant) -> Vec<Loss> {
+        let live = self.live(now);
+        let shards = self.configuration().into_iter().flat_map(|configuration| {
+            configuration.shards().filter_map(|(id, shard)| loss(id, shard, &live))
+        });
+        shards.collect()
     }
 
     fn tick(&mut self, now: Instant, actions: &mut Vec<Action>) {
@@ -267,9 +307,12 @@ impl Manager {
                     joined: &leadership.joined,
                     filled: &leadership.filled,
                     withheld: &leadership.withheld,
+                    overdue: &leadership.overdue,
+                    shunned: &leadership.shunned.at(now),
                     moves: &mut self.moves,
                     leaving: &self.leaving,
                     is_paused: self.is_paused,
+                    abandoned: &self.abandoned,
                     may_grow: leadership.is_committed(),
                     is_grace_over: now >= after(leadership.since, self.settings.grace_ns),
                 };
@@ -277,6 +320,10 @@ impl Manager {
             }
         };
         let Some(next) = next else { return };
+        if let Some(current) = &leadership.configuration {
+            let is_lost = |id: &ShardId| next.shard(*id) == current.shard(*id);
+            self.abandoned.retain(is_lost);
+        }
         let bytes = next.encode().into();
         let configuration = Arc::new(next);
         leadership.proposal = Some(Proposal { configuration, bytes, asked_at: now });
@@ -308,6 +355,12 @@ impl Manager {
             }
             (Peer::Node(_), Message::Withheld { term, shard }) if term == leadership.term() => {
                 leadership.withheld.insert(shard);
+            }
+            (Peer::Node(from), Message::Overdue { term, shard, node })
+                if term == leadership.term() =>
+            {
+                leadership.overdue.insert((shard, node));
+                leadership.shunned.shun((from, node), self.settings.patience_ns(), now);
             }
             (_, Message::AskConfiguration) => {
                 let known = leadership.configuration.clone();
@@ -343,6 +396,8 @@ impl Leadership {
             joined: BTreeSet::new(),
             filled: BTreeSet::new(),
             withheld: BTreeSet::new(),
+            overdue: BTreeSet::new(),
+            shunned: Shunned::default(),
         }
     }
 
@@ -432,6 +487,7 @@ impl Leadership {
         self.joined.clear();
         self.filled.clear();
         self.withheld.clear();
+        self.overdue.clear();
     }
 
     fn installed(&mut self, node: NodeId, now: Instant, actions: &mut Vec<Action>) {

@@ -309,12 +309,29 @@ pub enum Message {
         /// Which shard.
         shard: ShardId,
     },
+    /// Primary to managers: this node, which I hear nothing of or which has no room, has not taken
+    /// for long what I sent it for the shard; or, of whom I fill from, not sent what I asked for.
+    Overdue {
+        /// Under which configuration.
+        term: Term,
+        /// Which shard.
+        shard: ShardId,
+        /// Who.
+        node: NodeId,
+    },
     /// Backup to primary: these blocks are as safe here as the durability asks for (K21).
     Acked {
         /// Under which configuration.
         term: Term,
         /// Which.
         blocks: Vec<BlockId>,
+    },
+    /// Backup to primary: I have no room for what has landed of this shard.
+    Crowded {
+        /// Under which configuration.
+        term: Term,
+        /// Which shard.
+        shard: ShardId,
     },
     /// New primary to its backups: what have you got?
     Gather {

@@ -10,6 +10,8 @@
 //!  Install ─▶ roles ─▶ gather, scatter ─▶ serving   install.rs, promotion.rs
 //!                      copy to who joins            copy.rs
 //!                      fill from the source         filling.rs
+//!  no primary any more: answers wait for CommitVer     limbo.rs
+//!  who holds a shard up is named to the managers       overdue.rs
 //! ```
 //!
 //! # Invariants
@@ -35,6 +37,8 @@ mod durable;
 mod filling;
 mod install;
 mod landing;
+mod limbo;
+mod overdue;
 mod pending;
 mod primary;
 mod promotion;
@@ -42,7 +46,7 @@ mod recover;
 mod requests;
 mod sessions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::Instant;
@@ -58,6 +62,7 @@ use crate::shelf::Shelf;
 use digest::Assembly;
 use durable::DurableLog;
 use landing::Landing;
+use limbo::Limbo;
 use primary::Primary;
 use sessions::Sessions;
 
@@ -131,6 +136,7 @@ pub struct Node<S> {
     lease_until: Instant,
     lease_asked_at: Option<Instant>,
     commit_told_at: Instant,
+    overdue_told_at: Instant,
     configuration: Option<Arc<Configuration>>,
     is_committed: bool,
     shelf: S,
@@ -138,6 +144,8 @@ pub struct Node<S> {
     landing: Landing,
     assembly: Assembly,
     durable: DurableLog,
+    /// Shards of which something has landed that there is no room for.
+    crowded: BTreeSet<ShardId>,
 }
 
 /// How far a primary is with its shard.
@@ -161,12 +169,21 @@ struct ShardState {
     sessions: Sessions,
     /// While the role is primary.
     primary: Option<Primary>,
+    /// What was under way when it ceased to be.
+    limbo: Limbo,
 }
 
 impl ShardState {
     fn new(role: Role, epoch: u16) -> ShardState {
         let sessions = Sessions::default();
-        ShardState { role, epoch, commit: Version::ZERO, sessions, primary: None }
+        ShardState {
+            role,
+            epoch,
+            commit: Version::ZERO,
+            sessions,
+            primary: None,
+            limbo: Limbo::default(),
+        }
     }
 
     /// Whether this copy has all that is on all copies.
@@ -193,6 +210,7 @@ impl<S: Shelf> Node<S> {
             lease_until: Instant::default(),
             lease_asked_at: None,
             commit_told_at: Instant::default(),
+            overdue_told_at: Instant::default(),
             configuration: None,
             is_committed: false,
             shelf,
@@ -200,6 +218,7 @@ impl<S: Shelf> Node<S> {
             landing: Landing::new(settings.segment_bytes),
             assembly: Assembly::default(),
             durable: DurableLog::new(settings.durability, is_log),
+            crowded: BTreeSet::new(),
         }
     }
 
@@ -268,12 +287,23 @@ impl<S: Shelf> Node<S> {
     /// Whether something is under way that time moves on: ticks should come every millisecond.
     /// Otherwise four in a lease are enough.
     pub fn is_busy(&self) -> bool {
-        self.shards.values().filter_map(|state| state.primary.as_ref()).any(|primary| {
+        let is_moving = |primary: &Primary| {
             !primary.is_serving()
                 || primary.filling.is_some()
                 || primary.copy.is_some()
                 || !primary.pending.is_empty()
-        })
+        };
+        self.shards
+            .values()
+            .any(|state| !state.limbo.is_empty() || state.primary.as_ref().is_some_and(is_moving))
+    }
+
+    /// Whether a copy of the shard had no room lately, or its own shelf: what adds to it should be
+    /// refused, so that what is under way and deletes get through.
+    pub fn is_crowded(&self, shard: ShardId, now: Instant) -> bool {
+        let primary = self.shards.get(&shard).and_then(|state| state.primary.as_ref());
+        let crowded_at = primary.and_then(|primary| primary.crowded_at);
+        crowded_at.is_some_and(|at| now < after(at, self.settings.lease_ns))
     }
 
     /// Of a shard that it is the primary of: entries that the joining node, or it itself while it
@@ -346,10 +376,12 @@ impl<S: Shelf> Node<S> {
             self.tell_managers(&message, actions);
         }
         self.resend(now, actions);
+        self.leave_limbo(now, actions);
         self.tell_commit(now, actions);
         self.go_on_promoting(now, actions);
         self.go_on_copying(now, actions);
         self.go_on_filling(now, actions);
+        self.tell_overdue(now, actions);
     }
 
     fn tell_managers(&self, message: &Message, actions: &mut Vec<Action>) {
@@ -394,6 +426,11 @@ impl<S: Shelf> Node<S> {
         match message {
             Message::Acked { term, blocks } if term == self.term() => {
                 self.acked(from, &blocks, now, actions);
+            }
+            Message::Crowded { term, shard } if term == self.term() => {
+                if let Some(primary) = self.primary_mut(shard) {
+                    primary.crowded_at = Some(now);
+                }
             }
             Message::Gather { term, shard } if term == self.term() => {
                 self.gather(from, shard, actions);

@@ -105,6 +105,12 @@ impl Settings {
         }
     }
 
+    /// A target that has not moved a primary's write on for so long holds the shard up: it is
+    /// replaced. Longer than any failover takes, so that who dies is not taken for slow.
+    pub fn patience_ns(&self) -> u64 {
+        8 * self.lease_ns
+    }
+
     fn slack_ns(&self, time_ns: u64) -> u64 {
         (u128::from(time_ns) * u128::from(2 * self.drift_ppm)).div_ceil(1_000_000) as u64
     }

@@ -4,6 +4,7 @@
 //!  status              who is there, who serves what, what lacks copies or moves
 //!  move SHARD NODE     served there from now on
 //!  drain NODE          until it may stop
+//!  abandon SHARD|lost  served again, empty, where no copy is left
 //!  add                 what to start on a new machine
 //!  pause, resume       moving by load, and new copies
 //! ```
@@ -71,6 +72,17 @@ enum Action {
         #[command(flatten)]
         common: Common,
     },
+    /// Serve shards again, empty, whose last copies are gone
+    Abandon {
+        /// Their numbers; `lost`: all of which no copy can come back
+        #[arg(value_name = "SHARD|lost", required = true)]
+        shards: Vec<String>,
+        /// Also where servers are away that may have a copy: what they have is dropped
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Print the command that adds a node
     Add {
         #[command(flatten)]
@@ -105,7 +117,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
     match action {
         Action::Status { common, shards } => match asked(&common, &Question::Status)? {
-            Reply::Status(report) if !common.json => print(&text(&report, shards)),
+            Reply::Status(report) if !common.json => {
+                print(&text(&report, shards))?;
+                health(&report)
+            }
             reply => told(&common, &reply),
         },
         Action::Move { shard, node, common } => {
@@ -116,6 +131,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             told(&common, &asked(&common, &question)?)?;
             if no_wait || cancel { Ok(()) } else { wait(&common, &question) }
         }
+        Action::Abandon { shards, force, common } => {
+            let question = Question::Abandon { shards: numbers(&shards)?, is_forced: force };
+            told(&common, &asked(&common, &question)?)
+        }
         Action::Add { common } => add(&common),
         Action::Pause { common } => {
             told(&common, &asked(&common, &Question::Pause { is_paused: true })?)
@@ -124,6 +143,19 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             told(&common, &asked(&common, &Question::Pause { is_paused: false })?)
         }
     }
+}
+
+/// None for `lost`.
+fn numbers(shards: &[String]) -> Result<Vec<u16>, Failure> {
+    if shards == ["lost"] {
+        return Ok(Vec::new());
+    }
+    let number = |text: &String| {
+        text.parse().map_err(|_| {
+            Failure::Usage(format!("`{text}` is no shard: give numbers from 0, or `lost` alone"))
+        })
+    };
+    shards.iter().map(number).collect()
 }
 
 fn place(common: &Common) -> Result<Place, Failure> {
@@ -143,6 +175,7 @@ fn told(common: &Common, reply: &Reply) -> Result<(), Failure> {
     }
     match reply {
         Reply::Refused(line) => Err(Failure::Runtime(format!("cluster: {line}"))),
+        Reply::Status(report) => health(report),
         Reply::Done(line) if !common.json => print(&format!("{line}\n")),
         _ => Ok(()),
     }
@@ -186,6 +219,45 @@ fn add(common: &Common) -> Result<(), Failure> {
     print(&lines)
 }
 
+/// A cluster that does not serve all is a failure, for scripts.
+fn health(report: &Report) -> Result<(), Failure> {
+    match report.shards.iter().filter(|one| !one.is_served).count() {
+        0 => Ok(()),
+        unserved => {
+            let all = report.shards.len();
+            Err(Failure::Runtime(format!("cluster: {unserved} of {all} shards are not served")))
+        }
+    }
+}
+
+/// What nobody has, and what to do about it: a line each.
+fn lost(report: &Report) -> String {
+    let mut out = String::new();
+    let lost = report.shards.iter().filter(|one| one.is_lost);
+    let (gone, away): (Vec<_>, Vec<_>) = lost.partition(|one| one.away.is_empty());
+    if !gone.is_empty() {
+        let _ = writeln!(
+            out,
+            "lost: {} shards; their servers have all started again without them: \
+             `dovetail cluster abandon lost` serves them empty",
+            gone.len()
+        );
+    }
+    if !away.is_empty() {
+        let mut nodes: Vec<&str> =
+            away.iter().flat_map(|one| one.away.iter().map(String::as_str)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let _ = writeln!(
+            out,
+            "away: {} shards wait for {}: start these, or see `dovetail cluster abandon --help`",
+            away.len(),
+            nodes.join(", "),
+        );
+    }
+    out
+}
+
 fn text(report: &Report, with_shards: bool) -> String {
     let mut out = String::new();
     let is_lacking = |full: usize| full < usize::from(report.copies);
@@ -202,6 +274,7 @@ fn text(report: &Report, with_shards: bool) -> String {
         report.copies,
         report.moves_waiting,
     );
+    out.push_str(&lost(report));
     let head = ["node", "peer", "resp", "serves", "copies", "joining", "req/s"];
     let [node, peer, resp, serves, copies, joining, rate] = head;
     let _ = writeln!(
@@ -293,5 +366,27 @@ mod tests {
         let want = "shard 1 (0-9): n1.1 + n2.1 epoch 0  n3.1 joins, 50 of 100 keys, 2 s left\n";
         assert!(found.ends_with(want), "{found}");
         assert!(text(&report, true).contains("shard 0"));
+    }
+
+    #[test]
+    fn what_nobody_has_is_said_with_what_to_do() {
+        let lost = |away: &[&str]| ShardReport {
+            is_lost: true,
+            away: away.iter().map(|node| (*node).to_owned()).collect(),
+            ..ShardReport::default()
+        };
+        let shards = vec![lost(&[]), lost(&["n2.1", "n3.4"]), lost(&["n2.1"])];
+        let report = Report { shards, ..Report::default() };
+        let found = text(&report, false);
+        assert!(found.contains("\nlost: 1 shards;") && found.contains("abandon lost"), "{found}");
+        assert!(found.contains("\naway: 2 shards wait for n2.1, n3.4:"), "{found}");
+        assert!(health(&report).is_err() && health(&Report::default()).is_ok());
+    }
+
+    #[test]
+    fn shards_are_numbers_or_lost() {
+        assert_eq!(numbers(&["lost".to_owned()]).ok(), Some(Vec::new()));
+        assert_eq!(numbers(&["3".to_owned(), "7".to_owned()]).ok(), Some(vec![3, 7]));
+        assert!(numbers(&["x".to_owned()]).is_err());
     }
 }

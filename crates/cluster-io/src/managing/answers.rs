@@ -1,7 +1,7 @@
 //! What an operator is answered, from what the manager knows.
 
 use base::Instant;
-use cluster::manager::Event;
+use cluster::manager::{Event, Loss};
 use cluster::{Configuration, Manager, NodeId, Role, Shard, ShardId};
 
 use crate::admin::{NodeReport, Question, Reply, Report, ShardReport};
@@ -15,7 +15,7 @@ pub(super) fn answer(
     balance: &Balance,
     stored: &Stored,
     now: Instant,
-) -> Option<(Reply, Option<Event>)> {
+) -> Option<(Reply, Vec<Event>)> {
     if !manager.leads(now) {
         return None;
     }
@@ -23,19 +23,23 @@ pub(super) fn answer(
         let line = format!(
             "the cluster waits for its first {} nodes: {} are here; start servers with --cluster",
             stored.settings.first_nodes,
-            manager.live_count(now),
+            manager.live(now).len(),
         );
-        return Some((Reply::Refused(line), None));
+        return Some((Reply::Refused(line), Vec::new()));
     };
-    let refused = |line: String| Some((Reply::Refused(line), None));
+    let refused = |line: String| Some((Reply::Refused(line), Vec::new()));
     match question {
         Question::Status => {
-            Some((Reply::Status(report(configuration, manager, balance, stored, now)), None))
+            Some((Reply::Status(report(configuration, manager, balance, stored, now)), Vec::new()))
         }
         Question::Pause { is_paused } => {
             let word = if is_paused { "paused" } else { "resumed" };
             let line = format!("{word}: moving by load, and new copies");
-            Some((Reply::Done(line), Some(Event::Pause(is_paused))))
+            Some((Reply::Done(line), vec![Event::Pause(is_paused)]))
+        }
+        Question::Abandon { shards, is_forced } => {
+            let (reply, events) = abandon(&shards, is_forced, configuration, &manager.losses(now));
+            Some((reply, events))
         }
         Question::Move { shard, node } => {
             let id = ShardId(shard);
@@ -50,12 +54,12 @@ pub(super) fn answer(
                 return refused(format!("{target} is to leave: nothing moves there"));
             }
             if found.primary == target {
-                return Some((Reply::Done(format!("{target} serves shard {shard}")), None));
+                return Some((Reply::Done(format!("{target} serves shard {shard}")), Vec::new()));
             }
             let line = format!("shard {shard} moves from {} to {target}", found.primary);
             let is_waiting = manager.moves().any(|one| one == (id, target));
             let event = (!is_waiting).then_some(Event::Move { shard: id, target });
-            Some((Reply::Done(line), event))
+            Some((Reply::Done(line), event.into_iter().collect()))
         }
         Question::Drain { node, leaves } => {
             let Some(target) = find(configuration, &node) else {
@@ -66,9 +70,45 @@ pub(super) fn answer(
                 (true, count) => format!("{target} leaves: {count} shards are on it"),
                 (false, _) => format!("{target} stays"),
             };
-            Some((Reply::Done(line), Some(Event::Drain { name: target.name, leaves })))
+            Some((Reply::Done(line), vec![Event::Drain { name: target.name, leaves }]))
         }
     }
+}
+
+/// Gives up shards that nobody here has.
+fn abandon(
+    shards: &[u16],
+    is_forced: bool,
+    configuration: &Configuration,
+    losses: &[Loss],
+) -> (Reply, Vec<Event>) {
+    let refused = |line: String| (Reply::Refused(line), Vec::new());
+    for shard in shards {
+        if configuration.shard(ShardId(*shard)).is_none() {
+            let last = configuration.shards.len() - 1;
+            return refused(format!("there is no shard {shard}: they are 0 to {last}"));
+        }
+        let Some(loss) = losses.iter().find(|loss| loss.shard.0 == *shard) else {
+            return refused(format!("shard {shard} is not lost: a server that is here has it"));
+        };
+        if !loss.away.is_empty() && !is_forced {
+            let away: Vec<String> = loss.away.iter().map(NodeId::to_string).collect();
+            return refused(format!(
+                "{} may have shard {shard}: start that server, or give the shard up with --force",
+                away.join(", ")
+            ));
+        }
+    }
+    let is_wanted = |loss: &&Loss| match shards {
+        [] => loss.away.is_empty() || is_forced,
+        some => some.contains(&loss.shard.0),
+    };
+    let ids: Vec<ShardId> = losses.iter().filter(is_wanted).map(|loss| loss.shard).collect();
+    if ids.is_empty() {
+        return refused("no shard is lost for certain: `dovetail cluster status` says more".into());
+    }
+    let line = format!("{} shards begin empty", ids.len());
+    (Reply::Done(line), ids.into_iter().map(Event::Abandon).collect())
 }
 
 fn role_count(configuration: &Configuration, node: NodeId) -> usize {
@@ -99,10 +139,18 @@ fn report(
     stored: &Stored,
     now: Instant,
 ) -> Report {
-    let shards: Vec<ShardReport> = configuration
+    let (live, losses) = (manager.live(now), manager.losses(now));
+    let mut shards: Vec<ShardReport> = configuration
         .shards()
         .map(|(id, shard)| shard_report(configuration, id, shard, balance, now))
         .collect();
+    for (one, shard) in shards.iter_mut().zip(&configuration.shards) {
+        one.is_served &= live.contains_key(&shard.primary);
+        if let Some(loss) = losses.iter().find(|loss| loss.shard.0 == one.shard) {
+            one.is_lost = true;
+            one.away = loss.away.iter().map(NodeId::to_string).collect();
+        }
+    }
     let node = |node: &NodeId| {
         let count = |role| {
             configuration.shards.iter().filter(|shard| shard.role_of(*node) == Some(role)).count()
@@ -152,6 +200,8 @@ fn shard_report(
         epoch: shard.epoch,
         primary: shard.primary.to_string(),
         is_served: configuration.has(shard.primary),
+        is_lost: false,
+        away: Vec::new(),
         backups: shard.backups.iter().map(NodeId::to_string).collect(),
         joining: shard.joining.map(|node| node.to_string()),
         filling_from: shard.filling_from.map(|node| node.to_string()),

@@ -37,7 +37,7 @@ impl Chronicle {
             return;
         }
         let Some(configuration) = manager.configuration() else {
-            let live = manager.live_count(now);
+            let live = manager.live(now).len();
             if self.waiting != Some(live) {
                 self.waiting = Some(live);
                 info!(nodes = live, first_nodes = settings.first_nodes, "waiting for nodes");

@@ -33,6 +33,8 @@ mod kind {
     pub(super) const FORWARD: u8 = 23;
     pub(super) const FORWARDED: u8 = 24;
     pub(super) const WITHHELD: u8 = 25;
+    pub(super) const OVERDUE: u8 = 26;
+    pub(super) const CROWDED: u8 = 27;
 }
 
 /// The kind, then the fields in their order.
@@ -57,6 +59,8 @@ pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
         Message::Joined { term, shard, node } => put!(out, kind::JOINED, term, shard, node),
         Message::Filled { term, shard } => put!(out, kind::FILLED, term, shard),
         Message::Withheld { term, shard } => put!(out, kind::WITHHELD, term, shard),
+        Message::Crowded { term, shard } => put!(out, kind::CROWDED, term, shard),
+        Message::Overdue { term, shard, node } => put!(out, kind::OVERDUE, term, shard, node),
         Message::Statistics { term, window_ns, shards } => {
             put!(out, kind::STATISTICS, term, window_ns, shards);
         }
@@ -107,6 +111,10 @@ pub(super) fn get(from: &mut Reader<'_>) -> Result<Message, DecodeError> {
         }
         kind::FILLED => Message::Filled { term: from.get()?, shard: from.get()? },
         kind::WITHHELD => Message::Withheld { term: from.get()?, shard: from.get()? },
+        kind::CROWDED => Message::Crowded { term: from.get()?, shard: from.get()? },
+        kind::OVERDUE => {
+            Message::Overdue { term: from.get()?, shard: from.get()?, node: from.get()? }
+        }
         kind::STATISTICS => {
             let (term, window_ns) = (from.get()?, from.get()?);
             Message::Statistics { term, window_ns, shards: from.get()? }

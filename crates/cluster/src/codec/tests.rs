@@ -16,7 +16,7 @@ use crate::message::{Answer, Contents, Operation, Outcome, Recovered, Request, S
 use crate::record::{Answered, BlockId, Entry};
 
 /// Kinds are numbered from 1 without gaps.
-const KIND_COUNT: u8 = 25;
+const KIND_COUNT: u8 = 27;
 
 fn bytes() -> impl Strategy<Value = Arc<[u8]>> {
     vec(any::<u8>(), 0..100).prop_map(Arc::from)
@@ -169,6 +169,12 @@ fn of_managers() -> impl Strategy<Value = Message> {
         }),
         (term(), shard()).prop_map(|(term, shard)| Message::Filled { term, shard }),
         (term(), shard()).prop_map(|(term, shard)| Message::Withheld { term, shard }),
+        (term(), shard()).prop_map(|(term, shard)| Message::Crowded { term, shard }),
+        (term(), shard(), node()).prop_map(|(term, shard, node)| Message::Overdue {
+            term,
+            shard,
+            node
+        }),
         (term(), any::<u64>(), vec(statistics(), 0..5)).prop_map(|(term, window_ns, shards)| {
             Message::Statistics { term, window_ns, shards }
         }),

@@ -42,7 +42,8 @@ impl Leadership {
             Phase::Committed => None,
         };
         let grace = after(self.since, settings.grace_ns);
-        let all = silent.chain(told.into_iter().flatten()).chain([grace]);
+        let timed = told.into_iter().flatten().chain(self.shunned.ends());
+        let all = silent.chain(timed).chain([grace]);
         all.filter(|at| *at > now).min()
     }
 }

@@ -9,15 +9,18 @@
 //! | too few copies for writes are left while a primary fills | whom it fills from serves again |
 //! | too few full copies are left | those that died are listed as waiting, until there are enough |
 //! | all full copies died | the shard waits, listed as it was, until one of them is back |
+//! | an operator gives such a shard up | it begins empty, epoch + 1 |
 //! | a copy that waited is back | it becomes a backup, epoch + 1: all gather and scatter |
 //! | a node has joined a shard | it becomes a backup |
+//! | a node holds a shard up | it is replaced, see `overdue` |
 //! | a shard has too few copies | the node with the fewest roles joins, a few at a time |
 //! | a node is to leave | its shards go to others, see `leave` |
 //! | a shard is to move | its target becomes primary, at once if it is a backup, else filling |
 //!
-//! The first seven happen whenever they must; the others only while all nodes serve.
+//! The first eight happen whenever they must; the others only while all nodes serve.
 
 mod leave;
+mod overdue;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -41,12 +44,18 @@ pub(super) struct Facts<'a> {
     pub(super) filled: &'a BTreeSet<ShardId>,
     /// The same of those that have not been served for long because copies wait.
     pub(super) withheld: &'a BTreeSet<ShardId>,
+    /// The same of nodes that hold a shard up.
+    pub(super) overdue: &'a BTreeSet<(ShardId, NodeId)>,
+    /// A primary, and whom it is not given as a copy for some time because of that.
+    pub(super) shunned: &'a BTreeSet<(NodeId, NodeId)>,
     /// Wanted by an operator or the balancer.
     pub(super) moves: &'a mut VecDeque<(ShardId, NodeId)>,
     /// Names of nodes that an operator wants to stop.
     pub(super) leaving: &'a BTreeSet<u16>,
     /// Whether an operator wants no copies made.
     pub(super) is_paused: bool,
+    /// Shards to be served empty if nobody has them.
+    pub(super) abandoned: &'a BTreeSet<ShardId>,
     /// Whether the present configuration is committed.
     pub(super) may_grow: bool,
     /// Whether to go on without those that have not come back.
@@ -94,15 +103,21 @@ pub(super) fn next(
     for index in 0..new.shards.len() {
         bury(&mut new, index, &facts, settings);
     }
+    // All members are gone, and nobody else brings a shard back: those that are here wait for it.
+    if new.members.is_empty() && facts.is_grace_over {
+        admit(&mut new, facts.live);
+    }
     if facts.may_grow {
         admit(&mut new, facts.live);
         finish(&mut new, &facts, settings);
         readmit(&mut new, &facts, settings);
+        overdue::replace(&mut new, facts.overdue, settings);
         move_one(&mut new, facts.moves, settings);
         leave::leave(&mut new, facts.leaving, settings);
         if !facts.is_paused {
-            enlist(&mut new, facts.leaving, settings);
+            enlist(&mut new, &facts, settings);
         }
+        overdue::trim(&mut new, &facts, settings);
     }
     new.addresses = addresses_of(&new.members, &current.addresses, facts.addresses);
     if new == *current || new.members.is_empty() {
@@ -168,7 +183,11 @@ fn crown(shard: &mut Shard, heir: NodeId) {
 }
 
 /// Who is that node now, with all that it had of the shard, if it is here.
-fn back(node: NodeId, id: ShardId, live: &BTreeMap<NodeId, Recovered>) -> Option<NodeId> {
+pub(super) fn back(
+    node: NodeId,
+    id: ShardId,
+    live: &BTreeMap<NodeId, Recovered>,
+) -> Option<NodeId> {
     let is_back = |(live, recovered): &(&NodeId, &Recovered)| {
         // A later life that was never listed has what the listed one had.
         let is_next = live.name == node.name && recovered.has_all(id, node.life);
@@ -190,6 +209,9 @@ fn revive(new: &mut Configuration, index: usize, facts: &Facts<'_>, settings: &S
         }
     }
     returned.truncate(settings.copies.into());
+    if returned.is_empty() && facts.abandoned.contains(&id) {
+        return begin_empty(new, index, settings);
+    }
     if returned.is_empty() || !(away.is_empty() || facts.is_grace_over) {
         return;
     }
@@ -204,6 +226,21 @@ fn revive(new: &mut Configuration, index: usize, facts: &Facts<'_>, settings: &S
     shard.joining = None;
     shard.filling_from = None;
     shard.waiting = if returned.len() < settings.min_copies.into() { away } else { Vec::new() };
+    shard.epoch += 1;
+}
+
+/// An operator gave up what it held: a new epoch of nothing, at those with the fewest roles.
+fn begin_empty(new: &mut Configuration, index: usize, settings: &Settings) {
+    let mut nodes = new.members.clone();
+    nodes.sort_by_key(|node| (new.primary_count(*node), new.role_count(*node)));
+    nodes.truncate(settings.copies.into());
+    let Some((primary, backups)) = nodes.split_first() else { return };
+    let shard = &mut new.shards[index];
+    shard.primary = *primary;
+    shard.backups = backups.to_vec();
+    shard.joining = None;
+    shard.filling_from = None;
+    shard.waiting.clear();
     shard.epoch += 1;
 }
 
@@ -288,13 +325,15 @@ fn move_one(new: &mut Configuration, moves: &mut VecDeque<(ShardId, NodeId)>, se
 }
 
 /// New backups for shards that have too few.
-fn enlist(new: &mut Configuration, leaving: &BTreeSet<u16>, settings: &Settings) {
-    let stays = |node: &NodeId| !leaving.contains(&node.name);
+fn enlist(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
+    let stays = |node: &NodeId| !facts.leaving.contains(&node.name);
     let under_way = new.shards.iter().filter(|shard| shard.joining.is_some()).count();
     let mut room = usize::from(settings.copies_at_once).saturating_sub(under_way);
     for index in 0..new.shards.len() {
         let shard = &new.shards[index];
-        let node_count = shard.nodes().filter(stays).count();
+        let id = ShardId(index as u16);
+        let takes = |node: &NodeId| stays(node) && !facts.overdue.contains(&(id, *node));
+        let node_count = shard.nodes().filter(takes).count();
         let is_wanted = node_count < usize::from(settings.copies)
             && shard.joining.is_none()
             && shard.filling_from.is_none()
@@ -302,7 +341,9 @@ fn enlist(new: &mut Configuration, leaving: &BTreeSet<u16>, settings: &Settings)
         if !is_wanted || room == 0 {
             continue;
         }
-        let is_free = |node: &&NodeId| stays(node) && shard.role_of(**node).is_none();
+        let is_shunned = |node: &NodeId| facts.shunned.contains(&(shard.primary, *node));
+        let is_free =
+            |node: &&NodeId| stays(node) && shard.role_of(**node).is_none() && !is_shunned(node);
         let free = new.members.iter().filter(is_free);
         let joining = free.copied().min_by_key(|node| new.role_count(*node));
         room -= usize::from(joining.is_some());

@@ -63,12 +63,13 @@ impl Manager {
                 *asked_at = Some(now);
                 self.ask(What::Read, Ask::Read(Path::Configuration), now, actions);
             }
-            Role::Leading(Leadership { proposal: Some(proposal), .. })
-                if is_due(Some(proposal.asked_at)) =>
-            {
-                proposal.asked_at = now;
-                // Whether the write was lost or its answer, reading says.
-                self.ask(What::Read, Ask::Read(Path::Configuration), now, actions);
+            Role::Leading(leadership) => {
+                let Some(proposal) = &mut leadership.proposal else { return };
+                if is_due(Some(proposal.asked_at)) {
+                    proposal.asked_at = now;
+                    // Whether the write was lost or its answer, reading says.
+                    self.ask(What::Read, Ask::Read(Path::Configuration), now, actions);
+                }
             }
             _ => {}
         }
@@ -169,7 +170,7 @@ impl Manager {
             Some(Err(_)) => return,
         };
         let lapse_ns = self.settings.lapse_ns(self.settings.lease_ns);
-        self.role = Role::Leading(Leadership::new(now, stamp, found, lapse_ns));
+        self.role = Role::Leading(Box::new(Leadership::new(now, stamp, found, lapse_ns)));
     }
 
     /// After a write whose fate is unknown: ours took effect, or nothing did, or another's (V4).

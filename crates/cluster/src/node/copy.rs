@@ -40,11 +40,22 @@ const NS_PER_BYTE: u64 = 64;
 
 #[derive(Debug)]
 struct SentPart {
+    /// For the first time.
+    begun_at: Instant,
     sent_at: Instant,
     /// Sent again as it is: what the shelf has from the cursor on may be more by then, and an
     /// answer does not say to which of two it is one.
     contents: Contents,
     next: Option<u64>,
+}
+
+impl CopyOut {
+    /// To whom, if a part has been on its way in vain for so long and the time that its bytes take.
+    pub(super) fn overdue(&self, now: Instant, patience_ns: u64) -> Option<NodeId> {
+        let sent = self.sent.as_ref()?;
+        let time_ns = patience_ns + sent.contents.len_bytes() * NS_PER_BYTE;
+        (now >= after(sent.begun_at, time_ns)).then_some(self.to)
+    }
 }
 
 impl<S: Shelf> Node<S> {
@@ -89,17 +100,17 @@ impl<S: Shelf> Node<S> {
         if copy.sent.as_ref().is_some_and(is_under_way) {
             return;
         }
-        let (contents, next) = match copy.sent.take() {
-            Some(sent) => (sent.contents, sent.next),
+        let (begun_at, contents, next) = match copy.sent.take() {
+            Some(sent) => (sent.begun_at, sent.contents, sent.next),
             None => {
                 let entry_max = self.settings.copy_part_entries;
                 let Part { entries, next } = self.shelf.part(id, copy.cursor, entry_max);
                 let is_last = next.is_none();
                 let sessions = if is_last { state.sessions.settled() } else { Vec::new() };
-                (Contents { entries, sessions }, next)
+                (now, Contents { entries, sessions }, next)
             }
         };
-        copy.sent = Some(SentPart { sent_at: now, contents: contents.clone(), next });
+        copy.sent = Some(SentPart { begun_at, sent_at: now, contents: contents.clone(), next });
         let part = copy.part;
         actions.push(to_node(copy.to, Message::Copy { term, shard: id, part, contents, next }));
     }

@@ -87,6 +87,7 @@ impl<S: Shelf> Node<S> {
     fn land_on_shelf(&mut self, lane: Lane, actions: &mut Vec<Action>) {
         let blocks = self.digest(self.landing.segment_count());
         self.reclaim();
+        self.tell_crowded(lane, actions);
         if !blocks.is_empty() {
             self.count_change();
             let message = Message::Acked { term: lane.term, blocks };
@@ -154,6 +155,7 @@ impl<S: Shelf> Node<S> {
                 if let Some(entry) = self.assembly.add(header, piece) {
                     let entry = Arc::new(entry);
                     if self.shelf.install(entry.clone()) == Installed::NoRoom {
+                        self.crowded.insert(header.shard);
                         return false; // Its sender tries again.
                     }
                     state.sessions.settle_entry(&entry);

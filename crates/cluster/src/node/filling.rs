@@ -46,6 +46,8 @@ pub(super) struct Filling {
     cursor: u64,
     part: u64,
     asked_at: Option<Instant>,
+    /// When a part last came; none while none is asked for.
+    moved_at: Option<Instant>,
     is_done: bool,
     /// Entries that have come from the source.
     pub(super) copied: u64,
@@ -70,6 +72,7 @@ impl<S: Shelf> Node<S> {
             cursor: 0,
             part: 0,
             asked_at: None,
+            moved_at: None,
             is_done: false,
             copied: 0,
             hidden: BTreeSet::new(),
@@ -203,6 +206,7 @@ impl<S: Shelf> Node<S> {
                 done.extend(filling.hidden.is_empty().then_some(*id)); // M3
             } else if filling.asked_at.is_none_or(|asked_at| now >= after(asked_at, retry_ns)) {
                 filling.asked_at = Some(now);
+                filling.moved_at.get_or_insert(now);
                 actions.push(filling.pull(*id, term));
             }
         }
@@ -262,6 +266,7 @@ impl<S: Shelf> Node<S> {
         match next {
             Some(cursor) => {
                 filling.part += 1;
+                filling.moved_at = None;
                 filling.copied += contents.entries.len() as u64;
                 filling.cursor = cursor;
                 let pull = filling.pull(id, term);
@@ -284,6 +289,13 @@ impl<S: Shelf> Node<S> {
 }
 
 impl Filling {
+    /// Its source, if a part has been asked for in vain for so long.
+    pub(super) fn overdue(&self, now: Instant, patience_ns: u64) -> Option<NodeId> {
+        let is_late =
+            !self.is_done && self.moved_at.is_some_and(|at| now >= after(at, patience_ns));
+        is_late.then_some(self.source)
+    }
+
     /// Those that wait for a key from the source.
     pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
         self.fetches.into_values().flat_map(|fetch| fetch.requests)

@@ -55,7 +55,7 @@ impl<S: Shelf> Node<S> {
         let same_epoch = had.is_some_and(|(_, epoch)| epoch == shard.epoch);
         match shard.role_of(self.id) {
             // A shard that waits for this server, or its earlier life, needs what is here of it.
-            None if shard.needs(self.id.name) => self.rest(id, actions),
+            None if shard.needs(self.id.name) => self.rest(id, now, actions),
             None => self.forget(id, had.is_some(), actions),
             Some(Role::Joining) => {
                 if had != Some((Role::Joining, shard.epoch)) {
@@ -64,7 +64,7 @@ impl<S: Shelf> Node<S> {
                 }
             }
             Some(Role::Backup) => {
-                self.demote(id, actions);
+                self.demote(id, now, actions);
                 self.begin_role(id, Role::Backup, shard.epoch);
             }
             Some(Role::Primary) if same_epoch && had.is_some_and(|had| had.0 == Role::Primary) => {
@@ -74,7 +74,7 @@ impl<S: Shelf> Node<S> {
                 self.follow_filling(id, shard, actions);
             }
             Some(Role::Primary) => {
-                self.demote(id, actions);
+                self.demote(id, now, actions);
                 self.begin_role(id, Role::Primary, shard.epoch);
                 self.assembly.forget(id, Version::before_epoch(shard.epoch));
                 self.promote(id, shard, now, actions);
@@ -83,8 +83,8 @@ impl<S: Shelf> Node<S> {
     }
 
     /// No role for now, and all stays.
-    fn rest(&mut self, id: ShardId, actions: &mut Vec<Action>) {
-        self.demote(id, actions);
+    fn rest(&mut self, id: ShardId, now: Instant, actions: &mut Vec<Action>) {
+        self.demote(id, now, actions);
         if let Some(state) = self.shards.get_mut(&id) {
             state.role = Role::Backup;
         }
@@ -98,8 +98,10 @@ impl<S: Shelf> Node<S> {
 
     /// Drops all that is held of a shard; the log says so, lest a recovery bring it back.
     fn forget(&mut self, id: ShardId, has_data: bool, actions: &mut Vec<Action>) {
-        self.demote(id, actions);
-        self.shards.remove(&id);
+        self.demote(id, Instant::default(), actions);
+        if let Some(mut state) = self.shards.remove(&id) {
+            state.limbo.give_up(actions);
+        }
         self.shelf.clear(id);
         self.assembly.forget(id, Version::before_epoch(u16::MAX));
         if has_data && self.durable.is_shelf() {

@@ -61,6 +61,7 @@ impl<S: Shelf> Node<S> {
         for (shard, version) in late {
             self.land_at_all(shard, version, now, actions);
             self.complete(shard, version, now, actions);
+            self.give_up(shard, version, now, actions);
         }
     }
 
@@ -77,7 +78,7 @@ impl<S: Shelf> Node<S> {
             let Some(pending) = primary.pending.get_mut(version) else { continue };
             let target = pending.targets.iter_mut().find(|(to, _)| *to == from);
             let Some((_, missing)) = target else { continue };
-            missing.remove(*block);
+            missing.remove(*block, now);
             if missing.is_empty() {
                 self.complete(*shard, *version, now, actions);
                 continue;
@@ -144,7 +145,9 @@ impl<S: Shelf> Node<S> {
             self.shelf.install(pending.entry);
         }
         self.tell_shelf(shard);
-        self.reply(client, sequence, pending.outcome, now, actions);
+        if !pending.is_given_up {
+            self.reply(client, sequence, pending.outcome, now, actions);
+        }
         next.into_iter().for_each(|later| self.complete(shard, later, now, actions));
         waiting.into_iter().for_each(|request| self.request(request, now, actions));
     }
@@ -166,6 +169,9 @@ impl<S: Shelf> Node<S> {
         }
         let entry = pending.entry.clone();
         if self.shelf.install(entry) == Installed::NoRoom {
+            if let Some(primary) = self.primary_mut(shard) {
+                primary.crowded_at = Some(now);
+            }
             return; // Tried again with the next tick that finds it late.
         }
         if let Some(primary) = self.primary_mut(shard)
@@ -202,7 +208,7 @@ impl<S: Shelf> Node<S> {
             _ => false,
         };
         for pending in primary.pending.values_mut() {
-            let all = pending.all_missing();
+            let all = pending.all_missing(now);
             let before = std::mem::take(&mut pending.targets);
             let missing_at = |node: NodeId| {
                 let known = before.iter().find(|(of, _)| *of == node && stays(node));
@@ -217,17 +223,21 @@ impl<S: Shelf> Node<S> {
         }
     }
 
-    /// The end of being primary: what was under way may take effect; who asked for it is told that
-    /// nobody knows. What waits was not executed.
-    pub(super) fn demote(&mut self, shard: ShardId, actions: &mut Vec<Action>) {
+    /// The end of being primary: what was under way may take effect, and who asked for it hears of
+    /// it later (`limbo`). What waits was not executed.
+    pub(super) fn demote(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
         let Some(state) = self.shards.get_mut(&shard) else { return };
         let Some(primary) = state.primary.take() else { return };
         for pending in primary.pending.into_values() {
-            let (client, sequence) = pending.reply_to;
-            actions.push(to_client(client, sequence, Outcome::Unknown));
             state.sessions.settle_entry(&pending.entry);
-            if !pending.is_installed {
-                self.shelf.install(pending.entry);
+            let version = pending.entry.version;
+            let is_kept =
+                pending.is_installed || self.shelf.install(pending.entry) != Installed::NoRoom;
+            let (client, sequence) = pending.reply_to;
+            match is_kept {
+                _ if pending.is_given_up => {}
+                true => state.limbo.put(version, (client, sequence), pending.outcome, now),
+                false => actions.push(to_client(client, sequence, Outcome::Unknown)),
             }
         }
         let fetching = primary.filling.into_iter().flat_map(Filling::into_requests);

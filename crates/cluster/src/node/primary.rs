@@ -29,6 +29,10 @@ pub(super) struct Primary {
     pub(super) filling: Option<Filling>,
     /// All that are here are alike, and copies wait (P3).
     pub(super) withheld_since: Option<Instant>,
+    /// When a copy last had no room.
+    pub(super) crowded_at: Option<Instant>,
+    /// When the present stage began.
+    pub(super) stage_since: Instant,
 }
 
 /// How far the promotion is (Rowan-KV §4.5, phase 2).
@@ -60,12 +64,17 @@ pub(super) struct Pending {
     /// Who asked, as which of its requests.
     pub(super) reply_to: (ClientId, u64),
     pub(super) landed_at: Instant,
+    pub(super) begun_at: Instant,
+    /// Whether who asked for it has been told that nobody knows.
+    pub(super) is_given_up: bool,
 }
 
 /// Of one write, what one target has not acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct Missing {
     blocks: Blocks,
+    /// When one of them was last acknowledged, or could have been first.
+    pub(super) moved_at: Instant,
     /// Those below are on their way, or there.
     pub(super) sent: u32,
 }
@@ -80,12 +89,12 @@ enum Blocks {
 
 impl Missing {
     /// All of so many.
-    pub(super) fn all(block_count: usize) -> Missing {
+    pub(super) fn all(block_count: usize, now: Instant) -> Missing {
         let blocks = match block_count {
             1 => Blocks::Only(true),
             count => Blocks::Several((0..count as u32).collect()),
         };
-        Missing { blocks, sent: 0 }
+        Missing { blocks, moved_at: now, sent: 0 }
     }
 
     /// Whether nothing is missing.
@@ -97,7 +106,8 @@ impl Missing {
     }
 
     /// A block is there.
-    pub(super) fn remove(&mut self, block: u32) {
+    pub(super) fn remove(&mut self, block: u32, now: Instant) {
+        self.moved_at = now;
         match &mut self.blocks {
             Blocks::Only(is_missing) => *is_missing &= block != 0,
             Blocks::Several(blocks) => {
@@ -137,13 +147,13 @@ impl Pending {
         self.targets.iter().all(|(_, missing)| missing.is_empty())
     }
 
-    pub(super) fn all_missing(&self) -> Missing {
-        Missing::all(self.blocks.len())
+    pub(super) fn all_missing(&self, now: Instant) -> Missing {
+        Missing::all(self.blocks.len(), now)
     }
 }
 
 impl Primary {
-    pub(super) fn new(stage: Stage, epoch: u16) -> Primary {
+    pub(super) fn new(stage: Stage, epoch: u16, now: Instant) -> Primary {
         Primary {
             stage,
             last: Version::before_epoch(epoch),
@@ -155,6 +165,8 @@ impl Primary {
             copy: None,
             filling: None,
             withheld_since: None,
+            crowded_at: None,
+            stage_since: now,
         }
     }
 

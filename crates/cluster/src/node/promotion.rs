@@ -52,7 +52,7 @@ impl<S: Shelf> Node<S> {
         let Some(state) = self.shards.get_mut(&id) else { return };
         let stage = Stage::Gathering { missing, contents, asked_at: now };
         state.primary =
-            Some(Primary { filling, withheld_since, ..Primary::new(stage, shard.epoch) });
+            Some(Primary { filling, withheld_since, ..Primary::new(stage, shard.epoch, now) });
         self.ask(id, actions);
         self.end_gathering(id, now, actions);
     }
@@ -189,6 +189,7 @@ impl<S: Shelf> Node<S> {
         let contents = Contents { entries, sessions };
         let Some(primary) = state.primary.as_mut() else { return };
         primary.stage = Stage::Scattering { missing, contents, asked_at: now };
+        primary.stage_since = now;
         self.ask(id, actions);
         self.when_durable(Held::Scattered { shard: id }, now, actions);
     }

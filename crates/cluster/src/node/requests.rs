@@ -161,6 +161,8 @@ impl<S: Shelf> Node<S> {
             outcome,
             reply_to: (request.client, request.sequence),
             landed_at: now,
+            begun_at: now,
+            is_given_up: false,
         };
         self.begin(shard, pending, answered, now, actions);
     }
@@ -175,7 +177,7 @@ impl<S: Shelf> Node<S> {
         actions: &mut Vec<Action>,
     ) {
         let version = pending.entry.version;
-        let all = pending.all_missing();
+        let all = pending.all_missing(now);
         let targets = self.shard(shard).into_iter().flat_map(|shard| shard.targets());
         pending.targets = targets.map(|target| (target, all.clone())).collect();
         let is_shelf = self.durable.is_shelf();

@@ -208,11 +208,13 @@ fn while_copies_wait_a_new_primary_shows_nothing_that_they_lack_and_they_keep_al
     // They hear of it, the old primary too, and lose nothing.
     bench.install(&waiting(2, 1, 2, &[0, 2]), &[0, 2]);
     assert!(!bench.nodes[0].serves(SHARD, bench.now));
-    bench.expect(&[(2, Outcome::Unknown)]);
+    bench.expect(&[]);
     bench.nodes[2].digest_all();
     let found = bench.nodes[2].shelf().get(SHARD, b"k").and_then(|entry| entry.value.clone());
     assert_eq!(found.as_deref(), Some(&b"1"[..]));
-    bench.install(&configuration(3, 3, 1, &[2]), &[1, 2]);
+    // The old primary is let go: it can say nothing of what was under way.
+    bench.install(&configuration(3, 3, 1, &[2]), &[0, 1, 2]);
+    bench.expect(&[(2, Outcome::Unknown)]);
     bench.ask(1, 9, Operation::Get);
     bench.expect(&[(9, value("2"))]);
     let found = bench.nodes[2].shelf().get(SHARD, b"k").and_then(|entry| entry.value.clone());
@@ -231,4 +233,42 @@ fn a_primary_that_loses_its_copies_goes_on_with_reads_while_they_wait() {
     bench.ask(0, 9, Operation::Get);
     bench.ask(0, 3, put("3"));
     bench.expect(&[(9, value("1")), (3, Outcome::TooFewCopies)]);
+}
+
+#[test]
+fn a_write_under_way_when_its_shard_moves_is_answered_when_all_copies_have_it() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, Operation::Increment(5));
+    bench.frames.clear(); // Nobody else has it.
+    bench.install(&configuration(2, 2, 1, &[0, 2]), &[0, 1, 2]);
+    bench.expect(&[]);
+    bench.now = after(bench.now, Settings::default().commit_interval_ns);
+    bench.input(1, Event::Tick);
+    bench.land(|_| true);
+    (0..2).for_each(|name| bench.nodes[name].digest_all());
+    bench.input(0, Event::Tick);
+    bench.expect(&[(1, Outcome::Integer(5))]);
+}
+
+#[test]
+fn a_backup_that_takes_nothing_is_named_to_the_managers() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, put("1"));
+    bench.land(|to| to == id(1));
+    let settings = Settings::default();
+    let named = |bench: &mut Bench, after_ns| {
+        bench.now = after(bench.now, after_ns);
+        let mut actions = Vec::new();
+        bench.nodes[0].input(Event::Tick, bench.now, &mut actions);
+        let named = actions.into_iter().filter_map(|action| match action {
+            Action::Send { message: Message::Overdue { node, .. }, .. } => Some(node),
+            _ => None,
+        });
+        named.collect::<Vec<NodeId>>()
+    };
+    assert_eq!(named(&mut bench, settings.patience_ns() / 2), []);
+    assert_eq!(named(&mut bench, settings.patience_ns() / 2), [id(2)]);
+    assert_eq!(named(&mut bench, MS), [], "not with every tick");
+    bench.land(|_| true);
+    assert_eq!(named(&mut bench, settings.patience_ns()), []);
 }

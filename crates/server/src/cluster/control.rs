@@ -285,7 +285,8 @@ impl Control {
         let (shard, key) = (self.shard_of(errand.slot()), errand.key());
         let errand = Arc::new(errand);
         let waiting_bytes = self.state.outstanding.filling_bytes();
-        let is_refused = self.state.facts.is_full(&errand, waiting_bytes);
+        let is_refused = self.state.facts.is_full(&errand, waiting_bytes)
+            || (errand.is_filling() && self.node.is_crowded(shard, now));
         let (ticket, may_go) = self.state.outstanding.add(errand.clone(), key, shard, now);
         if is_refused && may_go {
             return self.finish(ticket, &errand, Some(Refused::Full));

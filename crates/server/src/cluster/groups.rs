@@ -83,8 +83,9 @@ impl Control {
         let filling_bytes: u64 = changes.iter().map(|change| change.filling_bytes()).sum();
         let waiting_bytes = self.state.outstanding.filling_bytes();
         // What has begun must end on every copy: all of it is refused, or nothing.
-        let is_full =
-            filling_bytes > 0 && !self.state.facts.has_room(filling_bytes + waiting_bytes);
+        let has_room = self.state.facts.has_room(filling_bytes + waiting_bytes)
+            && !self.node.is_crowded(shard, now);
+        let is_full = filling_bytes > 0 && !has_room;
         for change in changes {
             if is_full && change.filling_bytes() > 0 {
                 change.refuse_full();

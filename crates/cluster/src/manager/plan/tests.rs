@@ -19,14 +19,17 @@ fn announced(name: u16) -> (NodeId, Arc<Addresses>) {
 
 pub(super) struct Bench {
     current: Configuration,
-    settings: Settings,
+    pub(super) settings: Settings,
     pub(super) joined: BTreeSet<(ShardId, NodeId)>,
     filled: BTreeSet<ShardId>,
     withheld: BTreeSet<ShardId>,
+    pub(super) overdue: BTreeSet<(ShardId, NodeId)>,
+    pub(super) shunned: BTreeSet<(NodeId, NodeId)>,
     is_grace_over: bool,
-    moves: VecDeque<(ShardId, NodeId)>,
+    pub(super) moves: VecDeque<(ShardId, NodeId)>,
     pub(super) leaving: BTreeSet<u16>,
     pub(super) is_paused: bool,
+    abandoned: BTreeSet<ShardId>,
 }
 
 impl Bench {
@@ -40,10 +43,13 @@ impl Bench {
             joined: BTreeSet::new(),
             filled: BTreeSet::new(),
             withheld: BTreeSet::new(),
+            overdue: BTreeSet::new(),
+            shunned: BTreeSet::new(),
             is_grace_over: false,
             moves: VecDeque::new(),
             leaving: BTreeSet::new(),
             is_paused: false,
+            abandoned: BTreeSet::new(),
         }
     }
 
@@ -55,9 +61,12 @@ impl Bench {
             joined: &self.joined,
             filled: &self.filled,
             withheld: &self.withheld,
+            overdue: &self.overdue,
+            shunned: &self.shunned,
             moves: &mut self.moves,
             leaving: &self.leaving,
             is_paused: self.is_paused,
+            abandoned: &self.abandoned,
             may_grow,
             is_grace_over: self.is_grace_over,
         };
@@ -92,6 +101,34 @@ fn members_are_where_they_said_that_they_are() {
         (peer(&bench, 1), peer(&bench, 4)),
         (Some("db1:7400".into()), Some("db4:7400".into()))
     );
+}
+
+#[test]
+fn a_shard_that_nobody_has_any_more_begins_empty_only_if_it_is_given_up() {
+    let mut bench = Bench::new(2, &[1, 2, 3]);
+    let later: BTreeMap<NodeId, Recovered> =
+        [1, 2, 3].map(|name| (NodeId { name, life: 2 }, Recovered::Nothing)).into();
+    assert!(!bench.next(&later, false), "those that are away may be back");
+    bench.is_grace_over = true;
+    assert!(bench.next(&later, false));
+    assert!(bench.current.members.iter().all(|node| node.life == 2));
+    assert!(!bench.next(&later, true), "nobody serves it");
+    assert_eq!((bench.shard().primary, bench.shard().epoch), (node(1), 1));
+    bench.abandoned.insert(ShardId(0));
+    assert!(bench.next(&later, true));
+    let shard = bench.shard();
+    assert_eq!((shard.primary.life, shard.backups.len(), shard.epoch), (2, 2, 2));
+    assert_eq!(bench.current.shards[1].epoch, 1);
+}
+
+#[test]
+fn what_is_given_up_and_comes_back_is_kept() {
+    let mut bench = Bench::new(1, &[1, 2, 3]);
+    bench.is_grace_over = true;
+    assert!(!bench.next(&alive(&[]), false));
+    bench.abandoned.insert(ShardId(0));
+    assert!(bench.next(&alive(&[2, 4]), true));
+    assert_eq!((bench.shard().primary, bench.shard().epoch), (node(2), 2));
 }
 
 /// Its own pending writes hide at the source what it has not got (M3), and cannot end.

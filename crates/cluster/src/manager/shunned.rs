@@ -1,0 +1,72 @@
+//! Whom a primary is not given as a copy for some time, because it waited for that one in vain.
+//!
+//! ```text
+//!  Overdue ─▶ | shunned: 4 patiences | asked again ─ Overdue ─▶ | 8 | ... | 128 at most |
+//!             good for as long again as it was shunned ─▶ forgotten
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::Instant;
+
+use crate::ids::NodeId;
+use crate::settings::after;
+
+/// The first time, in patiences.
+const FIRST: u64 = 4;
+/// How often that doubles.
+const DOUBLINGS_MAX: u32 = 5;
+
+/// By primary and copy.
+#[derive(Debug, Default)]
+pub(super) struct Shunned(BTreeMap<(NodeId, NodeId), Spell>);
+
+#[derive(Debug)]
+struct Spell {
+    until: Instant,
+    len_ns: u64,
+    doublings: u32,
+}
+
+impl Shunned {
+    /// From now on, longer than the last time if that was lately. Within a spell nothing changes.
+    pub(super) fn shun(&mut self, pair: (NodeId, NodeId), patience_ns: u64, now: Instant) {
+        let before = self.0.get(&pair);
+        if before.is_some_and(|spell| now < spell.until) {
+            return;
+        }
+        let is_again = |spell: &&Spell| now < after(spell.until, spell.len_ns);
+        let doublings = before.filter(is_again).map_or(0, |spell| spell.doublings + 1);
+        let doublings = doublings.min(DOUBLINGS_MAX);
+        let len_ns = (FIRST << doublings) * patience_ns;
+        self.0.retain(|_, spell| now < after(spell.until, spell.len_ns));
+        self.0.insert(pair, Spell { until: after(now, len_ns), len_ns, doublings });
+    }
+
+    pub(super) fn at(&self, now: Instant) -> BTreeSet<(NodeId, NodeId)> {
+        self.0.iter().filter(|(_, spell)| now < spell.until).map(|(pair, _)| *pair).collect()
+    }
+
+    /// When spells end.
+    pub(super) fn ends(&self) -> impl Iterator<Item = Instant> + '_ {
+        self.0.values().map(|spell| spell.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_disappoints_again_waits_longer_and_who_does_not_is_forgiven() {
+        let pair = (NodeId { name: 1, life: 1 }, NodeId { name: 2, life: 1 });
+        let at = |ns: u64| Instant { ns };
+        let mut shunned = Shunned::default();
+        shunned.shun(pair, 10, at(0));
+        assert!(shunned.at(at(39)).contains(&pair) && shunned.at(at(40)).is_empty());
+        shunned.shun(pair, 10, at(50));
+        assert!(shunned.at(at(129)).contains(&pair) && shunned.at(at(130)).is_empty());
+        shunned.shun(pair, 10, at(130 + 80));
+        assert!(shunned.at(at(249)).contains(&pair) && shunned.at(at(250)).is_empty());
+    }
+}

@@ -1,0 +1,80 @@
+//! Writes that were under way when their primary ceased to be one: answered when it is known.
+//!
+//! ```text
+//!  primary, epoch 4:  write 9 lands ─┐ a new epoch
+//!  backup:            9 is on the own shelf, so it is in the union that all copies get
+//!                     CommitVer of epoch 5 has come: 9 is on all copies ─▶ its answer
+//! ```
+//!
+//! A planned move, or a primary whose lease had ended for a moment, so leaves nobody in doubt.
+//!
+//! # Invariants
+//! A1: a write in limbo is on this node's shelf, and this node has been a full copy ever since: each
+//!     promotion gathers it. So once CommitVer has reached its version it is on all copies, in its
+//!     place in the order, and what was computed for it is true.
+//! A2: who ceases to be a copy, or hears nothing for long, says that nobody knows.
+
+use base::Instant;
+
+use crate::ids::{ClientId, Version};
+use crate::message::Outcome;
+use crate::node::requests::to_client;
+use crate::node::{Action, Node};
+use crate::settings::after;
+use crate::shelf::Shelf;
+
+/// Of one shard.
+#[derive(Debug, Default)]
+pub(super) struct Limbo(Vec<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    version: Version,
+    reply_to: (ClientId, u64),
+    outcome: Outcome,
+    since: Instant,
+}
+
+impl Limbo {
+    pub(super) fn put(
+        &mut self,
+        version: Version,
+        reply_to: (ClientId, u64),
+        outcome: Outcome,
+        since: Instant,
+    ) {
+        self.0.push(Waiting { version, reply_to, outcome, since });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A2.
+    pub(super) fn give_up(&mut self, actions: &mut Vec<Action>) {
+        let unknown = |one: Waiting| to_client(one.reply_to.0, one.reply_to.1, Outcome::Unknown);
+        actions.extend(self.0.drain(..).map(unknown));
+    }
+
+    /// Answers what is on all copies, and what nobody has heard of until then.
+    fn leave(&mut self, commit: Version, late: impl Fn(Instant) -> bool, out: &mut Vec<Action>) {
+        self.0.retain(|one| {
+            let outcome = match one.version <= commit {
+                true => one.outcome.clone(),
+                false if late(one.since) => Outcome::Unknown,
+                false => return true,
+            };
+            out.push(to_client(one.reply_to.0, one.reply_to.1, outcome));
+            false
+        });
+    }
+}
+
+impl<S: Shelf> Node<S> {
+    pub(super) fn leave_limbo(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let patience_ns = self.settings.patience_ns();
+        for state in self.shards.values_mut().filter(|state| !state.limbo.is_empty()) {
+            state.limbo.leave(state.commit, |since| now >= after(since, patience_ns), actions);
+        }
+    }
+}

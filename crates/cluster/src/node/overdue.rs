@@ -1,0 +1,91 @@
+//! Who holds a shard up though the manager hears it: cut off from the primary alone, without room,
+//! or with a log that takes nothing.
+//!
+//! ```text
+//!  primary ══ Land ══▶ n2   taken, or no room ─ Crowded ─▶ primary: refuses what adds to the shard
+//!          ══ Land ═╳▶ n4   patience_ns without a step ─ Overdue ─▶ managers: n4 is replaced
+//! ```
+//!
+//! # Invariants
+//! O1: naming a node changes nothing here. What takes it out is a configuration like any other, so
+//!     safety does not rest on who is named.
+
+use std::collections::BTreeSet;
+
+use base::Instant;
+
+use crate::ids::{NodeId, ShardId, Version};
+use crate::message::{Lane, Message, Outcome};
+use crate::node::primary::{Primary, Stage};
+use crate::node::requests::{answer, to_client};
+use crate::node::{Action, Node, to_node};
+use crate::settings::after;
+use crate::shelf::Shelf;
+
+impl<S: Shelf> Node<S> {
+    pub(super) fn tell_overdue(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if now < after(self.overdue_told_at, self.settings.lease_ns / 4) {
+            return;
+        }
+        self.overdue_told_at = now;
+        let (term, own, patience_ns) = (self.term(), self.id, self.settings.patience_ns());
+        let mut overdue: BTreeSet<(ShardId, NodeId)> = BTreeSet::new();
+        for (shard, state) in &self.shards {
+            let Some(primary) = &state.primary else { continue };
+            let nodes = primary.overdue(now, patience_ns);
+            overdue.extend(nodes.into_iter().map(|node| (*shard, node)));
+        }
+        for (shard, node) in overdue.into_iter().filter(|(_, node)| *node != own) {
+            self.tell_managers(&Message::Overdue { term, shard, node }, actions);
+        }
+    }
+}
+
+impl<S: Shelf> Node<S> {
+    /// A write that cannot end for long: nobody knows what will become of it, and who asked need not
+    /// wait. What waits behind it was not executed.
+    pub(super) fn give_up(
+        &mut self,
+        shard: ShardId,
+        version: Version,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let patience_ns = 2 * self.settings.patience_ns();
+        let Some(primary) = self.primary_mut(shard) else { return };
+        let Some(pending) = primary.pending.get_mut(&version) else { return };
+        if pending.is_given_up || now < after(pending.begun_at, patience_ns) {
+            return;
+        }
+        pending.is_given_up = true;
+        let (client, sequence) = pending.reply_to;
+        let waiting = primary.waiting.remove(&version).unwrap_or_default();
+        primary.waiting_count -= waiting.len();
+        actions.push(to_client(client, sequence, Outcome::Unknown));
+        waiting.iter().for_each(|request| answer(request, Outcome::TryAgain, actions));
+    }
+
+    /// At a backup, after a digest.
+    pub(super) fn tell_crowded(&mut self, lane: Lane, actions: &mut Vec<Action>) {
+        for shard in std::mem::take(&mut self.crowded) {
+            actions.push(to_node(lane.from, Message::Crowded { term: lane.term, shard }));
+        }
+    }
+}
+
+impl Primary {
+    fn overdue(&self, now: Instant, patience_ns: u64) -> BTreeSet<NodeId> {
+        let is_late = |at: Instant| now >= after(at, patience_ns);
+        match &self.stage {
+            Stage::Gathering { missing, .. } | Stage::Scattering { missing, .. } => {
+                return if is_late(self.stage_since) { missing.clone() } else { BTreeSet::new() };
+            }
+            Stage::Serving => {}
+        }
+        let targets = self.pending.values().flat_map(|pending| &pending.targets);
+        let slow = targets.filter(|(_, missing)| !missing.is_empty() && is_late(missing.moved_at));
+        let copy = self.copy.as_ref().and_then(|copy| copy.overdue(now, patience_ns));
+        let filling = self.filling.as_ref().and_then(|filling| filling.overdue(now, patience_ns));
+        slow.map(|(node, _)| *node).chain(copy).chain(filling).collect()
+    }
+}
