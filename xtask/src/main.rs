@@ -1,11 +1,12 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `test-xdp`, `test-rdma`,
 //! `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`, `bench-peers`, `bench-cache`,
-//! `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`.
+//! `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`, `bench-cold-start`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
 mod cache_peers;
 mod ci;
+mod cold_start;
 mod demo_cluster;
 mod joined;
 mod nightly;
@@ -62,6 +63,8 @@ enum Command {
     BenchCosts(joined::costs::Args),
     /// The default beside every preset on the papers' workloads; writes docs/results/presets.md
     BenchPresets(joined::presets::Args),
+    /// From start to first answer over a log of millions; writes docs/results/cold-start.md
+    BenchColdStart(cold_start::Args),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +96,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::DemoCluster(args) => demo_cluster::run(&root, &args),
         Command::BenchCosts(args) => joined::costs::run(&root, &args).map(|()| true),
         Command::BenchPresets(args) => joined::presets::run(&root, &args).map(|()| true),
+        Command::BenchColdStart(args) => cold_start::run(&root, &args).map(|()| true),
     }
 }
 

@@ -1,0 +1,134 @@
+//! `cargo xtask bench-cold-start`: how long a server takes from its start to its first answer, over a
+//! log of millions of entries, beside what it takes to read as many bytes of that file once.
+//!
+//! ```text
+//!  fill ─▶ SIGTERM ─▶ for each case, by turns: leave as the case says ─▶ drop the page cache, or not
+//!                      ─▶ start, ask, stop      ─▶ read as many bytes of the file: the floor
+//! ```
+//!
+//! Whether the file's pages are in memory is the case's, not the machine's: what is cold was dropped
+//! from the cache by `dd oflag=nocache`, for this file alone.
+
+mod load;
+mod report;
+mod server;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::step::Step;
+use report::Row;
+use server::{Files, Server};
+
+/// What may be chosen.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Items in the log
+    #[arg(long, default_value_t = 10_000_000)]
+    entries: u64,
+    /// Bytes of each value
+    #[arg(long, default_value_t = 64)]
+    value_size: usize,
+    /// How often each case is measured
+    #[arg(long, default_value_t = 5)]
+    repetitions: usize,
+    /// Milliseconds of writes before a kill
+    #[arg(long, default_value_t = 2000)]
+    writes: u64,
+    /// Where the data directory is made; removed at the end
+    #[arg(long, default_value = "target/cold-start")]
+    directory: PathBuf,
+    /// Further flags of the server, such as --threads 2
+    #[arg(long, default_value = "--threads 2")]
+    flags: String,
+    /// Where the results go
+    #[arg(long, default_value = "docs/results")]
+    output: PathBuf,
+}
+
+/// How a server was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// By SIGTERM.
+    Clean,
+    /// By SIGKILL, under writes.
+    Torn,
+}
+
+/// One kind of start.
+struct Case {
+    name: &'static str,
+    end: End,
+    /// Whether the file's pages are in memory.
+    is_warm: bool,
+    flags: &'static str,
+}
+
+const CASES: &[Case] = &[
+    Case { name: "clean, warm", end: End::Clean, is_warm: true, flags: "" },
+    Case { name: "clean, cold", end: End::Clean, is_warm: false, flags: "" },
+    Case { name: "torn, warm", end: End::Torn, is_warm: true, flags: "" },
+];
+
+/// Measures and writes `cold-start.md`.
+pub fn run(root: &Path, args: &Args) -> Result<()> {
+    let build = Step::new("build", "cargo build --release --locked -p dovetail");
+    ensure!(build.run(root).is_ok(), "the binary does not build");
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let files = Files {
+        binary: target.join("release/dovetail"),
+        directory: root.join(&args.directory),
+        memory_bytes: (args.entries * (args.value_size as u64 + 136)).max(256 << 20),
+    };
+    std::fs::remove_dir_all(&files.directory).ok();
+    std::fs::create_dir_all(&files.directory)?;
+    let filled = fill(&files, args)?;
+    println!("filled: {} items in {:.1} s", args.entries, filled.as_secs_f64());
+    let mut rows: Vec<Row> = CASES.iter().map(|case| Row::new(case.name)).collect();
+    for repetition in 1..=args.repetitions {
+        for (case, row) in CASES.iter().zip(&mut rows) {
+            measure(&files, args, case, row)?;
+            println!("{repetition}: {}: {}", case.name, row.last());
+        }
+    }
+    report::write(root, args, &rows)?;
+    std::fs::remove_dir_all(&files.directory)?;
+    Ok(())
+}
+
+fn fill(files: &Files, args: &Args) -> Result<Duration> {
+    let server = Server::start(files, &format!("--durability none {}", args.flags))?;
+    let time = load::fill(server.port, args.entries, args.value_size)?;
+    server.stop()?;
+    Ok(time)
+}
+
+fn measure(files: &Files, args: &Args, case: &Case, row: &mut Row) -> Result<()> {
+    let flags = format!("{} {}", args.flags, case.flags);
+    // The directory is left as the case says by a server that has the case's flags.
+    let server = Server::start(files, &flags)?;
+    match case.end {
+        End::Clean => server.stop()?,
+        End::Torn => {
+            let writes = Duration::from_millis(args.writes);
+            load::overwrite(server.port, (args.entries, args.value_size), writes)?;
+            server.kill()?;
+        }
+    }
+    if case.is_warm {
+        files.read(u64::MAX)?;
+    } else {
+        files.drop_from_cache()?;
+    }
+    let server = Server::start(files, &flags)?;
+    let start = server.start.clone();
+    server.stop()?;
+    if !case.is_warm {
+        files.drop_from_cache()?;
+    }
+    let read = files.read(start.bytes)?;
+    row.push(start, read);
+    Ok(())
+}
