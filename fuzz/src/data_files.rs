@@ -12,7 +12,7 @@ use store::{
     Sink, StoreConfig, Tuning,
 };
 
-const NEW: NewData = NewData { now_ms: 1000, data_id: 7, recovers_damaged: false };
+const NEW: NewData = NewData { now_ms: 1000, data_id: 7, recovers_damaged: false, threads: 2 };
 
 /// An input is `settings (1 byte) | damage ...`. With the lowest bit of the settings the damage is
 /// the file itself; else each four bytes are `where (3) | what to flip (1)` in a good one.
@@ -30,7 +30,7 @@ pub fn data_files(data: &[u8]) {
             disk.bytes_mut()[at % len] ^= flip;
         }
     }
-    let checked = check::check(&mut disk.clone(), 1000, &mut |_, _| {});
+    let checked = check::check(&disk, 1000, &mut |_, _| {});
     let recovers_damaged = settings & 2 != 0;
     let opened = open_file(disk, recovers_damaged);
     let Some(Opened { store, mut committer, recovery }) = opened else { return };

@@ -40,6 +40,7 @@ mod committer;
 pub(crate) mod layout;
 mod open;
 pub(crate) mod restore;
+mod restoring;
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -207,8 +207,8 @@ impl Log {
     #[expect(clippy::mut_from_ref, reason = "the memory is shared, and nobody else uses it yet")]
     pub(crate) fn memory_before_use(&self, offset_bytes: u64, len_bytes: usize) -> &mut [u8] {
         assert!(offset_bytes as usize + len_bytes <= self.memory.len_bytes());
-        // SAFETY: mapped and zero or written before; the one caller restores segment after
-        // segment before any session reads them, and keeps no slice to the next call.
+        // SAFETY: mapped and zero or written before; the one caller restores each segment once,
+        // on one thread, before any session reads it, and keeps no slice.
         unsafe { std::slice::from_raw_parts_mut(self.address(offset_bytes), len_bytes) }
     }
 

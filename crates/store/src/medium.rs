@@ -21,8 +21,8 @@ pub use faulty::{Faults, FaultyMedium};
 pub use file::FileMedium;
 pub use memory::MemoryMedium;
 
-/// Where a log is kept.
-pub trait Medium: Send {
+/// Where a log is kept. Any number of threads may read while nobody writes.
+pub trait Medium: Send + Sync {
     /// Writes all of `bytes`, or fails; then any part of them may have been written.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ pub trait Medium: Send {
     ///
     /// # Errors
     /// As the medium says.
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError>;
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError>;
 
     /// I1.
     ///
@@ -45,7 +45,7 @@ pub trait Medium: Send {
     ///
     /// # Errors
     /// As the medium says.
-    fn len_bytes(&mut self) -> Result<u64, MediumError>;
+    fn len_bytes(&self) -> Result<u64, MediumError>;
 
     /// Has at least so many bytes from now on, with room for all of them if that can be had
     /// beforehand.

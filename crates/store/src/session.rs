@@ -113,8 +113,6 @@ struct Local {
     mark_limit: u64,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
-    /// Entries that this session put back into the index.
-    recovered_count: usize,
 }
 
 /// What a session's housekeeping has done since it began: for bounding its steps.
@@ -161,7 +159,6 @@ impl Session {
             prefetch: inner.tuning.prefetch,
             mark_limit: 0,
             expiry_step_at: UnixMillis(0),
-            recovered_count: 0,
         };
         local.prefer(region);
         Session { inner, local }

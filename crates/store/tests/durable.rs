@@ -48,8 +48,13 @@ fn config(index: IndexKind, memory_bytes: u64) -> StoreConfig {
     }
 }
 
+/// With places for up to three sessions: as many threads recover.
+fn of_life(seed: u64, index: IndexKind) -> StoreConfig {
+    StoreConfig { session_max: 1 + (seed % 3) as usize, ..config(index, MEMORY_BYTES) }
+}
+
 fn new_data() -> NewData {
-    NewData { now_ms: START_MS, data_id: 0x1234_5678, recovers_damaged: false }
+    NewData { now_ms: START_MS, data_id: 0x1234_5678, recovers_damaged: false, threads: 3 }
 }
 
 fn open<M: store::medium::Medium>(
@@ -122,7 +127,7 @@ impl World {
     fn new(seed: u64, index: IndexKind, faults: Faults) -> World {
         let medium = FaultyMedium::new(seed, faults);
         let Opened { store, committer, .. } =
-            open(medium, config(index, MEMORY_BYTES), new_data()).expect("an empty disk");
+            open(medium, of_life(seed, index), new_data()).expect("an empty disk");
         let session = Some(store.session().expect("a place"));
         let (states, newest) = (BTreeMap::new(), BTreeMap::new());
         World {
@@ -264,7 +269,7 @@ impl World {
 
     fn reopen(&mut self, left: MemoryMedium) -> Result<(), String> {
         let medium = FaultyMedium::over(left, self.rng.next(), self.faults);
-        let opened = open(medium, config(self.index, MEMORY_BYTES), new_data());
+        let opened = open(medium, of_life(self.rng.next(), self.index), new_data());
         let Opened { store, committer, recovery } = opened.map_err(|error| error.to_string())?;
         store.validate();
         self.recovered_entries += recovery.entries;

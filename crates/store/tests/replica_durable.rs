@@ -76,13 +76,13 @@ fn open(medium: FaultyMedium, index: IndexKind, gone: &BTreeSet<u16>) -> Opened<
         mode: Mode::Clean,
         eviction: Eviction::default(),
         lossy_index: false,
-        session_max: 1,
+        session_max: 3,
         item_max_bytes: 1 << 20,
         hash_seed: 77,
         batch: 8,
         huge_pages: HugePages::Off,
     };
-    let new = NewData { now_ms: 1, data_id: 7, recovers_damaged: false };
+    let new = NewData { now_ms: 1, data_id: 7, recovers_damaged: false, threads: 3 };
     let is_gone = |shard: u16| gone.contains(&shard);
     open_replicas(medium, config, (Tuning::default(), &[]), new, &is_gone, &mut |_, _| {})
         .expect("what a crash leaves opens")

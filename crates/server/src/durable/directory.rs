@@ -94,6 +94,7 @@ fn open_log(
         now_ms: unix_now().0,
         data_id: random_u64(),
         recovers_damaged: data.recovers_damaged && tenancy.is_none(),
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let mut told = Instant::now();
     let mut progress = |done: u64, all: u64| {
@@ -135,8 +136,8 @@ pub fn check_data(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Resul
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared)
         .map_err(|_| "a server has it; stop that one first".to_owned())?;
     let medium = FileMedium::open_read_only(&directory.join(LOG_FILE));
-    let mut medium = medium.map_err(|error| format!("{LOG_FILE}: {error}"))?;
-    check(&mut medium, unix_now().0, progress).map_err(|error| error.to_string())
+    let medium = medium.map_err(|error| format!("{LOG_FILE}: {error}"))?;
+    check(&medium, unix_now().0, progress).map_err(|error| error.to_string())
 }
 
 /// Keeps other servers out as long as the file is open.

@@ -42,7 +42,7 @@ struct Newest {
 /// # Errors
 /// It is no data file, of another format, or cannot be read.
 pub fn check(
-    medium: &mut impl Medium,
+    medium: &impl Medium,
     now_ms: u64,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report, DataError> {
@@ -69,19 +69,20 @@ pub fn check(
         found.segments += 1;
         let mut bytes = vec![0; restore::used_bytes(&superblock, row) as usize];
         restore::read_segment(medium, &superblock, segment, &mut bytes).map_err(read)?;
-        let looked = restore::look(&superblock, (segment, row), &bytes, &mut found, |record, _| {
-            let newest = keys.entry(hasher.hash(record.key).0).or_default();
-            let is_newer = record.version > newest.version
-                || (record.version == newest.version && record.is_delete());
-            if is_newer && !restore::is_flushed(record, &superblock) {
-                *newest = Newest {
-                    version: record.version,
-                    len_bytes: record.len_bytes() as u64,
-                    is_put: !record.is_delete(),
-                    has_value: restore::has_value(record, now_ms),
-                };
-            }
-        });
+        let looked =
+            restore::look(&superblock, (segment, row), &mut bytes, &mut found, |record, _| {
+                let newest = keys.entry(hasher.hash(record.key).0).or_default();
+                let is_newer = record.version > newest.version
+                    || (record.version == newest.version && record.is_delete());
+                if is_newer && !restore::is_flushed(record, &superblock) {
+                    *newest = Newest {
+                        version: record.version,
+                        len_bytes: record.len_bytes() as u64,
+                        is_put: !record.is_delete(),
+                        has_value: restore::has_value(record, now_ms),
+                    };
+                }
+            });
         found.damage.extend(looked.damage);
     }
     progress(rows.len() as u64, rows.len() as u64);

@@ -177,8 +177,8 @@ impl Superblock {
     }
 
     /// The copy that counts (I1).
-    pub(crate) fn read(medium: &mut impl Medium) -> Result<Superblock, NoSuper> {
-        let mut read = |copy: u64| {
+    pub(crate) fn read(medium: &impl Medium) -> Result<Superblock, NoSuper> {
+        let read = |copy: u64| {
             let mut bytes = [0; SUPER_BYTES];
             medium.read_at(copy * SUPER_STEP_BYTES, &mut bytes).map_err(NoSuper::Medium)?;
             Superblock::decode(&bytes)
@@ -228,7 +228,7 @@ impl Superblock {
     /// A segment's row; `None`: both copies are damaged.
     pub(crate) fn read_row(
         &self,
-        medium: &mut impl Medium,
+        medium: &impl Medium,
         segment: u32,
     ) -> Result<Option<Row>, MediumError> {
         let mut bytes = [0; ROW_STEP_BYTES as usize + ROW_BYTES];
@@ -317,20 +317,19 @@ mod tests {
     #[test]
     fn a_torn_superblock_leaves_the_one_before() {
         let mut medium = MemoryMedium::default();
-        assert_eq!(Superblock::read(&mut medium), Err(NoSuper::Empty));
+        assert_eq!(Superblock::read(&medium), Err(NoSuper::Empty));
         let mut block = sample();
         block.write(&mut medium).expect("memory");
         block.version_floor = 100;
         let before = medium.clone();
         block.write(&mut medium).expect("memory");
-        assert_eq!(Superblock::read(&mut medium), Ok(block));
+        assert_eq!(Superblock::read(&medium), Ok(block));
         // Generation 2 is the first copy.
         medium.bytes_mut()[60] ^= 1;
-        assert_eq!(Superblock::read(&mut medium).map(|block| block.version_floor), Ok(9));
-        let mut before = before;
-        assert_eq!(Superblock::read(&mut before).map(|block| block.generation), Ok(1));
+        assert_eq!(Superblock::read(&medium).map(|block| block.version_floor), Ok(9));
+        assert_eq!(Superblock::read(&before).map(|block| block.generation), Ok(1));
         medium.bytes_mut()[4096 + 60] ^= 1;
-        assert_eq!(Superblock::read(&mut medium), Err(NoSuper::Damaged));
+        assert_eq!(Superblock::read(&medium), Err(NoSuper::Damaged));
     }
 
     #[test]
@@ -339,23 +338,23 @@ mod tests {
         bytes[8] = 2;
         seal_block(&mut bytes);
         let mut medium = MemoryMedium::new(bytes.to_vec());
-        assert_eq!(Superblock::read(&mut medium), Err(NoSuper::Format(2)));
+        assert_eq!(Superblock::read(&medium), Err(NoSuper::Format(2)));
     }
 
     #[test]
     fn a_row_reads_back_and_a_torn_one_leaves_the_one_before() {
         let (mut medium, block) = (MemoryMedium::default(), sample());
-        assert_eq!(block.read_row(&mut medium, 1), Ok(Some(Row::default())));
+        assert_eq!(block.read_row(&medium, 1), Ok(Some(Row::default())));
         let mut row =
             Row { generation: 0, state: RowState::Open, run_len: 2, sequence: 5, end_bytes: 640 };
         block.write_row(&mut medium, 1, &mut row).expect("memory");
-        assert_eq!(block.read_row(&mut medium, 1), Ok(Some(row)));
+        assert_eq!(block.read_row(&medium, 1), Ok(Some(row)));
         row.state = RowState::Closed;
         block.write_row(&mut medium, 1, &mut row).expect("memory");
-        assert_eq!(block.read_row(&mut medium, 1), Ok(Some(row)));
+        assert_eq!(block.read_row(&medium, 1), Ok(Some(row)));
         let at = (block.page_offset(1) + 20) as usize;
         medium.bytes_mut()[at] ^= 4;
-        let before = block.read_row(&mut medium, 1).expect("memory").expect("the other copy");
+        let before = block.read_row(&medium, 1).expect("memory").expect("the other copy");
         assert_eq!((before.state, before.generation), (RowState::Open, 1));
     }
 }

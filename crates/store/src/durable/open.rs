@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::Durable;
 use super::committer::Committer;
 use super::layout::{FORMAT, NoSuper, Row, RowState, Superblock};
 use super::restore::{self, Damage, Recovery, Segments};
+use super::restoring::Restoring;
 use crate::config::{OpenError, StoreConfig};
-use crate::log::{Contents, NEVER_MS};
 use crate::medium::{Medium, MediumError};
 use crate::placement::NodeShare;
-use crate::session::Session;
 use crate::store::Store;
 use crate::tuning::Tuning;
 
@@ -25,6 +23,8 @@ pub struct NewData {
     pub data_id: u64,
     /// Whether to go on without what is damaged, and lose it.
     pub recovers_damaged: bool,
+    /// Threads that read what is there; no more than the store has places for.
+    pub threads: usize,
 }
 
 /// A store, who commits for it, and what was found.
@@ -79,7 +79,7 @@ pub enum DataError {
     },
 }
 
-fn failed(what: &'static str) -> impl FnOnce(MediumError) -> DataError {
+pub(super) fn failed(what: &'static str) -> impl FnOnce(MediumError) -> DataError {
     move |source| DataError::Medium { what, source }
 }
 
@@ -107,23 +107,23 @@ pub fn open<M: Medium>(
 /// # Errors
 /// As for `open`.
 pub fn open_replicas<M: Medium>(
-    mut medium: M,
+    medium: M,
     config: StoreConfig,
     (tuning, nodes): (Tuning, &[NodeShare]),
     new: NewData,
-    is_gone: &dyn Fn(u16) -> bool,
+    is_gone: &(dyn Fn(u16) -> bool + Sync),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Opened<M>, DataError> {
-    let superblock = match Superblock::read(&mut medium) {
+    let superblock = match Superblock::read(&medium) {
         Ok(superblock) => superblock,
         Err(NoSuper::Empty) => begin(&config, new),
         Err(NoSuper::Damaged) => return Err(DataError::NoSuperblock),
         Err(NoSuper::Format(found)) => return Err(DataError::Format { found }),
         Err(NoSuper::Medium(source)) => return Err(failed("cannot read")(source)),
     };
-    refuse_truncated(&mut medium, &superblock)?;
+    refuse_truncated(&medium, &superblock)?;
     let (rows, row_damage) =
-        restore::read_rows(&mut medium, &superblock).map_err(failed("cannot read"))?;
+        restore::read_rows(&medium, &superblock).map_err(failed("cannot read"))?;
     let mut recovery = Recovery { was_clean: superblock.is_clean, ..Recovery::default() };
     refuse(&row_damage, new)?;
     let lost_rows: Vec<u32> = row_damage.iter().map(|damage| damage.segment).collect();
@@ -162,7 +162,7 @@ pub fn open_replicas<M: Medium>(
 
 /// Segments behind the end of the file would look as if they were free.
 pub(super) fn refuse_truncated(
-    medium: &mut impl Medium,
+    medium: &impl Medium,
     superblock: &Superblock,
 ) -> Result<(), DataError> {
     let len_bytes = medium.len_bytes().map_err(failed("cannot read"))?;
@@ -189,7 +189,7 @@ fn begin(config: &StoreConfig, new: NewData) -> Superblock {
     }
 }
 
-fn refuse(damage: &[Damage], new: NewData) -> Result<(), DataError> {
+pub(super) fn refuse(damage: &[Damage], new: NewData) -> Result<(), DataError> {
     if damage.is_empty() || new.recovers_damaged {
         return Ok(());
     }
@@ -217,124 +217,6 @@ fn write_ends(
     medium.sync()
 }
 
-/// Recovery, segment by segment.
-struct Restoring<'r, M> {
-    medium: M,
-    superblock: Superblock,
-    rows: Vec<Row>,
-    durable: Arc<Durable>,
-    recovery: &'r mut Recovery,
-    is_gone: &'r dyn Fn(u16) -> bool,
-    damage: Vec<Damage>,
-    /// Segments with damage: what is good in them is copied out of them.
-    damaged: Vec<u32>,
-}
-
-impl<M: Medium> Restoring<'_, M> {
-    fn restore_all(
-        &mut self,
-        store: &Arc<Store>,
-        new: NewData,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), DataError> {
-        let used: Vec<u32> = (0..self.rows.len() as u32)
-            .filter(|segment| self.rows[*segment as usize].state != RowState::Free)
-            .collect();
-        let mut session = store.session().map_err(|_| no_room())?;
-        self.recovery.segments = used.len() as u64;
-        for (done, segment) in used.iter().enumerate() {
-            progress(done as u64, used.len() as u64);
-            self.restore_segment(store, &mut session, *segment)?;
-        }
-        refuse(&self.damage, new)?;
-        for segment in std::mem::take(&mut self.damaged) {
-            self.evacuate(store, &mut session, segment)?;
-        }
-        self.recovery.damage = std::mem::take(&mut self.damage);
-        let floors = self.superblock.version_floor.max(self.superblock.flush_floor);
-        session.end_recovery(self.recovery.newest_version.max(floors));
-        drop(session);
-        self.recovery.items = store.stats().items;
-        progress(used.len() as u64, used.len() as u64);
-        Ok(())
-    }
-
-    fn restore_segment(
-        &mut self,
-        store: &Store,
-        session: &mut Session,
-        segment: u32,
-    ) -> Result<(), DataError> {
-        let inner = store.inner();
-        let row = &mut self.rows[segment as usize];
-        let start = inner.log.segment_start(segment);
-        let len_bytes = restore::used_bytes(&self.superblock, row) as usize;
-        let bytes = inner.log.memory_before_use(start, len_bytes);
-        restore::read_segment(&mut self.medium, &self.superblock, segment, bytes)
-            .map_err(failed("cannot read"))?;
-        let mut tally = self.recovery.clone();
-        let found = restore::look(&self.superblock, (segment, row), bytes, &mut tally, |_, _| {});
-        self.durable.restored(segment, row.sequence, found.end as u64);
-        if !found.damage.is_empty() {
-            self.damage.extend(found.damage);
-            self.damaged.push(segment);
-            // Until what is good in it is on the medium elsewhere, it is good where it is.
-            row.end_bytes = row.end_bytes.max(found.end as u64);
-            return Ok(());
-        }
-        *self.recovery = tally;
-        let seal = self.superblock.seal_of(row.sequence);
-        for at in &found.starts {
-            for (byte, seal) in bytes[*at..].iter_mut().zip(seal.0.to_le_bytes()) {
-                *byte ^= seal;
-            }
-        }
-        for at in &found.starts {
-            let offset = start + *at as u64;
-            let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
-            session.recover(offset, floor_of).map_err(|_| no_room())?;
-        }
-        row.end_bytes = found.end as u64;
-        let contents = Contents {
-            used_bytes: found.end as u64,
-            latest_expiry_ms: NEVER_MS,
-            is_long: row.run_len > 1,
-        };
-        inner.log.allocator().end_restore(segment, contents);
-        Ok(())
-    }
-
-    /// Copies what is good out of a damaged segment, which then becomes free as every other (D3).
-    fn evacuate(
-        &mut self,
-        store: &Store,
-        session: &mut Session,
-        segment: u32,
-    ) -> Result<(), DataError> {
-        let inner = store.inner();
-        let row = self.rows[segment as usize];
-        let mut bytes = vec![0; restore::used_bytes(&self.superblock, &row) as usize];
-        restore::read_segment(&mut self.medium, &self.superblock, segment, &mut bytes)
-            .map_err(failed("cannot read"))?;
-        let (is_gone, flush_floor, mut has_room) =
-            (self.is_gone, self.superblock.flush_floor, true);
-        restore::look(&self.superblock, (segment, &row), &bytes, self.recovery, |record, _| {
-            let floor_of = floor_by_shard(is_gone, flush_floor);
-            has_room &= session.recover_copy(record, floor_of).is_ok();
-        });
-        if !has_room {
-            return Err(no_room());
-        }
-        inner.log.retire_restored(segment, &inner.epochs);
-        Ok(())
-    }
-}
-
-/// Up to which version the entries of a shard are dead.
-fn floor_by_shard(is_gone: &dyn Fn(u16) -> bool, flush_floor: u64) -> impl Fn(u16) -> u64 {
-    move |shard| if is_gone(shard) { u64::MAX } else { flush_floor }
-}
-
-fn no_room() -> DataError {
+pub(super) fn no_room() -> DataError {
     DataError::Store(OpenError::NoRoom)
 }

@@ -58,6 +58,8 @@ impl std::fmt::Display for Damage {
 pub struct Recovery {
     /// Whether the last server had ended as it should.
     pub was_clean: bool,
+    /// Threads that read.
+    pub threads: usize,
     /// Segments in use.
     pub segments: u64,
     /// Entries, deletes among them.
@@ -80,8 +82,6 @@ pub struct Recovery {
 
 /// One segment's entries, in order.
 pub(super) struct Found {
-    /// Where entries start.
-    pub starts: Vec<usize>,
     /// Behind the last of them.
     pub end: usize,
     /// Of what was synced.
@@ -90,17 +90,17 @@ pub(super) struct Found {
     pub torn_bytes: usize,
 }
 
-/// Looks at a segment's bytes, still sealed. `tally` counts.
+/// Looks at a segment's bytes and takes the seals off its good entries. `tally` counts.
 pub(super) fn look(
     superblock: &Superblock,
     (segment, row): (u32, &Row),
-    bytes: &[u8],
+    bytes: &mut [u8],
     tally: &mut Recovery,
     mut visit: impl FnMut(&record::Record<'_>, usize),
 ) -> Found {
     let seal = superblock.seal_of(row.sequence);
     let synced = usize::try_from(row.end_bytes).unwrap_or(usize::MAX).min(bytes.len());
-    let mut found = Found { starts: Vec::new(), end: 0, damage: Vec::new(), torn_bytes: 0 };
+    let mut found = Found { end: 0, damage: Vec::new(), torn_bytes: 0 };
     let mut at = 0;
     while at < bytes.len() {
         match record::decode(&bytes[at..], seal) {
@@ -110,7 +110,10 @@ pub(super) fn look(
                 tally.deletes += u64::from(record.is_delete());
                 tally.newest_version = tally.newest_version.max(record.version & VERSION_MASK);
                 visit(&record, at);
-                found.starts.push(at);
+                // In the cache now, and never looked at with its seal again.
+                for (byte, seal) in bytes[at..].iter_mut().zip(seal.0.to_le_bytes()) {
+                    *byte ^= seal;
+                }
                 at += len_bytes;
                 found.end = at;
             }
@@ -160,6 +163,18 @@ fn last_entry_end(bytes: &[u8], at: usize, seal: Seal) -> Option<usize> {
     last
 }
 
+impl Recovery {
+    /// Adds what was found in one segment.
+    pub(super) fn add(&mut self, tally: &Recovery) {
+        self.entries += tally.entries;
+        self.entry_bytes += tally.entry_bytes;
+        self.deletes += tally.deletes;
+        self.torn_tails += tally.torn_tails;
+        self.torn_bytes += tally.torn_bytes;
+        self.newest_version = self.newest_version.max(tally.newest_version);
+    }
+}
+
 /// Bytes of a used segment, or run, that may be entries.
 pub(super) fn used_bytes(superblock: &Superblock, row: &Row) -> u64 {
     match row.state {
@@ -171,7 +186,7 @@ pub(super) fn used_bytes(superblock: &Superblock, row: &Row) -> u64 {
 
 /// Reads them, piece by piece.
 pub(super) fn read_segment(
-    medium: &mut impl Medium,
+    medium: &impl Medium,
     superblock: &Superblock,
     segment: u32,
     bytes: &mut [u8],
@@ -184,7 +199,7 @@ pub(super) fn read_segment(
 
 /// All rows, and what is wrong with them: damaged ones, and runs that lie over each other.
 pub(super) fn read_rows(
-    medium: &mut impl Medium,
+    medium: &impl Medium,
     superblock: &Superblock,
 ) -> Result<(Vec<Row>, Vec<Damage>), MediumError> {
     let (mut rows, mut damage) = (Vec::new(), Vec::new());

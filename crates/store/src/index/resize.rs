@@ -207,6 +207,35 @@ impl Index {
         Some(Move { partition, from, to, target, next: 0, sides: [Vec::new(), Vec::new()] })
     }
 
+    /// Before the first item and the first session: as many heads as `items` will need, as far as
+    /// there is memory for them, so that hardly a chain has to be moved while they come.
+    pub(crate) fn presize(&self, items: u64) {
+        let Resizer { bounds, grows_above, shrinks_below, .. } = &self.resizer;
+        let mut state = self.resizer.state();
+        if items <= grows_above.load(Ordering::Relaxed) {
+            return;
+        }
+        let partition_log2 = self.directory.partition_log2();
+        while let Some(change) = state.shape.change_for(items, bounds) {
+            let Some(first_line) = self.arena.take(change.heads_log2) else { break };
+            let to = Block { first_line, log2_lines: change.heads_log2 };
+            let from =
+                self.directory.word(change.partition).block(change.partition, partition_log2);
+            self.directory.start_move(change.partition, to);
+            self.directory.end_move(change.partition);
+            self.free(from);
+            state.shape = change.shape;
+        }
+        for partition in 0..self.directory.partition_count() {
+            let block = self.directory.word(partition).block(partition, partition_log2);
+            for line in block.first_line..block.first_line + block.line_count() as u32 {
+                self.memory[line].start_with(0, std::iter::empty());
+            }
+        }
+        grows_above.store(state.shape.grows_above(bounds), Ordering::Relaxed);
+        shrinks_below.store(state.shape.shrinks_below(bounds), Ordering::Relaxed);
+    }
+
     /// Puts back a move that is not at its end.
     pub(crate) fn put_back(&self, job: Move) {
         let mut state = self.resizer.state();

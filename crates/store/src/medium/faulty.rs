@@ -111,7 +111,7 @@ impl Medium for FaultyMedium {
         if fitting < bytes.len() { Err(MediumError::Full) } else { Ok(()) }
     }
 
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError> {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError> {
         self.kept.read_at(offset, bytes)?;
         let (start, end) = (index_of(offset)?, index_of(offset)? + bytes.len());
         for (at, written) in &self.pending {
@@ -142,7 +142,7 @@ impl Medium for FaultyMedium {
         Ok(())
     }
 
-    fn len_bytes(&mut self) -> Result<u64, MediumError> {
+    fn len_bytes(&self) -> Result<u64, MediumError> {
         let pending = self.pending.iter().map(|(offset, bytes)| offset + bytes.len() as u64);
         Ok(pending.max().unwrap_or(0).max(self.kept.len_bytes()?))
     }

@@ -48,7 +48,7 @@ impl Medium for FileMedium {
         self.file.write_all_at(bytes, offset).map_err(|error| failed(&error))
     }
 
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError> {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError> {
         let (mut offset, mut bytes) = (offset, bytes);
         while !bytes.is_empty() {
             match self.file.read_at(bytes, offset) {
@@ -74,7 +74,7 @@ impl Medium for FileMedium {
         self.file.sync_data().map_err(|error| failed(&error))
     }
 
-    fn len_bytes(&mut self) -> Result<u64, MediumError> {
+    fn len_bytes(&self) -> Result<u64, MediumError> {
         Ok(self.file.metadata().map_err(|error| failed(&error))?.len())
     }
 

@@ -41,7 +41,7 @@ impl Medium for MemoryMedium {
         Ok(())
     }
 
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError> {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError> {
         let start = index_of(offset)?.min(self.bytes.len());
         let found = &self.bytes[start..self.bytes.len().min(start + bytes.len())];
         bytes[..found.len()].copy_from_slice(found);
@@ -53,7 +53,7 @@ impl Medium for MemoryMedium {
         Ok(())
     }
 
-    fn len_bytes(&mut self) -> Result<u64, MediumError> {
+    fn len_bytes(&self) -> Result<u64, MediumError> {
         Ok(self.bytes.len() as u64)
     }
 

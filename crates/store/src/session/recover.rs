@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! I1: of the entries of a key the one with the highest version has the slot, a delete too, until
-//!     [`Session::end_recovery`] takes the deletes' slots away.
+//!     [`Session::drop_deletes`] takes the deletes' slots away.
 //!     A delete with the version of a put is the one that buried it, when that had expired.
 //! I2: a segment's live bytes are those of the entries that have slots, and of all deletes.
 
@@ -13,45 +13,51 @@ use base::{KeyHash, UnixMillis};
 use super::execute::NO_GUESS;
 use super::ordered_walk::collect_step as collect_behind;
 use super::{Local, Session};
-use crate::entry::{Entry, Header, Kind, Meta, Shape, body_checksum};
+use crate::entry::{ALIGN_BYTES, Entry, Header, Kind, Meta, Shape, body_checksum};
 use crate::index::IndexFull;
 use crate::index::slot::{Slot, Tag};
 use crate::log::{Appender, Purpose};
+use crate::prefetch;
 use crate::record::{Change, Record};
 use crate::replica::RecoveredDelete;
 use crate::store::Inner;
 
-/// Entries between two quiescent points.
+/// Entries whose buckets are asked for together; then comes a quiescent point.
 const RECOVER_ENTRIES: usize = 32;
 
 impl Session {
-    /// The entry at `offset_bytes` is complete in memory. It counts above the floor of its shard.
-    pub(crate) fn recover(
+    /// The entries that start at these words behind `first_bytes` are complete in memory. Each
+    /// counts above the floor of its shard.
+    pub(crate) fn recover_all(
         &mut self,
-        offset_bytes: u64,
-        floor_of: impl Fn(u16) -> u64,
+        first_bytes: u64,
+        starts: &[u32],
+        floor_of: &impl Fn(u16) -> u64,
     ) -> Result<(), IndexFull> {
         let Session { inner, local } = self;
-        // SAFETY: restored before this call, and nobody frees segments during recovery.
-        let entry = unsafe { inner.log.entry(offset_bytes) };
-        let hash = inner.hasher.hash(entry.key());
-        let floor = floor_of(entry.shard());
-        let recovered = local.recover_entry(inner, hash, (entry, offset_bytes), floor);
-        local.recovered_count += 1;
-        if local.recovered_count.is_multiple_of(RECOVER_ENTRIES) {
+        for group in starts.chunks(RECOVER_ENTRIES) {
+            let mut found = [(KeyHash(0), 0); RECOVER_ENTRIES];
+            let found = &mut found[..group.len()];
+            locate(inner, first_bytes, group, found);
+            for (hash, offset_bytes) in found {
+                // SAFETY: restored before this call, and nobody frees segments during recovery.
+                let entry = unsafe { inner.log.entry(*offset_bytes) };
+                let floor = floor_of(entry.shard());
+                local.recover_entry(inner, *hash, (entry, *offset_bytes), floor)?;
+            }
             inner.epochs.quiesce(local.place);
             local.publish_counts(inner);
             local.settle_chunk(inner, RECOVER_ENTRIES);
             local.free_retired(inner);
         }
-        recovered
+        Ok(())
     }
 
     /// An entry that lies in no segment of memory is appended as it is.
     pub(crate) fn recover_copy(
         &mut self,
         record: &Record<'_>,
-        floor_of: impl Fn(u16) -> u64,
+        floor_of: &impl Fn(u16) -> u64,
     ) -> Result<(), IndexFull> {
         let Session { inner, local } = self;
         let (kind, value, client_flags, expires_at) = match record.change {
@@ -76,11 +82,25 @@ impl Session {
         // What is alive is counted once more when it gets its slot.
         log.sub_live(local.lane, reservation.offset_bytes, shape.len_bytes());
         local.note(inner);
-        self.recover(reservation.offset_bytes, floor_of)
+        self.recover_all(reservation.offset_bytes, &[0], floor_of)
     }
 
-    /// Every entry was recovered: deletes lose their slots, and chains go on above `version` (K1).
-    pub(crate) fn end_recovery(&mut self, version: u64) {
+    /// Every entry was recovered: deletes that start at these words lose their slots.
+    pub(crate) fn drop_deletes(&mut self, first_bytes: u64, starts: &[u32]) {
+        let Session { inner, local } = self;
+        for group in starts.chunks(RECOVER_ENTRIES) {
+            let mut found = [(KeyHash(0), 0); RECOVER_ENTRIES];
+            let found = &mut found[..group.len()];
+            locate(inner, first_bytes, group, found);
+            for (_, offset_bytes) in found {
+                local.drop_delete(inner, *offset_bytes);
+            }
+            inner.epochs.quiesce(local.place);
+        }
+    }
+
+    /// The same for all deletes, wherever they lie.
+    pub(crate) fn drop_all_deletes(&mut self) {
         let Session { inner, local } = self;
         let (mut next, mut slots) = (Some(KeyHash(0)), Vec::new());
         if let Some(tree) = &inner.tree {
@@ -89,7 +109,7 @@ impl Session {
                 slots.clear();
                 last = collect_behind(inner, tree, last.as_deref(), &mut slots);
                 for slot in &slots {
-                    local.drop_delete(inner, *slot);
+                    local.drop_delete(inner, slot.offset_bytes());
                 }
                 inner.epochs.quiesce(local.place);
                 if last.is_none() {
@@ -101,15 +121,38 @@ impl Session {
                 slots.clear();
                 let place = inner.index.collect(hash, &mut slots);
                 for slot in &slots {
-                    local.drop_delete(inner, *slot);
+                    local.drop_delete(inner, slot.offset_bytes());
                 }
                 inner.epochs.quiesce(local.place);
                 next = place.next_hash(hash);
             }
         }
+    }
+
+    /// No delete has a slot any more: chains go on above `version` (K1).
+    pub(crate) fn end_recovery(&mut self, version: u64) {
+        let Session { inner, local } = self;
         local.publish_counts(inner);
         local.raise_versions(inner, version);
         local.drain_retired(inner);
+    }
+}
+
+/// Where a group of entries lies and which keys they have; their buckets are on the way to the
+/// cache afterwards, and what these may name already.
+fn locate(inner: &Inner, first_bytes: u64, starts: &[u32], found: &mut [(KeyHash, u64)]) {
+    let log = &inner.log;
+    for (start, found) in starts.iter().zip(found.iter_mut()) {
+        let offset_bytes = first_bytes + u64::from(*start) * ALIGN_BYTES as u64;
+        // SAFETY: restored before this call, and nobody frees segments during recovery.
+        let hash = inner.hasher.hash(unsafe { log.entry(offset_bytes) }.key());
+        *found = (hash, offset_bytes);
+        prefetch::line_for_write(inner.index.address(inner.index.head_of(hash)));
+    }
+    for (hash, _) in found {
+        if let Some(seen) = inner.index.guess(inner.index.head_of(*hash), Tag::of(*hash)) {
+            prefetch::line(log.address(seen.slot.offset_bytes()));
+        }
     }
 }
 
@@ -161,9 +204,9 @@ impl Local {
         Ok(())
     }
 
-    fn drop_delete(&mut self, inner: &Inner, seen: Slot) {
-        // SAFETY: the slot was read since the session's last quiescent point.
-        let entry = unsafe { inner.log.entry(seen.offset_bytes()) };
+    fn drop_delete(&mut self, inner: &Inner, offset_bytes: u64) {
+        // SAFETY: nobody frees segments during recovery.
+        let entry = unsafe { inner.log.entry(offset_bytes) };
         if !entry.is_delete() {
             return;
         }
@@ -171,6 +214,9 @@ impl Local {
         let mut chain = inner.index.lock(hash);
         let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), entry.key());
         let Some((position, _)) = found else { return };
+        if position.slot.offset_bytes() != offset_bytes {
+            return;
+        }
         if let Some(shard) = NonZeroU16::new(entry.shard()) {
             let deletes = inner.recovered_deletes.lock();
             let mut deletes = deletes.unwrap_or_else(std::sync::PoisonError::into_inner);

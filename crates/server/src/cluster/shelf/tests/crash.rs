@@ -53,7 +53,7 @@ fn open(
         batch: 8,
         huge_pages: HugePages::Off,
     };
-    let new = NewData { now_ms: 1, data_id: 7, recovers_damaged: false };
+    let new = NewData { now_ms: 1, data_id: 7, recovers_damaged: false, threads: 1 };
     let is_gone = |number: u16| kept.is_gone(number);
     let tuning = (Tuning::default(), &[][..]);
     let Opened { store, committer, .. } =

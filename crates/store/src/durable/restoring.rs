@@ -1,0 +1,257 @@
+//! Recovery of all segments, by several threads.
+//!
+//! ```text
+//!  first    | read | check, take seals off, list entries |     each thread takes the next segment
+//!  between  damage? refuse. As many heads in the index as there are entries
+//!  second   | hash 32 keys | ask for their buckets | insert |  each thread takes the next list
+//!  last     slots of deletes go; chains go on above the highest version of all
+//! ```
+//!
+//! # Invariants
+//! I1: nothing is in the index before every segment was read and found good, or is to be evacuated.
+//! I2: the order of lists does not matter: under a chain's lock the highest version of a key wins.
+
+use std::sync::Arc;
+
+use base::sync::{AtomicU64, Ordering};
+
+use super::Durable;
+use super::layout::{Row, RowState, Superblock};
+use super::open::{DataError, NewData, failed, no_room, refuse};
+use super::restore::{self, Damage, Found, Recovery};
+use crate::log::{Contents, NEVER_MS};
+use crate::medium::{Medium, MediumError};
+use crate::record::ALIGN_BYTES;
+use crate::session::Session;
+use crate::store::Store;
+
+/// What recovery knows and finds out.
+pub(super) struct Restoring<'r, M> {
+    pub medium: M,
+    pub superblock: Superblock,
+    pub rows: Vec<Row>,
+    pub durable: Arc<Durable>,
+    pub recovery: &'r mut Recovery,
+    pub is_gone: &'r (dyn Fn(u16) -> bool + Sync),
+    pub damage: Vec<Damage>,
+    /// Segments with damage: what is good in them is copied out of them.
+    pub damaged: Vec<u32>,
+}
+
+/// One segment, in memory and without its seals.
+struct Loaded {
+    segment: u32,
+    found: Found,
+    tally: Recovery,
+    list: List,
+}
+
+/// Entries of one segment, by where they start in it, in words.
+struct List {
+    segment: u32,
+    starts: Vec<u32>,
+    /// Of these the deletes.
+    deletes: Vec<u32>,
+}
+
+impl<M: Medium> Restoring<'_, M> {
+    pub(super) fn restore_all(
+        &mut self,
+        store: &Arc<Store>,
+        new: NewData,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), DataError> {
+        let is_used = |segment: &u32| self.rows[*segment as usize].state != RowState::Free;
+        let used: Vec<u32> = (0..self.rows.len() as u32).filter(is_used).collect();
+        let wanted = new.threads.clamp(1, used.len().max(1));
+        let mut sessions: Vec<Session> = (0..wanted).map_while(|_| store.session().ok()).collect();
+        self.recovery.segments = used.len() as u64;
+        self.recovery.threads = sessions.len();
+        let loaded = self.load_all(store, &used, sessions.len(), progress)?;
+        let lists = self.keep(loaded);
+        refuse(&self.damage, new)?;
+        store.inner().index.presize(self.recovery.entries);
+        self.index_all(store, &mut sessions, &lists)?;
+        sessions.truncate(1);
+        let mut session = sessions.pop().ok_or_else(no_room)?;
+        self.end(store, &mut session, &lists)?;
+        drop(session);
+        self.recovery.items = store.stats().items;
+        progress(used.len() as u64, used.len() as u64);
+        Ok(())
+    }
+
+    fn load_all(
+        &self,
+        store: &Store,
+        used: &[u32],
+        threads: usize,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Vec<Loaded>, DataError> {
+        let mut parts: Vec<Vec<Loaded>> = (0..threads).map(|_| Vec::new()).collect();
+        let load = |part: &mut Vec<Loaded>, at: usize| {
+            part.push(self.load(store, used[at])?);
+            Ok(())
+        };
+        let mut tell = |at: usize| progress(at as u64, used.len() as u64);
+        share_out(&mut parts, used.len(), &load, &mut tell).map_err(failed("cannot read"))?;
+        let mut loaded: Vec<Loaded> = parts.into_iter().flatten().collect();
+        loaded.sort_unstable_by_key(|loaded| loaded.segment);
+        Ok(loaded)
+    }
+
+    /// One segment into its place in memory.
+    fn load(&self, store: &Store, segment: u32) -> Result<Loaded, MediumError> {
+        let log = &store.inner().log;
+        let row = &self.rows[segment as usize];
+        let len_bytes = restore::used_bytes(&self.superblock, row) as usize;
+        let bytes = log.memory_before_use(log.segment_start(segment), len_bytes);
+        restore::read_segment(&self.medium, &self.superblock, segment, bytes)?;
+        let mut tally = Recovery::default();
+        let mut list = List { segment, starts: Vec::new(), deletes: Vec::new() };
+        let found =
+            restore::look(&self.superblock, (segment, row), bytes, &mut tally, |record, at| {
+                let start = (at / ALIGN_BYTES) as u32;
+                list.starts.push(start);
+                if record.is_delete() {
+                    list.deletes.push(start);
+                }
+            });
+        Ok(Loaded { segment, found, tally, list })
+    }
+
+    /// What is in order, to be indexed.
+    fn keep(&mut self, loaded: Vec<Loaded>) -> Vec<List> {
+        let mut lists = Vec::with_capacity(loaded.len());
+        for Loaded { segment, found, tally, list } in loaded {
+            let row = &mut self.rows[segment as usize];
+            self.durable.restored(segment, row.sequence, found.end as u64);
+            if found.damage.is_empty() {
+                self.recovery.add(&tally);
+                row.end_bytes = found.end as u64;
+                lists.push(list);
+            } else {
+                self.damage.extend(found.damage);
+                self.damaged.push(segment);
+                // Until what is good in it is on the medium elsewhere, it is good where it is.
+                row.end_bytes = row.end_bytes.max(found.end as u64);
+            }
+        }
+        lists
+    }
+
+    fn index_all(
+        &self,
+        store: &Store,
+        sessions: &mut [Session],
+        lists: &[List],
+    ) -> Result<(), DataError> {
+        let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
+        let index = |session: &mut Session, at: usize| {
+            let List { segment, starts, .. } = &lists[at];
+            let first_bytes = store.inner().log.segment_start(*segment);
+            session.recover_all(first_bytes, starts, &floor_of)
+        };
+        share_out(sessions, lists.len(), &index, &mut |_| {}).map_err(|_| no_room())?;
+        for List { segment, .. } in lists {
+            let row = &self.rows[*segment as usize];
+            let contents = Contents {
+                used_bytes: row.end_bytes,
+                latest_expiry_ms: NEVER_MS,
+                is_long: row.run_len > 1,
+            };
+            store.inner().log.allocator().end_restore(*segment, contents);
+        }
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        store: &Store,
+        session: &mut Session,
+        lists: &[List],
+    ) -> Result<(), DataError> {
+        let is_damaged = !self.damaged.is_empty();
+        for segment in std::mem::take(&mut self.damaged) {
+            self.evacuate(store, session, segment)?;
+        }
+        self.recovery.damage = std::mem::take(&mut self.damage);
+        if is_damaged {
+            session.drop_all_deletes();
+        } else {
+            for List { segment, deletes, .. } in lists {
+                session.drop_deletes(store.inner().log.segment_start(*segment), deletes);
+            }
+        }
+        let floors = self.superblock.version_floor.max(self.superblock.flush_floor);
+        session.end_recovery(self.recovery.newest_version.max(floors));
+        Ok(())
+    }
+
+    /// Copies what is good out of a damaged segment, which then becomes free as every other (D3).
+    fn evacuate(
+        &mut self,
+        store: &Store,
+        session: &mut Session,
+        segment: u32,
+    ) -> Result<(), DataError> {
+        let inner = store.inner();
+        let row = self.rows[segment as usize];
+        let mut bytes = vec![0; restore::used_bytes(&self.superblock, &row) as usize];
+        restore::read_segment(&self.medium, &self.superblock, segment, &mut bytes)
+            .map_err(failed("cannot read"))?;
+        let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
+        let mut has_room = true;
+        restore::look(&self.superblock, (segment, &row), &mut bytes, self.recovery, |record, _| {
+            has_room &= session.recover_copy(record, &floor_of).is_ok();
+        });
+        if !has_room {
+            return Err(no_room());
+        }
+        inner.log.retire_restored(segment, &inner.epochs);
+        Ok(())
+    }
+}
+
+/// Up to which version the entries of a shard are dead.
+fn floor_by_shard(
+    is_gone: &(dyn Fn(u16) -> bool + Sync),
+    flush_floor: u64,
+) -> impl Fn(u16) -> u64 + Sync {
+    move |shard| if is_gone(shard) { u64::MAX } else { flush_floor }
+}
+
+/// Calls `work` for each number below `count`, on a thread for each of `states`: the calling one for
+/// the first, which also tells how far all of them are. After a failure nothing more is begun.
+fn share_out<S: Send, E: Send>(
+    states: &mut [S],
+    count: usize,
+    work: &(impl Fn(&mut S, usize) -> Result<(), E> + Sync),
+    tell: &mut dyn FnMut(usize),
+) -> Result<(), E> {
+    let next = AtomicU64::new(0);
+    let run = |state: &mut S, tell: &mut dyn FnMut(usize)| loop {
+        // Relaxed: which thread gets which number does not matter.
+        let at = next.fetch_add(1, Ordering::Relaxed) as usize;
+        if at >= count {
+            return Ok(());
+        }
+        tell(at);
+        let done = work(state, at);
+        if done.is_err() {
+            next.store(count as u64, Ordering::Relaxed);
+            return done;
+        }
+    };
+    let Some((own, others)) = states.split_first_mut() else { return Ok(()) };
+    std::thread::scope(|scope| {
+        let others: Vec<_> =
+            others.iter_mut().map(|state| scope.spawn(|| run(state, &mut |_| {}))).collect();
+        let mut result = run(own, tell);
+        for thread in others {
+            let ended = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            result = result.and(ended);
+        }
+        result
+    })
+}
