@@ -12,7 +12,8 @@ use store::{
     Sink, StoreConfig, Tuning,
 };
 
-const NEW: NewData = NewData { now_ms: 1000, data_id: 7, recovers_damaged: false, threads: 2 };
+pub(crate) const NEW: NewData =
+    NewData { now_ms: 1000, data_id: 7, recovers_damaged: false, threads: 2 };
 
 /// An input is `settings (1 byte) | damage ...`. With the lowest bit of the settings the damage is
 /// the file itself; else each four bytes are `where (3) | what to flip (1)` in a good one.
@@ -46,12 +47,15 @@ pub fn data_files(data: &[u8]) {
     assert_eq!(again.recovery.items, recovery.items);
 }
 
-fn open_file(disk: MemoryMedium, recovers_damaged: bool) -> Option<Opened<MemoryMedium>> {
+pub(crate) fn open_file(
+    disk: MemoryMedium,
+    recovers_damaged: bool,
+) -> Option<Opened<MemoryMedium>> {
     let new = NewData { recovers_damaged, ..NEW };
     open(disk, config(), (Tuning::default(), &[]), new, &mut |_, _| {}).ok()
 }
 
-fn config() -> StoreConfig {
+pub(crate) fn config() -> StoreConfig {
     StoreConfig {
         memory_bytes: 5 << 18,
         index_bytes: 64 << 10,
@@ -74,7 +78,7 @@ impl Sink<NoUpdate> for Ignore {
 }
 
 /// The file of a short life: values, overwrites, deletes, in some commits.
-fn good_file() -> &'static [u8] {
+pub(crate) fn good_file() -> &'static [u8] {
     static FILE: OnceLock<Vec<u8>> = OnceLock::new();
     FILE.get_or_init(|| {
         let opened = open_file(MemoryMedium::default(), false).expect("an empty disk");

@@ -428,6 +428,21 @@ pub fn records(rng: &mut Rng) -> Vec<u8> {
     out
 }
 
+/// Damage to a checkpoint: a few words, mostly by one bit; or some bytes.
+pub fn checkpoints(rng: &mut Rng) -> Vec<u8> {
+    if rng.one_in(6) {
+        let bytes = (0..rng.below(200)).map(|_| rng.next_u64() as u8);
+        return [1].into_iter().chain(*b"DOVEINDX").chain(bytes).collect();
+    }
+    let mut out = vec![0];
+    for _ in 0..rng.below(4) {
+        out.push(rng.next_u64() as u8);
+        let flip = if rng.one_in(4) { rng.next_u64() } else { 1 << rng.below(64) };
+        out.extend_from_slice(&flip.to_le_bytes());
+    }
+    out
+}
+
 /// Damage to a data file: mostly in the places that say what the rest is.
 pub fn data_files(rng: &mut Rng) -> Vec<u8> {
     let mut out = vec![rng.next_u64() as u8 & if rng.one_in(8) { 3 } else { 2 }];

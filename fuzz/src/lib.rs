@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checkpoints;
 mod cluster_texts;
 mod data_files;
 mod globs;
@@ -35,6 +36,7 @@ mod routed_commands;
 mod store_requests;
 mod windows;
 
+pub use checkpoints::checkpoints;
 pub use cluster_texts::cluster_texts;
 pub use data_files::data_files;
 pub use globs::globs;

@@ -48,6 +48,11 @@ fn memcached_text() {
 }
 
 #[test]
+fn checkpoints() {
+    check_seeds("checkpoints", fuzz::checkpoints, inputs::checkpoints, SEEDED_SERVER_COUNT);
+}
+
+#[test]
 fn data_files() {
     check_seeds("data_files", fuzz::data_files, inputs::data_files, SEEDED_SERVER_COUNT);
 }

@@ -1,13 +1,13 @@
-//! `cargo xtask bench-cold-start`: how long a server takes from its start to its first answer, over a
-//! log of millions of entries, beside what it takes to read as many bytes of that file once.
+//! `cargo xtask bench-cold-start`: how long a server takes from its start to its first answer, over
+//! a log of millions of entries, beside what it takes to read as many bytes of that file once.
 //!
 //! ```text
-//!  fill ─▶ SIGTERM ─▶ for each case, by turns: leave as the case says ─▶ drop the page cache, or not
-//!                      ─▶ start, ask, stop      ─▶ read as many bytes of the file: the floor
+//!  fill ─▶ SIGTERM ─▶ for each case, by turns: leave as the case says
+//!    ─▶ drop the page cache, or not ─▶ start, ask, stop ─▶ read as many bytes of the file
 //! ```
 //!
-//! Whether the file's pages are in memory is the case's, not the machine's: what is cold was dropped
-//! from the cache by `dd oflag=nocache`, for this file alone.
+//! Whether the file's pages are in memory is the case's, not the machine's: what is cold was
+//! dropped from the cache by `dd oflag=nocache`, for this file alone.
 
 mod load;
 mod report;
@@ -43,6 +43,9 @@ pub struct Args {
     /// Further flags of the server, such as --threads 2
     #[arg(long, default_value = "--threads 2")]
     flags: String,
+    /// A server that is built already
+    #[arg(long)]
+    binary: Option<PathBuf>,
     /// Where the results go
     #[arg(long, default_value = "docs/results")]
     output: PathBuf,
@@ -67,18 +70,20 @@ struct Case {
 }
 
 const CASES: &[Case] = &[
-    Case { name: "clean, warm", end: End::Clean, is_warm: true, flags: "" },
-    Case { name: "clean, cold", end: End::Clean, is_warm: false, flags: "" },
-    Case { name: "torn, warm", end: End::Torn, is_warm: true, flags: "" },
+    Case { name: "clean, warm, checkpoint", end: End::Clean, is_warm: true, flags: "" },
+    Case { name: "clean, warm", end: End::Clean, is_warm: true, flags: OFF },
+    Case { name: "clean, cold, checkpoint", end: End::Clean, is_warm: false, flags: "" },
+    Case { name: "clean, cold", end: End::Clean, is_warm: false, flags: OFF },
+    Case { name: "torn, warm, checkpoint", end: End::Torn, is_warm: true, flags: "" },
+    Case { name: "torn, warm", end: End::Torn, is_warm: true, flags: OFF },
 ];
+
+const OFF: &str = "--checkpoint off";
 
 /// Measures and writes `cold-start.md`.
 pub fn run(root: &Path, args: &Args) -> Result<()> {
-    let build = Step::new("build", "cargo build --release --locked -p dovetail");
-    ensure!(build.run(root).is_ok(), "the binary does not build");
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let files = Files {
-        binary: target.join("release/dovetail"),
+        binary: args.binary.clone().map_or_else(|| build(root), Ok)?,
         directory: root.join(&args.directory),
         memory_bytes: (args.entries * (args.value_size as u64 + 136)).max(256 << 20),
     };
@@ -98,6 +103,13 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
+fn build(root: &Path) -> Result<PathBuf> {
+    let build = Step::new("build", "cargo build --release --locked -p dovetail");
+    ensure!(build.run(root).is_ok(), "the binary does not build");
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    Ok(target.join("release/dovetail"))
+}
+
 fn fill(files: &Files, args: &Args) -> Result<Duration> {
     let server = Server::start(files, &format!("--durability none {}", args.flags))?;
     let time = load::fill(server.port, args.entries, args.value_size)?;
@@ -107,7 +119,9 @@ fn fill(files: &Files, args: &Args) -> Result<Duration> {
 
 fn measure(files: &Files, args: &Args, case: &Case, row: &mut Row) -> Result<()> {
     let flags = format!("{} {}", args.flags, case.flags);
-    // The directory is left as the case says by a server that has the case's flags.
+    // Ended well once with the case's flags, so that there is a checkpoint, or none, before the end
+    // that is the case's.
+    Server::start(files, &flags)?.stop()?;
     let server = Server::start(files, &flags)?;
     match case.end {
         End::Clean => server.stop()?,

@@ -31,6 +31,8 @@ pub use serve::ServeSettings;
 pub use suggest::closest;
 pub use value::{Kind, Value};
 
+use std::time::Duration;
+
 use server::{SLO_MAX, SLO_MIN};
 
 /// One row of the table.
@@ -187,6 +189,15 @@ pub const TABLE: &[Setting] = &[
         default: "off",
         help: "Start although data in --data-dir is damaged, without what cannot be read, which is \
                lost; dovetail check says what that is",
+    },
+    Setting {
+        key: "checkpoint",
+        value_name: "TIME|off",
+        kind: Kind::SwitchedTime { min: Duration::from_secs(1), max: Duration::from_secs(86_400) },
+        default: "300s",
+        help: "How often the index is written beside the log, if 64 MiB were written since, and at \
+               the end, so that a start need not build it anew; off never does, and does not read \
+               one",
     },
     Setting {
         key: "cluster",

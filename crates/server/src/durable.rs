@@ -12,11 +12,12 @@
 //!     seen is on the disk; a reply for which that failed never leaves.
 //! I2: who waits at the gate has parked its session: a commit waits for nobody who waits for it.
 
+mod checkpoints;
 mod directory;
 mod node_file;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use store::durable::{Committer, Durable, Health, Recovery};
 use store::medium::FileMedium;
 
 use crate::error::StartError;
+use checkpoints::CheckpointThread;
 
 pub use directory::{check_data, check_node, open_store};
 pub use node_file::{Tenancy, Tenant};
@@ -49,6 +51,8 @@ pub struct DataConfig {
     pub durability: Durability,
     /// Start without what is damaged, and lose it.
     pub recovers_damaged: bool,
+    /// How often the index is written down, and at the end; `None`: never, nor is it read.
+    pub checkpoint_every: Option<Duration>,
 }
 
 /// Without a wish a commit comes so often.
@@ -71,6 +75,9 @@ pub struct Data {
     /// Of a node of a cluster, until its shelf has it.
     tenancy: Mutex<Option<Tenancy>>,
     committer: Mutex<Option<Committer<FileMedium>>>,
+    /// Bytes of clients' writes that were shown: copies of cleaning are counted before they are
+    /// written, and a counter never falls.
+    client_bytes: AtomicU64,
     /// Held as long as the server lives: another one is refused.
     _lock: std::fs::File,
 }
@@ -79,6 +86,12 @@ impl Data {
     /// What the store shares with the committer.
     pub fn durable(&self) -> &Arc<Durable> {
         &self.durable
+    }
+
+    /// At least what was said before.
+    pub fn client_bytes(&self, now_bytes: u64) -> u64 {
+        // Relaxed: a count for people.
+        self.client_bytes.fetch_max(now_bytes, Ordering::Relaxed).max(now_bytes)
     }
 
     /// What a node of a cluster begins with; once.
@@ -116,6 +129,7 @@ impl Gate {
 
 /// The thread that commits.
 pub struct LogThread {
+    checkpoints: Option<CheckpointThread>,
     durable: Arc<Durable>,
     is_ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -125,20 +139,34 @@ impl LogThread {
     /// Starts it.
     pub fn start(data: &Data) -> Result<Option<LogThread>, StartError> {
         let mut place = data.committer.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(committer) = place.take() else { return Ok(None) };
+        let Some(mut committer) = place.take() else { return Ok(None) };
         let durable = Arc::clone(&data.durable);
         durable.drive();
         let is_ended = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&is_ended);
+        let (directory, every) = (data.config.path.clone(), data.config.checkpoint_every);
+        let checkpoints = every.map(|every| {
+            let checkpointer = committer.checkpointer();
+            let durable = Arc::clone(&durable);
+            CheckpointThread::start(directory.clone(), checkpointer, durable, every)
+        });
+        let checkpoints = checkpoints.transpose()?.flatten();
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || run(committer, &ended))
+            .spawn(move || {
+                if run(&mut committer, &ended) && every.is_some() {
+                    checkpoints::at_end(&directory, committer.checkpointer());
+                }
+            })
             .map_err(|source| StartError::System { what: "start the log's thread", source })?;
-        Ok(Some(LogThread { durable, is_ended, thread: Some(thread) }))
+        Ok(Some(LogThread { checkpoints, durable, is_ended, thread: Some(thread) }))
     }
 
     /// Commits what is left and ends; the workers have ended.
     pub fn stop(&mut self) {
+        if let Some(mut checkpoints) = self.checkpoints.take() {
+            checkpoints.stop();
+        }
         self.is_ended.store(true, Ordering::Release);
         self.durable.want();
         if let Some(thread) = self.thread.take()
@@ -155,7 +183,8 @@ impl Drop for LogThread {
     }
 }
 
-fn run(mut committer: Committer<FileMedium>, ended: &AtomicBool) {
+/// Commits until the end; whether all is on the disk then.
+fn run(committer: &mut Committer<FileMedium>, ended: &AtomicBool) -> bool {
     let durable = Arc::clone(committer.durable());
     let mut last_health = Health::Good;
     while !ended.load(Ordering::Acquire) {
@@ -176,7 +205,7 @@ fn run(mut committer: Committer<FileMedium>, ended: &AtomicBool) {
             std::thread::sleep(COMMIT_EVERY.min(Duration::from_millis(200)));
         }
     }
-    end(&mut committer);
+    end(committer)
 }
 
 fn rest(yields: &mut u32) {
@@ -188,8 +217,8 @@ fn rest(yields: &mut u32) {
     }
 }
 
-/// The last commits, unless a worker is still at something.
-fn end(committer: &mut Committer<FileMedium>) {
+/// The last commits, unless a worker is still at something; whether all went well.
+fn end(committer: &mut Committer<FileMedium>) -> bool {
     let deadline = Instant::now() + LAST_COMMIT_MAX;
     // Those that wait for a sync to be free, and rows that say what is synced.
     for _ in 0..3 {
@@ -197,18 +226,20 @@ fn end(committer: &mut Committer<FileMedium>) {
         while !committer.is_ready() {
             if Instant::now() > deadline {
                 tracing::warn!("the log is left as after a crash: a worker has not ended");
-                return;
+                return false;
             }
             std::thread::sleep(COMMIT_REST);
         }
         if committer.write().is_err() || committer.sync().is_err() {
-            return;
+            return false;
         }
     }
-    match committer.end_clean() {
+    let ended = committer.end_clean();
+    match &ended {
         Ok(()) => tracing::info!("the log is closed"),
         Err(error) => tracing::error!("the log is left as after a crash: {error}"),
     }
+    ended.is_ok()
 }
 
 /// Says once what has changed.

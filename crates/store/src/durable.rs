@@ -36,6 +36,7 @@
 //! Rowan-KV §4.2, §4.4, §4.7; K1, K2, K14, K21, K26.
 
 pub mod check;
+pub mod checkpoint;
 mod committer;
 pub(crate) mod layout;
 mod open;
@@ -52,8 +53,8 @@ use crate::medium::MediumError;
 
 pub use committer::{Committed, Committer};
 pub use layout::{FORMAT, Superblock};
-pub use open::{DataError, NewData, Opened, open, open_replicas};
-pub use restore::{Damage, Recovery};
+pub use open::{Beside, DataError, NewData, Opened, open, open_replicas, open_with};
+pub use restore::{Damage, Recovery, UsedCheckpoint};
 
 /// One session's part.
 #[derive(Default)]
@@ -126,6 +127,8 @@ pub struct Durable {
     tombstone_bytes: AtomicU64,
     /// Bytes that were ever noted here.
     noted_bytes: AtomicU64,
+    /// The generation of the superblock that is known to be on the medium.
+    synced_super: AtomicU64,
     /// Whether a thread commits, so that waiting for one makes sense.
     is_driven: AtomicBool,
     stats: Mutex<DurableStats>,
@@ -163,6 +166,7 @@ impl Durable {
             dropped_floor: AtomicU64::new(0),
             tombstone_bytes: AtomicU64::new(0),
             noted_bytes: AtomicU64::new(0),
+            synced_super: AtomicU64::new(0),
             is_driven: AtomicBool::new(false),
             stats: Mutex::default(),
         }
@@ -342,6 +346,11 @@ impl Durable {
             }
             lists = self.committed.wait(lists).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Bytes of entries that were ever noted in this process.
+    pub fn noted_bytes(&self) -> u64 {
+        self.noted_bytes.load(Ordering::Relaxed)
     }
 
     /// How it is.

@@ -39,13 +39,27 @@ impl Epochs {
         let free = || CachePadded::new(AtomicU64::new(FREE));
         Epochs {
             global: CachePadded::new(AtomicU64::new(1)),
-            locals: (0..place_count).map(|_| free()).collect(),
+            locals: (0..=place_count).map(|_| free()).collect(),
         }
+    }
+
+    fn sessions(&self) -> &[CachePadded<AtomicU64>] {
+        let place_count = self.locals.len() - 1;
+        &self.locals[..place_count]
+    }
+
+    /// Takes the one place that is for no session; `None`: somebody has it.
+    pub(crate) fn join_aside(&self) -> Option<usize> {
+        let place = self.locals.len() - 1;
+        let free = &self.locals[place];
+        free.compare_exchange(FREE, OFFLINE, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        self.unpark(place);
+        Some(place)
     }
 
     /// Takes a free place; its session starts online.
     pub(crate) fn join(&self) -> Option<usize> {
-        let place = self.locals.iter().position(|local| {
+        let place = self.sessions().iter().position(|local| {
             local.compare_exchange(FREE, OFFLINE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })?;
         self.unpark(place);
@@ -59,7 +73,7 @@ impl Epochs {
 
     /// Places that are taken.
     pub(crate) fn session_count(&self) -> usize {
-        self.locals.iter().filter(|local| local.load(Ordering::Relaxed) != FREE).count()
+        self.sessions().iter().filter(|local| local.load(Ordering::Relaxed) != FREE).count()
     }
 
     /// The session at `place` has dropped every reference it had.

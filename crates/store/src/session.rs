@@ -51,6 +51,7 @@ use execute::Guess;
 
 pub(crate) use execute::know_processor;
 pub use hot::HOT_PLACE_BYTES;
+pub(crate) use recover::Named;
 pub use replica::Sweep;
 pub use several::LockedSession;
 

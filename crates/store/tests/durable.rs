@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::UnixMillis;
-use store::durable::{self, Committer, DataError, NewData, Opened};
+use store::durable::checkpoint::{Checkpoint, CheckpointError, Checkpointer};
+use store::durable::{self, Beside, Committer, DataError, NewData, Opened, UsedCheckpoint};
 use store::medium::{Faults, FaultyMedium, MediumError, MemoryMedium};
 use store::pin::Pins;
 use store::{
@@ -48,9 +49,9 @@ fn config(index: IndexKind, memory_bytes: u64) -> StoreConfig {
     }
 }
 
-/// With places for up to three sessions: as many threads recover.
+/// With places for two or three sessions: as many threads recover.
 fn of_life(seed: u64, index: IndexKind) -> StoreConfig {
-    StoreConfig { session_max: 1 + (seed % 3) as usize, ..config(index, MEMORY_BYTES) }
+    StoreConfig { session_max: 2 + (seed % 2) as usize, ..config(index, MEMORY_BYTES) }
 }
 
 fn new_data() -> NewData {
@@ -121,6 +122,116 @@ struct World {
     torn_tails: u64,
     cleaned_bytes: u64,
     failure: Option<String>,
+    checkpoints: Checkpoints,
+}
+
+/// Checkpoints of a world.
+#[derive(Default)]
+struct Checkpoints {
+    are_taken: bool,
+    planted: Option<Planted>,
+    /// One that is under way, and what was collected.
+    next: Option<(Checkpointer, Option<Checkpoint>)>,
+    /// What is kept beside the log.
+    kept: Option<Vec<u8>>,
+    /// The power goes at once.
+    is_crash_due: bool,
+    used: u64,
+    damaged: u64,
+    misfits: u64,
+}
+
+/// What is done wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Planted {
+    /// What a checkpoint says of a segment is believed of whatever is in it now.
+    Freed,
+    /// It is kept before what it names is on the disk.
+    Early,
+}
+
+impl Checkpoints {
+    fn step(&mut self, committer: &Committer<FaultyMedium>) {
+        match &mut self.next {
+            None => {
+                let mut next = committer.checkpointer();
+                next.begin();
+                self.next = Some((next, None));
+            }
+            Some((next, collected @ None)) if next.is_ready() => {
+                *collected = next.collect();
+                if self.planted == Some(Planted::Early) {
+                    self.keep();
+                    self.is_crash_due = true;
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// All that was seen is on the disk.
+    fn keep(&mut self) {
+        if let Some((_, Some(checkpoint))) = self.next.take_if(|(_, next)| next.is_some()) {
+            let mut bytes = Vec::new();
+            checkpoint.write_to(&mut bytes).expect("memory");
+            self.kept = Some(bytes);
+        }
+    }
+
+    /// As it is read at the next start; whether it was damaged meanwhile.
+    fn read(
+        &mut self,
+        rng: &mut Rng,
+        disk: &MemoryMedium,
+    ) -> (Option<Result<Checkpoint, CheckpointError>>, bool) {
+        self.next = None;
+        let Some(mut bytes) = self.kept.clone() else { return (None, false) };
+        let len = bytes.len() as u64;
+        let is_damaged = match rng.below(8) {
+            0 => {
+                bytes.truncate(rng.below(len) as usize);
+                true
+            }
+            1 => {
+                bytes[rng.below(len) as usize] ^= 1 << rng.below(8);
+                true
+            }
+            _ => false,
+        };
+        let mut read = Checkpoint::read_from(&mut &bytes[..]);
+        if let (Some(Planted::Freed), Ok(checkpoint)) = (self.planted, &mut read) {
+            for covered in &mut checkpoint.covered {
+                covered.sequence = sequence_of(disk, covered.segment);
+            }
+        }
+        (Some(read), is_damaged)
+    }
+
+    fn count(&mut self, used: &UsedCheckpoint, is_damaged: bool) -> Result<(), String> {
+        match used {
+            UsedCheckpoint::None => {}
+            UsedCheckpoint::Ignored(_) if is_damaged => self.damaged += 1,
+            UsedCheckpoint::Ignored(error) if self.planted.is_none() => {
+                return Err(format!("a good checkpoint is ignored: {error}"));
+            }
+            UsedCheckpoint::Ignored(_) => self.misfits += 1,
+            UsedCheckpoint::Used { .. } if is_damaged => {
+                return Err("a damaged checkpoint is used".to_owned());
+            }
+            UsedCheckpoint::Used { .. } => self.used += 1,
+        }
+        Ok(())
+    }
+}
+
+/// Of the use of a segment that a disk has now (docs/formats/data-directory.md).
+fn sequence_of(disk: &MemoryMedium, segment: u32) -> u64 {
+    let page = (64 << 10) + segment as usize * (4096 + (64 << 10));
+    let word = |at: usize| {
+        disk.bytes().get(at..at + 8).map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap()))
+    };
+    let newer = if word(page + 16) > word(page + 2048 + 16) { page } else { page + 2048 };
+    word(newer + 24)
 }
 
 impl World {
@@ -145,6 +256,11 @@ impl World {
             torn_tails: 0,
             cleaned_bytes: 0,
             failure: None,
+            // Half of the lives with a hash index; a tree has none yet.
+            checkpoints: Checkpoints {
+                are_taken: seed.is_multiple_of(2) && index == IndexKind::Hash,
+                ..Checkpoints::default()
+            },
         }
     }
 
@@ -165,6 +281,7 @@ impl World {
                 self.session().maintain(now);
             }
             _ if self.rng.below(20) == 0 => self.flush(),
+            _ if self.checkpoints.are_taken => self.checkpoints.step(&self.committer),
             _ => {}
         }
     }
@@ -237,6 +354,7 @@ impl World {
         self.session().unpark();
         if committed.is_ok() {
             self.acknowledged = self.newest.clone();
+            self.checkpoints.keep();
             assert!(self.store.durable().expect("it is durable").is_settled());
             for states in self.states.values_mut() {
                 states.drain(..states.len().saturating_sub(1));
@@ -268,9 +386,14 @@ impl World {
     }
 
     fn reopen(&mut self, left: MemoryMedium) -> Result<(), String> {
+        let (checkpoint, is_damaged) = self.checkpoints.read(&mut self.rng, &left);
         let medium = FaultyMedium::over(left, self.rng.next(), self.faults);
-        let opened = open(medium, of_life(self.rng.next(), self.index), new_data());
+        let config = of_life(self.rng.next(), self.index);
+        let beside = Beside { is_gone: &|_| false, checkpoint };
+        let tuning = (Tuning::default(), &[][..]);
+        let opened = durable::open_with(medium, config, tuning, new_data(), beside, &mut |_, _| {});
         let Opened { store, committer, recovery } = opened.map_err(|error| error.to_string())?;
+        self.checkpoints.count(&recovery.checkpoint, is_damaged)?;
         store.validate();
         self.recovered_entries += recovery.entries;
         self.torn_tails += recovery.torn_tails;
@@ -309,11 +432,17 @@ const MEMORY_BYTES: u64 = 9 << 18;
 
 /// Some lives of one store, each ended by a crash.
 fn run(seed: u64, index: IndexKind, faults: Faults) -> Result<World, String> {
-    let mut world = World::new(seed, index, faults);
+    run_world(seed, World::new(seed, index, faults))
+}
+
+fn run_world(seed: u64, mut world: World) -> Result<World, String> {
     world.begin_key_states();
     for _ in 0..4 {
         for _ in 0..world.rng.below(3000) {
             world.step();
+            if std::mem::take(&mut world.checkpoints.is_crash_due) {
+                break;
+            }
         }
         world.cleaned_bytes += world.store.stats().cleaned_bytes;
         world.crash().map_err(|error| format!("seed {seed}: {error}"))?;
@@ -328,17 +457,44 @@ fn run(seed: u64, index: IndexKind, faults: Faults) -> Result<World, String> {
 #[test]
 fn no_acknowledged_write_is_lost_and_nothing_resurrects() {
     let (mut entries, mut torn, mut freed) = (0, 0, 0);
+    let (mut used, mut damaged) = (0, 0);
     for seed in 0..60 {
         let index = if seed % 4 == 3 { IndexKind::Tree } else { IndexKind::Hash };
         let world = run(seed, index, Faults::default()).unwrap_or_else(|error| panic!("{error}"));
         entries += world.recovered_entries;
         torn += world.torn_tails;
         freed += world.cleaned_bytes;
+        used += world.checkpoints.used;
+        damaged += world.checkpoints.damaged;
     }
     // The test would say nothing if none of this had happened.
     assert!(entries > 10_000, "{entries} entries recovered");
     assert!(torn > 0, "{torn} torn tails");
     assert!(freed > 0, "nothing was ever cleaned");
+    assert!(used > 30, "{used} checkpoints used");
+    assert!(damaged > 5, "{damaged} damaged checkpoints ignored");
+}
+
+/// In how many of ten lives a fault shows.
+fn caught(planted: Planted) -> usize {
+    let shows = |seed: &u64| {
+        let mut world = World::new(*seed, IndexKind::Hash, Faults::default());
+        world.checkpoints.planted = Some(planted);
+        run_world(*seed, world).map_or(true, |world| world.checkpoints.misfits > 0)
+    };
+    (0..20).step_by(2).filter(shows).count()
+}
+
+#[test]
+fn a_checkpoint_that_outlives_its_segments_is_caught() {
+    let caught = caught(Planted::Freed);
+    assert!(caught > 2, "{caught} of 10");
+}
+
+#[test]
+fn a_checkpoint_kept_before_its_entries_are_is_caught() {
+    let caught = caught(Planted::Early);
+    assert!(caught > 2, "{caught} of 10");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use base::UnixMillis;
-use store::durable::{Committer, NewData, Opened, open_replicas};
+use store::durable::checkpoint::{Checkpoint, Checkpointer};
+use store::durable::{Beside, Committer, NewData, Opened, UsedCheckpoint, open_with};
 use store::medium::{Faults, FaultyMedium};
 use store::pin::Pins;
 use store::{
@@ -66,9 +67,19 @@ struct World {
     index: IndexKind,
     cleaned_bytes: u64,
     recovered_deletes: usize,
+    /// A checkpoint that is under way, and what was collected.
+    next: Option<(Checkpointer, Option<Checkpoint>)>,
+    takes_checkpoints: bool,
+    kept: Option<Checkpoint>,
+    used: u64,
 }
 
-fn open(medium: FaultyMedium, index: IndexKind, gone: &BTreeSet<u16>) -> Opened<FaultyMedium> {
+fn open(
+    medium: FaultyMedium,
+    index: IndexKind,
+    gone: &BTreeSet<u16>,
+    checkpoint: Option<&Checkpoint>,
+) -> Opened<FaultyMedium> {
     let config = StoreConfig {
         memory_bytes: 9 << 18,
         index_bytes: 64 << 10,
@@ -84,7 +95,8 @@ fn open(medium: FaultyMedium, index: IndexKind, gone: &BTreeSet<u16>) -> Opened<
     };
     let new = NewData { now_ms: 1, data_id: 7, recovers_damaged: false, threads: 3 };
     let is_gone = |shard: u16| gone.contains(&shard);
-    open_replicas(medium, config, (Tuning::default(), &[]), new, &is_gone, &mut |_, _| {})
+    let beside = Beside { is_gone: &is_gone, checkpoint: checkpoint.cloned().map(Ok) };
+    open_with(medium, config, (Tuning::default(), &[]), new, beside, &mut |_, _| {})
         .expect("what a crash leaves opens")
 }
 
@@ -95,7 +107,7 @@ fn key_of(id: usize) -> Vec<u8> {
 impl World {
     fn new(seed: u64, index: IndexKind) -> World {
         let medium = FaultyMedium::new(seed, Faults::default());
-        let Opened { store, committer, .. } = open(medium, index, &BTreeSet::new());
+        let Opened { store, committer, .. } = open(medium, index, &BTreeSet::new(), None);
         World {
             session: Some(store.session().expect("a place")),
             store,
@@ -109,6 +121,11 @@ impl World {
             index,
             cleaned_bytes: 0,
             recovered_deletes: 0,
+            next: None,
+            // A tree has none yet.
+            takes_checkpoints: seed.is_multiple_of(2) && index == IndexKind::Hash,
+            kept: None,
+            used: 0,
         }
     }
 
@@ -122,11 +139,24 @@ impl World {
             0..=799 => self.install(id),
             800..=919 => self.commit(),
             920..=949 => self.now_ms += self.rng.below(400),
+            990..=997 if self.takes_checkpoints => self.step_checkpoint(),
             950..=997 => {
                 let now = UnixMillis(self.now_ms);
                 self.session().maintain(now);
             }
             _ => self.clear(self.rng_shard()),
+        }
+    }
+
+    fn step_checkpoint(&mut self) {
+        match &mut self.next {
+            None => {
+                let mut next = self.committer.checkpointer();
+                next.begin();
+                self.next = Some((next, None));
+            }
+            Some((next, collected @ None)) if next.is_ready() => *collected = next.collect(),
+            Some(_) => {}
         }
     }
 
@@ -206,6 +236,9 @@ impl World {
         self.session().unpark();
         if committed.is_ok() {
             self.had.iter_mut().for_each(|had| drop(had.drain(..had.len() - 1)));
+            if let Some((_, Some(checkpoint))) = self.next.take_if(|(_, next)| next.is_some()) {
+                self.kept = Some(checkpoint);
+            }
         }
     }
 
@@ -221,7 +254,13 @@ impl World {
         let empty = FaultyMedium::new(0, Faults::default());
         let left = std::mem::replace(self.committer.medium_mut(), empty).crash();
         let medium = FaultyMedium::over(left, self.rng.below(1 << 40), Faults::default());
-        let Opened { store, committer, .. } = open(medium, self.index, &self.gone);
+        self.next = None;
+        let Opened { store, committer, recovery } =
+            open(medium, self.index, &self.gone, self.kept.as_ref());
+        if let UsedCheckpoint::Ignored(error) = &recovery.checkpoint {
+            panic!("seed {seed}: a good checkpoint is ignored: {error}");
+        }
+        self.used += u64::from(recovery.checkpoint != UsedCheckpoint::None);
         store.validate();
         self.session = Some(store.session().expect("a place"));
         (self.store, self.committer) = (store, committer);
@@ -246,7 +285,7 @@ impl World {
 #[test]
 #[cfg_attr(miri, ignore = "many steps of safe code")]
 fn no_committed_replica_is_lost_and_nothing_comes_back() {
-    let (mut cleaned_bytes, mut deletes) = (0, 0);
+    let (mut cleaned_bytes, mut deletes, mut used) = (0, 0, 0);
     for seed in 0..60 {
         let index = if seed % 4 == 3 { IndexKind::Tree } else { IndexKind::Hash };
         let mut world = World::new(seed, index);
@@ -258,7 +297,9 @@ fn no_committed_replica_is_lost_and_nothing_comes_back() {
         }
         cleaned_bytes += world.cleaned_bytes;
         deletes += world.recovered_deletes;
+        used += world.used;
     }
     assert!(cleaned_bytes > 1 << 20, "only {cleaned_bytes} bytes were cleaned");
     assert!(deletes > 100, "only {deletes} deletes were found again");
+    assert!(used > 10, "only {used} checkpoints were used");
 }

@@ -28,11 +28,13 @@ impl Row {
     pub fn last(&self) -> String {
         let Some((start, reading)) = self.starts.last() else { return String::new() };
         format!(
-            "{:.2} s ({:.2} s recovery, {:.2} s of CPU), {} entries; reading {:.2} s ({:.2} s of CPU)",
+            "{:.2} s ({:.2} s recovery, {:.2} s of CPU), {} entries, {} by checkpoint; reading \
+             {:.2} s ({:.2} s of CPU)",
             start.seconds,
             start.recovery_seconds,
             start.cpu_seconds,
             start.entries,
+            start.from_checkpoint,
             reading.seconds,
             reading.cpu_seconds,
         )
@@ -50,11 +52,12 @@ pub fn write(root: &Path, args: &Args, rows: &[Row]) -> Result<()> {
     // Writing to a string cannot fail.
     let _ = write!(
         out,
-        "\nMedians of {} starts (least to most), cases by turns. `start` is from the fork to the first \
-         PONG, CPU of all threads. `reading` is what it takes one thread to read as many bytes of the \
-         same file once, a MiB at a time. Cold: the log's pages were dropped from the page cache. Torn: \
-         `kill -9` under {} ms of writes. {} items of 16-byte keys and {}-byte values, flags {}. \
-         {}; commit {}; {}; `cargo xtask bench-cold-start --entries {} --repetitions {}`.\n",
+        "\nMedians of {} starts (least to most), cases by turns. `start` is from the fork to the \
+         first PONG, CPU of all threads. `reading` is what it takes one thread to read as many \
+         bytes of the same file once, a MiB at a time. Cold: the log's pages were dropped from the \
+         page cache. Torn: `kill -9` under {} ms of writes. {} items of 16-byte keys and {}-byte \
+         values, flags {}. {}; commit {}; {}; \
+         `cargo xtask bench-cold-start --entries {} --repetitions {}`.\n",
         args.repetitions,
         args.writes,
         args.entries,

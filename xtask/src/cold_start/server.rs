@@ -68,6 +68,8 @@ pub struct Start {
     pub recovery_seconds: f64,
     pub entries: u64,
     pub bytes: u64,
+    /// Items that a checkpoint named.
+    pub from_checkpoint: u64,
 }
 
 /// A running server.
@@ -169,6 +171,7 @@ fn parse(line: &str) -> Option<Start> {
         recovery_seconds: number("ms")? as f64 / 1e3,
         entries: number("entries")?,
         bytes: number("bytes")?,
+        from_checkpoint: number("from_checkpoint").unwrap_or(0),
         ..Start::default()
     })
 }

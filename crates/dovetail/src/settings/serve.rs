@@ -107,6 +107,7 @@ fn data_of(lookup: &Lookup<'_>) -> Option<DataConfig> {
         path: lookup.path("data-dir")?,
         durability: lookup.choice("durability", Durability::Fsync, &[("none", Durability::None)]),
         recovers_damaged: lookup.is_on("recover-damaged"),
+        checkpoint_every: lookup.time("checkpoint"),
     })
 }
 
@@ -225,7 +226,8 @@ fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
     let rules = [
         ("eviction", eviction),
         ("durability", no_data.clone()),
-        ("recover-damaged", no_data),
+        ("recover-damaged", no_data.clone()),
+        ("checkpoint", no_data),
         ("size-threshold", by_size.clone()),
         ("size-cost", by_size.clone()),
         ("size-sample", by_size.clone()),

@@ -2,17 +2,18 @@
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use store::durable::check::{Report, check};
-use store::durable::{DataError, NewData, Opened, Recovery};
+use store::durable::{Beside, DataError, NewData, Opened, Recovery, UsedCheckpoint};
 use store::medium::FileMedium;
 use store::{NodeShare, Store, StoreConfig, Tuning};
 
 use super::node_file::{self, Tenancy, Tenant};
-use super::{Data, DataConfig};
+use super::{Data, DataConfig, checkpoints};
 use crate::cluster::shelf::{Kept, Owner};
 use crate::error::StartError;
 use crate::shared::{random_u64, unix_now};
@@ -71,6 +72,7 @@ pub fn open_store(
         recovery_time,
         tenancy: Mutex::new(tenancy),
         committer: Mutex::new(Some(committer)),
+        client_bytes: AtomicU64::new(0),
         _lock: lock,
     };
     Ok((store, Some(data)))
@@ -105,8 +107,15 @@ fn open_log(
     };
     let is_gone = |number| tenancy.is_some_and(|tenancy| tenancy.kept.is_gone(number));
     let tuning = (Tuning::default(), shares);
-    store::durable::open_replicas(medium, config, tuning, new, &is_gone, &mut progress)
-        .map_err(LogError::Data)
+    let checkpoint = data.checkpoint_every.and_then(|_| checkpoints::read(&data.path));
+    let beside = Beside { is_gone: &is_gone, checkpoint };
+    let opened = store::durable::open_with(medium, config, tuning, new, beside, &mut progress)
+        .map_err(LogError::Data)?;
+    if let UsedCheckpoint::Ignored(error) = &opened.recovery.checkpoint {
+        tracing::warn!("checkpoint: {error}; the index was built from the log instead");
+        checkpoints::remove(&data.path);
+    }
+    Ok(opened)
 }
 
 /// What a repair of the disk or another version does not mend.
@@ -177,6 +186,8 @@ fn announce(recovery: &Recovery, time: Duration) {
         ms = time.as_millis() as u64,
         entries_per_second,
         clean = recovery.was_clean,
+        threads = recovery.threads,
+        from_checkpoint = recovery.checkpoint.items(),
         "recovered",
     );
     if recovery.torn_tails > 0 {

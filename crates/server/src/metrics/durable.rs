@@ -13,6 +13,8 @@ pub struct DataNumbers {
     health: Health,
     recovery: Recovery,
     recovery_seconds: f64,
+    /// Of the entry bytes, what clients' writes appended; the rest are copies of cleaning.
+    new_bytes: u64,
     /// Bytes written for each that a client's write appended.
     write_amplification_ratio: f64,
 }
@@ -23,7 +25,7 @@ impl DataNumbers {
         let data = shared.data()?;
         let stats = data.durable().stats();
         let cleaned_bytes = shared.store_stats().cleaned_bytes;
-        let new_bytes = stats.entry_bytes.saturating_sub(cleaned_bytes);
+        let new_bytes = data.client_bytes(stats.entry_bytes.saturating_sub(cleaned_bytes));
         Some(DataNumbers {
             health: data.durable().health(),
             recovery: data.recovery.clone(),
@@ -32,6 +34,7 @@ impl DataNumbers {
                 0 => 1.0,
                 new_bytes => stats.entry_bytes as f64 / new_bytes as f64,
             },
+            new_bytes,
             stats,
         })
     }
@@ -50,6 +53,9 @@ pub(super) fn json(data: Option<&DataNumbers>) -> Value {
         "syncs_total": stats.syncs,
         "failures_total": stats.failures,
         "entry_bytes_total": stats.entry_bytes,
+        "client_bytes_total": data.new_bytes,
+        "cleaned_bytes_total": stats.entry_bytes.saturating_sub(data.new_bytes),
+        "commit_bytes_total": stats.written_bytes.saturating_sub(stats.entry_bytes),
         "written_bytes_total": stats.written_bytes,
         "write_amplification_ratio": data.write_amplification_ratio,
         "uncommitted_bytes": stats.uncommitted_bytes,
@@ -62,6 +68,8 @@ pub(super) fn json(data: Option<&DataNumbers>) -> Value {
             "torn_tails": recovery.torn_tails,
             "damaged": recovery.damage.len(),
             "seconds": data.recovery_seconds,
+            "threads": recovery.threads,
+            "from_checkpoint": recovery.checkpoint.items(),
         },
     })
 }
@@ -87,6 +95,21 @@ pub(super) fn families(page: &mut Page, data: Option<&DataNumbers>) {
         "All bytes written to the log, what it says of segments among them",
         stats.written_bytes,
     );
+    page.counter(
+        "dovetail_log_client_bytes",
+        "Bytes of entries that writes of clients appended",
+        data.new_bytes,
+    );
+    page.counter(
+        "dovetail_log_cleaned_bytes",
+        "Bytes of entries that cleaning copied",
+        stats.entry_bytes.saturating_sub(data.new_bytes),
+    );
+    page.counter(
+        "dovetail_log_commit_bytes",
+        "Bytes that commits wrote beside entries: what they say of segments",
+        stats.written_bytes.saturating_sub(stats.entry_bytes),
+    );
     page.gauge(
         "dovetail_log_write_amplification_ratio",
         "Bytes of entries written for each that a write of a client appended",
@@ -104,6 +127,11 @@ pub(super) fn families(page: &mut Page, data: Option<&DataNumbers>) {
     );
     commits(page, stats);
     page.gauge("dovetail_recovered_entries", "Entries read at the start", recovery.entries);
+    page.gauge(
+        "dovetail_recovered_from_checkpoint",
+        "Items that a checkpoint put into the index at the start",
+        recovery.checkpoint.items(),
+    );
     page.gauge(
         "dovetail_recovery_seconds",
         "How long reading the data directory took",

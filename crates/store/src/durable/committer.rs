@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use base::sync::Ordering;
 
+use super::checkpoint::Checkpointer;
 use super::layout::{Row, RowState, Superblock};
 use super::{COMMIT_BOUND_FIRST_NS, COMMIT_BOUNDS, Durable, Health, locked};
 use crate::entry::{ALIGN_BYTES, HEADER_BYTES, Parsed, RawKind};
@@ -92,6 +93,7 @@ impl<M: Medium> Committer<M> {
             synced_bytes: row.end_bytes,
         };
         let segments = rows.into_iter().map(known).collect();
+        durable.synced_super.store(superblock.generation, Ordering::Release);
         Committer {
             inner: Arc::clone(store.inner()),
             durable: Arc::clone(durable),
@@ -114,6 +116,11 @@ impl<M: Medium> Committer<M> {
     /// What sessions share with it.
     pub fn durable(&self) -> &Arc<Durable> {
         &self.durable
+    }
+
+    /// Who takes checkpoints of this store's index.
+    pub fn checkpointer(&self) -> Checkpointer {
+        Checkpointer::new(&self.inner, &self.durable, self.superblock.data_id)
     }
 
     /// The medium, for tests and simulators that damage it.
@@ -302,6 +309,7 @@ impl<M: Medium> Committer<M> {
         }
         self.is_unsynced = false;
         self.synced_super = self.superblock.generation;
+        self.durable.synced_super.store(self.synced_super, Ordering::Release);
         let written = self.dirty.iter().chain(&self.freeing).chain(&self.lagging);
         for segment in written.copied() {
             let known = &mut self.segments[segment as usize];
@@ -359,7 +367,9 @@ impl<M: Medium> Committer<M> {
         }
         self.medium.sync()?;
         self.write_superblock(Superblock { is_clean: true, ..self.superblock })?;
-        self.medium.sync()
+        self.medium.sync()?;
+        self.durable.synced_super.store(self.superblock.generation, Ordering::Release);
+        Ok(())
     }
 
     fn failed(&self, error: &MediumError) {

@@ -337,7 +337,7 @@ mod tests {
         let mut bytes = sample().encode();
         bytes[8] = 2;
         seal_block(&mut bytes);
-        let mut medium = MemoryMedium::new(bytes.to_vec());
+        let medium = MemoryMedium::new(bytes.to_vec());
         assert_eq!(Superblock::read(&medium), Err(NoSuper::Format(2)));
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::checkpoint::{Checkpoint, CheckpointError};
 use super::committer::Committer;
 use super::layout::{FORMAT, NoSuper, Row, RowState, Superblock};
 use super::restore::{self, Damage, Recovery, Segments};
@@ -109,9 +110,32 @@ pub fn open<M: Medium>(
 pub fn open_replicas<M: Medium>(
     medium: M,
     config: StoreConfig,
-    (tuning, nodes): (Tuning, &[NodeShare]),
+    tuning: (Tuning, &[NodeShare]),
     new: NewData,
     is_gone: &(dyn Fn(u16) -> bool + Sync),
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Opened<M>, DataError> {
+    open_with(medium, config, tuning, new, Beside { is_gone, checkpoint: None }, progress)
+}
+
+/// What lies beside a log.
+pub struct Beside<'b> {
+    /// See [`open_replicas`].
+    pub is_gone: &'b (dyn Fn(u16) -> bool + Sync),
+    /// The index at an earlier time, or why that cannot be read.
+    pub checkpoint: Option<Result<Checkpoint, CheckpointError>>,
+}
+
+/// [`open_replicas`], with a checkpoint if there is one; one that does not fit is not used.
+///
+/// # Errors
+/// As for `open`.
+pub fn open_with<M: Medium>(
+    medium: M,
+    config: StoreConfig,
+    (tuning, nodes): (Tuning, &[NodeShare]),
+    new: NewData,
+    beside: Beside<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Opened<M>, DataError> {
     let superblock = match Superblock::read(&medium) {
@@ -140,11 +164,11 @@ pub fn open_replicas<M: Medium>(
         rows,
         durable: Arc::clone(&durable),
         recovery: &mut recovery,
-        is_gone,
+        is_gone: beside.is_gone,
         damage: row_damage,
         damaged: Vec::new(),
     };
-    restoring.restore_all(&store, new, progress)?;
+    restoring.restore_all(&store, new, beside.checkpoint, progress)?;
     let Restoring { mut medium, mut superblock, mut rows, .. } = restoring;
     superblock.segment_count = superblock.segment_count.max(store.limits().segment_count);
     rows.resize(superblock.segment_count as usize, Row::default());

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 
+use super::checkpoint::CheckpointError;
 use super::layout::{Row, RowState, Superblock};
 use crate::medium::{Medium, MediumError};
 use crate::record::{self, Change, Seal, VERSION_MASK};
@@ -53,6 +54,31 @@ impl std::fmt::Display for Damage {
     }
 }
 
+/// What became of a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UsedCheckpoint {
+    /// There was none.
+    #[default]
+    None,
+    /// It was used.
+    Used {
+        /// Items that it named and that are there.
+        items: u64,
+    },
+    /// Every entry was put into the index as if there were none.
+    Ignored(CheckpointError),
+}
+
+impl UsedCheckpoint {
+    /// Items that got their slots from it.
+    pub fn items(&self) -> u64 {
+        match self {
+            UsedCheckpoint::Used { items } => *items,
+            UsedCheckpoint::None | UsedCheckpoint::Ignored(_) => 0,
+        }
+    }
+}
+
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
@@ -60,6 +86,8 @@ pub struct Recovery {
     pub was_clean: bool,
     /// Threads that read.
     pub threads: usize,
+    /// What became of the checkpoint.
+    pub checkpoint: UsedCheckpoint,
     /// Segments in use.
     pub segments: u64,
     /// Entries, deletes among them.
@@ -239,6 +267,11 @@ pub(super) fn read_rows(
 /// Whether a record is deleted by a flush.
 pub(super) fn is_flushed(record: &record::Record<'_>, superblock: &Superblock) -> bool {
     record.version <= superblock.flush_floor
+}
+
+/// Whether a record's value ends some time.
+pub(super) fn has_expiry(record: &record::Record<'_>) -> bool {
+    matches!(record.change, Change::Put { expires_at: Some(_), .. })
 }
 
 /// Whether a record has a value at `now_ms`.

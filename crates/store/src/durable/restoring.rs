@@ -16,13 +16,14 @@ use std::sync::Arc;
 use base::sync::{AtomicU64, Ordering};
 
 use super::Durable;
+use super::checkpoint::{Applied, Checkpoint, CheckpointError};
 use super::layout::{Row, RowState, Superblock};
 use super::open::{DataError, NewData, failed, no_room, refuse};
-use super::restore::{self, Damage, Found, Recovery};
+use super::restore::{self, Damage, Found, Recovery, UsedCheckpoint};
 use crate::log::{Contents, NEVER_MS};
 use crate::medium::{Medium, MediumError};
-use crate::record::ALIGN_BYTES;
-use crate::session::Session;
+use crate::record::{ALIGN_BYTES, Record};
+use crate::session::{Named, Session};
 use crate::store::Store;
 
 /// What recovery knows and finds out.
@@ -44,14 +45,39 @@ struct Loaded {
     found: Found,
     tally: Recovery,
     list: List,
+    /// Entries that a checkpoint names.
+    found_count: u64,
 }
 
-/// Entries of one segment, by where they start in it, in words.
+/// Entries of one segment that are to be indexed, by where they start in it, in words.
 struct List {
     segment: u32,
     starts: Vec<u32>,
     /// Of these the deletes.
     deletes: Vec<u32>,
+    /// Others, which a checkpoint indexes.
+    named: Named,
+}
+
+impl List {
+    fn new(segment: u32) -> List {
+        List { segment, starts: Vec::new(), deletes: Vec::new(), named: Named::default() }
+    }
+
+    fn name(&mut self, record: &Record<'_>) {
+        self.named.items += 1;
+        self.named.bytes += record.len_bytes() as u64;
+        self.named.with_expiry += u64::from(restore::has_expiry(record));
+    }
+}
+
+/// Why a checkpoint is of something else than what was read.
+fn misfit_of(applied: &Applied, loaded: &[Loaded]) -> Option<CheckpointError> {
+    let named = applied.named_count();
+    let found = loaded.iter().map(|loaded| loaded.found_count).sum();
+    // What is damaged is copied elsewhere, entry by entry.
+    let is_damaged = loaded.iter().any(|loaded| !loaded.found.damage.is_empty());
+    (found != named || is_damaged).then_some(CheckpointError::Misfit { named, found })
 }
 
 impl<M: Medium> Restoring<'_, M> {
@@ -59,6 +85,7 @@ impl<M: Medium> Restoring<'_, M> {
         &mut self,
         store: &Arc<Store>,
         new: NewData,
+        checkpoint: Option<Result<Checkpoint, CheckpointError>>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), DataError> {
         let is_used = |segment: &u32| self.rows[*segment as usize].state != RowState::Free;
@@ -67,10 +94,25 @@ impl<M: Medium> Restoring<'_, M> {
         let mut sessions: Vec<Session> = (0..wanted).map_while(|_| store.session().ok()).collect();
         self.recovery.segments = used.len() as u64;
         self.recovery.threads = sessions.len();
-        let loaded = self.load_all(store, &used, sessions.len(), progress)?;
+        let mut applied = self.apply(store, checkpoint);
+        let mut loaded =
+            self.load_all(store, &used, (sessions.len(), applied.as_ref()), progress)?;
+        if let Some(misfit) = applied.as_ref().and_then(|applied| misfit_of(applied, &loaded)) {
+            self.recovery.checkpoint = UsedCheckpoint::Ignored(misfit);
+            applied = None;
+            loaded = self.load_all(store, &used, (sessions.len(), None), progress)?;
+        }
         let lists = self.keep(loaded);
         refuse(&self.damage, new)?;
-        store.inner().index.presize(self.recovery.entries);
+        let named: u64 = lists.iter().map(|list| list.named.items).sum();
+        let listed: usize = lists.iter().map(|list| list.starts.len()).sum();
+        store.inner().index.presize(named + listed as u64);
+        if let Some(applied) = applied {
+            self.recovery.checkpoint = UsedCheckpoint::Used { items: named };
+            applied.fill(store.inner()).map_err(|_| no_room())?;
+            let session = sessions.first_mut().ok_or_else(no_room)?;
+            lists.iter().for_each(|list| session.count_named(list.segment, list.named));
+        }
         self.index_all(store, &mut sessions, &lists)?;
         sessions.truncate(1);
         let mut session = sessions.pop().ok_or_else(no_room)?;
@@ -81,16 +123,29 @@ impl<M: Medium> Restoring<'_, M> {
         Ok(())
     }
 
+    /// The checkpoint, if it is of this log and its index.
+    fn apply(
+        &mut self,
+        store: &Store,
+        checkpoint: Option<Result<Checkpoint, CheckpointError>>,
+    ) -> Option<Applied> {
+        let applied = checkpoint?.and_then(|checkpoint| match store.inner().tree {
+            None => Applied::new(checkpoint, &self.superblock, &self.rows),
+            Some(_) => Err(CheckpointError::Tree),
+        });
+        applied.map_err(|error| self.recovery.checkpoint = UsedCheckpoint::Ignored(error)).ok()
+    }
+
     fn load_all(
         &self,
         store: &Store,
         used: &[u32],
-        threads: usize,
+        (threads, applied): (usize, Option<&Applied>),
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Vec<Loaded>, DataError> {
         let mut parts: Vec<Vec<Loaded>> = (0..threads).map(|_| Vec::new()).collect();
         let load = |part: &mut Vec<Loaded>, at: usize| {
-            part.push(self.load(store, used[at])?);
+            part.push(self.load(store, used[at], applied)?);
             Ok(())
         };
         let mut tell = |at: usize| progress(at as u64, used.len() as u64);
@@ -101,29 +156,49 @@ impl<M: Medium> Restoring<'_, M> {
     }
 
     /// One segment into its place in memory.
-    fn load(&self, store: &Store, segment: u32) -> Result<Loaded, MediumError> {
+    fn load(
+        &self,
+        store: &Store,
+        segment: u32,
+        applied: Option<&Applied>,
+    ) -> Result<Loaded, MediumError> {
         let log = &store.inner().log;
-        let row = &self.rows[segment as usize];
-        let len_bytes = restore::used_bytes(&self.superblock, row) as usize;
-        let bytes = log.memory_before_use(log.segment_start(segment), len_bytes);
+        let mut row = self.rows[segment as usize];
+        let start = log.segment_start(segment);
+        let len_bytes = restore::used_bytes(&self.superblock, &row) as usize;
+        let bytes = log.memory_before_use(start, len_bytes);
         restore::read_segment(&self.medium, &self.superblock, segment, bytes)?;
-        let mut tally = Recovery::default();
-        let mut list = List { segment, starts: Vec::new(), deletes: Vec::new() };
-        let found =
-            restore::look(&self.superblock, (segment, row), bytes, &mut tally, |record, at| {
-                let start = (at / ALIGN_BYTES) as u32;
-                list.starts.push(start);
-                if record.is_delete() {
-                    list.deletes.push(start);
+        let covered_bytes = applied.map_or(0, |applied| applied.end_of(segment));
+        // What is covered was on the medium, whatever the row knows of that.
+        row.end_bytes = row.end_bytes.max(covered_bytes);
+        let floor_of = floor_by_shard(self.is_gone, self.superblock.flush_floor);
+        let (mut tally, mut list) = (Recovery::default(), List::new(segment));
+        let mut found_count = 0;
+        let at_entry = |record: &Record<'_>, at: usize| {
+            let word = (at / ALIGN_BYTES) as u32;
+            let offset_bytes = start + at as u64;
+            if record.is_delete() {
+                list.deletes.push(word);
+            } else if let Some(applied) = applied.filter(|_| (at as u64) < covered_bytes) {
+                if applied.names(offset_bytes) {
+                    found_count += 1;
+                    match record.version <= floor_of(record.shard) {
+                        true => applied.forget(offset_bytes),
+                        false => list.name(record),
+                    }
                 }
-            });
-        Ok(Loaded { segment, found, tally, list })
+                return;
+            }
+            list.starts.push(word);
+        };
+        let found = restore::look(&self.superblock, (segment, &row), bytes, &mut tally, at_entry);
+        Ok(Loaded { segment, found, tally, list, found_count })
     }
 
     /// What is in order, to be indexed.
     fn keep(&mut self, loaded: Vec<Loaded>) -> Vec<List> {
         let mut lists = Vec::with_capacity(loaded.len());
-        for Loaded { segment, found, tally, list } in loaded {
+        for Loaded { segment, found, tally, list, .. } in loaded {
             let row = &mut self.rows[segment as usize];
             self.durable.restored(segment, row.sequence, found.end as u64);
             if found.damage.is_empty() {
@@ -221,8 +296,8 @@ fn floor_by_shard(
     move |shard| if is_gone(shard) { u64::MAX } else { flush_floor }
 }
 
-/// Calls `work` for each number below `count`, on a thread for each of `states`: the calling one for
-/// the first, which also tells how far all of them are. After a failure nothing more is begun.
+/// Calls `work` for each number below `count`, on a thread for each of `states`: the calling one
+/// for the first, which also tells how far all of them are. After a failure nothing more is begun.
 fn share_out<S: Send, E: Send>(
     states: &mut [S],
     count: usize,

@@ -210,7 +210,7 @@ impl Index {
     /// Before the first item and the first session: as many heads as `items` will need, as far as
     /// there is memory for them, so that hardly a chain has to be moved while they come.
     pub(crate) fn presize(&self, items: u64) {
-        let Resizer { bounds, grows_above, shrinks_below, .. } = &self.resizer;
+        let Resizer { bounds, grows_above, .. } = &self.resizer;
         let mut state = self.resizer.state();
         if items <= grows_above.load(Ordering::Relaxed) {
             return;
@@ -233,7 +233,16 @@ impl Index {
             }
         }
         grows_above.store(state.shape.grows_above(bounds), Ordering::Relaxed);
-        shrinks_below.store(state.shape.shrinks_below(bounds), Ordering::Relaxed);
+        // Until they are all there it would shrink.
+    }
+
+    /// The items that [`Index::presize`] was told of have come, or were fewer.
+    pub(crate) fn end_presize(&self) {
+        let Resizer { bounds, shrinks_below, .. } = &self.resizer;
+        let state = self.resizer.state();
+        if !self.is_lossy {
+            shrinks_below.store(state.shape.shrinks_below(bounds), Ordering::Relaxed);
+        }
     }
 
     /// Puts back a move that is not at its end.
@@ -328,9 +337,9 @@ impl Index {
         Moved::Heads(2)
     }
 
-    /// Writes chains that nobody can reach yet, from the head `low` on; false: no overflow bucket
-    /// is left for them, and nothing was taken.
-    fn write_chains(&self, low: u32, chains: &[&[Slot]], version: u64) -> bool {
+    /// Writes chains that nobody can reach yet, or that are empty while nobody else is there, from
+    /// the head `low` on; false: no overflow bucket is left for them, and nothing was taken.
+    pub(super) fn write_chains(&self, low: u32, chains: &[&[Slot]], version: u64) -> bool {
         let overflow_of = |slots: &&[Slot]| slots.len().saturating_sub(SLOTS).div_ceil(SLOTS - 1);
         let wanted: usize = chains.iter().map(overflow_of).sum();
         let mut fresh = Vec::new(); // Allocates only for chains with overflow.

@@ -25,6 +25,14 @@ use crate::store::Inner;
 /// Entries whose buckets are asked for together; then comes a quiescent point.
 const RECOVER_ENTRIES: usize = 32;
 
+/// Entries of one segment that a checkpoint names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub items: u64,
+    pub bytes: u64,
+    pub with_expiry: u64,
+}
+
 impl Session {
     /// The entries that start at these words behind `first_bytes` are complete in memory. Each
     /// counts above the floor of its shard.
@@ -85,6 +93,18 @@ impl Session {
         self.recover_all(reservation.offset_bytes, &[0], floor_of)
     }
 
+    /// So many entries of a segment, and so many bytes of it, have got their slots elsewhere (I2).
+    pub(crate) fn count_named(&mut self, segment: u32, named: Named) {
+        let Session { inner, local } = self;
+        inner.log.add_live(local.lane, segment, named.bytes);
+        local.counts.items = local.counts.items.wrapping_add(named.items);
+        local.counts.entry_bytes = local.counts.entry_bytes.wrapping_add(named.bytes);
+        let expiring = local.counts.items_with_expiry.wrapping_add(named.with_expiry);
+        local.counts.items_with_expiry = expiring;
+        local.publish_counts(inner);
+        local.settle_items(inner);
+    }
+
     /// Every entry was recovered: deletes that start at these words lose their slots.
     pub(crate) fn drop_deletes(&mut self, first_bytes: u64, starts: &[u32]) {
         let Session { inner, local } = self;
@@ -133,6 +153,8 @@ impl Session {
     pub(crate) fn end_recovery(&mut self, version: u64) {
         let Session { inner, local } = self;
         local.publish_counts(inner);
+        local.settle_items(inner);
+        inner.index.end_presize();
         local.raise_versions(inner, version);
         local.drain_retired(inner);
     }

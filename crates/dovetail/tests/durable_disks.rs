@@ -1,0 +1,195 @@
+//! The binary on disks that are full, read-only or damaged: one line says so, and nothing is lost.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// A server, and what it logs.
+struct Served {
+    child: Child,
+    resp: SocketAddr,
+    lines: Receiver<String>,
+    /// Up to "ready".
+    start: Vec<String>,
+}
+
+fn command(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
+    command
+        .args(["serve", "--mode", "store", "--memory", "64m", "--threads", "2"])
+        .args(["--resp", "127.0.0.1:0", "--memcached", "off", "--native", "off"])
+        .args(["--admin", "off", "--log-format", "json", "--data-dir"])
+        .arg(directory);
+    command
+}
+
+impl Served {
+    fn start(directory: &Path) -> Served {
+        let mut child =
+            command(directory).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            let lines = stderr.lines().map_while(Result::ok);
+            lines.map_while(|line| send.send(line).ok()).for_each(drop);
+        });
+        let mut start: Vec<String> = Vec::new();
+        while !start.last().is_some_and(|line| line.contains("\"ready\"")) {
+            let line = lines.recv_timeout(Duration::from_secs(60));
+            start.push(line.unwrap_or_else(|_| panic!("it becomes ready: {start:?}")));
+        }
+        let ready = start.last().expect("it is there");
+        let address = ready.split("\"resp\":\"").nth(1).and_then(|rest| rest.split('"').next());
+        let resp = address.and_then(|text| text.parse().ok()).expect("an address");
+        Served { child, resp, lines, start }
+    }
+
+    fn ask(&self, words: &[&str]) -> String {
+        let mut stream = TcpStream::connect(self.resp).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket has a timeout");
+        let mut out = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| out.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+        stream.write_all(out.as_bytes()).expect("it reads");
+        let mut bytes = [0; 4096];
+        let count = stream.read(&mut bytes).expect("it answers");
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    }
+
+    fn store(&self, count: usize) {
+        for id in 0..count {
+            assert_eq!(self.ask(&["SET", &format!("key-{id}"), "value"]), "+OK\r\n");
+        }
+    }
+
+    /// By a signal that it handles; what it logged at the end.
+    fn stop(mut self) -> Vec<String> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        assert!(self.child.wait().expect("it ends").success());
+        self.lines.iter().collect()
+    }
+
+    fn said(&self, text: &str) -> bool {
+        self.start.iter().any(|line| line.contains(text))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The last line of a server that does not start.
+fn refused(directory: &Path) -> String {
+    let output = command(directory).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(1), "it is refused");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    text.lines().last().unwrap_or_default().to_owned()
+}
+
+/// A file system of its own; `None`: this user may not mount one.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn new(size: &str) -> Option<Disk> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let options = format!("size={size}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &options, "dovetail-test"]).arg(directory.path());
+        let is_there = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        if !is_there {
+            println!("skipped: no file system can be mounted here");
+        }
+        is_there.then_some(Disk(directory))
+    }
+
+    fn remount(&self, options: &str) {
+        let mut mount = Command::new("mount");
+        mount.arg("-o").arg(format!("remount,{options}")).arg(self.0.path());
+        assert!(mount.status().is_ok_and(|status| status.success()), "it can be remounted");
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_checkpoint_is_used_and_a_damaged_one_is_removed_in_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let served = Served::start(directory.path());
+    served.store(50);
+    served.stop();
+    let path = directory.path().join("checkpoint");
+    let served = Served::start(directory.path());
+    assert!(served.said("\"from_checkpoint\":50"), "{:?}", served.start);
+    // What is newer than the checkpoint comes from the log.
+    assert_eq!(served.ask(&["SET", "key-7", "newer"]), "+OK\r\n");
+    assert_eq!(served.ask(&["DEL", "key-8"]), ":1\r\n");
+    drop(served);
+    let check = |served: &Served| {
+        assert_eq!(served.ask(&["GET", "key-7"]), "$5\r\nnewer\r\n");
+        assert_eq!(served.ask(&["GET", "key-8"]), "$-1\r\n");
+        assert_eq!(served.ask(&["DBSIZE"]), ":49\r\n");
+    };
+    let served = Served::start(directory.path());
+    assert!(served.said("\"from_checkpoint\":"), "{:?}", served.start);
+    check(&served);
+    drop(served);
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    std::fs::write(&path, bytes).expect("it can be written");
+    let served = Served::start(directory.path());
+    assert!(served.said("checkpoint: it is damaged"), "{:?}", served.start);
+    assert!(!path.exists(), "it is not looked at again");
+    check(&served);
+}
+
+#[test]
+fn a_disk_that_is_too_small_is_refused_and_a_checkpoint_that_does_not_fit_is_not_missed() {
+    let Some(disk) = Disk::new("16m") else { return };
+    let path = disk.0.path();
+    let line = refused(path);
+    assert!(line.contains("no space left"), "{line}");
+    // All of the log's space is had at the start: what fills the disk later finds no use of it.
+    disk.remount("size=200m");
+    let served = Served::start(path);
+    served.store(20);
+    disk.remount(&format!("size={}", used_bytes(path)));
+    served.store(40);
+    let lines = served.stop();
+    let is_told = |line: &String| line.contains("the next start does without");
+    assert!(lines.iter().any(is_told), "{lines:?}");
+    let served = Served::start(path);
+    assert_eq!(served.ask(&["DBSIZE"]), ":40\r\n");
+}
+
+/// As the file system counts them.
+fn used_bytes(directory: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let files = std::fs::read_dir(directory).expect("it is there").map_while(Result::ok);
+    files.map_while(|file| file.metadata().ok()).map(|data| data.blocks() * 512).sum()
+}
+
+#[test]
+fn a_read_only_disk_is_refused_in_one_line_and_loses_nothing() {
+    let Some(disk) = Disk::new("200m") else { return };
+    let path = disk.0.path();
+    let served = Served::start(path);
+    served.store(20);
+    served.stop();
+    disk.remount("ro");
+    let line = refused(path);
+    assert!(line.contains("ead-only"), "{line}");
+    disk.remount("rw");
+    let served = Served::start(path);
+    assert_eq!(served.ask(&["DBSIZE"]), ":20\r\n");
+}

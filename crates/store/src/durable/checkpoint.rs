@@ -1,0 +1,181 @@
+//! The index as it was at some moment, so that a start need not put every entry into it again. The
+//! layout is in docs/formats/data-directory.md.
+//!
+//! ```text
+//!  | header | segments: which, sequence, end | words: chains in the order of hashes | checksum |
+//!  begin    of each segment, how far it is noted; a new epoch
+//!  is_ready every session has passed a quiescent point: what is noted there is published, or dead
+//!  collect  chain after chain, while others go on
+//!  then     wait until all that was seen is on the medium; only then is the checkpoint kept
+//! ```
+//!
+//! A start reads every segment and checks every entry as ever. Of those that a checkpoint covers,
+//! it indexes what the checkpoint names; of all others, the highest version of each key. Deletes
+//! are never covered: all of them count.
+//!
+//! # Invariants
+//! I1: a checkpoint that is kept names only entries that are on the medium, and what has superseded
+//!     an entry that it does not name is on the medium too (D2).
+//! I2: a segment is covered as the use of it that has this sequence; another use, or none, makes
+//!     what the checkpoint names there void. What was alive there was copied behind what is
+//!     covered.
+//! I3: an entry below a covered end that is not named is dead: it was published before `collect`
+//!     began, and whoever took its place is named, or is not covered, or is a delete.
+//! I4: a checkpoint that does not fit what is read is not used at all.
+//!
+//! # References
+//! Mission R10; D2, D4, D5 of durable.rs.
+
+mod apply;
+mod format;
+
+use std::sync::Arc;
+
+use base::KeyHash;
+use base::sync::Ordering;
+
+use super::Durable;
+use crate::index::Place;
+use crate::index::slot::Slot;
+use crate::store::Inner;
+
+pub(super) use apply::Applied;
+pub use format::CheckpointError;
+use format::{ChainWord, Words};
+
+/// Chains between two quiescent points of a collection.
+const COLLECT_CHAINS: usize = 256;
+
+/// A use of a segment, and how much of it a checkpoint covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Covered {
+    /// Which; the first of a run.
+    pub segment: u32,
+    /// Of the use.
+    pub sequence: u64,
+    /// Bytes of entries.
+    pub end_bytes: u64,
+}
+
+/// The index at some moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Of the data file.
+    pub data_id: u64,
+    /// Keys are hashed with it (K26).
+    pub hash_seed: u64,
+    /// Of the superblock; one that is older has lost what the checkpoint covers.
+    pub generation: u64,
+    /// Segments in use.
+    pub covered: Vec<Covered>,
+    /// Entries that have slots.
+    pub items: u64,
+    /// Chains and their slots ([`ChainWord`]).
+    pub words: Vec<u64>,
+}
+
+/// Who takes checkpoints, on any thread.
+pub struct Checkpointer {
+    inner: Arc<Inner>,
+    durable: Arc<Durable>,
+    next: Checkpoint,
+    tag: Option<u64>,
+}
+
+impl Checkpointer {
+    pub(super) fn new(inner: &Arc<Inner>, durable: &Arc<Durable>, data_id: u64) -> Checkpointer {
+        let next =
+            Checkpoint { data_id, hash_seed: inner.config.hash_seed, ..Checkpoint::default() };
+        Checkpointer { inner: Arc::clone(inner), durable: Arc::clone(durable), next, tag: None }
+    }
+
+    /// Whether this store has checkpoints: one with a tree has none yet.
+    pub fn is_possible(&self) -> bool {
+        self.inner.tree.is_none()
+    }
+
+    /// First step: what is covered.
+    pub fn begin(&mut self) {
+        self.next.generation = self.durable.synced_super.load(Ordering::Acquire);
+        self.next.covered.clear();
+        for (segment, sequence) in self.durable.sequences.iter().enumerate() {
+            let before = sequence.load(Ordering::SeqCst);
+            // Acquire pairs with `note`: the entries are complete.
+            let end_bytes = self.durable.ends[segment].load(Ordering::Acquire);
+            // Taken anew meanwhile: all of it is read as newer than the checkpoint.
+            if before != 0 && sequence.load(Ordering::SeqCst) == before {
+                let segment = segment as u32;
+                self.next.covered.push(Covered { segment, sequence: before, end_bytes });
+            }
+        }
+        // What was noted by then has been published, or never will be, when all have passed (I3).
+        self.tag = Some(self.inner.epochs.advance());
+    }
+
+    /// Second step, until true.
+    pub fn is_ready(&self) -> bool {
+        self.tag.is_some_and(|tag| self.inner.epochs.is_safe(tag))
+    }
+
+    /// Third step: the index as it is. `None`: not now; another one is collected, or the index
+    /// has shrunk meanwhile. The caller keeps
+    /// the result once everything that anybody had seen by then is on the medium (I1).
+    pub fn collect(&mut self) -> Option<Checkpoint> {
+        debug_assert!(self.is_ready(), "I3");
+        let inner = &self.inner;
+        let place = inner.epochs.join_aside()?;
+        let mut words = Words::default();
+        let (mut next, mut slots, mut count) = (Some(KeyHash(0)), Vec::<Slot>::new(), 0);
+        while let Some(hash) = next {
+            slots.clear();
+            let chain: Place = inner.index.collect(hash, &mut slots);
+            if chain.first_hash(hash) != hash {
+                // The index has shrunk here meanwhile, and what was collected is in this chain too.
+                inner.epochs.leave(place);
+                return None;
+            }
+            words.push(chain.shift, &slots);
+            next = chain.next_hash(hash);
+            count += 1;
+            if count % COLLECT_CHAINS == 0 {
+                inner.epochs.quiesce(place);
+            }
+        }
+        inner.epochs.leave(place);
+        let (words, items) = words.end();
+        Some(Checkpoint { items, words, ..self.next.clone() })
+    }
+}
+
+impl Checkpoint {
+    /// Calls `visit` for every slot, with the first hash of its chain and the chain's shift.
+    ///
+    /// # Errors
+    /// The words are not chains that cover all hashes.
+    fn each_slot(
+        &self,
+        mut visit: impl FnMut(KeyHash, u32, Slot) -> Result<(), CheckpointError>,
+    ) -> Result<(), CheckpointError> {
+        let (mut at, mut shift) = (0_u128, 0);
+        for word in &self.words {
+            let end = 1_u128 << 64;
+            match ChainWord::of(*word) {
+                ChainWord::Empty { shift: new, count } => {
+                    shift = new;
+                    at += u128::from(count) << shift;
+                    if at > end || at & ((1 << shift) - 1) != 0 {
+                        return Err(CheckpointError::Damaged);
+                    }
+                }
+                ChainWord::Slot { slot, is_last } => {
+                    if shift == 0 || at >= end {
+                        return Err(CheckpointError::Damaged);
+                    }
+                    visit(KeyHash(at as u64), shift, slot)?;
+                    at += u128::from(is_last) << shift;
+                }
+            }
+        }
+        (at == 1 << 64).then_some(()).ok_or(CheckpointError::Damaged)
+    }
+}

@@ -1,0 +1,50 @@
+//! Filling an empty index chain by chain, before anybody else is there.
+
+use base::KeyHash;
+
+use super::slot::Slot;
+use super::{Index, IndexFull};
+
+/// Writes whole chains, in the order of their hashes.
+pub(crate) struct Filler<'i> {
+    index: &'i Index,
+    head: Option<u32>,
+    slots: Vec<Slot>,
+}
+
+impl Index {
+    /// For an index without items; large enough, see [`Index::presize`].
+    pub(crate) fn filler(&self) -> Filler<'_> {
+        Filler { index: self, head: None, slots: Vec::new() }
+    }
+
+    /// Hashes that agree above so many bits share this hash's chain.
+    pub(crate) fn shift_of(&self, hash: KeyHash) -> u32 {
+        self.directory.place_of(&self.memory, hash).shift
+    }
+}
+
+impl Filler<'_> {
+    /// Adds a slot to the chain of `hash`, which is none of those before the last one.
+    pub(crate) fn push(&mut self, hash: KeyHash, slot: Slot) -> Result<(), IndexFull> {
+        let head = self.index.head_of(hash);
+        if self.head != Some(head) {
+            self.write()?;
+            self.head = Some(head);
+        }
+        self.slots.push(slot);
+        Ok(())
+    }
+
+    /// The last chain is complete.
+    pub(crate) fn end(mut self) -> Result<(), IndexFull> {
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<(), IndexFull> {
+        let Some(head) = self.head else { return Ok(()) };
+        let is_written = self.index.write_chains(head, &[&self.slots[..]], 0);
+        self.slots.clear();
+        if is_written { Ok(()) } else { Err(IndexFull) }
+    }
+}
