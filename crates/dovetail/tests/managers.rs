@@ -1,7 +1,8 @@
 //! `dovetail cm` and `dovetail cluster` from outside, with a register in a folder.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -41,10 +42,17 @@ struct Manager {
 
 impl Manager {
     fn start(register: &str, more: &[&str]) -> Manager {
-        let mut arguments = vec!["cm", "--register", register, "--listen", "127.0.0.1:0"];
-        arguments.extend(["--log-format", "json"]);
+        let mut arguments = vec!["cm", "--register", register, "--log-format", "json"];
+        if !more.contains(&"--listen") {
+            arguments.extend(["--listen", "127.0.0.1:0"]);
+        }
         arguments.extend(more);
-        let mut child = dovetail(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+        Manager::run(&arguments)
+    }
+
+    /// Any of the programs that log.
+    fn run(arguments: &[&str]) -> Manager {
+        let mut child = dovetail(arguments).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (told, lines) = channel();
         // Ends with the process.
@@ -62,6 +70,17 @@ impl Manager {
             let line = self.lines.recv_timeout(PATIENCE).expect(want);
             if line["msg"] == want {
                 return line;
+            }
+        }
+    }
+
+    /// Waits for a log line with these words.
+    fn until_part(&self, want: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).expect(want);
+            let text = line["msg"].as_str().unwrap_or_default();
+            if text.contains(want) {
+                return text.to_owned();
             }
         }
     }
@@ -131,4 +150,54 @@ fn what_cannot_be_is_refused_in_one_line() {
     check_error(&few, 2, "min-copies = 9 is wrong");
     let nobody = run(&["cluster", "status", "--register", &url, "--timeout", "1s"]);
     check_error(&nobody, 1, "start `dovetail cm` with it");
+}
+
+/// What a release with another format of the links says first.
+const HELLO_OF_ANOTHER: &[u8] = b"DTLK\x09\x00 and what only that format knows";
+
+#[test]
+fn a_peer_of_another_release_is_one_line_for_the_manager_and_told_ours() {
+    let (_folder, url) = register();
+    let manager = Manager::start(&url, &[]);
+    let at = manager.until("ready")["listen"].as_str().unwrap().to_owned();
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.write_all(HELLO_OF_ANOTHER).unwrap();
+    let mut answer = [0; 6];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, *b"DTLK\x01\x00", "so that it can say the same");
+    manager.until_part("it speaks format 9 of the cluster's links, this release speaks 1");
+    let status = run(&["cluster", "status", "--register", &url]);
+    check_error(&status, 1, "0 are here");
+}
+
+#[test]
+fn a_manager_of_another_release_is_one_line_for_the_server_and_so_is_a_datagram() {
+    let (_folder, url) = register();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = other.local_addr().unwrap().to_string();
+    let manager = Manager::start(&url, &["--advertise", &at]);
+    manager.until("leading");
+    // Ends with the test.
+    std::thread::spawn(move || {
+        for mut stream in other.incoming().map_while(Result::ok) {
+            let mut hello = [0; 6];
+            if stream.read_exact(&mut hello).is_ok() {
+                let _ = stream.write_all(HELLO_OF_ANOTHER);
+            }
+        }
+    });
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let server = Manager::run(
+        &[
+            ["serve", "--cluster", &url, "--peer", &peer, "--log-format", "json"].as_slice(),
+            &["--resp", "127.0.0.1:0", "--memcached", "off", "--native", "off", "--admin", "off"],
+            &["--memory", "64MiB", "--threads", "1"],
+        ]
+        .concat(),
+    );
+    server.until_part("it speaks format 9 of the cluster's links, this release speaks 1");
+    let mut datagram = [0; 128];
+    datagram[..4].copy_from_slice(b"DTP\x09");
+    UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&datagram, &peer).unwrap();
+    server.until_part("a peer's datagram has format 9, this release speaks 1");
 }

@@ -41,6 +41,8 @@ pub(super) struct Landing {
     found: (Sender<Found>, Receiver<Found>),
     buffer: Vec<u8>,
     counters: Counters,
+    /// That another release sends here.
+    has_told_format: bool,
 }
 
 /// What is being made for one peer, under one term.
@@ -91,6 +93,7 @@ impl Landing {
             found: unbounded(),
             buffer: vec![0; DATAGRAM_BYTES_MAX],
             counters: Counters::default(),
+            has_told_format: false,
         })
     }
 
@@ -203,7 +206,11 @@ impl Landing {
                 },
                 Err(error) => {
                     self.counters.refused += 1;
-                    if !matches!(error, Refused::NotForUs { .. }) {
+                    // Said once: the address of a datagram proves nothing, and anyone may send it.
+                    let is_other = matches!(error, Refused::UnknownFormat { .. });
+                    if is_other && !std::mem::replace(&mut self.has_told_format, true) {
+                        tracing::warn!("{error}");
+                    } else if !matches!(error, Refused::NotForUs { .. }) {
                         tracing::debug!("a datagram at the peers' port: {error}");
                     }
                 }

@@ -72,8 +72,10 @@ struct State {
     used: BTreeSet<ShardId>,
     numbers: Arc<ShardNumbers>,
     clearing: Clearing,
-    /// What had to be written down could not be: nothing is taken any more.
+    /// All numbers of a shard were given: nothing is taken any more.
     is_broken: bool,
+    /// What had to be written down could not be: nothing is taken until it is.
+    is_unkept: bool,
     refused_count: u64,
 }
 
@@ -112,6 +114,7 @@ impl StoreShelf {
             numbers: Arc::new(ShardNumbers(numbers)),
             clearing: Clearing::default(),
             is_broken: false,
+            is_unkept: false,
             refused_count: 0,
         };
         state.remember_recovered();
@@ -124,10 +127,11 @@ impl StoreShelf {
     /// It cannot be written.
     pub fn keep(&self) -> std::io::Result<()> {
         let state = &mut *self.state.borrow_mut();
-        match &mut state.keep {
-            Some(keep) => keep(&state.kept.encode()),
-            None => Ok(()),
+        if let Some(keep) = &mut state.keep {
+            keep(&state.kept.encode())?;
         }
+        state.is_unkept = false;
+        Ok(())
     }
 
     /// Shards of which something was recovered, and what of each is on all copies.
@@ -235,7 +239,7 @@ impl State {
             return Installed::Newest;
         }
         let Entry { shard, version, key, value, client_flags, expires_at, .. } = &**entry;
-        if self.is_broken {
+        if self.is_broken || self.is_unkept {
             return Installed::NoRoom;
         }
         let remembered = self.shards.entry(*shard).or_default();

@@ -184,13 +184,14 @@ impl Superblock {
             Superblock::decode(&bytes)
         };
         match (read(0), read(1)) {
+            // Another release has written here, and the other copy may be older than that.
+            (Err(NoSuper::Format(format)), _) | (_, Err(NoSuper::Format(format))) => {
+                Err(NoSuper::Format(format))
+            }
             (Ok(a), Ok(b)) => Ok(if a.generation > b.generation { a } else { b }),
             (Ok(good), _) | (_, Ok(good)) => Ok(good),
             (Err(NoSuper::Medium(error)), _) | (_, Err(NoSuper::Medium(error))) => {
                 Err(NoSuper::Medium(error))
-            }
-            (Err(NoSuper::Format(format)), _) | (_, Err(NoSuper::Format(format))) => {
-                Err(NoSuper::Format(format))
             }
             (Err(NoSuper::Empty), Err(NoSuper::Empty)) => Err(NoSuper::Empty),
             _ => Err(NoSuper::Damaged),
@@ -339,6 +340,11 @@ mod tests {
         seal_block(&mut bytes);
         let medium = MemoryMedium::new(bytes.to_vec());
         assert_eq!(Superblock::read(&medium), Err(NoSuper::Format(2)));
+        // A good copy of ours beside it is what it was before the other release came.
+        let mut both = sample().encode().to_vec();
+        both.resize(SUPER_STEP_BYTES as usize, 0);
+        both.extend(bytes);
+        assert_eq!(Superblock::read(&MemoryMedium::new(both)), Err(NoSuper::Format(2)));
     }
 
     #[test]

@@ -51,10 +51,11 @@ impl State {
     /// Whatever the log has of a shard does not count any more.
     fn void(&mut self, shard: ShardId) {
         let Some(keep) = &mut self.keep else { return };
-        let is_kept = self.kept.void(shard) && keep(&self.kept.encode()).is_ok();
+        self.is_broken |= !self.kept.void(shard);
+        // A disk that is full has room again later: `StoreShelf::keep` is tried each second.
+        self.is_unkept |= keep(&self.kept.encode()).is_err();
         let number = self.kept.number_of(shard);
         self.numbers.0[shard.index()].store(number, Ordering::Relaxed);
-        self.is_broken |= !is_kept;
     }
 
     pub(super) fn clear_step(&mut self) -> bool {

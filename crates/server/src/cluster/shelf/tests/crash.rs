@@ -11,6 +11,8 @@ use super::super::*;
 
 const KEYS: usize = 50;
 const SHARDS: usize = 2;
+/// A file that says so cannot be written.
+const FULL: &[u8] = b"full";
 
 /// SplitMix64.
 struct Rng(u64);
@@ -60,7 +62,11 @@ fn open(
         open_replicas(medium, config, tuning, new, &is_gone, &mut |_, _| {}).unwrap();
     let file = Arc::clone(file);
     let keep = Box::new(move |bytes: &[u8]| {
-        *file.lock().unwrap() = bytes.to_vec();
+        let mut file = file.lock().unwrap();
+        if *file == FULL {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        *file = bytes.to_vec();
         Ok(())
     });
     (StoreShelf::durable(&store, kept, keep).unwrap(), committer)
@@ -190,4 +196,24 @@ fn what_was_committed_is_on_the_shelf_after_a_crash() {
         let recovered = world.shelf.recovered();
         assert!(recovered.iter().all(|(shard, _)| shard.index() < SHARDS));
     }
+}
+
+#[test]
+fn a_shelf_that_could_not_write_down_what_is_void_takes_nothing_until_it_can() {
+    let mut world = World::new(1);
+    (0..KEYS).for_each(|id| world.install(id));
+    let kept = std::mem::replace(&mut *world.file.lock().unwrap(), FULL.to_vec());
+    world.shelf.clear(ShardId(0));
+    while !world.shelf.is_ready(ShardId(0)) {
+        world.shelf.work();
+    }
+    let version = Version::from_bits(1 << 30).unwrap();
+    let entry = Entry { value: Some([1].into()), ..delete_of(ShardId(0), (*b"a").into(), version) };
+    let entry = Arc::new(entry);
+    assert_eq!(world.shelf.install(entry.clone()), Installed::NoRoom);
+    assert!(world.shelf.keep().is_err(), "the disk is still full");
+    assert_eq!(world.shelf.install(entry.clone()), Installed::NoRoom);
+    *world.file.lock().unwrap() = kept;
+    world.shelf.keep().unwrap();
+    assert_eq!(world.shelf.install(entry), Installed::Newest);
 }
