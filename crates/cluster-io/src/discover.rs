@@ -70,7 +70,7 @@ impl Discovery {
             // Nobody listens any more: the thread is ending.
             let _ = by_register.send(Word::Event(event));
         };
-        let register = Register::start(place, tell)?;
+        let register = Register::look(place, tell)?;
         let seeker = Seeker::new(register, Box::new(told));
         let builder = std::thread::Builder::new().name("dovetail-seek".to_owned());
         let thread = Some(builder.spawn(move || seeker.run(&heard))?);

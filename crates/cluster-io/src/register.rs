@@ -101,6 +101,20 @@ impl Register {
         }
     }
 
+    /// The same for who only looks: what is not there is not made.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn look(
+        place: &Place,
+        told: impl Fn(Event) + Send + 'static,
+    ) -> std::io::Result<Register> {
+        match place {
+            Place::ZooKeeper(_) => Register::start(place, told),
+            Place::File(folder) => FileRegister::look(folder, told).map(Register::File),
+        }
+    }
+
     /// Asks; the answer is an event, if it comes.
     pub fn ask(&self, request: Request) {
         match self {

@@ -324,7 +324,7 @@ impl<S: Shelf> Node<S> {
         }
         let primaries = self.shards.values().filter_map(|state| state.primary.as_ref());
         for pending in primaries.flat_map(|primary| primary.pending.values()) {
-            let bytes: usize = pending.blocks.iter().map(|block| block.len()).sum();
+            let bytes = pending.len_bytes();
             for (to, missing) in &pending.targets {
                 if !missing.is_empty() {
                     *lags.entry(*to).or_insert(0) += bytes as u64;

@@ -210,7 +210,8 @@ fn add(common: &Common) -> Result<(), Failure> {
     let register = &common.register;
     let lines = format!(
         "# On the new machine; it is given copies as soon as the manager hears of it:\n\
-         dovetail serve --cluster '{register}' --resp 0.0.0.0:6379 --advertise HOST\n"
+         dovetail serve --cluster '{register}' --resp 0.0.0.0:6379 \\\n    \
+         --peer 0.0.0.0:16379 --advertise HOST\n"
     );
     if common.json {
         let line = serde_json::json!({ "register": place.to_string(), "command": lines });

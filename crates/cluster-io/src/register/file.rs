@@ -49,8 +49,22 @@ impl FileRegister {
         folder: &FilePath,
         told: impl Fn(Event) + Send + 'static,
     ) -> io::Result<FileRegister> {
+        FileRegister::begin(Folder { makes_folder: true, ..Folder::at(folder) }, told)
+    }
+
+    /// One that makes no folder: a mistyped place should not become one.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn look(
+        folder: &FilePath,
+        told: impl Fn(Event) + Send + 'static,
+    ) -> io::Result<FileRegister> {
+        FileRegister::begin(Folder::at(folder), told)
+    }
+
+    fn begin(mut shelf: Folder, told: impl Fn(Event) + Send + 'static) -> io::Result<FileRegister> {
         let (requests, asked) = mpsc::channel();
-        let mut shelf = Folder { folder: folder.to_owned(), ..Folder::default() };
         let run = move || serve(&mut shelf, &asked, &told);
         let builder = std::thread::Builder::new().name("dovetail-reg".to_owned());
         Ok(FileRegister { requests: Some(requests), thread: Some(builder.spawn(run)?) })
@@ -116,6 +130,8 @@ fn told_answer(told: &impl Fn(Event), session: Option<SessionId>, id: u64, answe
 #[derive(Debug, Default)]
 struct Folder {
     folder: PathBuf,
+    /// Whether it makes its folder.
+    makes_folder: bool,
     /// With the lock of the claim, if the session holds it.
     sessions: BTreeMap<SessionId, Option<File>>,
     session_count: u64,
@@ -134,6 +150,10 @@ struct Watch {
 type Seen = (Stamp, bool);
 
 impl Folder {
+    fn at(folder: &FilePath) -> Folder {
+        Folder { folder: folder.to_owned(), ..Folder::default() }
+    }
+
     /// None where the answer comes later.
     fn answer(
         &mut self,
@@ -172,7 +192,12 @@ impl Folder {
     }
 
     fn open(&mut self) -> io::Result<Answer> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        if self.makes_folder {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        } else if !self.folder.is_dir() {
+            let line = "no such folder: `dovetail cm` makes it; is this the one that it was given?";
+            return Err(io::Error::new(io::ErrorKind::NotFound, line));
+        }
         drop(self.lock()?);
         self.session_count += 1;
         let session = SessionId(self.session_count);

@@ -126,6 +126,7 @@ impl<S: Shelf> Node<S> {
             return self.write_to_shelf(shard, version, now, actions);
         }
         let Some(pending) = primary.pending.remove(&version) else { return };
+        primary.pending_bytes -= pending.len_bytes();
         if primary.newest.get(&pending.entry.key) == Some(&version) {
             primary.newest.remove(&pending.entry.key);
         }

@@ -18,6 +18,8 @@ pub(super) struct Primary {
     /// The last version that was given.
     pub(super) last: Version,
     pub(super) pending: BTreeMap<Version, Pending>,
+    /// Of all blocks of these.
+    pub(super) pending_bytes: usize,
     /// The newest write under way, by key (K6).
     pub(super) newest: BTreeMap<Arc<[u8]>, Version>,
     /// Requests that wait for a write under way, by that.
@@ -147,6 +149,10 @@ impl Pending {
         self.targets.iter().all(|(_, missing)| missing.is_empty())
     }
 
+    pub(super) fn len_bytes(&self) -> usize {
+        self.blocks.iter().map(|block| block.len()).sum()
+    }
+
     pub(super) fn all_missing(&self, now: Instant) -> Missing {
         Missing::all(self.blocks.len(), now)
     }
@@ -158,6 +164,7 @@ impl Primary {
             stage,
             last: Version::before_epoch(epoch),
             pending: BTreeMap::new(),
+            pending_bytes: 0,
             newest: BTreeMap::new(),
             waiting: BTreeMap::new(),
             waiting_count: 0,

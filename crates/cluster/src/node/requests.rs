@@ -15,6 +15,9 @@ use crate::node::{Action, Node};
 use crate::record::{Answered, Entry, parse_integer};
 use crate::shelf::Shelf;
 
+/// Writes of one shard that wait for acknowledgements: a promotion gathers them in one message.
+const PENDING_MAX_BYTES: usize = 32 << 20;
+
 /// What an operation makes of a key.
 struct Computed {
     changed: Changed,
@@ -92,7 +95,8 @@ impl<S: Shelf> Node<S> {
             return Some(Some(Outcome::TooFewCopies)); // K23
         }
         let primary = state.primary.as_ref()?;
-        let is_full = primary.pending.len() + primary.waiting_count >= self.settings.pending_max;
+        let is_full = primary.pending.len() + primary.waiting_count >= self.settings.pending_max
+            || primary.pending_bytes >= PENDING_MAX_BYTES;
         is_full.then_some(Some(Outcome::TryAgain))
     }
 
@@ -197,6 +201,7 @@ impl<S: Shelf> Node<S> {
         if !pending.entry.client.is_anonymous() {
             state.sessions.begin(pending.entry.client, answered);
         }
+        primary.pending_bytes += pending.len_bytes();
         primary.pending.insert(version, pending);
         self.land_at_all(shard, version, now, actions);
         if is_shelf {

@@ -110,7 +110,13 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
     let key = cluster::datagram::Key::new(stored.key.bytes())
         .map_err(|error| refused(error.to_string()))?;
     let settings = stored.settings;
-    let in_use = |source: std::io::Error| refused(format!("--peer {}: {source}", config.peer));
+    let in_use = |source: std::io::Error| match source.kind() {
+        std::io::ErrorKind::AddrInUse => refused(format!(
+            "--peer {} is in use by another process: give this node another port",
+            config.peer
+        )),
+        _ => refused(format!("--peer {}: {source}", config.peer)),
+    };
     let landing = Landing::bind(config.peer, id, key, settings.datagram_bytes).map_err(in_use)?;
     let (heard, events) = bounded(EVENTS_MAX);
     let waker = ends.waker.clone();

@@ -144,3 +144,15 @@ fn a_session_that_is_not_there_has_expired_and_damage_is_told() {
     bench.session = Some(SessionId(99));
     assert_eq!(bench.ask(Ask::Beat), Answer::Expired);
 }
+
+#[test]
+fn who_only_looks_makes_no_folder() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("mistyped");
+    let (told, events) = mpsc::channel();
+    let register = FileRegister::look(&folder, move |event| drop(told.send(event))).unwrap();
+    register.ask(Request { session: None, id: 1, ask: Ask::Open { timeout_ns: 1 } });
+    let Ok(Event::Trouble(line)) = events.recv_timeout(PATIENCE) else { panic!("no trouble") };
+    assert!(line.contains("no such folder") && line.contains("mistyped"), "{line}");
+    assert!(!folder.exists());
+}
