@@ -348,6 +348,27 @@ impl Durable {
         }
     }
 
+    /// Waits for a commit that begins after this call. The caller holds no session.
+    ///
+    /// # Errors
+    /// There will be none, or not soon.
+    pub fn wait_commit(&self) -> Result<(), MediumError> {
+        let mut lists = locked(&self.lists);
+        // One that is under way may have begun before.
+        let wanted = lists.commit_count + 2;
+        while lists.commit_count < wanted {
+            if let Some(Health::Stalled(error) | Health::Failed(error)) = &lists.health {
+                return Err(error.clone());
+            }
+            if !lists.is_wanted {
+                lists.is_wanted = true;
+                self.wanted.notify_one();
+            }
+            lists = self.committed.wait(lists).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
     /// Bytes of entries that were ever noted in this process.
     pub fn noted_bytes(&self) -> u64 {
         self.noted_bytes.load(Ordering::Relaxed)

@@ -171,7 +171,9 @@ impl Checkpoints {
 
     /// All that was seen is on the disk.
     fn keep(&mut self) {
-        if let Some((_, Some(checkpoint))) = self.next.take_if(|(_, next)| next.is_some()) {
+        let is_collected = |next: &mut (Checkpointer, Option<Checkpoint>)| next.1.is_some();
+        if let Some((next, Some(checkpoint))) = self.next.take_if(is_collected) {
+            assert!(next.is_ready() || self.planted.is_some(), "everybody was parked");
             let mut bytes = Vec::new();
             checkpoint.write_to(&mut bytes).expect("memory");
             self.kept = Some(bytes);

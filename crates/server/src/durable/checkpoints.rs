@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  so often, if much was written: begin ─▶ all sessions have passed ─▶ collect
-//!     ─▶ all is on the disk ─▶ checkpoint.new ─ sync ─▶ rename ─ sync of the directory
+//!     ─▶ all have passed again ─▶ a commit that begins then
+//!     ─▶ checkpoint.new ─ sync ─▶ rename ─ sync of the directory
 //! ```
 //!
 //! # Invariants
@@ -116,7 +117,7 @@ impl CheckpointThread {
         }
         let shared = Arc::new(Shared::default());
         let own = Arc::clone(&shared);
-        let mut work = Work { directory, checkpointer, durable, mark: Vec::new() };
+        let mut work = Work { directory, checkpointer, durable };
         let thread = std::thread::Builder::new()
             .name("checkpoint".to_owned())
             .spawn(move || work.run(&own, every))
@@ -157,7 +158,6 @@ struct Work {
     directory: PathBuf,
     checkpointer: Checkpointer,
     durable: Arc<Durable>,
-    mark: Vec<u64>,
 }
 
 impl Work {
@@ -178,16 +178,22 @@ impl Work {
 
     fn take(&mut self, shared: &Shared) -> Option<Checkpoint> {
         self.checkpointer.begin();
+        self.await_sessions(shared)?;
+        let checkpoint = self.checkpointer.collect()?;
+        // I1: whatever it shows, and whatever superseded what it does not.
+        self.await_sessions(shared)?;
+        self.durable.wait_commit().ok()?;
+        Some(checkpoint)
+    }
+
+    /// Until all have passed a quiescent point; `None`: it is the end.
+    fn await_sessions(&self, shared: &Shared) -> Option<()> {
         while !self.checkpointer.is_ready() {
             if shared.wait(REST) {
                 return None;
             }
         }
-        let checkpoint = self.checkpointer.collect()?;
-        // I1: whatever it shows, and whatever superseded what it does not.
-        self.durable.mark(&mut self.mark);
-        self.durable.wait_covered(&self.mark).ok()?;
-        Some(checkpoint)
+        Some(())
     }
 }
 

@@ -6,7 +6,8 @@
 //!  begin    of each segment, how far it is noted; a new epoch
 //!  is_ready every session has passed a quiescent point: what is noted there is published, or dead
 //!  collect  chain after chain, while others go on
-//!  then     wait until all that was seen is on the medium; only then is the checkpoint kept
+//!  is_ready once more: what chains showed is noted; then a commit that begins after that
+//!  then     all that was seen is on the medium; only then is the checkpoint kept
 //! ```
 //!
 //! A start reads every segment and checks every entry as ever. Of those that a checkpoint covers,
@@ -15,7 +16,8 @@
 //!
 //! # Invariants
 //! I1: a checkpoint that is kept names only entries that are on the medium, and what has superseded
-//!     an entry that it does not name is on the medium too (D2).
+//!     an entry that it does not name is on the medium too. Gates of replies do not say so: what
+//!     cleaning copies is no client's (D1).
 //! I2: a segment is covered as the use of it that has this sequence; another use, or none, makes
 //!     what the checkpoint names there void. What was alive there was copied behind what is
 //!     covered.
@@ -117,9 +119,9 @@ impl Checkpointer {
         self.tag.is_some_and(|tag| self.inner.epochs.is_safe(tag))
     }
 
-    /// Third step: the index as it is. `None`: not now; another one is collected, or the index
-    /// has shrunk meanwhile. The caller keeps
-    /// the result once everything that anybody had seen by then is on the medium (I1).
+    /// Third step: the index as it is. `None`: not now; another one is collected, or the index has
+    /// shrunk meanwhile. The caller keeps the result after a commit that began when
+    /// [`Checkpointer::is_ready`] held again (I1).
     pub fn collect(&mut self) -> Option<Checkpoint> {
         debug_assert!(self.is_ready(), "I3");
         let inner = &self.inner;
@@ -142,6 +144,8 @@ impl Checkpointer {
             }
         }
         inner.epochs.leave(place);
+        // What was published by now is noted when all have passed: copies of cleaning too.
+        self.tag = Some(inner.epochs.advance());
         let (words, items) = words.end();
         Some(Checkpoint { items, words, ..self.next.clone() })
     }
