@@ -61,6 +61,14 @@ struct FigureArgs {
     /// Points that run side by side; the result is the same [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
+
+    /// CPU costs as scheme,role,us_per_put, for rowan-fig9, 11, 13 and table2 [default: the paper's]
+    #[arg(long, value_name = "FILE")]
+    costs: Option<PathBuf>,
+
+    /// zippydb, up2x or udb, for rowan-fig9, 11 and 13 [default: zippydb]
+    #[arg(long, value_name = "NAME")]
+    objects: Option<String>,
 }
 
 /// The subcommand, with the figures in its help.
@@ -92,6 +100,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         seed: args.seed,
         fidelity: args.fidelity,
         threads: args.threads.unwrap_or_else(|| Machine::detect().core_count.max(1)),
+        costs: args.costs,
+        objects: args.objects,
     };
     match args.figure.as_deref() {
         Some("list") => print(&list()),

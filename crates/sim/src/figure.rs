@@ -40,6 +40,10 @@ pub struct Options {
     pub fidelity: Fidelity,
     /// How many points run side by side.
     pub threads: usize,
+    /// A file of CPU costs, where a figure has some; `None`: the paper's.
+    pub costs: Option<PathBuf>,
+    /// Whose objects, where a figure has a choice; `None`: its own.
+    pub objects: Option<String>,
 }
 
 /// One figure that can be asked for.

@@ -1,4 +1,5 @@
-//! Persistent memory under replication: Rowan-KV's Figs 2, 8 and 10.
+//! Persistent memory under replication: Rowan-KV's Figs 2, 8 and 10; and whole stores on it, Figs 9,
+//! 11, 13 and Table 2 ([`store`]).
 //!
 //! ```text
 //!  writers: remote threads, local cores ─▶ streams ─▶ NIC, in order ─▶ DIMM 0 ┐  lines of 256 B,
@@ -19,10 +20,16 @@
 //! to Fig. 2's four numbers: a buffer begins to drain at three quarters, and four pieces wait for a
 //! DIMM before whatever is behind them waits too.
 
+mod costs;
 mod dimm;
 mod fig10;
+mod fig11;
+mod fig13;
 mod fig2;
 mod fig8;
+mod fig9;
+mod peaks;
+mod store;
 mod streams;
 mod sweep;
 
@@ -41,8 +48,28 @@ pub const FIGURES: &[Figure] = &[
         run: fig8::run,
     },
     Figure {
+        name: "rowan-fig9",
+        about: "latency against throughput of the store, by replication scheme and mix",
+        run: fig9::run,
+    },
+    Figure {
         name: "rowan-fig10",
         about: "device write amplification of the store, by replication scheme",
         run: fig10::run,
+    },
+    Figure {
+        name: "rowan-fig11",
+        about: "how long remote writes take to be persisted",
+        run: fig11::run,
+    },
+    Figure {
+        name: "rowan-table2",
+        about: "throughput of the store by objects and replication scheme",
+        run: fig11::run_table2,
+    },
+    Figure {
+        name: "rowan-fig13",
+        about: "throughput of the store by entries, copies, workers and DIMMs",
+        run: fig13::run,
     },
 ];

@@ -8,7 +8,14 @@ use sim::figure::{Fidelity, Options, Report};
 
 fn report(name: &str, requests: u64, seed: u64, threads: usize) -> Report {
     let figure = FIGURES.iter().find(|figure| figure.name == name).unwrap();
-    let options = Options { requests: Some(requests), seed, fidelity: Fidelity::Honest, threads };
+    let options = Options {
+        requests: Some(requests),
+        seed,
+        fidelity: Fidelity::Honest,
+        threads,
+        costs: None,
+        objects: None,
+    };
     (figure.run)(&options).unwrap()
 }
 

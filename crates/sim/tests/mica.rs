@@ -149,7 +149,14 @@ fn an_overloaded_server_shows_as_overloaded() {
 fn report(name: &str, requests: u64, threads: usize) -> Report {
     let figure = FIGURES.iter().find(|figure| figure.name == name).expect("a figure of MICA");
     let requests = Some(requests);
-    let options = Options { requests, seed: 3, fidelity: Fidelity::Honest, threads };
+    let options = Options {
+        requests,
+        seed: 3,
+        fidelity: Fidelity::Honest,
+        threads,
+        costs: None,
+        objects: None,
+    };
     (figure.run)(&options).expect("the figure takes these options")
 }
 

@@ -193,8 +193,14 @@ fn what_cannot_be_simulated_is_refused() {
 #[test]
 fn fig_2_says_the_same_on_any_number_of_threads() {
     let run = |threads| {
-        let options =
-            Options { requests: Some(2000), seed: 1, fidelity: Fidelity::Honest, threads };
+        let options = Options {
+            requests: Some(2000),
+            seed: 1,
+            fidelity: Fidelity::Honest,
+            threads,
+            costs: None,
+            objects: None,
+        };
         (FIGURES[0].run)(&options).unwrap()
     };
     let (one, three) = (run(1), run(3));

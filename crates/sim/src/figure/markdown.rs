@@ -52,6 +52,12 @@ fn command(name: &str, options: &Options) -> String {
     if options.fidelity == Fidelity::Artifact {
         line.push_str(" --fidelity artifact");
     }
+    if let Some(costs) = &options.costs {
+        let _ = write!(line, " --costs {}", costs.display());
+    }
+    if let Some(objects) = &options.objects {
+        let _ = write!(line, " --objects {objects}");
+    }
     line
 }
 
@@ -91,8 +97,14 @@ mod tests {
 
     #[test]
     fn the_page_says_how_to_make_the_figure_again() {
-        let options =
-            Options { requests: Some(2000), seed: 7, fidelity: Fidelity::Artifact, threads: 3 };
+        let options = Options {
+            requests: Some(2000),
+            seed: 7,
+            fidelity: Fidelity::Artifact,
+            threads: 3,
+            costs: None,
+            objects: None,
+        };
         let text = page(1, &options);
         let command = "cargo run --release -- sim sample --out DIRECTORY --seed 7 --requests 2000 \
                        --fidelity artifact\n";
@@ -108,7 +120,14 @@ mod tests {
 
     #[test]
     fn a_long_table_stays_in_the_csv() {
-        let options = Options { requests: None, seed: 1, fidelity: Fidelity::Honest, threads: 1 };
+        let options = Options {
+            requests: None,
+            seed: 1,
+            fidelity: Fidelity::Honest,
+            threads: 1,
+            costs: None,
+            objects: None,
+        };
         let text = page(TABLE_ROWS_MAX + 1, &options);
         assert!(!text.contains("| 0.5 |") && text.contains("All 41 rows"), "{text}");
         assert!(text.contains("--seed 1\n"), "{text}");

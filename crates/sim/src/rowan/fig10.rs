@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use workload::Profile;
 use workload::scramble::mix;
 
+use super::peaks::sizes_of;
 use super::streams::{self, Outcome, Place, Sizes, Writer};
 use super::sweep::{DIMMS, ROUND_TRIP_NS};
 use crate::figure::{Axis, Chart, Options, Report, Scale, Series, Style, Table};
@@ -20,10 +20,7 @@ const BACKUPS: usize = 2;
 /// Entries of a batch hold at least this much before they are sent, or wait 5 us (§6.1).
 const BATCH_BYTES: u64 = 256;
 const BATCH_WAIT_NS: f64 = 5000.0;
-/// Checksum, version, shard, lengths: what an entry has beside key and value.
-const ENTRY_HEADER_BYTES: u64 = 16;
 const WRITES_DEFAULT: u64 = 600_000;
-const SIZES_DRAWN: u64 = 4096;
 
 /// A replication scheme, and the paper's millions of operations a second at its peak, for all
 /// servers, with all and with half of them PUTs (§6.3), and its amplification where it is stated.
@@ -72,7 +69,7 @@ const SCHEMES: [Scheme; 5] = [
 const MIXES: [(&str, f64); 2] = [("100 % PUT", 1.0), ("50 % PUT", 0.5)];
 
 pub(crate) fn run(options: &Options) -> Result<Report, SimError> {
-    let sizes = entry_sizes()?;
+    let sizes = sizes_of("zippydb")?;
     let mut points = Vec::new();
     for shares in 0..MIXES.len() {
         points.extend((0..SCHEMES.len()).map(|scheme| (scheme, shares)));
@@ -87,17 +84,6 @@ pub(crate) fn run(options: &Options) -> Result<Report, SimError> {
     });
     let results: Vec<((usize, usize), Outcome)> = points.into_iter().zip(outcomes).collect();
     Ok(Report { table: table(&results), charts: vec![chart(&results)], text: text(&results) })
-}
-
-/// What ZippyDB's entries take in a log (§5.3: padded to 64 bytes).
-fn entry_sizes() -> Result<Vec<u64>, SimError> {
-    let profile: Profile = "zippydb"
-        .parse()
-        .map_err(|error| SimError::BadParameter { what: format!("zippydb: {error}") })?;
-    let values = profile.value_sizes(SIZES_DRAWN);
-    let fixed_bytes = ENTRY_HEADER_BYTES + profile.key_len_bytes as u64;
-    let entry = |id| (fixed_bytes + values.len_of(id) as u64).next_multiple_of(64);
-    Ok((0..SIZES_DRAWN).map(entry).collect())
 }
 
 /// All who write to one server's memory: its own workers, and what others replicate to it.

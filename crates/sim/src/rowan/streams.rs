@@ -12,9 +12,9 @@ const INTERLEAVE_BYTES: u64 = 4096;
 /// Pieces that wait for a DIMM before all behind them wait too. Fitted.
 const WAITING_MAX: usize = 4;
 /// Of the NIC, a message: 54.5 million a second (Rowan-KV §6.2).
-const MESSAGE_NS: f64 = 18.3;
+pub(super) const MESSAGE_NS: f64 = 18.3;
 /// Logs lie so far apart.
-const LOG_BYTES: u64 = 1 << 32;
+pub(super) const LOG_BYTES: u64 = 1 << 32;
 
 /// Where a writer's entries go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Memory {
 
     /// Writes what arrives at `at_ns`; when all of it is persisted. Remote writes keep their order
     /// (PCIe), so one that waits holds up those behind it.
-    fn write(&mut self, address: u64, len_bytes: u64, at_ns: f64, is_ordered: bool) -> f64 {
+    pub fn write(&mut self, address: u64, len_bytes: u64, at_ns: f64, is_ordered: bool) -> f64 {
         let mut done_at_ns = at_ns;
         for offset in (0..len_bytes).step_by(PIECE_BYTES as usize) {
             let piece = address + offset;
@@ -90,7 +90,8 @@ impl Memory {
         done_at_ns
     }
 
-    fn bytes(&self) -> (u64, u64) {
+    /// Asked for, and of the media.
+    pub fn bytes(&self) -> (u64, u64) {
         self.dimms.iter().fold((0, 0), |(request, media), dimm| {
             (request + dimm.request_bytes, media + dimm.media_bytes)
         })
@@ -177,7 +178,7 @@ fn log_of(writer: &Writer) -> usize {
 }
 
 /// The end of a log before it grew.
-fn take(end: &mut u64, len_bytes: u64) -> u64 {
+pub(super) fn take(end: &mut u64, len_bytes: u64) -> u64 {
     let address = *end;
     *end += len_bytes.next_multiple_of(PIECE_BYTES);
     address
@@ -191,10 +192,10 @@ fn draw(sizes: &Sizes, random: &mut SmallRng) -> u64 {
 }
 
 /// Ways take between nine tenths and all of their time, and sometimes much longer.
-fn jitter(random: &mut SmallRng) -> f64 {
+pub(super) fn jitter(random: &mut SmallRng) -> f64 {
     0.9 + 0.15 * exponential(random)
 }
 
-fn exponential(random: &mut SmallRng) -> f64 {
+pub(super) fn exponential(random: &mut SmallRng) -> f64 {
     -(1.0 - random.random::<f64>()).ln()
 }
