@@ -76,12 +76,15 @@ impl Load {
                 lock(&history).complaints.push("a client panicked".to_owned());
             }
         }
+        // What the judge reads at last is no throughput.
+        let length = lock(&history).windows.len();
         self.is_judged.store(true, Ordering::Relaxed);
         if self.judge.join().is_err() {
             lock(&history).complaints.push("the judge panicked".to_owned());
         }
         let mut findings = std::mem::take(&mut *lock(&findings));
-        let history = std::mem::take(&mut *lock(&history));
+        let mut history = std::mem::take(&mut *lock(&history));
+        history.windows.truncate(length);
         if let Some(line) = history.complaints.first() {
             let line = format!("an answer that nobody can give: {line}");
             findings.violation.get_or_insert((line, String::new()));

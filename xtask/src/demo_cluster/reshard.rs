@@ -36,6 +36,8 @@ const SETTLING_TIME_MAX: Duration = Duration::from_secs(30);
 const KEYS: u32 = 60_000;
 /// As of ZippyDB's objects, some 90 bytes.
 const VALUE_BYTES: usize = 90;
+/// What a mark says.
+const MOVED: &str = "it has moved";
 const WRITES_OF_HUNDRED: u64 = 5;
 
 /// What was counted.
@@ -106,7 +108,7 @@ pub fn run(crew: &mut Crew, clients: u64, seed: u64, path: &Path) -> Result<()> 
     for said in crew.managers_said("\"msg\":\"configuration\"") {
         if let Some(at) = said.at.checked_sub(started_at).filter(|at| *at < LENGTH) {
             let filling = said.number("filling").unwrap_or_default();
-            let what = if filling > 0 { "a shard moves" } else { "it has moved" };
+            let what = if filling > 0 { "a shard moves" } else { MOVED };
             course.marks.push((what.to_owned(), at));
         }
     }
@@ -167,9 +169,26 @@ impl Scene {
         self.owners = user.owners;
         self.hot = self.keys.len() - 1;
         let to = self.owners[self.hot];
-        self.from = (to + 1) % self.servers.len();
+        // One that has no copy of the shard, where there is one: a move to it moves data.
+        let others = (1..self.servers.len()).map(|step| (to + step) % self.servers.len());
+        let mut others = others.filter(|other| !has_copy(crew, self.hot, &self.servers[*other]));
+        self.from = others.next().unwrap_or((to + 1) % self.servers.len());
         Ok(())
     }
+}
+
+/// Whether a server is a backup of a shard, as the leading manager says.
+fn has_copy(crew: &Crew, shard: usize, server: &str) -> bool {
+    let status = crew.status().unwrap_or_default();
+    let status = &status["status"];
+    let is_it = |node: &&serde_json::Value| {
+        let host = node["host"].as_str().unwrap_or_default();
+        server == format!("{host}:{}", node["resp"])
+    };
+    let node = status["nodes"].as_array().and_then(|nodes| nodes.iter().find(is_it));
+    let backups = status["shards"][shard]["backups"].as_array();
+    let name = node.map(|node| &node["node"]);
+    backups.is_some_and(|backups| backups.iter().any(|backup| Some(backup) == name))
 }
 
 struct User<'a> {
@@ -264,7 +283,8 @@ fn tell(course: &Course) {
         println!("nothing was moved within {} s", (LENGTH - HOT_AFTER).as_secs());
         return;
     };
-    let ended = after(HOT_AFTER).next_back().map_or(begun, |mark| mark.1);
+    let ended = after(begun).next().map_or(LENGTH, |mark| mark.1);
+    let later = after(ended).filter(|mark| mark.0 == MOVED).count();
     let before = total(Duration::from_secs(1), HOT_AFTER);
     let dip = total(HOT_AFTER + WINDOW, begun);
     let moving = total(begun, ended.max(begun + WINDOW));
@@ -273,7 +293,7 @@ fn tell(course: &Course) {
     println!("hotspot: {dip:.0}, {:+.1} %", (dip / before - 1.0) * 100.0);
     println!("decided {:.0} ms after the hotspot", (begun - HOT_AFTER).as_secs_f64() * 1e3);
     println!(
-        "moves took {:.0} ms; meanwhile {moving:.0}, {:+.1} %",
+        "the first move took {:.0} ms; meanwhile {moving:.0}, {:+.1} %; {later} more followed",
         (ended - begun).as_secs_f64() * 1e3,
         (moving / before - 1.0) * 100.0,
     );

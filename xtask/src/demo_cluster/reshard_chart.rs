@@ -65,7 +65,7 @@ fn draw(path: &Path, course: &Course) -> Result<()> {
         last = Some((name, at));
         let line = PathElement::new([(at, 0.0), (at, y_max)], BLACK.mix(0.6));
         chart.draw_series([line])?;
-        let height = y_max * (0.99 - 0.05 * f64::from(row % 3));
+        let height = y_max * (0.99 - 0.05 * f64::from(row % 5));
         row += 1;
         let font = ("sans-serif", 13).into_font();
         chart.draw_series([Text::new(name.clone(), (at + x_max * 0.004, height), font)])?;

@@ -135,7 +135,14 @@ pub fn exchange(connection: &mut BufReader<TcpStream>, commands: &[&[&str]]) -> 
     connection.get_mut().write_all(out.as_bytes())?;
     let replies = commands.iter().map(|_| reply(connection)).collect::<Result<Vec<_>>>()?;
     let error = replies.iter().find(|reply| matches!(reply, Reply::Error(_))).cloned();
-    error.or_else(|| replies.last().cloned()).context("something was asked")
+    // A transaction all of whose commands were refused has done nothing.
+    let refused = match replies.last() {
+        Some(Reply::Array(all)) if all.iter().all(|one| matches!(one, Reply::Error(_))) => {
+            all.first().cloned()
+        }
+        _ => None,
+    };
+    error.or(refused).or_else(|| replies.last().cloned()).context("something was asked")
 }
 
 fn reply(connection: &mut BufReader<TcpStream>) -> Result<Reply> {

@@ -68,7 +68,11 @@ fn draw(path: &Path, windows: &[u32], marks: &[Mark]) -> Result<()> {
         // In three rows, so that neighbours do not cover each other.
         let height = y_max * (0.98 - 0.06 * (index % 3) as f64);
         let font = ("sans-serif", 11).into_font();
-        chart.draw_series([Text::new(mark.name.clone(), (began, height), font)])?;
+        chart.draw_series([Text::new(
+            mark.name.clone(),
+            (began.min(x_max * 0.87), height),
+            font,
+        )])?;
     }
     let points = windows
         .iter()
