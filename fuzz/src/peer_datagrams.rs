@@ -29,7 +29,7 @@ fn check(bytes: &[u8]) {
             let frames: Vec<&[u8]> = frames.collect();
             let mut builder = FrameBuilder::new(usize::MAX);
             assert!(frames.iter().all(|frame| builder.push(frame)));
-            let again = builder.finish(route, &key());
+            let again = builder.finish(route, datagram.way, &key());
             let Ok(Body::Frames(read)) = open(again, TO, &key()).map(|again| again.body) else {
                 panic!("what was packed can be opened");
             };

@@ -1,6 +1,7 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `test-xdp`, `test-rdma`,
 //! `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`, `bench-peers`, `bench-cache`,
-//! `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`, `bench-cold-start`.
+//! `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`, `bench-cold-start`,
+//! `bench-replication`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
@@ -12,6 +13,7 @@ mod joined;
 mod nightly;
 mod peers;
 mod rdma;
+mod replication;
 mod step;
 mod store_bench;
 mod tidy;
@@ -65,6 +67,8 @@ enum Command {
     BenchPresets(joined::presets::Args),
     /// From start to first answer over a log of millions; writes docs/results/cold-start.md
     BenchColdStart(cold_start::Args),
+    /// CPU time of a cluster's servers for a SET, by scheme of replication, beside Redis
+    BenchReplication(replication::Args),
 }
 
 fn main() -> ExitCode {
@@ -97,6 +101,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::BenchCosts(args) => joined::costs::run(&root, &args).map(|()| true),
         Command::BenchPresets(args) => joined::presets::run(&root, &args).map(|()| true),
         Command::BenchColdStart(args) => cold_start::run(&root, &args).map(|()| true),
+        Command::BenchReplication(args) => replication::run(&root, &args).map(|()| true),
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use base::format_duration;
 use cluster::register::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
-use cluster::{Durability, Settings};
+use cluster::{Durability, Scheme, Settings};
 use register_zookeeper::Event;
 use thiserror::Error;
 use tracing::{info, warn};
@@ -49,6 +49,8 @@ pub struct Wanted {
     pub copies_at_once: Option<u16>,
     /// What an acknowledgement means.
     pub durability: Option<Durability>,
+    /// How entries travel to backups.
+    pub replication: Option<Scheme>,
     /// Whether shards move by load.
     pub rebalance: Option<bool>,
 }
@@ -102,6 +104,7 @@ impl Wanted {
             shards: self.shards.unwrap_or(default.shards),
             copies_at_once: self.copies_at_once.unwrap_or(default.copies_at_once),
             durability: self.durability.unwrap_or(default.durability),
+            scheme: self.replication.unwrap_or(default.scheme),
             ..default
         };
         check(&settings)?;
@@ -140,6 +143,11 @@ impl Wanted {
                 settings.copies_at_once.to_string(),
             ),
             ("durability", self.durability.map(word), word(settings.durability)),
+            (
+                "replication",
+                self.replication.map(|scheme| scheme.to_string()),
+                settings.scheme.to_string(),
+            ),
             ("rebalance", self.rebalance.map(switch), switch(stored.rebalance)),
         ];
         for (flag, wanted, stored) in pairs {

@@ -105,10 +105,7 @@ impl Register {
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn look(
-        place: &Place,
-        told: impl Fn(Event) + Send + 'static,
-    ) -> std::io::Result<Register> {
+    pub fn look(place: &Place, told: impl Fn(Event) + Send + 'static) -> std::io::Result<Register> {
         match place {
             Place::ZooKeeper(_) => Register::start(place, told),
             Place::File(folder) => FileRegister::look(folder, told).map(Register::File),

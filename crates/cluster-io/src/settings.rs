@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use base::{format_duration, parse_duration};
-use cluster::{Durability, Settings};
+use cluster::{Durability, Scheme, Settings};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -78,6 +78,9 @@ struct Text {
     first_nodes: u8,
     shards: u16,
     durability: String,
+    /// Releases that knew one scheme do not say it.
+    #[serde(default = "first_scheme")]
+    replication: String,
     rebalance: String,
     lease: String,
     session: String,
@@ -90,6 +93,10 @@ struct Text {
     copy_part_entries: usize,
     copies_at_once: u16,
     pending_max: usize,
+}
+
+fn first_scheme() -> String {
+    Scheme::Rowan.word().to_owned()
 }
 
 #[derive(Deserialize)]
@@ -136,6 +143,7 @@ impl Stored {
             first_nodes: text.first_nodes,
             shards: text.shards,
             durability: durability(&text.durability)?,
+            scheme: scheme(&text.replication)?,
             datagram_bytes: text.datagram_bytes,
             segment_bytes: text.segment_bytes,
             copy_part_entries: text.copy_part_entries,
@@ -161,6 +169,7 @@ impl Stored {
             first_nodes: settings.first_nodes,
             shards: settings.shards,
             durability: durability_word(settings.durability).to_owned(),
+            replication: settings.scheme.word().to_owned(),
             rebalance: if self.rebalance { "on" } else { "off" }.to_owned(),
             lease: spelled(settings.lease_ns),
             session: spelled(settings.session_ns),
@@ -266,6 +275,12 @@ fn durability(text: &str) -> Result<Durability, SettingsError> {
     }
 }
 
+fn scheme(text: &str) -> Result<Scheme, SettingsError> {
+    let want = "write rowan, rpc, write, batch or share";
+    let wrong = || SettingsError::Value { key: "replication", value: text.to_owned(), want };
+    Scheme::of_word(text).ok_or_else(wrong)
+}
+
 fn switch(key: &'static str, text: &str) -> Result<bool, SettingsError> {
     match text {
         "on" => Ok(true),
@@ -295,6 +310,12 @@ mod tests {
         assert_eq!(format!("{:?}", read.settings), format!("{:?}", stored().settings));
     }
 
+    #[test]
+    fn what_says_no_scheme_is_by_the_first_one() {
+        let text = stored().to_text().replace("replication = \"rowan\"\n", "");
+        assert_eq!(Stored::parse(&text).unwrap().settings.scheme, Scheme::Rowan);
+    }
+
     #[track_caller]
     fn refused(from: &str, to: &str, want: &str) {
         let text = stored().to_text();
@@ -312,6 +333,7 @@ mod tests {
         refused("min-copies = 2", "min-copies = 4", "no more than copies");
         refused("lease = \"500ms\"", "lease = \"500\"", "lease = 500 is wrong");
         refused("\"replicated\"", "\"sometimes\"", "write replicated or fsync");
+        refused("\"rowan\"", "\"rdma\"", "write rowan, rpc, write, batch or share");
         refused("key = \"07", "key = \"x7", "(not shown)");
     }
 }

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!  byte 0       3       4      5       6       8      14   20      24     32    40
-//!  | "DTP" | format | kind | spare | count | from | to | spare | term | tag | ...
+//!  | "DTP" | format | kind | thread | count | from | to | spare | term | tag | ...
 //!                                    frames: count lengths in strides, zeros to 64 bytes, frames
+//!                                    placed frames: the place of the first one, then as frames
 //!                                    acknowledgements: count runs of 14 bytes
 //! ```
 //!
@@ -27,8 +28,10 @@ use siphasher::sip::SipHasher24;
 
 use crate::ids::{NodeId, Term};
 use crate::message::Lane;
+use crate::scheme::Way;
 
 pub use acks::{AckBuilder, Acks};
+use frames::PLACE_BYTES;
 pub use frames::{FrameBuilder, Frames};
 
 const MAGIC: [u8; 3] = *b"DTP";
@@ -36,10 +39,13 @@ const MAGIC: [u8; 3] = *b"DTP";
 pub const FORMAT: u8 = 1;
 /// What precedes the lengths of frames, or the acknowledgements.
 pub const HEADER_BYTES: usize = 40;
+/// Where a datagram says for which thread it is: 0 for the one that owns the node.
+pub const THREAD_AT: usize = 5;
 const TERM_AT: usize = 24;
 const TAG_AT: usize = 32;
 const KIND_FRAMES: u8 = 1;
 const KIND_ACKS: u8 = 2;
+const KIND_PLACED: u8 = 3;
 
 /// The secret of a cluster: 128 bits that every node has.
 #[derive(Clone, Copy)]
@@ -94,6 +100,8 @@ impl fmt::Debug for Key {
 pub struct Datagram<'a> {
     /// Who sent it, under which term.
     pub lane: Lane,
+    /// On which way its first frame came; the others lie behind that one.
+    pub way: Way,
     /// What it brings.
     pub body: Body<'a>,
 }
@@ -179,12 +187,17 @@ pub fn open<'a>(bytes: &'a [u8], to: NodeId, key: &Key) -> Result<Datagram<'a>, 
     let term = Term(u64_at(head, TERM_AT));
     let lane = Lane { from: node_at(head, 8), term };
     let count = usize::from(u16_at(head, 6));
+    let mut way = Way { thread: head[THREAD_AT].into(), at: None };
     let body = match head[4] {
-        KIND_FRAMES => Frames::open(rest, count).map(Body::Frames),
+        KIND_FRAMES => Frames::open(rest, count, false).map(Body::Frames),
+        KIND_PLACED => {
+            way.at = (rest.len() >= PLACE_BYTES).then(|| u64_at(rest, 0));
+            Frames::open(rest, count, true).map(Body::Frames)
+        }
         KIND_ACKS => Acks::open(rest, count).map(Body::Acks),
         _ => None,
     };
-    body.map(|body| Datagram { lane, body }).ok_or(Refused::Malformed)
+    body.map(|body| Datagram { lane, way, body }).ok_or(Refused::Malformed)
 }
 
 /// Gives changed bytes the tag that they would have: for tests of what lies behind it.
@@ -196,10 +209,11 @@ pub fn retag(bytes: &mut [u8], key: &Key) {
 }
 
 /// Writes the header of what is otherwise ready behind its place.
-fn seal(bytes: &mut [u8], kind: u8, count: u16, route: Route, key: &Key) {
+fn seal(bytes: &mut [u8], (kind, thread): (u8, u16), count: u16, route: Route, key: &Key) {
     let Route { lane, to } = route;
     bytes[..3].copy_from_slice(&MAGIC);
-    bytes[3..6].copy_from_slice(&[FORMAT, kind, 0]);
+    // Threads are a byte: `ClientId::thread`.
+    bytes[3..6].copy_from_slice(&[FORMAT, kind, thread as u8]);
     bytes[6..8].copy_from_slice(&count.to_le_bytes());
     put_node(&mut bytes[8..14], lane.from);
     put_node(&mut bytes[14..20], to);

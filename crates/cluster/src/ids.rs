@@ -47,6 +47,9 @@ impl ShardId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
+/// A byte says it.
+const MAX_THREAD: u16 = 255;
+
 impl ClientId {
     const ANONYMOUS: u64 = 1 << 63;
 
@@ -62,6 +65,13 @@ impl ClientId {
     /// Whether it has no session.
     pub fn is_anonymous(self) -> bool {
         self.0 & Self::ANONYMOUS != 0
+    }
+
+    /// Of which thread of its server the client is, from 1 to 255: for those schemes of replication
+    /// that ask. Whoever has no session has it, less one, in bits 32 to 47.
+    pub fn thread(self) -> u16 {
+        let number = if self.is_anonymous() { (self.0 >> 32) as u16 } else { self.0 as u16 % 4 };
+        number.min(MAX_THREAD - 1) + 1
     }
 
     /// What [`ClientId::anonymous`] was made of.

@@ -12,6 +12,7 @@
 //! | `register` | where the configuration is kept, and who leads |
 //! | `manager` | who lives; new configurations; their commit |
 //! | `node` | a server's part: leases, writes, copies, promotion |
+//! | `scheme` | how entries travel to backups, and which of their logs they lie in |
 //! | `record` | entries as they land and lie in logs |
 //! | `datagram` | landed frames and acknowledgements on their way, with a keyed tag |
 //! | `message`, `codec` | all else that is said, and its bytes |
@@ -36,6 +37,7 @@ pub mod message;
 pub mod node;
 pub mod record;
 pub mod register;
+pub mod scheme;
 pub mod settings;
 pub mod shelf;
 pub mod slot;
@@ -46,6 +48,7 @@ pub use ids::{ClientId, NodeId, ShardId, Term, Version};
 pub use manager::Manager;
 pub use message::{Message, Operation, Outcome, Peer, Request};
 pub use node::Node;
+pub use scheme::{Scheme, Way};
 pub use settings::{Durability, Settings};
-pub use shelf::{Installed, MemoryShelf, Part, Shelf};
+pub use shelf::{Installed, MemoryShelf, Part, Plain, Shelf};
 pub use slot::Slot;

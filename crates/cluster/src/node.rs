@@ -56,12 +56,13 @@ use crate::configuration::{Configuration, Role, Shard};
 use crate::ids::{NodeId, ShardId, Term, Version};
 use crate::message::{Lane, Message, Peer, Recovered};
 use crate::record::Check;
+use crate::scheme::{Scheme, Way, Ways};
 use crate::settings::{Settings, after};
 use crate::shelf::Shelf;
 
 use digest::Assembly;
 use durable::DurableLog;
-use landing::Landing;
+use landing::Logs;
 use limbo::Limbo;
 use primary::Primary;
 use sessions::Sessions;
@@ -80,6 +81,16 @@ pub enum Event<'a> {
     },
     /// A frame has landed; its keyed tag was right (K25).
     Landed {
+        /// Where it came in.
+        lane: Lane,
+        /// On which way.
+        way: Way,
+        /// What.
+        bytes: &'a [u8],
+    },
+    /// A frame that another thread of this node has taken in and acknowledged, its keyed tag being
+    /// right; before anything that came later is told.
+    Executed {
         /// Where it came in.
         lane: Lane,
         /// What.
@@ -109,6 +120,8 @@ pub enum Action {
         to: NodeId,
         /// On which lane.
         term: Term,
+        /// On which way.
+        way: Way,
         /// What.
         bytes: Arc<[u8]>,
     },
@@ -141,7 +154,10 @@ pub struct Node<S> {
     is_committed: bool,
     shelf: S,
     shards: BTreeMap<ShardId, ShardState>,
-    landing: Landing,
+    logs: Logs,
+    ways: Ways,
+    /// Of whoever makes a record.
+    scratch: Vec<u8>,
     assembly: Assembly,
     durable: DurableLog,
     /// Shards of which something has landed that there is no room for.
@@ -215,7 +231,9 @@ impl<S: Shelf> Node<S> {
             is_committed: false,
             shelf,
             shards: BTreeMap::new(),
-            landing: Landing::new(settings.segment_bytes),
+            logs: Logs::new(settings.scheme, settings.segment_bytes),
+            ways: Ways::new(settings.scheme, settings.segment_bytes),
+            scratch: Vec::new(),
             assembly: Assembly::default(),
             durable: DurableLog::new(settings.durability, is_log),
             crowded: BTreeSet::new(),
@@ -236,7 +254,8 @@ impl<S: Shelf> Node<S> {
     pub fn input(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>) {
         match event {
             Event::Tick => self.tick(now, actions),
-            Event::Landed { lane, bytes } => self.land(lane, bytes, actions),
+            Event::Landed { lane, way, bytes } => self.land(lane, way, bytes, actions),
+            Event::Executed { lane, bytes } => self.executed(lane, bytes),
             Event::Synced { through_bytes } => self.synced(through_bytes, now, actions),
             Event::Message { from: Peer::Manager(_), message } => {
                 self.hear_manager(message, now, actions);
@@ -361,9 +380,19 @@ impl<S: Shelf> Node<S> {
         &self.shelf
     }
 
-    /// The backup log's counters.
+    /// The backup logs' counters.
     pub fn landing_counters(&self) -> landing::LandingCounters {
-        self.landing.counters()
+        self.logs.counters()
+    }
+
+    /// Whether it acknowledges what is on its medium, and not before.
+    pub fn is_durable(&self) -> bool {
+        self.durable.is_on()
+    }
+
+    /// By which scheme its cluster replicates.
+    pub fn scheme(&self) -> Scheme {
+        self.settings.scheme
     }
 
     fn tick(&mut self, now: Instant, actions: &mut Vec<Action>) {

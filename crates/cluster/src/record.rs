@@ -22,6 +22,7 @@ use base::UnixMillis;
 
 use crate::crc::crc32c;
 use crate::ids::{ClientId, ShardId, Version};
+use crate::shelf::Plain;
 
 /// Records start at multiples of this.
 pub const ALIGN_BYTES: usize = 64;
@@ -156,6 +157,24 @@ impl Header {
 
     fn body_len_bytes(&self) -> usize {
         self.key_len_bytes + self.value_len_bytes
+    }
+
+    /// Of a block that is a whole entry whose client has no session: that, where it lies.
+    pub fn plain<'b>(&self, piece: &'b [u8]) -> Option<Plain<'b>> {
+        let value = match self.kind {
+            Kind::Put => Some(piece.get(self.key_len_bytes..self.body_len_bytes())?),
+            Kind::Delete => None,
+            Kind::CommitVersion | Kind::Reset | Kind::Session => return None,
+        };
+        let is_plain = self.block_count <= 1 && self.client.is_anonymous();
+        is_plain.then_some(Plain {
+            shard: self.shard,
+            version: self.version,
+            key: piece.get(..self.key_len_bytes)?,
+            value,
+            client_flags: self.client_flags,
+            expires_at: self.expires_at,
+        })
     }
 
     /// The block's place among all that are under way.
@@ -336,14 +355,19 @@ impl Entry {
 
     /// As blocks of at most `block_max_bytes` each, which is a multiple of 64 above the header's.
     pub fn blocks(&self, block_max_bytes: usize) -> Vec<Arc<[u8]>> {
+        self.blocks_by(block_max_bytes, &mut Vec::new())
+    }
+
+    /// As [`Entry::blocks`], by way of a buffer that is used again.
+    pub fn blocks_by(&self, block_max_bytes: usize, scratch: &mut Vec<u8>) -> Vec<Arc<[u8]>> {
         let room_bytes = block_max_bytes / ALIGN_BYTES * ALIGN_BYTES - HEADER_BYTES;
         assert!(room_bytes > 0, "a datagram has room for more than a header");
         let value = self.value.as_deref().unwrap_or_default();
         let whole = self.header();
         if whole.piece_len_bytes <= room_bytes {
-            let mut bytes = Vec::with_capacity(whole.len_bytes());
-            whole.append_parts(&[&self.key, value], &mut bytes);
-            return vec![bytes.into()];
+            scratch.clear();
+            whole.append_parts(&[&self.key, value], scratch);
+            return vec![Arc::from(&scratch[..])];
         }
         let body = [&self.key[..], value].concat();
         let block_count = body.len().div_ceil(room_bytes).max(1) as u32;
@@ -357,6 +381,18 @@ impl Entry {
             bytes.into()
         };
         (0..block_count).map(make).collect()
+    }
+
+    /// What of it a shelf without sessions keeps.
+    pub fn as_plain(&self) -> Plain<'_> {
+        Plain {
+            shard: self.shard,
+            version: self.version,
+            key: &self.key,
+            value: self.value.as_deref(),
+            client_flags: self.client_flags,
+            expires_at: self.expires_at,
+        }
     }
 
     /// As one record, whatever its size: what a log of its own holds.

@@ -2,6 +2,8 @@
 
 use base::Instant;
 
+use crate::scheme::Scheme;
+
 /// When a node acknowledges what it has received (K21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -35,6 +37,8 @@ pub struct Settings {
     pub shards: u16,
     /// What an acknowledgement means.
     pub durability: Durability,
+    /// How entries travel to backups.
+    pub scheme: Scheme,
     /// The most that one datagram of replication carries.
     pub datagram_bytes: usize,
     /// A segment of the backup log.
@@ -62,6 +66,7 @@ impl Default for Settings {
             first_nodes: 3,
             shards: 64,
             durability: Durability::Replicated,
+            scheme: Scheme::Rowan,
             datagram_bytes: 1_400,
             segment_bytes: 4 << 20,
             copy_part_entries: 256,

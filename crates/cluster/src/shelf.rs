@@ -17,8 +17,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ids::{ShardId, Version};
-use crate::record::{Entry, Session};
+use base::UnixMillis;
+
+use crate::ids::{ClientId, ShardId, Version};
+use crate::record::{Answered, Entry, Session};
 
 /// Entries by shard and key (S1).
 pub trait Shelf {
@@ -27,6 +29,11 @@ pub trait Shelf {
 
     /// Adds an entry unless a newer one of its key is there.
     fn install(&mut self, entry: Arc<Entry>) -> Installed;
+
+    /// As [`Shelf::install`], of what lies elsewhere and nobody else needs.
+    fn install_plain(&mut self, plain: &Plain<'_>) -> Installed {
+        self.install(Arc::new(plain.to_entry()))
+    }
 
     /// Whether this shelf is the node's log: what is installed is on the medium with the next sync
     /// that is asked for, and the node appends nothing of its own. Then, too, an entry is
@@ -60,6 +67,40 @@ pub trait Shelf {
 
     /// Nothing of a shard that is older than its deletes up to this version will be installed.
     fn forget_deletes(&mut self, shard: ShardId, through: Version);
+}
+
+/// An entry whose client has no session, in bytes of somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain<'b> {
+    /// Which shard the key is in.
+    pub shard: ShardId,
+    /// Its place among the shard's writes.
+    pub version: Version,
+    /// The key.
+    pub key: &'b [u8],
+    /// None: deleted.
+    pub value: Option<&'b [u8]>,
+    /// Memcached's opaque flags.
+    pub client_flags: u32,
+    /// None: never.
+    pub expires_at: Option<UnixMillis>,
+}
+
+impl Plain<'_> {
+    /// With bytes of its own.
+    pub fn to_entry(&self) -> Entry {
+        Entry {
+            shard: self.shard,
+            version: self.version,
+            client: ClientId::NOBODY,
+            sequence: 0,
+            answered: Answered::Done,
+            key: self.key.into(),
+            value: self.value.map(Arc::from),
+            client_flags: self.client_flags,
+            expires_at: self.expires_at,
+        }
+    }
 }
 
 /// What came of an entry.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::parse_duration;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use cluster::Durability;
+use cluster::{Durability, Scheme};
 use cluster_io::founding::FoundingError;
 use cluster_io::{Managing, Place, Station, Stored, Wanted, founding};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -97,6 +97,11 @@ struct CmArgs {
     #[arg(long, value_name = "replicated|fsync", value_parser = ["replicated", "fsync"])]
     durability: Option<String>,
 
+    /// How writes travel to copies: those of Rowan-KV's comparison [default: rowan]
+    #[arg(long, value_name = "rowan|rpc|write|batch|share",
+          value_parser = ["rowan", "rpc", "write", "batch", "share"])]
+    replication: Option<String>,
+
     /// Move shards away from nodes that are busier than the others [default: on]
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
     rebalance: Option<String>,
@@ -178,6 +183,7 @@ fn announce(stored: &Stored) {
         lease = spelled(settings.lease_ns),
         session = spelled(settings.session_ns),
         durability = cluster_io::settings::durability_word(settings.durability),
+        replication = %settings.scheme,
         rebalance = stored.rebalance,
         "cluster",
     );
@@ -231,6 +237,7 @@ fn wanted(args: &CmArgs) -> Wanted {
         grace: args.grace,
         copies_at_once: args.copies_at_once,
         durability,
+        replication: args.replication.as_deref().and_then(Scheme::of_word),
         rebalance: args.rebalance.as_ref().map(|word| word == "on"),
     }
 }

@@ -246,6 +246,16 @@ pub const TABLE: &[Setting] = &[
         help: "Copies without which writes are refused, as the cluster is expected to have it",
     },
     Setting {
+        key: "replication",
+        value_name: "auto|rowan|rpc|write|batch|share",
+        kind: Kind::Choice(&["auto", "rowan", "rpc", "write", "batch", "share"]),
+        default: "auto",
+        help: "How the cluster is expected to send writes to copies: rowan into one log as they \
+               arrive, rpc to a worker, write into a log for each sending thread, batch the same \
+               several at a time, share into a log for each server; auto takes what dovetail cm \
+               has settled",
+    },
+    Setting {
         key: "eviction",
         value_name: "fifo|lru-approx|s3-fifo",
         kind: Kind::Choice(&["fifo", "lru-approx", "s3-fifo"]),

@@ -22,6 +22,7 @@ struct Cluster {
     folder: tempfile::TempDir,
     /// Of the test.
     tens: u8,
+    scheme: &'static str,
     managers: Vec<Child>,
     servers: Vec<Child>,
 }
@@ -39,8 +40,12 @@ fn command() -> Command {
 
 impl Cluster {
     fn start(tens: u8, managers: u8) -> Cluster {
+        Cluster::start_by(tens, managers, "rowan")
+    }
+
+    fn start_by(tens: u8, managers: u8, scheme: &'static str) -> Cluster {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut cluster = Cluster { folder, tens, managers: vec![], servers: vec![] };
+        let mut cluster = Cluster { folder, tens, scheme, managers: vec![], servers: vec![] };
         for index in 0..managers {
             let manager = cluster.manager(index);
             cluster.managers.push(manager);
@@ -62,6 +67,7 @@ impl Cluster {
         let mut command = command();
         command.args(["cm", "--register", &self.register(), "--listen", &listen]);
         command.args(["--lease", "500ms", "--shards", &SHARDS.to_string()]);
+        command.args(["--replication", self.scheme]);
         command.spawn().expect("the binary starts")
     }
 
@@ -88,12 +94,17 @@ impl Cluster {
         Client { servers, connections: HashMap::new(), next: 0 }
     }
 
-    /// Of a server: members that it knows, shards that it is primary of, and backup of.
-    fn told(&self, index: usize) -> Option<[u64; 3]> {
+    fn metrics(&self, index: usize) -> Option<String> {
         let mut stream = connect(&format!("{}:{ADMIN_PORT}", self.host(index)))?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").ok()?;
         let mut page = String::new();
         stream.read_to_string(&mut page).ok()?;
+        Some(page)
+    }
+
+    /// Of a server: members that it knows, shards that it is primary of, and backup of.
+    fn told(&self, index: usize) -> Option<[u64; 3]> {
+        let page = self.metrics(index)?;
         let number = |name: &str| {
             let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
             line.trim().parse().ok()
@@ -103,6 +114,13 @@ impl Cluster {
             number("dovetail_shards{role=\"primary\"}")?,
             number("dovetail_shards{role=\"backup\"}")?,
         ])
+    }
+
+    /// A number of a server's `/metrics`.
+    fn metric(&self, index: usize, name: &str) -> Option<u64> {
+        let page = self.metrics(index)?;
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        line.trim().parse().ok()
     }
 
     /// Every shard has all its copies, and every server knows.
@@ -363,6 +381,51 @@ fn a_primary_that_was_stopped_says_nothing_stale() {
     keys().for_each(|(key, _)| assert_eq!(client.get(&key), "new", "{key}"));
 }
 
+/// Writes land as the scheme has it, and nothing is lost with a node.
+#[track_caller]
+fn check_scheme(tens: u8, scheme: &'static str, preset: &str) {
+    let mut cluster = Cluster::start_by(tens, 1, scheme);
+    let mut client = cluster.client();
+    keys().for_each(|(key, value)| client.set(&key, &value));
+    for index in 0..3 {
+        let name = format!("dovetail_replication_info{{scheme=\"{scheme}\"}}");
+        assert_eq!(cluster.metric(index, &name), Some(1), "{scheme}");
+        until("entries have come down", || {
+            let frames = "dovetail_replication_frames_total{dir=\"received\"}";
+            let streams = cluster.metric(index, "dovetail_replication_write_streams")?;
+            (streams > 0 && cluster.metric(index, frames)? > 0).then_some(())
+        });
+    }
+    cluster.kill(0);
+    let mut client = Client { servers: vec![cluster.resp(1), cluster.resp(2)], ..client };
+    keys().for_each(|(key, value)| assert_eq!(client.get(&key), value, "{scheme}: {key}"));
+    cluster.servers[0] = cluster.server_command(0).args(["--preset", preset]).spawn().expect("it");
+    cluster.until_whole();
+    cluster.kill(1);
+    let mut client = Client { servers: vec![cluster.resp(0), cluster.resp(2)], ..client };
+    keys().for_each(|(key, value)| assert_eq!(client.get(&key), value, "{scheme}: {key}"));
+}
+
+#[test]
+fn writes_are_requests_to_workers() {
+    check_scheme(6, "rpc", "rpc-kv");
+}
+
+#[test]
+fn each_thread_writes_a_log_of_its_own() {
+    check_scheme(7, "write", "rwrite-kv");
+}
+
+#[test]
+fn threads_write_several_entries_at_a_time() {
+    check_scheme(8, "batch", "batch-kv");
+}
+
+#[test]
+fn threads_of_a_server_share_a_log() {
+    check_scheme(9, "share", "share-kv");
+}
+
 #[track_caller]
 fn expect_refused(output: &Output, words: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -381,6 +444,8 @@ fn flags_that_contradict_the_cluster_are_refused() {
     };
     expect_refused(&refused(&["--copies", "2"]), "--copies 2");
     expect_refused(&refused(&["--min-copies", "1"]), "--min-copies 1");
+    let rpc = "--replication rpc, but the cluster dovetail was made with rowan";
+    expect_refused(&refused(&["--preset", "rpc-kv"]), rpc);
     let listen = format!("{}:7600", address(5, 9));
     let mut manager = command();
     manager.args(["cm", "--register", &cluster.register(), "--listen", &listen, "--copies", "2"]);

@@ -464,7 +464,10 @@ fn a_preset_prints_its_settings_and_contradictions_are_refused() {
     for want in ["write-policy = \"d-crew\"", "dispatch = \"jbsq:2\"", "compaction = \"off\""] {
         assert!(text(&printed.stdout).contains(want), "{want}");
     }
-    check_usage(&["serve", "--preset", "rowan-kv"], "--preset: `rowan-kv` is not built");
+    check_usage(
+        &["serve", "--preset", "rowan-kv"],
+        "there are no other servers to replicate to; give --cluster",
+    );
     check_usage(
         &["serve", "--preset", "c4", "--compaction", "off"],
         "no writes are put together; use --compaction on or --compact-short off",

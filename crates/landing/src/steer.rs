@@ -34,6 +34,15 @@ pub fn socket_of(partition: u16, socket_count: u16) -> Option<u16> {
 /// steers between them. Port 0 picks a port for all of them. They belong together: closing one
 /// changes the others' places in the group.
 pub fn group(address: SocketAddr, socket_count: u16) -> io::Result<Vec<UdpSocket>> {
+    let sockets = unsteered(address, socket_count)?;
+    if let Some(first) = sockets.first() {
+        steer(first, socket_count)?;
+    }
+    Ok(sockets)
+}
+
+/// As [`group`], but nothing steers yet: datagrams go by the hash of their addresses.
+pub fn unsteered(address: SocketAddr, socket_count: u16) -> io::Result<Vec<UdpSocket>> {
     let mut address = address;
     let mut sockets = Vec::with_capacity(usize::from(socket_count));
     for _ in 0..socket_count {
@@ -44,9 +53,6 @@ pub fn group(address: SocketAddr, socket_count: u16) -> io::Result<Vec<UdpSocket
         address = socket.local_addr()?;
         sockets.push(socket);
     }
-    if let Some(first) = sockets.first() {
-        steer(first, socket_count)?;
-    }
     Ok(sockets)
 }
 
@@ -56,7 +62,20 @@ pub fn steer(member: &UdpSocket, socket_count: u16) -> io::Result<()> {
         let message = "datagrams are steered to at least one socket";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let mut program = program(socket_count);
+    attach(member, &mut program(socket_count))
+}
+
+/// Steers a group by one byte of the payload: what has a 0 there goes to socket 0, all else to one
+/// of the `others` behind it, by `(byte - 1) mod others`.
+pub fn steer_apart(member: &UdpSocket, offset_bytes: u32, others: u16) -> io::Result<()> {
+    if others == 0 {
+        let message = "what is steered apart has somewhere to go";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    attach(member, &mut apart(offset_bytes, others))
+}
+
+fn attach(member: &UdpSocket, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let argument = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: the option's value is a `sock_fprog`, whose instructions live during the call, in
     // which the kernel copies them.
@@ -92,6 +111,20 @@ fn program(socket_count: u16) -> [libc::sock_filter; 9] {
         },
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random),
         step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, u32::from(socket_count)),
+        step(libc::BPF_RET | BPF_A, 0),
+    ]
+}
+
+/// The program of [`steer_apart`].
+fn apart(offset_bytes: u32, others: u16) -> [libc::sock_filter; 6] {
+    // Behind the end a load returns 0, socket 0, too.
+    let is_first = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    [
+        step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, offset_bytes),
+        libc::sock_filter { code: is_first, jt: 3, jf: 0, k: 0 },
+        step(libc::BPF_ALU | libc::BPF_SUB | libc::BPF_K, 1),
+        step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, u32::from(others)),
+        step(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, 1),
         step(libc::BPF_RET | BPF_A, 0),
     ]
 }

@@ -9,12 +9,14 @@
 //! ```
 
 mod control;
+mod desk;
 mod facts;
 mod forwards;
 mod groups;
 mod landing;
 mod outstanding;
 pub mod shelf;
+mod socket;
 mod start;
 mod syncing;
 pub mod told;
@@ -24,11 +26,12 @@ use std::net::SocketAddr;
 
 pub use cluster_io::clock;
 pub use cluster_io::register::PlaceError;
+pub use desk::Clerk;
 pub use facts::SlotReads;
 pub use shelf::StoreShelf;
 pub use start::{ControlThread, Joined, Prepared, join, prepare};
 pub use told::Told;
-pub use view::{Figures, Place, View};
+pub use view::{Figures, Place, ReplicationFigures, View};
 
 /// As a node of which cluster a server starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,4 +48,6 @@ pub struct ClusterConfig {
     pub copies: Option<u8>,
     /// As `copies`.
     pub min_copies: Option<u8>,
+    /// As `copies`.
+    pub replication: Option<cluster::Scheme>,
 }

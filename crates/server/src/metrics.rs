@@ -34,6 +34,7 @@ pub mod facts;
 mod native;
 pub mod openmetrics;
 mod process;
+mod roles;
 mod slo;
 
 /// The server at one moment.

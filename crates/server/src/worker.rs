@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 use base::roles::Member;
 use base::{UnixMillis, WorkerId};
 
+use crate::cluster::Clerk;
 use crate::config::Poll;
 use crate::core::Core;
 use crate::counters::Dialect;
@@ -75,6 +76,7 @@ const TOKEN_WAKER: u64 = u64::MAX;
 const TOKEN_RESP: u64 = u64::MAX - 1;
 const TOKEN_MEMCACHED: u64 = u64::MAX - 2;
 const TOKEN_SHM_DOOR: u64 = u64::MAX - 3;
+const TOKEN_CLERK: u64 = u64::MAX - 4;
 /// Ports for datagrams count from here.
 const TOKEN_PORT: u64 = 1 << 61;
 /// Doorbells of clients in shared memory count from here.
@@ -109,6 +111,8 @@ pub struct Worker<E, P> {
     listeners: Vec<Listener>,
     native: Option<Native>,
     shm_door: Option<ShmDoor>,
+    /// Takes entries in for the node, under the scheme `rpc`.
+    clerk: Option<Clerk>,
     /// Rounds since the sockets were asked for.
     rounds_without_wait: u32,
     /// Whether the last round served clients in shared memory, or other workers.
@@ -196,6 +200,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(door) = &sockets.shm_door {
             poller.add(door.as_fd(), TOKEN_SHM_DOOR, Interest::READ)?;
         }
+        let clerk = shared.cluster().and_then(|view| view.take_clerk(worker.index()));
+        if let Some(clerk) = &clerk {
+            poller.add(clerk.as_fd(), TOKEN_CLERK, Interest::READ)?;
+        }
         // Ports begin with a first look at them.
         let has_native_work = sockets.native.is_some();
         let now = Instant::now();
@@ -211,6 +219,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             listeners,
             native: sockets.native,
             shm_door: sockets.shm_door,
+            clerk,
             rounds_without_wait: 0,
             has_served_queues: false,
             has_native_work,

@@ -25,6 +25,7 @@ mod shrink;
 mod watch;
 mod world;
 
+pub use ::cluster::Scheme;
 pub use plant::{PLANTS, Plant};
 pub use scenario::{FAULT_KINDS, FaultKind};
 pub use shrink::shrink;
@@ -47,6 +48,8 @@ pub struct Options {
     pub faults: Vec<FaultKind>,
     /// Of the faults that are drawn, only these, by their position.
     pub only_faults: Option<Vec<usize>>,
+    /// By which scheme entries travel; by the seed if not said.
+    pub scheme: Option<cluster::Scheme>,
     /// A bug to notice.
     pub plant: Option<Plant>,
     /// One line per event on standard error.

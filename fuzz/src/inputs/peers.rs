@@ -10,7 +10,7 @@ use cluster::message::{Answer, Contents, Lane, Recovered};
 use cluster::record::{Answered, BlockId, Entry, Kind, append_mark};
 use cluster::{
     Addresses, ClientId, Configuration, Message, NodeId, Operation, Outcome, Request, Shard,
-    ShardId, Term, Version,
+    ShardId, Term, Version, Way,
 };
 
 use crate::inputs::damage;
@@ -49,7 +49,9 @@ pub fn peer_datagrams(rng: &mut Rng) -> Vec<u8> {
                 frame.clear();
             }
         }
-        builder.finish(route, &key()).to_vec()
+        let at = rng.one_in(2).then(|| 64 * rng.below(99) as u64);
+        let way = Way { thread: rng.below(256) as u16, at };
+        builder.finish(route, way, &key()).to_vec()
     } else {
         let mut builder = AckBuilder::new(300);
         for _ in 0..rng.below(40) {

@@ -130,7 +130,7 @@ impl AckBuilder {
                 self.count = 0;
             }
         }
-        seal(&mut self.bytes, KIND_ACKS, self.count, route, key);
+        seal(&mut self.bytes, (KIND_ACKS, 0), self.count, route, key);
         &self.bytes
     }
 }

@@ -1,11 +1,16 @@
 //! Several frames in one datagram, at multiples of the stride: they may lie where they come down.
 
-use crate::datagram::{HEADER_BYTES, KIND_FRAMES, Key, Route, seal, u16_at};
+use crate::datagram::{HEADER_BYTES, KIND_FRAMES, KIND_PLACED, Key, Route, seal, u16_at};
 use crate::record::ALIGN_BYTES;
+use crate::scheme::Way;
+
+/// What says where the first frame goes.
+pub(super) const PLACE_BYTES: usize = 8;
 
 /// Bytes before the first frame, with so many lengths.
-fn head_bytes(count: usize) -> usize {
-    (HEADER_BYTES + 2 * count).next_multiple_of(ALIGN_BYTES)
+fn head_bytes(count: usize, is_placed: bool) -> usize {
+    let place_bytes = if is_placed { PLACE_BYTES } else { 0 };
+    (HEADER_BYTES + place_bytes + 2 * count).next_multiple_of(ALIGN_BYTES)
 }
 
 /// Packs frames until a datagram is full.
@@ -30,6 +35,11 @@ impl FrameBuilder {
         self.lens.is_empty()
     }
 
+    /// Bytes of the frames so far.
+    pub fn len_bytes(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Adds a frame; false if there is no room: finish, and push it again. One frame always has
     /// room, however long it is.
     #[must_use]
@@ -40,7 +50,7 @@ impl FrameBuilder {
         }
         let strides = frame.len().div_ceil(ALIGN_BYTES);
         let len_bytes = strides * ALIGN_BYTES;
-        let total = head_bytes(self.lens.len() + 1) + self.frames.len() + len_bytes;
+        let total = head_bytes(self.lens.len() + 1, true) + self.frames.len() + len_bytes;
         let is_full = total > self.limit_bytes || self.lens.len() == usize::from(u16::MAX);
         if is_full && !self.is_empty() {
             return false;
@@ -54,14 +64,16 @@ impl FrameBuilder {
     }
 
     /// The datagram; the next push begins another.
-    pub fn finish(&mut self, route: Route, key: &Key) -> &[u8] {
+    pub fn finish(&mut self, route: Route, way: Way, key: &Key) -> &[u8] {
         let bytes = &mut self.sealed;
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
+        bytes.extend(way.at.iter().flat_map(|at| at.to_le_bytes()));
         self.lens.iter().for_each(|len| bytes.extend(len.to_le_bytes()));
-        bytes.resize(head_bytes(self.lens.len()), 0);
+        bytes.resize(head_bytes(self.lens.len(), way.at.is_some()), 0);
         bytes.extend(&self.frames);
-        seal(bytes, KIND_FRAMES, self.lens.len() as u16, route, key);
+        let kind = if way.at.is_some() { KIND_PLACED } else { KIND_FRAMES };
+        seal(bytes, (kind, way.thread), self.lens.len() as u16, route, key);
         self.lens.clear();
         self.frames.clear();
         bytes
@@ -77,8 +89,9 @@ pub struct Frames<'a> {
 
 impl<'a> Frames<'a> {
     /// What follows the header: none if lengths and bytes contradict each other (U2).
-    pub(super) fn open(rest: &'a [u8], count: usize) -> Option<Frames<'a>> {
-        let (head, frames) = rest.split_at_checked(head_bytes(count) - HEADER_BYTES)?;
+    pub(super) fn open(rest: &'a [u8], count: usize, is_placed: bool) -> Option<Frames<'a>> {
+        let (head, frames) = rest.split_at_checked(head_bytes(count, is_placed) - HEADER_BYTES)?;
+        let head = if is_placed { &head[PLACE_BYTES..] } else { head };
         let (lens, padding) = head.split_at(2 * count);
         let lens_strides = (0..count).map(|index| usize::from(u16_at(lens, 2 * index)));
         let is_whole = lens_strides.clone().all(|strides| strides > 0)

@@ -21,6 +21,10 @@ fn route() -> Route {
     Route { lane: Lane { from: node(1), term: Term(0x1234_5678_9abc) }, to: node(2) }
 }
 
+fn way() -> Way {
+    Way { thread: 3, at: Some(1 << 40) }
+}
+
 fn open_here(bytes: &[u8]) -> Result<Datagram<'_>, Refused> {
     open(bytes, node(2), &key())
 }
@@ -31,7 +35,7 @@ fn pass_frames(frames: &[Vec<u8>], limit_bytes: usize) -> Vec<Vec<Vec<u8>>> {
     let mut seen = Vec::new();
     let mut read = |bytes: &[u8]| {
         let opened = open_here(bytes).unwrap();
-        assert_eq!(opened.lane, route().lane);
+        assert_eq!((opened.lane, opened.way), (route().lane, way()));
         let Body::Frames(frames) = opened.body else { panic!("frames were packed") };
         let frames: Vec<Vec<u8>> = frames.map(<[u8]>::to_vec).collect();
         assert!(bytes.len() <= limit_bytes || frames.len() == 1);
@@ -39,12 +43,12 @@ fn pass_frames(frames: &[Vec<u8>], limit_bytes: usize) -> Vec<Vec<Vec<u8>>> {
     };
     for frame in frames {
         if !builder.push(frame) {
-            read(builder.finish(route(), &key()));
+            read(builder.finish(route(), way(), &key()));
             assert!(builder.push(frame));
         }
     }
     if !builder.is_empty() {
-        read(builder.finish(route(), &key()));
+        read(builder.finish(route(), way(), &key()));
     }
     seen
 }
@@ -103,7 +107,7 @@ proptest! {
     ) {
         let mut bytes = vec![0; HEADER_BYTES];
         bytes.append(&mut rest);
-        seal(&mut bytes, kind, count, route(), &key());
+        seal(&mut bytes, (kind, 0), count, route(), &key());
         match open_here(&bytes).map(|datagram| datagram.body) {
             Ok(Body::Frames(frames)) => prop_assert_eq!(frames.count(), usize::from(count)),
             Ok(Body::Acks(acks)) => prop_assert!(acks.count() >= usize::from(count)),
@@ -116,7 +120,7 @@ proptest! {
 fn every_bit_is_under_the_tag() {
     let mut builder = FrameBuilder::new(LIMIT_BYTES);
     assert!(builder.push(&[9; 128]) && builder.push(&[8; 64]));
-    let bytes = builder.finish(route(), &key()).to_vec();
+    let bytes = builder.finish(route(), way(), &key()).to_vec();
     assert_eq!(bytes.len(), 64 + 128 + 64);
     for at in 0..8 * bytes.len() {
         let mut damaged = bytes.clone();

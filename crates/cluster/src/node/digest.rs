@@ -20,9 +20,10 @@ use crate::configuration::Role;
 use crate::ids::{ShardId, Version};
 use crate::message::{Lane, Message, Peer};
 use crate::node::durable::Held;
-use crate::node::landing::{Frame, Landed};
+use crate::node::landing::{Frame, Landed, Segment};
 use crate::node::{Action, Node};
-use crate::record::{ALIGN_BYTES, BlockId, Entry, Header, Kind, block};
+use crate::record::{BlockId, Entry, Header, Kind, block};
+use crate::scheme::Way;
 use crate::shelf::{Installed, Shelf};
 
 /// Entries of which some blocks are here (G3).
@@ -54,38 +55,59 @@ impl Assembly {
     }
 }
 
+/// How far a digest goes in each log.
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    Used,
+    End,
+}
+
 impl<S: Shelf> Node<S> {
     /// A frame has come down: acknowledged by its headers, digested later.
-    pub(super) fn land(&mut self, lane: Lane, bytes: &[u8], actions: &mut Vec<Action>) {
+    pub(super) fn land(&mut self, lane: Lane, way: Way, bytes: &[u8], actions: &mut Vec<Action>) {
         if lane.term != self.term() {
-            return self.landing.count_fenced(); // N3
+            return self.logs.count_fenced(); // N3
         }
-        let landed = self.landing.land(lane, bytes);
+        let landed = self.logs.land(lane, way, bytes);
         if self.durable.is_shelf() {
             return self.land_on_shelf(lane, actions);
         }
         if landed == Landed::Whole {
             self.append(bytes, actions);
-            let blocks = headers(bytes);
-            if !blocks.is_empty() {
-                let message = Message::Acked { term: lane.term, blocks };
-                let held = Held::Send { to: Peer::Node(lane.from), message };
-                // The clock matters to what is released to clients only.
-                self.when_durable(held, Instant::default(), actions);
+            if self.durable.is_on() {
+                let blocks: Vec<BlockId> = headers(bytes).collect();
+                if !blocks.is_empty() {
+                    let message = Message::Acked { term: lane.term, blocks };
+                    let held = Held::Send { to: Peer::Node(lane.from), message };
+                    // The clock matters to what is released to clients only.
+                    self.when_durable(held, Instant::default(), actions);
+                }
+            } else {
+                acknowledge(lane, headers(bytes), actions);
             }
         }
-        let used_count = self.landing.used_count();
-        if used_count > 0 {
-            self.digest(used_count);
+        if self.logs.orders_digest(way) {
+            self.digest_all();
+        } else if self.logs.has_used() {
+            self.digest(Until::Used);
             self.reclaim();
         }
+    }
+
+    /// A frame that another thread of this node has taken in and acknowledged.
+    pub(super) fn executed(&mut self, lane: Lane, bytes: &[u8]) {
+        if lane.term != self.term() {
+            return self.logs.count_fenced(); // N3
+        }
+        let dropped_count = self.digest_frame(lane, bytes, |_, _| {});
+        self.logs.count_dropped(dropped_count);
     }
 
     /// Where the shelf is the log, what has landed is installed first, and what was is
     /// acknowledged once that is durable. Of an entry of several blocks the one that made it whole
     /// is the last to be acknowledged.
     fn land_on_shelf(&mut self, lane: Lane, actions: &mut Vec<Action>) {
-        let blocks = self.digest(self.landing.segment_count());
+        let blocks = self.digest(Until::End);
         self.reclaim();
         self.tell_crowded(lane, actions);
         if !blocks.is_empty() {
@@ -98,40 +120,66 @@ impl<S: Shelf> Node<S> {
 
     /// Brings all that has landed into the index.
     pub fn digest_all(&mut self) {
-        self.digest(self.landing.segment_count());
+        self.digest(Until::End);
         self.reclaim();
     }
 
-    /// Returns the blocks that counted.
-    fn digest(&mut self, segment_count: usize) -> Vec<BlockId> {
-        let mut landing =
-            std::mem::replace(&mut self.landing, crate::node::Landing::new(ALIGN_BYTES));
+    /// Returns the blocks that counted. The log of marks is the last one (L4).
+    fn digest(&mut self, until: Until) -> Vec<BlockId> {
+        let mut logs = std::mem::take(&mut self.logs.logs);
         let (mut dropped_count, mut taken) = (0, Vec::new());
-        for segment in landing.segments_mut(segment_count) {
-            for index in segment.digested..segment.frames.len() {
-                let Frame { lane, start, len } = segment.frames[index];
-                let mut frame = &segment.bytes[start..start + len];
-                while !frame.is_empty() {
-                    let Some((header, piece)) = block(frame, self.check) else {
-                        dropped_count += 1;
-                        break;
-                    };
-                    let highest = segment.highest.entry(header.shard).or_default();
-                    if self.take(lane, &header, piece) {
-                        *highest = header.version.max(*highest);
-                        taken.push(header);
-                    } else {
-                        dropped_count += 1;
-                    }
-                    frame = frame.get(header.len_bytes()..).unwrap_or_default();
-                }
+        for log in logs.values_mut().rev() {
+            let segment_count = match until {
+                Until::Used => log.used_count(),
+                Until::End => log.segment_count(),
+            };
+            for segment in log.segments_mut(segment_count) {
+                dropped_count += self.digest_segment(segment, &mut taken);
             }
-            segment.digested = segment.frames.len();
         }
-        self.landing = landing;
-        (0..dropped_count).for_each(|_| self.landing.count_dropped());
-        let is_block = |header: &&Header| matches!(header.kind, Kind::Put | Kind::Delete);
-        taken.iter().filter(is_block).map(Header::id).collect()
+        self.logs.logs = logs;
+        self.logs.count_dropped(dropped_count);
+        taken
+    }
+
+    /// How many records were left out.
+    fn digest_segment(&mut self, segment: &mut Segment, taken: &mut Vec<BlockId>) -> u64 {
+        let mut dropped_count = 0;
+        let Segment { bytes, frames, digested, highest } = segment;
+        for Frame { lane, start, len } in &frames[*digested..] {
+            let frame = &bytes[*start..start + len];
+            dropped_count += self.digest_frame(*lane, frame, |header, counts| {
+                let highest = highest.entry(header.shard).or_default();
+                if counts {
+                    *highest = header.version.max(*highest);
+                    if matches!(header.kind, Kind::Put | Kind::Delete) {
+                        taken.push(header.id());
+                    }
+                }
+            });
+        }
+        *digested = frames.len();
+        dropped_count
+    }
+
+    /// The records of a frame; how many were left out.
+    fn digest_frame(
+        &mut self,
+        lane: Lane,
+        mut frame: &[u8],
+        mut seen: impl FnMut(&Header, bool),
+    ) -> u64 {
+        let mut dropped_count = 0;
+        while !frame.is_empty() {
+            let Some((header, piece)) = block(frame, self.check) else {
+                return dropped_count + 1;
+            };
+            let counts = self.take(lane, &header, piece);
+            dropped_count += u64::from(!counts);
+            seen(&header, counts);
+            frame = frame.get(header.len_bytes()..).unwrap_or_default();
+        }
+        dropped_count
     }
 
     /// One record; whether it counts (G1).
@@ -152,6 +200,13 @@ impl<S: Shelf> Node<S> {
                 self.tell_shelf(header.shard);
             }
             Kind::Put | Kind::Delete if header.version > state.commit => {
+                if let Some(plain) = header.plain(piece) {
+                    let has_room = self.shelf.install_plain(&plain) != Installed::NoRoom;
+                    if !has_room {
+                        self.crowded.insert(header.shard);
+                    }
+                    return has_room;
+                }
                 if let Some(entry) = self.assembly.add(header, piece) {
                     let entry = Arc::new(entry);
                     if self.shelf.install(entry.clone()) == Installed::NoRoom {
@@ -169,21 +224,35 @@ impl<S: Shelf> Node<S> {
 
     fn reclaim(&mut self) {
         let shards = &self.shards;
-        self.landing.reclaim(|shard, version| {
+        self.logs.reclaim(|shard, version| {
             shards.get(&shard).is_none_or(|state| version <= state.commit)
         });
     }
 }
 
 /// What a whole frame says that it holds, marks left out.
-fn headers(bytes: &[u8]) -> Vec<BlockId> {
-    let mut blocks = Vec::new();
+fn headers(bytes: &[u8]) -> impl Iterator<Item = BlockId> + '_ {
     let mut rest = bytes;
-    while let Some(header) = Header::peek(rest) {
-        if matches!(header.kind, Kind::Put | Kind::Delete) {
-            blocks.push(header.id());
-        }
+    let headers = std::iter::from_fn(move || {
+        let header = Header::peek(rest)?;
         rest = rest.get(header.len_bytes()..).unwrap_or_default();
+        Some(header)
+    });
+    headers.filter(|header| matches!(header.kind, Kind::Put | Kind::Delete)).map(|it| it.id())
+}
+
+/// One message for all that landed one after the other on a lane, as long as nobody has taken it.
+fn acknowledge(lane: Lane, landed: impl Iterator<Item = BlockId>, actions: &mut Vec<Action>) {
+    let mut landed = landed.peekable();
+    if landed.peek().is_none() {
+        return;
     }
-    blocks
+    if let Some(Action::Send { to: Peer::Node(to), message: Message::Acked { term, blocks } }) =
+        actions.last_mut()
+        && (*to, *term) == (lane.from, lane.term)
+    {
+        return blocks.extend(landed);
+    }
+    let message = Message::Acked { term: lane.term, blocks: landed.collect() };
+    actions.push(Action::Send { to: Peer::Node(lane.from), message });
 }

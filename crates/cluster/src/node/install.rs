@@ -30,6 +30,8 @@ impl<S: Shelf> Node<S> {
         let term = new.term;
         if term > self.term() {
             self.digest_all(); // N3
+            self.logs.begin();
+            self.ways.begin();
             let old = self.configuration.replace(new.clone());
             self.is_committed = false;
             actions.push(Action::Fence { term });

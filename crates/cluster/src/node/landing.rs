@@ -1,4 +1,5 @@
-//! The backup log: frames in the order in which they land, in segments.
+//! The backup logs, one or several by the scheme: frames in the order in which they land, or where
+//! their senders place them, in segments.
 //!
 //! ```text
 //!  segment 4 (used)              segment 5 (using)
@@ -13,19 +14,40 @@
 //!     bytes, so nothing has to be waited for (decision 0052; the paper waits 2 ms, §4.3).
 //! L3: a used segment is *committed* when the highest version of each of its shards is on all
 //!     copies (`MaxVerArray` <= `CommitVerArray`, Rowan-KV §4.4); then it may be reclaimed.
+//! L4: what says what is on all copies is digested behind all that has landed before it, in
+//!     whatever log: what was acknowledged and is not yet in the index must not be taken for a
+//!     repetition (G2). With one log its order does that; with several, all are digested first.
+//! L5: a frame that was placed where a segment was reclaimed, or far ahead, is not acknowledged.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::{ShardId, Version};
 use crate::message::Lane;
 use crate::record::ALIGN_BYTES;
+use crate::scheme::{LogName, Scheme, Way};
+
+/// Segments of one log that a placed frame may be ahead of the oldest one.
+const SEGMENTS_AHEAD_MAX: u64 = 1_024;
+
+/// All logs that others' frames come down in.
+#[derive(Debug)]
+pub(super) struct Logs {
+    scheme: Scheme,
+    segment_bytes: usize,
+    /// Those of this term; one without a name is there for what no other takes.
+    pub(super) logs: BTreeMap<LogName, Landing>,
+    counters: LandingCounters,
+}
 
 /// Segments that hold frames, oldest first; the last one is being filled.
 #[derive(Debug)]
 pub(super) struct Landing {
     segment_bytes: usize,
     segments: VecDeque<Segment>,
-    counters: LandingCounters,
+    /// How many were reclaimed: the number of the first one.
+    reclaimed_count: u64,
+    /// One that was, whose memory the next one takes.
+    spare: Option<Segment>,
 }
 
 /// What has happened to the backup log since the start.
@@ -41,6 +63,8 @@ pub struct LandingCounters {
     pub dropped: u64,
     /// Segments that were committed and given back.
     pub committed: u64,
+    /// Logs that frames of this term come down in, and so streams of writes to memory.
+    pub streams: u64,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +74,16 @@ pub(super) struct Segment {
     /// How many of them are in the index.
     pub(super) digested: usize,
     pub(super) highest: BTreeMap<ShardId, Version>,
+}
+
+impl Segment {
+    /// Nothing but its memory.
+    fn emptied(self) -> Segment {
+        let Segment { mut bytes, mut frames, .. } = self;
+        bytes.clear();
+        frames.clear();
+        Segment { bytes, frames, ..Segment::default() }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,18 +100,104 @@ pub(super) enum Landed {
     Cut,
 }
 
+impl Logs {
+    pub(super) fn new(scheme: Scheme, segment_bytes: usize) -> Logs {
+        let (logs, counters) = (BTreeMap::new(), LandingCounters::default());
+        Logs { scheme, segment_bytes, logs, counters }
+    }
+
+    /// Another term, and all is digested: senders begin anew where they place their frames.
+    pub(super) fn begin(&mut self) {
+        match self.scheme {
+            Scheme::Rowan => {}
+            _ => self.logs.clear(),
+        }
+    }
+
+    /// What the network does.
+    pub(super) fn land(&mut self, lane: Lane, way: Way, bytes: &[u8]) -> Landed {
+        let (name, segment_bytes) = (self.scheme.log_of(lane, way), self.segment_bytes);
+        let log = self.logs.entry(name).or_insert_with(|| Landing::new(segment_bytes));
+        let landed = match way.at {
+            Some(at) if self.scheme.is_placed() => log.place(at, lane, bytes),
+            _ => log.land(lane, bytes),
+        };
+        match landed {
+            Landed::Whole => self.counters.landed += 1,
+            Landed::Cut => self.counters.cut += 1,
+        }
+        landed
+    }
+
+    /// Whether what has landed on this way makes all logs be digested (L4).
+    pub(super) fn orders_digest(&self, way: Way) -> bool {
+        self.scheme != Scheme::Rowan && way.is_mark()
+    }
+
+    /// Whether a log has used segments.
+    pub(super) fn has_used(&self) -> bool {
+        self.logs.values().any(|log| log.used_count() > 0)
+    }
+
+    /// L3.
+    pub(super) fn reclaim(&mut self, is_committed: impl Fn(ShardId, Version) -> bool) {
+        for log in self.logs.values_mut() {
+            self.counters.committed += log.reclaim(&is_committed);
+        }
+    }
+
+    pub(super) fn counters(&self) -> LandingCounters {
+        let streams = self.logs.keys().filter(|name| **name != LogName::default()).count();
+        let streams = if self.scheme == Scheme::Rowan { self.logs.len() } else { streams };
+        LandingCounters { streams: streams as u64, ..self.counters }
+    }
+
+    pub(super) fn count_fenced(&mut self) {
+        self.counters.fenced += 1;
+    }
+
+    pub(super) fn count_dropped(&mut self, count: u64) {
+        self.counters.dropped += count;
+    }
+}
+
 impl Landing {
     pub(super) fn new(segment_bytes: usize) -> Landing {
         let segments = VecDeque::from([Segment::default()]);
-        Landing { segment_bytes, segments, counters: LandingCounters::default() }
+        Landing { segment_bytes, segments, reclaimed_count: 0, spare: None }
     }
 
-    /// What the network does: the next place, cut at the end (L1).
-    pub(super) fn land(&mut self, lane: Lane, bytes: &[u8]) -> Landed {
+    /// Where the sender wants it (L5).
+    fn place(&mut self, at: u64, lane: Lane, bytes: &[u8]) -> Landed {
+        let segment_bytes = self.segment_bytes as u64;
+        let (number, start) = (at / segment_bytes, (at % segment_bytes) as usize);
+        let Some(index) = number.checked_sub(self.reclaimed_count) else { return Landed::Cut };
+        let is_inside = start.is_multiple_of(ALIGN_BYTES)
+            && start.saturating_add(bytes.len()) <= self.segment_bytes;
+        if index > SEGMENTS_AHEAD_MAX || !is_inside {
+            return Landed::Cut;
+        }
+        while self.segments.len() as u64 <= index {
+            let next = self.spare.take().unwrap_or_default();
+            self.segments.push_back(next);
+        }
+        let segment = &mut self.segments[index as usize];
+        let end = (start + bytes.len()).next_multiple_of(ALIGN_BYTES);
+        if segment.bytes.len() < end {
+            segment.bytes.resize(end, 0);
+        }
+        segment.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        segment.frames.push(Frame { lane, start, len: bytes.len() });
+        Landed::Whole
+    }
+
+    /// The next place, cut at the end (L1).
+    fn land(&mut self, lane: Lane, bytes: &[u8]) -> Landed {
         let is_full =
             self.segments.back().is_none_or(|last| last.bytes.len() >= self.segment_bytes);
         if is_full {
-            self.segments.push_back(Segment::default());
+            let next = self.spare.take().unwrap_or_default();
+            self.segments.push_back(next);
         }
         let Some(segment) = self.segments.back_mut() else { return Landed::Cut };
         let start = segment.bytes.len();
@@ -86,10 +206,8 @@ impl Landing {
         segment.bytes.resize(segment.bytes.len().next_multiple_of(ALIGN_BYTES), 0);
         segment.frames.push(Frame { lane, start, len });
         if len < bytes.len() {
-            self.counters.cut += 1;
             return Landed::Cut;
         }
-        self.counters.landed += 1;
         Landed::Whole
     }
 
@@ -106,28 +224,18 @@ impl Landing {
         self.segments.len()
     }
 
-    /// L3.
-    pub(super) fn reclaim(&mut self, is_committed: impl Fn(ShardId, Version) -> bool) {
+    /// L3; how many.
+    fn reclaim(&mut self, is_committed: &impl Fn(ShardId, Version) -> bool) -> u64 {
+        let before = self.reclaimed_count;
         let is_over = |segment: &Segment| {
             segment.digested == segment.frames.len()
                 && segment.highest.iter().all(|(shard, version)| is_committed(*shard, *version))
         };
         while self.used_count() > 0 && self.segments.front().is_some_and(is_over) {
-            self.segments.pop_front();
-            self.counters.committed += 1;
+            self.spare = self.segments.pop_front().map(Segment::emptied);
+            self.reclaimed_count += 1;
         }
-    }
-
-    pub(super) fn counters(&self) -> LandingCounters {
-        self.counters
-    }
-
-    pub(super) fn count_fenced(&mut self) {
-        self.counters.fenced += 1;
-    }
-
-    pub(super) fn count_dropped(&mut self) {
-        self.counters.dropped += 1;
+        self.reclaimed_count - before
     }
 }
 
@@ -146,10 +254,27 @@ mod tests {
         let places: Vec<_> =
             landing.segments[0].frames.iter().map(|at| (at.start, at.len)).collect();
         assert_eq!(places, [(0, 128), (128, 64), (192, 64)]);
-        landing.reclaim(|_, _| true);
+        landing.reclaim(&|_, _| true);
         assert_eq!(landing.used_count(), 1, "not digested yet");
         landing.segments[0].digested = 3;
-        landing.reclaim(|_, _| true);
-        assert_eq!((landing.used_count(), landing.counters().committed), (0, 1));
+        assert_eq!(landing.reclaim(&|_, _| true), 1);
+        assert_eq!(landing.used_count(), 0);
+    }
+
+    #[test]
+    fn placed_frames_come_in_any_order_and_never_where_a_segment_was_reclaimed() {
+        let mut logs = Logs::new(Scheme::Write, 256);
+        let lane = Lane { from: NodeId::default(), term: Term(1) };
+        let mut place = |at, len| logs.land(lane, Way { thread: 1, at: Some(at) }, &vec![1; len]);
+        assert_eq!(place(256, 64), Landed::Whole);
+        assert_eq!(place(64, 64), Landed::Whole, "later than what is behind it");
+        assert_eq!(place(192, 128), Landed::Cut, "it would cross an end");
+        assert_eq!(place(1, 64), Landed::Cut);
+        assert_eq!(place(u64::MAX, 64), Landed::Cut, "far ahead");
+        let log = logs.logs.values_mut().next().unwrap();
+        log.segments[0].digested = 1;
+        logs.reclaim(|_, _| true);
+        assert_eq!(logs.land(lane, Way { thread: 1, at: Some(0) }, &[1; 64]), Landed::Cut);
+        assert_eq!((logs.counters().committed, logs.counters().streams), (1, 1));
     }
 }

@@ -17,10 +17,11 @@ use crate::ids::{NodeId, ShardId, Term, Version};
 use crate::message::Outcome;
 use crate::node::durable::Held;
 use crate::node::filling::Filling;
-use crate::node::primary::Primary;
+use crate::node::primary::{Pending, Primary};
 use crate::node::requests::{answer, to_client};
 use crate::node::{Action, Node};
 use crate::record::{BlockId, Kind, append_mark};
+use crate::scheme::{Way, Ways};
 use crate::settings::after;
 use crate::shelf::{Installed, Shelf};
 
@@ -37,7 +38,9 @@ impl<S: Shelf> Node<S> {
         actions: &mut Vec<Action>,
     ) {
         let term = self.term();
-        let Some(primary) = self.primary_mut(shard) else { return };
+        let Node { shards, ways, .. } = self;
+        let primary = shards.get_mut(&shard).and_then(|state| state.primary.as_mut());
+        let Some(primary) = primary else { return };
         let Some(pending) = primary.pending.get_mut(&version) else { return };
         pending.landed_at = now;
         let mut blocks = Vec::with_capacity(pending.targets.len());
@@ -45,7 +48,7 @@ impl<S: Shelf> Node<S> {
             missing.sent = 0;
             missing.take_window(|block| blocks.push((*to, block)));
         }
-        land_blocks(primary, term, version, blocks, actions);
+        land_blocks(primary, ways, (term, version), blocks, actions);
     }
 
     /// Sends again what was not acknowledged in time.
@@ -54,11 +57,16 @@ impl<S: Shelf> Node<S> {
         let mut late = Vec::new();
         for (shard, state) in &self.shards {
             let pending = state.primary.iter().flat_map(|primary| &primary.pending);
-            let is_late = |landed_at| now >= after(landed_at, retry_ns);
-            let of_shard = pending.filter(|(_, one)| is_late(one.landed_at));
+            let is_late = |one: &Pending| now >= after(one.landed_at, one.patience_ns(retry_ns));
+            let of_shard = pending.filter(|(_, one)| is_late(one));
             late.extend(of_shard.map(|(version, _)| (*shard, *version)));
         }
         for (shard, version) in late {
+            if let Some(primary) = self.primary_mut(shard)
+                && let Some(pending) = primary.pending.get_mut(&version)
+            {
+                pending.retry_count = pending.retry_count.saturating_add(1);
+            }
             self.land_at_all(shard, version, now, actions);
             self.complete(shard, version, now, actions);
             self.give_up(shard, version, now, actions);
@@ -74,11 +82,14 @@ impl<S: Shelf> Node<S> {
     ) {
         let term = self.term();
         for BlockId { shard, version, block } in blocks {
-            let Some(primary) = self.primary_mut(*shard) else { continue };
+            let Node { shards, ways, .. } = self;
+            let primary = shards.get_mut(shard).and_then(|state| state.primary.as_mut());
+            let Some(primary) = primary else { continue };
             let Some(pending) = primary.pending.get_mut(version) else { continue };
             let target = pending.targets.iter_mut().find(|(to, _)| *to == from);
             let Some((_, missing)) = target else { continue };
             missing.remove(*block, now);
+            pending.retry_count = 0;
             if missing.is_empty() {
                 self.complete(*shard, *version, now, actions);
                 continue;
@@ -86,7 +97,7 @@ impl<S: Shelf> Node<S> {
             pending.landed_at = now; // It goes on.
             let mut next = Vec::new();
             missing.take_window(|block| next.push((from, block)));
-            land_blocks(primary, term, *version, next, actions);
+            land_blocks(primary, ways, (term, *version), next, actions);
         }
     }
 
@@ -130,7 +141,9 @@ impl<S: Shelf> Node<S> {
         if primary.newest.get(&pending.entry.key) == Some(&version) {
             primary.newest.remove(&pending.entry.key);
         }
-        state.commit = state.commit.max(primary.commit());
+        let before = state.commit;
+        state.commit = before.max(primary.commit());
+        let has_grown = state.commit > before;
         state.sessions.settle_entry(&pending.entry);
         let later = pending.is_base.then(|| primary.pending.range(version..));
         let next: Vec<Version> = later
@@ -145,7 +158,9 @@ impl<S: Shelf> Node<S> {
         if !pending.is_installed {
             self.shelf.install(pending.entry);
         }
-        self.tell_shelf(shard);
+        if has_grown {
+            self.tell_shelf(shard);
+        }
         if !pending.is_given_up {
             self.reply(client, sequence, pending.outcome, now, actions);
         }
@@ -273,21 +288,25 @@ impl<S: Shelf> Node<S> {
         let datagram_bytes = self.settings.datagram_bytes / 64 * 64;
         for (to, bytes) in frames {
             let frames = bytes.chunks(datagram_bytes);
-            actions.extend(frames.map(|bytes| Action::Land { to, term, bytes: bytes.into() }));
+            let way = Way::MARK;
+            let land = |bytes: &[u8]| Action::Land { to, term, way, bytes: bytes.into() };
+            actions.extend(frames.map(land));
         }
     }
 }
 
 fn land_blocks(
     primary: &Primary,
-    term: Term,
-    version: Version,
+    ways: &mut Ways,
+    (term, version): (Term, Version),
     blocks: Vec<(NodeId, u32)>,
     actions: &mut Vec<Action>,
 ) {
+    let thread = primary.pending.get(&version).map_or(1, |pending| pending.reply_to.0.thread());
     for (to, block) in blocks {
         let bytes = frame(primary, version, block, to);
-        actions.push(Action::Land { to, term, bytes });
+        let way = ways.of(to, thread, bytes.len());
+        actions.push(Action::Land { to, term, way, bytes });
     }
 }
 

@@ -17,7 +17,8 @@ pub(super) struct Primary {
     pub(super) stage: Stage,
     /// The last version that was given.
     pub(super) last: Version,
-    pub(super) pending: BTreeMap<Version, Pending>,
+    /// In boxes: what they lie in stays small, and an allocator gives that from its cache.
+    pub(super) pending: BTreeMap<Version, Box<Pending>>,
     /// Of all blocks of these.
     pub(super) pending_bytes: usize,
     /// The newest write under way, by key (K6).
@@ -69,6 +70,8 @@ pub(super) struct Pending {
     pub(super) begun_at: Instant,
     /// Whether who asked for it has been told that nobody knows.
     pub(super) is_given_up: bool,
+    /// How often it was landed again since anything of it was acknowledged.
+    pub(super) retry_count: u8,
 }
 
 /// Of one write, what one target has not acknowledged.
@@ -143,7 +146,15 @@ impl Missing {
 /// Blocks of one entry that are on their way to one target.
 pub(super) const WINDOW_BLOCKS: usize = 64;
 
+/// Each time that nobody answers, twice as long is waited; but so often at most.
+const DOUBLINGS_MAX: u8 = 3;
+
 impl Pending {
+    /// How long after its landing it is landed again: receivers that are behind are not given more.
+    pub(super) fn patience_ns(&self, retry_ns: u64) -> u64 {
+        retry_ns << self.retry_count.min(DOUBLINGS_MAX)
+    }
+
     /// N2, but for the own log.
     pub(super) fn is_everywhere(&self) -> bool {
         self.targets.iter().all(|(_, missing)| missing.is_empty())
@@ -194,7 +205,7 @@ impl Primary {
 
     /// What a write under way was computed on, newest first.
     pub(super) fn chain(&self, version: Option<Version>) -> impl Iterator<Item = &Pending> {
-        let pending = |version: Option<Version>| self.pending.get(&version?);
+        let pending = |version: Option<Version>| self.pending.get(&version?).map(Box::as_ref);
         std::iter::successors(pending(version), move |later| pending(later.after))
     }
 }

@@ -131,8 +131,7 @@ impl<S: Shelf> Node<S> {
                 None => return self.reply(request.client, request.sequence, outcome, now, actions),
             },
         };
-        let is_anonymous = request.client.is_anonymous();
-        let (client, sequence) = match is_anonymous {
+        let (client, sequence) = match request.client.is_anonymous() {
             true => (ClientId::NOBODY, 0),
             false => (request.client, request.sequence),
         };
@@ -147,7 +146,7 @@ impl<S: Shelf> Node<S> {
             client_flags,
             expires_at,
         });
-        let blocks = entry.blocks(self.settings.datagram_bytes);
+        let blocks = entry.blocks_by(self.settings.datagram_bytes, &mut self.scratch);
         if let Some(after) = after
             && !fits_with_chain(primary, after, &blocks, &self.settings)
         {
@@ -167,6 +166,7 @@ impl<S: Shelf> Node<S> {
             landed_at: now,
             begun_at: now,
             is_given_up: false,
+            retry_count: 0,
         };
         self.begin(shard, pending, answered, now, actions);
     }
@@ -202,7 +202,7 @@ impl<S: Shelf> Node<S> {
             state.sessions.begin(pending.entry.client, answered);
         }
         primary.pending_bytes += pending.len_bytes();
-        primary.pending.insert(version, pending);
+        primary.pending.insert(version, Box::new(pending));
         self.land_at_all(shard, version, now, actions);
         if is_shelf {
             return self.complete(shard, version, now, actions); // Nobody else may be to have it.

@@ -7,7 +7,7 @@
 //! # Invariants
 //! I1: a preset holds nothing but settings of the table: nobody else asks which preset is on.
 //! I2: what `--preset NAME --print-config` prints gives the same server without `--preset`.
-//! I3: a preset of which some part is not built is refused by name; it is never approximated.
+//! I3: a preset of a cluster needs `--cluster`, whose settings it must not contradict.
 
 use crate::settings::suggest::closest;
 
@@ -234,24 +234,82 @@ pub const PRESETS: &[Preset] = &[
                 tree; how many do which is fixed",
         settings: MUTPS_TREE,
     },
-];
-
-/// Presets that are not built, and what they wait for (I3).
-pub const NOT_BUILT: &[(&str, &str)] = &[
-    ("rowan-kv", "no preset of a cluster is built yet; --cluster replicates by this scheme"),
-    ("rpc-kv", "of the replication schemes only rowan is built"),
-    ("rwrite-kv", "of the replication schemes only rowan is built"),
-    ("batch-kv", "of the replication schemes only rowan is built"),
-    ("share-kv", "of the replication schemes only rowan is built"),
+    Preset {
+        name: "rowan-kv",
+        about: "Rowan-KV §4: a node of a cluster whose writes land in one log of each copy",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "crcw"),
+            ("dispatch", "any"),
+            ("compaction", "off"),
+            ("tuner", "off"),
+            ("copies", "3"),
+            ("replication", "rowan"),
+        ],
+    },
+    Preset {
+        name: "rpc-kv",
+        about: "Rowan-KV §6.1: writes are requests to workers of the copies",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "crcw"),
+            ("dispatch", "any"),
+            ("compaction", "off"),
+            ("tuner", "off"),
+            ("copies", "3"),
+            ("replication", "rpc"),
+        ],
+    },
+    Preset {
+        name: "rwrite-kv",
+        about: "Rowan-KV §6.1: each thread writes to a log of its own at each copy",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "crcw"),
+            ("dispatch", "any"),
+            ("compaction", "off"),
+            ("tuner", "off"),
+            ("copies", "3"),
+            ("replication", "write"),
+        ],
+    },
+    Preset {
+        name: "batch-kv",
+        about: "Rowan-KV §6.1: as rwrite-kv, several writes at a time",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "crcw"),
+            ("dispatch", "any"),
+            ("compaction", "off"),
+            ("tuner", "off"),
+            ("copies", "3"),
+            ("replication", "batch"),
+        ],
+    },
+    Preset {
+        name: "share-kv",
+        about: "Rowan-KV §6.1: as rwrite-kv, with one log for all threads of a node",
+        settings: &[
+            ("mode", "store"),
+            ("index", "hash"),
+            ("write-policy", "crcw"),
+            ("dispatch", "any"),
+            ("compaction", "off"),
+            ("tuner", "off"),
+            ("copies", "3"),
+            ("replication", "share"),
+        ],
+    },
 ];
 
 /// The preset of that name; the error says what would be right.
 pub fn read(name: &str) -> Result<&'static Preset, String> {
     if let Some(preset) = PRESETS.iter().find(|preset| preset.name == name) {
         return Ok(preset);
-    }
-    if let Some((_, why)) = NOT_BUILT.iter().find(|(waiting, _)| *waiting == name) {
-        return Err(format!("`{name}` is not built: {why}"));
     }
     let names = || PRESETS.iter().map(|preset| preset.name);
     let shown = name.escape_default();

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use server::LIVE_SETTINGS;
 
-use crate::settings::presets::{NOT_BUILT, PRESETS};
+use crate::settings::presets::PRESETS;
 use crate::settings::{Kind, TABLE};
 
 /// The whole page.
@@ -48,9 +48,9 @@ fn presets_section(out: &mut String) {
         let settings = if settings.is_empty() { "none".to_owned() } else { settings };
         let _ = writeln!(out, "| `{}` | {} | {settings} |", preset.name, preset.about);
     }
-    let waiting = NOT_BUILT.iter().map(|(name, _)| format!("`{name}`"));
-    let waiting = waiting.collect::<Vec<_>>().join(", ");
-    let _ = writeln!(out, "\nNot built, and refused with the reason: {waiting}.");
+    out.push_str(
+        "\nThose that say `replication` need `--cluster`, and a cluster made with the same.\n",
+    );
 }
 
 const PRESETS_HEAD: &str = "

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::Scheme;
 use server::cluster::ClusterConfig;
 use server::cluster::PlaceError;
 use server::{
@@ -129,7 +130,17 @@ fn cluster_of(lookup: &Lookup<'_>) -> Result<Option<ClusterConfig>, SettingError
         name: lookup.count("node-id").and_then(|id| u16::try_from(id).ok()),
         copies: small("copies"),
         min_copies: small("min-copies"),
+        replication: Scheme::of_word(lookup.word("replication")),
     }))
+}
+
+/// A scheme says how writes get to other servers.
+fn refuse_lonely_replication(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    if config.cluster.is_some() || lookup.word("replication") == "auto" {
+        return Ok(());
+    }
+    let reason = "there are no other servers to replicate to; give --cluster".to_owned();
+    Err(SettingError { place: lookup.place("replication"), reason })
 }
 
 /// A cache forgets what a disk would have to keep, and nobody is there to replicate to.
@@ -202,6 +213,7 @@ fn refuse_misfits(
 ) -> Result<(), SettingError> {
     refuse_lossy_tree(lookup, config)?;
     refuse_data(lookup, config)?;
+    refuse_lonely_replication(lookup, config)?;
     refuse_shared_compaction(lookup)?;
     refuse_control(lookup, config, machine)?;
     refuse_short_without_compaction(lookup, config)?;

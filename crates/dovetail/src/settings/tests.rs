@@ -375,7 +375,9 @@ fn the_default_routes_where_four_threads_have_a_core_each() {
 /// dispatch, compaction, index, and what happens when the memory is full.
 #[track_caller]
 fn check_preset(name: &'static str, want: &str) {
-    let flags = BTreeMap::from([("preset", name.to_owned())]);
+    let flags = flags_of(presets::read(name).unwrap());
+    let flags: BTreeMap<_, _> =
+        flags.into_iter().map(|(key, text)| (key, text.to_owned())).collect();
     let mut settings = combine(&flags, &|_| None, &[]).unwrap();
     let machine = Machine { core_count: 8, memory_bytes: 64 << 30, ..MACHINE };
     settle(&mut settings, &machine);
@@ -420,6 +422,11 @@ fn every_preset_prints_what_its_paper_asks_for() {
         ("erpckv", "rtc | erew | key-hash | off | hash | store"),
         ("mutps-h", "1 of 2 | crcw | round-robin | off | hash | store"),
         ("mutps-t", "1 of 2 | crcw | round-robin | off | tree | store"),
+        ("rowan-kv", "rtc | crcw | any | off | hash | store"),
+        ("rpc-kv", "rtc | crcw | any | off | hash | store"),
+        ("rwrite-kv", "rtc | crcw | any | off | hash | store"),
+        ("batch-kv", "rtc | crcw | any | off | hash | store"),
+        ("share-kv", "rtc | crcw | any | off | hash | store"),
     ];
     let names = rows.iter().map(|(name, _)| *name);
     assert!(names.eq(presets::PRESETS.iter().map(|preset| preset.name)));
@@ -511,8 +518,14 @@ fn what_was_given_and_means_nothing_is_told() {
     check(&[("hot-set", "50"), ("threads", "3"), ("tuner", "on")], &[]);
     check(&[("hot-set", "auto"), ("threads", "1")], &[]);
     for preset in presets::PRESETS {
-        check(&[("preset", preset.name)], &[]);
+        check(&flags_of(preset), &[]);
     }
+}
+
+/// A preset, and the cluster that it may need.
+fn flags_of(preset: &presets::Preset) -> Vec<(&'static str, &'static str)> {
+    let cluster = preset.text_of("replication").map(|_| ("cluster", "file:///of/it"));
+    [("preset", preset.name)].into_iter().chain(cluster).collect()
 }
 
 #[test]
@@ -550,7 +563,7 @@ fn every_preset_makes_a_server_and_prints_one_that_needs_no_preset() {
         for (key, _) in preset.settings {
             assert!(find(key).is_some(), "{}: {key}", preset.name);
         }
-        let settings = layered(&[("preset", preset.name)], &[], "").unwrap();
+        let settings = layered(&flags_of(preset), &[], "").unwrap();
         let serve = ServeSettings::new(&settings, None, &MACHINE);
         assert!(serve.is_ok(), "{}: {}", preset.name, serve.err().unwrap());
         let printed = toml(&settings, Listing::Complete);
@@ -571,16 +584,10 @@ fn a_preset_that_is_not_there_is_refused_with_what_is() {
         "mica-eraw",
         "--preset: there is no preset `mica-eraw`; did you mean `mica-erew`?",
     );
-    check_flag_error(
-        "preset",
-        "rowan-kv",
-        "--preset: `rowan-kv` is not built: no preset of a cluster is built yet; --cluster \
-         replicates by this scheme",
-    );
     check_file_error(
         "preset = \"x\"",
         "d.toml:1: preset: there is no preset `x`: write one of dovetail, mica-erew, mica-crew, \
          hkh, sho, hkh-ws, minos, c4-erew, c4-crew, c4-dcrew, c4-comp, c4, basekv, erpckv, \
-         mutps-h, mutps-t",
+         mutps-h, mutps-t, rowan-kv, rpc-kv, rwrite-kv, batch-kv, share-kv",
     );
 }

@@ -11,6 +11,7 @@ use std::num::NonZeroU64;
 use std::time::Instant;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use sim::cluster::Scheme;
 use sim::cluster::{FAULT_KINDS, FaultKind, Options, PLANTS, Plant, Report, run, shrink};
 use sim::parallel;
 
@@ -51,6 +52,10 @@ struct ClusterArgs {
     /// Of the faults that the seed draws, only those at these positions: 0,3,4, or `none`
     #[arg(long, value_name = "LIST", value_parser = parse_positions)]
     only_faults: Option<Positions>,
+
+    /// How entries travel to backups: rowan, rpc, write, batch, share [default: by the seed]
+    #[arg(long, value_name = "SCHEME", value_parser = parse_scheme)]
+    replication: Option<Scheme>,
 
     /// A bug that is to be noticed
     #[arg(long, value_name = "BUG", value_parser = choice(PLANTS))]
@@ -127,6 +132,7 @@ fn options(args: &ClusterArgs, seed: u64) -> Options {
         requests: count(args.requests),
         faults: args.faults.0.clone(),
         only_faults: args.only_faults.clone().map(|kept| kept.0),
+        scheme: args.replication,
         plant: args.plant,
         trace: args.trace,
     }
@@ -137,6 +143,11 @@ fn explain(options: &Options) -> String {
     let (smaller, report) = shrink(&Options { trace: false, ..options.clone() });
     let failure = report.failure.unwrap_or_default();
     format!("seed {}: {failure}\n  replay: {}\n", options.seed, replay(&smaller))
+}
+
+fn parse_scheme(word: &str) -> Result<Scheme, String> {
+    let want = || "write rowan, rpc, write, batch or share".to_owned();
+    Scheme::of_word(word).ok_or_else(want)
 }
 
 fn replay(options: &Options) -> String {
@@ -153,6 +164,9 @@ fn replay(options: &Options) -> String {
         0 => line += " --faults none",
         all if all == FAULT_KINDS.len() => {}
         _ => line += &format!(" --faults {}", names.join(",")),
+    }
+    if let Some(scheme) = options.scheme {
+        line += &format!(" --replication {scheme}");
     }
     if let Some(kept) = &options.only_faults {
         let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();

@@ -31,7 +31,9 @@ use cluster_io::{Endpoint, Found, LinkEvent, Links};
 use crossbeam_channel::Receiver;
 
 use super::clock;
+use super::desk::{self, Desks, Taken};
 use super::facts::Facts;
+use super::forwards::elsewhere;
 use super::groups::Groups;
 use super::landing::Landing;
 use super::outstanding::Outstanding;
@@ -49,6 +51,8 @@ const INPUTS_MAX: usize = 512;
 const TICK_BUSY: Duration = Duration::from_millis(1);
 /// ... shortly after it, ...
 const TICK_SOON: Duration = Duration::from_millis(5);
+/// So many times later while datagrams wait to be received.
+const TICK_BEHIND: u32 = 4;
 const WIND_DOWN_NS: u64 = 50_000_000;
 /// ... and at most while nothing is.
 const TICK_IDLE_MAX: Duration = Duration::from_millis(50);
@@ -69,6 +73,8 @@ pub(super) struct Control {
     pub events: Receiver<LinkEvent>,
     pub found: Receiver<Found>,
     pub landing: Landing,
+    /// Where workers take entries in, under the scheme `rpc`.
+    pub desks: Option<Arc<Desks>>,
     pub syncing: Syncing,
     pub guests: Guests,
     /// Where other nodes reach this one.
@@ -94,11 +100,15 @@ pub(super) struct State {
     pub outstanding: Outstanding,
     pub groups: Groups,
     pub facts: Facts,
-    actions: Vec<Action>,
+    pub actions: Vec<Action>,
+    /// Empty but for its memory.
+    performed: Vec<Action>,
     ticked_at: Instant,
     busy_at: Instant,
     /// The landing socket may have more.
     has_landed: bool,
+    /// What was emptied out of desks last.
+    pub taken: Taken,
     term: Term,
     /// By shard, as published.
     places: Vec<Place>,
@@ -137,7 +147,8 @@ impl Control {
     fn wait(&mut self, poller: &mut Epoll) {
         let has_work = !self.events.is_empty() || !self.found.is_empty();
         let is_clearing = self.node.shelf().work();
-        let has_more = has_work || is_clearing || self.state.has_landed;
+        let is_sending = self.landing.has_unsent();
+        let has_more = has_work || is_clearing || is_sending || self.state.has_landed;
         let time = match has_more || !self.ends.may_sleep() {
             true => Duration::ZERO,
             false => self.tick_time(clock::now()),
@@ -171,6 +182,9 @@ impl Control {
         if self.state.has_landed {
             self.receive(now);
         }
+        if self.node.is_durable() {
+            self.empty_desks(now);
+        }
         while let Some(through_bytes) = self.syncing.done() {
             self.input(Event::Synced { through_bytes }, now);
         }
@@ -179,7 +193,9 @@ impl Control {
         if self.is_busy() {
             self.state.busy_at = now;
         }
-        let time = self.tick_time(now);
+        // What is there may acknowledge what a tick would send again.
+        let hurry = if self.state.has_landed { TICK_BEHIND } else { 1 };
+        let time = self.tick_time(now) * hurry;
         if now.ns.saturating_sub(self.state.ticked_at.ns) >= time.as_nanos() as u64 {
             self.state.ticked_at = now;
             self.input(Event::Tick, now);
@@ -191,7 +207,7 @@ impl Control {
             self.tell_facts(now);
             self.look_at_room();
         }
-        self.landing.send();
+        self.landing.send(now);
         self.ends.wake_fronts(&self.fabric, &self.shared);
     }
 
@@ -224,8 +240,10 @@ impl Control {
             }
             (Peer::Node(_), Message::Forwarded { id, bytes }) => self.forwarded(id, bytes),
             (from, message) => {
+                self.ready_desks(&message, now);
                 self.input(Event::Message { from, message }, now);
                 self.publish(now); // T1
+                self.open_desks();
                 self.perform(now);
             }
         }
@@ -261,9 +279,13 @@ impl Control {
 
     /// What has landed here.
     fn receive(&mut self, now: Instant) {
-        let Control { landing, node, state, .. } = self;
-        state.has_landed = landing.receive(INPUTS_MAX, |lane, bytes| {
-            node.input(Event::Landed { lane, bytes }, now, &mut state.actions)
+        let Control { landing, node, state, desks, .. } = self;
+        let State { actions, taken, .. } = state;
+        state.has_landed = landing.receive(INPUTS_MAX, |lane, way, bytes| {
+            if let Some(desks) = desks.as_ref().filter(|_| way.is_mark()) {
+                desk::empty(desks, node, taken, now, actions); // K2 there
+            }
+            node.input(Event::Landed { lane, way, bytes }, now, actions)
         });
         self.perform(now);
         while let Some((from, term, blocks)) = self.landing.take_acked() {
@@ -306,8 +328,9 @@ impl Control {
     /// Asks the node for what the ticket's owner computes.
     pub(super) fn ask_for(&mut self, ticket: u32, change: Arc<dyn Change>, now: Instant) {
         let Some(waiter) = self.state.outstanding.at(ticket) else { return };
+        let front = waiter.errand.as_ref().map_or(0, |errand| u64::from(errand.front()));
         let request = Request {
-            client: ClientId::anonymous(u64::from(ticket)),
+            client: ClientId::anonymous(u64::from(ticket) | front << 32),
             sequence: waiter.sequence,
             key: Arc::clone(&waiter.key),
             operation: Operation::Compute(Compute(change)),
@@ -383,10 +406,12 @@ impl Control {
     pub(super) fn perform(&mut self, now: Instant) {
         // What is performed may make further actions.
         while !self.state.actions.is_empty() {
-            let actions = std::mem::take(&mut self.state.actions);
-            for action in actions {
+            let mut actions = std::mem::take(&mut self.state.performed);
+            std::mem::swap(&mut self.state.actions, &mut actions);
+            for action in actions.drain(..) {
                 self.act(action, now);
             }
+            self.state.performed = actions; // Its memory.
         }
     }
 
@@ -403,8 +428,8 @@ impl Control {
             Action::Send { to: Peer::Node(to), message } => self.tell(to, message),
             Action::Send { message: Message::Lease { .. }, .. } if !self.syncing.may_serve() => {}
             Action::Send { to, message } => self.tell_leader(to, message),
-            Action::Land { to, term, bytes } => {
-                self.landing.land(to, term, &bytes);
+            Action::Land { to, term, way, bytes } => {
+                self.landing.land(to, term, way, &bytes, now);
             }
             // Old lanes are closed by their term: the node takes nothing from them (N3).
             Action::Fence { .. } | Action::Append(_) => {}
@@ -468,16 +493,5 @@ impl Control {
                     .for_each(|slot| self.view.set_place(Slot(slot), place));
             }
         }
-    }
-}
-
-/// Where a slot is served, for a client of this node.
-fn elsewhere(configuration: &Configuration, slot: Slot) -> Refused {
-    let shard = configuration.shard(configuration.shard_of_slot(slot));
-    let primary = shard.map(|shard| shard.primary).filter(|node| configuration.has(*node));
-    let addresses = primary.and_then(|node| configuration.addresses(node));
-    match addresses.filter(|addresses| addresses.resp != 0) {
-        Some(at) => Refused::Moved { slot: slot.0, address: format!("{}:{}", at.host, at.resp) },
-        None => Refused::Down,
     }
 }

@@ -11,6 +11,7 @@ use cluster::slot::SLOT_COUNT;
 use cluster::{Configuration, Message, NodeId, Peer, ShardId, Slot};
 
 use super::control::Control;
+use super::view::ReplicationFigures;
 use crate::hop::replicate::Errand;
 
 const WINDOW_NS: u64 = 500_000_000;
@@ -163,6 +164,26 @@ impl Control {
             self.view.set_lag(*gone, None);
         }
         self.state.facts.peers = peers;
+        self.show_replication();
+    }
+
+    fn show_replication(&self) {
+        let landed = self.node.landing_counters();
+        let (mut datagrams, mut received_frames) = (self.landing.counters(), landed.landed);
+        let mut streams = landed.streams;
+        if let Some(desks) = &self.desks {
+            let (counters, frames, desk_streams) = desks.counters();
+            datagrams = datagrams.plus(counters);
+            received_frames += frames;
+            streams = desk_streams;
+        }
+        self.view.set_replication(ReplicationFigures {
+            scheme: self.node.scheme(),
+            datagrams,
+            sent_frames: self.landing.sent_frames,
+            received_frames,
+            streams,
+        });
     }
 
     /// Shards whose primary was lost and that are this node's now.

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use base::Instant;
-use cluster::{Configuration, Message};
+use cluster::{Configuration, Message, Slot};
 
 use super::control::{Control, PATIENCE_NS};
 use crate::hop::replicate::{Errand, Refused};
@@ -83,5 +83,16 @@ impl Control {
             let why = if errand.is_read() { Refused::Down } else { Refused::Uncertain };
             self.finish(ticket, &errand, Some(why));
         }
+    }
+}
+
+/// Where a slot is served, for a client of this node.
+pub(super) fn elsewhere(configuration: &Configuration, slot: Slot) -> Refused {
+    let shard = configuration.shard(configuration.shard_of_slot(slot));
+    let primary = shard.map(|shard| shard.primary).filter(|node| configuration.has(*node));
+    let addresses = primary.and_then(|node| configuration.addresses(node));
+    match addresses.filter(|addresses| addresses.resp != 0) {
+        Some(at) => Refused::Moved { slot: slot.0, address: format!("{}:{}", at.host, at.resp) },
+        None => Refused::Down,
     }
 }

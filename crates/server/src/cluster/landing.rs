@@ -1,9 +1,12 @@
-//! The socket that frames land by: datagrams to and from other nodes.
+//! What leaves for other nodes' backup logs and what comes in by the node's own socket: frames and
+//! acknowledgements, as the cluster's scheme has them (decision 0064).
 //!
 //! ```text
-//!  land, acknowledge ─▶ one datagram in the making a peer ─▶ full, or the round ends ─▶ sendto
-//!  recvfrom ─▶ opened (tag, K25) ─▶ frames: the node, by the lane they came on
-//!                                └▶ acknowledgements: kept for the round
+//!  land, acknowledge ─▶ one datagram in the making a peer ─▶ full, or the round ends ─┐
+//!        rpc, write, share: a datagram for each frame ────────────────────────────────┼▶ socket
+//!        batch: one in the making for each thread ─▶ 256 bytes, or 5 us old ──────────┘
+//!  socket ─▶ opened (tag, K25) ─▶ frames: the node, by the lane and the way they came on
+//!                              └▶ acknowledgements: kept for the round
 //! ```
 //!
 //! # Limits
@@ -11,27 +14,25 @@
 //! copied out of the socket into the node's segments.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::BorrowedFd;
 
+use base::Instant;
 use cluster::datagram::{self, AckBuilder, Body, FrameBuilder, Key, Refused, Route};
 use cluster::message::Lane;
 use cluster::record::BlockId;
-use cluster::{NodeId, Term};
+use cluster::{NodeId, Scheme, Term, Way};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-/// The largest datagram of UDP.
-const DATAGRAM_BYTES_MAX: usize = 65_507;
-/// Asked of the kernel for each direction.
-const SOCKET_BYTES: usize = 8 << 20;
+use super::socket::{Counters, DATAGRAM_BYTES_MAX, FULL_COUNT, Socket};
 
 /// A node's address, looked up.
 type Found = (NodeId, SocketAddr);
 
 /// See the module's page.
 pub(super) struct Landing {
-    socket: UdpSocket,
+    socket: Socket,
+    scheme: Scheme,
     own: NodeId,
     key: Key,
     datagram_bytes: usize,
@@ -39,8 +40,10 @@ pub(super) struct Landing {
     acked: VecDeque<(NodeId, Term, Vec<BlockId>)>,
     /// Addresses of hosts' names.
     found: (Sender<Found>, Receiver<Found>),
-    buffer: Vec<u8>,
-    counters: Counters,
+    /// Frames with entries that left.
+    pub sent_frames: u64,
+    /// Batches that wait for their time.
+    has_batches: bool,
     /// That another release sends here.
     has_told_format: bool,
 }
@@ -51,50 +54,44 @@ struct Peer {
     term: Term,
     frames: FrameBuilder,
     acks: AckBuilder,
+    /// By thread.
+    batches: BTreeMap<u16, Batch>,
 }
 
-/// What the socket has seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Datagrams that left.
-    pub sent: u64,
-    /// Those that the socket did not take.
-    pub lost: u64,
-    /// Datagrams that came.
-    pub received: u64,
-    /// Those that are no peer's, or not for this life of this node.
-    pub refused: u64,
+/// Frames that follow each other in one log.
+struct Batch {
+    frames: FrameBuilder,
+    /// Of the first one.
+    way: Way,
+    since: Instant,
+}
+
+impl Batch {
+    fn next_at(&self) -> Option<u64> {
+        Some(self.way.at? + self.frames.len_bytes() as u64)
+    }
 }
 
 impl Landing {
-    /// Listens.
-    ///
-    /// # Errors
-    /// If the address cannot be bound.
-    pub fn bind(
-        at: SocketAddr,
-        own: NodeId,
-        key: Key,
-        datagram_bytes: usize,
-    ) -> io::Result<Landing> {
-        let socket = UdpSocket::bind(at)?;
-        socket.set_nonblocking(true)?;
-        let raw = socket2::SockRef::from(&socket);
-        // As much as the kernel allows; less is only slower.
-        let _ = raw.set_recv_buffer_size(SOCKET_BYTES);
-        let _ = raw.set_send_buffer_size(SOCKET_BYTES);
-        Ok(Landing {
+    /// Over the peers' socket.
+    pub fn new(
+        socket: Socket,
+        (own, key): (NodeId, Key),
+        (scheme, datagram_bytes): (Scheme, usize),
+    ) -> Landing {
+        Landing {
             socket,
+            scheme,
             own,
             key,
             datagram_bytes: datagram_bytes.min(DATAGRAM_BYTES_MAX),
             peers: BTreeMap::new(),
             acked: VecDeque::new(),
             found: unbounded(),
-            buffer: vec![0; DATAGRAM_BYTES_MAX],
-            counters: Counters::default(),
+            sent_frames: 0,
+            has_batches: false,
             has_told_format: false,
-        })
+        }
     }
 
     /// To be polled.
@@ -113,8 +110,8 @@ impl Landing {
                 self.look_up(node, address);
             }
             let frames = FrameBuilder::new(limit_bytes);
-            let acks = AckBuilder::new(limit_bytes);
-            self.peers.insert(node, Peer { at, term, frames, acks });
+            let (acks, batches) = (AckBuilder::new(limit_bytes), BTreeMap::new());
+            self.peers.insert(node, Peer { at, term, frames, acks, batches });
         }
     }
 
@@ -132,89 +129,126 @@ impl Landing {
     }
 
     /// Lands a frame at a peer.
-    pub fn land(&mut self, to: NodeId, term: Term, frame: &[u8]) {
+    pub fn land(&mut self, to: NodeId, term: Term, way: Way, frame: &[u8], now: Instant) {
+        let Landing { socket, own, key, .. } = self;
         let Some(peer) = self.peers.get_mut(&to).filter(|peer| peer.term == term) else { return };
-        if !peer.frames.push(frame) {
-            self.send_frames(to);
-            if let Some(peer) = self.peers.get_mut(&to) {
-                let _ = peer.frames.push(frame);
+        let route = Route { lane: Lane { from: *own, term }, to };
+        self.sent_frames += u64::from(!way.is_mark());
+        match self.scheme {
+            Scheme::Batch if !way.is_mark() => {
+                let limit_bytes = self.datagram_bytes;
+                let make = || Batch { frames: FrameBuilder::new(limit_bytes), way, since: now };
+                let batch = peer.batches.entry(way.thread).or_insert_with(make);
+                let at = peer.at;
+                let mut leave = |batch: &mut Batch| {
+                    queue(socket, at, batch.frames.finish(route, batch.way, key));
+                };
+                let is_begun = !batch.frames.is_empty();
+                let joins = is_begun && batch.next_at() == way.at && batch.frames.push(frame);
+                if !joins {
+                    if is_begun {
+                        leave(batch);
+                    }
+                    (batch.way, batch.since) = (way, now);
+                    let _ = batch.frames.push(frame); // One always has room.
+                }
+                if batch.frames.len_bytes() >= Scheme::BATCH_BYTES {
+                    leave(batch);
+                } else {
+                    self.has_batches = true;
+                }
+            }
+            Scheme::Rowan | Scheme::Batch => push(socket, peer, route, Way::MARK, (frame, key)),
+            _ if way.is_mark() => push(socket, peer, route, Way::MARK, (frame, key)),
+            Scheme::Rpc | Scheme::Write | Scheme::Share => {
+                flush_frames(socket, peer, route, key);
+                push(socket, peer, route, way, (frame, key));
+                queue(socket, peer.at, peer.frames.finish(route, way, key));
             }
         }
     }
 
     /// Tells a peer what has landed here.
     pub fn acknowledge(&mut self, to: NodeId, term: Term, blocks: &[BlockId]) {
+        let Landing { socket, own, key, .. } = self;
+        let Some(peer) = self.peers.get_mut(&to).filter(|peer| peer.term == term) else { return };
+        let route = Route { lane: Lane { from: *own, term }, to };
         for block in blocks {
-            let Some(peer) = self.peers.get_mut(&to).filter(|peer| peer.term == term) else {
-                return;
-            };
             if !peer.acks.push(*block) {
-                self.send_acks(to);
-                if let Some(peer) = self.peers.get_mut(&to) {
-                    let _ = peer.acks.push(*block);
-                }
+                queue(socket, peer.at, peer.acks.finish(route, key));
+                let _ = peer.acks.push(*block); // One always has room.
             }
         }
     }
 
-    /// Everything that is in the making leaves.
-    pub fn send(&mut self) {
+    /// Everything that is in the making leaves, but for batches whose time has not come.
+    pub fn send(&mut self, now: Instant) {
         while let Ok((node, at)) = self.found.1.try_recv() {
             if let Some(peer) = self.peers.get_mut(&node) {
                 peer.at = Some(at);
             }
         }
-        let waiting =
-            self.peers.iter().filter(|(_, peer)| !peer.frames.is_empty() || !peer.acks.is_empty());
-        let waiting: Vec<NodeId> = waiting.map(|(node, _)| *node).collect();
-        for to in waiting {
-            self.send_frames(to);
-            self.send_acks(to);
+        let Landing { socket, own, key, peers, .. } = self;
+        let mut has_batches = false;
+        for (to, peer) in peers {
+            let route = Route { lane: Lane { from: *own, term: peer.term }, to: *to };
+            flush_frames(socket, peer, route, key);
+            if !peer.acks.is_empty() {
+                queue(socket, peer.at, peer.acks.finish(route, key));
+            }
+            for batch in peer.batches.values_mut().filter(|batch| !batch.frames.is_empty()) {
+                if now.ns < batch.since.ns.saturating_add(Scheme::BATCH_NS) {
+                    has_batches = true;
+                } else {
+                    queue(socket, peer.at, batch.frames.finish(route, batch.way, key));
+                }
+            }
         }
+        self.has_batches = has_batches;
+        self.socket.flush();
     }
 
-    fn send_frames(&mut self, to: NodeId) {
-        let Some(peer) = self.peers.get_mut(&to).filter(|peer| !peer.frames.is_empty()) else {
-            return;
-        };
-        let route = Route { lane: Lane { from: self.own, term: peer.term }, to };
-        let bytes = peer.frames.finish(route, &self.key);
-        count_sent(&mut self.counters, send_to(&self.socket, bytes, peer.at));
+    /// Whether something leaves soon by itself.
+    pub fn has_unsent(&self) -> bool {
+        self.has_batches || self.socket.has_unsent()
     }
 
-    fn send_acks(&mut self, to: NodeId) {
-        let Some(peer) = self.peers.get_mut(&to).filter(|peer| !peer.acks.is_empty()) else {
-            return;
-        };
-        let route = Route { lane: Lane { from: self.own, term: peer.term }, to };
-        let bytes = peer.acks.finish(route, &self.key);
-        count_sent(&mut self.counters, send_to(&self.socket, bytes, peer.at));
-    }
-
-    /// At most so many datagrams: their frames go to `land`. Whether there may be more.
-    pub fn receive(&mut self, datagram_max: usize, mut land: impl FnMut(Lane, &[u8])) -> bool {
-        for _ in 0..datagram_max {
-            let Ok((len_bytes, _)) = self.socket.recv_from(&mut self.buffer) else { return false };
-            self.counters.received += 1;
-            match datagram::open(&self.buffer[..len_bytes], self.own, &self.key) {
+    /// About so many datagrams: their frames go to `land`. Whether there may be more.
+    pub fn receive(&mut self, datagram_max: usize, mut land: impl FnMut(Lane, Way, &[u8])) -> bool {
+        let mut received = 0;
+        while received < datagram_max {
+            let (mut refused, own, key) = (0, self.own, &self.key);
+            let (acked, has_told_format) = (&mut self.acked, &mut self.has_told_format);
+            let count = self.socket.receive(|_, bytes| match datagram::open(bytes, own, key) {
                 Ok(datagram) => match datagram.body {
-                    Body::Frames(frames) => frames.for_each(|frame| land(datagram.lane, frame)),
+                    Body::Frames(frames) => {
+                        let mut way = datagram.way;
+                        for frame in frames {
+                            land(datagram.lane, way, frame);
+                            way.at = way.at.map(|at| at.saturating_add(frame.len() as u64));
+                        }
+                    }
                     Body::Acks(acks) => {
                         let Lane { from, term } = datagram.lane;
-                        self.acked.push_back((from, term, acks.collect()));
+                        acked.push_back((from, term, acks.collect()));
                     }
                 },
                 Err(error) => {
-                    self.counters.refused += 1;
+                    refused += 1;
                     // Said once: the address of a datagram proves nothing, and anyone may send it.
                     let is_other = matches!(error, Refused::UnknownFormat { .. });
-                    if is_other && !std::mem::replace(&mut self.has_told_format, true) {
+                    if is_other && !std::mem::replace(has_told_format, true) {
                         tracing::warn!("{error}");
                     } else if !matches!(error, Refused::NotForUs { .. }) {
                         tracing::debug!("a datagram at the peers' port: {error}");
                     }
                 }
+            });
+            self.socket.count_refused(refused);
+            if count < FULL_COUNT {
+                return false; // What comes meanwhile the poller tells.
             }
+            received += count;
         }
         true
     }
@@ -223,16 +257,30 @@ impl Landing {
     pub fn take_acked(&mut self) -> Option<(NodeId, Term, Vec<BlockId>)> {
         self.acked.pop_front()
     }
+
+    /// What the socket has seen.
+    pub fn counters(&self) -> Counters {
+        self.socket.counters()
+    }
 }
 
-fn send_to(socket: &UdpSocket, bytes: &[u8], at: Option<SocketAddr>) -> bool {
-    at.is_some_and(|at| socket.send_to(bytes, at).is_ok())
+/// Adds a frame to the datagram in the making.
+fn push(socket: &mut Socket, peer: &mut Peer, route: Route, way: Way, (frame, key): (&[u8], &Key)) {
+    if !peer.frames.push(frame) {
+        queue(socket, peer.at, peer.frames.finish(route, way, key));
+        let _ = peer.frames.push(frame); // One always has room.
+    }
 }
 
-fn count_sent(counters: &mut Counters, is_sent: bool) {
-    if is_sent {
-        counters.sent += 1;
-    } else {
-        counters.lost += 1;
+fn flush_frames(socket: &mut Socket, peer: &mut Peer, route: Route, key: &Key) {
+    if !peer.frames.is_empty() {
+        queue(socket, peer.at, peer.frames.finish(route, Way::MARK, key));
+    }
+}
+
+fn queue(socket: &mut Socket, at: Option<SocketAddr>, bytes: &[u8]) {
+    match at {
+        Some(at) => socket.queue(landing::Sender::address(at), bytes),
+        None => socket.count_lost(),
     }
 }

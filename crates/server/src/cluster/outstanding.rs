@@ -29,8 +29,8 @@ pub(super) struct Outstanding {
     /// Of each shard: tickets that the node has refused for now, oldest first.
     later: BTreeMap<ShardId, VecDeque<u32>>,
     held: Option<ShardId>,
-    /// Of each shard: how many the node has.
-    asked: BTreeMap<ShardId, u32>,
+    /// Of each shard, by its number: how many the node has.
+    asked: Vec<u32>,
     next_sequence: u64,
     /// What those that wait bring to store.
     filling_bytes: u64,
@@ -108,18 +108,22 @@ impl Outstanding {
 
     /// The node is asked.
     pub fn count_asked(&mut self, shard: ShardId) {
-        *self.asked.entry(shard).or_default() += 1;
+        if self.asked.len() <= shard.index() {
+            self.asked.resize(shard.index() + 1, 0);
+        }
+        self.asked[shard.index()] += 1;
     }
 
     /// The node has answered, whatever.
     pub fn count_answered(&mut self, shard: ShardId) {
-        let count = self.asked.entry(shard).or_default();
-        *count = count.saturating_sub(1);
+        if let Some(count) = self.asked.get_mut(shard.index()) {
+            *count = count.saturating_sub(1);
+        }
     }
 
     /// How many of a shard the node has.
     pub fn asked_count(&self, shard: ShardId) -> u32 {
-        self.asked.get(&shard).copied().unwrap_or_default()
+        self.asked.get(shard.index()).copied().unwrap_or_default()
     }
 
     /// It is answered.

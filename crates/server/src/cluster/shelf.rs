@@ -31,7 +31,7 @@ use std::sync::Arc;
 use base::UnixMillis;
 use cluster::record::{Answered, Entry};
 use cluster::slot::SLOT_COUNT;
-use cluster::{ClientId, Installed, Part, ShardId, Shelf, Version};
+use cluster::{ClientId, Installed, Part, Plain, ShardId, Shelf, Version};
 use store::pin::Pins;
 use store::{
     Item, NoSession, NoUpdate, Op, Outcome, Replica, ReplicaChange, Request, Session, Sink, Store,
@@ -233,12 +233,13 @@ impl State {
         found.entry
     }
 
-    fn install(&mut self, entry: &Arc<Entry>) -> Installed {
-        if self.clearing.has(entry.shard) {
-            self.clearing.waiting.push(entry.clone());
+    /// `own_key`: the key, if somebody has it already.
+    fn install(&mut self, plain: &Plain<'_>, own_key: Option<&Arc<[u8]>>) -> Installed {
+        if self.clearing.has(plain.shard) {
+            self.clearing.waiting.push(Arc::new(plain.to_entry()));
             return Installed::Newest;
         }
-        let Entry { shard, version, key, value, client_flags, expires_at, .. } = &**entry;
+        let Plain { shard, version, key, value, client_flags, expires_at } = plain;
         if self.is_broken || self.is_unkept {
             return Installed::NoRoom;
         }
@@ -267,7 +268,10 @@ impl State {
             Some(_) if expires_at.is_some() => Why::MayExpire,
             Some(_) => Why::Recent,
         };
-        remembered.add(key, *version, why);
+        match own_key {
+            Some(key) => remembered.add(key, *version, why),
+            None => remembered.add(&Arc::from(*key), *version, why),
+        }
         if self.keep.is_some() {
             self.used.insert(*shard);
         }
@@ -407,7 +411,11 @@ impl Shelf for StoreShelf {
     }
 
     fn install(&mut self, entry: Arc<Entry>) -> Installed {
-        self.state.borrow_mut().install(&entry)
+        self.state.borrow_mut().install(&entry.as_plain(), Some(&entry.key))
+    }
+
+    fn install_plain(&mut self, plain: &Plain<'_>) -> Installed {
+        self.state.borrow_mut().install(plain, None)
     }
 
     fn is_log(&self) -> bool {

@@ -7,20 +7,25 @@
 //!  spawn:   the control thread                                   behind them
 //! ```
 
-use std::net::SocketAddr;
+use std::fmt::Display;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use cluster::datagram::THREAD_AT;
 use cluster::message::Recovered;
-use cluster::{Addresses, Durability, Node, NodeId, Peer, Settings};
+use cluster::{Addresses, Durability, Node, NodeId, Peer, Scheme, Settings};
 use cluster_io::{Discovery, Found, LinkEvent, Links, Stored};
 use crossbeam_channel::{Receiver, bounded, unbounded};
 
 use super::control::{Control, State};
+use super::desk::{self, Desks, Post};
 use super::landing::Landing;
 use super::shelf::{Owner, StoreShelf};
+use super::socket::Socket;
 use super::syncing::Syncing;
 use super::{ClusterConfig, View};
 use crate::config::Config;
@@ -57,6 +62,7 @@ pub struct Prepared {
     links: Links,
     events: Receiver<LinkEvent>,
     landing: Landing,
+    desks: Option<Arc<Desks>>,
     node: Node<StoreShelf>,
     syncing: Syncing,
     view: Arc<View>,
@@ -117,7 +123,11 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
         )),
         _ => refused(format!("--peer {}: {source}", config.peer)),
     };
-    let landing = Landing::bind(config.peer, id, key, settings.datagram_bytes).map_err(in_use)?;
+    let view = Arc::new(View::new(id));
+    let post = Post { own: id, key: &key, datagram_bytes: settings.datagram_bytes };
+    let opened = open_sockets(shared, &config, post, (settings, &ends.waker), &view);
+    let (socket, desks) = opened.map_err(in_use)?;
+    let landing = Landing::new(socket, (id, key), (settings.scheme, settings.datagram_bytes));
     let (heard, events) = bounded(EVENTS_MAX);
     let waker = ends.waker.clone();
     let wake = move || waker.wake();
@@ -130,7 +140,6 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
             .map_err(|source| StartError::System { what: "start the thread of syncs", source })?,
         None => Syncing::default(),
     };
-    let view = Arc::new(View::new(id));
     shared.set_cluster(Arc::clone(&view));
     shared.set_door(Arc::new(door));
     tracing::info!("node {id} of the cluster {}, peers at {}", stored.name, config.peer);
@@ -142,12 +151,38 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
         links,
         events,
         landing,
+        desks,
         node,
         syncing,
         view,
         ends,
         lease_ns,
     })
+}
+
+/// The peers' socket, and what workers take entries in by, under the scheme `rpc`.
+fn open_sockets(
+    shared: &Shared,
+    config: &ClusterConfig,
+    post: Post<'_>,
+    (settings, waker): (Settings, &Waker),
+    view: &View,
+) -> io::Result<(Socket, Option<Arc<Desks>>)> {
+    let first = UdpSocket::bind(config.peer)?;
+    if settings.scheme != Scheme::Rpc {
+        return Ok((Socket::new(first)?, None));
+    }
+    // A group would let a second server of this user share the address without a word.
+    drop(first);
+    let others = u16::try_from(shared.config().threads).unwrap_or(u16::MAX - 1);
+    let mut sockets = landing::steer::unsteered(config.peer, others + 1)?;
+    let workers = sockets.split_off(1);
+    let first = sockets.pop().ok_or(io::ErrorKind::NotFound)?;
+    landing::steer::steer_apart(&first, THREAD_AT as u32, others)?;
+    let waker = Some(waker).filter(|_| settings.durability == Durability::Fsync);
+    let (desks, clerks) = desk::clerks(workers, post, waker)?;
+    view.leave_clerks(clerks);
+    Ok((Socket::new(first)?, Some(desks)))
 }
 
 /// The node, over what its data directory has.
@@ -194,17 +229,25 @@ fn wait_for_settings(found: &Receiver<Found>) -> Result<Arc<Stored>, StartError>
 /// What was asked for is what the cluster has.
 fn check(config: &ClusterConfig, stored: &Stored) -> Result<(), StartError> {
     let settings = stored.settings;
-    let differs = |flag: &str, asked: Option<u8>, has: u8| match asked {
+    let name = &stored.name;
+    differs(name, "copies", config.copies, settings.copies)?;
+    differs(name, "min-copies", config.min_copies, settings.min_copies)?;
+    differs(name, "replication", config.replication, settings.scheme)
+}
+
+fn differs<T: PartialEq + Display>(
+    name: &str,
+    flag: &str,
+    asked: Option<T>,
+    has: T,
+) -> Result<(), StartError> {
+    match asked {
         Some(asked) if asked != has => Err(refused(format!(
-            "--{flag} {asked}, but the cluster {} was made with {has}: leave the flag out, or \
-             make another cluster",
-            stored.name
+            "--{flag} {asked}, but the cluster {name} was made with {has}: leave the flag out, or \
+             make another cluster"
         ))),
         _ => Ok(()),
-    };
-    differs("copies", config.copies, settings.copies)?;
-    differs("min-copies", config.min_copies, settings.min_copies)?;
-    Ok(())
+    }
 }
 
 /// A cluster whose nodes write to disks is one whose nodes all do.
@@ -274,7 +317,7 @@ impl ControlThread {
     ) -> Result<ControlThread, StartError> {
         let failed = |source| StartError::System { what: "start the control thread", source };
         let Prepared { discovery, found, links, events, landing, node, .. } = prepared;
-        let Prepared { peer, syncing, view, ends, lease_ns, .. } = prepared;
+        let Prepared { peer, desks, syncing, view, ends, lease_ns, .. } = prepared;
         let is_ended = Arc::new(AtomicBool::new(false));
         let waker = ends.waker.clone();
         let control = Control {
@@ -290,6 +333,7 @@ impl ControlThread {
             events,
             found,
             landing,
+            desks,
             syncing,
             is_ended: Arc::clone(&is_ended),
             state: State::default(),

@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::SlotReads;
-use cluster::{Configuration, NodeId, Role, ShardId, Slot};
+use super::socket::Counters;
+use super::{Clerk, SlotReads};
+use cluster::{Configuration, NodeId, Role, Scheme, ShardId, Slot};
 
 /// Where requests of a slot go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub enum Place {
 pub struct View {
     /// Of each worker that has ever begun.
     reads: Mutex<Vec<Arc<SlotReads>>>,
+    /// Of each worker that has not begun yet, if workers take entries in.
+    clerks: Mutex<Vec<Option<Clerk>>>,
     slots: Box<[AtomicU8]>,
     /// Of which slots this node is a backup.
     copies: Box<[AtomicBool]>,
@@ -59,6 +62,23 @@ pub struct Figures {
     pub progress_ratio: BTreeMap<ShardId, f64>,
     /// Bytes that each backup has not acknowledged yet.
     pub lag_bytes: BTreeMap<NodeId, u64>,
+    /// Of what goes to backups, and comes as one.
+    pub replication: ReplicationFigures,
+}
+
+/// What replication has sent and received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicationFigures {
+    /// By which scheme.
+    pub scheme: Scheme,
+    /// Datagrams: entries and acknowledgements.
+    pub datagrams: Counters,
+    /// Frames with entries that left.
+    pub sent_frames: u64,
+    /// Those that came down whole.
+    pub received_frames: u64,
+    /// Logs that others' entries come down in.
+    pub streams: u64,
 }
 
 impl View {
@@ -66,6 +86,7 @@ impl View {
     pub fn new(own: NodeId) -> View {
         View {
             reads: Mutex::default(),
+            clerks: Mutex::default(),
             slots: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicU8::new(0)).collect(),
             copies: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicBool::new(false)).collect(),
             generation: AtomicU64::new(0),
@@ -150,6 +171,23 @@ impl View {
     /// Those of all workers.
     pub fn reads(&self) -> Vec<Arc<SlotReads>> {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// At the start: what workers take when they begin.
+    pub(super) fn leave_clerks(&self, clerks: Vec<Clerk>) {
+        let clerks = clerks.into_iter().map(Some).collect();
+        *self.clerks.lock().unwrap_or_else(PoisonError::into_inner) = clerks;
+    }
+
+    /// A worker's own, once.
+    pub fn take_clerk(&self, index: usize) -> Option<Clerk> {
+        let mut clerks = self.clerks.lock().unwrap_or_else(PoisonError::into_inner);
+        clerks.get_mut(index)?.take()
+    }
+
+    /// By the control thread: what replication has sent and received.
+    pub(super) fn set_replication(&self, figures: ReplicationFigures) {
+        self.state().figures.replication = figures;
     }
 
     /// By the control thread: this node has taken over a shard whose primary was lost.

@@ -107,6 +107,11 @@ impl Errand {
         unsafe { &*self.cell() }.reply.clone()
     }
 
+    /// At which thread its client is.
+    pub fn front(&self) -> u16 {
+        self.front
+    }
+
     /// Of which slot its key is.
     pub fn slot(&self) -> Slot {
         Slot::of(self.request().key)

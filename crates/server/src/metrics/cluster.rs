@@ -6,6 +6,7 @@ use cluster::{Configuration, NodeId, Shard, ShardId};
 use serde_json::{Value, json};
 
 use super::openmetrics::Page;
+use super::roles::{CpuSeconds, cpu_seconds};
 use crate::cluster::told::{RoleCounts, node_id};
 use crate::cluster::{Figures, View};
 
@@ -16,6 +17,7 @@ pub struct ClusterNumbers {
     /// None before the node has joined.
     configuration: Option<Arc<Configuration>>,
     figures: Figures,
+    cpu_seconds: CpuSeconds,
 }
 
 impl ClusterNumbers {
@@ -25,6 +27,7 @@ impl ClusterNumbers {
             own: view.own(),
             configuration: view.configuration(),
             figures: view.figures(),
+            cpu_seconds: cpu_seconds(),
         }
     }
 
@@ -74,6 +77,22 @@ impl ClusterNumbers {
         })
     }
 
+    fn replication(&self) -> Value {
+        let it = self.figures.replication;
+        json!({
+            "scheme": it.scheme.word(),
+            "write_streams": it.streams,
+            "sent_frames": it.sent_frames,
+            "received_frames": it.received_frames,
+            "sent_datagrams": it.datagrams.sent,
+            "received_datagrams": it.datagrams.received,
+            "lost_datagrams": it.datagrams.lost,
+            "refused_datagrams": it.datagrams.refused,
+            "sent_bytes": it.datagrams.sent_bytes,
+            "received_bytes": it.datagrams.received_bytes,
+        })
+    }
+
     /// Its member of `/stats`.
     pub(super) fn json(&self) -> Value {
         let configuration = self.configuration.as_deref();
@@ -88,6 +107,8 @@ impl ClusterNumbers {
             "id": node_id(self.own),
             "term": configuration.map_or(0, |it| it.term.0),
             "failovers_total": self.figures.failovers,
+            "replication": self.replication(),
+            "cpu_seconds": self.cpu_seconds,
             "members": members.collect::<Vec<_>>(),
             "shards": shards.collect::<Vec<_>>(),
         })
@@ -135,6 +156,39 @@ pub(super) fn families(page: &mut Page, cluster: Option<&ClusterNumbers>) {
         let peer = cluster.peer(*node);
         page.sample("dovetail_replication_lag_bytes", &[("peer", &peer)], lag_bytes);
     }
+    replication(page, cluster);
+}
+
+/// What goes to backups, what comes as one, and whose time it takes.
+fn replication(page: &mut Page, cluster: &ClusterNumbers) {
+    let it = &cluster.figures.replication;
+    let name = "dovetail_replication_info";
+    page.family("dovetail_replication", "info", "How writes travel to backups");
+    page.sample(name, &[("scheme", it.scheme.word())], 1);
+    let help = "Logs that other nodes' writes come down in here";
+    page.gauge("dovetail_replication_write_streams", help, it.streams);
+    let directions = |page: &mut Page, family: &str, help: &str, counts: [u64; 2]| {
+        page.family(family, "counter", help);
+        for (direction, count) in ["sent", "received"].into_iter().zip(counts) {
+            page.sample(&format!("{family}_total"), &[("dir", direction)], count);
+        }
+    };
+    let counts = [it.sent_frames, it.received_frames];
+    directions(page, "dovetail_replication_frames", "Frames of entries", counts);
+    let counts = [it.datagrams.sent, it.datagrams.received];
+    let help = "Datagrams of entries and acknowledgements";
+    directions(page, "dovetail_replication_datagrams", help, counts);
+    let counts = [it.datagrams.sent_bytes, it.datagrams.received_bytes];
+    directions(page, "dovetail_replication_bytes", "Bytes of these datagrams", counts);
+    let help = "Datagrams that the socket did not take; what was in them is sent again";
+    page.counter("dovetail_replication_lost_datagrams", help, it.datagrams.lost);
+    let help = "Datagrams at the peers' port that no node of the cluster sent to this one";
+    page.counter("dovetail_replication_refused_datagrams", help, it.datagrams.refused);
+    let name = "dovetail_thread_cpu_seconds";
+    page.family(name, "counter", "CPU time by what threads are there for");
+    for (role, seconds) in &cluster.cpu_seconds {
+        page.sample("dovetail_thread_cpu_seconds_total", &[("role", role)], seconds);
+    }
 }
 
 #[cfg(test)]
@@ -163,6 +217,9 @@ mod tests {
             "dovetail_shards{role=\"joining\"} 0",
             "dovetail_migration_progress_ratio{shard=\"2\"} 0.25",
             "dovetail_failovers_total 1",
+            "dovetail_replication_info{scheme=\"rowan\"} 1",
+            "dovetail_replication_write_streams 0",
+            "dovetail_replication_frames_total{dir=\"sent\"} 0",
             "dovetail_replication_lag_bytes{peer=\"10.0.0.2:7400\"} 4096",
         ] {
             assert!(page.text().lines().any(|found| found == line), "{line}\n{}", page.text());

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use base::roles::RolePlan;
 
-use super::{TOKEN_PORT, TOKEN_SHM, TOKEN_SHM_DOOR, Worker};
+use super::{TOKEN_CLERK, TOKEN_PORT, TOKEN_SHM, TOKEN_SHM_DOOR, Worker};
 use crate::engine::Home;
 use crate::native::shm::{ShmClient, ShmGuest};
 use crate::poller::{Interest, Poller, Ready};
@@ -21,13 +21,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
         for event in ready {
             match event.token {
                 TOKEN_SHM_DOOR => self.admit_shm(),
+                TOKEN_CLERK => {
+                    if let Some(clerk) = &mut self.clerk {
+                        clerk.serve();
+                    }
+                }
                 token @ TOKEN_PORT..TOKEN_SHM => {
                     if let Some(native) = &mut self.native {
                         let index = (token - TOKEN_PORT) as usize;
                         native.serve_port(index, &mut self.engine, &self.core);
                     }
                 }
-                token @ TOKEN_SHM..TOKEN_SHM_DOOR => {
+                token @ TOKEN_SHM..TOKEN_CLERK => {
                     if let Some(native) = &mut self.native {
                         native.hear((token - TOKEN_SHM) as usize);
                     }

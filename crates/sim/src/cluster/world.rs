@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cluster::message::Lane;
 use cluster::register::{Answer, EmbeddedRegister, Request, Response, SessionId};
-use cluster::{Durability, Manager, Message, Node, NodeId, Peer, Settings, manager, node};
+use cluster::{Durability, Manager, Message, Node, NodeId, Peer, Settings, Way, manager, node};
 
 use crate::cluster::client::{Client, Mode};
 use crate::cluster::dice::Dice;
@@ -46,7 +46,7 @@ pub(super) enum Happening {
 pub(super) enum ToNode {
     Tick,
     Message { from: Peer, message: Message },
-    Landed { lane: Lane, bytes: Arc<[u8]> },
+    Landed { lane: Lane, way: Way, bytes: Arc<[u8]> },
     Synced { len_bytes: usize, appended_bytes: u64 },
 }
 
@@ -241,9 +241,9 @@ impl<'a> World<'a> {
                 let message = Plant::distort(self.options.plant, node, message);
                 node.input(node::Event::Message { from, message }, now, &mut actions);
             }
-            ToNode::Landed { lane, bytes } => {
+            ToNode::Landed { lane, way, bytes } => {
                 let lane = Plant::distort_lane(self.options.plant, node, lane);
-                node.input(node::Event::Landed { lane, bytes: &bytes }, now, &mut actions);
+                node.input(node::Event::Landed { lane, way, bytes: &bytes }, now, &mut actions);
             }
             ToNode::Synced { len_bytes, appended_bytes } => {
                 let logged_bytes =
@@ -276,7 +276,7 @@ impl<'a> World<'a> {
                 }
                 self.send(Peer::Node(id), to, message);
             }
-            node::Action::Land { to, term, bytes } => {
+            node::Action::Land { to, term, way, bytes } => {
                 let lane = Lane { from: id, term };
                 if self.options.plant == Some(Plant::Ack) && self.chance.happens(100_000) {
                     let message = Plant::forged_ack(term, &bytes);
@@ -288,7 +288,7 @@ impl<'a> World<'a> {
                 }
                 for at_ns in self.journeys(name, usize::from(to.name)) {
                     let (name, life) = (usize::from(to.name), to.life);
-                    let what = ToNode::Landed { lane, bytes: bytes.clone() };
+                    let what = ToNode::Landed { lane, way, bytes: bytes.clone() };
                     self.push(at_ns, Happening::Node { name, life, what });
                 }
             }
@@ -513,6 +513,7 @@ fn settings_of(scenario: &Scenario) -> Settings {
     Settings {
         shards: scenario.shards,
         durability,
+        scheme: scenario.scheme,
         datagram_bytes: 320,
         segment_bytes: 2_048,
         copy_part_entries: 2,
@@ -525,7 +526,7 @@ fn settings_of(scenario: &Scenario) -> Settings {
 
 fn shown(what: &ToNode) -> String {
     match what {
-        ToNode::Landed { lane, bytes } => {
+        ToNode::Landed { lane, bytes, .. } => {
             let header = cluster::record::Header::peek(bytes);
             let what = header.map(|header| {
                 format!("{:?} s{} v{:x}", header.kind, header.shard.0, header.version.bits())

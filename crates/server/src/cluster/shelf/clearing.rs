@@ -77,7 +77,7 @@ impl State {
             .partition(|entry| self.clearing.has(entry.shard));
         self.clearing.waiting = next;
         for entry in waiting {
-            self.install(&entry);
+            self.install(&entry.as_plain(), Some(&entry.key));
         }
         !self.clearing.next.is_empty()
     }

@@ -49,17 +49,24 @@ struct Guard {
 impl Remembered {
     /// The version of a key that is not in the index, if that is known.
     pub(super) fn version_of(&self, key: &[u8]) -> Option<Version> {
-        self.guards.get(key).map(|guard| guard.version)
+        self.guard_of(key).map(|guard| guard.version)
     }
 
     /// The version of a key's delete.
     pub(super) fn delete_of(&self, key: &[u8]) -> Option<Version> {
-        self.guards.get(key).filter(|guard| guard.is_delete).map(|guard| guard.version)
+        self.guard_of(key).filter(|guard| guard.is_delete).map(|guard| guard.version)
+    }
+
+    /// Most shards have none: then the key is not hashed.
+    fn guard_of(&self, key: &[u8]) -> Option<&Guard> {
+        if self.guards.is_empty() { None } else { self.guards.get(key) }
     }
 
     /// An entry was installed.
     pub(super) fn add(&mut self, key: &Arc<[u8]>, version: Version, why: Why) {
-        if let Some(old) = self.guards.remove(key) {
+        if !self.guards.is_empty()
+            && let Some(old) = self.guards.remove(key)
+        {
             self.guards_by_version.remove(&old.version);
         }
         let is_delete = why == Why::Deleted;

@@ -1,0 +1,330 @@
+//! Workers as backups, under the scheme `rpc` (decision 0064): each takes entries in at a socket of
+//! its own, appends them to a log of its own and answers. The control thread digests the logs.
+//!
+//! ```text
+//!  peer ─ entry, thread 3 ─▶ kernel: by the datagram's thread ─▶ socket of worker (3-1) mod n
+//!                                                                 Clerk: tag, checksum, term
+//!       ◀─ acknowledgement ───────────────────────────────────────┤
+//!                                                                 ▼
+//!                                                     Desk: a log ─▶ control thread: digest
+//! ```
+//!
+//! # Invariants
+//! K1: a desk takes nothing but under the term that it is open for. It is closed, and emptied into
+//!     the node, before another configuration is installed (N3): what was acknowledged under a term
+//!     is digested under it.
+//! K2: desks are emptied before the node hears a message or what is on all copies (L4 of
+//!     cluster::node::landing): whatever was acknowledged before that was sent is there by then.
+//! K3: with `fsync` a clerk acknowledges nothing: the node does, once it is on the medium (K21).
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::Instant;
+use cluster::datagram::{AckBuilder, Body, Key, Route, open};
+use cluster::message::Lane;
+use cluster::node::{Action, Event};
+use cluster::record::{BlockId, Check, Kind, block};
+use cluster::{Message, Node, NodeId, Term, Way};
+use landing::Sender;
+
+use super::StoreShelf;
+use super::control::Control;
+use super::socket::{Counters, FULL_COUNT, Socket};
+use crate::poller::Waker;
+
+/// What a worker keeps for the control thread; more is not taken, and sent again.
+const DESK_BYTES_MAX: usize = 4 << 20;
+/// Calls of the system in one round of a worker.
+const BURSTS_MAX: usize = 4;
+
+/// Of all workers.
+pub(super) struct Desks {
+    desks: Vec<Mutex<Desk>>,
+}
+
+/// See K1.
+#[derive(Default)]
+struct Desk {
+    term: Option<Term>,
+    taken: Taken,
+    counters: Counters,
+    frame_count: u64,
+}
+
+/// Frames in the order in which they came.
+#[derive(Default)]
+pub(super) struct Taken {
+    bytes: Vec<u8>,
+    frames: Vec<(Lane, Way, usize)>,
+}
+
+impl Taken {
+    /// What was taken, and on which way.
+    pub fn iter(&self) -> impl Iterator<Item = (Lane, Way, &[u8])> {
+        let mut rest = &self.bytes[..];
+        self.frames.iter().map(move |(lane, way, len_bytes)| {
+            let (frame, later) = rest.split_at(*len_bytes);
+            rest = later;
+            (*lane, *way, frame)
+        })
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.frames.clear();
+    }
+}
+
+impl Desks {
+    fn new(count: usize) -> Desks {
+        Desks { desks: (0..count).map(|_| Mutex::default()).collect() }
+    }
+
+    fn desk(&self, index: usize) -> MutexGuard<'_, Desk> {
+        self.desks[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on entries of this term are taken (K1).
+    pub fn open(&self, term: Term) {
+        (0..self.desks.len()).for_each(|index| self.desk(index).term = Some(term));
+    }
+
+    /// From now on none are.
+    pub fn close(&self) {
+        (0..self.desks.len()).for_each(|index| self.desk(index).term = None);
+    }
+
+    /// Empties them.
+    pub fn empty(&self, spare: &mut Taken, mut each: impl FnMut(&Taken)) {
+        for index in 0..self.desks.len() {
+            spare.clear();
+            std::mem::swap(&mut self.desk(index).taken, spare);
+            if !spare.frames.is_empty() {
+                each(spare);
+            }
+        }
+    }
+
+    /// Datagrams, entries, and how many of the desks have ever taken one.
+    pub fn counters(&self) -> (Counters, u64, u64) {
+        let mut sum = (Counters::default(), 0, 0);
+        for index in 0..self.desks.len() {
+            let desk = self.desk(index);
+            let streams = sum.2 + u64::from(desk.frame_count > 0);
+            sum = (sum.0.plus(desk.counters), sum.1 + desk.frame_count, streams);
+        }
+        sum
+    }
+}
+
+/// A worker's part. It is made with the node, and taken by the worker when that starts.
+pub struct Clerk {
+    index: usize,
+    own: NodeId,
+    key: Key,
+    socket: Socket,
+    desks: Arc<Desks>,
+    acks: AckBuilder,
+    /// Whom to wake for what this one may not acknowledge (K3).
+    waker: Option<Waker>,
+}
+
+/// As what a clerk answers.
+#[derive(Clone, Copy)]
+pub(super) struct Post<'k> {
+    pub own: NodeId,
+    pub key: &'k Key,
+    pub datagram_bytes: usize,
+}
+
+/// A clerk for each of these sockets, and what the control thread sees of them.
+///
+/// # Errors
+/// The system gives no memory.
+pub(super) fn clerks(
+    sockets: Vec<UdpSocket>,
+    post: Post<'_>,
+    waker: Option<&Waker>,
+) -> io::Result<(Arc<Desks>, Vec<Clerk>)> {
+    let desks = Arc::new(Desks::new(sockets.len()));
+    let make = |(index, socket)| {
+        Ok(Clerk {
+            index,
+            own: post.own,
+            key: *post.key,
+            socket: Socket::new(socket)?,
+            desks: Arc::clone(&desks),
+            acks: AckBuilder::new(post.datagram_bytes),
+            waker: waker.cloned(),
+        })
+    };
+    let clerks = sockets.into_iter().enumerate().map(make).collect::<io::Result<_>>()?;
+    Ok((desks, clerks))
+}
+
+impl Control {
+    /// Gives the node what workers have taken in.
+    pub(super) fn empty_desks(&mut self, now: Instant) {
+        let Control { node, state, desks, .. } = self;
+        if let Some(desks) = desks {
+            empty(desks, node, &mut state.taken, now, &mut state.actions);
+        }
+    }
+
+    /// Before a message: a configuration finds desks closed (K1).
+    pub(super) fn ready_desks(&mut self, message: &Message, now: Instant) {
+        if let (Some(desks), Message::Install(_)) = (&self.desks, message) {
+            desks.close();
+        }
+        self.empty_desks(now);
+        self.perform(now);
+    }
+
+    /// Behind it.
+    pub(super) fn open_desks(&self) {
+        if let Some(desks) = &self.desks {
+            desks.open(self.node.term());
+        }
+    }
+}
+
+/// Gives the node what desks have. What was not acknowledged (K3) it acknowledges itself.
+pub(super) fn empty(
+    desks: &Desks,
+    node: &mut Node<StoreShelf>,
+    spare: &mut Taken,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    let is_acknowledged = !node.is_durable();
+    desks.empty(spare, |taken| {
+        for (lane, way, bytes) in taken.iter() {
+            let event = match is_acknowledged {
+                true => Event::Executed { lane, bytes },
+                false => Event::Landed { lane, way, bytes },
+            };
+            node.input(event, now, actions);
+        }
+    });
+}
+
+impl Clerk {
+    /// To be polled by its worker.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Takes in what has come, and answers it.
+    pub fn serve(&mut self) {
+        let Clerk { index, own, key, socket, desks, acks, waker } = self;
+        let (mut answers, mut refused, mut has_any) = (Vec::new(), 0, false);
+        for _ in 0..BURSTS_MAX {
+            let mut desk = desks.desk(*index);
+            let count = socket.receive(|sender, bytes| {
+                let Ok(datagram) = open(bytes, *own, key) else {
+                    refused += 1;
+                    return;
+                };
+                let Body::Frames(frames) = datagram.body else { return };
+                let (lane, way) = (datagram.lane, datagram.way);
+                for frame in frames {
+                    if desk.take(lane, way, frame) {
+                        has_any = true;
+                        answers.push((sender, lane, ids(frame)));
+                    }
+                }
+            });
+            socket.count_refused(std::mem::take(&mut refused));
+            desk.counters = socket.counters();
+            drop(desk);
+            match waker {
+                Some(waker) if has_any => waker.wake(),
+                Some(_) => {}
+                None => {
+                    answers.drain(..).for_each(|answer| reply(socket, acks, (*own, key), answer))
+                }
+            }
+            answers.clear();
+            socket.flush();
+            if count < FULL_COUNT {
+                break; // What comes meanwhile the poller tells.
+            }
+        }
+    }
+}
+
+/// Whom, under which term, what.
+type Answer = (Sender, Lane, Vec<BlockId>);
+
+/// One entry, one answer.
+fn reply(socket: &mut Socket, acks: &mut AckBuilder, (own, key): (NodeId, &Key), answer: Answer) {
+    let (sender, Lane { from, term }, blocks) = answer;
+    let route = Route { lane: Lane { from: own, term }, to: from };
+    for block in blocks {
+        if !acks.push(block) {
+            socket.queue(sender, acks.finish(route, key));
+            let _ = acks.push(block); // One always has room.
+        }
+    }
+    if !acks.is_empty() {
+        socket.queue(sender, acks.finish(route, key));
+    }
+}
+
+/// The blocks of a frame whose sums are right; marks are none.
+fn ids(frame: &[u8]) -> Vec<BlockId> {
+    let (mut ids, mut rest) = (Vec::with_capacity(1), frame);
+    while let Some((header, _)) = block(rest, Check::Checksum) {
+        if matches!(header.kind, Kind::Put | Kind::Delete) {
+            ids.push(header.id());
+        }
+        rest = rest.get(header.len_bytes()..).unwrap_or_default();
+    }
+    ids
+}
+
+impl Desk {
+    /// Appends a frame; whether there is room and it is of the term (K1).
+    fn take(&mut self, lane: Lane, way: Way, frame: &[u8]) -> bool {
+        let has_room = self.taken.bytes.len() + frame.len() <= DESK_BYTES_MAX;
+        if self.term != Some(lane.term) || !has_room {
+            return false;
+        }
+        self.taken.bytes.extend_from_slice(frame);
+        self.taken.frames.push((lane, way, frame.len()));
+        self.frame_count += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_desk_takes_what_is_of_its_term_and_gives_it_away_once() {
+        let desks = Desks::new(2);
+        let lane = |term| Lane { from: NodeId::default(), term: Term(term) };
+        let way = Way { thread: 1, at: None };
+        assert!(!desks.desk(0).take(lane(1), way, &[1; 64]), "closed");
+        desks.open(Term(2));
+        assert!(!desks.desk(0).take(lane(1), way, &[1; 64]), "an older term");
+        assert!(desks.desk(0).take(lane(2), way, &[1; 64]));
+        assert!(desks.desk(0).take(lane(2), way, &[2; 128]));
+        desks.close();
+        assert!(!desks.desk(1).take(lane(2), way, &[1; 64]), "closed again");
+        let (mut spare, mut seen) = (Taken::default(), Vec::new());
+        let mut empty = || {
+            desks.empty(&mut spare, |taken| {
+                seen.extend(taken.iter().map(|(lane, _, frame)| (lane, frame.to_vec())));
+            });
+        };
+        empty();
+        empty();
+        assert_eq!(seen, [(lane(2), vec![1; 64]), (lane(2), vec![2; 128])]);
+        assert_eq!(desks.counters().1, 2);
+    }
+}

@@ -1,0 +1,52 @@
+//! CPU time by what threads are there for, as the kernel counts it.
+//!
+//! ```text
+//!  /proc/self/task/*/{comm,schedstat} ─▶ worker-3, worker-4 ─▶ worker
+//!                                        control            ─▶ control     (digests what landed)
+//!                                        all else           ─▶ other
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Seconds by role; empty where /proc is not mounted.
+pub type CpuSeconds = BTreeMap<&'static str, f64>;
+
+/// Of the threads that live now.
+pub fn cpu_seconds() -> CpuSeconds {
+    let mut seconds = CpuSeconds::new();
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    for task in tasks {
+        if let Some((role, ns)) = of_task(&task.path()) {
+            *seconds.entry(role).or_default() += ns as f64 / 1e9;
+        }
+    }
+    seconds
+}
+
+fn of_task(task: &Path) -> Option<(&'static str, u64)> {
+    let name = std::fs::read_to_string(task.join("comm")).ok()?;
+    let times = std::fs::read_to_string(task.join("schedstat")).ok()?;
+    Some((role_of(name.trim()), times.split(' ').next()?.parse().ok()?))
+}
+
+fn role_of(name: &str) -> &'static str {
+    match name {
+        "control" => "control",
+        _ if name.starts_with("worker-") => "worker",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_count_for_their_role() {
+        assert_eq!(role_of("worker-12"), "worker");
+        assert_eq!(role_of("control"), "control");
+        assert_eq!(role_of("dovetail-links"), "other");
+        assert!(cpu_seconds().contains_key("other"), "this test's own thread");
+    }
+}
