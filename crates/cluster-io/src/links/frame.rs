@@ -14,8 +14,8 @@ use cluster::{ClientId, Message, NodeId, Peer, codec};
 use crate::key::{Key, TAG_BYTES};
 use crate::links::Parcel;
 
-/// The longest frame without its length and tag: what a promotion gathers, 32 MiB under way and what
-/// came since the last CommitVer, with the largest value on top.
+/// The longest frame without its length and tag: what a promotion gathers, 32 MiB under way and
+/// what came since the last CommitVer, with the largest value on top.
 pub const FRAME_MAX_BYTES: usize = 256 << 20;
 
 /// The bytes of a length.

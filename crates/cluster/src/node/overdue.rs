@@ -42,8 +42,8 @@ impl<S: Shelf> Node<S> {
 }
 
 impl<S: Shelf> Node<S> {
-    /// A write that cannot end for long: nobody knows what will become of it, and who asked need not
-    /// wait. What waits behind it was not executed.
+    /// A write that cannot end for long: nobody knows what will become of it, and who asked need
+    /// not wait. What waits behind it was not executed.
     pub(super) fn give_up(
         &mut self,
         shard: ShardId,
