@@ -62,7 +62,7 @@ struct FigureArgs {
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
 
-    /// CPU costs as scheme,role,us_per_put, for rowan-fig9, 11, 13 and table2 [default: the paper's]
+    /// CPU costs as scheme,role,us_per_put, for rowan-fig9, 11, 13, table2 [default: the paper's]
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
 

@@ -230,7 +230,8 @@ impl Checkpoints {
 fn sequence_of(disk: &MemoryMedium, segment: u32) -> u64 {
     let page = (64 << 10) + segment as usize * (4096 + (64 << 10));
     let word = |at: usize| {
-        disk.bytes().get(at..at + 8).map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap()))
+        let word = disk.bytes().get(at..).and_then(|rest| rest.first_chunk());
+        word.map_or(0, |word| u64::from_le_bytes(*word))
     };
     let newer = if word(page + 16) > word(page + 2048 + 16) { page } else { page + 2048 };
     word(newer + 24)

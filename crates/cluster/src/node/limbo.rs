@@ -10,8 +10,8 @@
 //!
 //! # Invariants
 //! A1: a write in limbo is on this node's shelf, and this node has been a full copy ever since:
-//!     each promotion gathers it. So once CommitVer has reached its version it is on all copies, in its
-//!     place in the order, and what was computed for it is true.
+//!     each promotion gathers it. So once CommitVer has reached its version it is on all copies, in
+//!     its place in the order, and what was computed for it is true.
 //! A2: who ceases to be a copy, or hears nothing for long, says that nobody knows.
 
 use base::Instant;

@@ -118,9 +118,9 @@ fn chart(bench: &Bench, found: &[Found], panel: Panel, name: &str) -> Chart {
 
 fn text(bench: &Bench, found: &[Found]) -> String {
     let mut text = format!(
-        "Rowan-KV Fig. 13: the most that six servers do, half of the requests PUTs, {} objects but in \
-         the first panel. {} The paper's curves have no numbers; its text has these, as rowan to \
-         another:\n\n| changed | to | other | paper | here |\n|---|---|---|---|---|\n",
+        "Rowan-KV Fig. 13: the most that six servers do, half of the requests PUTs, {} objects but \
+         in the first panel. {} The paper's curves have no numbers; its text has these, as rowan \
+         to another:\n\n| changed | to | other | paper | here |\n|---|---|---|---|---|\n",
         bench.objects,
         bench.about()
     );
@@ -136,13 +136,13 @@ fn text(bench: &Bench, found: &[Found]) -> String {
         );
     }
     text.push_str(
-        "\nWith entries of whole lines nothing is amplified, and `write` is as fast as `rowan`. From 512 \
-         B on the memory is the limit of all here: 6 GB/s a server is 23.4 Mops/s of 1024 B at three \
-         copies, and what arrives in order over the network keeps three DIMMs less busy than workers \
-         do, so that `rpc` is ahead where the paper has it 21 % behind. More copies cost `rpc` more CPU \
-         time and `write` more amplification. With 8 workers the logs of others still fit the \
-         combining buffers, with 16 they begin not to. With one DIMM the memory is the limit, and \
-         `write` is further behind than in the paper.\n",
+        "\nWith entries of whole lines nothing is amplified, and `write` is as fast as `rowan`. \
+         From 512 B on the memory is the limit of all here: 6 GB/s a server is 23.4 Mops/s of 1024 \
+         B at three copies, and what arrives in order over the network keeps three DIMMs less busy \
+         than workers do, so that `rpc` is ahead where the paper has it 21 % behind. More copies \
+         cost `rpc` more CPU time and `write` more amplification. With 8 workers the logs of \
+         others still fit the combining buffers, with 16 they begin not to. With one DIMM the \
+         memory is the limit, and `write` is further behind than in the paper.\n",
     );
     text
 }

@@ -167,16 +167,17 @@ fn tails(rowan: &[Curve], curves: &Curves) -> String {
 const LEFT_OUT: &str = "
 Where the model differs, and why:
 
-- `batch` gains nothing here: a worker has an entry for the same backup every few microseconds, so that most batches end \
-after 5 us with one. The paper sees 1.35 times `write`, and does not say how its workers get that \
-many together.
-- Medians of `write` at its peak are longer here than in the paper: a worker that waits for its own \
-log does nothing else meanwhile.
-- Tails of `rpc` are longer: workers take what comes first, and a closed loop of clients makes bursts.
+- `batch` gains nothing here: a worker has an entry for the same backup every few microseconds, so \
+that most batches end after 5 us with one. The paper sees 1.35 times `write`, and does not say how \
+its workers get that many together.
+- Medians of `write` at its peak are longer here than in the paper: a worker that waits for its \
+own log does nothing else meanwhile.
+- Tails of `rpc` are longer: workers take what comes first, and a closed loop of clients makes \
+bursts.
 - Skewed and uniform keys are alike here, for hashes spread keys over servers and caches are not \
 modelled. The paper's uniform throughput is 6.6 % (50 % PUTs) and 15.5 % (5 %) lower, by cache \
 misses alone: 67.9 and 108.2 Mops/s.
-- Clover and HermesKV are not modelled: neither has a log of its own on each server, which is what this model is of. \
-Clover's clients write memory themselves and wait for metadata; HermesKV broadcasts invalidations in \
-DRAM.
+- Clover and HermesKV are not modelled: neither has a log of its own on each server, which is what \
+this model is of. Clover's clients write memory themselves and wait for metadata; HermesKV \
+broadcasts invalidations in DRAM.
 ";
