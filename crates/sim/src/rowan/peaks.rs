@@ -76,7 +76,8 @@ impl Bench {
     pub fn about(&self) -> &'static str {
         if self.is_paper {
             "CPU costs are fitted to the paper's own peaks of Rowan-KV (48.2 and 72.7 million a \
-             second) and to 1.37 and 1.61 times fewer PUTs of RPC-KV and RWrite-KV; all else follows."
+             second) and to 1.37 and 1.61 times fewer PUTs of RPC-KV and RWrite-KV; \
+             all else follows."
         } else {
             "CPU costs are those of the file that `--costs` names."
         }
