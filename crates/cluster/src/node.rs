@@ -39,6 +39,7 @@ mod install;
 mod landing;
 mod limbo;
 mod overdue;
+mod owed;
 mod pending;
 mod primary;
 mod promotion;
@@ -64,6 +65,7 @@ use digest::Assembly;
 use durable::DurableLog;
 use landing::Logs;
 use limbo::Limbo;
+use owed::Owed;
 use primary::Primary;
 use sessions::Sessions;
 
@@ -160,6 +162,7 @@ pub struct Node<S> {
     scratch: Vec<u8>,
     assembly: Assembly,
     durable: DurableLog,
+    owed: Owed,
     /// Shards of which something has landed that there is no room for.
     crowded: BTreeSet<ShardId>,
 }
@@ -236,6 +239,7 @@ impl<S: Shelf> Node<S> {
             scratch: Vec::new(),
             assembly: Assembly::default(),
             durable: DurableLog::new(settings.durability, is_log),
+            owed: Owed::default(),
             crowded: BTreeSet::new(),
         }
     }
@@ -404,6 +408,7 @@ impl<S: Shelf> Node<S> {
             let message = Message::Lease { sent_at: now, term, recovered, addresses };
             self.tell_managers(&message, actions);
         }
+        self.pay_owed();
         self.resend(now, actions);
         self.leave_limbo(now, actions);
         self.tell_commit(now, actions);

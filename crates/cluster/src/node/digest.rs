@@ -33,7 +33,8 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// Adds a block; the entry, when it is the last one missing.
+    /// Adds a block; the entry, when all are here. They stay until it is [taken](Assembly::taken):
+    /// a shelf may have no room, and only the last block is sent again then.
     pub(super) fn add(&mut self, header: &Header, piece: &[u8]) -> Option<Entry> {
         if header.block_count <= 1 {
             return Entry::from_body(header, piece);
@@ -44,9 +45,15 @@ impl Assembly {
         if pieces.len() < header.block_count as usize {
             return None;
         }
-        let pieces = self.parts.remove(&key)?;
-        let body: Vec<u8> = pieces.into_values().flatten().collect();
+        let body: Vec<u8> = pieces.values().flatten().copied().collect();
         Entry::from_body(header, &body)
+    }
+
+    /// An entry is on the shelf.
+    pub(super) fn taken(&mut self, header: &Header) {
+        if header.block_count > 1 {
+            self.parts.remove(&(header.shard, header.version));
+        }
     }
 
     /// Forgets a shard's blocks up to a version.
@@ -94,12 +101,15 @@ impl<S: Shelf> Node<S> {
         }
     }
 
-    /// A frame that another thread of this node has taken in and acknowledged.
+    /// A frame that another thread of this node has taken in and acknowledged: what there is no
+    /// room for is owed (`owed`).
     pub(super) fn executed(&mut self, lane: Lane, bytes: &[u8]) {
         if lane.term != self.term() {
             return self.logs.count_fenced(); // N3
         }
+        self.owed.is_taking = true;
         let dropped_count = self.digest_frame(lane, bytes, |_, _| {});
+        self.owed.is_taking = false;
         self.logs.count_dropped(dropped_count);
     }
 
@@ -189,7 +199,9 @@ impl<S: Shelf> Node<S> {
             configuration.term == lane.term && shard.is_some_and(|shard| shard.primary == lane.from)
         });
         let Some(state) = self.shards.get_mut(&header.shard) else { return false };
-        let is_ready = !self.durable.is_shelf() || self.shelf.is_ready(header.shard);
+        // What is acknowledged already waits on the shelf until that is ready.
+        let is_ready =
+            self.owed.is_taking || !self.durable.is_shelf() || self.shelf.is_ready(header.shard);
         if !is_of_primary || state.role == Role::Primary || !is_ready {
             return false;
         }
@@ -201,19 +213,23 @@ impl<S: Shelf> Node<S> {
             }
             Kind::Put | Kind::Delete if header.version > state.commit => {
                 if let Some(plain) = header.plain(piece) {
-                    let has_room = self.shelf.install_plain(&plain) != Installed::NoRoom;
-                    if !has_room {
-                        self.crowded.insert(header.shard);
+                    if self.shelf.install_plain(&plain) != Installed::NoRoom {
+                        return true;
                     }
-                    return has_room;
+                    let entry = Entry::from_body(header, piece);
+                    return self.has_no_room(header.shard, entry.map(Arc::new));
                 }
                 if let Some(entry) = self.assembly.add(header, piece) {
                     let entry = Arc::new(entry);
-                    if self.shelf.install(entry.clone()) == Installed::NoRoom {
-                        self.crowded.insert(header.shard);
+                    if self.shelf.install(entry.clone()) == Installed::NoRoom
+                        && !self.has_no_room(header.shard, Some(entry.clone()))
+                    {
                         return false; // Its sender tries again.
                     }
-                    state.sessions.settle_entry(&entry);
+                    self.assembly.taken(header);
+                    if let Some(state) = self.shards.get_mut(&header.shard) {
+                        state.sessions.settle_entry(&entry);
+                    }
                 }
             }
             // G2, or a mark that only the own log has.

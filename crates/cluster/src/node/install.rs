@@ -101,6 +101,7 @@ impl<S: Shelf> Node<S> {
     /// Drops all that is held of a shard; the log says so, lest a recovery bring it back.
     fn forget(&mut self, id: ShardId, has_data: bool, actions: &mut Vec<Action>) {
         self.demote(id, Instant::default(), actions);
+        self.owed.forget(id);
         if let Some(mut state) = self.shards.remove(&id) {
             state.limbo.give_up(actions);
         }

@@ -72,7 +72,7 @@ impl<S: Shelf> Node<S> {
 
     pub(super) fn go_on_promoting(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let (retry_ns, hold_ns) = (2 * self.settings.retry_ns, self.settings.hold_ns());
-        let (mut late, mut withheld) = (Vec::new(), Vec::new());
+        let (mut late, mut withheld, mut over) = (Vec::new(), Vec::new(), Vec::new());
         for (id, state) in &mut self.shards {
             let Some(primary) = &mut state.primary else { continue };
             let (is_over, asked_at) = match &mut primary.stage {
@@ -86,9 +86,15 @@ impl<S: Shelf> Node<S> {
             *asked_at = now;
             if !is_over {
                 late.push(*id);
-            } else if now >= after(*primary.withheld_since.get_or_insert(now), hold_ns) {
+                continue;
+            }
+            over.push(*id);
+            if now >= after(*primary.withheld_since.get_or_insert(now), hold_ns) {
                 withheld.push(*id); // P3
             }
+        }
+        for id in over {
+            self.scattered(self.id, id); // What it owed may be on the shelf now.
         }
         for shard in withheld {
             let term = self.term();
@@ -122,7 +128,8 @@ impl<S: Shelf> Node<S> {
     /// What this copy does not know to be on all (P1).
     fn uncommitted(&self, id: ShardId) -> Contents {
         let Some(state) = self.shards.get(&id) else { return Contents::default() };
-        let entries = self.shelf.above(id, state.commit);
+        let mut entries = self.shelf.above(id, state.commit);
+        entries.extend(self.owed.of(id).cloned()); // W1
         Contents { entries, sessions: state.sessions.settled() }
     }
 
@@ -239,11 +246,13 @@ impl<S: Shelf> Node<S> {
     /// One copy has the union; when all have it, the shard is served.
     pub(super) fn scattered(&mut self, from: NodeId, id: ShardId) {
         let is_withheld = self.shard(id).is_some_and(|shard| !shard.waiting.is_empty()); // P3
+        self.pay_owed();
+        let owes = self.owed.of(id).next().is_some(); // W1
         let Some(state) = self.shards.get_mut(&id) else { return };
         let Some(primary) = state.primary.as_mut() else { return };
         let Stage::Scattering { missing, .. } = &mut primary.stage else { return };
         missing.remove(&from);
-        if missing.is_empty() && !is_withheld {
+        if missing.is_empty() && !is_withheld && !owes {
             primary.stage = Stage::Serving;
             primary.last = Version::before_epoch(state.epoch).max(primary.last);
             state.commit = primary.last; // P2

@@ -4,7 +4,9 @@ use super::*;
 use crate::configuration::even_ranges;
 use crate::ids::ClientId;
 use crate::message::{Operation, Outcome, Request};
-use crate::shelf::MemoryShelf;
+use crate::record::{Answered, Entry};
+use crate::scheme::Way;
+use crate::shelf::{Installed, MemoryShelf};
 
 const MS: u64 = 1_000_000;
 const SHARD: ShardId = ShardId(0);
@@ -298,4 +300,120 @@ fn a_backup_that_takes_nothing_is_named_to_the_managers() {
     assert_eq!(named(&mut bench, MS), [], "not with every tick");
     bench.land(|_| true);
     assert_eq!(named(&mut bench, settings.patience_ns()), []);
+}
+
+/// A shelf that is the log, and has no room when told so.
+#[derive(Debug, Default)]
+struct TightShelf {
+    shelf: MemoryShelf,
+    is_full: std::cell::Cell<bool>,
+}
+
+impl Shelf for TightShelf {
+    fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
+        self.shelf.get(shard, key)
+    }
+
+    fn install(&mut self, entry: Arc<Entry>) -> Installed {
+        if self.is_full.get() { Installed::NoRoom } else { self.shelf.install(entry) }
+    }
+
+    fn is_log(&self) -> bool {
+        true
+    }
+
+    fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
+        self.shelf.above(shard, floor)
+    }
+
+    fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> crate::shelf::Part {
+        self.shelf.part(shard, cursor, entry_max)
+    }
+
+    fn clear(&mut self, shard: ShardId) {
+        self.shelf.clear(shard);
+    }
+
+    fn commit(&mut self, shard: ShardId, version: Version) {
+        self.shelf.commit(shard, version);
+    }
+
+    fn forget_deletes(&mut self, shard: ShardId, through: Version) {
+        self.shelf.forget_deletes(shard, through);
+    }
+}
+
+fn entry(version: Version, len_bytes: usize) -> Entry {
+    Entry {
+        shard: SHARD,
+        version,
+        client: ClientId::NOBODY,
+        sequence: 0,
+        answered: Answered::Done,
+        key: (*b"k").into(),
+        value: Some(vec![7; len_bytes].into()),
+        client_flags: 0,
+        expires_at: None,
+    }
+}
+
+/// A backup without room, of node 0; and what it says.
+fn tight_backup() -> (Node<TightShelf>, Vec<Action>) {
+    let mut node = Node::new(id(1), Settings::default(), 1, TightShelf::default());
+    let from = Peer::Manager(0);
+    let message = Message::Install(configuration(1, 1, 0, &[1, 2]));
+    node.input(Event::Message { from, message }, Instant { ns: MS }, &mut Vec::new());
+    node.shelf().is_full.set(true);
+    (node, Vec::new())
+}
+
+fn acked(actions: &[Action]) -> usize {
+    let blocks = actions.iter().map(|action| match action {
+        Action::Send { message: Message::Acked { blocks, .. }, .. } => blocks.len(),
+        _ => 0,
+    });
+    blocks.sum()
+}
+
+#[test]
+fn the_last_block_of_an_entry_without_room_makes_it_whole_when_it_comes_again() {
+    let (mut node, mut actions) = tight_backup();
+    let entry = entry(Version::before_epoch(1).next().unwrap(), 5_000);
+    let blocks = entry.blocks(Settings::default().datagram_bytes);
+    let lane = Lane { from: id(0), term: Term(1) };
+    let way = Way { thread: 1, at: None };
+    let now = Instant { ns: MS };
+    for bytes in &blocks {
+        node.input(Event::Landed { lane, way, bytes }, now, &mut actions);
+    }
+    assert_eq!(acked(&actions), blocks.len() - 1);
+    let crowded = Message::Crowded { term: Term(1), shard: SHARD };
+    assert!(actions.contains(&to_node(id(0), crowded)));
+    node.shelf().is_full.set(false);
+    let bytes = blocks.last().unwrap();
+    node.input(Event::Landed { lane, way, bytes }, now, &mut actions);
+    assert_eq!(acked(&actions), blocks.len());
+    assert_eq!(node.shelf().get(SHARD, b"k").as_deref(), Some(&entry));
+}
+
+#[test]
+fn what_a_worker_has_acknowledged_without_room_is_owed_and_gathered() {
+    let (mut node, mut actions) = tight_backup();
+    let entry = entry(Version::before_epoch(1).next().unwrap(), 50);
+    let lane = Lane { from: id(0), term: Term(1) };
+    let blocks = entry.blocks(Settings::default().datagram_bytes);
+    let now = Instant { ns: MS };
+    node.input(Event::Executed { lane, bytes: &blocks[0] }, now, &mut actions);
+    assert!(node.owes() && node.shelf().get(SHARD, b"k").is_none(), "W2");
+    let message = Message::Gather { term: Term(1), shard: SHARD };
+    node.input(Event::Message { from: Peer::Node(id(0)), message }, now, &mut actions);
+    let gathered = actions.iter().find_map(|action| match action {
+        Action::Send { message: Message::Gathered { contents, .. }, .. } => Some(contents),
+        _ => None,
+    });
+    assert_eq!(gathered.unwrap().entries, [Arc::new(entry.clone())], "W1");
+    node.shelf().is_full.set(false);
+    node.input(Event::Tick, now, &mut actions);
+    assert!(!node.owes());
+    assert_eq!(node.shelf().get(SHARD, b"k").as_deref(), Some(&entry));
 }

@@ -171,6 +171,9 @@ impl Control {
         let Control { node, state, desks, .. } = self;
         if let Some(desks) = desks {
             empty(desks, node, &mut state.taken, now, &mut state.actions);
+            if node.owes() {
+                desks.close(); // W2 of cluster::node::owed
+            }
         }
     }
 
@@ -185,7 +188,7 @@ impl Control {
 
     /// Behind it.
     pub(super) fn open_desks(&self) {
-        if let Some(desks) = &self.desks {
+        if let Some(desks) = self.desks.as_ref().filter(|_| !self.node.owes()) {
             desks.open(self.node.term());
         }
     }
