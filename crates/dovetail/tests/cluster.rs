@@ -389,7 +389,7 @@ fn check_scheme(tens: u8, scheme: &'static str, preset: &str) {
     keys().for_each(|(key, value)| client.set(&key, &value));
     for index in 0..3 {
         let name = format!("dovetail_replication_info{{scheme=\"{scheme}\"}}");
-        assert_eq!(cluster.metric(index, &name), Some(1), "{scheme}");
+        until("its scheme is told", || (cluster.metric(index, &name)? == 1).then_some(()));
         until("entries have come down", || {
             let frames = "dovetail_replication_frames_total{dir=\"received\"}";
             let streams = cluster.metric(index, "dovetail_replication_write_streams")?;
