@@ -57,8 +57,8 @@ pub enum Recovered {
     Damaged {
         /// Which life it was of.
         life: u32,
-        /// Shards that began anew behind the damage: these are whole.
-        whole: Arc<[ShardId]>,
+        /// Shards that began anew behind the damage, and in which life: these are whole since then.
+        whole: Arc<[(ShardId, u32)]>,
     },
 }
 
@@ -68,7 +68,9 @@ impl Recovered {
         match self {
             Recovered::Nothing => false,
             Recovered::Whole { since, life } => (*since..=*life).contains(&listed_life),
-            Recovered::Damaged { life, whole } => *life >= listed_life && whole.contains(&shard),
+            Recovered::Damaged { life, whole } => whole
+                .iter()
+                .any(|(id, since)| *id == shard && (*since..=*life).contains(&listed_life)),
         }
     }
 }
@@ -454,4 +456,18 @@ pub enum Message {
     AskConfiguration,
     /// The answer.
     Configuration(Arc<Configuration>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_began_anew_behind_damage_has_nothing_of_the_lives_before() {
+        let whole = [(ShardId(0), 2)].into();
+        let recovered = Recovered::Damaged { life: 3, whole };
+        let has = |shard, life| recovered.has_all(ShardId(shard), life);
+        assert_eq!([has(0, 1), has(0, 2), has(0, 3), has(0, 4)], [false, true, true, false]);
+        assert!(!has(1, 2));
+    }
 }

@@ -131,7 +131,7 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 fn recovered() -> impl Strategy<Value = Recovered> {
-    let shards = vec(any::<u16>().prop_map(ShardId), 0..9);
+    let shards = vec((any::<u16>().prop_map(ShardId), any::<u32>()), 0..9);
     prop_oneof![
         Just(Recovered::Nothing),
         any::<(u32, u32)>().prop_map(|(since, life)| Recovered::Whole { since, life }),

@@ -86,7 +86,7 @@ impl Field for Recovered {
             0 => Recovered::Nothing,
             1 => Recovered::Whole { since: reader.get()?, life: reader.get()? },
             2 => {
-                let (life, whole) = (reader.get()?, reader.get::<Vec<ShardId>>()?);
+                let (life, whole) = (reader.get()?, reader.get::<Vec<(ShardId, u32)>>()?);
                 Recovered::Damaged { life, whole: whole.into() }
             }
             _ => return Err(damaged),

@@ -111,7 +111,9 @@ impl<S: Shelf> Node<S> {
             self.count_change();
         } else if has_data {
             let mut bytes = Vec::new();
-            append_mark(Kind::Reset, id, Version::ZERO, &mut bytes);
+            // The mark says which life it is of: what was listed before has more than what follows.
+            let life = Version::from_bits(self.id.life.into()).unwrap_or(Version::ZERO);
+            append_mark(Kind::Reset, id, life, &mut bytes);
             self.append(&bytes, actions);
         }
     }

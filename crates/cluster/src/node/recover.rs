@@ -47,12 +47,13 @@ impl<S: Shelf> Node<S> {
     ) -> (Node<S>, usize) {
         let mut node = Node::new(id, settings, manager_count, shelf);
         let mut assembly = Assembly::default();
-        // How much damage lay before each shard's last beginning.
-        let mut damage_before: BTreeMap<ShardId, usize> = BTreeMap::new();
+        // How much damage lay before each shard's last beginning, and in which life that was.
+        let mut damage_before: BTreeMap<ShardId, (usize, u32)> = BTreeMap::new();
         let scanned = scan(log, node.check, |before, header, piece| {
             let shard = header.shard;
             if header.kind == Kind::Reset {
-                damage_before.insert(shard, before.skipped_bytes);
+                let life = header.version.bits() as u32;
+                damage_before.insert(shard, (before.skipped_bytes, life));
                 node.shards.remove(&shard);
                 node.shelf.clear(shard);
                 assembly.forget(shard, Version::before_epoch(u16::MAX));
@@ -79,8 +80,9 @@ impl<S: Shelf> Node<S> {
         node.recovered = match scanned.skipped_bytes {
             0 => Recovered::Whole { since: 0, life: earlier_life },
             damage => {
-                damage_before.retain(|_, before| *before == damage);
-                let whole = damage_before.into_keys().collect();
+                damage_before.retain(|_, (before, _)| *before == damage);
+                let since = |(shard, (_, life))| (shard, life);
+                let whole = damage_before.into_iter().map(since).collect();
                 Recovered::Damaged { life: earlier_life, whole }
             }
         };
