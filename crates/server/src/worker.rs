@@ -312,6 +312,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let waited = self.poller.wait(&mut self.ready, Some(sleep_max));
         self.engine.own_session().unpark();
         self.engine.get_up();
+        if self.is_draining {
+            self.read_all_last();
+        }
         if Self::MEASURES {
             self.latency.has_slept = true;
         }

@@ -115,9 +115,17 @@ impl<E: Home, P: Poller> Worker<E, P> {
             native.drain(&mut self.engine, &self.core);
         }
         self.accept_again_at = None;
-        self.due.extend(self.core.connections.slots().into_iter().map(Due::ReadLast));
+        self.read_all_last();
         // Whoever was parked goes on as it is.
         self.due.push(Due::Roles);
+    }
+
+    /// Whoever has not said that it is the last is read once more: also a client whose turn came to
+    /// nothing, as its replies were just being sent, or whose bytes ended where a read did.
+    pub(super) fn read_all_last(&mut self) {
+        let connections = &self.core.connections;
+        let open = connections.slots().into_iter().filter(|slot| !connections[*slot].input_ended);
+        self.due.extend(open.map(Due::ReadLast));
     }
 
     /// Begins a round with what is due.
