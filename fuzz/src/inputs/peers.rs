@@ -149,7 +149,7 @@ fn message(rng: &mut Rng) -> Message {
     let (term, shard) = (Term(rng.next_u64()), ShardId(rng.below(9) as u16));
     match rng.below(9) {
         0 => {
-            let recovered = Recovered::Damaged { life: 1, whole: [shard].into() };
+            let recovered = Recovered::Damaged { life: 1, whole: [(shard, 1)].into() };
             let (sent_at, addresses) = (base::Instant { ns: 5 }, addresses(rng));
             Message::Lease { sent_at, term, recovered, addresses }
         }
