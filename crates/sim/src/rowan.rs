@@ -1,5 +1,5 @@
 //! Persistent memory under replication: Rowan-KV's Figs 2, 8 and 10; and whole stores on it, Figs
-//! 9, 11, 13 and Table 2 ([`store`]).
+//! 9, 11, 13 and Table 2 (`store`).
 //!
 //! ```text
 //!  writers: remote threads, local cores ─▶ streams ─▶ NIC, in order ─▶ DIMM 0 ┐  lines of 256 B,

@@ -72,7 +72,7 @@ pub struct Checkpoint {
     pub covered: Vec<Covered>,
     /// Entries that have slots.
     pub items: u64,
-    /// Chains and their slots ([`ChainWord`]).
+    /// Chains and their slots (`ChainWord`).
     pub words: Vec<u64>,
 }
 
