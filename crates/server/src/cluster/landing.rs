@@ -24,7 +24,7 @@ use cluster::record::BlockId;
 use cluster::{NodeId, Scheme, Term, Way};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::socket::{Counters, DATAGRAM_BYTES_MAX, FULL_COUNT, Socket};
+use super::socket::{Counters, DATAGRAM_BYTES_MAX, Socket};
 
 /// A node's address, looked up.
 type Found = (NodeId, SocketAddr);
@@ -245,8 +245,9 @@ impl Landing {
                 }
             });
             self.socket.count_refused(refused);
-            if count < FULL_COUNT {
-                return false; // What comes meanwhile the poller tells.
+            // What came while the last ones were taken in comes with this round, not after a wait.
+            if count == 0 {
+                return false; // What comes from here on the poller tells.
             }
             received += count;
         }
