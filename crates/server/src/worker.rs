@@ -128,6 +128,8 @@ pub struct Worker<E, P> {
     starved: Vec<usize>,
     starved_since: Option<Instant>,
     starved_looked_at: Instant,
+    /// When somebody who had waited for room was given some.
+    fed_at: Option<Instant>,
     /// Accepting is suspended until then: there was no descriptor left.
     accept_again_at: Option<Instant>,
     last_work_at: Instant,
@@ -230,6 +232,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             starved: Vec::new(),
             starved_since: None,
             starved_looked_at: now,
+            fed_at: None,
             accept_again_at: None,
             last_work_at: now,
             kept_house_at: now,

@@ -172,7 +172,8 @@ fn who_stalls_in_mid_command_gives_way_to_who_waits() {
     let server = TestServer::with(Config {
         memory_bytes: 64 << 20,
         threads: 1,
-        starved_time_max: Duration::from_millis(200),
+        // Long enough that this thread is never taken for a stalled client by its own server.
+        starved_time_max: Duration::from_millis(500),
         ..config()
     });
     let value_bytes = server.server().shared().config().max_item_size_bytes as usize;

@@ -85,6 +85,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 self.starve(slot);
             } else if !needs_own || self.reserve_own(slot) {
                 self.core.connections[slot].starved_at = None;
+                self.fed_at = Some(now);
                 self.core.touch(slot);
             }
         }
@@ -99,7 +100,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Refuses the older half of those who have waited for too long, so that what they hold is
     /// room for the others: two clients may each have half of a command and wait for the other's
-    /// room, and a thousand may have a little of theirs. The next look takes half of the rest.
+    /// room, and a thousand may have a little of theirs. The next look takes half of the rest, but
+    /// the last of them waits until those who were just given room have had their time: they may
+    /// have stalled, and then they are the ones to refuse.
     fn refuse_late(&mut self, now: Instant) {
         let time_max = self.core.shared.config().starved_time_max;
         let connections = &self.core.connections;
@@ -108,7 +111,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             |slot: &usize| since(slot).is_some_and(|at| now.duration_since(at) >= time_max);
         let mut late: Vec<usize> = self.starved.iter().copied().filter(is_late).collect();
         late.sort_by_key(since);
-        late.truncate(late.len().div_ceil(2));
+        let was_fed = self.fed_at.is_some_and(|at| now.duration_since(at) < time_max);
+        late.truncate(if was_fed { late.len() / 2 } else { late.len().div_ceil(2) });
         for slot in late {
             self.refuse_unfinished(
                 slot,
