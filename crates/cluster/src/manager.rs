@@ -13,7 +13,7 @@
 //! V1: leases are granted only while the own session with the register cannot have ended; the next
 //!     leader waits for one more lease before it relies on anybody's being over.
 //! V2: a configuration is committed when every member has installed it and the lease of everybody
-//!     else is over.
+//!     else is over (`fence`).
 //! V3: whoever a configuration on its way to the register leaves out gets no lease any more.
 //! V4: what takes effect is what the register took; a manager that finds something else there
 //!     starts from that.
@@ -23,6 +23,8 @@
 //! # References
 //! Rowan-KV §4.5 (FaRM's reconfiguration); K3; decision 0053.
 
+mod ending;
+mod fence;
 mod needs;
 mod plan;
 mod register_side;
@@ -40,6 +42,7 @@ use crate::message::{Message, Peer, Recovered};
 use crate::register::{Request, Response, SessionId, Stamp};
 use crate::settings::{Settings, after};
 
+use fence::Fence;
 use plan::Facts;
 use register_side::Asked;
 use shunned::Shunned;
@@ -161,6 +164,8 @@ struct Leadership {
     withheld: BTreeSet<ShardId>,
     overdue: BTreeSet<(ShardId, NodeId)>,
     shunned: Shunned,
+    /// Those that end of their own will, and whether they are settled.
+    ending: BTreeMap<NodeId, bool>,
 }
 
 /// On its way to the register.
@@ -173,7 +178,7 @@ struct Proposal {
 
 #[derive(Debug)]
 enum Phase {
-    Installing { installed: BTreeSet<NodeId>, fence_until: Instant },
+    Installing { installed: BTreeSet<NodeId>, fence: Fence },
     Committed,
 }
 
@@ -296,6 +301,7 @@ impl Manager {
             return;
         }
         let live = leadership.live(&self.settings, now);
+        leadership.ending.retain(|node, _| live.contains_key(node));
         let addresses = leadership.addresses();
         let next = match &leadership.configuration {
             None if live.len() < usize::from(self.settings.first_nodes) => None,
@@ -311,6 +317,7 @@ impl Manager {
                     shunned: &leadership.shunned.at(now),
                     moves: &mut self.moves,
                     leaving: &self.leaving,
+                    ending: &leadership.ending,
                     is_paused: self.is_paused,
                     abandoned: &self.abandoned,
                     may_grow: leadership.is_committed(),
@@ -343,6 +350,9 @@ impl Manager {
             (Peer::Node(node), Message::Lease { sent_at, term, recovered, addresses }) => {
                 leadership.hear_lease(node, recovered, addresses, now);
                 leadership.answer_lease(node, sent_at, term, now, actions);
+            }
+            (Peer::Node(node), Message::Ending { is_settled }) => {
+                self.hear_ending(node, is_settled, now, actions);
             }
             (Peer::Node(node), Message::Installed { term }) if term == leadership.term() => {
                 leadership.installed(node, now, actions);
@@ -384,13 +394,13 @@ impl Leadership {
             addresses: addresses_of(node).unwrap_or_default(),
         };
         let nodes = members.map(|node| (*node, seen(node))).collect();
-        let fence_until = after(since, lapse_ns); // V1
+        let fence = Fence::of_all(after(since, lapse_ns)); // V1
         Leadership {
             since,
             stamp,
             configuration: found,
             proposal: None,
-            phase: Phase::Installing { installed: BTreeSet::new(), fence_until },
+            phase: Phase::Installing { installed: BTreeSet::new(), fence },
             told_at: Instant::default(),
             nodes,
             joined: BTreeSet::new(),
@@ -398,6 +408,7 @@ impl Leadership {
             withheld: BTreeSet::new(),
             overdue: BTreeSet::new(),
             shunned: Shunned::default(),
+            ending: BTreeMap::new(),
         }
     }
 
@@ -470,19 +481,18 @@ impl Leadership {
 
     /// The register took it: now it must be installed everywhere.
     fn adopt(&mut self, stamp: Stamp, new: Arc<Configuration>, lapse_ns: u64) {
+        let before = match &mut self.phase {
+            Phase::Installing { fence, .. } => std::mem::take(fence),
+            Phase::Committed => Fence::default(),
+        };
         let left_out = self.nodes.iter().filter(|(node, _)| !new.has(**node));
-        let fence_until = left_out
-            .filter_map(|(_, seen)| Some(after(seen.granted_at?, lapse_ns)))
-            .chain(match self.phase {
-                Phase::Installing { fence_until, .. } => Some(fence_until),
-                Phase::Committed => None,
-            })
-            .max()
-            .unwrap_or_default();
+        let fence = before.and(
+            left_out.filter_map(|(node, seen)| Some((*node, after(seen.granted_at?, lapse_ns)))),
+        );
         self.stamp = stamp;
         self.configuration = Some(new);
         self.proposal = None;
-        self.phase = Phase::Installing { installed: BTreeSet::new(), fence_until };
+        self.phase = Phase::Installing { installed: BTreeSet::new(), fence };
         self.told_at = Instant::default();
         self.joined.clear();
         self.filled.clear();
@@ -491,8 +501,9 @@ impl Leadership {
     }
 
     fn installed(&mut self, node: NodeId, now: Instant, actions: &mut Vec<Action>) {
-        if let Phase::Installing { installed, .. } = &mut self.phase {
+        if let Phase::Installing { installed, fence } = &mut self.phase {
             installed.insert(node);
+            fence.installed(node);
         }
         self.try_commit(now, actions);
     }
@@ -500,9 +511,9 @@ impl Leadership {
     /// V2.
     fn try_commit(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let Some(configuration) = &self.configuration else { return };
-        let Phase::Installing { installed, fence_until } = &self.phase else { return };
+        let Phase::Installing { installed, fence } = &self.phase else { return };
         let are_all = configuration.members.iter().all(|member| installed.contains(member));
-        if !are_all || now < *fence_until {
+        if !are_all || now < fence.until() {
             return;
         }
         let message = Message::Commit { term: configuration.term };
@@ -516,7 +527,7 @@ impl Leadership {
     fn tell_members(&mut self, settings: &Settings, now: Instant, actions: &mut Vec<Action>) {
         self.try_commit(now, actions);
         let Some(configuration) = &self.configuration else { return };
-        let Phase::Installing { installed, .. } = &self.phase else { return };
+        let Phase::Installing { installed, fence } = &self.phase else { return };
         let is_due =
             self.told_at == Instant::default() || now >= after(self.told_at, 2 * settings.retry_ns);
         if !is_due {
@@ -525,8 +536,8 @@ impl Leadership {
         self.told_at = now;
         let missing = configuration.members.iter().filter(|member| !installed.contains(member));
         let message = Message::Install(configuration.clone());
-        let to_each =
-            missing.map(|to| Action::Send { to: Peer::Node(*to), message: message.clone() });
+        let all = missing.copied().chain(fence.left_out(now));
+        let to_each = all.map(|to| Action::Send { to: Peer::Node(to), message: message.clone() });
         actions.extend(to_each);
     }
 }

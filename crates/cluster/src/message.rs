@@ -3,6 +3,7 @@
 //! ```text
 //!  node ── Lease ──▶ manager      node ◀── Granted, Install, Commit ── manager
 //!  node ── Installed, Joined, Filled, Withheld, Statistics ──▶ manager
+//!  node ── Ending ──▶ manager     node ◀── Ended ── manager
 //!  primary ══ landed frames ══▶ backup ── Acked ──▶ primary
 //!  primary ── Gather, Scatter, Copy ──▶ backup ── Gathered, Scattered, Copied ──▶ primary
 //!  client ── Request ──▶ node ── Reply ──▶ client      client ── AskConfiguration ──▶ anyone
@@ -275,6 +276,13 @@ pub enum Message {
         /// Whether that one is committed.
         is_committed: bool,
     },
+    /// Node to managers: I shall end. What I serve is to go to others, then all that I have.
+    Ending {
+        /// Nobody waits for an answer of mine any more, and I serve nothing.
+        is_settled: bool,
+    },
+    /// Manager to node: nothing more of what is yours can go to others.
+    Ended,
     /// Manager to node: cache this configuration, block requests, fence, answer.
     Install(Arc<Configuration>),
     /// Node to manager: done.

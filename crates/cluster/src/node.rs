@@ -12,6 +12,7 @@
 //!                      fill from the source         filling.rs
 //!  no primary any more: answers wait for CommitVer     limbo.rs
 //!  who holds a shard up is named to the managers       overdue.rs
+//!  the process is to end: others take over first       ending.rs
 //! ```
 //!
 //! # Invariants
@@ -34,6 +35,7 @@
 mod copy;
 mod digest;
 mod durable;
+mod ending;
 mod filling;
 mod install;
 mod landing;
@@ -63,6 +65,7 @@ use crate::shelf::Shelf;
 
 use digest::Assembly;
 use durable::DurableLog;
+use ending::Ending;
 use landing::Logs;
 use limbo::Limbo;
 use owed::Owed;
@@ -165,6 +168,8 @@ pub struct Node<S> {
     owed: Owed,
     /// Shards of which something has landed that there is no room for.
     crowded: BTreeSet<ShardId>,
+    /// Since it was told to end.
+    ending: Option<Ending>,
 }
 
 /// How far a primary is with its shard.
@@ -241,6 +246,7 @@ impl<S: Shelf> Node<S> {
             durable: DurableLog::new(settings.durability, is_log),
             owed: Owed::default(),
             crowded: BTreeSet::new(),
+            ending: None,
         }
     }
 
@@ -316,9 +322,11 @@ impl<S: Shelf> Node<S> {
                 || primary.copy.is_some()
                 || !primary.pending.is_empty()
         };
-        self.shards
-            .values()
-            .any(|state| !state.limbo.is_empty() || state.primary.as_ref().is_some_and(is_moving))
+        let is_ending = self.ending.is_some();
+        is_ending
+            || self.shards.values().any(|state| {
+                !state.limbo.is_empty() || state.primary.as_ref().is_some_and(is_moving)
+            })
     }
 
     /// Whether a copy of the shard had no room lately, or its own shelf: what adds to it should be
@@ -416,6 +424,7 @@ impl<S: Shelf> Node<S> {
         self.go_on_copying(now, actions);
         self.go_on_filling(now, actions);
         self.tell_overdue(now, actions);
+        self.tell_ending(now, actions);
     }
 
     fn tell_managers(&self, message: &Message, actions: &mut Vec<Action>) {
@@ -442,6 +451,7 @@ impl<S: Shelf> Node<S> {
             }
             Message::Install(configuration) => self.install(configuration, now, actions),
             Message::Commit { term } => self.commit(term),
+            Message::Ended => self.ended(),
             _ => {}
         }
     }

@@ -1,8 +1,9 @@
 //! `dovetail serve`: starts the server, says what it found, waits, drains.
 //!
 //! ```text
-//!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ─TERM, INT, SHUTDOWN─▶ stop, join
+//!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ─TERM, INT, SHUTDOWN─▶ stop
 //!                                                       └─HUP: one line
+//!  stop: other nodes of the cluster take over, clients take their answers, threads end
 //! ```
 //!
 //! Exit status 0 once drained, 2 if the settings contradict each other; a second signal leaves at
@@ -28,6 +29,9 @@ use crate::settings::print::{Listing, toml};
 
 /// How long a stopping server waits for its clients to take their answers.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// How long a node of a cluster waits for others to take over what it serves.
+const LEAVE_MAX: Duration = Duration::from_secs(3);
 
 /// Runs the server until it is told to stop.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -55,6 +59,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let reason = stop_requests.recv().unwrap_or("no watcher is left");
     info!(reason, "stopping, at most 10 s for clients to take their answers");
     notify::tell(notify::State::Stopping);
+    match server.leave(LEAVE_MAX) {
+        Some(true) => info!("other servers have taken over"),
+        Some(false) => warn!("no others take over: clients may wait for a lease to end"),
+        None => {}
+    }
     server.stop();
     if server.join(DRAIN_MAX) {
         info!("stopped");

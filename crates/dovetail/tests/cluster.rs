@@ -142,6 +142,16 @@ impl Cluster {
         self.servers[index] = self.server_command(index).spawn().expect("the binary starts");
     }
 
+    /// Ends it as a user would; what it said on the way.
+    fn end(&mut self, index: usize) -> String {
+        self.signal(index, rustix::process::Signal::TERM);
+        let server = &mut self.servers[index];
+        let mut said = String::new();
+        server.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        assert!(server.wait().expect("it ends").success(), "{said}");
+        said
+    }
+
     fn signal(&self, index: usize, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.servers[index]);
         rustix::process::kill_process(pid, signal).expect("it runs");
@@ -302,6 +312,38 @@ fn a_killed_node_loses_nothing_and_comes_back() {
     for (key, value) in keys() {
         assert_eq!(client.get(&key), value + " again", "{key}");
     }
+}
+
+#[test]
+fn a_rolling_restart_hands_over_and_loses_nothing() {
+    let mut cluster = Cluster::start(12, 1);
+    let mut client = cluster.client();
+    keys().for_each(|(key, value)| client.set(&key, &value));
+    for index in 0..3 {
+        cluster.kill(index);
+        let mut command = cluster.server_command(index);
+        cluster.servers[index] = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        cluster.until_whole();
+        let said = cluster.end(index);
+        assert!(said.contains("other servers have taken over"), "{said}");
+        for (key, value) in keys() {
+            assert_eq!(client.get(&key), value, "{key}");
+        }
+        cluster.start_again(index);
+        cluster.until_whole();
+    }
+    // Where writes need two copies, the second one is not let go.
+    let mut said = String::new();
+    for index in 0..2 {
+        cluster.kill(index);
+        let mut command = cluster.server_command(index);
+        cluster.servers[index] = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        cluster.until_whole();
+    }
+    for index in 0..2 {
+        said = cluster.end(index);
+    }
+    assert!(said.contains("no others take over"), "{said}");
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! ```
 
 mod control;
+mod departure;
 mod desk;
 mod facts;
 mod forwards;

@@ -194,6 +194,12 @@ impl Server {
         self.shared.shutdown_requests()
     }
 
+    /// In a cluster: lets others take over first, while clients are served as before; whether they
+    /// have within `limit`. None: it is alone.
+    pub fn leave(&self, limit: Duration) -> Option<bool> {
+        self.control.as_ref().map(|control| control.leave(limit))
+    }
+
     /// Begins draining: no new connections, what was read is answered. Returns at once.
     pub fn stop(&self) {
         self.shared.stop();

@@ -52,6 +52,7 @@ use crate::poller::{Interest, Poller, Ready};
 use crate::shared::{Shared, unix_now};
 use latency::Latency;
 use read::Region;
+use starve::Starved;
 
 /// What one round can read: small enough to stay in the processor's second-level cache.
 const ARENA_BYTES: usize = 256 << 10;
@@ -124,12 +125,7 @@ pub struct Worker<E, P> {
     ready: Vec<Ready>,
     /// Connections that can go on without anything new to read.
     resumable: Vec<usize>,
-    /// Connections that are not read until there is buffer room.
-    starved: Vec<usize>,
-    starved_since: Option<Instant>,
-    starved_looked_at: Instant,
-    /// When somebody who had waited for room was given some.
-    fed_at: Option<Instant>,
+    starved: Starved,
     /// Accepting is suspended until then: there was no descriptor left.
     accept_again_at: Option<Instant>,
     last_work_at: Instant,
@@ -229,10 +225,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             regions: Vec::new(),
             ready: Vec::new(),
             resumable: Vec::new(),
-            starved: Vec::new(),
-            starved_since: None,
-            starved_looked_at: now,
-            fed_at: None,
+            starved: Starved::new(now),
             accept_again_at: None,
             last_work_at: now,
             kept_house_at: now,

@@ -79,6 +79,8 @@ pub struct Report {
     pub fault_count: usize,
     /// Those that had something to strike.
     pub struck_count: u64,
+    /// Servers that were told to end, and handed over all that they had before they did.
+    pub left_count: u64,
     /// Requests of all clients.
     pub request_count: usize,
     /// Those whose fate no client knows.

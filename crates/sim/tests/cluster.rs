@@ -2,7 +2,7 @@
 //!
 //! `CLUSTER_SEEDS=N` runs N seeds, `CLUSTER_FIRST_SEED=S` from S on; the nightly run sets both.
 
-use sim::cluster::{Options, PLANTS, Plant, Report, run};
+use sim::cluster::{FaultKind, Options, PLANTS, Plant, Report, run};
 use sim::parallel;
 
 /// Without `CLUSTER_SEEDS`.
@@ -48,6 +48,21 @@ fn every_seed_passes_with_every_fault() {
     // A simulation in which little happens proves little.
     assert!(sum(|report| report.struck_count) > seeds.len() as u64);
     assert!(sum(|report| report.term_count) > 2 * seeds.len() as u64);
+}
+
+/// A rolling restart: each server is asked to end, and starts again.
+#[test]
+fn a_server_that_is_told_to_end_leaves_nobody_without_an_answer() {
+    let (mut struck, mut left) = (0, 0);
+    for seed in 1..=200 {
+        let report = run(&Options { faults: vec![FaultKind::End], ..Options::all_faults(seed) });
+        assert_eq!((report.failure, report.unanswered_count), (None, 0), "seed {seed}");
+        struck += report.struck_count;
+        left += report.left_count;
+    }
+    println!("{left} of {struck} had left before their time was over");
+    // Those whose time was too short, and a second wish to one that is leaving.
+    assert!(struck > 100 && left * 10 > struck * 7, "{left} of {struck}");
 }
 
 /// What says so first, or at least in one of the seeds: each thing that is looked at is wrong once.

@@ -35,6 +35,8 @@ mod kind {
     pub(super) const WITHHELD: u8 = 25;
     pub(super) const OVERDUE: u8 = 26;
     pub(super) const CROWDED: u8 = 27;
+    pub(super) const ENDING: u8 = 28;
+    pub(super) const ENDED: u8 = 29;
 }
 
 /// The kind, then the fields in their order.
@@ -53,6 +55,8 @@ pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
         Message::Granted { sent_at, term, is_committed } => {
             put!(out, kind::GRANTED, sent_at, term, is_committed);
         }
+        Message::Ending { is_settled } => put!(out, kind::ENDING, is_settled),
+        Message::Ended => put!(out, kind::ENDED),
         Message::Install(configuration) => put!(out, kind::INSTALL, configuration),
         Message::Installed { term } => put!(out, kind::INSTALLED, term),
         Message::Commit { term } => put!(out, kind::COMMIT, term),
@@ -103,6 +107,8 @@ pub(super) fn get(from: &mut Reader<'_>) -> Result<Message, DecodeError> {
         kind::GRANTED => {
             Message::Granted { sent_at: from.get()?, term: from.get()?, is_committed: from.get()? }
         }
+        kind::ENDING => Message::Ending { is_settled: from.get()? },
+        kind::ENDED => Message::Ended,
         kind::INSTALL => Message::Install(from.get()?),
         kind::INSTALLED => Message::Installed { term: from.get()? },
         kind::COMMIT => Message::Commit { term: from.get()? },

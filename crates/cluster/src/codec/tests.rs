@@ -16,7 +16,7 @@ use crate::message::{Answer, Contents, Operation, Outcome, Recovered, Request, S
 use crate::record::{Answered, BlockId, Entry};
 
 /// Kinds are numbered from 1 without gaps.
-const KIND_COUNT: u8 = 27;
+const KIND_COUNT: u8 = 29;
 
 fn bytes() -> impl Strategy<Value = Arc<[u8]>> {
     vec(any::<u8>(), 0..100).prop_map(Arc::from)
@@ -159,6 +159,8 @@ fn of_managers() -> impl Strategy<Value = Message> {
         (at(), term(), any::<bool>()).prop_map(|(sent_at, term, is_committed)| {
             Message::Granted { sent_at, term, is_committed }
         }),
+        any::<bool>().prop_map(|is_settled| Message::Ending { is_settled }),
+        Just(Message::Ended),
         configuration().prop_map(Message::Install),
         term().prop_map(|term| Message::Installed { term }),
         term().prop_map(|term| Message::Commit { term }),

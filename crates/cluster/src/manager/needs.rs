@@ -36,8 +36,8 @@ impl Leadership {
     fn next_need(&self, settings: &Settings, now: Instant) -> Option<Instant> {
         let silent = self.nodes.values().map(|seen| after(seen.heard_at, settings.silence_ns()));
         let told = match self.phase {
-            Phase::Installing { fence_until, .. } => {
-                Some([fence_until, after(self.told_at, 2 * settings.retry_ns)])
+            Phase::Installing { ref fence, .. } => {
+                Some([fence.until(), after(self.told_at, 2 * settings.retry_ns)])
             }
             Phase::Committed => None,
         };

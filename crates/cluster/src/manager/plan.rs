@@ -14,11 +14,13 @@
 //! | a node has joined a shard | it becomes a backup |
 //! | a node holds a shard up | it is replaced, see `overdue` |
 //! | a shard has too few copies | the node with the fewest roles joins, a few at a time |
+//! | a server says that it ends | what it has goes to others, see `ending` |
 //! | a node is to leave | its shards go to others, see `leave` |
 //! | a shard is to move | its target becomes primary, at once if it is a backup, else filling |
 //!
 //! The first eight happen whenever they must; the others only while all nodes serve.
 
+mod ending;
 mod leave;
 mod overdue;
 
@@ -52,6 +54,8 @@ pub(super) struct Facts<'a> {
     pub(super) moves: &'a mut VecDeque<(ShardId, NodeId)>,
     /// Names of nodes that an operator wants to stop.
     pub(super) leaving: &'a BTreeSet<u16>,
+    /// Servers that end of their own will, and whether nobody waits for an answer of theirs.
+    pub(super) ending: &'a BTreeMap<NodeId, bool>,
     /// Whether an operator wants no copies made.
     pub(super) is_paused: bool,
     /// Shards to be served empty if nobody has them.
@@ -108,16 +112,17 @@ pub(super) fn next(
         admit(&mut new, facts.live);
     }
     if facts.may_grow {
-        admit(&mut new, facts.live);
+        admit_staying(&mut new, &facts);
         finish(&mut new, &facts, settings);
         readmit(&mut new, &facts, settings);
         overdue::replace(&mut new, facts.overdue, settings);
-        move_one(&mut new, facts.moves, settings);
+        move_one(&mut new, facts.moves, facts.ending, settings);
         leave::leave(&mut new, facts.leaving, settings);
         if !facts.is_paused {
             enlist(&mut new, &facts, settings);
         }
         overdue::trim(&mut new, &facts, settings);
+        ending::end(&mut new, facts.ending, settings);
     }
     new.addresses = addresses_of(&new.members, &current.addresses, facts.addresses);
     if new == *current || new.members.is_empty() {
@@ -281,6 +286,12 @@ fn admit(new: &mut Configuration, live: &BTreeMap<NodeId, Recovered>) {
     new.members = live.keys().copied().collect();
 }
 
+/// The same but for those that end, unless they are members.
+fn admit_staying(new: &mut Configuration, facts: &Facts<'_>) {
+    let stays = |node: &&NodeId| new.has(**node) || !facts.ending.contains_key(*node);
+    new.members = facts.live.keys().filter(stays).copied().collect();
+}
+
 /// Those that have joined or filled.
 fn finish(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
     let backup_max = usize::from(settings.copies) - 1;
@@ -300,10 +311,16 @@ fn finish(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
 }
 
 /// The oldest move that is wanted and possible. One that is impossible is forgotten.
-fn move_one(new: &mut Configuration, moves: &mut VecDeque<(ShardId, NodeId)>, settings: &Settings) {
+fn move_one(
+    new: &mut Configuration,
+    moves: &mut VecDeque<(ShardId, NodeId)>,
+    ending: &BTreeMap<NodeId, bool>,
+    settings: &Settings,
+) {
     let is_moving = new.shards.iter().any(|shard| shard.filling_from.is_some());
     let Some((id, target)) = moves.front().copied().filter(|_| !is_moving) else { return };
-    let is_member = new.has(target) && new.shard(id).is_some_and(|shard| new.has(shard.primary));
+    let is_here = new.has(target) && !ending.contains_key(&target);
+    let is_member = is_here && new.shard(id).is_some_and(|shard| new.has(shard.primary));
     let Some(shard) = new.shards.get_mut(id.index()).filter(|_| is_member) else {
         moves.pop_front();
         return;
@@ -326,7 +343,8 @@ fn move_one(new: &mut Configuration, moves: &mut VecDeque<(ShardId, NodeId)>, se
 
 /// New backups for shards that have too few.
 fn enlist(new: &mut Configuration, facts: &Facts<'_>, settings: &Settings) {
-    let stays = |node: &NodeId| !facts.leaving.contains(&node.name);
+    let stays =
+        |node: &NodeId| !facts.leaving.contains(&node.name) && !facts.ending.contains_key(node);
     let under_way = new.shards.iter().filter(|shard| shard.joining.is_some()).count();
     let mut room = usize::from(settings.copies_at_once).saturating_sub(under_way);
     for index in 0..new.shards.len() {

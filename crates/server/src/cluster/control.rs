@@ -31,6 +31,7 @@ use cluster_io::{Endpoint, Found, LinkEvent, Links};
 use crossbeam_channel::Receiver;
 
 use super::clock;
+use super::departure::Departure;
 use super::desk::{self, Desks, Taken};
 use super::facts::Facts;
 use super::forwards::elsewhere;
@@ -81,6 +82,7 @@ pub(super) struct Control {
     pub peer: String,
     /// Between two ticks while nothing is under way: an eighth of a lease.
     pub tick_idle: Duration,
+    pub departure: Departure,
     /// The workers have ended: nobody waits for anything any more.
     pub is_ended: Arc<AtomicBool>,
     pub state: State,
@@ -206,6 +208,7 @@ impl Control {
             self.syncing.keep(self.node.shelf(), now);
             self.tell_facts(now);
             self.look_at_room();
+            self.look_at_departure();
         }
         self.landing.send(now);
         self.ends.wake_fronts(&self.fabric, &self.shared);
@@ -213,6 +216,17 @@ impl Control {
 
     fn is_busy(&self) -> bool {
         self.state.outstanding.count() > 0 || self.state.groups.is_busy() || self.node.is_busy()
+    }
+
+    fn look_at_departure(&mut self) {
+        if self.departure.is_asked() {
+            self.node.end();
+        }
+        // Without a manager nobody could be told, and who is no member has nothing to give.
+        let is_alone = self.node.is_ending() && self.state.leader.is_none();
+        if is_alone || self.node.has_left() {
+            self.departure.tell(!self.node.is_member());
+        }
     }
 
     /// Between two ticks; what was written lately is told to be everywhere within some 15 ms.

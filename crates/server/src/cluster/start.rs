@@ -22,6 +22,7 @@ use cluster_io::{Discovery, Found, LinkEvent, Links, Stored};
 use crossbeam_channel::{Receiver, bounded, unbounded};
 
 use super::control::{Control, State};
+use super::departure::{self, Asking};
 use super::desk::{self, Desks, Post};
 use super::landing::Landing;
 use super::shelf::{Owner, StoreShelf};
@@ -73,6 +74,7 @@ pub struct Prepared {
 
 /// The control thread of a cluster's node.
 pub struct ControlThread {
+    asking: Asking,
     is_ended: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
@@ -319,6 +321,7 @@ impl ControlThread {
         let Prepared { discovery, found, links, events, landing, node, .. } = prepared;
         let Prepared { peer, desks, syncing, view, ends, lease_ns, .. } = prepared;
         let is_ended = Arc::new(AtomicBool::new(false));
+        let (asking, departure) = departure::departure();
         let waker = ends.waker.clone();
         let control = Control {
             peer,
@@ -335,6 +338,7 @@ impl ControlThread {
             landing,
             desks,
             syncing,
+            departure,
             is_ended: Arc::clone(&is_ended),
             state: State::default(),
         };
@@ -342,7 +346,14 @@ impl ControlThread {
             .name("control".to_owned())
             .spawn(move || control.run())
             .map_err(failed)?;
-        Ok(ControlThread { is_ended, waker, thread: Some(thread), _discovery: discovery })
+        Ok(ControlThread { asking, is_ended, waker, thread: Some(thread), _discovery: discovery })
+    }
+
+    /// Lets other nodes take over what this one serves and has; whether they have within so long.
+    pub fn leave(&self, limit: Duration) -> bool {
+        self.asking.ask();
+        self.waker.wake();
+        self.asking.wait(limit)
     }
 
     /// Ends it; the workers have ended.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! # Invariants
-//! I1: a starved connection is in `starved`. It is not read, so that nothing else tells of its end.
+//! I1: a starved connection is in `Starved`. It is not read, so that nothing else tells of its end.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -25,6 +25,26 @@ use crate::poller::Poller;
 
 /// How often waiting connections are asked whether their clients still are there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Who waits for room in the buffers.
+pub(super) struct Starved {
+    /// Connections that are not read until there is some.
+    slots: Vec<usize>,
+    since: Option<Instant>,
+    looked_at: Instant,
+    /// When somebody who had waited was last given some.
+    fed_at: Option<Instant>,
+}
+
+impl Starved {
+    pub(super) fn new(now: Instant) -> Starved {
+        Starved { slots: Vec::new(), since: None, looked_at: now, fed_at: None }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
 
 impl<E: Home, P: Poller> Worker<E, P> {
     /// A command that can never be buffered.
@@ -58,23 +78,23 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if !connection.is_starved {
             connection.is_starved = true;
             connection.starved_at.get_or_insert_with(Instant::now);
-            self.starved.push(slot);
-            self.starved_since.get_or_insert_with(Instant::now);
+            self.starved.slots.push(slot);
+            self.starved.since.get_or_insert_with(Instant::now);
         }
     }
 
     /// Gives waiting connections their room, if there is some.
     pub(super) fn feed_starved(&mut self, now: Instant) {
-        let Some(since) = self.starved_since else { return };
+        let Some(since) = self.starved.since else { return };
         let is_late = now.duration_since(since) >= self.core.shared.config().starved_time_max;
         let mut has_refused = false;
-        if now.duration_since(self.starved_looked_at) >= LOOK_EVERY {
-            self.starved_looked_at = now;
+        if now.duration_since(self.starved.looked_at) >= LOOK_EVERY {
+            self.starved.looked_at = now;
             self.close_gone();
             has_refused = is_late && self.refuse_stalled();
             self.finish_touched();
         }
-        for slot in std::mem::take(&mut self.starved) {
+        for slot in std::mem::take(&mut self.starved.slots) {
             let Some(connection) = self.core.connections.get_mut(slot) else { continue };
             if !connection.is_starved {
                 continue;
@@ -85,13 +105,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 self.starve(slot);
             } else if !needs_own || self.reserve_own(slot) {
                 self.core.connections[slot].starved_at = None;
-                self.fed_at = Some(now);
+                self.starved.fed_at = Some(now);
                 self.core.touch(slot);
             }
         }
         if self.starved.is_empty() {
-            self.starved_since = None;
-        } else if is_late && self.starved_looked_at == now && !has_refused {
+            self.starved.since = None;
+        } else if is_late && self.starved.looked_at == now && !has_refused {
             // After a refusal the next look tells whether who got the room has stalled too.
             self.refuse_late(now);
         }
@@ -109,9 +129,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let since = |slot: &usize| connections[*slot].starved_at;
         let is_late =
             |slot: &usize| since(slot).is_some_and(|at| now.duration_since(at) >= time_max);
-        let mut late: Vec<usize> = self.starved.iter().copied().filter(is_late).collect();
+        let mut late: Vec<usize> = self.starved.slots.iter().copied().filter(is_late).collect();
         late.sort_by_key(since);
-        let was_fed = self.fed_at.is_some_and(|at| now.duration_since(at) < time_max);
+        let was_fed = self.starved.fed_at.is_some_and(|at| now.duration_since(at) < time_max);
         late.truncate(if was_fed { late.len() / 2 } else { late.len().div_ceil(2) });
         for slot in late {
             self.refuse_unfinished(
@@ -123,7 +143,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Closes the waiting connections whose command will never be whole (I1).
     fn close_gone(&mut self) {
-        for slot in self.starved.clone() {
+        for slot in self.starved.slots.clone() {
             let Some(connection) = self.core.connections.get_mut(slot) else { continue };
             if connection.is_starved && can_never_finish(connection) {
                 connection.ending = Ending::AfterFlush;

@@ -1,10 +1,13 @@
 //! Faults strike, and are healed.
 
-use cluster::{Configuration, NodeId, manager};
+use cluster::{Configuration, Node, NodeId, manager};
 
 use crate::cluster::Plant;
 use crate::cluster::scenario::{Fault, Ways, What};
 use crate::cluster::world::{Happening, World};
+
+/// Between two looks whether the others can do without a server that is to end.
+const END_AGAIN_NS: u64 = 10_000_000;
 
 impl World<'_> {
     pub(super) fn begin_fault(&mut self, index: usize) {
@@ -47,6 +50,7 @@ impl World<'_> {
             }
             What::HideRegister => self.cut(1 << self.register_point(), Ways::Both, 1),
             What::Move { shard, node } => return self.order_move(shard, node),
+            What::End { node } => return self.order_end(node),
         }
         true
     }
@@ -55,6 +59,7 @@ impl World<'_> {
         let Fault { for_ns, what, .. } = self.scenario.faults[index].clone();
         match what {
             What::Crash { node, .. } => self.start_node(node),
+            What::End { node } => self.end_node(index, node),
             What::CrashManager { manager } => self.start_manager(manager),
             What::Cut { group, ways } if !self.is_quiet => self.cut(group, ways, -1),
             What::HideRegister if !self.is_quiet => {
@@ -162,6 +167,32 @@ impl World<'_> {
             self.rot(name);
         }
         true
+    }
+
+    /// A server is told to end. It stops when it has left (`World::watch_leaving`), ...
+    fn order_end(&mut self, name: usize) -> bool {
+        let node = self.servers[name].node.as_mut();
+        node.map(Node::end).is_some()
+    }
+
+    /// ... or when its time is over, as soon as it may; then it starts again.
+    fn end_node(&mut self, index: usize, name: usize) {
+        let is_ending = self.servers[name].node.as_ref().is_some_and(Node::is_ending);
+        if is_ending && !self.may_crash(name, false) {
+            return self.push(self.now_ns + END_AGAIN_NS, Happening::FaultEnds(index));
+        }
+        if is_ending {
+            self.crash(name, false);
+        }
+        self.start_node(name);
+    }
+
+    /// Whoever has left stops, as its process would: what it promised does not rest on it.
+    pub(super) fn watch_leaving(&mut self, name: usize) {
+        let has_left = self.servers[name].node.as_ref().is_some_and(Node::has_left);
+        if has_left && self.may_crash(name, false) && self.crash(name, false) {
+            self.left += 1;
+        }
     }
 
     /// An operator's wish, heard by all managers; whoever leads heeds it.

@@ -157,6 +157,7 @@ impl World<'_> {
             is_beyond_promise: ending == Ending::BeyondPromise,
             fault_count: self.scenario.faults.len(),
             struck_count: self.struck,
+            left_count: self.left,
             request_count: records.len(),
             unanswered_count: records.iter().filter(|record| record.answer.is_none()).count(),
             event_count: self.event_count,

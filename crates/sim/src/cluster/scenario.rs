@@ -45,6 +45,8 @@ pub enum FaultKind {
     Decay,
     /// Several disks do nothing for a while.
     Stall,
+    /// Servers are told to end, hand over what they have, and start again.
+    End,
 }
 
 impl FaultKind {
@@ -66,6 +68,7 @@ impl FaultKind {
             FaultKind::Jump => "the clock of a server jumps forward, by up to 17 s",
             FaultKind::Decay => "bits flip on several disks; servers notice when they start again",
             FaultKind::Stall => "several disks do not sync at all for a while",
+            FaultKind::End => "servers are told to end, hand over, and start again",
         }
     }
 }
@@ -87,11 +90,13 @@ pub const FAULT_KINDS: &[(&str, FaultKind)] = &[
     ("jump", FaultKind::Jump),
     ("decay", FaultKind::Decay),
     ("stall", FaultKind::Stall),
+    ("end", FaultKind::End),
 ];
 
 /// Those that are drawn after all others, each from a stream of its own: a run without them is what
 /// it was before they were there.
-const LATER_KINDS: [FaultKind; 3] = [FaultKind::Jump, FaultKind::Decay, FaultKind::Stall];
+const LATER_KINDS: [FaultKind; 4] =
+    [FaultKind::Jump, FaultKind::Decay, FaultKind::Stall, FaultKind::End];
 /// So many runs of a million have more than five servers.
 const LARGE_PPM: u64 = 300_000;
 
@@ -143,6 +148,9 @@ pub(super) enum What {
     /// Of these servers, as bits.
     Stall {
         group: u64,
+    },
+    End {
+        node: usize,
     },
 }
 
@@ -248,7 +256,8 @@ impl Scenario {
 
     /// None to three of them, in half of the runs none.
     fn draw_later(&mut self, kind: FaultKind, dice: &mut Dice) {
-        let means_nothing = kind != FaultKind::Jump && !self.is_durable;
+        let is_of_disks = matches!(kind, FaultKind::Decay | FaultKind::Stall);
+        let means_nothing = is_of_disks && !self.is_durable;
         if means_nothing || dice.happens(500_000) {
             return;
         }
@@ -259,6 +268,7 @@ impl Scenario {
             let what = match kind {
                 FaultKind::Decay => What::Decay { group },
                 FaultKind::Stall => What::Stall { group },
+                FaultKind::End => What::End { node },
                 // Each length as often as twice that.
                 _ => {
                     let most_ns = 1 << dice.between(20, 34);
@@ -273,7 +283,7 @@ impl Scenario {
     fn strikes(&self, kind: FaultKind) -> bool {
         match kind {
             FaultKind::Loss | FaultKind::Delay | FaultKind::Duplicate | FaultKind::Clock => false,
-            FaultKind::Jump | FaultKind::Decay | FaultKind::Stall => false,
+            kind if LATER_KINDS.contains(&kind) => false,
             FaultKind::Disk | FaultKind::Rot | FaultKind::Power => self.is_durable,
             _ => true,
         }
@@ -350,7 +360,7 @@ mod tests {
         for seed in 1..=200 {
             text += &format!("{:?}", Scenario::draw(&Options::all_faults(seed)).faults);
         }
-        for what in ["Crash", "Jump", "Decay", "Stall", "Power", "SlowDisk", "rots: true"] {
+        for what in ["Crash", "Jump", "Decay", "Stall", "Power", "SlowDisk", "rots: true", "End"] {
             assert!(text.contains(what), "{what}");
         }
     }

@@ -98,6 +98,8 @@ pub(super) struct World<'a> {
     pub(super) failure: Option<String>,
     pub(super) event_count: u64,
     pub(super) struck: u64,
+    /// Servers that were told to end and handed over all that they had.
+    pub(super) left: u64,
 }
 
 impl<'a> World<'a> {
@@ -147,6 +149,7 @@ impl<'a> World<'a> {
             failure: None,
             event_count: 0,
             struck: 0,
+            left: 0,
             scenario,
         };
         world.begin();
@@ -261,6 +264,7 @@ impl<'a> World<'a> {
         if is_tick {
             self.push(self.now_ns + TICK_NS, Happening::Node { name, life, what: ToNode::Tick });
             self.watch_primaries(name);
+            self.watch_leaving(name);
         }
     }
 

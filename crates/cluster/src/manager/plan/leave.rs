@@ -31,7 +31,7 @@ pub(super) fn leave(new: &mut Configuration, leaving: &BTreeSet<u16>, settings: 
         }
         let leaves = |node: &NodeId| leaving.contains(&node.name);
         let has_changed = if leaves(&shard.primary) {
-            hand_over(new, index, leaving)
+            hand_over(new, index, leaves)
         } else {
             let has_leaving = shard.backups.iter().any(leaves);
             has_leaving && is_enough(new, index, leaving, settings) && {
@@ -44,9 +44,13 @@ pub(super) fn leave(new: &mut Configuration, leaving: &BTreeSet<u16>, settings: 
 }
 
 /// One of the backups that stay becomes primary.
-fn hand_over(new: &mut Configuration, index: usize, leaving: &BTreeSet<u16>) -> bool {
+pub(super) fn hand_over(
+    new: &mut Configuration,
+    index: usize,
+    leaves: impl Fn(&NodeId) -> bool,
+) -> bool {
     let shard = &new.shards[index];
-    let staying = shard.backups.iter().filter(|node| !leaving.contains(&node.name));
+    let staying = shard.backups.iter().filter(|node| !leaves(node));
     let heir = staying.copied().min_by_key(|node| new.primary_count(*node));
     let Some(heir) = heir else { return false };
     let shard = &mut new.shards[index];

@@ -28,6 +28,7 @@ pub(super) struct Bench {
     is_grace_over: bool,
     pub(super) moves: VecDeque<(ShardId, NodeId)>,
     pub(super) leaving: BTreeSet<u16>,
+    pub(super) ending: BTreeMap<NodeId, bool>,
     pub(super) is_paused: bool,
     abandoned: BTreeSet<ShardId>,
 }
@@ -48,6 +49,7 @@ impl Bench {
             is_grace_over: false,
             moves: VecDeque::new(),
             leaving: BTreeSet::new(),
+            ending: BTreeMap::new(),
             is_paused: false,
             abandoned: BTreeSet::new(),
         }
@@ -65,6 +67,7 @@ impl Bench {
             shunned: &self.shunned,
             moves: &mut self.moves,
             leaving: &self.leaving,
+            ending: &self.ending,
             is_paused: self.is_paused,
             abandoned: &self.abandoned,
             may_grow,
@@ -74,6 +77,10 @@ impl Bench {
         let has_changed = new.is_some();
         self.current = new.unwrap_or_else(|| self.current.clone());
         has_changed
+    }
+
+    pub(super) fn members(&self) -> &[NodeId] {
+        &self.current.members
     }
 
     pub(super) fn shard(&self) -> &Shard {

@@ -1,0 +1,75 @@
+//! Until when those that a configuration leaves out may still serve under the one before.
+//!
+//! ```text
+//!  term 7: n1 n2 n3      n1 is left out of term 8, with a lease that ends at t
+//!  term 8: n2 n3         committed once t has passed, or n1 has installed term 8 as well
+//! ```
+//!
+//! # Invariants
+//! F1: whoever has installed a term serves under none before it (K22): its lease need not end. A
+//!     server that ends of its own will so costs nobody a lease.
+
+use std::collections::BTreeMap;
+
+use base::Instant;
+
+use crate::ids::NodeId;
+
+/// What has to be over before a configuration is committed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fence {
+    /// Of whom nobody here knows.
+    until: Instant,
+    left_out: BTreeMap<NodeId, Instant>,
+}
+
+impl Fence {
+    /// Leases that a leader before may have granted, to anybody.
+    pub(super) fn of_all(until: Instant) -> Fence {
+        Fence { until, left_out: BTreeMap::new() }
+    }
+
+    /// The next configuration leaves out these as well, with leases that end then.
+    pub(super) fn and(mut self, left_out: impl Iterator<Item = (NodeId, Instant)>) -> Fence {
+        for (node, until) in left_out {
+            let longest = self.left_out.entry(node).or_default();
+            *longest = until.max(*longest);
+        }
+        self
+    }
+
+    /// A node serves under nothing older than the present term (F1).
+    pub(super) fn installed(&mut self, node: NodeId) {
+        self.left_out.remove(&node);
+    }
+
+    /// When it is over, if nobody installs anything more.
+    pub(super) fn until(&self) -> Instant {
+        self.left_out.values().copied().fold(self.until, Instant::max)
+    }
+
+    /// Whose leases have not ended.
+    pub(super) fn left_out(&self, now: Instant) -> impl Iterator<Item = NodeId> + '_ {
+        let is_held = move |(_, until): &(&NodeId, &Instant)| now < **until;
+        self.left_out.iter().filter(is_held).map(|(node, _)| *node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_installed_is_not_waited_for_but_the_leader_before_is() {
+        let at = |ns| Instant { ns };
+        let (first, second) = (NodeId { name: 1, life: 1 }, NodeId { name: 2, life: 1 });
+        let left_out = [(first, at(50)), (second, at(40)), (first, at(30))];
+        let mut fence = Fence::of_all(at(10)).and(left_out.into_iter());
+        assert_eq!(fence.until(), at(50));
+        assert_eq!(fence.left_out(at(45)).collect::<Vec<_>>(), [first]);
+        fence.installed(first);
+        assert_eq!(fence.until(), at(40));
+        fence.installed(second);
+        assert_eq!(fence.until(), at(10), "F1 says nothing of those that nobody knows");
+    }
+}

@@ -1,0 +1,72 @@
+//! A server that is told to end asks others to take over first.
+//!
+//! ```text
+//!  end() ─▶ Ending ──▶ managers     ◀── Install: others serve
+//!           limbo is empty: Ending, settled ──▶   ◀── Install: no member; or Ended
+//!                                                  has_left(): the process may go
+//! ```
+//!
+//! # Invariants
+//! E1: until it has left it serves and keeps what it has, like any other: who does not wait for it
+//!     loses nothing but time.
+
+use base::Instant;
+
+use crate::message::Message;
+use crate::node::{Action, Node};
+use crate::settings::after;
+use crate::shelf::Shelf;
+
+/// What was said last.
+#[derive(Debug)]
+pub(super) struct Ending {
+    told: Option<(bool, Instant)>,
+    /// A manager said that nothing more can be taken over.
+    is_ended: bool,
+}
+
+impl<S: Shelf> Node<S> {
+    /// The process is to end: asks others to serve what it serves. To be followed by ticks until
+    /// [`Node::has_left`], or until there is no more time.
+    pub fn end(&mut self) {
+        self.ending.get_or_insert(Ending { told: None, is_ended: false });
+    }
+
+    /// Whether the configuration that it has installed has it.
+    pub fn is_member(&self) -> bool {
+        self.configuration.as_ref().is_some_and(|all| all.has(self.id))
+    }
+
+    /// Whether it was told to end.
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Whether an end that was asked for disturbs nobody any more, as far as that is possible.
+    pub fn has_left(&self) -> bool {
+        let Some(ending) = &self.ending else { return false };
+        let owes = self.shards.values().any(|state| !state.limbo.is_empty());
+        !owes && (ending.is_ended || !self.is_member())
+    }
+
+    pub(super) fn tell_ending(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let serves = self.shards.values().any(|state| state.primary.is_some());
+        let owes = self.shards.values().any(|state| !state.limbo.is_empty());
+        let is_settled = !serves && !owes;
+        let pause_ns = self.settings.lease_ns / 4;
+        let Some(ending) = &mut self.ending else { return };
+        let is_known =
+            |(said, at): (bool, Instant)| said == is_settled && now < after(at, pause_ns);
+        if ending.told.is_some_and(is_known) {
+            return;
+        }
+        ending.told = Some((is_settled, now));
+        self.tell_managers(&Message::Ending { is_settled }, actions);
+    }
+
+    pub(super) fn ended(&mut self) {
+        if let Some(ending) = &mut self.ending {
+            ending.is_ended = true;
+        }
+    }
+}
