@@ -85,6 +85,8 @@ pub enum Operation {
     Put(Arc<[u8]>),
     /// To remove it; the reply says whether it was there.
     Delete,
+    /// To remove all keys of its shard.
+    Flush,
     /// To add to a number; the reply is the sum.
     Increment(i64),
     /// Whatever its maker computes; only within a process, it has no bytes.
@@ -95,7 +97,7 @@ impl Operation {
     /// Whether what the key has makes no difference.
     pub fn is_blind(&self) -> bool {
         match self {
-            Operation::Put(_) => true,
+            Operation::Put(_) | Operation::Flush => true,
             Operation::Compute(Compute(change)) => change.kind() == ChangeKind::Blind,
             Operation::Get | Operation::Delete | Operation::Increment(_) => false,
         }
@@ -106,7 +108,9 @@ impl Operation {
         match self {
             Operation::Get => true,
             Operation::Compute(Compute(change)) => change.kind() == ChangeKind::Read,
-            Operation::Put(_) | Operation::Delete | Operation::Increment(_) => false,
+            Operation::Put(_) | Operation::Delete | Operation::Flush | Operation::Increment(_) => {
+                false
+            }
         }
     }
 }

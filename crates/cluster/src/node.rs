@@ -10,6 +10,7 @@
 //!  Install ─▶ roles ─▶ gather, scatter ─▶ serving   install.rs, promotion.rs
 //!                      copy to who joins            copy.rs
 //!                      fill from the source         filling.rs
+//!  all keys of a shard are deleted by one entry        flush.rs
 //!  no primary any more: answers wait for CommitVer     limbo.rs
 //!  who holds a shard up is named to the managers       overdue.rs
 //!  the process is to end: others take over first       ending.rs
@@ -37,6 +38,7 @@ mod digest;
 mod durable;
 mod ending;
 mod filling;
+mod flush;
 mod install;
 mod landing;
 mod limbo;

@@ -44,6 +44,8 @@ pub enum Kind {
     Reset,
     /// What a client was last answered; the value is the number, if it was one.
     Session,
+    /// All keys of the shard are gone, as far as they are older (K2).
+    Flush,
 }
 
 /// What the request that made an entry was answered, so that a retry is answered alike (K24).
@@ -70,10 +72,12 @@ pub struct Entry {
     pub sequence: u64,
     /// What it was told.
     pub answered: Answered,
-    /// The key.
+    /// The key; of a flush one of the shard's, by which it was asked for.
     pub key: Arc<[u8]>,
     /// None: deleted.
     pub value: Option<Arc<[u8]>>,
+    /// Whether all that is older in the shard is gone, and not the key alone.
+    pub is_flush: bool,
     /// Memcached's opaque flags.
     pub client_flags: u32,
     /// By the primary's clock (K3); none: never.
@@ -124,6 +128,7 @@ impl Header {
             3 => Kind::CommitVersion,
             4 => Kind::Reset,
             5 => Kind::Session,
+            6 => Kind::Flush,
             _ => return None,
         };
         let answered = match fixed[5] {
@@ -164,7 +169,7 @@ impl Header {
         let value = match self.kind {
             Kind::Put => Some(piece.get(self.key_len_bytes..self.body_len_bytes())?),
             Kind::Delete => None,
-            Kind::CommitVersion | Kind::Reset | Kind::Session => return None,
+            Kind::CommitVersion | Kind::Reset | Kind::Session | Kind::Flush => return None,
         };
         let is_plain = self.block_count <= 1 && self.client.is_anonymous();
         is_plain.then_some(Plain {
@@ -196,6 +201,7 @@ impl Header {
             Kind::CommitVersion => 3,
             Kind::Reset => 4,
             Kind::Session => 5,
+            Kind::Flush => 6,
         });
         bytes.push(match self.answered {
             Answered::Done => 0,
@@ -233,6 +239,13 @@ pub struct BlockId {
     pub version: Version,
     /// Which of its blocks.
     pub block: u32,
+}
+
+impl Kind {
+    /// Whether it changes the shard, and is acknowledged.
+    pub fn is_write(self) -> bool {
+        matches!(self, Kind::Put | Kind::Delete | Kind::Flush)
+    }
 }
 
 /// How strictly a reader looks: the fault simulation turns the check off to see that it notices.
@@ -337,7 +350,11 @@ impl Entry {
     fn header(&self) -> Header {
         let value_len_bytes = self.value.as_ref().map_or(0, |value| value.len());
         Header {
-            kind: if self.value.is_some() { Kind::Put } else { Kind::Delete },
+            kind: match self.value {
+                _ if self.is_flush => Kind::Flush,
+                Some(_) => Kind::Put,
+                None => Kind::Delete,
+            },
             answered: self.answered,
             shard: self.shard,
             version: self.version,
@@ -405,7 +422,7 @@ impl Entry {
     pub fn from_body(header: &Header, body: &[u8]) -> Option<Entry> {
         let value = match header.kind {
             Kind::Put => Some(body.get(header.key_len_bytes..header.body_len_bytes())?.into()),
-            Kind::Delete => None,
+            Kind::Delete | Kind::Flush => None,
             Kind::CommitVersion | Kind::Reset | Kind::Session => return None,
         };
         Some(Entry {
@@ -416,6 +433,7 @@ impl Entry {
             answered: header.answered,
             key: body.get(..header.key_len_bytes)?.into(),
             value,
+            is_flush: header.kind == Kind::Flush,
             client_flags: header.client_flags,
             expires_at: header.expires_at,
         })

@@ -13,6 +13,9 @@
 //! S1: of a key's entries the one with the highest version counts, deletes among them, until
 //!     [`Shelf::forget_deletes`] has been told that nothing older can come (K2).
 //! S2: a walk by [`Shelf::part`] returns every key that is there from beginning to end (K9).
+//! S3: once an entry that is a flush is installed, nothing of its shard with a lower version is
+//!     there, and nothing such is installed until the shard is cleared. It is among what
+//!     [`Shelf::above`] returns, and is never forgotten.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,6 +100,7 @@ impl Plain<'_> {
             answered: Answered::Done,
             key: self.key.into(),
             value: self.value.map(Arc::from),
+            is_flush: false,
             client_flags: self.client_flags,
             expires_at: self.expires_at,
         }
@@ -127,6 +131,8 @@ pub struct Part {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryShelf {
     shards: BTreeMap<ShardId, BTreeMap<Place, Arc<Entry>>>,
+    /// The last flush of each (S3).
+    flushes: BTreeMap<ShardId, Arc<Entry>>,
 }
 
 /// A key's place in the order of parts.
@@ -137,6 +143,20 @@ impl MemoryShelf {
     pub fn replace(&mut self, entry: Arc<Entry>) {
         self.shards.entry(entry.shard).or_default().insert(place_of(&entry.key), entry);
     }
+
+    /// Keeps the keys that are there, and nothing of what keeps older ones away: likewise.
+    pub fn forget_flush(&mut self, shard: ShardId) {
+        self.flushes.remove(&shard);
+    }
+
+    /// S3.
+    fn flush(&mut self, flush: Arc<Entry>) -> Installed {
+        if let Some(keys) = self.shards.get_mut(&flush.shard) {
+            keys.retain(|_, entry| entry.version > flush.version);
+        }
+        self.flushes.insert(flush.shard, flush);
+        Installed::Newest
+    }
 }
 
 impl Shelf for MemoryShelf {
@@ -145,6 +165,13 @@ impl Shelf for MemoryShelf {
     }
 
     fn install(&mut self, entry: Arc<Entry>) -> Installed {
+        let flush = self.flushes.get(&entry.shard);
+        if flush.is_some_and(|flush| flush.version >= entry.version) {
+            return Installed::Older;
+        }
+        if entry.is_flush {
+            return self.flush(entry);
+        }
         let keys = self.shards.entry(entry.shard).or_default();
         let place = place_of(&entry.key);
         if keys.get(&place).is_some_and(|present| present.version >= entry.version) {
@@ -155,15 +182,16 @@ impl Shelf for MemoryShelf {
     }
 
     fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
-        let Some(keys) = self.shards.get(&shard) else { return Vec::new() };
-        keys.values().filter(|entry| entry.version > floor).cloned().collect()
+        let keys = self.shards.get(&shard).into_iter().flat_map(|keys| keys.values());
+        let all = keys.chain(self.flushes.get(&shard));
+        all.filter(|entry| entry.version > floor).cloned().collect()
     }
 
     fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part {
-        let Some(keys) = self.shards.get(&shard) else { return Part::default() };
         let mut part = Part::default();
         let start: Place = (cursor, Arc::default());
-        for ((order, _), entry) in keys.range(start..) {
+        let keys = self.shards.get(&shard).into_iter();
+        for ((order, _), entry) in keys.flat_map(|keys| keys.range(start.clone()..)) {
             // Keys of one order stay together: a cursor cannot stand between them.
             let is_same = part.entries.last().is_some_and(|last| order_of(&last.key) == *order);
             if part.entries.len() >= entry_max.max(1) && !is_same {
@@ -172,11 +200,15 @@ impl Shelf for MemoryShelf {
             }
             part.entries.push(entry.clone());
         }
+        if cursor == 0 {
+            part.entries.extend(self.flushes.get(&shard).cloned());
+        }
         part
     }
 
     fn clear(&mut self, shard: ShardId) {
         self.shards.remove(&shard);
+        self.flushes.remove(&shard);
     }
 
     fn commit(&mut self, _shard: ShardId, _version: Version) {}
@@ -216,6 +248,7 @@ mod tests {
             answered: Answered::Done,
             key: key.as_bytes().into(),
             value: value.map(|value| value.as_bytes().into()),
+            is_flush: false,
             client_flags: 0,
             expires_at: None,
         })

@@ -347,6 +347,36 @@ fn a_rolling_restart_hands_over_and_loses_nothing() {
 }
 
 #[test]
+fn what_was_flushed_does_not_come_back_with_the_next_primary() {
+    let mut cluster = Cluster::start(9, 1);
+    let mut client = cluster.client();
+    keys().for_each(|(key, value)| client.set(&key, &value));
+    for index in 0..3 {
+        let mut stream = BufReader::new(connect(&cluster.resp(index)).expect("it runs"));
+        assert_eq!(ask(&mut stream, &["FLUSHALL"]).as_deref(), Some("+OK"));
+        // Whatever is still in its index, nobody is shown it.
+        assert_eq!(ask(&mut stream, &["DBSIZE"]).as_deref(), Some(":0"));
+        assert_eq!(ask(&mut stream, &["RANDOMKEY"]).as_deref(), Some("$-1"));
+    }
+    keys().for_each(|(key, _)| assert_eq!(client.get(&key), "$-1", "{key}"));
+    keys().step_by(3).for_each(|(key, value)| client.set(&key, &(value + " again")));
+    let check = |client: &mut Client| {
+        for (number, (key, value)) in keys().enumerate() {
+            let want = if number % 3 == 0 { value + " again" } else { "$-1".to_owned() };
+            assert_eq!(client.get(&key), want, "{key}");
+        }
+    };
+    check(&mut client);
+    let primary = cluster.primary("key0");
+    cluster.kill(primary);
+    check(&mut client);
+    cluster.start_again(primary);
+    cluster.until_whole();
+    cluster.kill((primary + 1) % 3);
+    check(&mut client);
+}
+
+#[test]
 fn one_copy_of_three_takes_no_writes() {
     let mut cluster = Cluster::start(2, 1);
     let mut client = cluster.client();

@@ -117,6 +117,15 @@ impl Cluster {
         Client { known, at: 0, streams: HashMap::new() }
     }
 
+    /// Of all nodes, whoever has which shards.
+    fn flush(&self) {
+        let mut client = self.client();
+        for node in self.nodes.iter().flatten() {
+            let reply = client.ask_at(&node.resp, &["FLUSHALL"]).unwrap();
+            assert_eq!(reply, "+OK\r\n");
+        }
+    }
+
     fn check(&self, node: usize) -> Output {
         dovetail().arg("check").arg(self.directory(node)).output().unwrap()
     }
@@ -270,6 +279,9 @@ fn every_acknowledged_write_survives_a_kill_of_all_nodes_and_damage_of_one_log()
     assert_eq!(cluster.client().asked(&["SET", "long", &"v".repeat(500)]), "+OK\r\n");
     assert_eq!(cluster.client().asked(&["SET", "gone", "1"]), "+OK\r\n");
     assert_eq!(cluster.client().asked(&["DEL", "gone"]), ":1\r\n");
+    assert_eq!(cluster.client().asked(&["SET", "flushed", "1"]), "+OK\r\n");
+    cluster.flush();
+    assert_eq!(cluster.client().asked(&["SET", "long", &"v".repeat(500)]), "+OK\r\n");
     count_and_kill(&mut cluster, &mut counts);
     for node in 0..NODES {
         let checked = cluster.check(node);
@@ -280,6 +292,7 @@ fn every_acknowledged_write_survives_a_kill_of_all_nodes_and_damage_of_one_log()
     cluster.start_all();
     check_counts(&cluster, &mut counts, "all came back");
     assert_eq!(cluster.client().asked(&["GET", "gone"]), "$-1\r\n");
+    assert_eq!(cluster.client().asked(&["GET", "flushed"]), "$-1\r\n");
     count_and_kill(&mut cluster, &mut counts);
     damage(&cluster.directory(0).join("log"));
     assert_eq!(cluster.check(0).status.code(), Some(1), "it is damaged");
@@ -296,6 +309,7 @@ fn every_acknowledged_write_survives_a_kill_of_all_nodes_and_damage_of_one_log()
     cluster.start_all();
     check_counts(&cluster, &mut counts, "all came back again");
     assert_eq!(cluster.client().asked(&["GET", "long"]).len(), 4 + 2 + 500 + 2);
+    assert_eq!(cluster.client().asked(&["GET", "flushed"]), "$-1\r\n");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod control;
 mod departure;
 mod desk;
 mod facts;
+mod flushes;
 mod forwards;
 mod groups;
 mod landing;

@@ -63,6 +63,12 @@ pub trait Engine {
         true
     }
 
+    /// Deletes all keys that this node of a cluster serves, or all of the cluster. `None`: there is
+    /// none, and the session does it.
+    fn flush_shards(&mut self, _is_everywhere: bool) -> Option<GroupAnswer> {
+        None
+    }
+
     /// A step of a walk over keys in their order; `None`: keys are locked.
     #[inline]
     fn range(

@@ -7,7 +7,7 @@ mod stats;
 mod storage;
 
 use base::UnixMillis;
-use store::{KEY_LEN_MAX_BYTES, Op};
+use store::{KEY_LEN_MAX_BYTES, Op, Session};
 use wire::Parsed;
 use wire::memcached::{
     Arithmetic, Command, Encoder, Keys, Limits, Rejection, Reply, Retrieve, Touch,
@@ -18,6 +18,7 @@ use crate::connection::Ending;
 use crate::counters::{CommandIndex, MemcachedCommand};
 use crate::engine::Engine;
 use crate::gather::{Answer, Gather};
+use crate::hop::replicate::GroupAnswer;
 use crate::reply::Shape;
 use crate::resp::Fed;
 use crate::rmw::Rmw;
@@ -249,21 +250,20 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.request(caller, touch.key, update, Shape::McTouched);
     }
 
-    /// flush_all, at once or at a later time.
+    /// flush_all, at once or at a later time; in a cluster all of its shards, for clients here know
+    /// nothing of who serves what. What is to come later only this server knows.
     fn flush_later(&mut self, slot: usize, delay: i64, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::FlushAll, noreply);
-        if self.core.cluster.is_some() {
-            // What is deleted here alone would come back with the next primary.
-            return self.say_line(caller, Reply::NotInCluster);
-        }
         self.settle(slot);
         let at = expiry_from_exptime(delay.max(0), self.core.now);
         match at.filter(|at: &UnixMillis| *at > self.core.now) {
             Some(at) => self.core.shared.set_flush_at(Some(at)),
             None => {
                 self.core.shared.set_flush_at(None);
-                if let Some(session) = self.engine.session() {
-                    session.flush();
+                match self.engine.flush_shards(true) {
+                    None => self.engine.session().into_iter().for_each(Session::flush),
+                    Some(GroupAnswer::Good) => {}
+                    Some(_) => return self.say_line(caller, Reply::NotFlushed),
                 }
             }
         }

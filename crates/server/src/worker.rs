@@ -44,6 +44,7 @@ use crate::counters::Dialect;
 use crate::durable::{Data, Gate};
 use crate::engine::Home;
 use crate::gather::Gather;
+use crate::hop::replicate::GroupAnswer;
 use crate::hop::{PublishedRoles, Returned};
 use crate::moving::Moving;
 use crate::native::Native;
@@ -431,7 +432,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.core.places_seen = view.generation();
         }
         if self.core.shared.take_due_flush(self.core.now) {
-            self.engine.own_session().flush();
+            match self.engine.flush_shards(true) {
+                None => self.engine.own_session().flush(),
+                Some(GroupAnswer::Good) => {}
+                Some(_) => tracing::warn!("flush_all came due, and not all shards were flushed"),
+            }
         }
         let (paused_until, writes_only) = self.core.shared.paused();
         self.core.is_paused_for_all = paused_until > self.core.now && !writes_only;

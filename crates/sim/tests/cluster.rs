@@ -73,6 +73,7 @@ const SIGNS: &[(Plant, &str)] = &[
     (Plant::Primary, "has primaries"),
     (Plant::Lease, "is served by"),
     (Plant::Tombstone, "no order explains"),
+    (Plant::Flush, " has {"),
     (Plant::Forget, "and forgets"),
     (Plant::Hasty, "is served by"),
     (Plant::Suspend, "is served by"),

@@ -106,7 +106,7 @@ fn check_model(index: IndexKind, seed: u64) {
         if step % 10_000 == 9_999 {
             let gone = 1 + rng.below(4) as u16;
             let mut sweep = Sweep::default();
-            while session.sweep_step(&mut sweep, |shard| shard == gone) {}
+            while session.sweep_step(&mut sweep, |shard, _| shard == gone) {}
             model.retain(|_, (_, shard)| *shard != gone);
         }
         session.maintain(NOW);

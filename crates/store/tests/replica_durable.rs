@@ -206,7 +206,7 @@ impl World {
         self.gone.insert(number);
         self.numbers[shard] = number + SHARDS as u16;
         let mut sweep = Sweep::default();
-        while self.session().sweep_step(&mut sweep, |shard| shard == number) {}
+        while self.session().sweep_step(&mut sweep, |shard, _| shard == number) {}
         for id in (0..KEYS as usize).filter(|id| id % SHARDS == shard) {
             let last = self.had[id].last().cloned().unwrap_or(NOTHING);
             self.had[id] = vec![NOTHING];

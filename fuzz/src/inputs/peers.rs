@@ -82,6 +82,7 @@ fn bytes(rng: &mut Rng) -> Arc<[u8]> {
 }
 
 fn entry(rng: &mut Rng) -> Entry {
+    let is_flush = rng.one_in(8);
     Entry {
         shard: ShardId(rng.below(3) as u16),
         version: version(rng),
@@ -89,7 +90,8 @@ fn entry(rng: &mut Rng) -> Entry {
         sequence: rng.next_u64(),
         answered: if rng.one_in(2) { Answered::Done } else { Answered::Deleted(true) },
         key: bytes(rng),
-        value: rng.one_in(2).then(|| bytes(rng)),
+        value: (!is_flush && rng.one_in(2)).then(|| bytes(rng)),
+        is_flush,
         client_flags: rng.below(2) as u32,
         expires_at: rng.one_in(3).then(|| base::UnixMillis(1 + (rng.next_u64() >> 20))),
     }

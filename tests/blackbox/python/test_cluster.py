@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import threading
+import time
 
 import pytest
 import redis
@@ -145,6 +146,48 @@ def test_memcached_clients_may_ask_any_node(cluster):
         assert writer.cas(names[7], "44", version, noreply=False) is False
         writer.close()
         reader.close()
+
+
+def test_a_flush_of_all_primaries_leaves_nothing(client):
+    names = [f"flushed:{number}" for number in range(200)]
+    for name in names:
+        assert client.set(name, "v")
+    assert client.flushall()
+    assert [client.get(name) for name in names] == [None] * 200
+    assert client.dbsize() == 0 and client.keys("*") == []
+    assert client.set(names[0], "again") and client.get(names[0]) == b"again"
+    assert client.flushdb()
+    assert client.get(names[0]) is None
+
+
+def test_flush_all_of_memcached_empties_every_node(cluster):
+    writer = MemcachedClient((servers.HOST, cluster.nodes[0].memcached_port), timeout=20, no_delay=True)
+    other = MemcachedClient((servers.HOST, cluster.nodes[1].memcached_port), timeout=20, no_delay=True)
+    names = [f"mf:{key}" for key in range(100)]
+    for name in names:
+        assert writer.set(name, "v", noreply=False)
+    assert other.flush_all(noreply=False)
+    assert writer.get_many(names) == {}
+    assert writer.set(names[0], "again", noreply=False)
+    assert other.flush_all(delay=1, noreply=False)
+    assert other.get(names[0]) == b"again"
+    deadline = time.monotonic() + 30
+    while writer.get(names[0]) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    writer.close()
+    other.close()
+
+
+@pytest.mark.skipif(not shutil.which("redis-cli"), reason="redis-cli is not installed")
+def test_redis_cli_flushes_all_primaries(cluster):
+    with connect(cluster) as client:
+        assert client.set("one", 1) and client.set("two", 2) and client.set("three", 3)
+        node = f"{servers.HOST}:{cluster.resp_ports[0]}"
+        command = ["redis-cli", "--cluster", "call", "--cluster-only-masters", node, "FLUSHALL"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+        assert said.count("OK") >= len(client.get_primaries()), said
+        assert [client.get(name) for name in ("one", "two", "three")] == [None] * 3
 
 
 @pytest.mark.skipif(not shutil.which("redis-cli"), reason="redis-cli is not installed")

@@ -54,6 +54,7 @@ fn entry() -> impl Strategy<Value = Arc<Entry>> {
             sequence,
             answered,
             key,
+            is_flush: value.is_none() && sequence % 2 == 0,
             value,
             client_flags,
             expires_at,
@@ -118,6 +119,7 @@ fn request() -> impl Strategy<Value = Request> {
         Just(Operation::Get),
         bytes().prop_map(Operation::Put),
         Just(Operation::Delete),
+        Just(Operation::Flush),
         any::<i64>().prop_map(Operation::Increment),
     ];
     (any::<u64>(), any::<u64>(), bytes(), operation).prop_map(

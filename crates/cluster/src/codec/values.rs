@@ -185,6 +185,7 @@ impl Field for Operation {
                 out.push(3);
                 by.put(out);
             }
+            Operation::Flush => out.push(4),
             Operation::Compute(_) => {
                 debug_assert!(false, "a computation stays in its process");
                 out.push(LOCAL);
@@ -199,6 +200,7 @@ impl Field for Operation {
             1 => Operation::Put(reader.get()?),
             2 => Operation::Delete,
             3 => Operation::Increment(reader.get()?),
+            4 => Operation::Flush,
             _ => return Err(damaged),
         })
     }

@@ -162,7 +162,7 @@ impl<S: Shelf> Node<S> {
                 let highest = highest.entry(header.shard).or_default();
                 if counts {
                     *highest = header.version.max(*highest);
-                    if matches!(header.kind, Kind::Put | Kind::Delete) {
+                    if header.kind.is_write() {
                         taken.push(header.id());
                     }
                 }
@@ -211,7 +211,7 @@ impl<S: Shelf> Node<S> {
                 self.assembly.forget(header.shard, state.commit);
                 self.tell_shelf(header.shard);
             }
-            Kind::Put | Kind::Delete if header.version > state.commit => {
+            Kind::Put | Kind::Delete | Kind::Flush if header.version > state.commit => {
                 if let Some(plain) = header.plain(piece) {
                     if self.shelf.install_plain(&plain) != Installed::NoRoom {
                         return true;
@@ -233,7 +233,7 @@ impl<S: Shelf> Node<S> {
                 }
             }
             // G2, or a mark that only the own log has.
-            Kind::Put | Kind::Delete | Kind::Reset | Kind::Session => {}
+            Kind::Put | Kind::Delete | Kind::Flush | Kind::Reset | Kind::Session => {}
         }
         true
     }
@@ -254,7 +254,7 @@ fn headers(bytes: &[u8]) -> impl Iterator<Item = BlockId> + '_ {
         rest = rest.get(header.len_bytes()..).unwrap_or_default();
         Some(header)
     });
-    headers.filter(|header| matches!(header.kind, Kind::Put | Kind::Delete)).map(|it| it.id())
+    headers.filter(|header| header.kind.is_write()).map(|it| it.id())
 }
 
 /// One message for all that landed one after the other on a lane, as long as nobody has taken it.

@@ -203,7 +203,8 @@ impl<S: Shelf> Node<S> {
             }
             filling.hidden.retain(|version| primary.pending.contains_key(version));
             if filling.is_done {
-                done.extend(filling.hidden.is_empty().then_some(*id)); // M3
+                let is_over = filling.hidden.is_empty() && primary.flush.is_none(); // M3, F3
+                done.extend(is_over.then_some(*id));
             } else if filling.asked_at.is_none_or(|asked_at| now >= after(asked_at, retry_ns)) {
                 filling.asked_at = Some(now);
                 filling.moved_at.get_or_insert(now);

@@ -130,7 +130,10 @@ impl<S: Shelf> Node<S> {
         let Some(primary) = state.primary.as_mut() else { return };
         let Some(pending) = primary.pending.get(&version) else { return };
         let has_base = pending.after.is_some_and(|base| primary.pending.contains_key(&base));
-        if !pending.is_everywhere() || has_base || !has_copies {
+        let is_first =
+            primary.pending.first_key_value().is_some_and(|(first, _)| *first == version);
+        let is_early = pending.entry.is_flush && !is_first; // F1
+        if !pending.is_everywhere() || has_base || is_early || !has_copies {
             return;
         }
         if !pending.is_written {
@@ -138,6 +141,7 @@ impl<S: Shelf> Node<S> {
         }
         let Some(pending) = primary.pending.remove(&version) else { return };
         primary.pending_bytes -= pending.len_bytes();
+        primary.flush = primary.flush.filter(|flush| *flush != version);
         if primary.newest.get(&pending.entry.key) == Some(&version) {
             primary.newest.remove(&pending.entry.key);
         }
@@ -166,6 +170,7 @@ impl<S: Shelf> Node<S> {
         }
         next.into_iter().for_each(|later| self.complete(shard, later, now, actions));
         waiting.into_iter().for_each(|request| self.request(request, now, actions));
+        self.complete_flush(shard, now, actions);
     }
 
     /// A write that all targets have goes onto the shelf, if that is the log; it is answered, and

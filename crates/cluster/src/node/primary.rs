@@ -23,6 +23,8 @@ pub(super) struct Primary {
     pub(super) pending_bytes: usize,
     /// The newest write under way, by key (K6).
     pub(super) newest: BTreeMap<Arc<[u8]>, Version>,
+    /// The flush under way: then it is the last one (F1 of `flush`).
+    pub(super) flush: Option<Version>,
     /// Requests that wait for a write under way, by that.
     pub(super) waiting: BTreeMap<Version, Vec<Request>>,
     pub(super) waiting_count: usize,
@@ -177,6 +179,7 @@ impl Primary {
             pending: BTreeMap::new(),
             pending_bytes: 0,
             newest: BTreeMap::new(),
+            flush: None,
             waiting: BTreeMap::new(),
             waiting_count: 0,
             told: (Version::ZERO, Instant::default()),

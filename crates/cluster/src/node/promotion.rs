@@ -185,9 +185,12 @@ impl<S: Shelf> Node<S> {
         let newest: BTreeMap<Arc<[u8]>, Arc<Entry>> = gathered
             .entries
             .iter()
+            .filter(|entry| !entry.is_flush)
             .filter_map(|entry| Some((entry.key.clone(), self.shelf.get(id, &entry.key)?)))
             .collect();
-        let entries = newest.into_values().collect();
+        let flushes = gathered.entries.iter().filter(|entry| entry.is_flush);
+        let flush = flushes.max_by_key(|entry| entry.version).cloned();
+        let entries = newest.into_values().chain(flush).collect();
         let Some(state) = self.shards.get_mut(&id) else { return };
         let sessions = state.sessions.settled();
         let backups = self.configuration.iter().filter_map(|all| all.shard(id));

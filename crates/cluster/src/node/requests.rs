@@ -58,6 +58,9 @@ impl<S: Shelf> Node<S> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
+        if let Some(flush) = self.flush_before(shard, &request) {
+            return self.wait_for_flush(shard, flush, request, actions);
+        }
         if looked == Looked::Here && self.must_look_at_source(shard, &request) {
             return self.look_at_source(shard, request, now, actions);
         }
@@ -131,10 +134,7 @@ impl<S: Shelf> Node<S> {
                 None => return self.reply(request.client, request.sequence, outcome, now, actions),
             },
         };
-        let (client, sequence) = match request.client.is_anonymous() {
-            true => (ClientId::NOBODY, 0),
-            false => (request.client, request.sequence),
-        };
+        let (client, sequence) = author_of(&request);
         let entry = Arc::new(Entry {
             shard,
             version,
@@ -143,6 +143,7 @@ impl<S: Shelf> Node<S> {
             answered,
             key: request.key.clone(),
             value,
+            is_flush: request.operation == Operation::Flush,
             client_flags,
             expires_at,
         });
@@ -198,6 +199,9 @@ impl<S: Shelf> Node<S> {
             base.is_base = true;
         }
         primary.newest.insert(pending.entry.key.clone(), version);
+        if pending.entry.is_flush {
+            primary.flush = Some(version);
+        }
         if !pending.entry.client.is_anonymous() {
             state.sessions.begin(pending.entry.client, answered);
         }
@@ -211,7 +215,7 @@ impl<S: Shelf> Node<S> {
     }
 
     /// Until a write under way is everywhere; then it is executed anew.
-    fn wait(&mut self, shard: ShardId, after: Version, request: Request) {
+    pub(super) fn wait(&mut self, shard: ShardId, after: Version, request: Request) {
         if let Some(primary) = self.primary_mut(shard) {
             primary.waiting.entry(after).or_default().push(request);
             primary.waiting_count += 1;
@@ -241,6 +245,14 @@ pub(super) fn to_client(client: ClientId, sequence: u64, outcome: Outcome) -> Ac
     Action::Send { to: Peer::Client(client), message: Message::Reply { sequence, outcome } }
 }
 
+/// Whose an entry is.
+fn author_of(request: &Request) -> (ClientId, u64) {
+    match request.client.is_anonymous() {
+        true => (ClientId::NOBODY, 0),
+        false => (request.client, request.sequence),
+    }
+}
+
 fn compute(operation: &Operation, current: Option<&Entry>, version: Version) -> Computed {
     let value = current.and_then(|entry| entry.value.as_deref());
     let done = |changed, outcome| Computed { changed, answered: Answered::Done, outcome };
@@ -255,6 +267,7 @@ fn compute(operation: &Operation, current: Option<&Entry>, version: Version) -> 
             answered: Answered::Deleted(value.is_some()),
             outcome: Outcome::Deleted(value.is_some()),
         },
+        Operation::Flush => done(Changed::Deleted, Outcome::Done),
         Operation::Increment(by) => {
             let number = value.map_or(Some(0), parse_integer);
             let Some(sum) = number.and_then(|number| number.checked_add(*by)) else {

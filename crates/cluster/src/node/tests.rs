@@ -134,6 +134,30 @@ fn a_write_is_visible_and_answered_when_all_have_it() {
 }
 
 #[test]
+fn a_flush_ends_after_what_is_older_and_nothing_newer_begins_meanwhile() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, put("1"));
+    let late: Vec<Flying> = bench.frames.extract_if(.., |frame| frame.1 == id(2)).collect();
+    bench.land(|_| true);
+    bench.ask(0, 2, Operation::Flush);
+    bench.ask(0, 3, Operation::Increment(5));
+    bench.land(|_| true);
+    bench.expect(&[]);
+    // The older write comes down behind the flush.
+    bench.frames.extend(late);
+    bench.land(|_| true);
+    bench.expect(&[(1, Outcome::Done), (2, Outcome::Done)]);
+    bench.land(|_| true);
+    bench.expect(&[(3, Outcome::Integer(5))]);
+    for node in &mut bench.nodes {
+        node.digest_all();
+        let entries = node.shelf().above(SHARD, Version::ZERO);
+        let values: Vec<_> = entries.iter().filter_map(|entry| entry.value.as_deref()).collect();
+        assert_eq!(values, [b"5"]);
+    }
+}
+
+#[test]
 fn what_is_on_all_copies_is_said_behind_what_landed_in_any_log() {
     for scheme in Scheme::ALL {
         let mut bench = Bench::by(scheme);
@@ -352,6 +376,7 @@ fn entry(version: Version, len_bytes: usize) -> Entry {
         answered: Answered::Done,
         key: (*b"k").into(),
         value: Some(vec![7; len_bytes].into()),
+        is_flush: false,
         client_flags: 0,
         expires_at: None,
     }

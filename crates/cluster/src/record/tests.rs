@@ -11,6 +11,7 @@ fn entry(value_len_bytes: usize) -> Entry {
         answered: Answered::Deleted(true),
         key: (*b"key").into(),
         value: Some((0..value_len_bytes).map(|at| at as u8).collect()),
+        is_flush: false,
         client_flags: 0xdead_beef,
         expires_at: Some(UnixMillis(1_800_000_000_123)),
     }
@@ -37,6 +38,8 @@ fn an_entry_comes_back_from_one_block_or_many() {
         assert_eq!(joined(&entry, 256 + 63), (want, entry), "{value_len_bytes}");
     }
     let deleted = Entry { value: None, ..entry(0) };
+    let flush = Entry { is_flush: true, ..deleted.clone() };
+    assert_eq!(joined(&flush, 128), (1, flush));
     assert_eq!(joined(&deleted, 128), (1, deleted));
     let plain = Entry { client_flags: 0, expires_at: None, ..entry(5) };
     assert_eq!(plain.blocks(128)[0][52..64], [0; 12]);

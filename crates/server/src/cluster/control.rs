@@ -25,7 +25,7 @@ use cluster::message::{Change, Compute};
 use cluster::node::{Action, Event, Stage};
 use cluster::{
     ClientId, Configuration, Message, Node, NodeId, Operation, Outcome, Peer, Request, ShardId,
-    Slot, Term,
+    Slot, Term, Version,
 };
 use cluster_io::{Endpoint, Found, LinkEvent, Links};
 use crossbeam_channel::Receiver;
@@ -34,6 +34,7 @@ use super::clock;
 use super::departure::Departure;
 use super::desk::{self, Desks, Taken};
 use super::facts::Facts;
+use super::flushes::Flushes;
 use super::forwards::elsewhere;
 use super::groups::Groups;
 use super::landing::Landing;
@@ -101,6 +102,7 @@ pub(super) struct State {
     leader: Option<Endpoint>,
     pub outstanding: Outstanding,
     pub groups: Groups,
+    pub flushes: Flushes,
     pub facts: Facts,
     pub actions: Vec<Action>,
     /// Empty but for its memory.
@@ -114,6 +116,9 @@ pub(super) struct State {
     term: Term,
     /// By shard, as published.
     places: Vec<Place>,
+    floors: Vec<Version>,
+    /// A sync that could not be ordered: what is to be known first cannot be written down.
+    owes_sync: bool,
     peers: BTreeMap<NodeId, Endpoint>,
     /// What other nodes execute for this one's clients: tickets by number.
     pub forwards: BTreeMap<u64, u32>,
@@ -192,6 +197,7 @@ impl Control {
         }
         self.perform(now);
         self.turn_groups(now);
+        self.turn_flushes(now);
         if self.is_busy() {
             self.state.busy_at = now;
         }
@@ -206,6 +212,9 @@ impl Control {
             self.try_again(now);
             self.give_up_forwards(now);
             self.syncing.keep(self.node.shelf(), now);
+            if self.state.owes_sync {
+                self.order_sync();
+            }
             self.tell_facts(now);
             self.look_at_room();
             self.look_at_departure();
@@ -215,7 +224,9 @@ impl Control {
     }
 
     fn is_busy(&self) -> bool {
-        self.state.outstanding.count() > 0 || self.state.groups.is_busy() || self.node.is_busy()
+        let State { outstanding, groups, flushes, .. } = &self.state;
+        let is_asked = outstanding.count() > 0 || groups.is_busy() || flushes.is_busy();
+        is_asked || self.node.is_busy()
     }
 
     fn look_at_departure(&mut self) {
@@ -239,12 +250,14 @@ impl Control {
         }
     }
 
-    fn input(&mut self, event: Event<'_>, now: Instant) {
+    pub(super) fn input(&mut self, event: Event<'_>, now: Instant) {
         self.node.input(event, now, &mut self.state.actions);
     }
 
     fn hear(&mut self, from: Peer, message: Message, now: Instant) {
         match (from, message) {
+            (Peer::Node(from), Message::Forward { id, bytes })
+                if self.flush_as_guest(from, (id, &bytes), now) => {}
             (Peer::Node(from), Message::Forward { id, bytes }) => {
                 match self.guests.take(from, id, &bytes) {
                     Some(errand) => self.take(errand, now),
@@ -364,10 +377,14 @@ impl Control {
         let is_patient = now.ns.saturating_sub(waiter.came_at.ns) < PATIENCE_NS;
         self.state.outstanding.count_answered(shard);
         // The round's time may be long past: this process may have been stopped within it (K22).
-        let is_late = outcome == Outcome::Computed && clock::now() >= self.node.serves_until();
+        let is_good = matches!(outcome, Outcome::Computed | Outcome::Done);
+        let is_late = is_good && clock::now() >= self.node.serves_until();
         let outcome = if is_late { Outcome::Unknown } else { outcome };
         let Some(errand) = errand else {
             self.state.outstanding.remove(ticket);
+            if self.state.flushes.replied(ticket, &outcome) {
+                return;
+            }
             return self.state.groups.replied(ticket, outcome == Outcome::Computed);
         };
         let refused = match outcome {
@@ -418,6 +435,9 @@ impl Control {
     // ---- what the node wants done ----
 
     pub(super) fn perform(&mut self, now: Instant) {
+        if self.node.shelf().take_flushed() {
+            self.publish(now); // No worker reads what a reply says is gone.
+        }
         // What is performed may make further actions.
         while !self.state.actions.is_empty() {
             let mut actions = std::mem::take(&mut self.state.performed);
@@ -447,7 +467,19 @@ impl Control {
             }
             // Old lanes are closed by their term: the node takes nothing from them (N3).
             Action::Fence { .. } | Action::Append(_) => {}
-            Action::Sync => self.syncing.order(self.node.appended_bytes()),
+            Action::Sync => self.order_sync(),
+        }
+    }
+
+    /// What is installed shall be durable; floors of flushes are, before any of it is said to be.
+    fn order_sync(&mut self) {
+        let kept = self.node.shelf().keep_floors();
+        self.state.owes_sync = kept.is_err();
+        match kept {
+            Ok(()) => self.syncing.order(self.node.appended_bytes()),
+            Err(error) => {
+                tracing::warn!("the data directory's file NODE cannot be written: {error}");
+            }
         }
     }
 
@@ -491,9 +523,20 @@ impl Control {
             self.warn_of_namesake(&configuration);
         }
         self.state.places.resize(configuration.shards.len(), Place::Nowhere);
+        self.state.floors.resize(configuration.shards.len(), Version::ZERO);
+        let shelf = self.node.shelf();
         for (id, shard) in configuration.shards() {
+            let (floor, published) = (shelf.floor(id), &mut self.state.floors[id.index()]);
+            if *published != floor {
+                *published = floor;
+                (shard.first.0..=shard.last.0)
+                    .for_each(|slot| self.view.set_floor(Slot(slot), floor));
+                if self.state.places[id.index()] == Place::Here {
+                    self.state.places[id.index()] = Place::ThroughControl;
+                }
+            }
             let place = match self.node.stage(id) {
-                Some(Stage::Serving) if now < until => Place::Here,
+                Some(Stage::Serving) if now < until && !shelf.is_flushing(id) => Place::Here,
                 Some(_) => Place::ThroughControl,
                 // An earlier life of this server is nobody to send clients to.
                 None if shard.primary.name == self.node.id().name => Place::Nowhere,

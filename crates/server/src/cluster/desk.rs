@@ -26,7 +26,7 @@ use base::Instant;
 use cluster::datagram::{AckBuilder, Body, Key, Route, open};
 use cluster::message::Lane;
 use cluster::node::{Action, Event};
-use cluster::record::{BlockId, Check, Kind, block};
+use cluster::record::{BlockId, Check, block};
 use cluster::{Message, Node, NodeId, Term, Way};
 use landing::Sender;
 
@@ -281,7 +281,7 @@ fn reply(socket: &mut Socket, acks: &mut AckBuilder, (own, key): (NodeId, &Key),
 fn ids(frame: &[u8]) -> Vec<BlockId> {
     let (mut ids, mut rest) = (Vec::with_capacity(1), frame);
     while let Some((header, _)) = block(rest, Check::Checksum) {
-        if matches!(header.kind, Kind::Put | Kind::Delete) {
+        if header.kind.is_write() {
             ids.push(header.id());
         }
         rest = rest.get(header.len_bytes()..).unwrap_or_default();

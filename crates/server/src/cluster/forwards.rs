@@ -50,6 +50,9 @@ impl Control {
     }
 
     pub(super) fn forwarded(&mut self, id: u64, reply: Option<Arc<[u8]>>) {
+        if self.state.flushes.forwarded(id, reply.as_deref()) {
+            return;
+        }
         let Some(ticket) = self.state.forwards.remove(&id) else { return };
         let Some(waiter) = self.state.outstanding.get(ticket, id) else { return };
         let Some(errand) = waiter.errand.clone() else { return };

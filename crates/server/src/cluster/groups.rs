@@ -63,6 +63,9 @@ impl Control {
         while let Ok((front, call)) = self.ends.groups.try_recv() {
             match call {
                 GroupCall::Begin(slot) => self.state.groups.waiting.push_back((front, slot)),
+                GroupCall::Flush { is_everywhere } => {
+                    self.flush_for(front, is_everywhere, now);
+                }
                 GroupCall::Run(changes) => self.run_group(changes, now),
                 GroupCall::End => {
                     if let Some(holder) = &mut self.state.groups.holder {

@@ -171,6 +171,11 @@ impl Outstanding {
         self.held = Some(shard);
     }
 
+    /// Whether a group has the shard.
+    pub fn is_held(&self, shard: ShardId) -> bool {
+        self.held == Some(shard)
+    }
+
     /// It has it no longer.
     pub fn let_go(&mut self, shard: ShardId) {
         debug_assert_eq!(self.held, Some(shard));

@@ -19,6 +19,7 @@
 //! One thread, the control thread, installs. Workers read, and drop what has expired.
 
 mod clearing;
+mod flushing;
 mod kept;
 mod numbers;
 mod remembered;
@@ -72,6 +73,10 @@ struct State {
     used: BTreeSet<ShardId>,
     numbers: Arc<ShardNumbers>,
     clearing: Clearing,
+    /// A flush was begun or has ended since somebody asked.
+    has_flushed: bool,
+    /// Floors that are not written down.
+    has_new_floors: bool,
     /// All numbers of a shard were given: nothing is taken any more.
     is_broken: bool,
     /// What had to be written down could not be: nothing is taken until it is.
@@ -103,6 +108,7 @@ impl StoreShelf {
         let mut session = store.session()?;
         session.count_shards();
         let numbers = (0..SLOT_COUNT).map(|shard| kept.number_of(ShardId(shard)).into()).collect();
+        let floors = (0..SLOT_COUNT).map(|_| 0.into()).collect();
         let mut state = State {
             store: Arc::clone(store),
             session,
@@ -111,8 +117,10 @@ impl StoreShelf {
             kept,
             keep,
             used: BTreeSet::new(),
-            numbers: Arc::new(ShardNumbers(numbers)),
+            numbers: Arc::new(ShardNumbers(numbers, floors)),
             clearing: Clearing::default(),
+            has_flushed: false,
+            has_new_floors: false,
             is_broken: false,
             is_unkept: false,
             refused_count: 0,
@@ -131,6 +139,7 @@ impl StoreShelf {
             keep(&state.kept.encode())?;
         }
         state.is_unkept = false;
+        state.has_new_floors = false;
         Ok(())
     }
 
@@ -212,6 +221,7 @@ fn delete_of(shard: ShardId, key: Arc<[u8]>, version: Version) -> Entry {
         answered: Answered::Done,
         key,
         value: None,
+        is_flush: false,
         client_flags: 0,
         expires_at: None,
     }
@@ -230,21 +240,22 @@ impl State {
         let request = Request { key, hash, op: Op::<NoUpdate>::Get };
         let mut found = Found { shard, number: self.numbers.of(shard), entry: None };
         self.session.execute(self.now, &[request], &mut found);
-        found.entry
+        let floor = self.floor(shard);
+        found.entry.filter(|entry| entry.version > floor)
     }
 
     /// `own_key`: the key, if somebody has it already.
     fn install(&mut self, plain: &Plain<'_>, own_key: Option<&Arc<[u8]>>) -> Installed {
         if self.clearing.has(plain.shard) {
-            self.clearing.waiting.push(Arc::new(plain.to_entry()));
-            return Installed::Newest;
+            return self.wait(Arc::new(plain.to_entry()));
         }
         let Plain { shard, version, key, value, client_flags, expires_at } = plain;
         if self.is_broken || self.is_unkept {
             return Installed::NoRoom;
         }
         let remembered = self.shards.entry(*shard).or_default();
-        if remembered.version_of(key).is_some_and(|present| present >= *version) {
+        let is_flushed = *version <= remembered.floor;
+        if is_flushed || remembered.version_of(key).is_some_and(|it| it >= *version) {
             return Installed::Older;
         }
         let (client_flags, expires_at) = (*client_flags, *expires_at);
@@ -278,6 +289,12 @@ impl State {
         Installed::Newest
     }
 
+    /// Until the shard is cleared.
+    fn wait(&mut self, entry: Arc<Entry>) -> Installed {
+        self.clearing.waiting.push(entry);
+        Installed::Newest
+    }
+
     fn above(&mut self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
         let remembered = self.shards.entry(shard).or_default();
         let recent = remembered.recent_above(floor);
@@ -287,7 +304,9 @@ impl State {
             let newest = recent.into_iter().filter_map(|(version, key)| {
                 self.get(shard, &key).filter(|entry| entry.version == version)
             });
-            return newest.collect();
+            let mut newest: Vec<_> = newest.collect();
+            newest.extend(self.flush_above(shard, floor));
+            return newest;
         }
         let (mut cursor, mut entries) = (0, Vec::new());
         loop {
@@ -305,11 +324,14 @@ impl State {
             return Part::default();
         }
         if cursor & ITEMS == 0 {
-            let part = self.part_of_deletes(shard, cursor & !DELETES, entry_max);
+            let mut part = self.part_of_deletes(shard, cursor & !DELETES, entry_max);
+            if cursor == 0 {
+                part.entries.extend(self.flush_above(shard, Version::ZERO));
+            }
             if part.next.is_some() || part.entries.len() >= entry_max {
                 return Part { next: part.next.or(Some(ITEMS)), ..part };
             }
-            let left = entry_max - part.entries.len();
+            let left = entry_max.saturating_sub(part.entries.len());
             return self.part_of_items(shard, 0, left, part.entries);
         }
         self.part_of_items(shard, cursor & !ITEMS, entry_max, Vec::new())
@@ -342,10 +364,12 @@ impl State {
     ) -> Part {
         let enough = entries.len() + entry_max.clamp(1, PART_ITEMS_SEEN);
         let (mut cursor, mut seen, number) = (cursor, 0, self.numbers.of(shard));
+        let floor = self.floor(shard);
         let (mut bytes, mut target) = (0, 1);
         while seen < PART_ITEMS_SEEN && entries.len() < enough && bytes < PART_BYTES {
             let scanned = self.session.scan(self.now, cursor, target, |item| {
                 let entry = entry_of((shard, number), item);
+                let entry = entry.filter(|entry| entry.version > floor);
                 bytes += entry.iter().map(|_| item.key.len() + item.value.len()).sum::<usize>();
                 entries.extend(entry);
                 seen += 1;
@@ -391,6 +415,14 @@ impl State {
                 remembered.begin_above(version);
             }
         }
+        for (shard, floor) in self.kept.floors() {
+            self.used.insert(shard);
+            let commit = self.kept.commit_of(shard);
+            let remembered = self.shards.entry(shard).or_default();
+            remembered.commit(commit);
+            remembered.flush(floor);
+            self.sweep_below(shard, floor);
+        }
         for delete in self.store.take_recovered_deletes() {
             let version = Version::from_bits(delete.version).unwrap_or_default();
             let Some(shard) = self.kept.shard_of(delete.shard.get()) else { continue };
@@ -411,7 +443,13 @@ impl Shelf for StoreShelf {
     }
 
     fn install(&mut self, entry: Arc<Entry>) -> Installed {
-        self.state.borrow_mut().install(&entry.as_plain(), Some(&entry.key))
+        let mut state = self.state.borrow_mut();
+        match entry.is_flush {
+            true if entry.version <= state.floor(entry.shard) => Installed::Older,
+            true if state.clearing.has(entry.shard) => state.wait(entry),
+            true => state.flush(entry.shard, entry.version),
+            false => state.install(&entry.as_plain(), Some(&entry.key)),
+        }
     }
 
     fn install_plain(&mut self, plain: &Plain<'_>) -> Installed {

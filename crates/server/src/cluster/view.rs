@@ -7,6 +7,7 @@
 //!     published; whoever has read from it asks [`View::may_answer`] before the reply leaves (K22).
 //! W2: `generation` grows before a slot ceases to be `Here`; a worker that finds it changed after
 //!     it has executed looks again.
+//!     A flush is no such change: what was read before it was asked for before it had ended.
 //! W3: figures are for people: nothing is decided by them.
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::socket::Counters;
 use super::{Clerk, SlotReads};
-use cluster::{Configuration, NodeId, Role, Scheme, ShardId, Slot};
+use cluster::{Configuration, NodeId, Role, Scheme, ShardId, Slot, Version};
 
 /// Where requests of a slot go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct View {
     /// Of each worker that has not begun yet, if workers take entries in.
     clerks: Mutex<Vec<Option<Clerk>>>,
     slots: Box<[AtomicU8]>,
+    /// Of each slot: the version up to which all was flushed.
+    floors: Box<[AtomicU64]>,
     /// Of which slots this node is a backup.
     copies: Box<[AtomicBool]>,
     generation: AtomicU64,
@@ -88,6 +91,7 @@ impl View {
             reads: Mutex::default(),
             clerks: Mutex::default(),
             slots: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicU8::new(0)).collect(),
+            floors: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicU64::new(0)).collect(),
             copies: (0..cluster::slot::SLOT_COUNT).map(|_| AtomicBool::new(false)).collect(),
             generation: AtomicU64::new(0),
             lease_until: AtomicU64::new(0),
@@ -110,6 +114,13 @@ impl View {
     #[inline]
     pub fn is_own(&self, slot: Slot) -> bool {
         matches!(self.place(slot), Place::Here | Place::ThroughControl)
+    }
+
+    /// Whether an item that is in the index is this node's to show: not one that was flushed and
+    /// still lies there.
+    #[inline]
+    pub fn shows(&self, slot: Slot, version: u64) -> bool {
+        self.is_own(slot) && version > self.floors[usize::from(slot.0)].load(Ordering::Acquire)
     }
 
     /// Whether this node has all of a slot as a backup: what READONLY connections may read.
@@ -212,6 +223,18 @@ impl View {
             self.generation.fetch_add(1, Ordering::AcqRel); // W2
         }
         cell.store(place as u8, Ordering::Release);
+    }
+
+    /// By the control thread: all of a slot was flushed up to this version, and until workers may
+    /// read it again they ask the control thread.
+    pub(super) fn set_floor(&self, slot: Slot, floor: Version) {
+        self.floors[usize::from(slot.0)].store(floor.bits(), Ordering::Release);
+        let (here, through) = (Place::Here as u8, Place::ThroughControl as u8);
+        let cell = &self.slots[usize::from(slot.0)];
+        // Only this thread changes it.
+        if cell.load(Ordering::Relaxed) == here {
+            cell.store(through, Ordering::Release); // W2
+        }
     }
 
     /// By the control thread: the lease lasts until then.

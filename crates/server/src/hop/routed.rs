@@ -152,6 +152,10 @@ impl Engine for Routed {
         seat.end(&mut self.home.session)
     }
 
+    fn flush_shards(&mut self, is_everywhere: bool) -> Option<GroupAnswer> {
+        Some(self.seat.as_mut()?.flush(&mut self.home.session, is_everywhere))
+    }
+
     fn take_compacted(&mut self) -> Compacted {
         self.home.take_compacted()
     }

@@ -88,7 +88,11 @@ impl Found {
     ) -> Option<Result<Step, NoOrder>> {
         let mut left_out = 0;
         let ended = engine.range(now, range, |item| {
-            if self.cluster.as_ref().is_some_and(|view| !view.is_own(Slot::of(item.key))) {
+            if self
+                .cluster
+                .as_ref()
+                .is_some_and(|view| !view.shows(Slot::of(item.key), item.version))
+            {
                 left_out += 1;
                 return;
             }

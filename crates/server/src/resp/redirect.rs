@@ -25,9 +25,9 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::hop::replicate::GroupAnswer;
 
-/// What a node of a cluster answers to what it cannot do yet.
-const NOT_IN_CLUSTER: ErrorReply<'static> =
-    ErrorReply::Other("FLUSHALL is not supported in a cluster");
+/// A transaction of a cluster is one on the keys of one slot.
+const NOT_IN_TRANSACTION: ErrorReply<'static> =
+    ErrorReply::Other("FLUSHALL in a transaction is not supported in a cluster");
 
 /// Where the keys of a command are.
 pub(super) enum Keyed {
@@ -130,9 +130,11 @@ impl<E: Engine> Gather<'_, '_, E> {
         if self.is_elsewhere(caller, keyed, is_read) {
             return true;
         }
-        let is_refused = matches!(parsed, Ok(Command::Flush { .. }));
+        let connection = &mut self.core.connections[caller.slot];
+        let is_queueing = connection.resp().transaction.as_ref().is_some_and(|it| it.is_queueing());
+        let is_refused = is_queueing && matches!(parsed, Ok(Command::Flush { .. }));
         if is_refused {
-            self.fail(caller, &NOT_IN_CLUSTER);
+            self.fail(caller, &NOT_IN_TRANSACTION);
         }
         is_refused
     }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use cluster::Slot;
-use store::{Direction, IndexKind, NoOrder, Range, Session, prefix_end};
+use store::{Direction, IndexKind, Item, NoOrder, Range, Session, prefix_end};
 use wire::resp::{Encoder, ErrorReply, Protocol, ScanRequest, glob_matches, glob_prefix};
 
 use super::Caller;
 use crate::cluster::View;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::hop::replicate::GroupAnswer;
 use crate::shared::random_u64;
 
 /// Items that KEYS visits between two quiescent points.
@@ -35,9 +36,13 @@ const SAMPLED_ITEMS: u64 = 1 << 14;
 /// Tries that RANDOMKEY makes to meet a key of its own.
 const RANDOM_TRIES_MAX: usize = 256;
 
-/// Whether a key is this node's to show: in a cluster the store holds copies of others' keys too.
-fn is_own(cluster: Option<&View>, key: &[u8]) -> bool {
-    cluster.is_none_or(|view| view.is_own(Slot::of(key)))
+/// What a node of a cluster says when it does not know that all is gone.
+const UNCERTAIN_FLUSH: ErrorReply<'static> =
+    ErrorReply::Other("not all shards of this node are flushed: ask again");
+
+/// Whether an item is this node's to show: in a cluster the store holds copies of others' keys too.
+fn is_own(cluster: Option<&View>, item: &Item<'_>) -> bool {
+    cluster.is_none_or(|view| view.shows(Slot::of(item.key), item.version))
 }
 
 /// Names that match, encoded.
@@ -53,8 +58,9 @@ impl<'p> Names<'p> {
         Names { pattern, cluster, bytes: Vec::new(), count: 0 }
     }
 
-    fn see(&mut self, key: &[u8]) {
-        if glob_matches(self.pattern, key) && is_own(self.cluster.as_deref(), key) {
+    fn see(&mut self, item: &Item<'_>) {
+        let key = item.key;
+        if glob_matches(self.pattern, key) && is_own(self.cluster.as_deref(), item) {
             // Bulk strings are the same in both versions.
             Encoder::new(&mut self.bytes, Protocol::Resp2).bulk(key);
             self.count += 1;
@@ -83,7 +89,7 @@ fn see_ordered(
             direction: Direction::Forward,
             item_limit: usize::MAX,
         };
-        last = session.range(now, &range, |item| names.see(item.key))?.resume_key;
+        last = session.range(now, &range, |item| names.see(item))?.resume_key;
         if last.is_none() || names.bytes.len() as u64 > bytes_max {
             return Ok(());
         }
@@ -94,7 +100,7 @@ fn see_ordered(
 fn see_hashed(session: &mut Session, now: UnixMillis, (names, bytes_max): (&mut Names<'_>, u64)) {
     let mut cursor = 0;
     loop {
-        let next = session.scan(now, cursor, KEYS_STEP, |item| names.see(item.key));
+        let next = session.scan(now, cursor, KEYS_STEP, |item| names.see(item));
         // Of a hash index every cursor is known.
         cursor = next.unwrap_or(0);
         if cursor == 0 || names.bytes.len() as u64 > bytes_max {
@@ -106,17 +112,17 @@ fn see_hashed(session: &mut Session, now: UnixMillis, (names, bytes_max): (&mut 
 /// How many of the items are this node's own: counted, or of very many estimated.
 fn own_items(session: &mut Session, now: UnixMillis, view: &View, item_count: u64) -> u64 {
     let mut own_count = 0;
-    let mut see = |key: &[u8]| own_count += u64::from(is_own(Some(view), key));
+    let mut see = |item: &Item<'_>| own_count += u64::from(is_own(Some(view), item));
     if item_count > COUNTED_ITEMS_MAX {
         for _ in 0..SAMPLED_ITEMS {
-            session.random_item(now, random_u64(), |item| see(item.key));
+            session.random_item(now, random_u64(), |item| see(item));
         }
         return (item_count as f64 * own_count as f64 / SAMPLED_ITEMS as f64) as u64;
     }
     let mut cursor = 0;
     loop {
         // A cursor of the step before is known.
-        cursor = session.scan(now, cursor, KEYS_STEP, |item| see(item.key)).unwrap_or(0);
+        cursor = session.scan(now, cursor, KEYS_STEP, |item| see(item)).unwrap_or(0);
         if cursor == 0 {
             return own_count;
         }
@@ -159,7 +165,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let step = session.scan_prefix(now, next, prefix, count - visited, |item| {
                     visited += 1;
                     if !is_other_type {
-                        names.see(item.key);
+                        names.see(item);
                     }
                 });
                 is_unknown = step.is_err();
@@ -186,7 +192,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.with_session(caller, |session| {
             for _ in 0..RANDOM_TRIES_MAX {
                 let is_found = session.random_item(now, random_u64(), |item| {
-                    name = is_own(cluster.as_deref(), item.key).then(|| item.key.to_vec());
+                    name = is_own(cluster.as_deref(), item).then(|| item.key.to_vec());
                 });
                 if name.is_some() || !is_found {
                     break;
@@ -214,9 +220,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         });
     }
 
-    /// FLUSHALL and FLUSHDB; ASYNC takes effect at once too.
+    /// FLUSHALL and FLUSHDB; ASYNC takes effect at once too. In a cluster: of the shards that this
+    /// node serves, as in Redis Cluster.
     pub(super) fn flush_all(&mut self, caller: Caller) {
-        self.with_session(caller, Session::flush);
+        self.settle(caller.slot);
+        match self.engine.flush_shards(false) {
+            None => self.with_session(caller, Session::flush),
+            Some(GroupAnswer::Good) => {}
+            Some(GroupAnswer::TooFewCopies) => return self.fail(caller, &ErrorReply::NoReplicas),
+            Some(GroupAnswer::Bad) => return self.fail(caller, &UNCERTAIN_FLUSH),
+        }
         self.say(caller, |encoder| encoder.ok());
     }
 

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use cluster::{ClientId, Configuration, Message, NodeId, Operation, Outcome, Peer, Request};
+use cluster::configuration::even_ranges;
+use cluster::{ClientId, Configuration, Message, NodeId, Operation, Outcome, Peer, Request, Slot};
 
 use crate::cluster::dice::Dice;
 use crate::cluster::linearizable::{Answer, Ask, Record};
@@ -14,6 +15,8 @@ use crate::cluster::scenario::MS;
 const TIMEOUT_NS: u64 = 12 * MS;
 const PAUSE_NS: u64 = 2 * MS;
 const ATTEMPTS_MAX: u32 = 14;
+/// So many deletes in a million are of the key's whole shard.
+const FLUSHES_PPM: u64 = 200_000;
 /// Values of odd keys are as long as three datagrams.
 const LONG_VALUE_BYTES: usize = 700;
 
@@ -22,10 +25,10 @@ const LONG_VALUE_BYTES: usize = 700;
 pub(super) struct Client {
     id: ClientId,
     dice: Dice,
+    /// Apart, so that the rest of a run does not depend on what is flushed.
+    flush_dice: Dice,
     configuration: Option<Arc<Configuration>>,
-    node_count: usize,
-    manager_count: usize,
-    keys: usize,
+    sizes: Sizes,
     sequence: u64,
     current: Option<Current>,
     left: usize,
@@ -34,6 +37,32 @@ pub(super) struct Client {
     /// When it next does something by itself.
     pub(super) wake_ns: u64,
     pub(super) records: Vec<Record>,
+}
+
+/// What clients have to do with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) nodes: usize,
+    pub(super) managers: usize,
+    pub(super) keys: usize,
+    pub(super) shards: u16,
+    /// Of each client.
+    pub(super) requests: usize,
+}
+
+impl Sizes {
+    /// The keys that share a shard with this one, itself among them.
+    fn beside(&self, key: usize) -> Vec<usize> {
+        let slot_of = |key: usize| Slot::of(&name_of(key));
+        let holds = |(first, last): &(Slot, Slot), slot| *first <= slot && slot <= *last;
+        let own = even_ranges(self.shards).find(|range| holds(range, slot_of(key)));
+        let is_beside = |other: &usize| own.is_some_and(|range| holds(&range, slot_of(*other)));
+        (0..self.keys).filter(is_beside).collect()
+    }
+}
+
+fn name_of(key: usize) -> Arc<[u8]> {
+    format!("key{key}").into_bytes().into()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,29 +77,24 @@ struct Current {
     attempts: u32,
     /// Whether an answer to the last attempt may still come.
     is_sent: bool,
+    /// How many of the last records are about it: a flush is a delete of several keys.
+    record_count: usize,
 }
 
 /// What a client sends.
 pub(super) type Sent = (Peer, Message);
 
 impl Client {
-    pub(super) fn new(
-        id: u64,
-        seed: u64,
-        mode: Mode,
-        counts: (usize, usize, usize, usize),
-    ) -> Client {
-        let (node_count, manager_count, keys, requests) = counts;
+    pub(super) fn new(id: u64, seed: u64, mode: Mode, sizes: Sizes) -> Client {
         Client {
             id: ClientId(id),
             dice: Dice::new(seed, 1_000 + id),
+            flush_dice: Dice::new(seed, 5_000 + id),
             configuration: None,
-            node_count,
-            manager_count,
-            keys,
+            sizes,
             sequence: 0,
             current: None,
-            left: if mode == Mode::ReadsAll { keys } else { requests },
+            left: if mode == Mode::ReadsAll { sizes.keys } else { sizes.requests },
             mode,
             wake_ns: 0,
             records: Vec::new(),
@@ -84,7 +108,7 @@ impl Client {
     /// Its time has come.
     pub(super) fn wake(&mut self, now_ns: u64, sent: &mut Vec<Sent>) {
         if self.current.as_ref().is_some_and(|current| current.is_sent) {
-            let manager = self.dice.index(self.manager_count) as u16;
+            let manager = self.dice.index(self.sizes.managers) as u16;
             sent.push((Peer::Manager(manager), Message::AskConfiguration));
         }
         let is_given_up = self.mode == Mode::Mixed
@@ -103,24 +127,25 @@ impl Client {
         self.sequence += 1;
         let key = match self.mode {
             Mode::ReadsAll => self.left,
-            Mode::Mixed => self.dice.index(self.keys),
+            Mode::Mixed => self.dice.index(self.sizes.keys),
         };
         let ask = self.draw_ask(key);
+        let is_flush = ask == Ask::Delete && self.flush_dice.happens(FLUSHES_PPM);
         let operation = match ask {
             Ask::Get => Operation::Get,
             Ask::Put(value) => Operation::Put(text_of(key, value)),
+            Ask::Delete if is_flush => Operation::Flush,
             Ask::Delete => Operation::Delete,
             Ask::Increment(by) => Operation::Increment(by),
         };
-        let request = Request {
-            client: self.id,
-            sequence: self.sequence,
-            key: format!("key{key}").into_bytes().into(),
-            operation,
-        };
-        self.current = Some(Current { request, attempts: 0, is_sent: false });
+        let request =
+            Request { client: self.id, sequence: self.sequence, key: name_of(key), operation };
+        let keys = if is_flush { self.sizes.beside(key) } else { vec![key] };
+        let record_count = keys.len();
+        self.current = Some(Current { request, attempts: 0, is_sent: false, record_count });
         let (client, start_ns) = (self.id.0, now_ns);
-        self.records.push(Record { client, key, ask, answer: None, start_ns, end_ns: u64::MAX });
+        let record = |key| Record { client, key, ask, answer: None, start_ns, end_ns: u64::MAX };
+        self.records.extend(keys.into_iter().map(record));
     }
 
     fn draw_ask(&mut self, key: usize) -> Ask {
@@ -145,7 +170,7 @@ impl Client {
         let known = self.configuration.as_ref().filter(|_| !is_guess);
         let primary = known.and_then(|all| Some(all.shard(all.shard_of(&request.key))?.primary));
         // Life 0: whoever lives there now.
-        let anyone = NodeId { name: self.dice.index(self.node_count) as u16, life: 0 };
+        let anyone = NodeId { name: self.dice.index(self.sizes.nodes) as u16, life: 0 };
         let to = Peer::Node(primary.unwrap_or(anyone));
         sent.push((to, Message::Request(request)));
         self.wake_ns = now_ns + TIMEOUT_NS;
@@ -188,7 +213,7 @@ impl Client {
             Outcome::Integer(sum) => Answer::Sum(sum),
             Outcome::Deleted(was_there) => Answer::Deleted(was_there),
         };
-        if let Some(record) = self.records.last_mut() {
+        for record in self.records.iter_mut().rev().take(current.record_count) {
             record.answer = Some(answer);
             record.end_ns = now_ns;
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cluster::{Configuration, NodeId, ShardId, Shelf, Version};
 
 use crate::cluster::Report;
-use crate::cluster::client::{Client, Mode};
+use crate::cluster::client::{Client, Mode, Sizes};
 use crate::cluster::linearizable::{self, Record, Verdict};
 use crate::cluster::scenario::MS;
 use crate::cluster::world::{Happening, World};
@@ -90,8 +90,14 @@ impl World<'_> {
     /// One more client reads every key.
     fn read_all(&mut self, deadline_ns: u64) {
         let id = self.clients.len() as u64 + 1;
-        let counts = (self.servers.len(), self.offices.len(), self.scenario.keys, 0);
-        self.clients.push(Client::new(id, self.options.seed, Mode::ReadsAll, counts));
+        let sizes = Sizes {
+            nodes: self.servers.len(),
+            managers: self.offices.len(),
+            keys: self.scenario.keys,
+            shards: self.scenario.shards,
+            requests: 0,
+        };
+        self.clients.push(Client::new(id, self.options.seed, Mode::ReadsAll, sizes));
         let client = self.clients.len() - 1;
         self.push(self.now_ns + 1, Happening::Client { client, message: None });
         while self.failure.is_none() && !self.clients[client].is_done() {

@@ -102,6 +102,8 @@ impl Disk {
 pub(super) struct TestShelf {
     pub(super) inner: MemoryShelf,
     pub(super) loses_deletes: bool,
+    /// A flush deletes, and keeps nothing away.
+    pub(super) loses_flushes: bool,
     /// Whether it is the node's log; then `unlogged` is what it has to say to the disk.
     pub(super) is_log: bool,
     pub(super) unlogged: std::cell::RefCell<Vec<u8>>,
@@ -126,7 +128,12 @@ impl Shelf for TestShelf {
         if self.is_log {
             entry.append(self.unlogged.get_mut());
         }
-        self.inner.install(entry)
+        let shard = entry.shard;
+        let installed = self.inner.install(entry);
+        if self.loses_flushes {
+            self.inner.forget_flush(shard);
+        }
+        installed
     }
 
     fn is_log(&self) -> bool {

@@ -23,6 +23,8 @@ pub enum Plant {
     Lease,
     /// Deletes leave nothing behind.
     Tombstone,
+    /// What is older than a flush may come back.
+    Flush,
     /// Managers forget who had all of a shard when too few copies are left.
     Forget,
     /// Managers do not wait until leases have ended.
@@ -43,6 +45,7 @@ pub const PLANTS: &[(&str, Plant)] = &[
     ("primary", Plant::Primary),
     ("lease", Plant::Lease),
     ("tombstone", Plant::Tombstone),
+    ("flush", Plant::Flush),
     ("forget", Plant::Forget),
     ("hasty", Plant::Hasty),
     ("suspend", Plant::Suspend),
@@ -60,6 +63,7 @@ impl Plant {
             Plant::Primary => "a server is told that it is primary where another one is",
             Plant::Lease => "leases never end",
             Plant::Tombstone => "deletes leave nothing behind",
+            Plant::Flush => "flushes leave nothing behind",
             Plant::Forget => "managers forget who had all of a shard when few copies are left",
             Plant::Hasty => "managers do not wait until leases have ended",
             Plant::Suspend => "clocks of servers stop while those are paused",

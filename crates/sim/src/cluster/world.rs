@@ -16,7 +16,7 @@ use cluster::message::Lane;
 use cluster::register::{Answer, EmbeddedRegister, Request, Response, SessionId};
 use cluster::{Durability, Manager, Message, Node, NodeId, Peer, Settings, Way, manager, node};
 
-use crate::cluster::client::{Client, Mode};
+use crate::cluster::client::{Client, Mode, Sizes};
 use crate::cluster::dice::Dice;
 use crate::cluster::machines::{Clock, Disk, TestShelf};
 use crate::cluster::scenario::{MS, Scenario};
@@ -126,9 +126,15 @@ impl<'a> World<'a> {
         });
         let offices: Vec<Office> = offices.collect();
         let end_points = servers.len() + offices.len() + 1;
-        let counts = (servers.len(), offices.len(), scenario.keys, scenario.requests_per_client);
+        let sizes = Sizes {
+            nodes: servers.len(),
+            managers: offices.len(),
+            keys: scenario.keys,
+            shards: scenario.shards,
+            requests: scenario.requests_per_client,
+        };
         let clients = (1..=scenario.client_count as u64)
-            .map(|id| Client::new(id, options.seed, Mode::Mixed, counts));
+            .map(|id| Client::new(id, options.seed, Mode::Mixed, sizes));
         let clients = clients.collect();
         let mut world = World {
             options,
@@ -477,7 +483,8 @@ impl<'a> World<'a> {
         let manager_count = self.offices.len() as u16;
         let loses_deletes = self.options.plant == Some(Plant::Tombstone);
         let is_log = self.scenario.shelf_is_log;
-        let shelf = TestShelf { loses_deletes, is_log, ..TestShelf::default() };
+        let loses_flushes = self.options.plant == Some(Plant::Flush);
+        let shelf = TestShelf { loses_deletes, loses_flushes, is_log, ..TestShelf::default() };
         let is_recovered = self.scenario.is_durable && server.life > 1;
         let mut node = if is_recovered {
             let log = server.disk.bytes();

@@ -84,17 +84,17 @@ impl Session {
         installed
     }
 
-    /// A bounded step of a walk that removes the entries of those shards that `is_gone` names;
-    /// true: there is more to walk. A durable log is not told: whoever opens it again names the
-    /// same shards ([`crate::durable::open_replicas`]).
-    pub fn sweep_step(&mut self, sweep: &mut Sweep, is_gone: impl Fn(u16) -> bool) -> bool {
+    /// A bounded step of a walk that removes the entries that `is_gone` names by their shards and
+    /// versions; true: there is more to walk. A durable log is not told: whoever opens it again
+    /// names the same shards ([`crate::durable::open_replicas`]), or sweeps again.
+    pub fn sweep_step(&mut self, sweep: &mut Sweep, is_gone: impl Fn(u16, u64) -> bool) -> bool {
         let Session { inner, local } = self;
         let mut slots = Vec::new();
         let has_more = local.next_slots(inner, sweep, &mut slots);
         for slot in &slots {
             // SAFETY: the slot was read since this session's last quiescent point.
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
-            if is_gone(entry.shard()) {
+            if is_gone(entry.shard(), entry.version()) {
                 local.remove_seen(inner, *slot, entry);
             }
         }

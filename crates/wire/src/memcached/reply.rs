@@ -46,8 +46,8 @@ pub enum Reply {
     TooLarge,
     /// `SERVER_ERROR out of memory storing object`
     OutOfMemory,
-    /// `SERVER_ERROR not supported in a cluster`
-    NotInCluster,
+    /// `SERVER_ERROR not all of the cluster is flushed: ask again`
+    NotFlushed,
     /// `SERVER_ERROR the log cannot be written`: the server is durable and its disk is not well.
     LogFailed,
 }
@@ -81,7 +81,7 @@ impl Reply {
             Reply::LineTooLong => b"CLIENT_ERROR line too long\r\n",
             Reply::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
             Reply::OutOfMemory => b"SERVER_ERROR out of memory storing object\r\n",
-            Reply::NotInCluster => b"SERVER_ERROR not supported in a cluster\r\n",
+            Reply::NotFlushed => b"SERVER_ERROR not all of the cluster is flushed: ask again\r\n",
             Reply::LogFailed => b"SERVER_ERROR the log cannot be written\r\n",
         }
     }

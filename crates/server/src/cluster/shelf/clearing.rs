@@ -4,12 +4,12 @@
 //!  clear ─▶ next ─▶ now ─ a walk over the whole index ─▶ gone; what waited is installed
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cluster::ShardId;
 use cluster::record::Entry;
+use cluster::{ShardId, Version};
 use store::Sweep;
 
 use super::State;
@@ -22,6 +22,12 @@ pub(super) struct Clearing {
     now: BTreeMap<ShardId, u16>,
     /// ... and those that the next one will.
     next: BTreeMap<ShardId, u16>,
+    /// Those of which only what is at or below a version goes: in this walk, ...
+    flushing_now: BTreeMap<ShardId, (u16, Version)>,
+    /// ... and in the next one.
+    flushing_next: BTreeMap<ShardId, (u16, Version)>,
+    /// By number: up to which version this walk removes.
+    gone: HashMap<u16, u64>,
     /// What came for them meanwhile.
     pub(super) waiting: Vec<Arc<Entry>>,
 }
@@ -30,12 +36,31 @@ impl Clearing {
     pub(super) fn has(&self, shard: ShardId) -> bool {
         self.now.contains_key(&shard) || self.next.contains_key(&shard)
     }
+
+    pub(super) fn is_flushing(&self, shard: ShardId) -> bool {
+        self.flushing_now.contains_key(&shard) || self.flushing_next.contains_key(&shard)
+    }
+
+    pub(super) fn flush(&mut self, shard: ShardId, number: u16, version: Version) {
+        self.flushing_next.insert(shard, (number, version));
+    }
+
+    /// The next walk begins. False: there is nothing to do.
+    fn begin(&mut self) -> bool {
+        self.now = std::mem::take(&mut self.next);
+        self.flushing_now = std::mem::take(&mut self.flushing_next);
+        let cleared = self.now.values().map(|number| (*number, u64::MAX));
+        let flushed = self.flushing_now.values().map(|(number, it)| (*number, it.bits()));
+        self.gone = flushed.chain(cleared).collect();
+        !self.gone.is_empty()
+    }
 }
 
 impl State {
     pub(super) fn clear(&mut self, shard: ShardId) {
         self.shards.remove(&shard);
         self.clearing.waiting.retain(|entry| entry.shard != shard);
+        self.clearing.flushing_next.remove(&shard);
         if self.clearing.has(shard) {
             return; // Nothing was installed since.
         }
@@ -43,7 +68,12 @@ impl State {
         if self.used.remove(&shard) {
             self.void(shard);
         }
-        if self.store.shard_item_count(number) > 0 {
+        // Relaxed: as all numbers.
+        let floor = self.numbers.1.get(shard.index());
+        floor.into_iter().for_each(|floor| floor.store(0, Ordering::Relaxed));
+        // A walk for a flush would remove what is installed anew.
+        let is_walked = self.clearing.flushing_now.contains_key(&shard);
+        if is_walked || self.store.shard_item_count(number) > 0 {
             self.clearing.next.insert(shard, number);
         }
     }
@@ -59,26 +89,31 @@ impl State {
     }
 
     pub(super) fn clear_step(&mut self) -> bool {
-        if self.clearing.now.is_empty() {
-            self.clearing.now = std::mem::take(&mut self.clearing.next);
-        }
-        if self.clearing.now.is_empty() {
+        if self.clearing.gone.is_empty() && !self.clearing.begin() {
             return false;
         }
-        let Clearing { sweep, now, .. } = &mut self.clearing;
-        let is_gone = |number: u16| now.values().any(|gone| *gone == number);
+        let Clearing { sweep, gone, .. } = &mut self.clearing;
+        let is_gone =
+            |number: u16, version| gone.get(&number).is_some_and(|through| version <= *through);
         if self.session.sweep_step(sweep, is_gone) {
             return true;
         }
         self.clearing.sweep = Sweep::default();
+        self.clearing.gone.clear();
         self.clearing.now.clear();
+        self.has_flushed |= !self.clearing.flushing_now.is_empty();
+        self.clearing.flushing_now.clear();
         let (next, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut self.clearing.waiting)
             .into_iter()
             .partition(|entry| self.clearing.has(entry.shard));
         self.clearing.waiting = next;
         for entry in waiting {
+            if entry.is_flush {
+                self.flush(entry.shard, entry.version);
+                continue;
+            }
             self.install(&entry.as_plain(), Some(&entry.key));
         }
-        !self.clearing.next.is_empty()
+        !self.clearing.next.is_empty() || !self.clearing.flushing_next.is_empty()
     }
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The bytes are one record of replication, so they have its checksum (docs/formats/peer.md):
-//! key "node", value: the fixed part, the cluster's name, and 12 bytes for each shard.
+//! key "node", value: the fixed part, the cluster's name, 12 bytes for each shard, and 10 for each
+//! that was flushed: the shard, and up to which version.
 //!
 //! ```text
 //!  0 life | 4 since | 8 mark | 16 node's name | 18 next number | 20 name's length | 22 shards | 26
@@ -26,6 +27,7 @@ const FIXED_BYTES: usize = 26;
 /// A cluster's name in a directory, at most.
 const CLUSTER_BYTES_MAX: usize = 1024;
 const SHARD_BYTES: usize = 12;
+const FLOOR_BYTES: usize = 10;
 
 /// Whose a log is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +63,8 @@ pub struct Kept {
 struct KeptShard {
     number: u16,
     commit: Version,
+    /// All up to there was flushed.
+    floor: Version,
 }
 
 impl Kept {
@@ -91,8 +95,23 @@ impl Kept {
     }
 
     pub(super) fn set_commit(&mut self, shard: ShardId, commit: Version) {
+        self.at(shard).commit = commit;
+    }
+
+    pub(super) fn set_floor(&mut self, shard: ShardId, floor: Version) {
+        self.at(shard).floor = floor;
+    }
+
+    /// Of shards that were flushed: up to where.
+    pub(super) fn floors(&self) -> Vec<(ShardId, Version)> {
+        let flushed = self.shards.iter().filter(|(_, kept)| kept.floor > Version::ZERO);
+        flushed.map(|(shard, kept)| (*shard, kept.floor)).collect()
+    }
+
+    fn at(&mut self, shard: ShardId) -> &mut KeptShard {
         let number = self.number_of(shard);
-        self.shards.insert(shard, KeptShard { number, commit });
+        let new = KeptShard { number, commit: Version::ZERO, floor: Version::ZERO };
+        self.shards.entry(shard).or_insert(new)
     }
 
     /// Whatever the log has of a shard is void. False: all numbers were given.
@@ -100,7 +119,7 @@ impl Kept {
         let number = self.next_number;
         let Some(next_number) = number.checked_add(1) else { return false };
         self.next_number = next_number;
-        self.shards.insert(shard, KeptShard { number, commit: Version::ZERO });
+        *self.at(shard) = KeptShard { number, commit: Version::ZERO, floor: Version::ZERO };
         true
     }
 
@@ -137,6 +156,10 @@ impl Kept {
             value.extend(kept.number.to_le_bytes());
             value.extend(kept.commit.bits().to_le_bytes());
         }
+        for (shard, floor) in self.floors() {
+            value.extend(shard.0.to_le_bytes());
+            value.extend(floor.bits().to_le_bytes());
+        }
         let entry = delete_of(ShardId(0), KEY.into(), Version::ZERO);
         let mut bytes = Vec::new();
         Entry { value: Some(value.into()), ..entry }.append(&mut bytes);
@@ -161,8 +184,11 @@ impl Kept {
         }
         let cluster = str::from_utf8(cluster).ok()?.to_owned();
         let owner = Owner { name, mark, cluster };
-        let (records, tail) = rest.as_chunks::<SHARD_BYTES>();
-        if !tail.is_empty() || records.len() != count as usize {
+        let records_bytes = (count as usize).checked_mul(SHARD_BYTES)?;
+        let (records, floors) = rest.split_at_checked(records_bytes)?;
+        let (records, _) = records.as_chunks::<SHARD_BYTES>();
+        let (floors, tail) = floors.as_chunks::<FLOOR_BYTES>();
+        if !tail.is_empty() {
             return None;
         }
         let mut shards = BTreeMap::new();
@@ -170,7 +196,12 @@ impl Kept {
             let shard = ShardId(u16::from_le_bytes([record[0], record[1]]));
             let number = u16::from_le_bytes([record[2], record[3]]);
             let commit = Version::from_bits(u64::from_le_bytes(*record.last_chunk()?))?;
-            shards.insert(shard, KeptShard { number, commit });
+            shards.insert(shard, KeptShard { number, commit, floor: Version::ZERO });
+        }
+        for record in floors {
+            let shard = ShardId(u16::from_le_bytes([record[0], record[1]]));
+            let floor = Version::from_bits(u64::from_le_bytes(*record.last_chunk()?))?;
+            shards.get_mut(&shard)?.floor = floor;
         }
         Some(Kept { owner, life, since, next_number, shards })
     }
@@ -185,7 +216,9 @@ mod tests {
         let owner = Owner { name: 7, mark: 99, cluster: "a cluster".to_owned() };
         let mut kept = Kept { owner, since: 2, ..Kept::new(3) };
         kept.set_commit(ShardId(5), Version::before_epoch(2));
+        kept.set_floor(ShardId(7), Version::before_epoch(1));
         assert!(kept.void(ShardId(7)) && kept.void(ShardId(7)));
+        kept.set_floor(ShardId(9), Version::before_epoch(3));
         let bytes = kept.encode();
         assert_eq!(Kept::decode(&bytes), Some(kept.clone()));
         assert_eq!((kept.number_of(ShardId(5)), kept.number_of(ShardId(7))), (6, SLOT_COUNT + 2));

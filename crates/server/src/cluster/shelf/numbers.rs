@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use base::UnixMillis;
 use cluster::{ShardId, Slot};
@@ -11,7 +11,8 @@ use store::{Session, Store};
 use super::SCAN_ITEMS;
 
 /// By which number the store knows each shard; for any thread.
-pub struct ShardNumbers(pub(super) Box<[AtomicU16]>);
+/// The second: the version up to which all of a shard was flushed.
+pub struct ShardNumbers(pub(super) Box<[AtomicU16]>, pub(super) Box<[AtomicU64]>);
 
 impl ShardNumbers {
     pub(super) fn of(&self, shard: ShardId) -> NonZeroU16 {
@@ -35,10 +36,11 @@ impl ShardNumbers {
         key_max: usize,
     ) -> (u64, Vec<Vec<u8>>) {
         let number = self.of(shard).get();
+        let floor = self.1.get(shard.index()).map_or(0, |floor| floor.load(Ordering::Relaxed));
         let (mut cursor, mut count, mut keys) = (0, 0, BTreeSet::new());
         loop {
             let next = session.scan(now, cursor, SCAN_ITEMS, |item| {
-                if item.shard == number && Slot::of(item.key) == slot {
+                if item.shard == number && item.version > floor && Slot::of(item.key) == slot {
                     count += 1;
                     if keys.len() < key_max {
                         keys.insert(item.key.to_vec());

@@ -38,6 +38,8 @@ pub(super) struct Remembered {
     /// M2.
     recent_floor: Version,
     commit: Version,
+    /// Of the last flush: nothing at or below it is there.
+    pub(super) floor: Version,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +112,12 @@ impl Remembered {
         {
             self.guards.remove(&first.remove());
         }
+    }
+
+    /// All keys are gone that have nothing newer.
+    pub(super) fn flush(&mut self, version: Version) {
+        self.floor = self.floor.max(version);
+        self.forget(version);
     }
 
     /// Keys that may have entries above a version; none: only the index knows.

@@ -93,6 +93,7 @@ impl Pair {
             }
             30..40 => self.compare_above(shard, commit),
             40..45 => self.compare_parts(shard),
+            45..48 => self.flush(shard),
             kind => {
                 // Above CommitVer in any order, as a node takes them.
                 let next = self.pending.iter().copied().max().unwrap_or(0) + 1;
@@ -115,8 +116,21 @@ impl Pair {
         }
     }
 
+    fn flush(&mut self, shard: ShardId) {
+        self.finish_clearing();
+        let next = self.pending.iter().copied().max().unwrap_or(0) + 1;
+        let place = self.rng.below(self.pending.len() as u64) as usize;
+        let bits = std::mem::replace(&mut self.pending[place], next);
+        let delete = delete_of(shard, Arc::default(), version(bits));
+        let flush = Arc::new(Entry { is_flush: true, ..delete });
+        assert_eq!(self.tested.install(flush.clone()), self.model.install(flush));
+        assert!(self.tested.take_flushed() || self.tested.floor(shard) > version(bits));
+    }
+
     fn finish_clearing(&self) {
-        while (0..SHARDS).any(|shard| !self.tested.is_ready(ShardId(shard as u16))) {
+        let is_left =
+            |shard: ShardId| !self.tested.is_ready(shard) || self.tested.is_flushing(shard);
+        while (0..SHARDS).any(|shard| is_left(ShardId(shard as u16))) {
             self.tested.work();
         }
     }

@@ -41,6 +41,11 @@ pub enum GroupCall {
     Run(Vec<std::sync::Arc<GroupChange>>),
     /// To let the shard go on once all copies have everything.
     End,
+    /// No group: to delete all keys of the shards that this node serves, or of all.
+    Flush {
+        /// Of all.
+        is_everywhere: bool,
+    },
 }
 
 /// What it is answered.

@@ -103,6 +103,12 @@ impl Seat {
         is_good && !std::mem::take(&mut self.is_bad)
     }
 
+    /// Deletes all keys of the shards that this node serves, or of all.
+    pub fn flush(&mut self, session: &mut Session, is_everywhere: bool) -> GroupAnswer {
+        debug_assert!(!self.is_held, "the shard that is held would wait for itself");
+        self.ask(session, GroupCall::Flush { is_everywhere })
+    }
+
     fn ask(&self, session: &mut Session, call: GroupCall) -> GroupAnswer {
         session.park(); // The control thread's cleaning waits for nobody who waits for it.
         let answer = self.door.ask(self.front, call);

@@ -90,7 +90,8 @@ impl World {
         match self.rng.below(1_000) {
             0..850 => self.install(id),
             850..950 => self.commit(),
-            950..997 => drop(self.shelf.work()),
+            950..995 => drop(self.shelf.work()),
+            995..997 => self.flush(shard_of(id)),
             _ => self.clear(shard_of(id)),
         }
     }
@@ -109,8 +110,27 @@ impl World {
         }
     }
 
+    fn flush(&mut self, shard: ShardId) {
+        let next = self.pending.iter().copied().max().unwrap_or(0) + 1;
+        let place = self.rng.below(self.pending.len() as u64) as usize;
+        let version = std::mem::replace(&mut self.pending[place], next);
+        let version = Version::from_bits(version).unwrap();
+        let delete = delete_of(shard, Arc::default(), version);
+        let flush = Entry { is_flush: true, ..delete.clone() };
+        if self.shelf.install(Arc::new(flush)) == Installed::Older {
+            return;
+        }
+        for id in (0..KEYS).filter(|id| shard_of(*id) == shard) {
+            let newest = self.had[id].last().cloned().flatten();
+            if newest.is_some_and(|newest| newest.version < version) {
+                self.had[id].push(Some(Arc::new(delete.clone())));
+            }
+        }
+    }
+
     /// What all copies have on their media may be counted as such.
     fn commit(&mut self) {
+        self.shelf.keep_floors().unwrap();
         self.shelf.park();
         let committed = self.committer.commit(|| unreachable!("everybody is parked"));
         self.shelf.unpark();

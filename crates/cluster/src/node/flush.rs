@@ -1,0 +1,65 @@
+//! A flush: all keys of a shard are deleted by one entry.
+//!
+//! ```text
+//!  version   7      8      9 flush            10
+//!            put a  put b  ── waits for 7, 8   put c: waits until 9 is everywhere
+//!  a backup  7, 9, then 8 once more: older than 9, dropped                     K2
+//! ```
+//!
+//! The entry lands, is acknowledged, gathered, scattered and copied like any other. Whoever has it
+//! has nothing of the shard that is older, whatever still comes ([`crate::shelf`], S3).
+//!
+//! # Invariants
+//! F1: a flush is complete after all that has a lower version, and nothing of the shard has a
+//!     higher one until then: what is computed later finds it on all copies, so that it need not
+//!     travel with it (N5).
+//! F2: a primary that is being filled answers nothing of the shard meanwhile: its source may have
+//!     the flush already, and would say of a key that it is not there, which is not yet true (M2).
+//! F3: a filling does not end while a flush is under way: what the source left out for its sake
+//!     must be gone everywhere (M3).
+
+use base::Instant;
+
+use crate::ids::{ShardId, Version};
+use crate::message::{Outcome, Request};
+use crate::node::requests::answer;
+use crate::node::{Action, Node};
+use crate::shelf::Shelf;
+
+impl<S: Shelf> Node<S> {
+    /// The flush that a request has to wait for (F1, F2).
+    pub(super) fn flush_before(&self, shard: ShardId, request: &Request) -> Option<Version> {
+        let primary = self.shards.get(&shard)?.primary.as_ref()?;
+        let flush = primary.flush?;
+        let may_pass = request.operation.is_read() && primary.filling.is_none();
+        (!may_pass).then_some(flush)
+    }
+
+    /// Until the flush is everywhere; then it is executed anew.
+    pub(super) fn wait_for_flush(
+        &mut self,
+        shard: ShardId,
+        flush: Version,
+        request: Request,
+        actions: &mut Vec<Action>,
+    ) {
+        let waiting_max = self.settings.pending_max;
+        let is_full = |primary: &mut super::Primary| primary.waiting_count >= waiting_max;
+        if self.primary_mut(shard).is_none_or(is_full) {
+            return answer(&request, Outcome::TryAgain, actions);
+        }
+        self.wait(shard, flush, request);
+    }
+
+    /// Something of the shard is complete: perhaps all that a flush waited for (F1).
+    pub(super) fn complete_flush(
+        &mut self,
+        shard: ShardId,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        if let Some(flush) = self.primary_mut(shard).and_then(|primary| primary.flush) {
+            self.complete(shard, flush, now, actions);
+        }
+    }
+}

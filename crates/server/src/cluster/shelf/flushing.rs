@@ -1,0 +1,88 @@
+//! A flush: what is older leaves the index step by step, and is seen by nobody meanwhile.
+//!
+//! ```text
+//!  install flush V ─▶ floor of the shard = V ─▶ written down before it counts as durable
+//!                       ├─▶ get, part, above, install: what is at or below V is not there
+//!                       ├─▶ workers: ask the control thread until the index is swept
+//!                       └─▶ a walk over the index removes what is at or below V
+//! ```
+//!
+//! # Invariants
+//! F1: a floor outlives what is below it in the log: it is kept until the shard's number changes.
+//! F2: until the walk is over the shard [is being flushed](StoreShelf::is_flushing); workers that
+//!     walk the index themselves ask the view for the floor.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cluster::record::Entry;
+use cluster::{Installed, ShardId, Version};
+
+use super::{State, StoreShelf, delete_of};
+
+impl StoreShelf {
+    /// Whether older entries of a shard are still in the index.
+    pub fn is_flushing(&self, shard: ShardId) -> bool {
+        self.state.borrow().clearing.is_flushing(shard)
+    }
+
+    /// The version of a shard's last flush.
+    pub fn floor(&self, shard: ShardId) -> Version {
+        self.state.borrow().floor(shard)
+    }
+
+    /// Whether a flush was begun or has ended since the last call.
+    pub fn take_flushed(&self) -> bool {
+        std::mem::take(&mut self.state.borrow_mut().has_flushed)
+    }
+
+    /// Before the log is synced: writes down the floors that are not yet (F1).
+    ///
+    /// # Errors
+    /// They cannot be written: nothing of them is durable.
+    pub fn keep_floors(&self) -> std::io::Result<()> {
+        if !self.state.borrow().has_new_floors {
+            return Ok(());
+        }
+        self.keep()
+    }
+}
+
+impl State {
+    pub(super) fn floor(&self, shard: ShardId) -> Version {
+        self.shards.get(&shard).map_or(Version::ZERO, |remembered| remembered.floor)
+    }
+
+    /// The shard's last flush, as the entry that it was; none: there was none above a version.
+    pub(super) fn flush_above(&self, shard: ShardId, version: Version) -> Option<Arc<Entry>> {
+        let floor = self.floor(shard);
+        let flush = || Entry { is_flush: true, ..delete_of(shard, Arc::default(), floor) };
+        (floor > version).then(|| Arc::new(flush()))
+    }
+
+    pub(super) fn flush(&mut self, shard: ShardId, version: Version) -> Installed {
+        if self.is_broken || self.is_unkept {
+            return Installed::NoRoom;
+        }
+        self.shards.entry(shard).or_default().flush(version);
+        self.has_flushed = true;
+        if self.keep.is_some() {
+            self.used.insert(shard);
+            self.kept.set_floor(shard, version);
+            self.has_new_floors = true;
+        }
+        self.sweep_below(shard, version);
+        Installed::Newest
+    }
+
+    /// Everything of the shard that is at or below the version leaves the index.
+    pub(super) fn sweep_below(&mut self, shard: ShardId, version: Version) {
+        let number = self.numbers.of(shard).get();
+        if self.store.shard_item_count(number) > 0 {
+            self.clearing.flush(shard, number, version);
+        }
+        // Relaxed: as all numbers.
+        let floor = self.numbers.1.get(shard.index());
+        floor.into_iter().for_each(|floor| floor.store(version.bits(), Ordering::Relaxed));
+    }
+}
