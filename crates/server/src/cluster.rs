@@ -16,6 +16,7 @@ mod flushes;
 mod forwards;
 mod groups;
 mod landing;
+mod lookup;
 mod outstanding;
 pub mod shelf;
 mod socket;

@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use base::Instant;
 use cluster::datagram::{self, AckBuilder, Body, FrameBuilder, Key, Refused, Route};
@@ -24,6 +25,7 @@ use cluster::record::BlockId;
 use cluster::{NodeId, Scheme, Term, Way};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
+use super::lookup;
 use super::socket::{Counters, DATAGRAM_BYTES_MAX, Socket};
 
 /// A node's address, looked up.
@@ -40,6 +42,8 @@ pub(super) struct Landing {
     acked: VecDeque<(NodeId, Term, Vec<BlockId>)>,
     /// Addresses of hosts' names.
     found: (Sender<Found>, Receiver<Found>),
+    /// Threads look up for as long as this is held: until the next configuration.
+    looking: Arc<()>,
     /// Frames with entries that left.
     pub sent_frames: u64,
     /// Batches that wait for their time.
@@ -88,6 +92,7 @@ impl Landing {
             peers: BTreeMap::new(),
             acked: VecDeque::new(),
             found: unbounded(),
+            looking: Arc::new(()),
             sent_frames: 0,
             has_batches: false,
             has_told_format: false,
@@ -103,6 +108,7 @@ impl Landing {
     /// for nobody would take it any more.
     pub fn set_peers<'p>(&mut self, term: Term, peers: impl Iterator<Item = (NodeId, &'p str)>) {
         let limit_bytes = self.datagram_bytes;
+        self.looking = Arc::new(());
         let mut old = std::mem::take(&mut self.peers);
         for (node, address) in peers {
             let at = old.remove(&node).and_then(|peer| peer.at).or(address.parse().ok());
@@ -118,10 +124,11 @@ impl Landing {
     /// Looks a host's name up, which may take long, in a thread of its own.
     fn look_up(&mut self, node: NodeId, address: &str) {
         let (found, address) = (self.found.0.clone(), address.to_owned());
+        let wanted = Arc::downgrade(&self.looking);
         let look = move || {
-            if let Some(at) = address.to_socket_addrs().ok().and_then(|mut all| all.next()) {
-                // The server may have ended meanwhile.
-                let _ = found.send((node, at));
+            let resolve = || address.to_socket_addrs().map(|mut all| all.next());
+            if let Some(at) = lookup::until_found(&address, resolve, &wanted, std::thread::sleep) {
+                let _ = found.send((node, at)); // The server may have ended meanwhile.
             }
         };
         // Without a thread it is looked up at the next configuration.
