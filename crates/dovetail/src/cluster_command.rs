@@ -264,7 +264,11 @@ fn text(report: &Report, with_shards: bool) -> String {
     let is_lacking = |full: usize| full < usize::from(report.copies);
     let under = report.shards.iter().filter(|one| is_lacking(one.full_copies)).count();
     let unserved = report.shards.iter().filter(|one| !one.is_served).count();
-    let state = if report.is_committed { "all members serve" } else { "being installed" };
+    let state = match (report.is_committed, unserved) {
+        (false, _) => "being installed".to_owned(),
+        (true, 0) => "all shards are served".to_owned(),
+        (true, count) => format!("{count} of {} shards are not served", report.shards.len()),
+    };
     let paused = if report.is_paused { ", paused" } else { "" };
     // Writing to a String does not fail.
     let _ = writeln!(out, "cluster {}: term {}, {state}{paused}", report.name, report.term);
@@ -361,7 +365,7 @@ mod tests {
         (report.shards[1].entries, report.shards[1].copied) = (100, 50);
         report.shards[1].left_s = Some(2.0);
         let found = text(&report, false);
-        assert!(found.starts_with("cluster test: term 7, all members serve\n"), "{found}");
+        assert!(found.starts_with("cluster test: term 7, all shards are served\n"), "{found}");
         assert!(found.contains("shards 2: 1 with fewer than 2 copies, 0 without"), "{found}");
         assert!(!found.contains("shard 0") && found.contains("  leaves\n"), "{found}");
         let want = "shard 1 (0-9): n1.1 + n2.1 epoch 0  n3.1 joins, 50 of 100 keys, 2 s left\n";

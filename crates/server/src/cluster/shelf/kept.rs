@@ -22,6 +22,7 @@ use cluster::{ShardId, Version};
 
 use super::delete_of;
 
+/// Also names the format of the value: another one has another key, and is not read as this one.
 const KEY: &[u8] = b"node";
 const FIXED_BYTES: usize = 26;
 /// A cluster's name in a directory, at most.
