@@ -2,12 +2,16 @@
 //! acknowledgements, as the cluster's scheme has them (decision 0064).
 //!
 //! ```text
-//!  land, acknowledge ─▶ one datagram in the making a peer ─▶ full, or the round ends ─┐
+//!  land, acknowledge ─▶ one datagram in the making a peer ─▶ full: kept ─▶ round ends ─┐
 //!        rpc, write, share: a datagram for each frame ────────────────────────────────┼▶ socket
 //!        batch: one in the making for each thread ─▶ 256 bytes, or 5 us old ──────────┘
 //!  socket ─▶ opened (tag, K25) ─▶ frames: the node, by the lane and the way they came on
 //!                              └▶ acknowledgements: kept for the round
 //! ```
+//!
+//! # Invariants
+//! L1: datagrams for one peer lie side by side in the socket's queue, so that the kernel takes them
+//!     as one message: a round's frames go to several peers by turns.
 //!
 //! # Limits
 //! What the socket does not take is lost, as on any network; the node lands it again. Frames are
@@ -27,6 +31,9 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::lookup;
 use super::socket::{Counters, DATAGRAM_BYTES_MAX, Socket};
+
+/// More than one message of the kernel takes.
+const FULL_BYTES_MAX: usize = 128 << 10;
 
 /// A node's address, looked up.
 type Found = (NodeId, SocketAddr);
@@ -57,9 +64,34 @@ struct Peer {
     at: Option<SocketAddr>,
     term: Term,
     frames: FrameBuilder,
+    full: Full,
     acks: AckBuilder,
     /// By thread.
     batches: BTreeMap<u16, Batch>,
+}
+
+/// Datagrams that are full, one behind the other (L1).
+#[derive(Default)]
+struct Full {
+    bytes: Vec<u8>,
+    lens_bytes: Vec<usize>,
+}
+
+impl Full {
+    fn keep(&mut self, datagram: &[u8]) {
+        self.bytes.extend_from_slice(datagram);
+        self.lens_bytes.push(datagram.len());
+    }
+
+    fn leave(&mut self, socket: &mut Socket, at: Option<SocketAddr>) {
+        let mut rest = &self.bytes[..];
+        for len_bytes in self.lens_bytes.drain(..) {
+            let (datagram, later) = rest.split_at(len_bytes);
+            queue(socket, at, datagram);
+            rest = later;
+        }
+        self.bytes.clear();
+    }
 }
 
 /// Frames that follow each other in one log.
@@ -117,7 +149,8 @@ impl Landing {
             }
             let frames = FrameBuilder::new(limit_bytes);
             let (acks, batches) = (AckBuilder::new(limit_bytes), BTreeMap::new());
-            self.peers.insert(node, Peer { at, term, frames, acks, batches });
+            let full = Full::default();
+            self.peers.insert(node, Peer { at, term, frames, full, acks, batches });
         }
     }
 
@@ -275,12 +308,16 @@ impl Landing {
 /// Adds a frame to the datagram in the making.
 fn push(socket: &mut Socket, peer: &mut Peer, route: Route, way: Way, (frame, key): (&[u8], &Key)) {
     if !peer.frames.push(frame) {
-        queue(socket, peer.at, peer.frames.finish(route, way, key));
+        peer.full.keep(peer.frames.finish(route, way, key));
+        if peer.full.bytes.len() >= FULL_BYTES_MAX {
+            peer.full.leave(socket, peer.at);
+        }
         let _ = peer.frames.push(frame); // One always has room.
     }
 }
 
 fn flush_frames(socket: &mut Socket, peer: &mut Peer, route: Route, key: &Key) {
+    peer.full.leave(socket, peer.at);
     if !peer.frames.is_empty() {
         queue(socket, peer.at, peer.frames.finish(route, Way::MARK, key));
     }
