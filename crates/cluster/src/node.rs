@@ -60,7 +60,7 @@ use crate::addresses::Addresses;
 use crate::configuration::{Configuration, Role, Shard};
 use crate::ids::{NodeId, ShardId, Term, Version};
 use crate::message::{Lane, Message, Peer, Recovered};
-use crate::record::Check;
+use crate::record::{BlockId, Check};
 use crate::scheme::{Scheme, Way, Ways};
 use crate::settings::{Settings, after};
 use crate::shelf::Shelf;
@@ -165,6 +165,10 @@ pub struct Node<S> {
     ways: Ways,
     /// Of whoever makes a record.
     scratch: Vec<u8>,
+    /// Blocks of a frame while it is digested, ...
+    installed: Vec<BlockId>,
+    /// ... and of a write while it is landed, by target; at other times their memory only.
+    wanted: Vec<(NodeId, u32)>,
     assembly: Assembly,
     durable: DurableLog,
     owed: Owed,
@@ -244,6 +248,8 @@ impl<S: Shelf> Node<S> {
             logs: Logs::new(settings.scheme, settings.segment_bytes),
             ways: Ways::new(settings.scheme, settings.segment_bytes),
             scratch: Vec::new(),
+            installed: Vec::new(),
+            wanted: Vec::new(),
             assembly: Assembly::default(),
             durable: DurableLog::new(settings.durability, is_log),
             owed: Owed::default(),

@@ -16,6 +16,7 @@
 //! D2: the blocks of one (shard, version) have the same header but for `seq`, the checksum
 //!     and the piece's length.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use base::UnixMillis;
@@ -230,6 +231,26 @@ impl Header {
     }
 }
 
+/// An entry as its blocks. Almost every one is a single block, which costs no list.
+#[derive(Debug)]
+pub(crate) enum Cut {
+    /// One block.
+    Whole(Arc<[u8]>),
+    /// Several of them, in their order.
+    Blocks(Vec<Arc<[u8]>>),
+}
+
+impl Deref for Cut {
+    type Target = [Arc<[u8]>];
+
+    fn deref(&self) -> &[Arc<[u8]>] {
+        match self {
+            Cut::Whole(block) => std::slice::from_ref(block),
+            Cut::Blocks(blocks) => blocks,
+        }
+    }
+}
+
 /// One block of one entry: what an acknowledgement names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlockId {
@@ -267,6 +288,16 @@ pub fn block(bytes: &[u8], check: Check) -> Option<(Header, &[u8])> {
     let covered = bytes.get(4..end)?;
     let is_whole = bytes[..4] == crc32c(covered).to_le_bytes();
     is_whole.then(|| (header, &bytes[HEADER_BYTES..end]))
+}
+
+/// The key of the record at the start of these bytes, if that has one and all of it. Nothing is
+/// checked (D1): for hints.
+pub fn key_of(bytes: &[u8]) -> Option<&[u8]> {
+    let header = Header::peek(bytes)?;
+    let key_len_bytes = header.key_len_bytes.min(header.piece_len_bytes);
+    let is_entry = matches!(header.kind, Kind::Put | Kind::Delete) && header.block == 0;
+    let key = bytes.get(HEADER_BYTES..HEADER_BYTES + key_len_bytes)?;
+    is_entry.then_some(key)
 }
 
 /// A record without a body: [`Kind::CommitVersion`] and [`Kind::Reset`].
@@ -372,11 +403,11 @@ impl Entry {
 
     /// As blocks of at most `block_max_bytes` each, which is a multiple of 64 above the header's.
     pub fn blocks(&self, block_max_bytes: usize) -> Vec<Arc<[u8]>> {
-        self.blocks_by(block_max_bytes, &mut Vec::new())
+        self.cut(block_max_bytes, &mut Vec::new()).to_vec()
     }
 
     /// As [`Entry::blocks`], by way of a buffer that is used again.
-    pub fn blocks_by(&self, block_max_bytes: usize, scratch: &mut Vec<u8>) -> Vec<Arc<[u8]>> {
+    pub(crate) fn cut(&self, block_max_bytes: usize, scratch: &mut Vec<u8>) -> Cut {
         let room_bytes = block_max_bytes / ALIGN_BYTES * ALIGN_BYTES - HEADER_BYTES;
         assert!(room_bytes > 0, "a datagram has room for more than a header");
         let value = self.value.as_deref().unwrap_or_default();
@@ -384,7 +415,7 @@ impl Entry {
         if whole.piece_len_bytes <= room_bytes {
             scratch.clear();
             whole.append_parts(&[&self.key, value], scratch);
-            return vec![Arc::from(&scratch[..])];
+            return Cut::Whole(Arc::from(&scratch[..]));
         }
         let body = [&self.key[..], value].concat();
         let block_count = body.len().div_ceil(room_bytes).max(1) as u32;
@@ -397,7 +428,7 @@ impl Entry {
             header.append(piece, &mut bytes);
             bytes.into()
         };
-        (0..block_count).map(make).collect()
+        Cut::Blocks((0..block_count).map(make).collect())
     }
 
     /// What of it a shelf without sessions keeps.

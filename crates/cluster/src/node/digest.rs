@@ -10,6 +10,8 @@
 //! G2: a record at or below what is on all copies is a repetition and is dropped, so that a delete
 //!     need not be remembered for its sake (K2).
 //! G3: an entry of several blocks is in the index once all of them are here (K14).
+//! G4: where the shelf is the log and one log takes all, a frame is digested when it lands: what
+//!     that does not take is not acknowledged, and nothing is left of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,6 +77,9 @@ impl<S: Shelf> Node<S> {
         if lane.term != self.term() {
             return self.logs.count_fenced(); // N3
         }
+        if self.durable.is_shelf() && self.logs.are_one() {
+            return self.land_at_once(lane, bytes, actions);
+        }
         let landed = self.logs.land(lane, way, bytes);
         if self.durable.is_shelf() {
             return self.land_on_shelf(lane, actions);
@@ -119,13 +124,36 @@ impl<S: Shelf> Node<S> {
     fn land_on_shelf(&mut self, lane: Lane, actions: &mut Vec<Action>) {
         let blocks = self.digest(Until::End);
         self.reclaim();
+        self.acknowledge_installed(lane, &blocks, actions);
+    }
+
+    /// The same where all comes down in one log: its order is that of arrival, so that nothing need
+    /// lie in a segment first (G4).
+    fn land_at_once(&mut self, lane: Lane, bytes: &[u8], actions: &mut Vec<Action>) {
+        let mut blocks = std::mem::take(&mut self.installed);
+        let dropped_count = self.digest_frame(lane, bytes, |header, counts| {
+            if counts && header.kind.is_write() {
+                blocks.push(header.id());
+            }
+        });
+        self.logs.count_passed(dropped_count);
+        self.acknowledge_installed(lane, &blocks, actions);
+        blocks.clear();
+        self.installed = blocks; // Its memory.
+    }
+
+    fn acknowledge_installed(&mut self, lane: Lane, blocks: &[BlockId], actions: &mut Vec<Action>) {
         self.tell_crowded(lane, actions);
-        if !blocks.is_empty() {
-            self.count_change();
-            let message = Message::Acked { term: lane.term, blocks };
-            let held = Held::Send { to: Peer::Node(lane.from), message };
-            self.when_durable(held, Instant::default(), actions);
+        if blocks.is_empty() {
+            return;
         }
+        self.count_change();
+        if !self.durable.is_on() {
+            return acknowledge(lane, blocks.iter().copied(), actions);
+        }
+        let message = Message::Acked { term: lane.term, blocks: blocks.to_vec() };
+        let held = Held::Send { to: Peer::Node(lane.from), message };
+        self.when_durable(held, Instant::default(), actions);
     }
 
     /// Brings all that has landed into the index.

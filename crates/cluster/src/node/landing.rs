@@ -37,6 +37,8 @@ pub(super) struct Logs {
     /// Those of this term; one without a name is there for what no other takes.
     pub(super) logs: BTreeMap<LogName, Landing>,
     counters: LandingCounters,
+    /// Frames that no log keeps have come (G4 of digest.rs).
+    has_passed: bool,
 }
 
 /// Segments that hold frames, oldest first; the last one is being filled.
@@ -103,7 +105,7 @@ pub(super) enum Landed {
 impl Logs {
     pub(super) fn new(scheme: Scheme, segment_bytes: usize) -> Logs {
         let (logs, counters) = (BTreeMap::new(), LandingCounters::default());
-        Logs { scheme, segment_bytes, logs, counters }
+        Logs { scheme, segment_bytes, logs, counters, has_passed: false }
     }
 
     /// Another term, and all is digested: senders begin anew where they place their frames.
@@ -134,6 +136,18 @@ impl Logs {
         self.scheme != Scheme::Rowan && way.is_mark()
     }
 
+    /// Whether all frames come down in one log, as they arrive.
+    pub(super) fn are_one(&self) -> bool {
+        self.scheme == Scheme::Rowan
+    }
+
+    /// A frame landed and was digested at once; so many of its records were left out.
+    pub(super) fn count_passed(&mut self, dropped_count: u64) {
+        self.has_passed = true;
+        self.counters.landed += 1;
+        self.counters.dropped += dropped_count;
+    }
+
     /// Whether a log has used segments.
     pub(super) fn has_used(&self) -> bool {
         self.logs.values().any(|log| log.used_count() > 0)
@@ -148,7 +162,10 @@ impl Logs {
 
     pub(super) fn counters(&self) -> LandingCounters {
         let streams = self.logs.keys().filter(|name| **name != LogName::default()).count();
-        let streams = if self.scheme == Scheme::Rowan { self.logs.len() } else { streams };
+        let streams = match self.scheme {
+            Scheme::Rowan => self.logs.len().max(self.has_passed.into()),
+            _ => streams,
+        };
         LandingCounters { streams: streams as u64, ..self.counters }
     }
 

@@ -38,17 +38,16 @@ impl<S: Shelf> Node<S> {
         actions: &mut Vec<Action>,
     ) {
         let term = self.term();
-        let Node { shards, ways, .. } = self;
+        let Node { shards, ways, wanted, .. } = self;
         let primary = shards.get_mut(&shard).and_then(|state| state.primary.as_mut());
         let Some(primary) = primary else { return };
         let Some(pending) = primary.pending.get_mut(&version) else { return };
         pending.landed_at = now;
-        let mut blocks = Vec::with_capacity(pending.targets.len());
         for (to, missing) in &mut pending.targets {
             missing.sent = 0;
-            missing.take_window(|block| blocks.push((*to, block)));
+            missing.take_window(|block| wanted.push((*to, block)));
         }
-        land_blocks(primary, ways, (term, version), blocks, actions);
+        land_blocks(primary, ways, (term, version), wanted, actions);
     }
 
     /// Sends again what was not acknowledged in time.
@@ -82,7 +81,7 @@ impl<S: Shelf> Node<S> {
     ) {
         let term = self.term();
         for BlockId { shard, version, block } in blocks {
-            let Node { shards, ways, .. } = self;
+            let Node { shards, ways, wanted, .. } = self;
             let primary = shards.get_mut(shard).and_then(|state| state.primary.as_mut());
             let Some(primary) = primary else { continue };
             let Some(pending) = primary.pending.get_mut(version) else { continue };
@@ -95,9 +94,8 @@ impl<S: Shelf> Node<S> {
                 continue;
             }
             pending.landed_at = now; // It goes on.
-            let mut next = Vec::new();
-            missing.take_window(|block| next.push((from, block)));
-            land_blocks(primary, ways, (term, *version), next, actions);
+            missing.take_window(|block| wanted.push((from, block)));
+            land_blocks(primary, ways, (term, *version), wanted, actions);
         }
     }
 
@@ -142,8 +140,8 @@ impl<S: Shelf> Node<S> {
         let Some(pending) = primary.pending.remove(&version) else { return };
         primary.pending_bytes -= pending.len_bytes();
         primary.flush = primary.flush.filter(|flush| *flush != version);
-        if primary.newest.get(&pending.entry.key) == Some(&version) {
-            primary.newest.remove(&pending.entry.key);
+        if let Some(newest) = primary.newest.remove(&pending.entry.key).filter(|it| *it > version) {
+            primary.newest.insert(pending.entry.key.clone(), newest);
         }
         let before = state.commit;
         state.commit = before.max(primary.commit());
@@ -304,11 +302,11 @@ fn land_blocks(
     primary: &Primary,
     ways: &mut Ways,
     (term, version): (Term, Version),
-    blocks: Vec<(NodeId, u32)>,
+    wanted: &mut Vec<(NodeId, u32)>,
     actions: &mut Vec<Action>,
 ) {
     let thread = primary.pending.get(&version).map_or(1, |pending| pending.reply_to.0.thread());
-    for (to, block) in blocks {
+    for (to, block) in wanted.drain(..) {
         let bytes = frame(primary, version, block, to);
         let way = ways.of(to, thread, bytes.len());
         actions.push(Action::Land { to, term, way, bytes });

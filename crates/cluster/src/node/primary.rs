@@ -9,7 +9,7 @@ use crate::ids::{ClientId, NodeId, Version};
 use crate::message::{Contents, Outcome, Request};
 use crate::node::copy::CopyOut;
 use crate::node::filling::Filling;
-use crate::record::Entry;
+use crate::record::{Cut, Entry};
 
 /// A primary, from its promotion on.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) entry: Arc<Entry>,
-    pub(super) blocks: Vec<Arc<[u8]>>,
+    pub(super) blocks: Cut,
     pub(super) targets: Vec<(NodeId, Missing)>,
     /// Whether another write was computed on this one.
     pub(super) is_base: bool,

@@ -147,14 +147,14 @@ impl<S: Shelf> Node<S> {
             client_flags,
             expires_at,
         });
-        let blocks = entry.blocks_by(self.settings.datagram_bytes, &mut self.scratch);
+        let blocks = entry.cut(self.settings.datagram_bytes, &mut self.scratch);
         if let Some(after) = after
             && !fits_with_chain(primary, after, &blocks, &self.settings)
         {
             return self.wait(shard, after, request);
         }
         let answered = Answer { sequence, version, outcome: outcome.clone() };
-        let pending = Pending {
+        let pending = Box::new(Pending {
             entry,
             blocks,
             targets: Vec::new(),
@@ -168,7 +168,7 @@ impl<S: Shelf> Node<S> {
             begun_at: now,
             is_given_up: false,
             retry_count: 0,
-        };
+        });
         self.begin(shard, pending, answered, now, actions);
     }
 
@@ -176,15 +176,17 @@ impl<S: Shelf> Node<S> {
     fn begin(
         &mut self,
         shard: ShardId,
-        mut pending: Pending,
+        mut pending: Box<Pending>,
         answered: Answer,
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
         let version = pending.entry.version;
         let all = pending.all_missing(now);
-        let targets = self.shard(shard).into_iter().flat_map(|shard| shard.targets());
-        pending.targets = targets.map(|target| (target, all.clone())).collect();
+        if let Some(shard) = self.shard(shard) {
+            pending.targets.reserve_exact(shard.targets().count());
+            pending.targets.extend(shard.targets().map(|target| (target, all.clone())));
+        }
         let is_shelf = self.durable.is_shelf();
         let mut bytes = Vec::new();
         if self.durable.is_on() && !is_shelf {
@@ -206,7 +208,7 @@ impl<S: Shelf> Node<S> {
             state.sessions.begin(pending.entry.client, answered);
         }
         primary.pending_bytes += pending.len_bytes();
-        primary.pending.insert(version, Box::new(pending));
+        primary.pending.insert(version, pending);
         self.land_at_all(shard, version, now, actions);
         if is_shelf {
             return self.complete(shard, version, now, actions); // Nobody else may be to have it.

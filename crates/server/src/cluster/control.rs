@@ -308,11 +308,15 @@ impl Control {
     fn receive(&mut self, now: Instant) {
         let Control { landing, node, state, desks, .. } = self;
         let State { actions, taken, .. } = state;
-        state.has_landed = landing.receive(INPUTS_MAX, |lane, way, bytes| {
-            if let Some(desks) = desks.as_ref().filter(|_| way.is_mark()) {
-                desk::empty(desks, node, taken, now, actions); // K2 there
+        state.has_landed = landing.receive(INPUTS_MAX, |lane, mut way, frames| {
+            node.shelf().foresee(frames.clone());
+            for bytes in frames {
+                if let Some(desks) = desks.as_ref().filter(|_| way.is_mark()) {
+                    desk::empty(desks, node, taken, now, actions); // K2 there
+                }
+                node.input(Event::Landed { lane, way, bytes }, now, actions);
+                way.at = way.at.map(|at| at.saturating_add(bytes.len() as u64));
             }
-            node.input(Event::Landed { lane, way, bytes }, now, actions)
         });
         self.perform(now);
         while let Some((from, term, blocks)) = self.landing.take_acked() {
@@ -332,7 +336,7 @@ impl Control {
 
     fn take(&mut self, errand: Errand, now: Instant) {
         let (shard, key) = (self.shard_of(errand.slot()), errand.key());
-        let errand = Arc::new(errand);
+        let errand = Arc::new(ErrandChange::new(errand, Arc::clone(&self.shared)));
         let waiting_bytes = self.state.outstanding.filling_bytes();
         let is_refused = self.state.facts.is_full(&errand, waiting_bytes)
             || (errand.is_filling() && self.node.is_crowded(shard, now));
@@ -347,9 +351,8 @@ impl Control {
 
     fn ask(&mut self, ticket: u32, now: Instant) {
         let waiter = self.state.outstanding.at(ticket);
-        let Some(errand) = waiter.and_then(|waiter| waiter.errand.clone()) else { return };
-        let change = ErrandChange::new(errand, Arc::clone(&self.shared));
-        self.ask_for(ticket, Arc::new(change), now);
+        let Some(change) = waiter.and_then(|waiter| waiter.errand.clone()) else { return };
+        self.ask_for(ticket, change, now);
     }
 
     /// Asks the node for what the ticket's owner computes.

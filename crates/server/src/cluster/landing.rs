@@ -23,7 +23,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use base::Instant;
-use cluster::datagram::{self, AckBuilder, Body, FrameBuilder, Key, Refused, Route};
+use cluster::datagram::{self, AckBuilder, Body, FrameBuilder, Frames, Key, Refused, Route};
 use cluster::message::Lane;
 use cluster::record::BlockId;
 use cluster::{NodeId, Scheme, Term, Way};
@@ -253,21 +253,20 @@ impl Landing {
         self.has_batches || self.socket.has_unsent()
     }
 
-    /// About so many datagrams: their frames go to `land`. Whether there may be more.
-    pub fn receive(&mut self, datagram_max: usize, mut land: impl FnMut(Lane, Way, &[u8])) -> bool {
+    /// About so many datagrams: their frames go to `land`, with the way of the first one. Whether
+    /// there may be more.
+    pub fn receive(
+        &mut self,
+        datagram_max: usize,
+        mut land: impl FnMut(Lane, Way, Frames<'_>),
+    ) -> bool {
         let mut received = 0;
         while received < datagram_max {
             let (mut refused, own, key) = (0, self.own, &self.key);
             let (acked, has_told_format) = (&mut self.acked, &mut self.has_told_format);
             let count = self.socket.receive(|_, bytes| match datagram::open(bytes, own, key) {
                 Ok(datagram) => match datagram.body {
-                    Body::Frames(frames) => {
-                        let mut way = datagram.way;
-                        for frame in frames {
-                            land(datagram.lane, way, frame);
-                            way.at = way.at.map(|at| at.saturating_add(frame.len() as u64));
-                        }
-                    }
+                    Body::Frames(frames) => land(datagram.lane, datagram.way, frames),
                     Body::Acks(acks) => {
                         let Lane { from, term } = datagram.lane;
                         acked.push_back((from, term, acks.collect()));

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use base::Instant;
 use cluster::ShardId;
 
-use crate::hop::replicate::Errand;
+use crate::hop::replicate::ErrandChange;
 
 /// Who waits, by ticket.
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub(super) struct Outstanding {
 /// One of them.
 pub(super) struct Waiter {
     /// None: of a group.
-    pub errand: Option<Arc<Errand>>,
+    pub errand: Option<Arc<ErrandChange>>,
     pub key: Arc<[u8]>,
     pub shard: ShardId,
     /// Tells a reply to this one from one to whoever had the ticket before.
@@ -52,7 +52,7 @@ impl Outstanding {
     /// A new one; its ticket, and whether it may go to the node at once.
     pub fn add(
         &mut self,
-        errand: Arc<Errand>,
+        errand: Arc<ErrandChange>,
         key: Arc<[u8]>,
         shard: ShardId,
         now: Instant,
@@ -76,7 +76,7 @@ impl Outstanding {
 
     fn insert(
         &mut self,
-        errand: Option<Arc<Errand>>,
+        errand: Option<Arc<ErrandChange>>,
         key: Arc<[u8]>,
         shard: ShardId,
         now: Instant,

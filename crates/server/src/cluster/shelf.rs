@@ -22,6 +22,7 @@ mod clearing;
 mod flushing;
 mod kept;
 mod numbers;
+mod recent;
 mod remembered;
 
 use std::cell::RefCell;
@@ -29,8 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use base::UnixMillis;
-use cluster::record::{Answered, Entry};
+use base::{KeyHash, UnixMillis};
+use cluster::record::{self, Answered, Entry};
 use cluster::slot::SLOT_COUNT;
 use cluster::{ClientId, Installed, Part, Plain, ShardId, Shelf, Version};
 use store::pin::Pins;
@@ -52,6 +53,8 @@ const ITEMS: u64 = 1 << 62;
 const PART_ITEMS_SEEN: usize = 8_192;
 /// Items that one call of the store's scan looks at.
 const SCAN_ITEMS: usize = 256;
+/// Entries that are looked for ahead: those of one datagram.
+const FORESEEN_MAX: usize = 16;
 /// Keys and values of a part that is long enough: one message takes it, and a lease does not end
 /// while it is made and taken in.
 const PART_BYTES: usize = 1 << 20;
@@ -177,6 +180,20 @@ impl StoreShelf {
         self.state.borrow_mut().session.unpark();
     }
 
+    /// Frames that are about to land: what their entries' keys have is asked for, so that it arrives
+    /// for one while another is installed. A hint.
+    pub fn foresee<'f>(&self, frames: impl Iterator<Item = &'f [u8]>) {
+        let state = self.state.borrow();
+        let hasher = state.store.key_hasher();
+        let mut keys = [(KeyHash(0), &[][..]); FORESEEN_MAX];
+        let mut count = 0;
+        for key in frames.filter_map(record::key_of).take(FORESEEN_MAX) {
+            keys[count] = (hasher.hash(key), key);
+            count += 1;
+        }
+        state.session.foresee(&keys[..count]);
+    }
+
     /// How often an entry did not fit into the store (S4).
     pub fn refused_count(&self) -> u64 {
         self.state.borrow().refused_count
@@ -279,10 +296,7 @@ impl State {
             Some(_) if expires_at.is_some() => Why::MayExpire,
             Some(_) => Why::Recent,
         };
-        match own_key {
-            Some(key) => remembered.add(key, *version, why),
-            None => remembered.add(&Arc::from(*key), *version, why),
-        }
+        remembered.add(key, own_key, *version, why);
         if self.keep.is_some() {
             self.used.insert(*shard);
         }
@@ -299,7 +313,7 @@ impl State {
         let remembered = self.shards.entry(shard).or_default();
         let recent = remembered.recent_above(floor);
         let recent: Option<Vec<_>> =
-            recent.map(|recent| recent.map(|(version, key)| (version, key.clone())).collect());
+            recent.map(|recent| recent.map(|(version, key)| (version, key.to_vec())).collect());
         if let Some(recent) = recent {
             let newest = recent.into_iter().filter_map(|(version, key)| {
                 self.get(shard, &key).filter(|entry| entry.version == version)
@@ -431,7 +445,7 @@ impl State {
             let remembered = self.shards.entry(shard).or_default();
             remembered.commit(commit);
             if version > commit {
-                remembered.add(&Arc::from(delete.key), version, Why::Deleted);
+                remembered.add(&delete.key, None, version, Why::Deleted);
             }
         }
     }

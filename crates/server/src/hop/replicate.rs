@@ -20,6 +20,7 @@ mod forward;
 mod group;
 mod seat;
 
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::UnixMillis;
@@ -152,7 +153,7 @@ impl Errand {
 
 /// What the node asks: the request of an errand as a change of its key.
 pub struct ErrandChange {
-    errand: Arc<Errand>,
+    errand: Errand,
     shared: Arc<Shared>,
     kind: ChangeKind,
     scratch: Mutex<Vec<u8>>,
@@ -160,9 +161,17 @@ pub struct ErrandChange {
 
 impl ErrandChange {
     /// For one errand.
-    pub fn new(errand: Arc<Errand>, shared: Arc<Shared>) -> ErrandChange {
+    pub fn new(errand: Errand, shared: Arc<Shared>) -> ErrandChange {
         let kind = kind_of(&errand.request().op);
         ErrandChange { errand, shared, kind, scratch: Mutex::default() }
+    }
+}
+
+impl Deref for ErrandChange {
+    type Target = Errand;
+
+    fn deref(&self) -> &Errand {
+        &self.errand
     }
 }
 

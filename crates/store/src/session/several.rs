@@ -109,7 +109,7 @@ fn read_optimistically<'a>(
 }
 
 /// Stage 2 of the executor, for one key.
-fn prefetch_likely_entry(inner: &Inner, hash: KeyHash, key: &[u8]) {
+pub(super) fn prefetch_likely_entry(inner: &Inner, hash: KeyHash, key: &[u8]) {
     if inner.tree.is_some() {
         return;
     }

@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 use cluster::Version;
 
+use super::recent::Recent;
+
 /// Bytes of recent keys of one shard; beyond that all of it is forgotten, and the index is walked.
 const RECENT_MAX_BYTES: usize = 1 << 20;
 /// What a recent version takes beside its key, about.
@@ -33,8 +35,7 @@ const RECENT_BYTES: usize = 64;
 pub(super) struct Remembered {
     guards: HashMap<Arc<[u8]>, Guard>,
     guards_by_version: BTreeMap<Version, Arc<[u8]>>,
-    recent: BTreeMap<Version, Arc<[u8]>>,
-    recent_bytes: usize,
+    recent: Recent,
     /// M2.
     recent_floor: Version,
     commit: Version,
@@ -64,8 +65,14 @@ impl Remembered {
         if self.guards.is_empty() { None } else { self.guards.get(key) }
     }
 
-    /// An entry was installed.
-    pub(super) fn add(&mut self, key: &Arc<[u8]>, version: Version, why: Why) {
+    /// An entry was installed; `own_key`: the key, if somebody has it already.
+    pub(super) fn add(
+        &mut self,
+        key: &[u8],
+        own_key: Option<&Arc<[u8]>>,
+        version: Version,
+        why: Why,
+    ) {
         if !self.guards.is_empty()
             && let Some(old) = self.guards.remove(key)
         {
@@ -73,23 +80,21 @@ impl Remembered {
         }
         let is_delete = why == Why::Deleted;
         if is_delete || (why == Why::MayExpire && version > self.commit) {
-            self.guards.insert(key.clone(), Guard { version, is_delete });
-            self.guards_by_version.insert(version, key.clone());
+            let own_key = own_key.map_or_else(|| Arc::from(key), Arc::clone);
+            self.guards.insert(own_key.clone(), Guard { version, is_delete });
+            self.guards_by_version.insert(version, own_key);
         }
         if version > self.commit.max(self.recent_floor) {
-            self.recent_bytes += key.len() + RECENT_BYTES;
-            self.recent.insert(version, key.clone());
+            self.recent.add(version, key);
         }
-        if self.recent_bytes > RECENT_MAX_BYTES {
+        if self.recent.key_bytes() + RECENT_BYTES * self.recent.count() > RECENT_MAX_BYTES {
             self.lose_recent();
         }
     }
 
     fn lose_recent(&mut self) {
-        let last = self.recent.last_key_value().map(|(version, _)| *version);
-        self.recent_floor = self.recent_floor.max(last.unwrap_or_default());
+        self.recent_floor = self.recent_floor.max(self.recent.last().unwrap_or_default());
         self.recent.clear();
-        self.recent_bytes = 0;
     }
 
     /// There are entries up to this version that this has not seen.
@@ -100,9 +105,7 @@ impl Remembered {
     /// All up to there is on all copies.
     pub(super) fn commit(&mut self, version: Version) {
         self.commit = self.commit.max(version);
-        while let Some(first) = self.recent.first_entry().filter(|first| *first.key() <= version) {
-            self.recent_bytes -= first.remove().len() + RECENT_BYTES;
-        }
+        self.recent.forget(version);
     }
 
     /// Nothing older than guards up to there will come.
@@ -124,10 +127,9 @@ impl Remembered {
     pub(super) fn recent_above(
         &self,
         floor: Version,
-    ) -> Option<impl Iterator<Item = (Version, &Arc<[u8]>)>> {
+    ) -> Option<impl Iterator<Item = (Version, &[u8])>> {
         let is_known = floor >= self.commit.max(self.recent_floor);
-        let above = (std::ops::Bound::Excluded(floor), std::ops::Bound::Unbounded);
-        is_known.then(|| self.recent.range(above).map(|(version, key)| (*version, key)))
+        is_known.then(|| self.recent.above(floor))
     }
 
     /// Deletes above a version, in the order of their versions.
