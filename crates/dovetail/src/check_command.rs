@@ -1,11 +1,12 @@
 //! `dovetail check DIR`: reads a data directory without a server, and says what is in it.
 //!
 //! ```text
-//!  DIR/log ─▶ server::check_data ─▶ table on standard output, damage line by line
+//!  DIR/log, DIR/checkpoint ─▶ server::check_data ─▶ table on standard output, damage line by line
 //! ```
 //!
 //! Exit status 0: everything acknowledged is there; 1: something is damaged, or the directory
-//! cannot be read; 2: bad usage.
+//! cannot be read; 2: bad usage. A checkpoint that the next start does without is no damage: the
+//! log has all that it says.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use base::ByteSize;
 use clap::{Arg, ArgMatches, Command};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use server::DataReport;
+use server::{CheckpointState, DataReport};
 
 use crate::failure::{Failure, print};
 
@@ -54,11 +55,31 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let report = report.map_err(&failed)?;
     let node = server::check_node(directory).map_err(&failed)?;
     print(&table(&report, node.as_deref()))?;
+    if let CheckpointState::Wrong { keys } = report.checkpoint {
+        return Err(failed(format!(
+            "the checkpoint contradicts the log at {keys} keys; remove the file checkpoint, and \
+             the next start builds the index from the log"
+        )));
+    }
     match report.found.damage.len() {
         0 => Ok(()),
         count => Err(failed(format!(
             "{count} places are damaged; serve --recover-damaged starts without them"
         ))),
+    }
+}
+
+fn checkpoint_line(report: &DataReport) -> String {
+    match &report.checkpoint {
+        CheckpointState::None => "none: the next start builds the index from the log".to_owned(),
+        CheckpointState::Unusable(error) => {
+            format!("not used: {error}; the next start builds the index from the log")
+        }
+        CheckpointState::Good { named, covered_bytes } => {
+            let later = report.found.entry_bytes.saturating_sub(*covered_bytes);
+            format!("good: {named} entries; {later} bytes are later, and are indexed one by one")
+        }
+        CheckpointState::Wrong { keys } => format!("wrong: it contradicts the log at {keys} keys"),
     }
 }
 
@@ -94,6 +115,7 @@ fn table(report: &DataReport, node: Option<&str>) -> String {
     line("dead", format!("{dead} bytes, deletes among them"));
     line("newest version", found.newest_version.to_string());
     line("torn tails", format!("{} ({} bytes)", found.torn_tails, found.torn_bytes));
+    line("checkpoint", checkpoint_line(report));
     line("damaged", found.damage.len().to_string());
     for damage in found.damage.iter().take(DAMAGE_SHOWN_MAX) {
         line("  ", damage.to_string());

@@ -133,6 +133,10 @@ fn announce(server: &Server, machine: &Machine) {
         machine = %spelled(machine.memory_bytes >> 20 << 20),
         "memory",
     );
+    if let Some(data) = server.shared().data() {
+        let path = data.config.path.display();
+        info!(path = %path, medium = data.medium_name, "data");
+    }
     let pages = machine.huge_pages;
     info!(
         transparent = pages.transparent,

@@ -183,6 +183,15 @@ pub const TABLE: &[Setting] = &[
                replicated when all copies have it in memory, in a --cluster",
     },
     Setting {
+        key: "media",
+        value_name: "auto|file|dax",
+        kind: Kind::Choice(&["auto", "file", "dax"]),
+        default: "auto",
+        help: "How the log in --data-dir is written: file by pwrite and fdatasync; dax into a \
+               mapping of persistent memory, whose commits are no system call, on a file system \
+               mounted with -o dax; auto is dax where that is given, else file",
+    },
+    Setting {
         key: "recover-damaged",
         value_name: "on|off",
         kind: Kind::Switch,

@@ -86,7 +86,11 @@ impl Drop for Served {
 
 /// The last line of a server that does not start.
 fn refused(directory: &Path) -> String {
-    let output = command(directory).output().expect("the binary runs");
+    refused_by(command(directory))
+}
+
+fn refused_by(mut command: Command) -> String {
+    let output = command.output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(1), "it is refused");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     text.lines().last().unwrap_or_default().to_owned()
@@ -122,11 +126,34 @@ impl Drop for Disk {
 }
 
 #[test]
+fn a_medium_that_is_not_there_is_refused_and_one_that_is_is_named() {
+    // tmpfs, which has no persistent memory.
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let mut dax = command(directory.path());
+    dax.args(["--media", "dax"]);
+    let line = refused_by(dax);
+    assert!(line.contains("--media dax") && line.contains("or --media file"), "{line}");
+    let served = Served::start(directory.path());
+    assert!(served.said("\"medium\":\"file\""), "{:?}", served.start);
+    assert!(served.ask(&["INFO", "persistence"]).contains("dovetail_log_medium:file"));
+}
+
+/// The table of `dovetail check`, which finds nothing damaged.
+fn checked(directory: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
+    let output = command.arg("check").arg(directory).output().expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    text
+}
+
+#[test]
 fn a_checkpoint_is_used_and_a_damaged_one_is_removed_in_one_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let served = Served::start(directory.path());
     served.store(50);
     served.stop();
+    assert!(checked(directory.path()).contains("good: 50 entries; 0 bytes are later"));
     let path = directory.path().join("checkpoint");
     let served = Served::start(directory.path());
     assert!(served.said("\"from_checkpoint\":50"), "{:?}", served.start);
@@ -147,6 +174,7 @@ fn a_checkpoint_is_used_and_a_damaged_one_is_removed_in_one_line() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 4;
     std::fs::write(&path, bytes).expect("it can be written");
+    assert!(checked(directory.path()).contains("not used: it is damaged"));
     let served = Served::start(directory.path());
     assert!(served.said("checkpoint: it is damaged"), "{:?}", served.start);
     assert!(!path.exists(), "it is not looked at again");

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use store::Session;
 use store::durable::{Committer, Durable, Health, Recovery};
-use store::medium::FileMedium;
+use store::medium::{LogFile, Media};
 
 use crate::error::StartError;
 use checkpoints::CheckpointThread;
@@ -49,6 +49,8 @@ pub struct DataConfig {
     pub path: PathBuf,
     /// When writes are acknowledged.
     pub durability: Durability,
+    /// By which way the log is written.
+    pub media: Media,
     /// Start without what is damaged, and lose it.
     pub recovers_damaged: bool,
     /// How often the index is written down, and at the end; `None`: never, nor is it read.
@@ -72,9 +74,11 @@ pub struct Data {
     pub recovery: Recovery,
     /// How long reading that took.
     pub recovery_time: Duration,
+    /// The way by which the log is written: `file`, `dax`.
+    pub medium_name: &'static str,
     /// Of a node of a cluster, until its shelf has it.
     tenancy: Mutex<Option<Tenancy>>,
-    committer: Mutex<Option<Committer<FileMedium>>>,
+    committer: Mutex<Option<Committer<LogFile>>>,
     /// Bytes of clients' writes that were shown: copies of cleaning are counted before they are
     /// written, and a counter never falls.
     client_bytes: AtomicU64,
@@ -97,11 +101,6 @@ impl Data {
     /// What a node of a cluster begins with; once.
     pub fn take_tenancy(&self) -> Option<Tenancy> {
         self.tenancy.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// When writes are acknowledged.
-    pub fn durability(&self) -> Durability {
-        self.config.durability
     }
 
     /// A gate for one worker, where replies wait.
@@ -189,7 +188,7 @@ impl Drop for LogThread {
 }
 
 /// Commits until the end; whether all is on the disk then.
-fn run(committer: &mut Committer<FileMedium>, ended: &AtomicBool) -> bool {
+fn run(committer: &mut Committer<LogFile>, ended: &AtomicBool) -> bool {
     let durable = Arc::clone(committer.durable());
     let mut last_health = Health::Good;
     while !ended.load(Ordering::Acquire) {
@@ -223,7 +222,7 @@ fn rest(yields: &mut u32) {
 }
 
 /// The last commits, unless a worker is still at something; whether all went well.
-fn end(committer: &mut Committer<FileMedium>) -> bool {
+fn end(committer: &mut Committer<LogFile>) -> bool {
     let deadline = Instant::now() + LAST_COMMIT_MAX;
     // Those that wait for a sync to be free, and rows that say what is synced.
     for _ in 0..3 {

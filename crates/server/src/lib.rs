@@ -89,5 +89,6 @@ pub use shared::{ProbeError, Shared};
 pub use sizes::{SizeChange, SizeNumbers, Sizes};
 pub use slo::{LatencyCounts, SLO_MAX, SLO_MIN, Slo, SloError};
 pub use store::durable::FORMAT as DATA_FORMAT;
-pub use store::durable::check::Report as DataReport;
+pub use store::durable::check::{CheckpointState, Report as DataReport};
+pub use store::medium::Media;
 pub use store::{Eviction, HugePages, IndexKind, Mode, StoreStats};

@@ -36,6 +36,7 @@
 //! Rowan-KV §4.2, §4.4, §4.7; K1, K2, K14, K21, K26.
 
 pub mod check;
+mod check_index;
 pub mod checkpoint;
 mod committer;
 pub(crate) mod layout;

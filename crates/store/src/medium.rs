@@ -13,12 +13,17 @@
 
 mod faulty;
 mod file;
+mod flush;
+mod log_file;
+mod mapped;
 mod memory;
 
 use thiserror::Error;
 
 pub use faulty::{Faults, FaultyMedium};
 pub use file::FileMedium;
+pub use log_file::{LogFile, Media};
+pub use mapped::MappedMedium;
 pub use memory::MemoryMedium;
 
 /// Where a log is kept. Any number of threads may read while nobody writes.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::UnixMillis;
+use store::durable::check::{CheckpointState, check};
 use store::durable::checkpoint::{Checkpoint, CheckpointError, Checkpointer};
 use store::durable::{self, Beside, Committer, DataError, NewData, Opened, UsedCheckpoint};
 use store::medium::{Faults, FaultyMedium, MediumError, MemoryMedium};
@@ -139,6 +140,8 @@ struct Checkpoints {
     used: u64,
     damaged: u64,
     misfits: u64,
+    /// Found to contradict their log, by a look at both.
+    wrong: u64,
 }
 
 /// What is done wrong.
@@ -207,6 +210,21 @@ impl Checkpoints {
             }
         }
         (Some(read), is_damaged)
+    }
+
+    /// A look without a start says the same as the start.
+    fn count_checked(&mut self, state: &CheckpointState, is_damaged: bool) -> Result<(), String> {
+        self.wrong += u64::from(matches!(state, CheckpointState::Wrong { .. }));
+        let is_expected = match state {
+            CheckpointState::None => self.kept.is_none(),
+            CheckpointState::Unusable(_) => is_damaged,
+            CheckpointState::Good { .. } => !is_damaged,
+            CheckpointState::Wrong { .. } => false,
+        };
+        match is_expected || self.planted.is_some() {
+            true => Ok(()),
+            false => Err(format!("damaged: {is_damaged}, and the checkpoint is {state:?}")),
+        }
     }
 
     fn count(&mut self, used: &UsedCheckpoint, is_damaged: bool) -> Result<(), String> {
@@ -390,6 +408,9 @@ impl World {
 
     fn reopen(&mut self, left: MemoryMedium) -> Result<(), String> {
         let (checkpoint, is_damaged) = self.checkpoints.read(&mut self.rng, &left);
+        let report = check(&left, self.now_ms, checkpoint.clone(), &mut |_, _| {});
+        let report = report.map_err(|error| error.to_string())?;
+        self.checkpoints.count_checked(&report.checkpoint, is_damaged)?;
         let medium = FaultyMedium::over(left, self.rng.next(), self.faults);
         let config = of_life(self.rng.next(), self.index);
         let beside = Beside { is_gone: &|_| false, checkpoint };
@@ -483,9 +504,46 @@ fn caught(planted: Planted) -> usize {
     let shows = |seed: &u64| {
         let mut world = World::new(*seed, IndexKind::Hash, Faults::default());
         world.checkpoints.planted = Some(planted);
-        run_world(*seed, world).map_or(true, |world| world.checkpoints.misfits > 0)
+        run_world(*seed, world).map_or(true, |world| {
+            let Checkpoints { misfits, wrong, .. } = world.checkpoints;
+            misfits + wrong > 0
+        })
     };
     (0..20).step_by(2).filter(shows).count()
+}
+
+#[test]
+fn a_checkpoint_of_another_log_or_of_a_later_one_is_named() {
+    let mut world = World::new(4, IndexKind::Hash, Faults::default());
+    for id in 0..200 {
+        world.set(format!("key-{}", id % 60).as_bytes());
+    }
+    world.commit();
+    for _ in 0..2 {
+        world.checkpoints.step(&world.committer);
+        world.session().park();
+        world.session().unpark();
+    }
+    world.commit();
+    world.commit();
+    let bytes = world.checkpoints.kept.clone().expect("it was taken");
+    let kept = Checkpoint::read_from(&mut &bytes[..]).expect("it is good");
+    let state = |disk: &MemoryMedium, checkpoint: Checkpoint| {
+        let report = check(disk, START_MS, Some(Ok(checkpoint)), &mut |_, _| {});
+        report.expect("a log").checkpoint
+    };
+    let disk = world.committer.medium_mut().clone().kill();
+    let good = state(&disk, kept.clone());
+    assert!(matches!(good, CheckpointState::Good { named, .. } if named > 0), "{good:?}");
+    // One word less, with a good checksum: only the entries can say so.
+    let at = kept.words.iter().position(|word| word >> 48 != 0 && word & 4 == 0);
+    let mut short = kept.clone();
+    short.words.remove(at.expect("a chain of two"));
+    assert_eq!(state(&disk, short), CheckpointState::Wrong { keys: 1 });
+    let other = Checkpoint { data_id: 1, ..kept.clone() };
+    assert_eq!(state(&disk, other), CheckpointState::Unusable(CheckpointError::OtherLog));
+    let later = state(&disk, Checkpoint { generation: kept.generation + 9, ..kept });
+    assert_eq!(later, CheckpointState::Unusable(CheckpointError::LaterLog));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use server::cluster::ClusterConfig;
 use server::cluster::PlaceError;
 use server::{
     Cat, Compacts, Config, DataConfig, Dispatch, Durability, Eviction, HotSetSize, HugePages,
-    IndexKind, LargeHelp, Mode, NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold,
+    IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold,
     StartError, Tuning, WritePolicy, XdpDevice,
 };
 
@@ -107,6 +107,7 @@ fn data_of(lookup: &Lookup<'_>) -> Option<DataConfig> {
     Some(DataConfig {
         path: lookup.path("data-dir")?,
         durability: lookup.choice("durability", Durability::Fsync, &[("none", Durability::None)]),
+        media: lookup.choice("media", Media::Auto, &[("file", Media::File), ("dax", Media::Dax)]),
         recovers_damaged: lookup.is_on("recover-damaged"),
         checkpoint_every: lookup.time("checkpoint"),
     })
@@ -238,6 +239,7 @@ fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
     let rules = [
         ("eviction", eviction),
         ("durability", no_data.clone()),
+        ("media", no_data.clone()),
         ("recover-damaged", no_data.clone()),
         ("checkpoint", no_data),
         ("size-threshold", by_size.clone()),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::FlockOperation;
 use store::durable::check::{Report, check};
 use store::durable::{Beside, DataError, NewData, Opened, Recovery, UsedCheckpoint};
-use store::medium::FileMedium;
+use store::medium::{FileMedium, LogFile, Media};
 use store::{NodeShare, Store, StoreConfig, Tuning};
 
 use super::node_file::{self, Tenancy, Tenant};
@@ -64,8 +64,10 @@ pub fn open_store(
     })?;
     let Opened { store, committer, recovery } = opened;
     let recovery_time = began.elapsed();
-    announce(&recovery, recovery_time);
+    let medium_name = committer.medium().name();
+    announce(&recovery, recovery_time, medium_name);
     let data = Data {
+        medium_name,
         durable: Arc::clone(committer.durable()),
         config: data.clone(),
         recovery,
@@ -89,9 +91,9 @@ fn open_log(
     config: StoreConfig,
     shares: &[NodeShare],
     tenancy: Option<&Tenancy>,
-) -> Result<Opened<FileMedium>, LogError> {
-    let medium = FileMedium::open(&data.path.join(LOG_FILE));
-    let medium = medium.map_err(|error| LogError::File(error.to_string()))?;
+) -> Result<Opened<LogFile>, LogError> {
+    let medium = LogFile::open(&data.path.join(LOG_FILE), data.media);
+    let medium = medium.map_err(|error| LogError::File(why_not(data.media, &error)))?;
     let new = NewData {
         now_ms: unix_now().0,
         data_id: random_u64(),
@@ -116,6 +118,17 @@ fn open_log(
         checkpoints::remove(&data.path);
     }
     Ok(opened)
+}
+
+/// Why a log's file does not open.
+fn why_not(media: Media, error: &std::io::Error) -> String {
+    match (media, error.kind()) {
+        (Media::Dax, std::io::ErrorKind::Unsupported) => format!(
+            "--media dax: the file system of {LOG_FILE} gives no mapping with MAP_SYNC; give a \
+             directory on ext4 or xfs over persistent memory, mounted with -o dax, or --media file"
+        ),
+        _ => format!("{LOG_FILE}: {error}"),
+    }
 }
 
 /// What a repair of the disk or another version does not mend.
@@ -146,7 +159,8 @@ pub fn check_data(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Resul
         .map_err(|_| "a server has it; stop that one first".to_owned())?;
     let medium = FileMedium::open_read_only(&directory.join(LOG_FILE));
     let medium = medium.map_err(|error| format!("{LOG_FILE}: {error}"))?;
-    check(&medium, unix_now().0, progress).map_err(|error| error.to_string())
+    let checkpoint = checkpoints::read(directory);
+    check(&medium, unix_now().0, checkpoint, progress).map_err(|error| error.to_string())
 }
 
 /// Keeps other servers out as long as the file is open.
@@ -177,7 +191,7 @@ fn explain(error: &DataError, path: &Path) -> String {
     }
 }
 
-fn announce(recovery: &Recovery, time: Duration) {
+fn announce(recovery: &Recovery, time: Duration, medium: &str) {
     let entries_per_second = (recovery.entries as f64 / time.as_secs_f64().max(1e-9)) as u64;
     tracing::info!(
         items = recovery.items,
@@ -188,6 +202,7 @@ fn announce(recovery: &Recovery, time: Duration) {
         clean = recovery.was_clean,
         threads = recovery.threads,
         from_checkpoint = recovery.checkpoint.items(),
+        medium,
         "recovered",
     );
     if recovery.torn_tails > 0 {

@@ -11,6 +11,7 @@ use crate::shared::Shared;
 pub struct DataNumbers {
     stats: DurableStats,
     health: Health,
+    medium_name: &'static str,
     recovery: Recovery,
     recovery_seconds: f64,
     /// Of the entry bytes, what clients' writes appended; the rest are copies of cleaning.
@@ -28,6 +29,7 @@ impl DataNumbers {
         let new_bytes = data.client_bytes(stats.entry_bytes.saturating_sub(cleaned_bytes));
         Some(DataNumbers {
             health: data.durable().health(),
+            medium_name: data.medium_name,
             recovery: data.recovery.clone(),
             recovery_seconds: data.recovery_time.as_secs_f64(),
             write_amplification_ratio: match new_bytes {
@@ -50,6 +52,7 @@ pub(super) fn json(data: Option<&DataNumbers>) -> Value {
     let DataNumbers { stats, recovery, .. } = data;
     json!({
         "is_writable": data.is_writable(),
+        "medium": data.medium_name,
         "syncs_total": stats.syncs,
         "failures_total": stats.failures,
         "entry_bytes_total": stats.entry_bytes,
@@ -83,6 +86,8 @@ pub(super) fn families(page: &mut Page, data: Option<&DataNumbers>) {
         "1 while what is written becomes durable, 0 while writes are refused",
         u8::from(data.is_writable()),
     );
+    page.family("dovetail_log_medium", "gauge", "1 for the way by which the log is written");
+    page.sample("dovetail_log_medium", &[("medium", data.medium_name)], 1);
     page.counter("dovetail_log_syncs", "Commits of the log that were synced", stats.syncs);
     page.counter("dovetail_log_failures", "Commits of the log that failed", stats.failures);
     page.counter(

@@ -168,6 +168,7 @@ fn persistence(section: &mut Section<'_>) {
     section.line("aof_last_write_status", if is_good { "ok" } else { "err" });
     section.line("aof_current_size", stats.entry_bytes);
     section.line("aof_buffer_length", stats.uncommitted_bytes);
+    section.line("dovetail_log_medium", data.medium_name);
     section.line("dovetail_log_syncs_total", stats.syncs);
     section.line("dovetail_log_written_bytes_total", stats.written_bytes);
     section.line("dovetail_recovered_entries", data.recovery.entries);

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use base::KeyHasher;
 
+use super::check_index::Compared;
+use super::checkpoint::{Checkpoint, CheckpointError};
 use super::layout::{NoSuper, RowState, Superblock};
 use super::open::{DataError, refuse_truncated};
 use super::restore::{self, Recovery};
@@ -26,6 +28,30 @@ pub struct Report {
     pub live_bytes: u64,
     /// Keys whose newest entry has expired.
     pub expired: u64,
+    /// What the next start makes of the checkpoint.
+    pub checkpoint: CheckpointState,
+}
+
+/// A checkpoint beside the log that it lies by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckpointState {
+    /// There is none.
+    None,
+    /// The next start removes it and builds the index from the log.
+    Unusable(CheckpointError),
+    /// The next start uses it, and finds what the log says.
+    Good {
+        /// Entries that it names, in segments that are as they were.
+        named: u64,
+        /// Bytes of entries that it covers; those behind are indexed one by one.
+        covered_bytes: u64,
+    },
+    /// The next start would use it, and miss or misread so many keys: a mistake of whoever wrote
+    /// it, for every checksum is right.
+    Wrong {
+        /// Keys.
+        keys: u64,
+    },
 }
 
 /// The newest entry of a key.
@@ -44,6 +70,7 @@ struct Newest {
 pub fn check(
     medium: &impl Medium,
     now_ms: u64,
+    checkpoint: Option<Result<Checkpoint, CheckpointError>>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report, DataError> {
     let read = |source| DataError::Medium { what: "cannot read", source };
@@ -57,6 +84,7 @@ pub fn check(
     let mut found = Recovery { was_clean: superblock.is_clean, damage, ..Recovery::default() };
     let hasher = KeyHasher::new(superblock.hash_seed);
     let mut keys: HashMap<u64, Newest> = HashMap::new();
+    let mut compared = Compared::new(checkpoint, &superblock, &rows);
     let (mut open_segments, mut closed_segments) = (0, 0);
     for (segment, row) in rows.iter().enumerate() {
         progress(segment as u64, rows.len() as u64);
@@ -70,8 +98,10 @@ pub fn check(
         let mut bytes = vec![0; restore::used_bytes(&superblock, row) as usize];
         restore::read_segment(medium, &superblock, segment, &mut bytes).map_err(read)?;
         let looked =
-            restore::look(&superblock, (segment, row), &mut bytes, &mut found, |record, _| {
-                let newest = keys.entry(hasher.hash(record.key).0).or_default();
+            restore::look(&superblock, (segment, row), &mut bytes, &mut found, |record, at| {
+                let hash = hasher.hash(record.key);
+                compared.see(record, hash, (segment, at as u64));
+                let newest = keys.entry(hash.0).or_default();
                 let is_newer = record.version > newest.version
                     || (record.version == newest.version && record.is_delete());
                 if is_newer && !restore::is_flushed(record, &superblock) {
@@ -86,6 +116,7 @@ pub fn check(
         found.damage.extend(looked.damage);
     }
     progress(rows.len() as u64, rows.len() as u64);
+    let checkpoint = compared.end();
     let live = keys.values().filter(|newest| newest.has_value);
     let (items, live_bytes) =
         live.fold((0, 0), |(items, bytes), newest| (items + 1, bytes + newest.len_bytes));
@@ -100,5 +131,6 @@ pub fn check(
         closed_segments,
         live_bytes,
         expired,
+        checkpoint,
     })
 }

@@ -156,7 +156,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// The words are not chains that cover all hashes.
-    fn each_slot(
+    pub(super) fn each_slot(
         &self,
         mut visit: impl FnMut(KeyHash, u32, Slot) -> Result<(), CheckpointError>,
     ) -> Result<(), CheckpointError> {

@@ -123,6 +123,11 @@ impl<M: Medium> Committer<M> {
         Checkpointer::new(&self.inner, &self.durable, self.superblock.data_id)
     }
 
+    /// What it writes to.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
     /// The medium, for tests and simulators that damage it.
     pub fn medium_mut(&mut self) -> &mut M {
         &mut self.medium

@@ -33,6 +33,10 @@ impl FileMedium {
     pub fn open_read_only(path: &Path) -> io::Result<FileMedium> {
         Ok(FileMedium { file: File::open(path)? })
     }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
 }
 
 fn failed(error: &io::Error) -> MediumError {

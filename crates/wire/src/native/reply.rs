@@ -51,8 +51,6 @@ pub enum Status {
     OutsideWindow = 13,
     /// The server's index keeps no order.
     NoOrder = 14,
-    /// Not executed: another server of the cluster has the key ([`super::Moved`]).
-    Moved = 15,
 }
 
 /// One reply. Everything borrows the frame.
@@ -114,7 +112,7 @@ impl Status {
     /// The status of this number.
     #[inline]
     pub fn from_byte(byte: u8) -> Option<Status> {
-        const ALL: [Status; 16] = [
+        const ALL: [Status; 15] = [
             Status::Ok,
             Status::Miss,
             Status::NotStored,
@@ -130,7 +128,6 @@ impl Status {
             Status::PartTaken,
             Status::OutsideWindow,
             Status::NoOrder,
-            Status::Moved,
         ];
         ALL.get(usize::from(byte)).copied()
     }

@@ -1,0 +1,97 @@
+//! The file of a log, by the way that was asked for.
+//!
+//! ```text
+//!  auto ─▶ does the file system map its blocks? ─yes─▶ dax
+//!                                               ─no──▶ file
+//! ```
+//!
+//! The bytes are the same: a log may be opened in another way at each start.
+
+use std::io;
+use std::path::Path;
+
+use super::{FileMedium, MappedMedium, Medium, MediumError};
+
+/// By which way a log's file is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Media {
+    /// `Dax` where that is possible, else `File`.
+    #[default]
+    Auto,
+    /// `pwrite`, `fdatasync`.
+    File,
+    /// A mapping of persistent memory.
+    Dax,
+}
+
+/// A log's file.
+#[derive(Debug)]
+pub enum LogFile {
+    /// See there.
+    File(FileMedium),
+    /// See there.
+    Dax(MappedMedium),
+}
+
+impl LogFile {
+    /// Opens the file for reading and writing, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// The kernel's; `Unsupported`, if what was asked for is not to be had there.
+    pub fn open(path: &Path, media: Media) -> io::Result<LogFile> {
+        let mapped = match media {
+            Media::File => return Ok(LogFile::File(FileMedium::open(path)?)),
+            Media::Auto | Media::Dax => MappedMedium::open(path),
+        };
+        match mapped {
+            Err(error) if media == Media::Auto && error.kind() == io::ErrorKind::Unsupported => {
+                Ok(LogFile::File(FileMedium::open(path)?))
+            }
+            mapped => Ok(LogFile::Dax(mapped?)),
+        }
+    }
+
+    /// The way that holds: `file`, `dax`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            LogFile::File(_) => "file",
+            LogFile::Dax(_) => "dax",
+        }
+    }
+
+    fn medium(&self) -> &dyn Medium {
+        match self {
+            LogFile::File(file) => file,
+            LogFile::Dax(mapped) => mapped,
+        }
+    }
+
+    fn medium_mut(&mut self) -> &mut dyn Medium {
+        match self {
+            LogFile::File(file) => file,
+            LogFile::Dax(mapped) => mapped,
+        }
+    }
+}
+
+impl Medium for LogFile {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), MediumError> {
+        self.medium_mut().write_at(offset, bytes)
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), MediumError> {
+        self.medium().read_at(offset, bytes)
+    }
+
+    fn sync(&mut self) -> Result<(), MediumError> {
+        self.medium_mut().sync()
+    }
+
+    fn len_bytes(&self) -> Result<u64, MediumError> {
+        self.medium().len_bytes()
+    }
+
+    fn reserve(&mut self, len_bytes: u64) -> Result<(), MediumError> {
+        self.medium_mut().reserve(len_bytes)
+    }
+}

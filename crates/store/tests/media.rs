@@ -1,0 +1,243 @@
+//! A durable store over files, by each way that there is: what was acknowledged is there after a
+//! crash, by whichever way the log is opened then. In a directory on persistent memory, which
+//! `DOVETAIL_DAX_DIR` names, the mapping is real; elsewhere `msync` stands in for flushes.
+
+#![cfg(not(any(loom, miri)))]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use base::UnixMillis;
+use store::durable::{self, Committer, NewData, Opened};
+use store::medium::{FileMedium, LogFile, MappedMedium, Media, Medium};
+use store::pin::Pins;
+use store::{
+    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Request,
+    Session, Set, Sink, Store, StoreConfig, Tuning,
+};
+
+const NOW: UnixMillis = UnixMillis(1_000_000);
+const KEY_COUNT: u64 = 300;
+
+/// SplitMix64.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// Where there is persistent memory, if anywhere.
+fn dax_directory() -> Option<PathBuf> {
+    std::env::var_os("DOVETAIL_DAX_DIR").map(PathBuf::from)
+}
+
+fn directory() -> tempfile::TempDir {
+    let parent = dax_directory().unwrap_or_else(std::env::temp_dir);
+    tempfile::tempdir_in(parent).expect("a directory")
+}
+
+fn mapped(path: &Path) -> LogFile {
+    let mapped = match dax_directory() {
+        Some(_) => MappedMedium::open(path),
+        None => MappedMedium::open_emulated(path),
+    };
+    LogFile::Dax(mapped.expect("a file that can be mapped"))
+}
+
+fn file(path: &Path) -> LogFile {
+    LogFile::File(FileMedium::open(path).expect("a file"))
+}
+
+fn open<M: Medium>(medium: M) -> Opened<M> {
+    let config = StoreConfig {
+        memory_bytes: 2 << 20,
+        index_bytes: 64 << 10,
+        index: IndexKind::Hash,
+        mode: Mode::Clean,
+        eviction: Eviction::default(),
+        lossy_index: false,
+        session_max: 1,
+        item_max_bytes: 1 << 20,
+        hash_seed: 77,
+        batch: 8,
+        huge_pages: HugePages::Off,
+    };
+    let new = NewData { now_ms: NOW.0, data_id: 5, recovers_damaged: false, threads: 1 };
+    durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {}).expect("a log")
+}
+
+struct Value(Option<Vec<u8>>);
+
+impl Sink<NoUpdate> for Value {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        match outcome {
+            Outcome::Hit(item) => self.0 = Some(item.value.to_vec()),
+            Outcome::Miss | Outcome::Deleted { .. } | Outcome::Stored { .. } => {}
+            other => panic!("not asked for: {other:?}"),
+        }
+    }
+}
+
+fn ask(session: &mut Session, store: &Store, key: &[u8], op: Op<'_, NoUpdate>) -> Option<Vec<u8>> {
+    let request = Request { key, hash: store.key_hasher().hash(key), op };
+    let mut value = Value(None);
+    session.execute(NOW, &[request], &mut value);
+    value.0
+}
+
+/// A store, and what each key has had since what is known to be on the medium, that first.
+struct World<M> {
+    store: std::sync::Arc<Store>,
+    session: Session,
+    committer: Committer<M>,
+    states: BTreeMap<u64, Vec<Option<Vec<u8>>>>,
+}
+
+impl<M: Medium> World<M> {
+    /// Opens what is there, and looks for what was acknowledged.
+    fn open(medium: M, states: &BTreeMap<u64, Vec<Option<Vec<u8>>>>) -> World<M> {
+        let Opened { store, committer, .. } = open(medium);
+        store.validate();
+        let mut session = store.session().expect("a place");
+        let mut found = BTreeMap::new();
+        for id in 0..KEY_COUNT {
+            let value = ask(&mut session, &store, &key(id), Op::Get);
+            let never = vec![None];
+            let had = states.get(&id).unwrap_or(&never);
+            assert!(had.contains(&value), "key {id}: {value:?}, and it had {had:?}");
+            found.insert(id, vec![value]);
+        }
+        World { store, session, committer, states: found }
+    }
+
+    fn write_some(&mut self, rng: &mut Rng, count: u64) {
+        for _ in 0..count {
+            let id = rng.below(KEY_COUNT);
+            let value = (rng.below(5) > 0)
+                .then(|| vec![rng.next() as u8; 1 + rng.below(3000) as usize / (1 + id as usize)]);
+            let op = match &value {
+                None => Op::Delete,
+                Some(value) => Op::Set(Set {
+                    value,
+                    client_flags: 0,
+                    expiry: Expiry::Never,
+                    condition: Condition::Always,
+                }),
+            };
+            ask(&mut self.session, &self.store, &key(id), op);
+            self.states.entry(id).or_default().push(value);
+        }
+        self.session.park();
+        self.session.unpark();
+    }
+
+    fn commit(&mut self) {
+        self.session.park();
+        self.committer.commit(|| unreachable!("the session is parked")).expect("a good medium");
+        self.session.unpark();
+        for states in self.states.values_mut() {
+            states.drain(..states.len() - 1);
+        }
+    }
+}
+
+fn key(id: u64) -> Vec<u8> {
+    format!("key-{id}").into_bytes()
+}
+
+/// Each life is left without an end, and the next opens the log by another way.
+#[test]
+fn the_ways_read_each_others_logs() {
+    let directory = directory();
+    let path = directory.path().join("log");
+    let mut rng = Rng(1);
+    let mut states = BTreeMap::new();
+    for life in 0..12 {
+        let medium = if life % 3 == 1 { file(&path) } else { mapped(&path) };
+        let mut world = World::open(medium, &states);
+        for _ in 0..rng.below(4) {
+            let count = rng.below(80);
+            world.write_some(&mut rng, count);
+            world.commit();
+        }
+        if life % 4 == 2 {
+            world.committer.end_clean().expect("a good medium");
+        } else {
+            world.write_some(&mut rng, 20);
+        }
+        states = world.states;
+    }
+}
+
+/// The power goes between the writes of a commit and its sync: of what was written each eight bytes
+/// are there, or are not.
+#[test]
+fn words_that_reach_the_medium_in_any_order_are_no_more_than_a_torn_tail() {
+    let directory = directory();
+    for seed in 0..20 {
+        let mut rng = Rng(seed);
+        let path = directory.path().join("log");
+        std::fs::remove_file(&path).ok();
+        let mut states = BTreeMap::new();
+        for life in 0..4 {
+            let mut world = World::open(mapped(&path), &states);
+            for _ in 0..rng.below(3) {
+                world.write_some(&mut rng, 60);
+                world.commit();
+            }
+            let before = std::fs::read(&path).expect("the log");
+            let count = rng.below(60);
+            world.write_some(&mut rng, count);
+            world.session.park();
+            world.committer.begin();
+            assert!(world.committer.is_ready(), "the session is parked");
+            world.committer.write().expect("a good medium");
+            states = world.states.clone();
+            drop(world);
+            // Words that were written and not synced, and now one by one.
+            let mut torn = before.clone();
+            let after = std::fs::read(&path).expect("the log");
+            assert_eq!(before.len(), after.len(), "it was made as long as it gets");
+            let share = 1 + (seed + life) % 3;
+            for (torn, after) in torn.chunks_mut(8).zip(after.chunks(8)) {
+                if torn != after && rng.below(4) < share {
+                    torn.copy_from_slice(after);
+                }
+            }
+            std::fs::write(&path, torn).expect("the log");
+        }
+        drop(World::open(mapped(&path), &states));
+    }
+}
+
+/// What is not to be had is refused, and `auto` does without.
+#[test]
+fn a_file_system_without_dax_is_refused_and_auto_takes_a_file() {
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a tmpfs");
+    let path = directory.path().join("log");
+    let refused = LogFile::open(&path, Media::Dax).map(drop).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
+    assert_eq!(LogFile::open(&path, Media::Auto).expect("a file").name(), "file");
+    assert_eq!(LogFile::open(&path, Media::File).expect("a file").name(), "file");
+}
+
+/// Only where there is persistent memory.
+#[test]
+fn auto_takes_dax_where_it_is() {
+    let Some(parent) = dax_directory() else { return };
+    let directory = tempfile::tempdir_in(parent).expect("a directory");
+    for media in [Media::Auto, Media::Dax] {
+        let path = directory.path().join("log");
+        assert_eq!(LogFile::open(&path, media).expect("a mapping").name(), "dax");
+    }
+}
