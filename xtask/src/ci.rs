@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use crate::blackbox;
-use crate::rdma;
 use crate::step::{Step, Tally};
-use crate::zookeeper;
+use crate::{blackbox, dax, rdma, zookeeper};
 
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +24,10 @@ pub fn run(root: &Path, scope: Scope) -> bool {
         match rdma::missing(root) {
             Some(reason) => skipped.push(reason),
             None => steps.push(rdma_step()),
+        }
+        match dax::missing(root) {
+            Some(reason) => skipped.push(reason),
+            None => steps.push(dax_step()),
         }
         match zookeeper::step(root) {
             Ok(step) => steps.push(step),
@@ -72,6 +74,10 @@ fn xdp_steps() -> [Step; 3] {
 /// In an emulated machine, whose tests are counted as if they were here.
 fn rdma_step() -> Step {
     Step::new("RDMA over soft-RoCE", "cargo run --quiet --locked --package xtask -- test-rdma")
+}
+
+fn dax_step() -> Step {
+    Step::new("persistent memory", "cargo run --quiet --locked --package xtask -- test-dax")
 }
 
 fn take(step: &Step, root: &Path, tally: &mut Tally) -> bool {

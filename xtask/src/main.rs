@@ -1,5 +1,5 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `test-xdp`, `test-rdma`,
-//! `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`, `bench-peers`, `bench-cache`,
+//! `test-dax`, `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`, `bench-peers`, `bench-cache`,
 //! `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`, `bench-cold-start`,
 //! `bench-replication`.
 #![forbid(unsafe_code)]
@@ -8,7 +8,9 @@ mod blackbox;
 mod cache_peers;
 mod ci;
 mod cold_start;
+mod dax;
 mod demo_cluster;
+mod emulated;
 mod joined;
 mod nightly;
 mod peers;
@@ -44,6 +46,8 @@ enum Command {
     TestXdp,
     /// RDMA over soft-RoCE in an emulated machine; says what is missing where something is
     TestRdma(rdma::Args),
+    /// The log on persistent memory, in an emulated machine; says what is missing
+    TestDax(dax::Args),
     /// Long property tests, torture of the store, recorded histories, an hour of a broken cluster,
     /// Miri, sanitizers, coverage-guided fuzzing, and real clients of servers that route
     Nightly(nightly::Args),
@@ -90,6 +94,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Blackbox(args) => Ok(blackbox::run(&root, &args)),
         Command::TestXdp => Ok(ci::run_xdp(&root)),
         Command::TestRdma(args) => rdma::run(&root, args),
+        Command::TestDax(args) => dax::run(&root, args),
         Command::Nightly(args) => Ok(nightly::run(&root, args)),
         Command::Tidy => tidy::run(&root),
         Command::BenchPeers(args) => peers::run(&root, &args).map(|()| true),

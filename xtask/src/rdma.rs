@@ -8,23 +8,26 @@
 //!
 //! Nothing is installed unless that is asked for; where something is missing, one line says what.
 
-mod initramfs;
-mod machine;
-mod packages;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
-use self::initramfs::Initramfs;
+use crate::emulated::initramfs::Initramfs;
+use crate::emulated::machine::Boot;
+use crate::emulated::{Needs, add_tests, machine, packages, tests};
 
 /// Files of the host that go into the machine; libraries that they load follow.
 const PROVIDER: &str = "libibverbs/librxe-";
 const PROVIDER_FOLDERS: [&str; 2] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"];
 const PROVIDER_SETTINGS: &str = "/etc/libibverbs.d/rxe.driver";
-/// What soft-RoCE needs of a kernel, with what these need.
-const MODULES: [&str; 3] = ["crc32_generic", "dummy", "rdma_rxe"];
+const NEEDS: Needs = Needs {
+    what: "RDMA over soft-RoCE",
+    command: "test-rdma",
+    programs: &[("rdma", "iproute2")],
+    modules: &["crc32_generic", "dummy", "rdma_rxe"],
+};
+const BOOT: Boot = Boot { memory_mib: 768, processor: "qemu64", parameters: "" };
 /// What layouts are held against, where it is there.
 const HEADER: &str = "/usr/include/infiniband/verbs.h";
 
@@ -37,9 +40,13 @@ pub struct Args {
 
 /// Runs the tests; true if they pass, or if this machine cannot say.
 pub fn run(root: &Path, args: Args) -> Result<bool> {
-    let folder = folder(root);
+    let folder = NEEDS.folder(root);
     if args.install {
-        packages::install(&folder)?;
+        let mut packages = missing_packages();
+        if !Path::new(HEADER).exists() {
+            packages.push("libibverbs-dev");
+        }
+        packages::install(&NEEDS, &folder, packages)?;
     }
     if let Some(reason) = missing(root) {
         println!("skipped: {reason}");
@@ -50,18 +57,18 @@ pub fn run(root: &Path, args: Args) -> Result<bool> {
     let archive = folder.join("initramfs");
     std::fs::write(&archive, build(root, &kernel)?.finish())
         .with_context(|| format!("cannot write {}", archive.display()))?;
-    machine::run(&kernel.image, &archive)
+    machine::run(&kernel.image, &archive, &BOOT)
 }
 
 /// What this machine lacks, in one line.
 pub fn missing(root: &Path) -> Option<String> {
-    packages::missing(&folder(root))
+    packages::missing(&NEEDS, &NEEDS.folder(root), missing_packages())
 }
 
-/// Where the kernel is unpacked and the machine is put together.
-fn folder(root: &Path) -> PathBuf {
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
-    target.join("rdma")
+fn missing_packages() -> Vec<&'static str> {
+    let mut packages = packages::missing_packages(&NEEDS);
+    packages.extend(provider().is_none().then_some("ibverbs-providers"));
+    packages
 }
 
 /// Everything that the machine's memory holds when it starts.
@@ -76,56 +83,14 @@ fn build(root: &Path, kernel: &packages::Kernel) -> Result<Initramfs> {
     let provider = provider().context("the rxe provider of libibverbs is gone")?;
     initramfs.add_at_its_place(&provider)?;
     initramfs.add_at_its_place(Path::new(PROVIDER_SETTINGS))?;
-    let mut order = String::new();
-    for module in kernel.modules(&MODULES)? {
-        let inside = format!("modules/{}.ko", module.name);
-        order.push_str(&format!("/{inside}\n"));
-        initramfs.add(&inside, module.bytes);
-    }
-    initramfs.add("modules/order", order.into_bytes());
-    for test in tests(root)? {
-        let name = test.file_name().context("a test has a name")?.to_string_lossy().into_owned();
-        initramfs.add_program(&format!("tests/{name}"), &test)?;
-    }
+    NEEDS.add_modules(&mut initramfs, kernel)?;
+    add_tests(&mut initramfs, &tests(root, "landing-rdma", "*")?)?;
     Ok(initramfs)
 }
 
 fn provider() -> Option<PathBuf> {
     let folders = PROVIDER_FOLDERS.iter().map(|folder| Path::new(folder).join(PROVIDER));
-    folders.filter_map(|prefix| first_with_prefix(&prefix)).next()
-}
-
-fn first_with_prefix(prefix: &Path) -> Option<PathBuf> {
-    let start = prefix.file_name()?.to_str()?;
-    let entries = std::fs::read_dir(prefix.parent()?).ok()?;
-    let mut found: Vec<_> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start))
-        })
-        .collect();
-    found.sort();
-    found.into_iter().next()
-}
-
-/// The crate's integration tests, built.
-fn tests(root: &Path) -> Result<Vec<PathBuf>> {
-    let output = Command::new("cargo")
-        .args(["test", "--locked", "-p", "landing-rdma", "--test", "*", "--no-run"])
-        .arg("--message-format=json")
-        .current_dir(root)
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
-    ensure!(output.status.success(), "the tests of landing-rdma do not build");
-    let executable = |line: &str| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        message.get("executable")?.as_str().map(PathBuf::from)
-    };
-    let tests: Vec<_> =
-        String::from_utf8_lossy(&output.stdout).lines().filter_map(executable).collect();
-    ensure!(!tests.is_empty(), "cargo named no test binary");
-    Ok(tests)
+    folders.filter_map(|prefix| packages::first_with_prefix(&prefix)).next()
 }
 
 /// Holds the layouts that the crate declares against the library's header, where both a compiler

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::Needs;
+
 /// Depends on the newest kernel.
 const KERNEL_PACKAGE: &str = "linux-image-amd64";
 const KERNEL_FOLDER: &str = "kernel";
@@ -27,11 +29,11 @@ pub struct Module {
 }
 
 /// What is missing, in one line that says how to get it.
-pub fn missing(folder: &Path) -> Option<String> {
+pub fn missing(needs: &Needs, folder: &Path, packages: Vec<&'static str>) -> Option<String> {
+    let Needs { what, command, .. } = needs;
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        return Some("RDMA over soft-RoCE; the emulated machine is x86-64 Linux".to_owned());
+        return Some(format!("{what}; the emulated machine is x86-64 Linux"));
     }
-    let packages = missing_packages();
     let lacks_kernel = kernel(folder).is_none();
     if packages.is_empty() && !lacks_kernel {
         return None;
@@ -45,18 +47,14 @@ pub fn missing(folder: &Path) -> Option<String> {
         ways.push(format!("{KERNEL_PACKAGE} unpacked below {}", folder.display()));
     }
     let ways = ways.join(", and ");
-    Some(format!("RDMA over soft-RoCE; `cargo xtask test-rdma --install` does: {ways}"))
+    Some(format!("{what}; `cargo xtask {command} --install` does: {ways}"))
 }
 
-fn missing_packages() -> Vec<&'static str> {
-    let has = |name| program(name).is_some();
-    let parts = [
-        (has("qemu-system-x86_64"), "qemu-system-x86"),
-        (has("busybox"), "busybox-static"),
-        (has("rdma"), "iproute2"),
-        (super::provider().is_some(), "ibverbs-providers"),
-    ];
-    parts.into_iter().filter(|(has, _)| !has).map(|(_, package)| package).collect()
+/// Those that have the programs.
+pub fn missing_packages(needs: &Needs) -> Vec<&'static str> {
+    let common = [("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static")];
+    let programs = common.iter().chain(needs.programs);
+    programs.filter(|(name, _)| program(name).is_none()).map(|(_, package)| *package).collect()
 }
 
 /// Where a program is.
@@ -67,12 +65,22 @@ pub fn program(name: &str) -> Option<PathBuf> {
     paths.find(|path| path.is_file())
 }
 
-/// Installs the missing packages, and unpacks a kernel without installing it.
-pub fn install(folder: &Path) -> Result<()> {
-    let mut packages = missing_packages();
-    if !Path::new(super::HEADER).exists() {
-        packages.push("libibverbs-dev");
-    }
+/// The first file, by name, that begins so.
+pub fn first_with_prefix(prefix: &Path) -> Option<PathBuf> {
+    let start = prefix.file_name()?.to_str()?;
+    let entries = std::fs::read_dir(prefix.parent()?).ok()?;
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start))
+        })
+        .collect();
+    found.sort();
+    found.into_iter().next()
+}
+
+/// Installs packages, and unpacks a kernel without installing it.
+pub fn install(needs: &Needs, folder: &Path, packages: Vec<&'static str>) -> Result<()> {
     if !packages.is_empty() {
         let mut command = Command::new("apt-get");
         command.args(["install", "-y", "--no-install-recommends"]).args(&packages);
@@ -91,23 +99,23 @@ pub fn install(folder: &Path) -> Result<()> {
     let package = text.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
     let package = package.with_context(|| format!("apt knows no {KERNEL_PACKAGE}"))?;
     succeed(Command::new("apt-get").args(["download", package]).current_dir(folder))?;
-    let archive = super::first_with_prefix(&folder.join(format!("{package}_")));
+    let archive = first_with_prefix(&folder.join(format!("{package}_")));
     let archive = archive.with_context(|| format!("apt-get brought no {package}"))?;
     let unpacked = folder.join("unpacked");
     succeed(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&unpacked))?;
     std::fs::remove_file(&archive)
         .with_context(|| format!("cannot remove {}", archive.display()))?;
-    keep_needed(&unpacked, &folder.join(KERNEL_FOLDER)).context("cannot keep the kernel")
+    keep_needed(needs, &unpacked, &folder.join(KERNEL_FOLDER)).context("cannot keep the kernel")
 }
 
 /// Moves what the machine needs out of an unpacked kernel, whose other modules take 400 MB.
-fn keep_needed(unpacked: &Path, kept: &Path) -> Result<()> {
+fn keep_needed(needs: &Needs, unpacked: &Path, kept: &Path) -> Result<()> {
     let kernel = kernel_in(unpacked).context("the package has no kernel")?;
     let image_name = kernel.image.file_name().context("the image has a name")?;
     let version = kernel.modules.file_name().context("modules are in a folder")?;
     let modules = kept.join("lib/modules").join(version);
     std::fs::create_dir_all(&modules)?;
-    for module in kernel.modules(&super::MODULES)? {
+    for module in kernel.modules(needs.modules)? {
         std::fs::write(modules.join(format!("{}.ko", module.name)), module.bytes)?;
     }
     std::fs::copy(kernel.modules.join(BUILTIN), modules.join(BUILTIN))?;
@@ -130,7 +138,7 @@ pub fn kernel(folder: &Path) -> Option<Kernel> {
 }
 
 fn kernel_in(root: &Path) -> Option<Kernel> {
-    let image = super::first_with_prefix(&root.join("boot/vmlinuz-"))?;
+    let image = first_with_prefix(&root.join("boot/vmlinuz-"))?;
     let version = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_owned();
     let modules = ["lib/modules", "usr/lib/modules"]
         .iter()
@@ -262,13 +270,14 @@ mod tests {
         std::fs::create_dir_all(unpacked.join("boot")).unwrap();
         std::fs::write(unpacked.join("boot/vmlinuz-6.1"), "image").unwrap();
         std::fs::write(unpacked.join("lib/modules/6.1/modules.builtin"), "").unwrap();
-        for name in super::super::MODULES.iter().chain(&["other"]) {
+        let needs = Needs { what: "", command: "test-x", programs: &[], modules: &["a", "b"] };
+        for name in needs.modules.iter().chain(&["other"]) {
             std::fs::write(modules.join(format!("{name}.ko")), "depends=\0").unwrap();
         }
         assert!(kernel(folder.path()).is_none());
-        keep_needed(&unpacked, &folder.path().join(KERNEL_FOLDER)).unwrap();
+        keep_needed(&needs, &unpacked, &folder.path().join(KERNEL_FOLDER)).unwrap();
         let kernel = kernel(folder.path()).unwrap();
-        assert_eq!(kernel.modules(&super::super::MODULES).unwrap().len(), 3);
+        assert_eq!(kernel.modules(needs.modules).unwrap().len(), 2);
         assert!(kernel.modules(&["other"]).is_err());
         assert!(!unpacked.exists());
     }

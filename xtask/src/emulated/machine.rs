@@ -13,17 +13,29 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// The last line of a machine all of whose tests have passed.
 const GOOD_END: &str = "machine: exit 0";
 
+/// What kind of machine.
+pub struct Boot {
+    pub memory_mib: u32,
+    /// By qemu's name.
+    pub processor: &'static str,
+    /// Further words for the kernel.
+    pub parameters: &'static str,
+}
+
 /// Boots, runs the tests, powers off; true if they passed.
-pub fn run(kernel: &Path, initramfs: &Path) -> Result<bool> {
+pub fn run(kernel: &Path, initramfs: &Path, boot: &Boot) -> Result<bool> {
+    let parameters =
+        format!("console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable {}", boot.parameters);
     let mut child = Command::new("qemu-system-x86_64")
         // Emulation in software: a machine within a machine may have nothing better.
-        .args(["-accel", "tcg", "-m", "768", "-smp", "1", "-nographic", "-vga", "none"])
+        .args(["-accel", "tcg", "-smp", "1", "-nographic", "-vga", "none"])
+        .args(["-m", &boot.memory_mib.to_string(), "-cpu", boot.processor])
         .args(["-no-reboot", "-net", "none"])
         .arg("-kernel")
         .arg(kernel)
         .arg("-initrd")
         .arg(initramfs)
-        .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable"])
+        .args(["-append", &parameters])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

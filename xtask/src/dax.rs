@@ -1,0 +1,57 @@
+//! `cargo xtask test-dax`: the log on persistent memory, in an emulated machine whose kernel takes
+//! a piece of its memory for such, with ext4 and DAX over it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::emulated::initramfs::Initramfs;
+use crate::emulated::machine::Boot;
+use crate::emulated::{Needs, add_tests, machine, packages, tests};
+
+const NEEDS: Needs = Needs {
+    what: "the log on persistent memory",
+    command: "test-dax",
+    programs: &[("mke2fs", "e2fsprogs")],
+    // What the kernel calls persistent, and the file system over it with its checksums.
+    modules: &["nd_e820", "nd_pmem", "crc32c_generic", "ext4"],
+};
+/// 128 MiB of it, from 512 MiB on.
+const BOOT: Boot = Boot { memory_mib: 1024, processor: "max", parameters: "memmap=128M!512M" };
+
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Args {
+    /// Install the Debian packages that are missing, and unpack a kernel below target
+    #[arg(long)]
+    install: bool,
+}
+
+/// Runs the tests; true if they pass, or if this machine cannot say.
+pub fn run(root: &Path, args: Args) -> Result<bool> {
+    let folder = NEEDS.folder(root);
+    if args.install {
+        packages::install(&NEEDS, &folder, packages::missing_packages(&NEEDS))?;
+    }
+    if let Some(reason) = missing(root) {
+        println!("skipped: {reason}");
+        return Ok(true);
+    }
+    let kernel = packages::kernel(&folder).context("no kernel is unpacked")?;
+    let mut initramfs = Initramfs::default();
+    initramfs.add("init", include_bytes!("dax/init.sh").to_vec());
+    for (name, inside) in [("busybox", "bin/busybox"), ("mke2fs", "usr/sbin/mke2fs")] {
+        let program = packages::program(name).with_context(|| format!("{name} is gone"))?;
+        initramfs.add_program(inside, &program)?;
+    }
+    NEEDS.add_modules(&mut initramfs, &kernel)?;
+    add_tests(&mut initramfs, &tests(root, "store", "media")?)?;
+    let archive = folder.join("initramfs");
+    std::fs::write(&archive, initramfs.finish())
+        .with_context(|| format!("cannot write {}", archive.display()))?;
+    machine::run(&kernel.image, &archive, &BOOT)
+}
+
+/// What this machine lacks, in one line.
+pub fn missing(root: &Path) -> Option<String> {
+    packages::missing(&NEEDS, &NEEDS.folder(root), packages::missing_packages(&NEEDS))
+}

@@ -1,0 +1,82 @@
+//! A machine in software, for what the host's kernel has not: soft-RoCE, persistent memory.
+//!
+//! ```text
+//!  host's programs ─┐
+//!  a kernel's modules ┼─▶ initramfs ─▶ qemu ─▶ console: the tests' own lines, `machine: exit 0`
+//!  test binaries ───┘
+//! ```
+
+pub mod initramfs;
+pub mod machine;
+pub mod packages;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use self::initramfs::Initramfs;
+use self::packages::Kernel;
+
+/// What a command needs of this machine.
+pub struct Needs {
+    /// What is skipped without, in words.
+    pub what: &'static str,
+    /// The command that installs it with `--install`; also the folder below target.
+    pub command: &'static str,
+    /// Programs, and the packages that have them; qemu and busybox are needed by all.
+    pub programs: &'static [(&'static str, &'static str)],
+    /// Modules of the kernel.
+    pub modules: &'static [&'static str],
+}
+
+impl Needs {
+    /// Where the kernel is unpacked and the machine is put together.
+    pub fn folder(&self, root: &Path) -> PathBuf {
+        let target =
+            std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+        target.join(self.command.trim_start_matches("test-"))
+    }
+
+    /// The modules in their order, and a list of them that `init` reads.
+    pub fn add_modules(&self, initramfs: &mut Initramfs, kernel: &Kernel) -> Result<()> {
+        let mut order = String::new();
+        for module in kernel.modules(self.modules)? {
+            let inside = format!("modules/{}.ko", module.name);
+            order.push_str(&format!("/{inside}\n"));
+            initramfs.add(&inside, module.bytes);
+        }
+        initramfs.add("modules/order", order.into_bytes());
+        Ok(())
+    }
+}
+
+/// Adds test binaries below `tests`, where `init` finds them.
+pub fn add_tests(initramfs: &mut Initramfs, tests: &[PathBuf]) -> Result<()> {
+    for test in tests {
+        let name = test.file_name().context("a test has a name")?.to_string_lossy().into_owned();
+        initramfs.add_program(&format!("tests/{name}"), test)?;
+    }
+    Ok(())
+}
+
+/// Integration tests of a package whose names fit, built.
+pub fn tests(root: &Path, package: &str, names: &str) -> Result<Vec<PathBuf>> {
+    let output = Command::new("cargo")
+        .args(["test", "--locked", "-p", package, "--test", names, "--no-run"])
+        .arg("--message-format=json")
+        .current_dir(root)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    ensure!(output.status.success(), "the tests of {package} do not build");
+    let executable = |line: &str| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_test = message.get("profile")?.get("test")?.as_bool()?;
+        is_test.then(|| message.get("executable")?.as_str().map(PathBuf::from))?
+    };
+    let tests: Vec<_> =
+        String::from_utf8_lossy(&output.stdout).lines().filter_map(executable).collect();
+    ensure!(!tests.is_empty(), "cargo named no test binary");
+    Ok(tests)
+}
