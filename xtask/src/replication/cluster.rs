@@ -97,9 +97,14 @@ impl Running {
             }
             self.servers.push(spawn(server)?);
         }
-        self.until("the replicas are online", |it| {
+        self.await_replicas()
+    }
+
+    /// Redis answers before its replicas have a write.
+    fn await_replicas(&self) -> Result<()> {
+        self.until("the replicas have all that the master has", |it| {
             let told = it.ask(it.port, "INFO replication\r\n", "repl_backlog_histlen");
-            told.is_some_and(|text| text.matches("state=online").count() == 2)
+            told.is_some_and(|text| synced_count(&text) == 2)
         })
     }
 
@@ -163,13 +168,26 @@ impl Running {
         if !output.status.success() || said.contains("Error") {
             bail!("redis-benchmark: {said}{}", String::from_utf8_lossy(&output.stderr));
         }
-        Ok(())
+        if self.is_redis { self.await_replicas() } else { Ok(()) }
     }
 
     /// What each server has spent so far.
     pub fn cpu_ns(&self) -> Result<Vec<Spent>> {
         self.servers.iter().map(|server| spent(server.id())).collect()
     }
+}
+
+/// Replicas that a Redis master's `INFO replication` says to be online and where it is itself: the
+/// first copy takes seconds, and until it is there nothing is replicated.
+fn synced_count(told: &str) -> usize {
+    let offset = told.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
+    let Some(offset) = offset else { return 0 };
+    let at = format!("offset={}", offset.trim());
+    let is_synced = |line: &&str| {
+        let fields: Vec<&str> = line.trim().split(',').collect();
+        fields.contains(&"state=online") && fields.contains(&at.as_str())
+    };
+    told.lines().filter(|line| line.starts_with("slave")).filter(is_synced).count()
 }
 
 fn spawn(mut command: Command) -> Result<Child> {
@@ -201,5 +219,24 @@ impl Drop for Running {
             let _ = child.wait();
         }
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::synced_count;
+
+    #[test]
+    fn replicas_count_once_they_are_where_the_master_is() {
+        let told = |states: [&str; 2]| {
+            let slave = |(index, state)| {
+                format!("slave{index}:ip=127.0.0.1,port=1,state={state},lag=0\r\n")
+            };
+            let slaves: String = states.into_iter().enumerate().map(slave).collect();
+            format!("role:master\r\n{slaves}master_repl_offset:1400\r\n")
+        };
+        assert_eq!(synced_count(&told(["online,offset=1400", "online,offset=1400"])), 2);
+        assert_eq!(synced_count(&told(["online,offset=140", "wait_bgsave,offset=1400"])), 0);
+        assert_eq!(synced_count("role:master\r\n"), 0);
     }
 }

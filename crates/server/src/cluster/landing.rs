@@ -14,8 +14,7 @@
 //!     as one message: a round's frames go to several peers by turns.
 //!
 //! # Limits
-//! What the socket does not take is lost, as on any network; the node lands it again. Frames are
-//! copied out of the socket into the node's segments.
+//! What the socket does not take is lost, as on any network; the node lands it again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};
