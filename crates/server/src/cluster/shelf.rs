@@ -180,8 +180,8 @@ impl StoreShelf {
         self.state.borrow_mut().session.unpark();
     }
 
-    /// Frames that are about to land: what their entries' keys have is asked for, so that it arrives
-    /// for one while another is installed. A hint.
+    /// Frames that are about to land: what their entries' keys have is asked for, so that it
+    /// arrives for one while another is installed. A hint.
     pub fn foresee<'f>(&self, frames: impl Iterator<Item = &'f [u8]>) {
         let state = self.state.borrow();
         let hasher = state.store.key_hasher();
