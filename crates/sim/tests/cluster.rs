@@ -76,7 +76,7 @@ const SIGNS: &[(Plant, &str)] = &[
     (Plant::Flush, " has {"),
     (Plant::Forget, "and forgets"),
     (Plant::Hasty, "is served by"),
-    (Plant::Suspend, "is served by"),
+    (Plant::Suspend, "went back"),
     (Plant::Reuse, "went back"),
     (Plant::Sync, "no order explains"),
 ];
