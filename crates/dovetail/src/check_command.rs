@@ -77,7 +77,7 @@ fn checkpoint_line(report: &DataReport) -> String {
         }
         CheckpointState::Good { named, covered_bytes } => {
             let later = report.found.entry_bytes.saturating_sub(*covered_bytes);
-            format!("good: {named} entries; {later} bytes are later, and are indexed one by one")
+            format!("good: {named} entries; {later} bytes are later; serve --checkpoint uses it")
         }
         CheckpointState::Wrong { keys } => format!("wrong: it contradicts the log at {keys} keys"),
     }

@@ -203,10 +203,10 @@ pub const TABLE: &[Setting] = &[
         key: "checkpoint",
         value_name: "TIME|off",
         kind: Kind::SwitchedTime { min: Duration::from_secs(1), max: Duration::from_secs(86_400) },
-        default: "300s",
+        default: "off",
         help: "How often the index is written beside the log, if 64 MiB were written since, and at \
-               the end, so that a start need not build it anew; off never does, and does not read \
-               one",
+               the end, so that a start need not build it anew, which pays for a few million items \
+               and not for more; off never does, and does not read one",
     },
     Setting {
         key: "cluster",

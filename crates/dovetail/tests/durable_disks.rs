@@ -21,6 +21,7 @@ fn command(directory: &Path) -> Command {
     command
         .args(["serve", "--mode", "store", "--memory", "64m", "--threads", "2"])
         .args(["--resp", "127.0.0.1:0", "--memcached", "off", "--native", "off"])
+        .args(["--checkpoint", "300s"])
         .args(["--admin", "off", "--log-format", "json", "--data-dir"])
         .arg(directory);
     command
