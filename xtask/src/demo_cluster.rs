@@ -120,7 +120,8 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
     }
     println!("seed {seed}; again: {}", again(args, seed));
     let started = Instant::now();
-    let load = Load::start(&crew.addresses(), args.clients, seed, started);
+    let times = (started, args.durability == "fsync");
+    let load = Load::start(&crew.addresses(), args.clients, seed, times);
     let (marks, complaint) = match break_it(&mut crew, args, seed, started, &load) {
         Ok(marks) => (marks, None),
         Err((marks, error)) => (marks, Some(error)),

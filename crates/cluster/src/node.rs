@@ -11,6 +11,7 @@
 //!                      copy to who joins            copy.rs
 //!                      fill from the source         filling.rs
 //!  all keys of a shard are deleted by one entry        flush.rs
+//!  writes that belong together land as one frame       group.rs
 //!  no primary any more: answers wait for CommitVer     limbo.rs
 //!  who holds a shard up is named to the managers       overdue.rs
 //!  the process is to end: others take over first       ending.rs
@@ -39,6 +40,7 @@ mod durable;
 mod ending;
 mod filling;
 mod flush;
+mod group;
 mod install;
 mod landing;
 mod limbo;

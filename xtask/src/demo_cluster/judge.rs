@@ -54,6 +54,9 @@ pub struct Judge {
     read_ns: Vec<u64>,
     kept: Vec<Record>,
     started: Instant,
+    /// Whether servers' logs may keep half of a write that nobody has answered: all of them may
+    /// end between the two. Otherwise a pair lands as one frame.
+    may_halve: bool,
 }
 
 impl Judge {
@@ -62,9 +65,10 @@ impl Judge {
         user: User,
         history: Arc<Mutex<History>>,
         findings: Arc<Mutex<Findings>>,
-        started: Instant,
+        (started, may_halve): (Instant, bool),
     ) -> Judge {
-        Judge { user, history, findings, read_ns: Vec::new(), kept: Vec::new(), started }
+        let (read_ns, kept) = (Vec::new(), Vec::new());
+        Judge { user, history, findings, read_ns, kept, started, may_halve }
     }
 
     /// Judges era after era, and, once the clients have ended, what is left.
@@ -154,7 +158,7 @@ impl Judge {
     fn judge_halves(&self, halves: &[Half], records: &[Record]) {
         for half in halves {
             let mut findings = self.findings();
-            if History::is_of_unknown(half, records) {
+            if self.may_halve && History::is_of_unknown(half, records) {
                 findings.halves += 1;
                 continue;
             }

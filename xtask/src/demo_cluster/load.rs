@@ -31,8 +31,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Load {
-    /// Begins; times count from `started`.
-    pub fn start(addresses: &Addresses, clients: u64, seed: u64, started: Instant) -> Load {
+    /// Begins; times count from `started`. `is_durable`: servers keep logs.
+    pub fn start(
+        addresses: &Addresses,
+        clients: u64,
+        seed: u64,
+        (started, is_durable): (Instant, bool),
+    ) -> Load {
         let (is_over, is_judged) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let history: Arc<Mutex<History>> = Arc::default();
         let findings: Arc<Mutex<Findings>> = Arc::default();
@@ -44,7 +49,8 @@ impl Load {
         let threads = (0..clients).map(client).collect();
         // Its index is no client's, and it speaks RESP.
         let user = User::new(u64::from(u32::MAX) * 3, seed, addresses, started);
-        let judge = Judge::new(user, Arc::clone(&history), Arc::clone(&findings), started);
+        let (judged, told) = (Arc::clone(&history), Arc::clone(&findings));
+        let judge = Judge::new(user, judged, told, (started, is_durable));
         let is_last = Arc::clone(&is_judged);
         let judge = std::thread::spawn(move || judge.run(&is_last));
         Load { is_over, is_judged, history, findings, clients: threads, judge }

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::{ShardId, Version};
 use crate::message::Lane;
-use crate::record::ALIGN_BYTES;
+use crate::record::{ALIGN_BYTES, Header};
 use crate::scheme::{LogName, Scheme, Way};
 
 /// Segments of one log that a placed frame may be ahead of the oldest one.
@@ -221,11 +221,13 @@ impl Landing {
         let len = bytes.len().min(self.segment_bytes - start);
         segment.bytes.extend(&bytes[..len]);
         segment.bytes.resize(segment.bytes.len().next_multiple_of(ALIGN_BYTES), 0);
-        segment.frames.push(Frame { lane, start, len });
-        if len < bytes.len() {
-            return Landed::Cut;
+        let is_cut = len < bytes.len();
+        // Of several records some may be whole: a part of a group, which nobody may take (H2).
+        let is_one = Header::peek(bytes).is_none_or(|header| header.len_bytes() >= bytes.len());
+        if !is_cut || is_one {
+            segment.frames.push(Frame { lane, start, len });
         }
-        Landed::Whole
+        if is_cut { Landed::Cut } else { Landed::Whole }
     }
 
     /// How many segments are used (L2): all but the last.

@@ -41,11 +41,17 @@ impl<S: Shelf> Node<S> {
         let Node { shards, ways, wanted, .. } = self;
         let primary = shards.get_mut(&shard).and_then(|state| state.primary.as_mut());
         let Some(primary) = primary else { return };
-        let Some(pending) = primary.pending.get_mut(&version) else { return };
+        let Some(pending) = primary.pending.get_mut(&version).filter(|one| !one.is_held) else {
+            return;
+        };
         pending.landed_at = now;
+        let has_last = pending.goes_with.is_some();
         for (to, missing) in &mut pending.targets {
             missing.sent = 0;
             missing.take_window(|block| wanted.push((*to, block)));
+        }
+        if has_last {
+            wanted.retain(|(to, _)| !primary.goes_along(version, *to)); // H2
         }
         land_blocks(primary, ways, (term, version), wanted, actions);
     }
@@ -131,7 +137,8 @@ impl<S: Shelf> Node<S> {
         let is_first =
             primary.pending.first_key_value().is_some_and(|(first, _)| *first == version);
         let is_early = pending.entry.is_flush && !is_first; // F1
-        if !pending.is_everywhere() || has_base || is_early || !has_copies {
+        let must_wait = has_base || is_early || pending.is_held;
+        if !pending.is_everywhere() || must_wait || !has_copies {
             return;
         }
         if !pending.is_written {
@@ -248,6 +255,11 @@ impl<S: Shelf> Node<S> {
         let Some(state) = self.shards.get_mut(&shard) else { return };
         let Some(primary) = state.primary.take() else { return };
         for pending in primary.pending.into_values() {
+            if pending.is_held {
+                let (client, sequence) = pending.reply_to;
+                actions.push(to_client(client, sequence, Outcome::Unknown));
+                continue; // H3
+            }
             state.sessions.settle_entry(&pending.entry);
             let version = pending.entry.version;
             let is_kept =

@@ -23,6 +23,8 @@ pub(super) struct Primary {
     pub(super) pending_bytes: usize,
     /// The newest write under way, by key (K6).
     pub(super) newest: BTreeMap<Arc<[u8]>, Version>,
+    /// Writes of the group that is open, none of which has left (`group`).
+    pub(super) group: Option<Vec<Version>>,
     /// The flush under way: then it is the last one (F1 of `flush`).
     pub(super) flush: Option<Version>,
     /// Requests that wait for a write under way, by that.
@@ -57,6 +59,10 @@ pub(super) struct Pending {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Cut,
     pub(super) targets: Vec<(NodeId, Missing)>,
+    /// Whether it waits for the rest of its group (H3).
+    pub(super) is_held: bool,
+    /// The last one of its group, if that is another.
+    pub(super) goes_with: Option<Version>,
     /// Whether another write was computed on this one.
     pub(super) is_base: bool,
     /// Whether the shelf has it already, which is the log.
@@ -152,6 +158,33 @@ pub(super) const WINDOW_BLOCKS: usize = 64;
 const DOUBLINGS_MAX: u8 = 3;
 
 impl Pending {
+    /// One that nobody has been sent.
+    pub(super) fn new(
+        entry: Arc<Entry>,
+        blocks: Cut,
+        outcome: Outcome,
+        reply_to: (ClientId, u64),
+        now: Instant,
+    ) -> Pending {
+        Pending {
+            entry,
+            blocks,
+            targets: Vec::new(),
+            is_held: false,
+            goes_with: None,
+            is_base: false,
+            is_installed: false,
+            is_written: false,
+            after: None,
+            outcome,
+            reply_to,
+            landed_at: now,
+            begun_at: now,
+            is_given_up: false,
+            retry_count: 0,
+        }
+    }
+
     /// How long after its landing it is landed again: receivers that are behind are not given more.
     pub(super) fn patience_ns(&self, retry_ns: u64) -> u64 {
         retry_ns << self.retry_count.min(DOUBLINGS_MAX)
@@ -179,6 +212,7 @@ impl Primary {
             pending: BTreeMap::new(),
             pending_bytes: 0,
             newest: BTreeMap::new(),
+            group: None,
             flush: None,
             waiting: BTreeMap::new(),
             waiting_count: 0,

@@ -112,7 +112,8 @@ impl<S: Shelf> Node<S> {
             return self.wait(shard, newest, request); // In the order in which they came (K10).
         }
         let reads = !request.operation.is_blind();
-        let after = newest.filter(|_| reads);
+        let held = primary.last_held();
+        let after = held.or(newest.filter(|_| reads));
         let current = match newest.and_then(|version| primary.pending.get(&version)) {
             _ if !reads => None,
             Some(pending) => Some(pending.entry.clone()),
@@ -128,8 +129,8 @@ impl<S: Shelf> Node<S> {
                 (Some(value), client_flags, expires_at)
             }
             Changed::Deleted => (None, 0, None),
-            // What was read off a write under way waits for that one.
-            Changed::Nothing => match after {
+            // What was read off a write under way waits for that one; in a group, all of that does.
+            Changed::Nothing => match newest.filter(|_| reads && primary.group.is_none()) {
                 Some(after) => return self.wait(shard, after, request),
                 None => return self.reply(request.client, request.sequence, outcome, now, actions),
             },
@@ -151,25 +152,16 @@ impl<S: Shelf> Node<S> {
         if let Some(after) = after
             && !fits_with_chain(primary, after, &blocks, &self.settings)
         {
-            return self.wait(shard, after, request);
+            if held.is_none() {
+                return self.wait(shard, after, request);
+            }
+            self.release_group(shard, now, actions);
+            return self.write(shard, request, now, actions);
         }
         let answered = Answer { sequence, version, outcome: outcome.clone() };
-        let pending = Box::new(Pending {
-            entry,
-            blocks,
-            targets: Vec::new(),
-            is_base: false,
-            is_installed: false,
-            is_written: false,
-            after,
-            outcome,
-            reply_to: (request.client, request.sequence),
-            landed_at: now,
-            begun_at: now,
-            is_given_up: false,
-            retry_count: 0,
-        });
-        self.begin(shard, pending, answered, now, actions);
+        let reply_to = (request.client, request.sequence);
+        let pending = Pending { after, ..Pending::new(entry, blocks, outcome, reply_to, now) };
+        self.begin(shard, Box::new(pending), answered, now, actions);
     }
 
     /// Lets a write be pending: in the own log and on its way to every target.
@@ -189,7 +181,12 @@ impl<S: Shelf> Node<S> {
         }
         let is_shelf = self.durable.is_shelf();
         let mut bytes = Vec::new();
-        if self.durable.is_on() && !is_shelf {
+        let is_open = |state: &crate::node::ShardState| {
+            state.primary.as_ref().is_some_and(|primary| primary.group.is_some())
+        };
+        pending.is_held = self.shards.get(&shard).is_some_and(is_open);
+        let is_held = pending.is_held;
+        if self.durable.is_on() && !is_shelf && !is_held {
             pending.entry.append(&mut bytes);
         }
         self.append(&bytes, actions);
@@ -209,6 +206,9 @@ impl<S: Shelf> Node<S> {
         }
         primary.pending_bytes += pending.len_bytes();
         primary.pending.insert(version, pending);
+        if let Some(group) = primary.group.as_mut().filter(|_| is_held) {
+            return group.push(version);
+        }
         self.land_at_all(shard, version, now, actions);
         if is_shelf {
             return self.complete(shard, version, now, actions); // Nobody else may be to have it.

@@ -1,5 +1,7 @@
 //! Nodes message by message: the way of a write, of a retry, of a promotion.
 
+mod groups;
+
 use super::*;
 use crate::configuration::even_ranges;
 use crate::ids::ClientId;
@@ -45,7 +47,10 @@ impl Bench {
     }
 
     fn by(scheme: Scheme) -> Bench {
-        let settings = Settings { scheme, ..Settings::default() };
+        Bench::with(Settings { scheme, ..Settings::default() })
+    }
+
+    fn with(settings: Settings) -> Bench {
         let node = |name| Node::new(id(name), settings, 1, MemoryShelf::default());
         let nodes = (0..3).map(node).collect();
         let now = Instant { ns: MS };
@@ -73,6 +78,10 @@ impl Bench {
     fn input(&mut self, name: u16, event: Event<'_>) {
         let mut actions = Vec::new();
         self.nodes[usize::from(name)].input(event, self.now, &mut actions);
+        self.act(name, actions);
+    }
+
+    fn act(&mut self, name: u16, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::Send { to: Peer::Node(to), message } => {
@@ -100,7 +109,11 @@ impl Bench {
     }
 
     fn ask(&mut self, name: u16, sequence: u64, operation: Operation) {
-        let request = Request { client: ClientId(1), sequence, key: (*b"k").into(), operation };
+        self.ask_of(b"k", name, sequence, operation);
+    }
+
+    fn ask_of(&mut self, key: &[u8], name: u16, sequence: u64, operation: Operation) {
+        let request = Request { client: ClientId(1), sequence, key: key.into(), operation };
         let from = Peer::Client(request.client);
         self.input(name, Event::Message { from, message: Message::Request(request) });
     }

@@ -38,6 +38,9 @@ struct Holder {
     tickets: BTreeSet<u32>,
     /// ... and to the worker.
     running: Option<Vec<Arc<GroupChange>>>,
+    /// Whether what adds to the shard is refused for want of room: asked once, for what has begun
+    /// goes on.
+    is_full: Option<bool>,
     is_ending: bool,
     is_bad: bool,
 }
@@ -71,6 +74,8 @@ impl Control {
                     if let Some(holder) = &mut self.state.groups.holder {
                         holder.is_ending = true;
                         holder.since = now;
+                        let shard = holder.shard;
+                        self.release_group(shard, now);
                     }
                 }
             }
@@ -88,7 +93,10 @@ impl Control {
         // What has begun must end on every copy: all of it is refused, or nothing.
         let has_room = self.state.facts.has_room(filling_bytes + waiting_bytes)
             && !self.node.is_crowded(shard, now);
-        let is_full = filling_bytes > 0 && !has_room;
+        let is_full = match &mut self.state.groups.holder {
+            Some(holder) if filling_bytes > 0 => *holder.is_full.get_or_insert(!has_room),
+            _ => false,
+        };
         for change in changes {
             if is_full && change.filling_bytes() > 0 {
                 change.refuse_full();
@@ -146,6 +154,7 @@ impl Control {
             is_granted: false,
             tickets: BTreeSet::new(),
             running: None,
+            is_full: None,
             is_ending: false,
             is_bad: false,
         });
@@ -171,6 +180,7 @@ impl Control {
                     holder.is_granted = true;
                     holder.since = now;
                 }
+                self.node.hold_group(shard);
                 self.ends.answer(front, GroupAnswer::Good);
                 return false;
             }
@@ -180,8 +190,15 @@ impl Control {
         true
     }
 
+    /// What belongs together leaves as one frame (`cluster::node`'s H2).
+    fn release_group(&mut self, shard: ShardId, now: Instant) {
+        self.node.release_group(shard, now, &mut self.state.actions);
+        self.perform(now);
+    }
+
     fn end_group(&mut self, answer: GroupAnswer, now: Instant) {
         let Some(holder) = self.state.groups.holder.take() else { return };
+        self.release_group(holder.shard, now);
         self.ends.answer(holder.front, answer);
         self.state.outstanding.let_go(holder.shard);
         self.try_again(now);

@@ -1,0 +1,78 @@
+//! Writes that belong together: none of them leaves before the last one is computed, and then all
+//! leave as one frame, which lands as a whole or not at all.
+//!
+//! ```text
+//!  hold_group ─ write 7 ─ write 8 ─ write 9 ─ release_group ─▶ frame [7][8][9] to each target
+//!                held      held      held                       and again, until 9 is acknowledged
+//! ```
+//!
+//! So a promotion gathers all of a group or nothing, whoever has failed. What does not fit into a
+//! datagram any more leaves at once, one by one as any other write: of such a group a part may
+//! stay.
+//!
+//! # Invariants
+//! H1: while a group is open nothing of the shard is under way but its writes (`Groups` of the
+//!     driver), each computed on the one before, so that N5 keeps them together.
+//! H2: no target is sent one of them alone that has not acknowledged the last one.
+//! H3: what is held is on no log and no shelf, this node's own among them: it is void if the node
+//!     ceases to be primary.
+
+use base::Instant;
+
+use crate::ids::{ShardId, Version};
+use crate::node::durable::Held;
+use crate::node::primary::Primary;
+use crate::node::{Action, Node};
+use crate::shelf::Shelf;
+
+impl<S: Shelf> Node<S> {
+    /// From here on writes of the shard belong together, until [`Node::release_group`]. Nothing of
+    /// it may be under way (H1).
+    pub fn hold_group(&mut self, shard: ShardId) {
+        if let Some(primary) = self.primary_mut(shard) {
+            debug_assert!(primary.pending.is_empty(), "H1");
+            primary.group = Some(Vec::new());
+        }
+    }
+
+    /// No more belong to the group: what is held leaves. Nothing happens where none is open.
+    pub fn release_group(&mut self, shard: ShardId, now: Instant, actions: &mut Vec<Action>) {
+        let (logs, is_shelf) = (self.durable.is_on(), self.durable.is_shelf());
+        let Some(primary) = self.primary_mut(shard) else { return };
+        let Some(versions) = primary.group.take() else { return };
+        let Some(last) = versions.last().copied() else { return };
+        let mut bytes = Vec::new();
+        for version in &versions {
+            let Some(pending) = primary.pending.get_mut(version) else { continue };
+            pending.is_held = false;
+            pending.goes_with = Some(last).filter(|last| last != version);
+            pending.landed_at = now;
+            if logs && !is_shelf {
+                pending.entry.append(&mut bytes);
+            }
+        }
+        self.append(&bytes, actions);
+        self.land_at_all(shard, last, now, actions);
+        for version in versions {
+            match is_shelf {
+                true => self.complete(shard, version, now, actions), // As for any other write.
+                false => self.when_durable(Held::Written { shard, version }, now, actions),
+            }
+        }
+    }
+}
+
+impl Primary {
+    /// The last write of an open group.
+    pub(super) fn last_held(&self) -> Option<Version> {
+        self.group.as_ref()?.last().copied()
+    }
+
+    /// Whether a target is sent this one together with the last of its group (H2).
+    pub(super) fn goes_along(&self, version: Version, to: crate::ids::NodeId) -> bool {
+        let with = self.pending.get(&version).and_then(|pending| pending.goes_with);
+        let last = with.and_then(|last| self.pending.get(&last));
+        let mut targets = last.into_iter().flat_map(|last| &last.targets);
+        targets.any(|(of, missing)| *of == to && !missing.is_empty())
+    }
+}

@@ -1,0 +1,137 @@
+//! Groups: whole or not at all, whatever is lost and whoever dies.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn key(number: usize) -> Vec<u8> {
+    format!("g{number}").into_bytes()
+}
+
+impl Bench {
+    fn hold(&mut self) {
+        self.nodes[0].hold_group(SHARD);
+    }
+
+    fn release(&mut self) {
+        let mut actions = Vec::new();
+        self.nodes[0].release_group(SHARD, self.now, &mut actions);
+        self.act(0, actions);
+    }
+
+    /// A group of so many writes, of values so long.
+    fn ask_group(&mut self, count: usize, value_bytes: usize) {
+        self.hold();
+        for number in 0..count {
+            let value = vec![b'v'; value_bytes].into();
+            self.ask_of(&key(number), 0, 1010 + number as u64, Operation::Put(value));
+        }
+    }
+
+    /// Time passes; the lease is renewed, and what was lost is sent again.
+    fn pass(&mut self) {
+        self.now = after(self.now, 100 * MS);
+        let message = Message::Granted { sent_at: self.now, term: Term(1), is_committed: true };
+        self.input(0, Event::Message { from: Peer::Manager(0), message });
+        self.input(0, Event::Tick);
+    }
+
+    fn held_by(&mut self, name: u16, count: usize) -> usize {
+        self.nodes[usize::from(name)].digest_all();
+        let shelf = self.nodes[usize::from(name)].shelf();
+        (0..count).filter(|number| shelf.get(SHARD, &key(*number)).is_some()).count()
+    }
+}
+
+#[test]
+fn nothing_of_a_group_leaves_before_the_last_and_then_all_does_at_once() {
+    let mut bench = Bench::new();
+    bench.ask_group(3, 4);
+    assert!(bench.frames.is_empty(), "H2");
+    bench.release();
+    assert_eq!(bench.frames.len(), 2, "one for each backup");
+    bench.land(|_| true);
+    let done: Vec<_> = (1010..1013).map(|sequence| (sequence, Outcome::Done)).collect();
+    bench.expect(&done);
+    bench.ask_of(&key(2), 0, 2000, Operation::Get);
+    bench.expect(&[(2000, value("vvvv"))]);
+}
+
+#[test]
+fn what_is_read_in_a_group_is_known_at_once() {
+    let mut bench = Bench::new();
+    bench.hold();
+    bench.ask(0, 1, put("no number"));
+    bench.ask(0, 2, Operation::Increment(1));
+    bench.expect(&[(2, Outcome::NotAnInteger)]);
+    bench.ask(0, 3, put("4"));
+    bench.ask(0, 4, Operation::Increment(1));
+    bench.release();
+    bench.land(|_| true);
+    bench.expect(&[(1, Outcome::Done), (3, Outcome::Done), (4, Outcome::Integer(5))]);
+}
+
+#[test]
+fn a_group_that_does_not_fit_into_a_datagram_leaves_as_it_comes() {
+    let mut bench = Bench::new();
+    bench.ask_group(4, 600);
+    assert!(!bench.frames.is_empty());
+    bench.release();
+    for _ in 0..4 {
+        bench.land(|_| true);
+    }
+    bench.expect(&(1010..1014).map(|sequence| (sequence, Outcome::Done)).collect::<Vec<_>>());
+    assert_eq!(bench.held_by(2, 4), 4);
+}
+
+#[test]
+fn what_is_held_is_void_where_the_primary_ceases_to_be_one() {
+    let mut bench = Bench::new();
+    bench.ask_group(2, 4);
+    bench.install(&configuration(2, 2, 1, &[0, 2]), &[0, 1, 2]);
+    bench.expect(&[(1010, Outcome::Unknown), (1011, Outcome::Unknown)]);
+    bench.release();
+    assert_eq!([0, 1, 2].map(|name| bench.held_by(name, 2)), [0, 0, 0], "H3");
+}
+
+proptest! {
+    /// Frames and acknowledgements get lost, are sent again, and the primary dies: the next one and
+    /// its backup have all of the group or nothing, and all if it was acknowledged.
+    #[test]
+    fn a_group_outlives_its_primary_whole_or_not_at_all(
+        count in 1_usize..8,
+        rounds in prop::collection::vec(prop::collection::vec(any::<bool>(), 20), 1..6),
+        scheme in prop::sample::select(Scheme::ALL.to_vec()),
+        before in 0..64_u64,
+    ) {
+        // A group's frame may be the one that a segment's end cuts.
+        let settings = Settings { scheme, segment_bytes: 4096, ..Settings::default() };
+        let mut bench = Bench::with(settings);
+        for sequence in 100..100 + before {
+            bench.ask(0, sequence, put("x"));
+            while !bench.frames.is_empty() {
+                bench.land(|_| true);
+            }
+            bench.pass();
+            bench.land(|_| true);
+        }
+        prop_assert_eq!(bench.replies.len() as u64, before);
+        bench.replies.clear();
+        bench.ask_group(count, 4);
+        bench.release();
+        for luck in rounds {
+            let mut luck = luck.into_iter().cycle();
+            let flying = std::mem::take(&mut bench.frames);
+            bench.frames = flying.into_iter().filter(|_| luck.next().unwrap_or(true)).collect();
+            bench.land(|_| true);
+            bench.pass();
+        }
+        let is_done = bench.replies.iter().filter(|(_, outcome)| *outcome == Outcome::Done).count();
+        bench.frames.clear();
+        bench.install(&configuration(2, 2, 1, &[2]), &[1, 2]);
+        let kept = bench.held_by(1, count);
+        prop_assert!(kept == 0 || kept == count, "{kept} of {count}");
+        prop_assert_eq!(bench.held_by(2, count), kept);
+        prop_assert!(is_done == 0 || kept == count);
+    }
+}
