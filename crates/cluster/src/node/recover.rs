@@ -8,7 +8,7 @@ use crate::message::{Answer, Recovered};
 use crate::node::digest::Assembly;
 use crate::node::sessions::outcome_of;
 use crate::node::{Node, ShardState};
-use crate::record::{Kind, Session, scan};
+use crate::record::{Check, Kind, Session, scan};
 use crate::settings::Settings;
 use crate::shelf::Shelf;
 
@@ -36,16 +36,18 @@ impl<S: Shelf> Node<S> {
     /// A new life from what an earlier one has appended. Returns how much of the log is whole: the
     /// rest is a torn tail, to be cut before anything is appended.
     ///
-    /// Which shards it has a role in, the next configuration says.
+    /// Which shards it has a role in, the next configuration says. Anything but [`Check::Checksum`]
+    /// is for the fault simulation, which must notice.
     pub fn recover(
         id: NodeId,
         earlier_life: u32,
-        settings: Settings,
+        (settings, check): (Settings, Check),
         manager_count: u16,
         shelf: S,
         log: &[u8],
     ) -> (Node<S>, usize) {
         let mut node = Node::new(id, settings, manager_count, shelf);
+        node.check = check;
         let mut assembly = Assembly::default();
         // How much damage lay before each shard's last beginning, and in which life that was.
         let mut damage_before: BTreeMap<ShardId, (usize, u32)> = BTreeMap::new();

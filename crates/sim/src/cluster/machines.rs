@@ -101,6 +101,8 @@ impl Disk {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestShelf {
     pub(super) inner: MemoryShelf,
+    /// Of the server.
+    pub(super) life: u32,
     pub(super) loses_deletes: bool,
     /// A flush deletes, and keeps nothing away.
     pub(super) loses_flushes: bool,
@@ -156,7 +158,9 @@ impl Shelf for TestShelf {
     fn clear(&mut self, shard: ShardId) {
         self.inner.clear(shard);
         if self.is_log {
-            append_mark(Kind::Reset, shard, Version::ZERO, self.unlogged.get_mut());
+            // As a node's own mark: what was listed before has more than what follows.
+            let life = Version::from_bits(self.life.into()).unwrap_or(Version::ZERO);
+            append_mark(Kind::Reset, shard, life, self.unlogged.get_mut());
         }
     }
 

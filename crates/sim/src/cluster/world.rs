@@ -484,13 +484,19 @@ impl<'a> World<'a> {
         let loses_deletes = self.options.plant == Some(Plant::Tombstone);
         let is_log = self.scenario.shelf_is_log;
         let loses_flushes = self.options.plant == Some(Plant::Flush);
-        let shelf = TestShelf { loses_deletes, loses_flushes, is_log, ..TestShelf::default() };
+        let life = server.life;
+        let shelf =
+            TestShelf { life, loses_deletes, loses_flushes, is_log, ..TestShelf::default() };
         let is_recovered = self.scenario.is_durable && server.life > 1;
+        let check = match self.options.plant {
+            Some(Plant::Checksum) => cluster::record::Check::Nothing,
+            _ => cluster::record::Check::Checksum,
+        };
         let mut node = if is_recovered {
             let log = server.disk.bytes();
             let earlier = server.life - 1;
             let (node, whole_bytes) =
-                Node::recover(id, earlier, self.settings, manager_count, shelf, log);
+                Node::recover(id, earlier, (self.settings, check), manager_count, shelf, log);
             server.disk.begin(whole_bytes);
             node.shelf().unlogged.take(); // It is there.
             node
@@ -498,11 +504,8 @@ impl<'a> World<'a> {
             server.disk = Disk::default();
             Node::new(id, self.settings, manager_count, shelf)
         };
-        if self.options.plant == Some(Plant::Checksum) {
-            node.set_check(cluster::record::Check::Nothing);
-        }
+        node.set_check(check);
         server.node = Some(node);
-        let life = server.life;
         self.push(self.now_ns, Happening::Node { name, life, what: ToNode::Tick });
     }
 
