@@ -15,7 +15,7 @@ use std::time::Duration;
 use base::parse_duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use cluster_io::Place;
-use cluster_io::admin::{self, Question, Reply, Report};
+use cluster_io::admin::{self, NodeReport, Question, Reply, Report, ShardReport};
 
 use crate::cli::one_line;
 use crate::cm_command;
@@ -286,57 +286,56 @@ fn text(report: &Report, with_shards: bool) -> String {
         out,
         "{node:<8} {peer:<24} {resp:>6} {serves:>7} {copies:>7} {joining:>8} {rate:>10}"
     );
-    for one in &report.nodes {
-        let state = match (one.leaves, one.may_stop) {
-            (true, true) => "  may stop",
-            (true, false) => "  leaves",
-            _ => "",
-        };
-        let _ = writeln!(
-            out,
-            "{:<8} {:<24} {:>6} {:>7} {:>7} {:>8} {:>10.0}{state}",
-            one.node,
-            one.peer,
-            one.resp,
-            one.primaries,
-            one.backups,
-            one.joining,
-            one.requests_per_s,
-        );
-    }
-    for one in &report.shards {
-        let change = match (&one.joining, &one.filling_from) {
-            (Some(node), _) => format!("  {node} joins"),
-            (None, Some(node)) => format!("  fills from {node}"),
-            (None, None) => String::new(),
-        };
-        let is_special = is_lacking(one.full_copies) || !change.is_empty() || !one.is_served;
-        if !with_shards && !is_special {
-            continue;
-        }
-        let progress = match (change.is_empty(), one.left_s) {
-            (false, Some(left_s)) => {
-                format!(", {} of {} keys, {left_s:.0} s left", one.copied, one.entries)
-            }
-            _ => String::new(),
-        };
-        let _ = writeln!(
-            out,
-            "shard {} ({}-{}): {} + {} epoch {}{change}{progress}",
-            one.shard,
-            one.slots.0,
-            one.slots.1,
-            one.primary,
-            one.backups.join(" "),
-            one.epoch,
-        );
-    }
+    report.nodes.iter().for_each(|one| node_line(one, &mut out));
+    report.shards.iter().for_each(|one| {
+        shard_line(one, with_shards || is_lacking(one.full_copies), &mut out);
+    });
     out
+}
+
+fn node_line(one: &NodeReport, out: &mut String) {
+    let state = match (one.leaves, one.may_stop) {
+        (true, true) => "  may stop",
+        (true, false) => "  leaves",
+        _ => "",
+    };
+    let _ = writeln!(
+        out,
+        "{:<8} {:<24} {:>6} {:>7} {:>7} {:>8} {:>10.0}{state}",
+        one.node, one.peer, one.resp, one.primaries, one.backups, one.joining, one.requests_per_s,
+    );
+}
+
+/// Nothing of a shard that is as it should be, unless it is wanted.
+fn shard_line(one: &ShardReport, is_wanted: bool, out: &mut String) {
+    let change = match (&one.joining, &one.filling_from) {
+        (Some(node), _) => format!("  {node} joins"),
+        (None, Some(node)) => format!("  fills from {node}"),
+        (None, None) => String::new(),
+    };
+    if !is_wanted && change.is_empty() && one.is_served {
+        return;
+    }
+    let progress = match (change.is_empty(), one.left_s) {
+        (false, Some(left_s)) => {
+            format!(", {} of {} keys, {left_s:.0} s left", one.copied, one.entries)
+        }
+        _ => String::new(),
+    };
+    let _ = writeln!(
+        out,
+        "shard {} ({}-{}): {} + {} epoch {}{change}{progress}",
+        one.shard,
+        one.slots.0,
+        one.slots.1,
+        one.primary,
+        one.backups.join(" "),
+        one.epoch,
+    );
 }
 
 #[cfg(test)]
 mod tests {
-    use cluster_io::admin::{NodeReport, ShardReport};
 
     use super::*;
 
