@@ -31,7 +31,7 @@ pub fn data_files(data: &[u8]) {
             disk.bytes_mut()[at % len] ^= flip;
         }
     }
-    let checked = check::check(&disk, 1000, &mut |_, _| {});
+    let checked = check::check(&disk, 1000, None, &mut |_, _| {});
     let recovers_damaged = settings & 2 != 0;
     let opened = open_file(disk, recovers_damaged);
     let Some(Opened { store, mut committer, recovery }) = opened else { return };

@@ -1,8 +1,8 @@
 //! Native frames: any datagram, and any bytes as the body of every kind of frame.
 
 use wire::native::{
-    Challenge, Frame, FrameWriter, HEADER_LEN_BYTES, Header, Hello, Items, Kind, Refusal, Replies,
-    Reply, Request, RequestError, Requests, SessionId, SteeringId, Welcome,
+    Challenge, Frame, FrameWriter, HEADER_LEN_BYTES, Header, Hello, Items, Kind, Moved, Refusal,
+    Replies, Reply, Request, RequestError, Requests, SessionId, SteeringId, Welcome,
 };
 
 /// Reads a datagram. Properties: what parses is within bounds and comes out again as it was after
@@ -54,6 +54,9 @@ fn requests(body: &[u8], out: &mut [u8]) {
 
 fn replies(body: &[u8], out: &mut [u8]) {
     let good: Vec<Reply<'_>> = Replies::new(body).flatten().collect();
+    for moved in good.iter().filter_map(|reply| Moved::parse(reply.value)) {
+        assert_eq!(Moved::parse(moved.to_string().as_bytes()), Some(moved));
+    }
     let mut writer = FrameWriter::new(out, header(Kind::Replies)).expect("room for a header");
     for reply in &good {
         writer.push_reply(reply).expect("no message grows");

@@ -50,6 +50,7 @@ fn status_words(status: Status) -> &'static str {
         Status::TooLarge => "key or value is larger than the server takes",
         Status::OutOfMemory => "the server has no memory left",
         Status::Unsupported => "the server does not support the request",
+        Status::Moved => "another server of the cluster has the key",
         Status::NoOrder => "the server keeps no order of keys; start it with --index tree",
         _ => "the server refused the request",
     }
@@ -339,7 +340,7 @@ impl Client {
     }
 }
 
-fn found_or_missing<T>((status, found): (Status, T)) -> Result<Option<T>, ClientError> {
+pub(crate) fn found_or_missing<T>((status, found): (Status, T)) -> Result<Option<T>, ClientError> {
     match status {
         Status::Ok => Ok(Some(found)),
         Status::Miss => Ok(None),
@@ -347,11 +348,11 @@ fn found_or_missing<T>((status, found): (Status, T)) -> Result<Option<T>, Client
     }
 }
 
-fn done_or_missing(status: Status) -> Result<bool, ClientError> {
+pub(crate) fn done_or_missing(status: Status) -> Result<bool, ClientError> {
     found_or_missing((status, ())).map(|found| found.is_some())
 }
 
-fn written(status: Status) -> Result<Written, ClientError> {
+pub(crate) fn written(status: Status) -> Result<Written, ClientError> {
     match status {
         Status::Ok => Ok(Written::Stored),
         Status::NotStored => Ok(Written::NotStored),

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod blocking;
+mod cluster;
 mod config;
 mod connection;
 mod engine;
@@ -36,6 +37,7 @@ pub use wire::native::{
 };
 
 pub use blocking::{Client, ClientError, Item, KeyAndValue, SetOptions, Written};
+pub use cluster::{Cluster, ClusterConfig};
 pub use config::{Config, Delivery, KeyOrder, OUTSTANDING_MAX, ReadSteering};
 pub use connection::{ConnectError, Connection, Waiting};
 pub use engine::{Answer, Completion, Engine, Token};

@@ -29,6 +29,12 @@ pub enum Target {
 #[error("`{0}` is no native target: write native://HOST:PORT or shm:PATH")]
 pub struct BadTarget(String);
 
+impl BadTarget {
+    pub(crate) fn of(text: &str) -> BadTarget {
+        BadTarget(text.to_owned())
+    }
+}
+
 impl FromStr for Target {
     type Err = BadTarget;
 

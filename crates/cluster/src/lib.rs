@@ -40,9 +40,9 @@ pub mod register;
 pub mod scheme;
 pub mod settings;
 pub mod shelf;
-pub mod slot;
 
 pub use addresses::Addresses;
+pub use base::slot::{self, Slot};
 pub use configuration::{Configuration, Role, Shard};
 pub use ids::{ClientId, NodeId, ShardId, Term, Version};
 pub use manager::Manager;
@@ -51,4 +51,3 @@ pub use node::Node;
 pub use scheme::{Scheme, Way};
 pub use settings::{Durability, Settings};
 pub use shelf::{Installed, MemoryShelf, Part, Plain, Shelf};
-pub use slot::Slot;

@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SHARDS: u64 = 8;
 const RESP_PORT: u16 = 7000;
 const ADMIN_PORT: u16 = 7001;
+const NATIVE_PORT: u16 = 7003;
 
 struct Cluster {
     folder: tempfile::TempDir,
@@ -76,7 +77,7 @@ impl Cluster {
         let mut command = command();
         command.args(["serve", "--cluster", &self.register(), "--resp", &at(RESP_PORT)]);
         command.args(["--admin", &at(ADMIN_PORT), "--peer", &at(7002)]);
-        command.args(["--memcached", "off", "--native", "off"]);
+        command.args(["--memcached", "off", "--native", &at(NATIVE_PORT)]);
         command.args(["--memory", "64MiB", "--threads", "1"]);
         command
     }
@@ -92,6 +93,13 @@ impl Cluster {
     fn client(&self) -> Client {
         let servers = (0..3).map(|index| self.resp(index)).collect();
         Client { servers, connections: HashMap::new(), next: 0 }
+    }
+
+    /// A native client that has heard of one server.
+    fn native_client(&self) -> client::Cluster {
+        let target = format!("native://{}:{NATIVE_PORT}", self.host(0));
+        let config = client::ClusterConfig { patience: PATIENCE, ..Default::default() };
+        client::Cluster::new(&[&target], config).expect("a target")
     }
 
     fn metrics(&self, index: usize) -> Option<String> {
@@ -374,6 +382,48 @@ fn what_was_flushed_does_not_come_back_with_the_next_primary() {
     cluster.until_whole();
     cluster.kill((primary + 1) % 3);
     check(&mut client);
+}
+
+#[test]
+fn native_clients_find_each_key_and_follow_a_failover() {
+    let mut cluster = Cluster::start(13, 1);
+    let mut native = cluster.native_client();
+    keys().for_each(|(key, value)| native.set(key.as_bytes(), value.as_bytes()).unwrap());
+    assert_eq!(native.servers().len(), 3, "the one has named the others");
+    let names: Vec<String> = keys().map(|(key, _)| key).collect();
+    let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+    let values: Vec<_> = keys().map(|(_, value)| Some(value.into_bytes())).collect();
+    assert_eq!(native.mget(&names).unwrap(), values);
+    // In parts, by the same ways.
+    let large: Vec<u8> = (0..200_000_u32).map(|number| number as u8).collect();
+    native.set(b"large", &large).unwrap();
+    assert!(native.get(b"large").unwrap().is_some_and(|found| found == large));
+    for key in ["one", "two", "three"].map(str::as_bytes) {
+        assert_eq!(native.incr(key, 40).unwrap(), 40);
+        assert_eq!(native.incr(key, 2).unwrap(), 42);
+        assert!(native.delete(key).unwrap() && !native.delete(key).unwrap());
+    }
+    let mut resp = cluster.client();
+    keys().for_each(|(key, value)| assert_eq!(resp.get(&key), value, "{key}"));
+
+    let primary = cluster.primary("key0");
+    cluster.kill(primary);
+    for (key, value) in keys() {
+        assert_eq!(native.get(key.as_bytes()).unwrap(), Some(value.into_bytes()), "{key}");
+    }
+    // It may be sent again where nobody knows.
+    let mut set = |key: &str, value: &str| {
+        until("a write is acknowledged", || native.set(key.as_bytes(), value.as_bytes()).ok());
+    };
+    keys().for_each(|(key, value)| set(&key, &(value + " again")));
+    keys().for_each(|(key, value)| assert_eq!(resp.get(&key), value + " again", "{key}"));
+    cluster.start_again(primary);
+    cluster.until_whole();
+    cluster.kill((primary + 1) % 3);
+    for (key, value) in keys() {
+        let found = native.get(key.as_bytes()).unwrap();
+        assert_eq!(found, Some((value + " again").into_bytes()), "{key}");
+    }
 }
 
 #[test]

@@ -123,6 +123,9 @@ impl Cluster {
         for node in self.nodes.iter().flatten() {
             let reply = client.ask_at(&node.resp, &["FLUSHALL"]).unwrap();
             assert_eq!(reply, "+OK\r\n");
+            // On this disk, and on both backups'.
+            let waited = client.ask_at(&node.resp, &["WAITAOF", "1", "2", "0"]).unwrap();
+            assert_eq!(waited, "*2\r\n:1\r\n:2\r\n");
         }
     }
 

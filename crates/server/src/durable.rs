@@ -103,6 +103,11 @@ impl Data {
         self.tenancy.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// When writes are acknowledged.
+    pub fn durability(&self) -> Durability {
+        self.config.durability
+    }
+
     /// A gate for one worker, where replies wait.
     pub fn gate(&self) -> Option<Gate> {
         (self.config.durability == Durability::Fsync)

@@ -18,7 +18,7 @@ use crate::compaction::{Answering, Compacted, Compaction};
 use crate::config::Config;
 use crate::core::Core;
 use crate::gather::Answer;
-use crate::hop::replicate::GroupAnswer;
+use crate::hop::replicate::{Apart, GroupAnswer};
 use crate::hop::{Awaiting, Lane, Loan, Returned, Turn};
 use crate::poller::Poller;
 use crate::reply::{Pending, ReplySink};
@@ -56,6 +56,18 @@ pub trait Engine {
     /// between, and [`Engine::session`] is `None`. `None`: keys are locked instead.
     fn begin_group(&mut self, _slot: Slot) -> Option<GroupAnswer> {
         None
+    }
+
+    /// Executes requests of one slot's shard where a cluster's writes are executed; else as
+    /// [`Engine::execute`].
+    fn execute_apart<S: Answering>(
+        &mut self,
+        now: UnixMillis,
+        (_slot, requests): (Slot, &[Request<'_, Rmw<'_>>]),
+        sink: &mut S,
+    ) -> Apart {
+        self.execute(now, requests, sink);
+        Apart::Done
     }
 
     /// The group ends. False: nobody must be answered from it.

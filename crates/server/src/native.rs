@@ -25,6 +25,7 @@ pub mod desk;
 pub mod greet;
 pub mod outgoing;
 pub mod page;
+mod placed;
 pub mod port;
 pub mod ports;
 pub mod sessions;
@@ -97,11 +98,13 @@ impl Shop {
         fill_random(&mut secret)
             .map_err(|source| StartError::System { what: "draw random bytes", source })?;
         let bits = shared.store().partition_bits().partition_count().ilog2() as u8;
+        // A node of a cluster has a part of each range only.
+        let has_ranges = config.index == IndexKind::Tree && config.cluster.is_none();
         let terms = Terms {
             steering_bits: bits,
             hash_seed: shared.store().key_hasher().seed(),
             value_max_bytes: u32::try_from(config.max_item_size_bytes).unwrap_or(u32::MAX),
-            features: if config.index == IndexKind::Tree { Welcome::RANGES } else { 0 },
+            features: if has_ranges { Welcome::RANGES } else { 0 },
         };
         let budget = shared.buffer_budget();
         Ok(Shop {

@@ -23,6 +23,7 @@ mod header;
 mod hello;
 mod items;
 mod layout;
+mod moved;
 mod once;
 mod parts_in;
 mod reply;
@@ -42,6 +43,7 @@ pub use hello::{
 };
 pub use items::{Item, ItemValue, ItemWriter, Items, item_len_bytes};
 pub use layout::{KEY_MAX_BYTES, MESSAGE_HEAD_BYTES, message_len_bytes};
+pub use moved::Moved;
 pub use once::{Admission, Once, Remembered};
 pub use parts_in::{PartLimits, PartOutcome, PartsIn};
 pub use reply::{Replies, Reply, ReplyError, Status};

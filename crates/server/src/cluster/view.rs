@@ -120,7 +120,13 @@ impl View {
     /// still lies there.
     #[inline]
     pub fn shows(&self, slot: Slot, version: u64) -> bool {
-        self.is_own(slot) && version > self.floors[usize::from(slot.0)].load(Ordering::Acquire)
+        self.is_own(slot) && !self.is_flushed(slot, version)
+    }
+
+    /// Whether an item of a slot was flushed, though it is still in the index.
+    #[inline]
+    pub fn is_flushed(&self, slot: Slot, version: u64) -> bool {
+        version <= self.floors[usize::from(slot.0)].load(Ordering::Acquire)
     }
 
     /// Whether this node has all of a slot as a backup: what READONLY connections may read.

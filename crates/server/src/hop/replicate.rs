@@ -38,7 +38,7 @@ use crate::shared::Shared;
 pub use door::{Door, Ends};
 pub use forward::Guests;
 pub use group::{GroupAnswer, GroupCall, GroupChange};
-pub use seat::{Seat, has_writes};
+pub use seat::{Apart, Seat, has_writes};
 
 /// A cell on its way through the control thread.
 pub struct Errand {

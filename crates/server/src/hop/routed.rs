@@ -19,7 +19,7 @@ use super::front::{Front, Here, HereSink, Replicated};
 use super::lane::Lane;
 use super::layers::Decider;
 use super::loan::{Loan, Loans, Returned, TOKEN_LOAN};
-use super::replicate::{Door, GroupAnswer, Seat, has_writes};
+use super::replicate::{Apart, Door, GroupAnswer, Seat, has_writes};
 use super::roles::Turn;
 use crate::cluster::View;
 use crate::compaction::{Answering, Compacted};
@@ -145,6 +145,16 @@ impl Engine for Routed {
 
     fn begin_group(&mut self, slot: Slot) -> Option<GroupAnswer> {
         Some(self.seat.as_mut()?.begin(&mut self.home.session, slot))
+    }
+
+    fn execute_apart<S: Answering>(
+        &mut self,
+        now: UnixMillis,
+        requests: (Slot, &[Request<'_, Rmw<'_>>]),
+        sink: &mut S,
+    ) -> Apart {
+        let Some(seat) = &mut self.seat else { return Apart::NotExecuted };
+        seat.execute_apart(&mut self.home.session, now, requests, sink)
     }
 
     fn end_group(&mut self) -> bool {

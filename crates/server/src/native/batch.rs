@@ -19,7 +19,7 @@
 //!     before it is answered.
 
 use arrayvec::ArrayVec;
-use base::UnixMillis;
+use base::{Slot, UnixMillis};
 use store::request::{self, Request};
 use wire::native::{
     Admission, Direction, Expiry, Op, PartOutcome, Range, RangeItems, Remembered, Reply,
@@ -29,6 +29,7 @@ use wire::native::{
 use super::answers::{Answers, Pending, Shape};
 use super::outgoing::{Origin, Outgoing, Outlet};
 use super::page::{KeyTooLong, Page};
+use super::placed::Placed;
 use super::sessions::NoMemory;
 use super::{Clock, Shop};
 use crate::core::Core;
@@ -52,11 +53,13 @@ pub struct Batch<'b, 'a, 'k, E, T> {
     pub out: Outgoing<'b, 'k, T>,
     /// Where replies wait for the disk.
     gate: Option<Gate>,
+    /// At a node of a cluster: who has which key.
+    pub(super) placed: Option<Placed>,
     /// For the items of a range.
     pub items: &'b mut [u8],
-    requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
-    pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
-    origins: ArrayVec<Origin<'k>, BATCH_REQUESTS_MAX>,
+    pub(super) requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
+    pub(super) pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
+    pub(super) origins: ArrayVec<Origin<'k>, BATCH_REQUESTS_MAX>,
 }
 
 impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
@@ -71,10 +74,11 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         let (requests, pendings, origins) = (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
         let mut out = out;
         let gate = core.shared.data().and_then(Data::gate);
-        if gate.is_some() {
+        let placed = core.cluster.clone().map(Placed::new);
+        if gate.is_some() || placed.is_some() {
             out.hold();
         }
-        Batch { gate, engine, core, shop, clock, out, items, requests, pendings, origins }
+        Batch { gate, placed, engine, core, shop, clock, out, items, requests, pendings, origins }
     }
 
     /// Takes all requests of a frame.
@@ -97,6 +101,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
 
     /// Executes what was gathered. The last frame's origin stays: more of it may follow.
     pub fn flush(&mut self) {
+        let groups = if self.placed.is_some() { self.take_groups() } else { Vec::new() };
         if !self.requests.is_empty() {
             let counters = self.core.counters();
             counters.batches.add(1);
@@ -107,6 +112,9 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
             counters.compaction.add(self.engine.take_compacted());
             self.requests.clear();
             self.pendings.clear();
+        }
+        if !groups.is_empty() {
+            self.run_groups(groups);
         }
         if let Some(last) = self.origins.last().copied() {
             self.origins.clear();
@@ -123,22 +131,29 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
 
     /// Replies that wait leave once what they say is on the disk; else they never do.
     fn pass_gate(&mut self) {
-        let Some(gate) = &mut self.gate else { return };
-        if !self.out.holds() {
+        if self.gate.is_none() && self.placed.is_none() || !self.out.holds() {
             return;
         }
         // Whoever executes alone has a session; locked keys are answered within a connection.
-        let may_leave = self.engine.session().is_some_and(|session| gate.pass(session));
-        self.out.release(may_leave);
+        let session = self.engine.session();
+        let is_durable = match &mut self.gate {
+            Some(gate) => session.is_some_and(|session| gate.pass(session)),
+            None => true,
+        };
+        let may_answer = self.placed.as_ref().is_none_or(Placed::may_answer);
+        self.out.release(is_durable && may_answer);
     }
 
-    fn origin(&self) -> &Origin<'k> {
+    pub(super) fn origin(&self) -> &Origin<'k> {
         self.origins.last().expect("requests come in frames")
     }
 
     /// Takes one request: to the batch, or answers it.
     #[inline]
     fn take(&mut self, id: RequestId, want: Want, op: Op<'a>) {
+        if self.placed.is_some() && self.is_moved(id, &op) {
+            return;
+        }
         if let (RequestId::Free(_), Op::Get { key, touch: None }) = (id, op) {
             self.count(NativeCommand::Get);
             return self.push(
@@ -312,7 +327,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
 
     /// A reply that does not come from the batch. What was gathered goes first, so that the frame
     /// of replies that is open stays one.
-    fn direct(&mut self, reply: &Reply<'_>) {
+    pub(super) fn direct(&mut self, reply: &Reply<'_>) {
         self.flush();
         let origin = *self.origin();
         self.out.turn_to(&origin);
@@ -361,6 +376,10 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         let hash = self.core.hash(set.key);
         let request = Request { key: set.key, hash, op: self.store_set(set, value) };
         let pendings = [pending(id, want, Shape::Stored, NativeCommand::Set)];
+        if self.placed.is_some() {
+            let origins = [*self.origin()];
+            return self.run_apart(Slot::of(set.key), (&[request], &pendings), &origins);
+        }
         let (origins, counters) = ([*self.origin()], self.core.counters());
         let mut answers =
             Answers { pendings: &pendings, origins: &origins, out: &mut self.out, counters };

@@ -11,9 +11,15 @@ use store::Session;
 use wire::resp::{ClusterRequest, Command, Encoder, ErrorReply};
 
 use super::Caller;
+use crate::cluster::View;
 use crate::cluster::told::{self, Peers, Told};
+use crate::durable::Durability;
 use crate::engine::Engine;
 use crate::gather::Gather;
+
+/// Redis' words without an append-only file.
+const NO_AOF: ErrorReply<'static> =
+    ErrorReply::Other("WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
 
 /// Items that are looked at between two quiescent points.
 const SLOT_SCAN_STEP: usize = 1024;
@@ -44,6 +50,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             // Nothing is ever asked for by ASK: a slot that moves is served by one of the two.
             Command::Asking => self.say(caller, |encoder| encoder.ok()),
             Command::Wait { .. } => self.wait(caller),
+            Command::WaitAof { is_local, .. } => self.wait_aof(caller, is_local),
             other => return Some(other),
         }
         None
@@ -93,9 +100,28 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// WAIT: a write is answered when all backups have it, so there is nothing to wait for.
     fn wait(&mut self, caller: Caller) {
+        let copies = self.own_copies_min();
+        self.say(caller, |encoder| encoder.integer(copies));
+    }
+
+    fn own_copies_min(&self) -> i64 {
         let installed = self.installed();
-        let copies = installed.map_or(0, |(own, all)| Told::new(&all, own).own_copies_min());
-        self.say(caller, |encoder| encoder.integer(copies as i64));
+        installed.map_or(0, |(own, all)| Told::new(&all, own).own_copies_min() as i64)
+    }
+
+    /// WAITAOF: with `fsync` a write is answered when all disks have it, else nobody says when.
+    fn wait_aof(&mut self, caller: Caller, is_local: bool) {
+        let data = self.core.shared.data();
+        let is_durable = data.is_some_and(|data| data.durability() == Durability::Fsync);
+        if is_local && !is_durable {
+            return self.fail(caller, &NO_AOF);
+        }
+        let replicas = if is_durable { self.own_copies_min() } else { 0 };
+        self.say(caller, |encoder| {
+            encoder.array_header(2);
+            encoder.integer(i64::from(is_durable));
+            encoder.integer(replicas);
+        });
     }
 
     fn cluster(&mut self, caller: Caller, request: ClusterRequest<'a>) {
@@ -219,20 +245,21 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// all keys are looked at.
     fn each_key_of(&mut self, caller: Caller, slot: Slot, visit: impl FnMut(&[u8]) -> bool) {
         let now = self.core.now;
-        self.with_session(caller, |session| keys_of(session, now, slot, visit));
+        let Some(view) = self.core.cluster.clone() else { return };
+        self.with_session(caller, |session| keys_of(session, now, (&view, slot), visit));
     }
 }
 
 fn keys_of(
     session: &mut Session,
     now: UnixMillis,
-    slot: Slot,
+    (view, slot): (&View, Slot),
     mut visit: impl FnMut(&[u8]) -> bool,
 ) {
     let (mut cursor, mut goes_on) = (0, true);
     while goes_on {
         let step = session.scan(now, cursor, SLOT_SCAN_STEP, |item| {
-            if goes_on && Slot::of(item.key) == slot {
+            if goes_on && Slot::of(item.key) == slot && !view.is_flushed(slot, item.version) {
                 goes_on = visit(item.key);
             }
         });

@@ -111,6 +111,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone {
     use CommandId::{
         Asking, DbSize, FlushAll, FlushDb, Info, Keys, LastSave, ReadOnly, ReadWrite, Role, Wait,
+        WaitAof,
     };
     let has = |flag| spec.flags.contains(flag);
     let is = |ids: &[CommandId]| ids.contains(&spec.id);
@@ -118,7 +119,7 @@ fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone
     let is_admin = has(Flags::ADMIN) || is(&[Role, LastSave]);
     let is_about_commands = spec.name.starts_with("command");
     [
-        (in_group(Group::Generic) && !is(&[Wait]) || is(&[DbSize, FlushDb, FlushAll]))
+        (in_group(Group::Generic) && !is(&[Wait, WaitAof]) || is(&[DbSize, FlushDb, FlushAll]))
             .then_some("keyspace"),
         has(Flags::READONLY).then_some("read"),
         has(Flags::WRITE).then_some("write"),
@@ -128,7 +129,7 @@ fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone
         (is_admin || is(&[Keys, FlushDb, FlushAll, Info])).then_some("dangerous"),
         (in_group(Group::Connection)
             || is_about_commands
-            || is(&[Wait, ReadOnly, ReadWrite, Asking]))
+            || is(&[Wait, WaitAof, ReadOnly, ReadWrite, Asking]))
         .then_some("connection"),
         in_group(Group::Transactions).then_some("transaction"),
     ]
@@ -151,7 +152,7 @@ fn tips(id: CommandId) -> &'static [&'static str] {
             &["request_policy:multi_shard", "response_policy:agg_sum"]
         }
         Id::DbSize => &["request_policy:all_shards", "response_policy:agg_sum"],
-        Id::Wait => &["request_policy:all_shards", "response_policy:agg_min"],
+        Id::Wait | Id::WaitAof => &["request_policy:all_shards", "response_policy:agg_min"],
         Id::RandomKey => &["request_policy:all_shards", "nondeterministic_output"],
         Id::Keys => &["request_policy:all_shards", "nondeterministic_output_order"],
         Id::Scan => &["nondeterministic_output", "request_policy:special"],
@@ -267,6 +268,7 @@ mod tests {
         check_categories(CommandId::ObjectHelp, "keyspace slow");
         check_categories(CommandId::MemoryUsage, "read slow");
         check_categories(CommandId::Wait, "slow connection");
+        check_categories(CommandId::WaitAof, "slow connection");
         check_categories(CommandId::ClusterSlots, "slow");
         check_categories(CommandId::ClusterReplicas, "admin slow dangerous");
         check_categories(CommandId::ReadOnly, "fast connection");

@@ -51,6 +51,8 @@ pub enum Status {
     OutsideWindow = 13,
     /// The server's index keeps no order.
     NoOrder = 14,
+    /// Not executed: another server of the cluster has the key ([`super::Moved`]).
+    Moved = 15,
 }
 
 /// One reply. Everything borrows the frame.
@@ -112,7 +114,7 @@ impl Status {
     /// The status of this number.
     #[inline]
     pub fn from_byte(byte: u8) -> Option<Status> {
-        const ALL: [Status; 15] = [
+        const ALL: [Status; 16] = [
             Status::Ok,
             Status::Miss,
             Status::NotStored,
@@ -128,6 +130,7 @@ impl Status {
             Status::PartTaken,
             Status::OutsideWindow,
             Status::NoOrder,
+            Status::Moved,
         ];
         ALL.get(usize::from(byte)).copied()
     }

@@ -83,6 +83,8 @@ pub enum Command<'a> {
     MemoryUsage { key: &'a [u8] },
     /// `WAIT replicas timeout`.
     Wait { replica_count: i64, timeout_ms: i64 },
+    /// `WAITAOF local replicas timeout`.
+    WaitAof { is_local: bool, replica_count: i64, timeout_ms: i64 },
 
     /// `DBSIZE`.
     DbSize,

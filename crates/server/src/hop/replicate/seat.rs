@@ -8,6 +8,7 @@ use store::Session;
 use store::request::{Op, Outcome, Request, Sink};
 use wire::resp::Protocol;
 
+use super::group::Kept;
 use super::{Door, GroupAnswer, GroupCall, GroupChange};
 use crate::counters::CommandIndex;
 use crate::gather::Answer;
@@ -76,6 +77,28 @@ impl Seat {
         }
     }
 
+    /// Executes requests of one slot's shard as a group of their own, and tells their outcomes
+    /// once all copies have everything.
+    pub fn execute_apart<S: Sink<Refusal>>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        (slot, requests): (Slot, &[Request<'_, Rmw<'_>>]),
+        sink: &mut S,
+    ) -> Apart {
+        if self.begin(session, slot) != GroupAnswer::Good {
+            return Apart::NotExecuted;
+        }
+        let changes = self.run(session, now, requests);
+        let is_good = self.end(session);
+        let outcomes: Option<Vec<Kept>> = changes.iter().map(|change| change.take()).collect();
+        let Some(outcomes) = outcomes.filter(|_| is_good) else { return Apart::Unknown };
+        for (index, (change, kept)) in changes.iter().zip(&outcomes).enumerate() {
+            change.tell(kept, index, session.pins(), sink);
+        }
+        Apart::Done
+    }
+
     fn run(
         &mut self,
         session: &mut Session,
@@ -115,6 +138,17 @@ impl Seat {
         session.unpark();
         answer
     }
+}
+
+/// What became of requests that were executed as a group of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apart {
+    /// All outcomes were told.
+    Done,
+    /// Nothing was executed.
+    NotExecuted,
+    /// Nobody knows: nothing was told (P2).
+    Unknown,
 }
 
 /// Whether some of the requests change anything.

@@ -275,6 +275,10 @@ fn info_and_role_name_the_copies() {
         "*3\r\n$6\r\nmaster\r\n:0\r\n*1\r\n*3\r\n$9\r\n127.0.0.1\r\n$4\r\n7304\r\n$1\r\n0\r\n";
     assert_eq!(bench.ask("ROLE"), role);
     assert_eq!(bench.ask("WAIT 1 0"), ":1\r\n");
+    assert_eq!(bench.ask("WAITAOF 0 1 0"), "*2\r\n:0\r\n:0\r\n");
+    let refused =
+        "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.\r\n";
+    assert_eq!(bench.ask("WAITAOF 1 0 0"), refused);
     let mut bench = Bench::new(Some(view_of(4)), store::IndexKind::Hash);
     let role = "*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:7301\r\n$9\r\nconnected\r\n:0\r\n";
     assert_eq!(bench.ask("ROLE"), role);

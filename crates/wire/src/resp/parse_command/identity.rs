@@ -40,6 +40,7 @@ pub(in crate::resp) fn id_of(command: &Command<'_>) -> Option<CommandId> {
         Command::Object { id, .. } | Command::Help { id } => *id,
         Command::MemoryUsage { .. } => CommandId::MemoryUsage,
         Command::Wait { .. } => CommandId::Wait,
+        Command::WaitAof { .. } => CommandId::WaitAof,
         _ => return Some(id_of_others(command)),
     })
 }

@@ -38,14 +38,31 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
         | CommandId::ObjectRefCount => Command::Object { key: next(args), id },
         CommandId::Wait => {
             let replica_count = next_i64(args)?;
-            let timeout_ms = parse_i64(next(args)).ok_or(ErrorReply::TimeoutNotAnInteger)?;
-            if timeout_ms < 0 {
-                return Err(ErrorReply::TimeoutNegative);
+            Command::Wait { replica_count, timeout_ms: wait_ms(args)? }
+        }
+        CommandId::WaitAof => {
+            let (local_count, replica_count) = (next_i64(args)?, next_i64(args));
+            if !(0..=1).contains(&local_count) {
+                return Err(ErrorReply::Other("value is out of range, value must between 0 and 1"));
             }
-            Command::Wait { replica_count, timeout_ms }
+            let replica_count = replica_count?;
+            if replica_count < 0 {
+                return Err(ErrorReply::NotPositive);
+            }
+            let (is_local, timeout_ms) = (local_count == 1, wait_ms(args)?);
+            Command::WaitAof { is_local, replica_count, timeout_ms }
         }
         _ => return Err(ErrorReply::Syntax),
     })
+}
+
+/// The time-out of those that wait.
+fn wait_ms<'a>(args: &mut ArgIter<'a>) -> Result<i64, ErrorReply<'a>> {
+    match parse_i64(next(args)) {
+        None => Err(ErrorReply::TimeoutNotAnInteger),
+        Some(timeout_ms) if timeout_ms < 0 => Err(ErrorReply::TimeoutNegative),
+        Some(timeout_ms) => Ok(timeout_ms),
+    }
 }
 
 fn expire(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {

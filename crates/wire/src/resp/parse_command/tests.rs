@@ -188,6 +188,17 @@ fn ranges_refuse_what_is_no_bound_or_no_option() {
 }
 
 #[test]
+fn waits_are_refused_as_in_redis() {
+    let wanted = Command::WaitAof { is_local: true, replica_count: 2, timeout_ms: 30 };
+    check("waitaof 1 2 30", wanted);
+    check_error("waitaof 2 0 0", "ERR value is out of range, value must between 0 and 1");
+    check_error("waitaof x 0 0", "ERR value is not an integer or out of range");
+    check_error("waitaof 0 -1 0", "ERR value is out of range, must be positive");
+    check_error("waitaof 0 0 x", "ERR timeout is not an integer or out of range");
+    check_error("wait 0 -1", "ERR timeout is negative");
+}
+
+#[test]
 fn hello_authenticates_and_names() {
     check("hello", Command::Hello(HelloRequest::default()));
     let auth = Some(AuthRequest { user: Some(b"u"), password: b"p" });

@@ -245,6 +245,8 @@ command_rows! {
         "Tells the Unix time of the last save";
     Wait = "wait", 3, [S], (0, 0, 0), Generic, "3.0.0",
         "Waits for replicas";
+    WaitAof = "waitaof", 4, [S], (0, 0, 0), Generic, "7.2.0",
+        "Waits for disks";
     Copy = "copy", -3, [W M], (1, 2, 1), Generic, "6.2.0",
         "Copies a value to another key";
     Cluster = "cluster", -2, [], (0, 0, 0), Cluster, "3.0.0",
