@@ -167,7 +167,10 @@ def test_flush_all_of_memcached_empties_every_node(cluster):
     for name in names:
         assert writer.set(name, "v", noreply=False)
     assert other.flush_all(noreply=False)
-    assert writer.get_many(names) == {}
+    # Not at once by memcached's clients of another node: docs/design/cluster.md, "Not there yet".
+    deadline = time.monotonic() + 30
+    while writer.get_many(names) != {}:
+        assert time.monotonic() < deadline
     assert writer.set(names[0], "again", noreply=False)
     assert other.flush_all(delay=1, noreply=False)
     assert other.get(names[0]) == b"again"

@@ -11,8 +11,9 @@
 //! stay.
 //!
 //! # Invariants
-//! H1: while a group is open nothing of the shard is under way but its writes (`Groups` of the
-//!     driver), each computed on the one before, so that N5 keeps them together.
+//! H1: while a group is open nothing of the shard is executed but its writes (`Groups` of the
+//!     driver), each computed on the one before, so that N5 keeps them together. What is still
+//!     under way has been given up (`overdue`): who asked for it was told that nobody knows.
 //! H2: no target is sent one of them alone that has not acknowledged the last one.
 //! H3: what is held is on no log and no shelf, this node's own among them: it is void if the node
 //!     ceases to be primary.
@@ -26,11 +27,10 @@ use crate::node::{Action, Node};
 use crate::shelf::Shelf;
 
 impl<S: Shelf> Node<S> {
-    /// From here on writes of the shard belong together, until [`Node::release_group`]. Nothing of
-    /// it may be under way (H1).
+    /// From here on writes of the shard belong together, until [`Node::release_group`]; nobody
+    /// waits for any other (H1).
     pub fn hold_group(&mut self, shard: ShardId) {
         if let Some(primary) = self.primary_mut(shard) {
-            debug_assert!(primary.pending.is_empty(), "H1");
             primary.group = Some(Vec::new());
         }
     }
