@@ -167,7 +167,7 @@ def test_flush_all_of_memcached_empties_every_node(cluster):
     for name in names:
         assert writer.set(name, "v", noreply=False)
     assert other.flush_all(noreply=False)
-    # Not at once by memcached's clients of another node: docs/design/cluster.md, "Not there yet".
+    # A get of several keys reads own copies: docs/design/cluster.md, "Not there yet".
     deadline = time.monotonic() + 30
     while writer.get_many(names) != {}:
         assert time.monotonic() < deadline
