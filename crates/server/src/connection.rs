@@ -18,6 +18,7 @@ use wire::{memcached, resp};
 use crate::clients::Client;
 use crate::counters::Dialect;
 use crate::hop::Awaiting;
+use crate::memcached::Reading;
 use crate::output::Output;
 use crate::poller::Interest;
 use crate::resp::key_range::RangeWalk;
@@ -140,6 +141,10 @@ pub struct Memcached {
     pub parser: memcached::Parser,
     /// Whether a password is still to be given.
     pub needs_auth: bool,
+    /// A get of several keys that has begun in a cluster: the input starts behind what is done.
+    pub reading: Option<Reading>,
+    /// Why some key of it was not read: what is told at its end.
+    pub failed_read: Option<Box<[u8]>>,
 }
 
 impl Connection {

@@ -297,6 +297,10 @@ pub trait Home: Engine {
         true
     }
 
+    /// A connection's output is sent: what waited for room in it may have some.
+    #[inline]
+    fn deliver_more(&mut self, _core: &mut Core, _slot: usize) {}
+
     /// A connection closes: nobody wants the replies that it waits for.
     #[inline]
     fn abandon(&mut self, _core: &mut Core, _awaiting: &mut Awaiting) {}

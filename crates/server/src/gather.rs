@@ -135,6 +135,11 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         may_begin
     }
 
+    /// Whether requests of the command that has begun go where the router says; others run here.
+    pub fn is_routed(&self) -> bool {
+        self.is_routing
+    }
+
     /// Whether another command of the connection may be parsed.
     #[inline]
     pub fn may_parse(&mut self, slot: usize) -> bool {

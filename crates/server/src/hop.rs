@@ -45,7 +45,7 @@ mod roles;
 mod routed;
 mod stands;
 
-pub use awaiting::Awaiting;
+pub use awaiting::{Awaiting, DEPTH_AT_FIRST};
 pub use cell::KEPT_BYTES_MAX;
 pub use fabric::Fabric;
 pub use lane::Lane;

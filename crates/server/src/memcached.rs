@@ -3,6 +3,7 @@
 //! Both ports serve the same keys: a value that a Redis client wrote has flags 0 here.
 
 mod auth;
+pub(crate) mod several;
 mod stats;
 mod storage;
 
@@ -22,6 +23,8 @@ use crate::hop::replicate::GroupAnswer;
 use crate::reply::Shape;
 use crate::resp::Fed;
 use crate::rmw::Rmw;
+
+pub(crate) use several::Reading;
 
 /// What `version` answers: the protocol of this memcached.
 pub(crate) const MEMCACHED_VERSION: &str = "1.6.18";
@@ -54,6 +57,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 return Fed { consumed_bytes: at, need_bytes: 0 };
             }
             let rest = &input[at..];
+            if E::ROUTES
+                && let Some(reading) = self.core.connections[slot].memcached().reading.take()
+            {
+                at += self.read_on(slot, reading, rest);
+                continue;
+            }
             let parser = &mut self.core.connections[slot].memcached().parser;
             match next_command(parser, rest, &limits) {
                 Parsed::Done { value, consumed_bytes } => {
@@ -62,6 +71,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     }
                     at += consumed_bytes;
                     self.memcached_command(slot, value);
+                    if E::ROUTES {
+                        at -= self.left_bytes(slot, &rest[..consumed_bytes]);
+                    }
                 }
                 Parsed::NeedMore { at_least_bytes } => {
                     return Fed { consumed_bytes: at, need_bytes: at_least_bytes };
@@ -85,7 +97,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         parsed: &Result<Command<'a>, Rejection<'a>>,
     ) -> bool {
         let needs_auth = self.core.connections[slot].memcached().needs_auth;
-        self.enter(slot, !needs_auth && is_on_one_key(parsed))
+        let is_routed = is_on_one_key(parsed) || (self.core.cluster.is_some() && is_read(parsed));
+        self.enter(slot, !needs_auth && is_routed)
     }
 
     /// Skips the body of a command that was refused.
@@ -153,6 +166,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let Retrieve { keys, with_cas } = retrieve;
         let command = if with_cas { MemcachedCommand::Gets } else { MemcachedCommand::Get };
         let caller = self.caller(slot, command, false);
+        if E::ROUTES && self.core.cluster.is_some() {
+            return self.read_each(caller, keys, with_cas, None);
+        }
         self.each_key(caller, keys, with_cas, Op::Get);
     }
 
@@ -186,6 +202,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let verb = if with_cas { MemcachedCommand::Gats } else { MemcachedCommand::Gat };
                 let caller = self.caller(slot, verb, false);
                 let expires_at = expiry_from_exptime(exptime, self.core.now);
+                if E::ROUTES && self.core.cluster.is_some() {
+                    return self.read_each(caller, keys, with_cas, Some(expires_at));
+                }
                 self.each_key(caller, keys, with_cas, Op::Update(Rmw::SetExpiry(expires_at)));
             }
             Command::Delete(delete) => {
@@ -269,6 +288,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         self.say_line(caller, Reply::Ok);
     }
+}
+
+/// Whether a command reads: where several nodes have the keys, each key is routed (`several`).
+fn is_read(parsed: &Result<Command<'_>, Rejection<'_>>) -> bool {
+    matches!(parsed, Ok(Command::Get(_) | Command::GetAndTouch { .. }))
 }
 
 /// Whether a command is one request on one key: such commands are routed. Everything else is a

@@ -192,7 +192,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         match parsed {
             Ok(Command::KvRange(request)) => return self.key_range(caller, &request),
-            Ok(command) if self.is_group(&command) => self.run_group(caller, command, raw),
+            Ok(command) if self.is_group(&command, raw) => self.run_group(caller, command, raw),
             Ok(command) => self.run(caller, command),
             Err(error) => self.refuse(caller, &error),
         }

@@ -77,6 +77,7 @@ use hot::GoneNodes;
 pub(crate) use hot::HotPlace;
 pub(crate) use insert::{Inserted, Shortage};
 pub(crate) use memory::{NodeMemory, Spare};
+pub(crate) use node::NODE_BYTES;
 use node::{Node, Role};
 pub(crate) use scan::{Origin, Walk};
 

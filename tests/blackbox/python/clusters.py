@@ -13,13 +13,15 @@ WHOLE_SECONDS = 60
 class Cluster:
     """Three running servers; each may be killed and started again."""
 
-    def __init__(self, *flags, nodes=3):
+    def __init__(self, *flags, nodes=3, copies=3):
+        self._copies = copies
         self._folder = tempfile.TemporaryDirectory(prefix="cluster-")
         self._register = f"file://{self._folder.name}"
         self._flags = flags
         command = [
             servers.binary(), "cm", "--register", self._register, "--shards", "16", "--rebalance", "off",
             "--listen", f"{servers.HOST}:{servers.free_port()}", "--lease", "1s", "--session", "3s",
+            "--copies", str(copies), "--min-copies", str(min(copies, 2)), "--first-nodes", str(nodes),
         ]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._manager = subprocess.Popen(command, env=servers.clean_environment(), **quiet)
@@ -52,12 +54,12 @@ class Cluster:
         return json.loads(answer.stdout)["status"] if answer.returncode == 0 else None
 
     def wait_whole(self):
-        """Until every shard has a copy on each of three nodes."""
+        """Until every shard has as many copies as it is to have."""
         deadline = time.monotonic() + WHOLE_SECONDS
         while True:
             status = self.status()
             if status and status["is_committed"] and len(status["nodes"]) == len(self.nodes):
-                if all(shard["full_copies"] == 3 and not shard["joining"] for shard in status["shards"]):
+                if all(shard["full_copies"] == self._copies and not shard["joining"] for shard in status["shards"]):
                     return
             assert time.monotonic() < deadline, f"not whole: {status}"
             time.sleep(0.05)

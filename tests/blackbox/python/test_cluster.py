@@ -1,6 +1,7 @@
 """Clients of Redis Cluster as they are, redis-cli, and memcached clients of any node, against a cluster."""
 
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -148,6 +149,92 @@ def test_memcached_clients_may_ask_any_node(cluster):
         reader.close()
 
 
+@pytest.fixture(scope="module")
+def parted():
+    """Each key is on one of three servers only."""
+    running = clusters.Cluster(copies=1)
+    yield running
+    assert running.stop() in ([0, 0, 0], [0, 0])
+
+
+@pytest.mark.parametrize("count", [2, 100, 3000])
+def test_a_get_of_several_keys_finds_those_of_all_nodes(parted, count):
+    writer = MemcachedClient((servers.HOST, parted.nodes[0].memcached_port), timeout=20, no_delay=True)
+    names = [f"many{count}:{key}" for key in range(count)]
+    values = {name: name.encode() * 3 for name in names[::2]}
+    assert writer.set_many(values, noreply=False) == []
+    for node in parted.nodes:
+        reader = MemcachedClient((servers.HOST, node.memcached_port), timeout=20, no_delay=True)
+        assert reader.get_many(names) == values
+        assert reader.gets_many(names).keys() == values.keys()
+        reader.close()
+    writer.close()
+
+
+def test_gets_of_several_keys_keep_their_place_in_a_pipeline(parted):
+    with connected(parted.nodes[1]) as raw:
+        sent, wanted = b"", b""
+        for round in range(20):
+            names = [b"pipe:%d:%d" % (round, key) for key in range(100)]
+            for name in names:
+                sent += b"set %s 7 0 5\r\nhello\r\n" % name
+                wanted += b"STORED\r\n"
+            verb = b"gat 100 " if round % 3 == 0 else b"get "
+            sent += verb + b" ".join(names) + b" absent\r\nversion\r\n get  absent   nothing \n"
+            wanted += b"".join(b"VALUE %s 7 5\r\nhello\r\n" % name for name in names)
+            wanted += b"END\r\nVERSION 1.6.18\r\nEND\r\n"
+            sent += b"delete %s\r\nget %s %s\r\nmn\r\n" % (names[0], names[0], names[1])
+            wanted += b"DELETED\r\nVALUE %s 7 5\r\nhello\r\nEND\r\nMN\r\n" % names[1]
+        raw.sendall(sent)
+        assert read_exactly(raw, len(wanted)) == wanted
+
+
+def test_a_large_get_of_several_keys_comes_whole(parted):
+    client = MemcachedClient((servers.HOST, parted.nodes[2].memcached_port), timeout=60, no_delay=True)
+    values = {f"big:{key}": bytes([key]) * (1 << 20) for key in range(30)}
+    assert client.set_many(values, noreply=False) == []
+    assert client.get_many(list(values)) == values
+    client.close()
+
+
+def test_what_a_dead_node_had_is_told_at_the_end_of_the_reply():
+    running = clusters.Cluster(copies=1)
+    try:
+        client = MemcachedClient((servers.HOST, running.nodes[0].memcached_port), timeout=60, no_delay=True)
+        names = [f"part:{key}" for key in range(60)]
+        assert client.set_many({name: "v" for name in names}, noreply=False) == []
+        assert len(client.get_many(names)) == 60
+        client.close()
+        running.kill(2)
+        with connected(running.nodes[0]) as raw:
+            raw.settimeout(60)
+            line = ("get " + " ".join(names) + "\r\nversion\r\n").encode()
+            raw.sendall(line)
+            reply = b""
+            while not reply.endswith(b"VERSION 1.6.18\r\n"):
+                received = raw.recv(1 << 16)
+                assert received, reply
+                reply += received
+            *values, last, _ = reply.decode().splitlines()
+            assert last.startswith("SERVER_ERROR ") and 2 < len(values) < 120
+            assert all(line.startswith("VALUE part:") for line in values[::2])
+    finally:
+        running.stop()
+
+
+def connected(node):
+    return socket.create_connection((servers.HOST, node.memcached_port), timeout=20)
+
+
+def read_exactly(raw, length):
+    received = b""
+    while len(received) < length:
+        part = raw.recv(1 << 20)
+        assert part, f"closed after {received[-100:]}"
+        received += part
+    return received
+
+
 def test_a_flush_of_all_primaries_leaves_nothing(client):
     names = [f"flushed:{number}" for number in range(200)]
     for name in names:
@@ -167,10 +254,7 @@ def test_flush_all_of_memcached_empties_every_node(cluster):
     for name in names:
         assert writer.set(name, "v", noreply=False)
     assert other.flush_all(noreply=False)
-    # A get of several keys reads own copies: docs/design/cluster.md, "Not there yet".
-    deadline = time.monotonic() + 30
-    while writer.get_many(names) != {}:
-        assert time.monotonic() < deadline
+    assert writer.get_many(names) == {}
     assert writer.set(names[0], "again", noreply=False)
     assert other.flush_all(delay=1, noreply=False)
     assert other.get(names[0]) == b"again"

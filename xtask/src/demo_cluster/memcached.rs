@@ -17,11 +17,16 @@ pub enum Told {
     Line(String),
     /// To a get: the value and its version; or that there is none.
     Value(Option<(Vec<u8>, String)>),
+    /// To a get of several keys: those that are there.
+    Values(Vec<(String, Vec<u8>)>),
     /// It was refused and has changed nothing.
     Refused(String),
     /// It may have been executed, or not, or will be.
     Unknown(String),
 }
+
+/// Keys, their values and versions.
+type Found = Vec<(String, Vec<u8>, String)>;
 
 /// One user.
 pub struct Client {
@@ -36,8 +41,24 @@ impl Client {
         Client { servers: servers.to_vec(), connections }
     }
 
+    /// Gets several keys from this server, whoever serves each.
+    pub fn ask_several(&mut self, at: usize, names: &[String]) -> Told {
+        let request = format!("get {}\r\n", names.join(" "));
+        let values = |found: Found| {
+            Told::Values(found.into_iter().map(|(name, value, _)| (name, value)).collect())
+        };
+        self.exchange(at, request.as_bytes(), values)
+    }
+
     /// Asks this server, whoever serves the key.
     pub fn ask(&mut self, at: usize, request: &[u8]) -> Told {
+        let single = |found: Found| {
+            Told::Value(found.into_iter().next().map(|(_, value, version)| (value, version)))
+        };
+        self.exchange(at, request, single)
+    }
+
+    fn exchange(&mut self, at: usize, request: &[u8], found: impl FnOnce(Found) -> Told) -> Told {
         let at = at % self.servers.len();
         if self.connections[at].is_none() {
             match connect(&self.servers[at]) {
@@ -49,7 +70,7 @@ impl Client {
         let Some(connection) = &mut self.connections[at] else {
             return Told::Refused("no connection".to_owned());
         };
-        match exchange(connection, request) {
+        match exchange(connection, request, found) {
             Ok(Told::Line(line)) if line.contains("ERROR") => {
                 let is_sure = SURE.iter().any(|words| line.contains(words));
                 if is_sure { Told::Refused(line) } else { Told::Unknown(line) }
@@ -63,9 +84,13 @@ impl Client {
     }
 }
 
-fn exchange(connection: &mut BufReader<TcpStream>, request: &[u8]) -> Result<Told> {
+fn exchange(
+    connection: &mut BufReader<TcpStream>,
+    request: &[u8],
+    told: impl FnOnce(Found) -> Told,
+) -> Result<Told> {
     connection.get_mut().write_all(request)?;
-    let mut found = None;
+    let mut found = Found::new();
     loop {
         let mut line = String::new();
         if connection.read_line(&mut line)? == 0 {
@@ -73,16 +98,18 @@ fn exchange(connection: &mut BufReader<TcpStream>, request: &[u8]) -> Result<Tol
         }
         let line = line.trim_end();
         if line == "END" {
-            return Ok(Told::Value(found));
+            return Ok(told(found));
         }
         if !line.starts_with("VALUE ") {
             return Ok(Told::Line(line.to_owned()));
         }
-        let mut words = line.split(' ').skip(3);
+        let mut words = line.split(' ').skip(1);
+        let name = words.next().context("a value has a key")?.to_owned();
+        let mut words = words.skip(1);
         let length: usize = words.next().context("a value has a length")?.parse()?;
         let mut bytes = vec![0; length + 2];
         connection.read_exact(&mut bytes)?;
         bytes.truncate(length);
-        found = Some((bytes, words.next().unwrap_or_default().to_owned()));
+        found.push((name, bytes, words.next().unwrap_or_default().to_owned()));
     }
 }

@@ -215,7 +215,8 @@ impl User {
         let start_ns = self.now_ns();
         let text = keys::text(key, number);
         let (kind, ask, request) = match self.dice.below(100) {
-            0..40 => ("get", Ask::Get, format!("get {name}\r\n")),
+            0..15 => return self.read_several(key),
+            15..40 => ("get", Ask::Get, format!("get {name}\r\n")),
             40..60 => ("set", Ask::Put(number), set("set", &name, &text, "")),
             60..80 if can_grow => ("incr", Ask::Increment(1), format!("incr {name} 1\r\n")),
             80..92 => return self.swap(key, &name, &text, number),
@@ -228,6 +229,28 @@ impl User {
         });
         self.record(key, ask, answer, start_ns);
         answer.is_some()
+    }
+
+    /// get of this and the next keys of its class: each is a read of its own.
+    fn read_several(&mut self, key: usize) -> bool {
+        let near = (key..key + 4).filter(|near| keys::class(*near) == keys::class(key));
+        let several: Vec<usize> = near.collect();
+        let names: Vec<String> = several.iter().map(|key| keys::name(*key)).collect();
+        let (at, start_ns) = (self.dice.below(64) as usize, self.now_ns());
+        let Some(client) = &mut self.memcached else { return false };
+        let told = client.ask_several(at, &names);
+        let Some(Some(memcached::Told::Values(found))) = self.take(told, "get several") else {
+            return false;
+        };
+        for (key, name) in several.iter().zip(&names) {
+            let value = found.iter().find(|(found, _)| found == name);
+            let value = value.map(|(_, bytes)| (bytes.clone(), String::new()));
+            let told = memcached::Told::Value(value);
+            let answer = memcached_answer(*key, Ask::Get, &told);
+            let answer = self.fits("get several", *key, answer, &told);
+            self.record(*key, Ask::Get, answer, start_ns);
+        }
+        true
     }
 
     /// gets and cas: a put that demands the value that was seen.
@@ -266,7 +289,17 @@ impl User {
         at: usize,
         request: &str,
     ) -> Option<Option<memcached::Told>> {
-        match self.memcached.as_mut()?.ask(at, request.as_bytes()) {
+        let told = self.memcached.as_mut()?.ask(at, request.as_bytes());
+        self.take(told, kind)
+    }
+
+    /// Counts what was told; as `settle`.
+    fn take(
+        &mut self,
+        told: memcached::Told,
+        kind: &'static str,
+    ) -> Option<Option<memcached::Told>> {
+        match told {
             memcached::Told::Refused(line) => {
                 self.own.note(&line);
                 None

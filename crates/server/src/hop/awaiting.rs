@@ -2,6 +2,11 @@
 
 use base::KeyHash;
 
+/// Requests that one connection may have outstanding.
+pub const DEPTH_MAX: u32 = 256;
+/// The same at first, of one whose replies come from other nodes: nobody knows how long they are.
+pub const DEPTH_AT_FIRST: u32 = 8;
+
 /// The end of a list of tickets.
 pub(super) const NO_TICKET: u32 = u32::MAX;
 
@@ -33,12 +38,15 @@ pub struct Awaiting {
     pub(super) wait: Wait,
     /// Counts the replies that it got, and wraps around.
     pub(super) got_count: u32,
+    /// How many it may have outstanding now (`fits`).
+    pub depth_max: u32,
 }
 
 impl Default for Awaiting {
     fn default() -> Awaiting {
         let (first, last) = (NO_TICKET, NO_TICKET);
-        Awaiting { first, last, count: 0, filter: 0, wait: Wait::Nothing, got_count: 0 }
+        let (wait, depth_max) = (Wait::Nothing, DEPTH_MAX);
+        Awaiting { first, last, count: 0, filter: 0, wait, got_count: 0, depth_max }
     }
 }
 
@@ -67,10 +75,20 @@ impl Awaiting {
         self.got_count = self.got_count.wrapping_add(1);
     }
 
+    /// A reply of that length came from elsewhere: no more are asked for at a time than such
+    /// replies would fit into `room_bytes`. A long one counts at once, and is forgotten as shorter
+    /// ones come, one more for each.
+    pub(super) fn fits(&mut self, reply_bytes: usize, room_bytes: usize) {
+        let fitting = room_bytes / reply_bytes.max(1);
+        let fitting = u32::try_from(fitting).unwrap_or(DEPTH_MAX).clamp(1, DEPTH_MAX);
+        self.depth_max = fitting.min(self.depth_max + 1);
+    }
+
     /// Nothing is waited for any more.
     #[inline]
     pub(super) fn clear(&mut self) {
-        *self = Awaiting { got_count: self.got_count, ..Awaiting::default() };
+        let Awaiting { got_count, depth_max, .. } = *self;
+        *self = Awaiting { got_count, depth_max, ..Awaiting::default() };
     }
 
     /// Whether the connection may parse.
@@ -95,6 +113,20 @@ impl Awaiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_replies_are_asked_for_one_by_one_until_short_ones_come() {
+        let mut awaiting = Awaiting { depth_max: DEPTH_AT_FIRST, ..Awaiting::default() };
+        awaiting.fits(0, 1 << 20);
+        assert_eq!(awaiting.depth_max, DEPTH_AT_FIRST + 1);
+        awaiting.fits(300 << 10, 1 << 20);
+        assert_eq!(awaiting.depth_max, 3);
+        awaiting.fits(2 << 20, 1 << 20);
+        assert_eq!(awaiting.depth_max, 1, "one may always be");
+        awaiting.clear();
+        (0..2 * DEPTH_MAX).for_each(|_| awaiting.fits(100, 1 << 20));
+        assert_eq!(awaiting.depth_max, DEPTH_MAX);
+    }
 
     #[test]
     fn a_mark_is_reached_when_what_was_waited_for_is_answered() {

@@ -63,9 +63,6 @@ use offering::Offering;
 pub use direct::{Here, HereSink};
 pub use replicated::Replicated;
 
-/// Requests that one connection may have outstanding.
-const PER_CONNECTION_MAX: u32 = 256;
-
 /// Cells that stay free for refusals, which no client can ask for more than once.
 const CELLS_RESERVED: usize = 32;
 
@@ -148,6 +145,8 @@ pub(super) struct Front {
     /// Of the next request that takes a cell.
     next_order: u64,
     pins: pins::Pins,
+    /// Connections whose known replies wait for room in their output (`deliver`).
+    holders: Vec<usize>,
     /// Of a node of a cluster.
     replicated: Option<Box<replicated::Replicated>>,
 }
@@ -199,6 +198,7 @@ impl Front {
             by_size: None,
             next_order: 0,
             pins: pins::Pins::default(),
+            holders: Vec::new(),
             replicated: None,
         };
         front.ask_once();
@@ -257,11 +257,13 @@ impl Front {
         if connection.is_large_reader && !awaiting.is_empty() {
             // So that the output limit is looked at after each (K12).
             awaiting.wait = Wait::Barrier;
-        } else if awaiting.count >= PER_CONNECTION_MAX {
+        } else if awaiting.count >= awaiting.depth_max {
             awaiting.wait = Wait::Depth;
         } else if self.is_parked || self.free.len() <= CELLS_RESERVED {
             awaiting.wait = Wait::Cells;
             self.short.push_back(slot);
+            self.cut_holders(core);
+            return false;
         }
         awaiting.may_go_on()
     }

@@ -413,6 +413,13 @@ impl Home for Routed {
         self.front.as_ref().is_some_and(Front::has_reserve)
     }
 
+    #[inline]
+    fn deliver_more(&mut self, core: &mut Core, slot: usize) {
+        if let Some(front) = &mut self.front {
+            front.deliver_more(core, slot);
+        }
+    }
+
     fn abandon(&mut self, core: &mut Core, awaiting: &mut Awaiting) {
         if let Some(front) = &mut self.front {
             front.abandon(core, awaiting);

@@ -29,7 +29,7 @@ use store::{Direction, NoOrder, Range, RangeEnd};
 use wire::resp::{Encoder, ErrorReply, LexBound, Protocol, RangeRequest};
 
 use super::Caller;
-use crate::cluster::View;
+use crate::cluster::{View, clock};
 use crate::engine::Engine;
 use crate::gather::Gather;
 
@@ -63,8 +63,13 @@ struct Found {
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Done,
-    More { resume_key: Vec<u8>, left_count: usize },
+    More {
+        resume_key: Vec<u8>,
+        left_count: usize,
+    },
     TooLong,
+    /// Of a node of a cluster that has lost its lease or a slot meanwhile.
+    NotServed,
 }
 
 impl Found {
@@ -87,6 +92,7 @@ impl Found {
         is_keys_only: bool,
     ) -> Option<Result<Step, NoOrder>> {
         let mut left_out = 0;
+        let generation = self.cluster.as_ref().map(|view| view.generation());
         let ended = engine.range(now, range, |item| {
             if self
                 .cluster
@@ -101,6 +107,9 @@ impl Found {
                 self.push(item.value);
             }
         })?;
+        if self.cluster.as_ref().is_some_and(|view| !may_tell(view, generation)) {
+            return Some(Ok(Step::NotServed));
+        }
         let counted = |ended: RangeEnd| RangeEnd { visited: ended.visited - left_out, ..ended };
         Some(ended.map(|ended| self.stepped(range, counted(ended))))
     }
@@ -113,6 +122,11 @@ impl Found {
             _ => Step::Done,
         }
     }
+}
+
+/// Whether what was shown since then was this node's to tell (K22).
+fn may_tell(view: &View, generation: Option<u64>) -> bool {
+    Some(view.generation()) == generation && view.may_answer(clock::now().ns)
 }
 
 impl RangeWalk {
@@ -243,6 +257,7 @@ impl<E: Engine> Gather<'_, '_, E> {
                             KEYSONLY";
                 self.fail(caller, &ErrorReply::Other(text));
             }
+            Ok(Step::NotServed) => self.fail(caller, &ErrorReply::SlotNotServed),
             Ok(_) => self.say(caller, |encoder| {
                 encoder.array_header(found.count);
                 encoder.out().extend_from_slice(&found.bytes);

@@ -11,6 +11,9 @@
 //! # Invariants
 //! I1: a server without a cluster pays one branch per command.
 //! I2: a command that is refused inside MULTI spoils the transaction, as any other refusal.
+//! I3: what reads several keys, or otherwise past the router, reads this node's index only while
+//!     that has all of the slot (`Here`), and is answered only if it still was this node's to tell
+//!     behind that (K22); else it goes through the control thread, as a group.
 
 use cluster::Slot;
 use wire::Parsed;
@@ -19,7 +22,7 @@ use wire::resp::{
 };
 
 use super::Caller;
-use crate::cluster::{Place, Told};
+use crate::cluster::{Place, Told, View};
 use crate::connection::Ending;
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -69,13 +72,23 @@ fn is_of_several(command: &Command<'_>) -> bool {
     }
 }
 
+/// Whether a command reads keys of a slot that only the control thread may read.
+fn reads_through_control(view: &View, command: &Command<'_>, raw: &[u8]) -> bool {
+    let reading = command.id().filter(|id| id.spec().flags.contains(Flags::READONLY));
+    let Some(id) = reading else { return false };
+    let keyed = slot_of(keys_in(id, raw).into_iter().flatten());
+    matches!(keyed, Keyed::One(slot) if view.place(slot) == Place::ThroughControl)
+}
+
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// Whether a command's writes belong together, and go through the control thread as a group.
-    pub(super) fn is_group(&self, command: &Command<'_>) -> bool {
-        self.core.cluster.is_some() && is_of_several(command)
+    /// Whether a command goes through the control thread as a group: its writes belong together,
+    /// or it reads past the router what this node has not all of (I3).
+    pub(super) fn is_group(&self, command: &Command<'_>, raw: &[u8]) -> bool {
+        let Some(view) = &self.core.cluster else { return false };
+        is_of_several(command) || (!self.is_routed() && reads_through_control(view, command, raw))
     }
 
-    /// Runs a command whose writes belong together; all its keys are of one slot.
+    /// Runs a command as a group; all its keys are of one slot.
     pub(super) fn run_group(&mut self, caller: Caller, command: Command<'a>, raw: &[u8]) {
         let keys = command.id().and_then(|id| keys_in(id, raw));
         let Keyed::One(slot) = slot_of(keys.into_iter().flatten()) else {
@@ -166,7 +179,12 @@ impl<E: Engine> Gather<'_, '_, E> {
         };
         let Some(view) = &self.core.cluster else { return false };
         match view.place(slot) {
-            Place::Here | Place::ThroughControl => return false,
+            Place::Here | Place::ThroughControl => {
+                if is_read && !self.is_routed() {
+                    self.core.has_read_here = true; // I3
+                }
+                return false;
+            }
             Place::Elsewhere => {
                 let has_copy = is_read && view.has_copy(slot);
                 if has_copy && self.core.connections[caller.slot].resp().reads_copies {
@@ -193,5 +211,35 @@ impl<E: Engine> Gather<'_, '_, E> {
             }
             None => self.fail(caller, &ErrorReply::SlotNotServed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::NodeId;
+    use wire::resp::next_command;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(raw: &[u8], want: bool) {
+        let view = View::new(NodeId { name: 1, life: 1 });
+        let limits = Limits::new(1 << 20);
+        let parsed = next_command(&mut Parser::default(), raw, &limits);
+        let Parsed::Done { value: Ok(command), .. } = parsed else { panic!("{parsed:?}") };
+        for place in [Place::Here, Place::Elsewhere, Place::ThroughControl] {
+            view.set_place(Slot::of(b"{t}"), place);
+            let is_asked = reads_through_control(&view, &command, raw);
+            assert_eq!(is_asked, want && place == Place::ThroughControl, "{place:?}");
+        }
+    }
+
+    #[test]
+    fn reads_past_the_router_ask_the_control_thread_where_only_that_may_read() {
+        check(b"*3\r\n$4\r\nMGET\r\n$4\r\n{t}a\r\n$4\r\n{t}b\r\n", true);
+        check(b"*3\r\n$6\r\nEXISTS\r\n$4\r\n{t}a\r\n$4\r\n{t}b\r\n", true);
+        check(b"GET {t}a\r\n", true);
+        check(b"SET {t}a 1\r\n", false);
+        check(b"DBSIZE\r\n", false);
     }
 }

@@ -13,6 +13,7 @@ use crate::clients::Arrival;
 use crate::connection::Connection;
 use crate::counters::Dialect;
 use crate::engine::Home;
+use crate::hop::DEPTH_AT_FIRST;
 use crate::poller::{Interest, Poller, Ready};
 
 /// Connections that one round accepts per listener.
@@ -104,7 +105,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.counters().accepted.add(1);
         let needs_auth = config.requirepass.is_some();
         let client_id = client.id;
-        let connection = Connection::new(socket, client, needs_auth);
+        let mut connection = Connection::new(socket, client, needs_auth);
+        if self.core.cluster.is_some() && protocol == Dialect::Memcached {
+            connection.awaiting.depth_max = DEPTH_AT_FIRST;
+        }
         if !self.member.plan().is_front(self.core.worker.index()) {
             return self.pass_on(connection);
         }

@@ -86,6 +86,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Err(_) => connection.ending = Ending::Now,
             }
             self.core.counters().output_bytes.add(sent_bytes);
+            if E::ROUTES && !is_blocked {
+                self.engine.deliver_more(&mut self.core, slot);
+            }
         }
         let connection = &mut self.core.connections[slot];
         let can_resume = connection.ending == Ending::Open

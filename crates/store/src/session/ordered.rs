@@ -26,10 +26,16 @@ use crate::pin::Pins;
 use crate::prefetch;
 use crate::request::{Op, Outcome, Request, Sink, Update};
 use crate::store::Inner;
-use crate::tree::{Hint, Inserted, Keys, SPARE_NODES, Shortage, Sought, Tree};
+use crate::tree::{Hint, Inserted, Keys, NODE_BYTES, SPARE_NODES, Shortage, Sought, Tree};
 
 /// Nodes that a session keeps between requests.
 const SPARE_KEPT: usize = 2 * SPARE_NODES;
+/// Keys that a new node takes at least, on the average of many: a split leaves each of the two half
+/// full, and what is above them is a small part of that.
+const KEYS_PER_NODE: usize = 4;
+/// Nodes of this part of the log are taken ahead at most: a cache would be emptied for keys that
+/// may not come.
+const NODES_AHEAD_PART: u64 = 4;
 
 impl Keys for Log {
     #[inline]
@@ -133,6 +139,18 @@ impl Local {
         if self.spare.count() < SPARE_NODES {
             // Whether that succeeds shows when an insert needs them.
             self.spare.fill(tree.memory(), SPARE_KEPT);
+        }
+    }
+
+    /// The same for inserts of so many keys under their locks, where no room can be made. Drops
+    /// every reference this session has.
+    pub(super) fn have_nodes_for(&mut self, inner: &Inner, now: UnixMillis, key_count: usize) {
+        let Some(tree) = &inner.tree else { return };
+        let wanted = SPARE_NODES + key_count.div_ceil(KEYS_PER_NODE);
+        let log_bytes = u64::from(inner.log.segment_count()) * inner.log.segment_bytes();
+        if (wanted * NODE_BYTES) as u64 <= log_bytes / NODES_AHEAD_PART {
+            // Whether that succeeds shows when an insert needs them.
+            self.take_nodes(inner, tree, now, wanted);
         }
     }
 

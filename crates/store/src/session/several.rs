@@ -61,6 +61,9 @@ impl Session {
         room_bytes: u64,
     ) -> LockedSession<'_> {
         let Session { inner, local } = self;
+        if room_bytes > 0 {
+            local.have_nodes_for(inner, now, hashes.len());
+        }
         if room_bytes > local.room_bytes(inner) {
             let segments = room_bytes.div_ceil(inner.log.segment_bytes()) + 1;
             // For more than a quarter of the log nothing is reclaimed ahead: a cache would be

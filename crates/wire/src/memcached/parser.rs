@@ -391,6 +391,23 @@ fn keys_are_absent(rest: &[u8]) -> bool {
 }
 
 impl<'a> Keys<'a> {
+    /// The keys that were left of a line whose beginning is done, and how long it is with its end:
+    /// `input` starts where [`Keys::left_bytes`] of it were left. None: it has no line end.
+    pub fn left_in(input: &'a [u8]) -> Option<(Keys<'a>, usize)> {
+        let line_end = memchr(b'\n', input)?;
+        Some((Keys { rest: trim_cr(&input[..line_end]) }, line_end + 1))
+    }
+
+    /// How much of its line is not walked, without the line's end.
+    pub fn left_bytes(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// How long the end of a line is that has keys.
+    pub fn line_end_bytes(line: &[u8]) -> usize {
+        line.len() - line.strip_suffix(b"\n").map_or(line, trim_cr).len()
+    }
+
     /// Keys of `line`, unless one of them is too long.
     #[inline]
     fn checked(line: &'a [u8]) -> Option<Keys<'a>> {

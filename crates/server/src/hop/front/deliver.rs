@@ -1,11 +1,21 @@
 //! Replies that are known go into their connection's output, in its order.
+//!
+//! Replies from other nodes are copies, and nobody knows how long they will be before they are
+//! there: what a client's output has no room for waits in its cells until the client has read.
+//!
+//! # Invariants
+//! E1: a connection's first reply that is known waits only if its slot is among `holders`.
+//! E2: nobody's replies wait so while the client buffers are over their budget or others want
+//!     cells: who does not read is cut, as everywhere (K12).
 
-use super::{Front, PER_CONNECTION_MAX, State};
+use super::{CELLS_RESERVED, Front, State};
 use crate::connection::{Connection, Ending};
 use crate::core::Core;
 use crate::hop::awaiting::{NO_TICKET, Wait};
 use crate::hop::cell::Cell;
+use crate::memcached::several;
 use crate::output::PIN_VALUE_BYTES_MIN;
+use crate::reply::Shape;
 use crate::sizes::LENT_BYTES_MIN;
 
 impl Front {
@@ -21,13 +31,26 @@ impl Front {
             if index == NO_TICKET || self.tickets[index as usize].state != State::Done {
                 break;
             }
+            let copied_bytes_max = core.output_copied_bytes_max;
+            let is_full = connection.output.encoded_bytes() > copied_bytes_max;
+            if is_full && self.may_hold(core) {
+                if !self.holders.contains(&slot) {
+                    self.holders.push(slot);
+                }
+                break;
+            }
+            let connection = &mut core.connections[slot];
             connection.awaiting.first = self.tickets[index as usize].next;
             connection.awaiting.got_one();
             // SAFETY: the ticket is done, so the front holds the cell again (I1).
             let cell = unsafe { &mut *self.cell(index) };
-            let copied_bytes_max = core.output_copied_bytes_max;
-            if connection.output.encoded_bytes() > copied_bytes_max {
+            if self.replicated.is_some() {
+                connection.awaiting.fits(cell.reply.len(), copied_bytes_max / 2);
+            }
+            if is_full {
                 connection.ending = Ending::Now;
+            } else if self.replicated.is_some() && put_out_part(connection, cell) {
+                // A part of a reply that is told elsewhere.
             } else {
                 put_out(connection, cell, core.output_limit_bytes, pin_bytes_min);
             }
@@ -41,9 +64,60 @@ impl Front {
             if wait == Wait::Cells {
                 awaiting.wait = wait;
             }
-        } else if awaiting.wait == Wait::Depth && awaiting.count <= PER_CONNECTION_MAX / 2 {
+        } else if awaiting.wait == Wait::Depth && awaiting.count <= awaiting.depth_max / 2 {
             awaiting.wait = Wait::Nothing;
         }
+    }
+
+    /// Whether replies of a connection whose output is full may wait (E2).
+    #[cold]
+    fn may_hold(&self, core: &Core) -> bool {
+        self.replicated.is_some()
+            && !core.ledger.is_over()
+            && self.short.is_empty()
+            && self.free.len() > CELLS_RESERVED
+    }
+
+    /// What waited for room in a connection's output may have some.
+    #[inline]
+    pub fn deliver_more(&mut self, core: &mut Core, slot: usize) {
+        if !self.holders.is_empty() {
+            self.deliver_held(core, slot);
+        }
+    }
+
+    #[cold]
+    fn deliver_held(&mut self, core: &mut Core, slot: usize) {
+        if let Some(at) = self.holders.iter().position(|holder| *holder == slot) {
+            self.holders.swap_remove(at);
+            self.deliver(core, slot);
+            self.feed_short(core);
+        }
+    }
+
+    /// Others want cells (E2).
+    #[cold]
+    pub(super) fn cut_holders(&mut self, core: &mut Core) {
+        for slot in self.holders.drain(..) {
+            // It may be another connection's by now.
+            let Some(connection) = core.connections.get_mut(slot) else { continue };
+            let first = self.tickets.get(connection.awaiting.first as usize);
+            if first.is_some_and(|ticket| ticket.state == State::Done) {
+                connection.ending = Ending::Now;
+                core.touch(slot);
+            }
+        }
+    }
+}
+
+/// memcached's gets of several keys: whether the reply to one of them needed more than being put
+/// out.
+fn put_out_part(connection: &mut Connection, cell: &Cell) -> bool {
+    match cell.shape {
+        Shape::McValue { is_last, .. } => {
+            several::put_out_part(connection, &cell.reply, (is_last, cell.pinned.is_some()))
+        }
+        _ => false,
     }
 }
 

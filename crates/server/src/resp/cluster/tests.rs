@@ -67,6 +67,7 @@ fn view_of(own: u16) -> Arc<View> {
         }
     }
     view.set_configuration(Arc::new(configuration));
+    view.set_lease(u64::MAX);
     Arc::new(view)
 }
 
@@ -259,6 +260,20 @@ fn only_own_keys_are_shown() {
         }
         view.set_place(slots[0], Place::ThroughControl);
         assert_eq!(bench.ask("DBSIZE"), ":2\r\n", "still its own");
+    }
+}
+
+/// Who has lost its lease and has not heard of it may be asked for keys that others write by now.
+#[test]
+fn reads_past_the_router_are_told_only_under_the_lease() {
+    for reading in ["MGET bar {bar}2", "EXISTS bar {bar}2", "WATCH bar\r\nGET bar"] {
+        let view = view_of(2);
+        let mut bench = Bench::new(Some(Arc::clone(&view)), store::IndexKind::Tree);
+        assert_eq!(bench.ask("SET bar 1"), "+OK\r\n");
+        assert_ne!(bench.ask(reading), "", "{reading}");
+        view.set_lease(0);
+        assert!(bench.ask("KV.RANGE - +").starts_with("-CLUSTERDOWN"));
+        assert_eq!(bench.ask(reading), "", "{reading}: the connection is closed");
     }
 }
 

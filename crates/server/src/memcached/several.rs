@@ -1,0 +1,132 @@
+//! get, gets, gat and gats of several keys in a cluster: each key goes to whoever serves it.
+//!
+//! ```text
+//!  get a b c d  ─▶ a: here   b: control thread   c: forwarded ─▶ VALUE a, VALUE b, VALUE c
+//!          └ no cell is free for d: the input begins there, and `Reading` says how it goes on
+//! ```
+//!
+//! Outside of a cluster such a command is a barrier and runs where it arrived: all keys are there.
+//!
+//! # Invariants
+//! I1: each key is a request of its own, as if it had been asked for alone: no moment is promised
+//!     for all of them, and a pipeline's order holds for each key (K10).
+//! I2: a key is sent only if [`Gather::may_parse`] allows it, for cells are few.
+//! I3: a reply ends once: what a key was refused with stands in the place of the last END, behind
+//!     the values of the others. Between them it would end the reply for the client, and the rest
+//!     would be taken for the answer to its next command.
+
+use base::UnixMillis;
+use store::Op;
+use wire::memcached::{Keys, Reply};
+
+use super::Caller;
+use crate::connection::Connection;
+use crate::counters::CommandIndex;
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::reply::Shape;
+use crate::rmw::Rmw;
+
+const END: &[u8] = b"END\r\n";
+
+/// A command that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    index: CommandIndex,
+    with_cas: bool,
+    /// gat: what the keys' expiry becomes.
+    touch: Option<Option<UnixMillis>>,
+    /// Of the line, not done.
+    left_bytes: usize,
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Reads keys from the first one on.
+    pub(super) fn read_each(
+        &mut self,
+        caller: Caller,
+        keys: Keys<'a>,
+        with_cas: bool,
+        touch: Option<Option<UnixMillis>>,
+    ) {
+        let reading = Reading { index: caller.index, with_cas, touch, left_bytes: 0 };
+        if keys.into_iter().next().is_none() {
+            // `gat 10` names no key; memcached ends it at once.
+            return self.say_line(caller, Reply::End);
+        }
+        self.read_some(caller.slot, reading, keys);
+    }
+
+    /// Goes on with a command whose line has begun before `input`; how much of that is done.
+    #[cold]
+    pub(super) fn read_on(&mut self, slot: usize, reading: Reading, input: &'a [u8]) -> usize {
+        // The whole line was there when the command began, and input is not dropped.
+        let Some((keys, line_bytes)) = Keys::left_in(input) else { return 0 };
+        let is_routing = self.enter(slot, true);
+        debug_assert!(is_routing, "a command that is routed waits for no other");
+        let line = &input[..line_bytes];
+        let connection = &mut self.core.connections[slot];
+        if connection.awaiting.is_empty()
+            && let Some(failed) = connection.memcached().failed_read.take()
+        {
+            // Nothing that comes could carry it any more (I3).
+            self.reply_to(slot, |out| out.extend_from_slice(&failed));
+            return line_bytes;
+        }
+        self.read_some(slot, reading, keys);
+        line_bytes - self.left_bytes(slot, line)
+    }
+
+    /// What is left of the line of a command that has not got to its end.
+    #[inline]
+    pub(super) fn left_bytes(&mut self, slot: usize, line: &[u8]) -> usize {
+        let Some(reading) = &self.core.connections[slot].memcached().reading else { return 0 };
+        reading.left_bytes + Keys::line_end_bytes(line)
+    }
+
+    /// Reads as many keys as may be sent.
+    fn read_some(&mut self, slot: usize, reading: Reading, mut keys: Keys<'a>) {
+        let caller = Caller { slot, index: reading.index, is_quiet: false };
+        let Reading { with_cas, touch, .. } = reading;
+        let op = touch.map_or(Op::Get, |expires_at| Op::Update(Rmw::SetExpiry(expires_at)));
+        let mut is_begun = false;
+        let mut left = keys;
+        while let Some(key) = keys.next() {
+            if is_begun && !self.may_parse(slot) {
+                let left_bytes = left.left_bytes();
+                let speech = self.core.connections[slot].memcached();
+                speech.reading = Some(Reading { left_bytes, ..reading });
+                return;
+            }
+            let mut ahead = keys;
+            let shape = Shape::McValue { with_cas, is_last: ahead.next().is_none() };
+            self.request(caller, key, op, shape);
+            (is_begun, left) = (true, keys);
+        }
+    }
+}
+
+/// Puts out the reply to one key of several, from somewhere else (I3). False: it is put out as it
+/// is.
+pub(crate) fn put_out_part(
+    connection: &mut Connection,
+    reply: &[u8],
+    (is_last, has_pinned): (bool, bool),
+) -> bool {
+    let is_refused = !has_pinned && reply.starts_with(b"SERVER_ERROR");
+    if !is_last {
+        if is_refused {
+            connection.memcached().failed_read.get_or_insert_with(|| reply.into());
+        }
+        return is_refused;
+    }
+    let Some(failed) = connection.memcached().failed_read.take() else { return false };
+    // A value that is pinned was to be sent behind a part of the reply: it goes without.
+    let values =
+        if is_refused || has_pinned { &[] } else { reply.strip_suffix(END).unwrap_or(&[]) };
+    connection.output.append(|out| {
+        out.extend_from_slice(values);
+        out.extend_from_slice(&failed);
+    });
+    true
+}

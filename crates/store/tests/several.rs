@@ -1,0 +1,97 @@
+//! A cache that is written only several keys at a time: it makes room for them, whatever the index
+//! and the eviction are.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use base::{KeyHash, UnixMillis};
+use store::{
+    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
+    Set, Sink, Store, StoreConfig,
+};
+
+fn open(index: IndexKind, eviction: Eviction) -> Arc<Store> {
+    Store::open(StoreConfig {
+        memory_bytes: 16 << 20,
+        index_bytes: 1 << 20,
+        mode: Mode::Evict,
+        eviction,
+        index,
+        lossy_index: false,
+        session_max: 2,
+        item_max_bytes: 1 << 20,
+        hash_seed: 3,
+        batch: 32,
+        huge_pages: HugePages::Off,
+    })
+    .unwrap()
+}
+
+#[derive(Default)]
+struct Tally {
+    stored: usize,
+    refused: usize,
+}
+
+impl Sink<NoUpdate> for Tally {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        match outcome {
+            Outcome::Stored { .. } => self.stored += 1,
+            _ => self.refused += 1,
+        }
+    }
+}
+
+/// Keys in their order, as a loader has them: each split of the tree leaves a node half full.
+fn fill(store: &Store, keys_at_once: u64, value_bytes: fn(u64) -> usize) -> Tally {
+    let mut session = store.session().unwrap();
+    let (mut tally, value) = (Tally::default(), [b'v'; 100]);
+    let (expiry, condition) = (Expiry::Never, Condition::Always);
+    for (round, first) in (0..300_000).step_by(keys_at_once as usize).enumerate() {
+        let now = UnixMillis(1 + round as u64);
+        let names: Vec<String> =
+            (first..first + keys_at_once).map(|number| format!("k{number}")).collect();
+        let hashes: Vec<KeyHash> =
+            names.iter().map(|name| store.key_hasher().hash(name.as_bytes())).collect();
+        let mut requests = Vec::new();
+        let mut room_bytes = 0;
+        for (index, (name, hash)) in names.iter().zip(&hashes).enumerate() {
+            let value = &value[..value_bytes(first + index as u64)];
+            room_bytes += store::entry_len_max_bytes(name.len(), value.len()) as u64;
+            let op: Op<'_, NoUpdate> = Op::Set(Set { value, client_flags: 0, expiry, condition });
+            requests.push(Request { key: name.as_bytes(), hash: *hash, op });
+        }
+        session.lock_keys(now, &hashes, room_bytes).execute(now, &requests, &mut tally);
+        if round % 3 == 0 {
+            session.maintain(now);
+        }
+    }
+    drop(session);
+    store.validate();
+    tally
+}
+
+#[test]
+fn a_cache_makes_room_for_writes_of_several_keys_and_for_what_finds_them() {
+    for index in [IndexKind::Hash, IndexKind::Tree] {
+        for eviction in [Eviction::Fifo, Eviction::LruApprox, Eviction::S3Fifo] {
+            for keys_at_once in [10, 1_000, 5_000] {
+                let store = open(index, eviction);
+                let tally = fill(&store, keys_at_once, |number| (number % 100) as usize);
+                let what = format!("{index:?}, {eviction:?}, {keys_at_once} at once");
+                assert_eq!(tally.refused, 0, "{what}: {} stored", tally.stored);
+                assert!(store.stats().items > 30_000, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_with_nothing_in_them_need_more_room_in_the_index_than_in_the_log() {
+    for keys_at_once in [1_000, 10_000, 50_000] {
+        let store = open(IndexKind::Tree, Eviction::S3Fifo);
+        let tally = fill(&store, keys_at_once, |_| 0);
+        assert_eq!(tally.refused, 0, "{keys_at_once} at once: {} stored", tally.stored);
+    }
+}
