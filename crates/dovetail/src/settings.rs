@@ -69,6 +69,7 @@ pub fn closest_key(key: &str) -> Option<&'static str> {
 
 const MEMORY_MIN_BYTES: u64 = 64 << 20;
 const MEMORY_MAX_BYTES: u64 = 1 << 44;
+const DAY: Duration = Duration::from_secs(86_400);
 const ITEM_MIN_BYTES: u64 = 1 << 10;
 const ITEM_MAX_BYTES: u64 = 512 << 20;
 
@@ -442,6 +443,29 @@ pub const TABLE: &[Setting] = &[
                SET slo changes it while the server runs; a server that was started with off takes \
                one up only if its threads can send requests to one another, as with --cr-threads \
                N, with most --dispatch and with 4 threads or more",
+    },
+    Setting {
+        key: "slowlog-log-slower-than",
+        value_name: "TIME|off",
+        kind: Kind::SwitchedTime { min: Duration::ZERO, max: DAY },
+        default: "10ms",
+        help: "What takes as long is put into SLOWLOG: a command that runs by itself, or a batch \
+               of commands on keys. CONFIG SET takes microseconds, as Redis does",
+    },
+    Setting {
+        key: "slowlog-max-len",
+        value_name: "N",
+        kind: Kind::Count { min: 0, max: 1_000_000 },
+        default: "128",
+        help: "Entries that SLOWLOG keeps, of at most about 5 KiB each",
+    },
+    Setting {
+        key: "latency-monitor-threshold",
+        value_name: "TIME|off",
+        kind: Kind::SwitchedTime { min: Duration::from_millis(1), max: DAY },
+        default: "off",
+        help: "What takes as long is sampled for LATENCY LATEST, HISTORY and DOCTOR. CONFIG SET \
+               takes milliseconds, 0 is off",
     },
     Setting {
         key: "hot-set",

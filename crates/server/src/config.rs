@@ -98,6 +98,12 @@ pub struct Config {
     pub compacts: Compacts,
     /// Within what time 99 of 100 requests are to be answered; `None`: nobody asks.
     pub slo: Option<Duration>,
+    /// Commands that take so many microseconds are put into the slow log; negative: none is.
+    pub slow_log_us: i64,
+    /// Entries of the slow log.
+    pub slow_log_len_max: u64,
+    /// What takes so many milliseconds is sampled for LATENCY; 0: nothing is.
+    pub latency_monitor_ms: u64,
     /// How many frequent keys the threads that only poll read themselves.
     pub hot_set: HotSetSize,
     /// Client connections at a time, over both protocols.
@@ -229,6 +235,9 @@ impl Default for Config {
             poll: Poll::Auto,
             batch: 32,
             slo: None,
+            slow_log_us: 10_000,
+            slow_log_len_max: 128,
+            latency_monitor_ms: 0,
             compaction: true,
             compacts: Compacts::Long,
             hot_set: HotSetSize::Auto,

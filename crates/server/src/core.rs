@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::counters::WorkerCounters;
 use crate::shared::Shared;
 use crate::slab::Slab;
+use crate::timing::Timing;
 
 /// Buffers kept for reuse per worker, and the largest that is worth keeping.
 const POOL_BUFFERS_MAX: usize = 64;
@@ -49,6 +50,8 @@ pub struct Core {
     pub is_paused_for_all: bool,
     /// Number of the batch that is being gathered; 0 is never one.
     pub batch_id: u64,
+    /// What the round's commands took.
+    pub timing: Timing,
     /// What several requests of one command add up to.
     pub tally: Tally,
     /// Whom other slots belong to, if this server is a node of a cluster.
@@ -93,6 +96,7 @@ impl Core {
             is_paused: false,
             is_paused_for_all: false,
             batch_id: 1,
+            timing: Timing::default(),
             tally: Tally::default(),
             cluster: shared.cluster().cloned(),
             has_read_here: false,

@@ -14,6 +14,7 @@
 mod hops;
 mod native;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use policy::size_class::WorkerSizes;
@@ -129,11 +130,20 @@ pub struct CommandCells {
     pub errors: Cell,
 }
 
+/// Words of [`WorkerCounters::ran`].
+const RAN_WORDS: usize = 8;
+
 /// Everything that one worker counts.
 #[derive(Debug, Default)]
 pub struct WorkerCounters {
     /// By [`CommandIndex`].
     pub commands: Box<[CommandCells]>,
+    /// A bit for each command that ran in this round; [`crate::timing`] takes them.
+    ran: [Cell; RAN_WORDS],
+    /// By [`CommandIndex`]: what commands took of the worker's time.
+    pub spent_ns: Box<[Cell]>,
+    /// By [`CommandIndex`]: how long commands took; of those that never ran nothing.
+    pub durations: Box<[OnceLock<Box<LatencyCells>>]>,
     /// Connections accepted.
     pub accepted: Cell,
     /// Connections refused: too many.
@@ -172,7 +182,9 @@ impl WorkerCounters {
     /// All zero.
     pub fn new() -> WorkerCounters {
         let commands = (0..CommandIndex::COUNT).map(|_| CommandCells::default()).collect();
-        WorkerCounters { commands, ..WorkerCounters::default() }
+        let spent_ns = (0..CommandIndex::COUNT).map(|_| Cell::default()).collect();
+        let durations = (0..CommandIndex::COUNT).map(|_| OnceLock::new()).collect();
+        WorkerCounters { commands, spent_ns, durations, ..WorkerCounters::default() }
     }
 
     /// The same; where sizes matter, one in so many is counted.
@@ -185,6 +197,30 @@ impl WorkerCounters {
     #[inline]
     pub fn command(&self, index: CommandIndex) -> &CommandCells {
         &self.commands[usize::from(index.0)]
+    }
+
+    /// A command begins.
+    #[inline]
+    pub fn called(&self, index: CommandIndex) {
+        self.command(index).calls.add(1);
+        let word = &self.ran[usize::from(index.0 / 64) % RAN_WORDS];
+        word.set(word.get() | 1 << (index.0 % 64));
+    }
+
+    /// Calls `take` with the position of each command that has run since the last call.
+    #[inline]
+    pub fn take_ran(&self, mut take: impl FnMut(usize)) {
+        for (at, word) in self.ran.iter().enumerate() {
+            let mut bits = word.get();
+            if bits == 0 {
+                continue;
+            }
+            word.set(0);
+            while bits != 0 {
+                take(at * 64 + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        }
     }
 }
 
@@ -199,7 +235,7 @@ pub enum Access {
 
 /// A command of either protocol, as a position in [`WorkerCounters::commands`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CommandIndex(u8);
+pub struct CommandIndex(u16);
 
 /// memcached's commands, in the order of their counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,7 +317,7 @@ const NATIVE_NAMES: [&str; 11] = [
 const _: () = {
     assert!(NativeCommand::Unknown as usize + 1 == NATIVE_NAMES.len());
     assert!(MemcachedCommand::Unknown as usize + 1 == MEMCACHED_NAMES.len());
-    assert!(CommandIndex::COUNT <= u8::MAX as usize);
+    assert!(CommandIndex::COUNT <= RAN_WORDS * 64);
 };
 
 impl CommandIndex {
@@ -291,24 +327,29 @@ impl CommandIndex {
     const NATIVE_START: usize = CommandId::COUNT + 1 + MEMCACHED_NAMES.len();
 
     /// A RESP command that is in no table.
-    pub const UNKNOWN_RESP: CommandIndex = CommandIndex(CommandId::COUNT as u8);
+    pub const UNKNOWN_RESP: CommandIndex = CommandIndex(CommandId::COUNT as u16);
+
+    /// As a number below [`CommandIndex::COUNT`].
+    pub fn position(self) -> usize {
+        usize::from(self.0)
+    }
 
     /// The position of a RESP command.
     #[inline]
     pub fn resp(id: CommandId) -> CommandIndex {
-        CommandIndex(id as u8)
+        CommandIndex(id as u16)
     }
 
     /// The position of a memcached command.
     #[inline]
     pub fn memcached(command: MemcachedCommand) -> CommandIndex {
-        CommandIndex(CommandIndex::UNKNOWN_RESP.0 + 1 + command as u8)
+        CommandIndex(CommandIndex::UNKNOWN_RESP.0 + 1 + command as u16)
     }
 
     /// The position of a native op.
     #[inline]
     pub fn native(command: NativeCommand) -> CommandIndex {
-        CommandIndex(CommandIndex::NATIVE_START as u8 + command as u8)
+        CommandIndex(CommandIndex::NATIVE_START as u16 + command as u16)
     }
 
     /// Whether the command at a position reads keys, may write them, or neither.
@@ -333,7 +374,7 @@ impl CommandIndex {
     }
 
     /// The port and the name of the command at a position.
-    fn describe(index: usize) -> (Protocol, &'static str) {
+    pub(crate) fn describe(index: usize) -> (Protocol, &'static str) {
         let unknown = usize::from(CommandIndex::UNKNOWN_RESP.0);
         match index {
             _ if index < unknown => (Protocol::Resp, Spec::all()[index].name),
@@ -361,6 +402,8 @@ pub struct CommandTotals {
     pub misses: u64,
     /// Error replies.
     pub errors: u64,
+    /// What they took of the workers' time, in nanoseconds ([`crate::timing`]).
+    pub spent_ns: u64,
 }
 
 /// Everything that the workers count, summed.
@@ -431,6 +474,7 @@ impl Totals {
                 hits: sum(|cells| &cells.hits),
                 misses: sum(|cells| &cells.misses),
                 errors: sum(|cells| &cells.errors),
+                spent_ns: workers.clone().map(|worker| worker.spent_ns[index].get()).sum(),
             }
         };
         let commands: Vec<CommandTotals> = (0..CommandIndex::COUNT).map(command).collect();
@@ -471,6 +515,7 @@ impl Totals {
             now.hits = now.hits.saturating_sub(then.hits);
             now.misses = now.misses.saturating_sub(then.misses);
             now.errors = now.errors.saturating_sub(then.errors);
+            now.spent_ns = now.spent_ns.saturating_sub(then.spent_ns);
         }
         for (now, then) in self.compaction_by_writes.iter_mut().zip(baseline.compaction_by_writes) {
             *now = now.saturating_sub(then);

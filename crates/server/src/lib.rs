@@ -45,6 +45,7 @@ mod error;
 mod gather;
 mod hop;
 mod hot;
+pub mod latency_monitor;
 mod listen;
 mod live;
 mod manager;
@@ -66,7 +67,10 @@ mod shared;
 mod sizes;
 mod slab;
 mod slo;
+pub mod slow_log;
+mod timing;
 mod topology;
+mod watching;
 mod worker;
 
 pub use budget::BufferBudget;

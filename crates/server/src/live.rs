@@ -12,7 +12,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The settings, by their keys.
-pub const LIVE_SETTINGS: [&str; 5] = ["threads", "cr-threads", "slo", "hot-set", "max-connections"];
+pub const LIVE_SETTINGS: [&str; 8] = [
+    "threads",
+    "cr-threads",
+    "slo",
+    "hot-set",
+    "max-connections",
+    "slowlog-log-slower-than",
+    "slowlog-max-len",
+    "latency-monitor-threshold",
+];
 
 /// Puts values that have changed, each with its key, into a configuration file.
 pub type RewriteFile = fn(&Path, &BTreeMap<&'static str, String>) -> io::Result<()>;

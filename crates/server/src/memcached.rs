@@ -133,7 +133,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     fn caller(&mut self, slot: usize, command: MemcachedCommand, is_quiet: bool) -> Caller {
         let index = CommandIndex::memcached(command);
-        self.core.counters().command(index).calls.add(1);
+        self.core.counters().called(index);
         Caller { slot, index, is_quiet }
     }
 

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use store::StoreStats;
 
 use crate::Mode;
-use crate::counters::{CommandTotals, Totals};
+use crate::counters::{CommandTotals, Protocol, Totals};
 use crate::hot::{HotKey, Published as HotSet};
 use crate::manager::journal::Entry;
 use crate::manager::tuning::View;
@@ -28,6 +28,7 @@ use crate::sizes::SizeNumbers;
 use crate::slo::{Lately, LatencyCounts};
 
 mod cluster;
+mod commands;
 mod compaction;
 mod durable;
 pub mod facts;
@@ -68,6 +69,10 @@ pub struct Snapshot {
     pub connections_max: usize,
     /// What the workers counted.
     pub totals: Totals,
+    /// How long commands took, of those that ran.
+    pub durations: Vec<(Protocol, &'static str, LatencyCounts)>,
+    /// Entries that the slow log ever got.
+    pub slow_log_total: u64,
     /// What is hot.
     pub hot_set: Arc<HotSet>,
     /// What the store holds and has done.
@@ -121,6 +126,8 @@ impl Snapshot {
             memory_limit_bytes: config.memory_bytes,
             connections_max: shared.live().max_connections(),
             totals: shared.totals(),
+            durations: commands::durations(shared),
+            slow_log_total: shared.slow_log().total(),
             hot_set: shared.hot_keys().map(|keys| keys.now()).unwrap_or_default(),
             store: shared.store_stats(),
             data: durable::DataNumbers::take(shared),
@@ -149,6 +156,7 @@ impl Snapshot {
                     "hits": command.hits,
                     "misses": command.misses,
                     "errors": command.errors,
+                    "spent_us": command.spent_ns / 1000,
                 })
             })
             .collect()

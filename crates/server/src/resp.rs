@@ -14,11 +14,15 @@ mod connection;
 mod info;
 pub mod key_range;
 mod keys;
+mod latency;
 mod redirect;
 mod scan;
 mod several;
+mod slow_log;
 mod strings;
 pub mod transaction;
+
+use std::time::Instant;
 
 use store::request::{Expiry, Op};
 use wire::Parsed;
@@ -34,6 +38,8 @@ use crate::engine::Engine;
 use crate::gather::{Answer, Gather};
 use crate::reply::Shape;
 use crate::rmw::Rmw;
+use crate::slow_log::is_timed_alone;
+use crate::timing;
 
 /// How far [`Gather::feed_resp`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +122,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 Command::Get { key } if self.is_served_here(key) => {
                     let caller =
                         Caller { slot, index: CommandIndex::resp(CommandId::Get), is_quiet: false };
-                    self.core.counters().command(caller.index).calls.add(1);
+                    self.core.counters().called(caller.index);
                     self.single(caller, key, Op::Get, Shape::Value);
                     return true;
                 }
@@ -127,7 +133,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 {
                     let caller =
                         Caller { slot, index: CommandIndex::resp(CommandId::Set), is_quiet: false };
-                    self.core.counters().command(caller.index).calls.add(1);
+                    self.core.counters().called(caller.index);
                     self.plain_set(caller, &set, Expiry::Never);
                     return true;
                 }
@@ -174,7 +180,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let caller = Caller { slot, index, is_quiet };
         let needs_auth = resp.needs_auth;
         let is_queueing = resp.transaction.as_ref().is_some_and(|queue| queue.is_queueing());
-        self.core.counters().command(index).calls.add(1);
+        self.core.counters().called(index);
         let allowed_before_auth = id.is_some_and(|id| id.spec().flags.contains(Flags::NO_AUTH));
         if needs_auth && !allowed_before_auth {
             self.fail(caller, &ErrorReply::NoAuth);
@@ -190,6 +196,32 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             self.queue(caller, parsed, raw);
             return true;
         }
+        if id.is_some_and(|id| is_timed_alone(id.spec())) {
+            return self.timed(caller, parsed, raw);
+        }
+        self.perform(caller, parsed, raw)
+    }
+
+    /// A command that runs by itself, on the clock. What was gathered before it is not its own.
+    fn timed(
+        &mut self,
+        caller: Caller,
+        parsed: Result<Command<'a>, CommandError<'a>>,
+        raw: &'a [u8],
+    ) -> bool {
+        self.settle(caller.slot);
+        let began = Instant::now();
+        let is_done = self.perform(caller, parsed, raw);
+        timing::ran_alone(self.core, caller.slot, caller.index, began, raw);
+        is_done
+    }
+
+    fn perform(
+        &mut self,
+        caller: Caller,
+        parsed: Result<Command<'a>, CommandError<'a>>,
+        raw: &'a [u8],
+    ) -> bool {
         match parsed {
             Ok(Command::KvRange(request)) => return self.key_range(caller, &request),
             Ok(command) if self.is_group(&command, raw) => self.run_group(caller, command, raw),

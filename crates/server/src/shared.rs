@@ -26,12 +26,13 @@ use crate::budget::BufferBudget;
 use crate::clients::Clients;
 use crate::cluster::View;
 use crate::config::Config;
-use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
+use crate::counters::{CommandIndex, Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::durable::{self, Data, Tenant};
 use crate::error::StartError;
 use crate::hop::replicate::Door;
 use crate::hop::{Fronts, Lane, Layers, Loan, Returned, Roles, RolesError, Threads, Wanted};
 use crate::hot::HotKeys;
+use crate::latency_monitor::LatencyMonitor;
 use crate::live::Live;
 use crate::manager;
 use crate::memory::{IndexGrowth, MemoryPlan};
@@ -41,7 +42,9 @@ use crate::native::shm::{ShmClient, ShmGuest};
 use crate::poller::Waker;
 use crate::sizes::{self, Sizes};
 use crate::slo::{LatencyCounts, Slo};
+use crate::slow_log::SlowLog;
 use crate::topology::SYSFS_NODES;
+use crate::watching::Watching;
 use crate::{affinity, topology};
 
 /// Why [`Shared::probe`] did not see its value back.
@@ -116,6 +119,7 @@ pub struct Shared {
     /// Where requests are told apart by size.
     sizes: Option<Sizes>,
     slo: Slo,
+    watching: Watching,
     /// What is hot, where requests are routed and sampled.
     hot: Option<Arc<HotKeys>>,
     plan: MemoryPlan,
@@ -213,6 +217,7 @@ impl Shared {
         Ok(Shared {
             hot: HotKeys::of_server(&config, roles.layers().is_routed),
             slo: Slo::new(config.slo, roles.layers().is_routed),
+            watching: Watching::new(&config),
             roles,
             live: Live::new(config.max_connections),
             plan: MemoryPlan { item_size_max_bytes, ..plan },
@@ -358,6 +363,29 @@ impl Shared {
         LatencyCounts::sum(self.all_counters().map(|worker| &worker.latency))
     }
 
+    /// What took long.
+    pub fn slow_log(&self) -> &SlowLog {
+        &self.watching.slow_log
+    }
+
+    /// When something took long.
+    pub fn latency_monitor(&self) -> &LatencyMonitor {
+        &self.watching.latency_monitor
+    }
+
+    /// How long the command at a position took since the start ([`crate::timing`]); `None`: it
+    /// never ran.
+    pub fn durations(&self, index: usize) -> Option<LatencyCounts> {
+        let cells = || self.all_counters().filter_map(|worker| worker.durations[index].get());
+        cells().next()?;
+        Some(LatencyCounts::sum(cells().map(|cells| &**cells)))
+    }
+
+    /// The same since CONFIG RESETSTAT.
+    pub fn durations_since_reset(&self, index: usize) -> Option<LatencyCounts> {
+        self.watching.durations_since_reset(index, self.durations(index))
+    }
+
     /// How the memory is divided.
     pub fn memory_plan(&self) -> &MemoryPlan {
         &self.plan
@@ -467,6 +495,8 @@ impl Shared {
 
     pub(crate) fn reset_totals(&self) {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
+        let taken = |index| Some((index, self.durations(index)?));
+        self.watching.reset_durations((0..CommandIndex::COUNT).filter_map(taken));
     }
 
     /// Commands per second, averaged since the last call that was at least 250 ms ago.

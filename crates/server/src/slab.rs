@@ -32,6 +32,11 @@ impl<T> Slab<T> {
 
     /// The value at `slot`, if there is one.
     #[inline]
+    pub fn get(&self, slot: usize) -> Option<&T> {
+        self.entries.get(slot)?.as_ref()
+    }
+
+    /// The same, to change it.
     pub fn get_mut(&mut self, slot: usize) -> Option<&mut T> {
         self.entries.get_mut(slot)?.as_mut()
     }

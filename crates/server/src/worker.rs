@@ -26,6 +26,7 @@ mod lend;
 mod native;
 mod read;
 mod roles;
+mod slow;
 mod starve;
 
 use std::io;
@@ -131,6 +132,8 @@ pub struct Worker<E, P> {
     accept_again_at: Option<Instant>,
     last_work_at: Instant,
     kept_house_at: Instant,
+    /// When what is gathered next can have begun to be read.
+    gathers_since: Instant,
     /// Whether some items have an expiry, as of then.
     is_expiring: bool,
     expiring_checked_at: UnixMillis,
@@ -230,6 +233,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             accept_again_at: None,
             last_work_at: now,
             kept_house_at: now,
+            gathers_since: now,
             is_expiring: false,
             expiring_checked_at: UnixMillis(0),
             is_draining: false,
@@ -358,6 +362,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if Self::MEASURES {
             self.begin_latency(started_at);
         }
+        self.gathers_since = started_at;
         self.before_round();
         self.begin_due();
         if had_work {
@@ -417,6 +422,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         gather.finish();
         drop(gather);
+        self.look_at_slowness();
         self.engine.publish(&mut self.core);
         if Self::MEASURES {
             self.watch_latency();
@@ -461,6 +467,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.last_work_at = now;
             let busy_ns = now.duration_since(started_at).as_nanos() as u64;
             self.core.counters().busy_ns.add(busy_ns);
+            self.close_timing(now.duration_since(started_at));
             if Self::MEASURES {
                 self.end_latency(now);
             }

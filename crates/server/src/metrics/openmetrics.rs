@@ -4,7 +4,9 @@ use std::fmt::{Display, Write};
 
 use store::StoreStats;
 
-use crate::metrics::{Snapshot, cluster, compaction, durable, facts, native, slo};
+use crate::metrics::{
+    Snapshot, cluster, commands as durations, compaction, durable, facts, native, slo,
+};
 
 /// The type that a scraper must be told.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -14,6 +16,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     let mut page = Page::default();
     identity(&mut page, snapshot);
     commands(&mut page, snapshot);
+    durations::families(&mut page, snapshot);
     connections(&mut page, snapshot);
     hops(&mut page, snapshot);
     manager(&mut page, snapshot);
@@ -350,7 +353,7 @@ impl Page {
         let _ = writeln!(self.out, "# TYPE {name} {kind}\n# HELP {name} {help}.");
     }
 
-    fn family_with_unit(&mut self, name: &str, kind: &str, help: &str, unit: &str) {
+    pub(super) fn family_with_unit(&mut self, name: &str, kind: &str, help: &str, unit: &str) {
         let _ =
             writeln!(self.out, "# TYPE {name} {kind}\n# UNIT {name} {unit}\n# HELP {name} {help}.");
     }

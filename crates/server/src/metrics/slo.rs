@@ -95,6 +95,6 @@ mod tests {
         );
         let none = Snapshot { slo_ns: 0, ..snapshot };
         assert_eq!(none.json()["slo"], Value::Null);
-        assert!(!openmetrics::text(&none).contains("dovetail_slo"));
+        assert!(!openmetrics::text(&none).contains("dovetail_slo_"));
     }
 }

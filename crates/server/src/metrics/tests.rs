@@ -15,6 +15,7 @@ fn snapshot() -> Snapshot {
         hits,
         misses,
         errors,
+        spent_ns: 0,
     };
     Snapshot {
         uptime_ms: 1500,

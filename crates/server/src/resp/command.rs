@@ -3,7 +3,7 @@
 mod key_specs;
 
 use wire::resp::{
-    ArgIter, Command, CommandId, CommandList, Encoder, Flags, Group, Keys, Spec,
+    ArgIter, Command, CommandId, CommandList, Encoder, ErrorReply, Flags, Group, Keys, Spec,
     glob_matches_any_case,
 };
 
@@ -34,9 +34,26 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::DbSize => self.database_size(caller),
             Command::Flush { .. } => self.flush_all(caller),
             Command::Info { sections } => self.info(caller, sections),
+            Command::Operator { id, args } => self.operate(caller, id, args),
             other => return self.run_config(caller, other),
         }
         None
+    }
+
+    /// A command whose arguments are read where it runs.
+    fn operate(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
+        match id {
+            CommandId::SlowlogGet | CommandId::SlowlogLen | CommandId::SlowlogReset => {
+                self.slow_log(caller, id, args);
+            }
+            CommandId::LatencyDoctor
+            | CommandId::LatencyGraph
+            | CommandId::LatencyHistogram
+            | CommandId::LatencyHistory
+            | CommandId::LatencyLatest
+            | CommandId::LatencyReset => self.latency(caller, id, args),
+            _ => self.fail(caller, &ErrorReply::Syntax),
+        }
     }
 
     fn command_table(&mut self, caller: Caller) {

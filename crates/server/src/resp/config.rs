@@ -190,7 +190,11 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("tcp-keepalive", "300".to_owned()),
         ("requirepass", if config.requirepass.is_some() { "***" } else { "" }.to_owned()),
         ("cluster-enabled", "no".to_owned()),
-        ("slowlog-log-slower-than", "-1".to_owned()),
+        ("slowlog-log-slower-than", shared.slow_log().threshold_us().to_string()),
+        ("slowlog-max-len", shared.slow_log().len_max().to_string()),
+        ("latency-monitor-threshold", shared.latency_monitor().threshold_ms().to_string()),
+        ("latency-tracking", "yes".to_owned()),
+        ("latency-tracking-info-percentiles", "50 99 99.9".to_owned()),
         ("notify-keyspace-events", String::new()),
         ("client-output-buffer-limit", format!("normal {0} {0} 0", config.output_limit_bytes)),
     ]

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use rustix::process::getpid;
 use store::StoreStats;
 use store::durable::Health;
-use wire::resp::ArgIter;
+use wire::resp::{ArgIter, Spec};
 
 use super::Caller;
 use super::config::memory_policy;
@@ -19,7 +19,7 @@ use crate::process::Usage;
 use crate::shared::Shared;
 
 /// The sections in their order, and whether a plain INFO shows them.
-const SECTIONS: [(&str, bool, Writer); 11] = [
+const SECTIONS: [(&str, bool, Writer); 12] = [
     ("server", true, server),
     ("clients", true, clients),
     ("memory", true, memory),
@@ -29,6 +29,7 @@ const SECTIONS: [(&str, bool, Writer); 11] = [
     ("cpu", true, cpu),
     ("modules", true, |_| {}),
     ("commandstats", false, command_stats),
+    ("latencystats", false, latency_stats),
     ("cluster", true, cluster),
     ("keyspace", true, keyspace),
 ];
@@ -249,11 +250,30 @@ fn command_stats(section: &mut Section<'_>) {
         if command.protocol == Protocol::Resp && command.calls > 0 {
             let _ = write!(
                 section.text,
-                "cmdstat_{}:calls={},usec=0,usec_per_call=0.00,rejected_calls=0,\
+                "cmdstat_{}:calls={},usec={},usec_per_call={:.2},rejected_calls=0,\
                  failed_calls={}\r\n",
-                command.name, command.calls, command.errors,
+                command.name,
+                command.calls,
+                command.spent_ns / 1000,
+                command.spent_ns as f64 / 1000.0 / command.calls as f64,
+                command.errors,
             );
         }
+    }
+}
+
+fn latency_stats(section: &mut Section<'_>) {
+    for spec in Spec::all() {
+        let Some(counts) = section.shared.durations_since_reset(spec.id as usize) else { continue };
+        let us = |part| counts.quantile_ns(part).unwrap_or(0) as f64 / 1000.0;
+        let _ = write!(
+            section.text,
+            "latency_percentiles_usec_{}:p50={:.3},p99={:.3},p99.9={:.3}\r\n",
+            spec.name,
+            us(0.5),
+            us(0.99),
+            us(0.999),
+        );
     }
 }
 

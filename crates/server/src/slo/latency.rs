@@ -72,6 +72,14 @@ impl LatencyCells {
         self.samples.add(1);
     }
 
+    /// So many requests took so long each; there is no objective.
+    #[inline]
+    pub fn record_many(&self, ns: u64, count: u64) {
+        self.by_class[class_of(ns)].add(count);
+        self.sum_ns.add(ns.saturating_mul(count));
+        self.samples.add(count);
+    }
+
     /// Requests that were sampled, and those that took too long.
     pub fn samples_and_over(&self) -> (u64, u64) {
         (self.samples.get(), self.over.get())

@@ -184,7 +184,10 @@ pub enum Command<'a> {
     /// `ASKING`.
     Asking,
 
-    /// `CLIENT|CLUSTER|COMMAND|CONFIG|OBJECT|MEMORY HELP`: answer [`CommandId::help_lines`].
+    /// A command of operators, with arguments that are read where it runs.
+    Operator { id: CommandId, args: ArgIter<'a> },
+
+    /// `CLIENT|CLUSTER|COMMAND|CONFIG|OBJECT|MEMORY|... HELP`: answer [`CommandId::help_lines`].
     Help { id: CommandId },
 }
 

@@ -137,8 +137,10 @@ impl CommandId {
                 | CommandId::Cluster
                 | CommandId::Command
                 | CommandId::Config
+                | CommandId::Latency
                 | CommandId::Memory
                 | CommandId::Object
+                | CommandId::Slowlog
         )
     }
 

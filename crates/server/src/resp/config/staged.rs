@@ -12,6 +12,11 @@ use crate::slo;
 /// As the table of settings has it.
 const CONNECTIONS_MAX: usize = 1_000_000;
 
+/// The most that the file takes, as the table of settings has it; what is more is as good.
+const DAY_US: i64 = 86_400_000_000;
+/// The same of entries.
+const SLOW_LOG_LEN_MAX: i64 = 1_000_000;
+
 /// Why a value cannot be had, in the client's words.
 pub(super) type Reason = String;
 
@@ -24,6 +29,9 @@ pub(super) struct Staged<'a> {
     slo: Option<Option<Duration>>,
     hot_set: Option<HotSetSize>,
     max_connections: Option<usize>,
+    slow_log_us: Option<i64>,
+    slow_log_len_max: Option<u64>,
+    latency_monitor_ms: Option<u64>,
     /// By the keys of the file.
     changes: Vec<(&'static str, String)>,
 }
@@ -61,6 +69,21 @@ impl<'a> Staged<'a> {
                     self.max_connections = Some(count);
                     ("max-connections", count.to_string())
                 }),
+            "slowlog-log-slower-than" => integer(value, -1, i64::MAX).map(|us| {
+                self.slow_log_us = Some(us);
+                let text = if us < 0 { "off".to_owned() } else { format!("{}us", us.min(DAY_US)) };
+                ("slowlog-log-slower-than", text)
+            }),
+            "slowlog-max-len" => integer(value, 0, i64::MAX).map(|len_max| {
+                self.slow_log_len_max = Some(len_max.cast_unsigned());
+                ("slowlog-max-len", len_max.min(SLOW_LOG_LEN_MAX).to_string())
+            }),
+            "latency-monitor-threshold" => integer(value, 0, i64::MAX).map(|ms| {
+                self.latency_monitor_ms = Some(ms.cast_unsigned());
+                let text =
+                    if ms == 0 { "off".to_owned() } else { format!("{}ms", ms.min(DAY_US / 1000)) };
+                ("latency-monitor-threshold", text)
+            }),
             _ => return None,
         };
         Some(staged.map(|change| self.changes.push(change)))
@@ -81,6 +104,15 @@ impl<'a> Staged<'a> {
         if let Some(count) = self.max_connections {
             shared.live().set_max_connections(count);
         }
+        if let Some(us) = self.slow_log_us {
+            shared.slow_log().set_threshold_us(us);
+        }
+        if let Some(len_max) = self.slow_log_len_max {
+            shared.slow_log().set_len_max(len_max);
+        }
+        if let Some(ms) = self.latency_monitor_ms {
+            shared.latency_monitor().set_threshold_ms(ms);
+        }
         for (setting, value) in &self.changes {
             tracing::info!(setting, value, "CONFIG SET");
         }
@@ -100,6 +132,16 @@ fn thread_count(value: &[u8]) -> Result<Option<usize>, Reason> {
     }
     let count = text(value).parse().map(Some);
     count.map_err(|_| "argument must be auto or a number of threads".to_owned())
+}
+
+/// A number within its bounds, in the words of Redis.
+fn integer(value: &[u8], least: i64, most: i64) -> Result<i64, Reason> {
+    let number =
+        text(value).parse::<i64>().map_err(|_| "argument couldn't be parsed into an integer")?;
+    if (least..=most).contains(&number) {
+        return Ok(number);
+    }
+    Err(format!("argument must be between {least} and {most} inclusive"))
 }
 
 fn spelled(count: Option<usize>) -> String {

@@ -37,7 +37,7 @@ pub(in crate::resp) fn id_of(command: &Command<'_>) -> Option<CommandId> {
         Command::Keys { .. } => CommandId::Keys,
         Command::Scan(_) => CommandId::Scan,
         Command::KvRange(_) => CommandId::KvRange,
-        Command::Object { id, .. } | Command::Help { id } => *id,
+        Command::Object { id, .. } | Command::Help { id } | Command::Operator { id, .. } => *id,
         Command::MemoryUsage { .. } => CommandId::MemoryUsage,
         Command::Wait { .. } => CommandId::Wait,
         Command::WaitAof { .. } => CommandId::WaitAof,

@@ -33,15 +33,17 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
         CommandId::CommandInfo => Command::CommandInfo { names: rest },
         CommandId::CommandGetKeys => return get_keys(rest),
         CommandId::CommandList => return command_list(rest),
-        CommandId::ConfigHelp | CommandId::CommandHelp | CommandId::MemoryHelp => {
-            Command::Help { id }
-        }
+        CommandId::ConfigHelp
+        | CommandId::CommandHelp
+        | CommandId::LatencyHelp
+        | CommandId::MemoryHelp
+        | CommandId::SlowlogHelp => Command::Help { id },
         CommandId::MemoryUsage => {
             let key = next(args);
             memory_usage_options(rest)?;
             Command::MemoryUsage { key }
         }
-        _ => return Err(ErrorReply::Syntax),
+        _ => Command::Operator { id, args: rest },
     })
 }
 

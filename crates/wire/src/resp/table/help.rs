@@ -8,8 +8,10 @@ pub(super) fn lines(id: CommandId) -> &'static [&'static str] {
         CommandId::Cluster | CommandId::ClusterHelp => &CLUSTER,
         CommandId::Command | CommandId::CommandHelp => &COMMAND,
         CommandId::Config | CommandId::ConfigHelp => &CONFIG,
+        CommandId::Latency | CommandId::LatencyHelp => &LATENCY,
         CommandId::Memory | CommandId::MemoryHelp => &MEMORY,
         CommandId::Object | CommandId::ObjectHelp => &OBJECT,
+        CommandId::Slowlog | CommandId::SlowlogHelp => &SLOWLOG,
         _ => &[],
     }
 }
@@ -128,6 +130,42 @@ const OBJECT: [&str; 11] = [
     "    Tell the seconds since last use.",
     "REFCOUNT <key>",
     "    Tell the reference count of a value.",
+    "HELP",
+    "    Print this help.",
+];
+
+const LATENCY: [&str; 18] = [
+    "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DOCTOR",
+    "    Report in words what was slow.",
+    "GRAPH <event>",
+    "    Draw the samples of an event.",
+    "HISTOGRAM [<command> ...]",
+    "    Tell how long commands took, from their last byte in to their last byte out.",
+    "HISTORY <event>",
+    "    List the samples of an event: time and milliseconds.",
+    "LATEST",
+    "    Tell of each event the time, the milliseconds and the worst ever.",
+    "RESET [<event> ...]",
+    "    Forget the samples of these events, or of all.",
+    "(events)",
+    "    command: one that runs by itself; batch: commands that run together.",
+    "    Sampled from latency-monitor-threshold milliseconds on; 0: never.",
+    "HELP",
+    "    Print this help.",
+];
+
+const SLOWLOG: [&str; 12] = [
+    "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET [<count>]",
+    "    Show the newest entries (default: 10; -1: all). Each is made of:",
+    "    id, Unix time, microseconds, arguments, client address, client name.",
+    "    Commands that run together in a batch share its time and one entry.",
+    "LEN",
+    "    Count the entries.",
+    "RESET",
+    "    Forget the entries.",
+    "    Settings: slowlog-log-slower-than (microseconds), slowlog-max-len.",
     "HELP",
     "    Print this help.",
 ];

@@ -21,7 +21,7 @@ macro_rules! command_rows {
         $step:literal), $group:ident, $since:literal, $summary:literal;)*) => {
         /// Every command and subcommand; its number is its row in the table (T1).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
+        #[repr(u16)]
         pub enum CommandId {
             $(#[doc = $summary] $id,)*
         }
@@ -243,6 +243,32 @@ command_rows! {
         "Tells the bytes that a key takes";
     LastSave = "lastsave", 1, [L T F], (0, 0, 0), Server, "1.0.0",
         "Tells the Unix time of the last save";
+    Slowlog = "slowlog", -2, [], (0, 0, 0), Server, "2.2.12",
+        "Commands about the slow log";
+    SlowlogGet = "slowlog|get", -2, [A L T], (0, 0, 0), Server, "2.2.12",
+        "Shows what took long";
+    SlowlogLen = "slowlog|len", 2, [A L T], (0, 0, 0), Server, "2.2.12",
+        "Counts what took long";
+    SlowlogReset = "slowlog|reset", 2, [A L T], (0, 0, 0), Server, "2.2.12",
+        "Empties the slow log";
+    SlowlogHelp = "slowlog|help", 2, [L T], (0, 0, 0), Server, "6.2.0",
+        "Explains the subcommands";
+    Latency = "latency", -2, [], (0, 0, 0), Server, "2.8.13",
+        "Commands about latency";
+    LatencyDoctor = "latency|doctor", 2, [A S L T], (0, 0, 0), Server, "2.8.13",
+        "Reports in words what was slow";
+    LatencyGraph = "latency|graph", 3, [A S L T], (0, 0, 0), Server, "2.8.13",
+        "Draws the samples of an event";
+    LatencyHistogram = "latency|histogram", -2, [A S L T], (0, 0, 0), Server, "7.0.0",
+        "Tells how long commands took";
+    LatencyHistory = "latency|history", 3, [A S L T], (0, 0, 0), Server, "2.8.13",
+        "Lists the samples of an event";
+    LatencyLatest = "latency|latest", 2, [A S L T], (0, 0, 0), Server, "2.8.13",
+        "Tells the latest sample of each event";
+    LatencyReset = "latency|reset", -2, [A S L T], (0, 0, 0), Server, "2.8.13",
+        "Forgets samples";
+    LatencyHelp = "latency|help", 2, [L T], (0, 0, 0), Server, "2.8.13",
+        "Explains the subcommands";
     Wait = "wait", 3, [S], (0, 0, 0), Generic, "3.0.0",
         "Waits for replicas";
     WaitAof = "waitaof", 4, [S], (0, 0, 0), Generic, "7.2.0",

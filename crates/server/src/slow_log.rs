@@ -1,0 +1,284 @@
+//! SLOWLOG: what took long, newest first.
+//!
+//! ```text
+//!  a command that runs by itself ── its own time ──┐
+//!                                                  ├─ beyond the threshold ─▶ entries, bounded
+//!  a batch ── its time, and its longest command ───┘
+//! ```
+//!
+//! # What is measured
+//! Commands on keys run together: a batch has one time, from when its bytes had been read until the
+//! last of its requests was executed, and no part of that is one command's alone. A batch that
+//! takes too long makes one entry: its longest command, with a last argument that says how many
+//! others ran with it. A command that runs by itself (KEYS, SCAN, FLUSHALL, EXEC, CONFIG, ...) is
+//! timed by itself. Neither includes the time that a reply takes to leave.
+//!
+//! # Invariants
+//! L1: nothing is copied, and no lock taken, for what was not slow.
+//! L2: an entry holds at most [`ARGS_MAX`] arguments of about [`ARG_BYTES_MAX`] bytes, so that the
+//!     log is as small as `slowlog-max-len` says, whatever clients send.
+//! L3: passwords are not in it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::UnixMillis;
+use wire::resp::{ArgIter, Flags, Spec};
+
+use crate::clients::Client;
+
+/// Arguments of an entry, as in Redis.
+const ARGS_MAX: usize = 32;
+
+/// Bytes that are kept of an argument, as in Redis.
+const ARG_BYTES_MAX: usize = 128;
+
+/// In the place of what nobody may read.
+const REDACTED: &[u8] = b"(redacted)";
+
+/// What took long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Counts all entries since the start.
+    pub id: u64,
+    /// When it ended, in Unix time.
+    pub at_seconds: u64,
+    /// How long it took.
+    pub took_us: u64,
+    /// Cut.
+    pub args: Vec<Vec<u8>>,
+    /// Who sent it.
+    pub peer: String,
+    /// CLIENT SETNAME.
+    pub name: String,
+}
+
+/// The log, as all threads see it.
+#[derive(Debug)]
+pub struct SlowLog {
+    /// Microseconds; negative: nothing is logged.
+    threshold_us: AtomicI64,
+    len_max: AtomicU64,
+    /// Entries ever made.
+    total: AtomicU64,
+    entries: Mutex<VecDeque<Arc<Entry>>>,
+}
+
+impl SlowLog {
+    /// Logs what takes longer than `threshold_us`, unless that is negative.
+    pub fn new(threshold_us: i64, len_max: u64) -> SlowLog {
+        SlowLog {
+            threshold_us: AtomicI64::new(threshold_us),
+            len_max: AtomicU64::new(len_max),
+            total: AtomicU64::new(0),
+            entries: Mutex::default(),
+        }
+    }
+
+    /// From what time on something is slow; `None`: nothing is.
+    #[inline]
+    pub fn threshold(&self) -> Option<Duration> {
+        // Relaxed: a command sooner or later.
+        u64::try_from(self.threshold_us.load(Ordering::Relaxed)).ok().map(Duration::from_micros)
+    }
+
+    /// `slowlog-log-slower-than`.
+    pub fn threshold_us(&self) -> i64 {
+        self.threshold_us.load(Ordering::Relaxed)
+    }
+
+    /// `slowlog-max-len`.
+    pub fn len_max(&self) -> u64 {
+        self.len_max.load(Ordering::Relaxed)
+    }
+
+    /// Holds from now on.
+    pub fn set_threshold_us(&self, threshold_us: i64) {
+        self.threshold_us.store(threshold_us, Ordering::Relaxed);
+    }
+
+    /// Holds from now on: older entries beyond are forgotten.
+    pub fn set_len_max(&self, len_max: u64) {
+        self.len_max.store(len_max, Ordering::Relaxed);
+        self.cut(&mut self.lock());
+    }
+
+    /// Entries ever made.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Something was slow.
+    #[cold]
+    pub(crate) fn add(&self, client: &Client, now: UnixMillis, took: Duration, args: Vec<Vec<u8>>) {
+        let mut entries = self.lock();
+        // Under the lock: ids ascend in the list.
+        let id = self.total.fetch_add(1, Ordering::Relaxed);
+        entries.push_front(Arc::new(Entry {
+            id,
+            at_seconds: now.0 / 1000,
+            took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            args,
+            peer: client.peer.to_string(),
+            name: client.names().name,
+        }));
+        self.cut(&mut entries);
+    }
+
+    /// The newest entries, newest first.
+    pub fn newest(&self, count: usize) -> Vec<Arc<Entry>> {
+        self.lock().iter().take(count).cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn cut(&self, entries: &mut VecDeque<Arc<Entry>>) {
+        let len_max = self.len_max.load(Ordering::Relaxed);
+        entries.truncate(usize::try_from(len_max).unwrap_or(usize::MAX));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The arguments of an entry (L2, L3); `others` ran in the same batch.
+pub fn cut_args(args: ArgIter<'_>, others: usize) -> Vec<Vec<u8>> {
+    let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
+    let left = args.len() - shown;
+    let hidden = Hidden::of(args);
+    let mut cut: Vec<Vec<u8>> = Vec::new();
+    let mut before: &[u8] = b"";
+    for (at, arg) in args.take(shown).enumerate() {
+        let is_hidden = hidden.hides(at, before);
+        cut.push(if is_hidden { REDACTED.to_vec() } else { cut_arg(arg) });
+        before = arg;
+    }
+    if left > 0 {
+        cut.push(format!("... ({left} more arguments)").into_bytes());
+    }
+    if others > 0 {
+        let commands = if others == 1 { "command" } else { "commands" };
+        cut.push(format!("... (in a batch with {others} more {commands})").into_bytes());
+    }
+    cut
+}
+
+fn cut_arg(arg: &[u8]) -> Vec<u8> {
+    let Some(head) = arg.get(..ARG_BYTES_MAX).filter(|_| arg.len() > ARG_BYTES_MAX) else {
+        return arg.to_vec();
+    };
+    let mut cut = head.to_vec();
+    cut.extend_from_slice(format!("... ({} more bytes)", arg.len() - ARG_BYTES_MAX).as_bytes());
+    cut
+}
+
+/// What of a command nobody may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hidden {
+    Nothing,
+    /// All arguments behind the name.
+    From(usize),
+    /// The value of a setting that is a secret.
+    Secrets,
+}
+
+impl Hidden {
+    fn of(mut args: ArgIter<'_>) -> Hidden {
+        let name = args.next().unwrap_or_default();
+        let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
+        let second = args.next().unwrap_or_default();
+        match () {
+            () if is("auth") || is("hello") => Hidden::From(1),
+            () if is("acl") && second.eq_ignore_ascii_case(b"setuser") => Hidden::From(2),
+            () if is("config") && second.eq_ignore_ascii_case(b"set") => Hidden::Secrets,
+            () => Hidden::Nothing,
+        }
+    }
+
+    fn hides(self, at: usize, before: &[u8]) -> bool {
+        match self {
+            Hidden::Nothing => false,
+            Hidden::From(first) => at >= first,
+            Hidden::Secrets => at >= 3 && before.eq_ignore_ascii_case(b"requirepass"),
+        }
+    }
+}
+
+/// Whether a command runs by itself and is timed by itself; others run in batches.
+pub(crate) fn is_timed_alone(spec: &Spec) -> bool {
+    !spec.flags.contains(Flags::FAST) && spec.keys.first == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Parsed;
+    use wire::resp::{Limits, Parser};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, others: usize, want: &[&str]) {
+        let Parsed::Done { value, .. } =
+            Parser::default().parse(line.as_bytes(), &Limits::default())
+        else {
+            panic!("{line}");
+        };
+        let cut = cut_args(value.iter(), others);
+        let cut: Vec<_> = cut.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
+        assert_eq!(cut, want);
+    }
+
+    #[test]
+    fn arguments_are_cut_as_redis_cuts_them() {
+        check("GET a\r\n", 0, &["GET", "a"]);
+        check("GET a\r\n", 2, &["GET", "a", "... (in a batch with 2 more commands)"]);
+        let long = "x".repeat(130);
+        let cut = format!("{}... (2 more bytes)", "x".repeat(128));
+        check(&format!("SET a {long}\r\n"), 0, &["SET", "a", &cut]);
+        check(&format!("SET a {}\r\n", &long[..128]), 0, &["SET", "a", &long[..128]]);
+        let keys: Vec<String> = (0..40).map(|at| at.to_string()).collect();
+        let mut want = vec!["MGET"];
+        want.extend(keys[..30].iter().map(String::as_str));
+        want.push("... (10 more arguments)");
+        check(&format!("MGET {}\r\n", keys.join(" ")), 0, &want);
+        check(&format!("MGET {}\r\n", keys[..31].join(" ")), 0, &{
+            let mut want = vec!["MGET"];
+            want.extend(keys[..31].iter().map(String::as_str));
+            want
+        });
+    }
+
+    #[test]
+    fn passwords_are_not_kept() {
+        check("AUTH me secret\r\n", 0, &["AUTH", "(redacted)", "(redacted)"]);
+        let line = "config SET slo off RequirePass secret\r\n";
+        check(line, 0, &["config", "SET", "slo", "off", "RequirePass", "(redacted)"]);
+    }
+
+    #[test]
+    fn what_runs_by_itself_is_told_by_its_row() {
+        let is_alone = |name: &str| is_timed_alone(Spec::by_name(name.as_bytes()).unwrap());
+        for name in ["keys", "scan", "flushall", "exec", "config|set", "info", "kv.range"] {
+            assert!(is_alone(name), "{name}");
+        }
+        for name in ["get", "set", "mget", "ping", "rename", "getrange", "ttl", "multi", "auth"] {
+            assert!(!is_alone(name), "{name}");
+        }
+    }
+}

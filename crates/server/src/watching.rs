@@ -1,0 +1,54 @@
+//! What operators look at over RESP: the slow log, the events of latency, how long commands took.
+//!
+//! # Concurrency
+//! Any thread, at any time; a request touches none of it unless it was slow.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::config::Config;
+use crate::latency_monitor::LatencyMonitor;
+use crate::slo::LatencyCounts;
+use crate::slow_log::SlowLog;
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    /// SLOWLOG.
+    pub slow_log: SlowLog,
+    /// LATENCY LATEST and its like.
+    pub latency_monitor: LatencyMonitor,
+    /// How long commands had taken when the totals were reset, by their positions.
+    durations_baseline: Mutex<BTreeMap<usize, LatencyCounts>>,
+}
+
+impl Watching {
+    /// As the settings say.
+    pub fn new(config: &Config) -> Watching {
+        Watching {
+            slow_log: SlowLog::new(config.slow_log_us, config.slow_log_len_max),
+            latency_monitor: LatencyMonitor::new(config.latency_monitor_ms),
+            durations_baseline: Mutex::default(),
+        }
+    }
+
+    /// What was counted since the reset; `None`: nothing.
+    pub fn durations_since_reset(
+        &self,
+        index: usize,
+        now: Option<LatencyCounts>,
+    ) -> Option<LatencyCounts> {
+        let baseline = self.durations_baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = now?;
+        let since = match baseline.get(&index) {
+            Some(then) => now.since(then),
+            None => now,
+        };
+        (since.samples > 0).then_some(since)
+    }
+
+    /// From now on, counting begins at these.
+    pub fn reset_durations(&self, now: impl Iterator<Item = (usize, LatencyCounts)>) {
+        *self.durations_baseline.lock().unwrap_or_else(PoisonError::into_inner) = now.collect();
+    }
+}

@@ -1,0 +1,53 @@
+//! Where a worker tells the slow log and the commands' clocks what they need (`timing`).
+
+use std::time::Instant;
+
+use super::Worker;
+use crate::counters::Dialect;
+use crate::engine::Home;
+use crate::latency_monitor::Kind;
+use crate::poller::Poller;
+use crate::timing::Batch;
+
+impl<E: Home, P: Poller> Worker<E, P> {
+    /// Behind a gathering: whether its batches took too long. Costs a look at the clock per
+    /// gathering, unless nothing is slow by the settings.
+    pub(super) fn look_at_slowness(&mut self) {
+        let shared = &self.core.shared;
+        let slow = shared.slow_log().threshold();
+        let monitored = shared.latency_monitor().threshold();
+        let Some(least) = slow.into_iter().chain(monitored).min() else { return };
+        let now = Instant::now();
+        let took = now.duration_since(self.gathers_since);
+        self.gathers_since = now;
+        let took = self.core.timing.close_batch(took);
+        if took >= least {
+            self.note_slow_batch(took);
+        }
+    }
+
+    #[cold]
+    fn note_slow_batch(&self, took: std::time::Duration) {
+        let (core, shared) = (&self.core, &self.core.shared);
+        let mut batch = Batch::default();
+        for region in &self.regions {
+            let connection = core.connections.get(region.slot);
+            let is_resp = connection.is_some_and(|open| open.client.protocol == Dialect::Resp);
+            if let Some(fed) = region.fed.get().filter(|_| is_resp) {
+                batch.add(region.slot, &region.bytes(&self.arena)[..fed.consumed_bytes]);
+            }
+        }
+        if shared.latency_monitor().threshold().is_some_and(|threshold| took >= threshold) {
+            shared.latency_monitor().add(Kind::Batch, core.now, took);
+        }
+        if shared.slow_log().threshold().is_some_and(|threshold| took >= threshold) {
+            batch.log(core, took);
+        }
+    }
+
+    /// The end of a round that found something to do.
+    pub(super) fn close_timing(&mut self, took: std::time::Duration) {
+        let counters = self.core.shared.counters(self.core.worker.index());
+        self.core.timing.close_round(counters, took, !E::ROUTES);
+    }
+}

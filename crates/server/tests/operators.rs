@@ -1,0 +1,132 @@
+//! Commands of operators over loopback: SLOWLOG, LATENCY and what INFO says of commands.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::io::Read;
+
+use server::Config;
+use support::{Client, TestServer, bulk, command, config};
+
+/// The next whole reply, as it came.
+fn reply(client: &mut Client, ask: &str) -> String {
+    client.send(ask);
+    let mut text = String::new();
+    read_reply(client, &mut text);
+    text
+}
+
+fn read_reply(client: &mut Client, text: &mut String) {
+    let line = line(client);
+    let count = line[1..].parse::<i64>().unwrap_or(0);
+    text.push_str(&line);
+    text.push_str("\r\n");
+    match line.as_bytes()[0] {
+        b'*' | b'~' => (0..count).for_each(|_| read_reply(client, text)),
+        b'%' => (0..count * 2).for_each(|_| read_reply(client, text)),
+        b'$' | b'=' if count >= 0 => {
+            let mut body = vec![0; count as usize + 2];
+            client.stream.read_exact(&mut body).unwrap();
+            text.push_str(&String::from_utf8_lossy(&body));
+        }
+        _ => {}
+    }
+}
+
+fn line(client: &mut Client) -> String {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        let mut byte = [0];
+        client.stream.read_exact(&mut byte).unwrap();
+        line.push(byte[0]);
+    }
+    String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
+}
+
+/// The bulk strings and numbers of a reply, one to a line, without what frames them.
+fn words(reply: &str) -> Vec<&str> {
+    let is_word = |line: &&str| !line.starts_with(['*', '$', '%']) && !line.is_empty();
+    reply.split("\r\n").filter(is_word).collect()
+}
+
+#[test]
+fn the_slow_log_has_what_ran_by_itself_and_what_ran_together() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask("CLIENT SETNAME me\r\nCONFIG SET slowlog-log-slower-than 0\r\n", "+OK\r\n+OK\r\n");
+    client.ask("SLOWLOG RESET\r\n", "+OK\r\n");
+    client.ask("KEYS nothing*\r\n", "*0\r\n");
+    client.ask(format!("SET a {}\r\n", "x".repeat(200)), "+OK\r\n");
+    let told = reply(&mut client, "SLOWLOG GET 2\r\n");
+    let words = words(&told);
+    // Newest first: the batch of SET, then KEYS; SLOWLOG GET itself is not over yet.
+    assert_eq!(&words[3..5], ["SET", "a"], "{told}");
+    assert!(words[5].starts_with("xxxx") && words[5].ends_with("x... (72 more bytes)"), "{told}");
+    assert!(words[6].starts_with("127.0.0.1:") && words[7] == "me", "{told}");
+    assert_eq!(&words[11..13], ["KEYS", "nothing*"], "{told}");
+    client.ask("CONFIG SET slowlog-log-slower-than -1\r\nSLOWLOG RESET\r\n", "+OK\r\n+OK\r\n");
+    client.ask("GET a\r\nSLOWLOG LEN\r\n", [bulk(&[b'x'; 200]), b":0\r\n".to_vec()].concat());
+}
+
+#[test]
+fn the_slow_log_is_as_long_as_it_may_be_and_its_arguments_are_checked() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    client.ask("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 2\r\n", "+OK\r\n");
+    for _ in 0..5 {
+        client.ask("DBSIZE\r\n", ":0\r\n");
+    }
+    client.ask("CONFIG SET slowlog-log-slower-than -1\r\nSLOWLOG LEN\r\n", "+OK\r\n:2\r\n");
+    client.ask("CONFIG SET slowlog-max-len 0\r\nSLOWLOG GET -1\r\n", "+OK\r\n*0\r\n");
+    let count = "-ERR count should be greater than or equal to -1\r\n";
+    client.ask("SLOWLOG GET -2\r\n", count);
+    client.ask("SLOWLOG GET x\r\n", count);
+    client.ask("SLOWLOG foo\r\n", "-ERR unknown subcommand 'foo'. Try SLOWLOG HELP.\r\n");
+    client.ask("SLOWLOG\r\n", "-ERR wrong number of arguments for 'slowlog' command\r\n");
+    client.ask("SLOWLOG LEN x\r\n", "-ERR wrong number of arguments for 'slowlog|len' command\r\n");
+}
+
+#[test]
+fn how_long_commands_took_is_shown_by_latency_and_info() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    for _ in 0..3 {
+        client.ask("SET a 1\r\n", "+OK\r\n");
+    }
+    client.ask("GET a\r\n", bulk(b"1"));
+    let told = reply(&mut client, "LATENCY HISTOGRAM set nosuch get\r\n");
+    let found = words(&told);
+    assert_eq!(&found[..3], ["set", "calls", ":3"], "{told}");
+    let get = found.iter().position(|word| *word == "get").unwrap();
+    assert_eq!(&found[get..get + 4], ["get", "calls", ":1", "histogram_usec"], "{told}");
+    assert_eq!(found.last(), Some(&":1"), "the last bound counts all: {told}");
+    let info = reply(&mut client, "INFO commandstats\r\n");
+    let line = info.lines().find(|line| line.starts_with("cmdstat_set:")).unwrap();
+    assert!(line.contains("calls=3,usec=") && !line.contains("usec_per_call=0.00"), "{line}");
+    let info = reply(&mut client, "INFO latencystats\r\n");
+    assert!(info.contains("latency_percentiles_usec_set:p50="), "{info}");
+    client.ask("CONFIG RESETSTAT\r\nLATENCY HISTOGRAM set\r\n", "+OK\r\n*0\r\n");
+}
+
+#[test]
+fn latency_events_are_kept_from_a_threshold_on() {
+    let server = TestServer::with(Config { latency_monitor_ms: 1, ..config() });
+    let mut client = server.resp();
+    client.ask("LATENCY LATEST\r\nLATENCY HISTORY command\r\n", "*0\r\n*0\r\n");
+    client.ask("LATENCY RESET\r\nLATENCY RESET command x\r\n", ":0\r\n:0\r\n");
+    let none = "-ERR No samples available for event 'command'\r\n";
+    client.ask("LATENCY GRAPH command\r\n", none);
+}
+
+#[test]
+fn metrics_have_durations_and_the_count_of_slow_entries() {
+    let server = TestServer::with(Config { slow_log_us: 0, ..config() });
+    let mut client = server.resp();
+    client.ask("SET a 1\r\nDBSIZE\r\n", "+OK\r\n:1\r\n");
+    client.ask(command(&[b"PING"]), "+PONG\r\n");
+    let shared = server.server().shared();
+    assert!(shared.slow_log().total() >= 2);
+    let set = wire::resp::CommandId::Set as usize;
+    assert_eq!(shared.durations(set).map(|counts| counts.samples), Some(1));
+}
