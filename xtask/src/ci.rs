@@ -40,7 +40,8 @@ pub fn run(root: &Path, scope: Scope) -> bool {
         let clients = blackbox::prepare(root);
         skipped.extend(clients.skipped);
         let mut steps = clients.steps.iter().chain(&clients.short_pass);
-        is_good = steps.all(|step| take(step, root, &mut tally));
+        is_good = steps.all(|step| take(step, root, &mut tally))
+            && take(&conformance_step(), root, &mut tally);
     }
     for reason in skipped {
         println!("skipped: {reason}");
@@ -78,6 +79,12 @@ fn rdma_step() -> Step {
 
 fn dax_step() -> Step {
     Step::new("persistent memory", "cargo run --quiet --locked --package xtask -- test-dax")
+}
+
+/// A short run beside redis-server; says so where that is missing.
+fn conformance_step() -> Step {
+    let line = "cargo run --quiet --locked --package xtask -- conformance --commands 10000";
+    Step::new("conformance", line)
 }
 
 fn take(step: &Step, root: &Path, tally: &mut Tally) -> bool {

@@ -1,13 +1,14 @@
-//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `test-xdp`, `test-rdma`,
-//! `test-dax`, `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`, `bench-peers`, `bench-cache`,
-//! `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`, `bench-cold-start`,
-//! `bench-replication`.
+//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `conformance`, `test-xdp`,
+//! `test-rdma`, `test-dax`, `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`, `bench-peers`,
+//! `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`,
+//! `bench-cold-start`, `bench-replication`.
 #![forbid(unsafe_code)]
 
 mod blackbox;
 mod cache_peers;
 mod ci;
 mod cold_start;
+mod conformance;
 mod dax;
 mod demo_cluster;
 mod emulated;
@@ -42,6 +43,8 @@ enum Command {
     Test,
     /// Only the real clients, against servers with flags of your choice
     Blackbox(blackbox::Args),
+    /// Random commands to this server and to redis-server; every reply byte for byte
+    Conformance(conformance::Args),
     /// AF_XDP between network namespaces; needs root and iproute2, says so where they are missing
     TestXdp,
     /// RDMA over soft-RoCE in an emulated machine; says what is missing where something is
@@ -92,6 +95,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Ci => Ok(ci::run(&root, ci::Scope::Workspace)),
         Command::Test => Ok(ci::run(&root, ci::Scope::WithClients)),
         Command::Blackbox(args) => Ok(blackbox::run(&root, &args)),
+        Command::Conformance(args) => conformance::run(&root, &args),
         Command::TestXdp => Ok(ci::run_xdp(&root)),
         Command::TestRdma(args) => rdma::run(&root, args),
         Command::TestDax(args) => dax::run(&root, args),

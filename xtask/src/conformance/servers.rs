@@ -1,0 +1,110 @@
+//! The two servers: ours and the real one, on free ports, stopped at the end.
+
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::blackbox;
+
+const HOST: &str = "127.0.0.1";
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Both take values of that length.
+const VALUE_MAX: &str = "33554432";
+
+/// Two servers that are told the same.
+pub struct Pair {
+    pub ours: u16,
+    pub theirs: u16,
+    /// Ended when they are dropped.
+    _children: [Running; 2],
+}
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // What has ended already need not be ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether there is something to compare with.
+pub fn has_reference() -> bool {
+    let mut command = Command::new("redis-server");
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The server under test: the one that is named, or a release build.
+pub fn binary(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(named) = named {
+        return Ok(named.to_path_buf());
+    }
+    if blackbox::binary_step().run(root).is_err() {
+        bail!("the server could not be built");
+    }
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    Ok(target.join("release/dovetail"))
+}
+
+impl Pair {
+    pub fn start(binary: &Path, flags: &str) -> Result<Pair> {
+        let (ours, first) = start_ours(binary, flags)?;
+        let (theirs, second) = start_theirs()?;
+        Ok(Pair { ours, theirs, _children: [first, second] })
+    }
+}
+
+fn start_ours(binary: &Path, flags: &str) -> Result<(u16, Running)> {
+    let any_port = format!("{HOST}:0");
+    let mut command = Command::new(binary);
+    command.args(["serve", "--resp", &any_port, "--memcached", "off", "--native", "off"]);
+    command.args(["--admin", "off", "--memory", "512MiB", "--log-format", "json"]);
+    command.args(["--max-item-size", VALUE_MAX]);
+    if !flags.contains("--threads") {
+        command.args(["--threads", "1"]);
+    }
+    command.args(flags.split_whitespace());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
+    let mut running = Running(child);
+    let stderr = running.0.stderr.take().context("the server has no log")?;
+    let mut lines = BufReader::new(stderr).lines();
+    let mut seen = String::new();
+    for line in &mut lines {
+        let line = line?;
+        let fields: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        if fields["msg"] == "ready" {
+            let address = fields["resp"].as_str().unwrap_or_default();
+            let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
+            // Whoever stops reading its log would stop the server.
+            std::thread::spawn(move || lines.for_each(drop));
+            return Ok((port.context("the server did not say its port")?, running));
+        }
+        seen += &line;
+        seen.push('\n');
+    }
+    bail!("{} ended at its start:\n{seen}", binary.display());
+}
+
+fn start_theirs() -> Result<(u16, Running)> {
+    let port = TcpListener::bind((HOST, 0))?.local_addr()?.port();
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port.to_string(), "--bind", HOST, "--save", "", "--databases", "1"]);
+    command.args(["--appendonly", "no", "--proto-max-bulk-len", VALUE_MAX, "--hz", "100"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let running = Running(command.spawn().context("cannot start redis-server")?);
+    let deadline = Instant::now() + START_TIMEOUT;
+    while TcpStream::connect((HOST, port)).is_err() {
+        if Instant::now() > deadline {
+            bail!("redis-server does not listen on port {port}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok((port, running))
+}
