@@ -25,7 +25,7 @@ pub fn resp_commands(rng: &mut Rng) -> Vec<u8> {
     out
 }
 
-const NAMES: [&str; 41] = [
+const NAMES: [&str; 56] = [
     "GET",
     "get",
     "SET",
@@ -43,6 +43,21 @@ const NAMES: [&str; 41] = [
     "APPEND",
     "GETRANGE",
     "SETRANGE",
+    "SETBIT",
+    "GETBIT",
+    "BITCOUNT",
+    "BITPOS",
+    "BITOP",
+    "BITFIELD",
+    "BITFIELD_RO",
+    "LCS",
+    "DELEX",
+    "DELIFEQ",
+    "DIGEST",
+    "MSETEX",
+    "RESTORE",
+    "MOVE",
+    "SWAPDB",
     "EXPIRE",
     "PEXPIREAT",
     "TTL",
@@ -69,7 +84,7 @@ const NAMES: [&str; 41] = [
     "NOSUCH",
 ];
 
-const WORDS: [&str; 51] = [
+const WORDS: [&str; 63] = [
     "k",
     "key",
     "another-key",
@@ -121,6 +136,18 @@ const WORDS: [&str; 51] = [
     "LIMIT",
     "rev",
     "KEYSONLY",
+    "IFEQ",
+    "ifdne",
+    "0123456789abcdef",
+    "u8",
+    "i5",
+    "#1",
+    "INCRBY",
+    "OVERFLOW",
+    "SAT",
+    "DIFF",
+    "REPLACE",
+    "IDX",
 ];
 
 fn words(rng: &mut Rng) -> Vec<&'static str> {
@@ -235,6 +262,39 @@ pub fn globs(rng: &mut Rng) -> Vec<u8> {
     let mut out = vec![pattern_len as u8];
     out.extend((0..pattern_len).map(|_| b"ab*?[]^-\\aab"[rng.below(12)]));
     out.extend((0..rng.below(12)).map(|_| b"ab-]"[rng.below(4)]));
+    out
+}
+
+/// The body of a dumped string, most often well-formed and compressed.
+pub fn dumps(rng: &mut Rng) -> Vec<u8> {
+    let mut packed = Vec::new();
+    let mut len = 0;
+    for _ in 0..rng.below(8) {
+        if len == 0 || rng.one_in(2) {
+            let count = 1 + rng.below(32);
+            packed.push(count as u8 - 1);
+            packed.extend((0..count).map(|_| rng.next_u64() as u8));
+            len += count;
+        } else {
+            let (count, distance) = (3 + rng.below(250), rng.below(len + 2));
+            let short = count < 9;
+            let control = if short { (count - 2) << 5 } else { 7 << 5 };
+            packed.push((control | (distance >> 8 & 0x1f)) as u8);
+            packed.extend((!short).then_some((count - 9) as u8));
+            packed.push(distance as u8);
+            len += count;
+        }
+    }
+    let length = |len: usize| [0x40 | (len >> 8) as u8 & 0x3f, len as u8];
+    let mut out = vec![0, 0xc3];
+    out.extend(length(packed.len()));
+    out.extend(length(len));
+    out.extend(packed);
+    if rng.one_in(3) {
+        out = vec![0, rng.next_u64() as u8];
+        out.extend((0..rng.below(12)).map(|_| rng.next_u64() as u8));
+    }
+    damage(rng, &mut out);
     out
 }
 

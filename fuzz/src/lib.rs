@@ -19,6 +19,7 @@
 mod checkpoints;
 mod cluster_texts;
 mod data_files;
+mod dumps;
 mod globs;
 pub mod inputs;
 mod memcached_text;
@@ -39,6 +40,7 @@ mod windows;
 pub use checkpoints::checkpoints;
 pub use cluster_texts::cluster_texts;
 pub use data_files::data_files;
+pub use dumps::dumps;
 pub use globs::globs;
 pub use memcached_text::memcached_text;
 pub use native_client::native_client;

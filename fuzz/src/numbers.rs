@@ -36,6 +36,9 @@ fn check_sum(left: &[u8], right: &[u8]) {
 
 /// Close to what doubles give, where doubles are good at all.
 fn check_against_f64(left: &[u8], right: &[u8], sum: &[u8]) {
+    if [left, right].iter().any(|text| text.contains(&b'x') || text.contains(&b'X')) {
+        return; // The standard library reads no hexadecimal numbers.
+    }
     let value = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|t| t.parse::<f64>().ok());
     let (Some(left), Some(right), Some(sum)) = (value(left), value(right), value(sum)) else {
         panic!("the standard library reads every number that we read");

@@ -78,6 +78,11 @@ fn native_memory() {
 }
 
 #[test]
+fn dumps() {
+    check("dumps", fuzz::dumps, inputs::dumps);
+}
+
+#[test]
 fn numbers() {
     check("numbers", fuzz::numbers, inputs::numbers);
 }

@@ -6,7 +6,7 @@ mod resp;
 use base::UnixMillis;
 use store::pin::{PinnedValue, Pins};
 use store::request::{Item, Outcome, Sink};
-use wire::resp::{InvalidTime, Protocol, Unit};
+use wire::resp::{BitRange, BitSearch, InvalidTime, Protocol, Unit};
 
 use crate::compaction::{Answering, Tells};
 use crate::connection::{Connection, Ending};
@@ -54,6 +54,26 @@ pub enum Shape {
         /// Inclusive; negative from the end.
         end: i64,
     },
+    /// SET with a comparison: OK, or null if it did not hold.
+    StoredIf,
+    /// DIGEST.
+    Digest,
+    /// DUMP.
+    Dump,
+    /// SETBIT: what the bit was.
+    OldBit {
+        /// Which.
+        offset_bits: u64,
+    },
+    /// GETBIT.
+    Bit {
+        /// Which.
+        offset_bits: u64,
+    },
+    /// BITCOUNT.
+    BitCount(Option<BitRange>),
+    /// BITPOS.
+    BitPosition(BitSearch),
     /// TYPE.
     TypeName,
     /// TTL and friends.
@@ -104,7 +124,7 @@ impl Shape {
     /// Bytes of the item's value that a reply of this shape holds at most.
     pub fn value_bytes_max(self) -> u64 {
         match self {
-            Shape::Value | Shape::OldValue | Shape::McValue { .. } => u64::MAX,
+            Shape::Value | Shape::OldValue | Shape::Dump | Shape::McValue { .. } => u64::MAX,
             Shape::Range { start, end } if start >= 0 && end >= 0 => {
                 end.saturating_sub(start).saturating_add(1).max(0) as u64
             }
@@ -116,7 +136,7 @@ impl Shape {
     /// What a reply of this shape tells beyond whether something was done.
     pub fn tells(self) -> Tells {
         match self {
-            Shape::OldValue | Shape::RefusedTime(_) => Tells::Old,
+            Shape::OldValue | Shape::OldBit { .. } | Shape::RefusedTime(_) => Tells::Old,
             Shape::McValue { with_cas: true, .. } => Tells::Version,
             _ => Tells::Nothing,
         }
@@ -306,7 +326,10 @@ pub fn count(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Shape)
 #[cold]
 fn count_update(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Shape) {
     let (Outcome::Updated { old, .. } | Outcome::Deleted { old }) = outcome else { return };
-    let creates = matches!(shape, Shape::NewInteger | Shape::NewValue | Shape::NewLength);
+    let creates = matches!(
+        shape,
+        Shape::NewInteger | Shape::NewValue | Shape::NewLength | Shape::OldBit { .. }
+    );
     if old.is_some() {
         cells.hits.add(1);
     } else if !creates {

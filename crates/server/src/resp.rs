@@ -6,6 +6,7 @@
 //!                                                            └─▶ reply_to: flush, then answer
 //! ```
 
+mod bits;
 mod client;
 mod cluster;
 mod command;
@@ -15,7 +16,10 @@ mod info;
 pub mod key_range;
 mod keys;
 mod latency;
+mod lcs;
+mod locked;
 mod redirect;
+mod restore;
 mod scan;
 mod several;
 mod slow_log;
@@ -259,6 +263,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     pub(crate) fn run(&mut self, caller: Caller, command: Command<'a>) {
         if let Some(command) = self.run_strings(caller, command)
             && let Some(command) = self.run_keys(caller, command)
+            && let Some(command) = self.run_bits(caller, command)
+            && let Some(command) = self.run_lcs(caller, command)
+            && let Some(command) = self.run_restore(caller, command)
             && let Some(command) = self.run_server(caller, command)
             && let Some(command) = self.run_cluster(caller, command)
         {
@@ -330,6 +337,14 @@ fn is_on_one_key(parsed: &Result<Command<'_>, CommandError<'_>>) -> bool {
             | Command::Append { .. }
             | Command::SetRange { .. }
             | Command::StrLen { .. }
+            | Command::SetIf(_)
+            | Command::DelIf { .. }
+            | Command::Digest { .. }
+            | Command::Dump { .. }
+            | Command::SetBit { .. }
+            | Command::GetBit { .. }
+            | Command::BitCount { .. }
+            | Command::BitPos { .. }
             | Command::GetRange { .. }
             | Command::Type { .. }
             | Command::Ttl { .. }

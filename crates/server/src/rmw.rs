@@ -11,14 +11,21 @@
 //! I1: an update depends on nothing but itself and the old item: no clock, no randomness. It may
 //!     run more than once before it takes effect.
 
+pub mod bits;
+pub mod compare;
 mod expiry;
 mod memcached;
 mod number;
 mod text;
 
 use base::UnixMillis;
-use store::request::{Item, Update, Verdict};
-use wire::resp::{ErrorReply, ExpireCondition};
+use store::request::{Item, NoUpdate, Op, Update, Verdict};
+use wire::resp::{Comparison, ErrorReply, ExpireCondition};
+
+use compare::PackedExpiry;
+
+// A batch holds many: the rare ones must not make the common ones longer.
+const _: () = assert!(size_of::<Op<'_, Rmw<'_>>>() == size_of::<Op<'_, NoUpdate>>());
 
 /// One read-modify-write.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +47,24 @@ pub enum Rmw<'a> {
         /// The bytes and the longest result.
         value: Bounded<'a>,
     },
+    /// SETBIT: fills with zero bytes up to the bit.
+    SetBit {
+        /// Held against the longest value.
+        offset_bits: u64,
+        /// What is written.
+        bit: bool,
+    },
+    /// SET with IFEQ, IFNE, IFDEQ or IFDNE.
+    SetIf {
+        /// Of the old value.
+        comparison: Comparison<'a>,
+        /// The new one.
+        value: &'a [u8],
+        /// Its expiry.
+        expiry: PackedExpiry,
+    },
+    /// DELEX with a condition, DELIFEQ.
+    DeleteIf(Comparison<'a>),
     /// GETEX and `gat`, `touch`: an absent key stays absent.
     SetExpiry(Option<UnixMillis>),
     /// The EXPIRE family.
@@ -66,6 +91,7 @@ impl Rmw<'_> {
             Rmw::Append(_)
             | Rmw::Prepend(_)
             | Rmw::SetRange { .. }
+            | Rmw::SetBit { .. }
             | Rmw::Join(..)
             | Rmw::SetExpiry(_)
             | Rmw::Expire { .. }
@@ -73,6 +99,8 @@ impl Rmw<'_> {
             Rmw::IncrementBy(_)
             | Rmw::IncrementByFloat(_)
             | Rmw::DeleteVersion(_)
+            | Rmw::SetIf { .. }
+            | Rmw::DeleteIf(_)
             | Rmw::Increase(_)
             | Rmw::Decrease(_) => false,
         }
@@ -148,6 +176,11 @@ impl Update for Rmw<'_> {
             Rmw::SetRange { offset_bytes, value: part } => {
                 text::set_range(old, offset_bytes, part, value)
             }
+            Rmw::SetBit { offset_bits, bit } => bits::set(old, offset_bits, bit, value),
+            Rmw::SetIf { comparison, value: new, expiry } => {
+                compare::set(old, comparison, (new, expiry), value)
+            }
+            Rmw::DeleteIf(comparison) => compare::delete(old, comparison),
             Rmw::SetExpiry(expires_at) => expiry::set(old, expires_at),
             Rmw::Expire { at, condition } => expiry::expire(old, at, condition),
             Rmw::Persist => expiry::persist(old),

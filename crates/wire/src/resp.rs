@@ -7,9 +7,13 @@
 //! ```
 
 mod args;
+mod bits;
 mod cluster;
 mod command;
+mod compare;
+pub mod dump;
 mod error;
+mod foreign;
 mod glob;
 mod limits;
 pub mod number;
@@ -21,12 +25,18 @@ mod reply;
 mod table;
 
 pub use args::{ArgIter, Args, Keys, Pairs, QuotedLine};
+pub use bits::{
+    BitField, BitOperation, BitRange, BitSearch, BitUnit, FieldAction, FieldActions, LcsRequest,
+    LcsWants, Overflow, read_offset,
+};
 pub use cluster::ClusterRequest;
 pub use command::{
     AuthRequest, ClientFilter, ClientQuery, Command, CommandList, ConfigPairs, Copy,
     ExpireCondition, ExpireTime, ExpireTtl, Expiry, FlushMode, HelloRequest, InvalidTime,
-    KillSkipMe, PauseMode, ReplyMode, ScanRequest, SetCommand, SetCondition, ShutdownRequest, Unit,
+    KillSkipMe, MSetEx, PauseMode, ReplyMode, Restore, ScanRequest, SetCommand, SetCondition,
+    ShutdownRequest, Unit,
 };
+pub use compare::{Compares, Comparison, DIGEST_DIGITS, SetIf};
 pub use error::{CommandError, Elsewhere, ErrorReply};
 pub use glob::{glob_matches, glob_matches_any_case, glob_prefix};
 

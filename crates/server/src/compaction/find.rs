@@ -226,9 +226,14 @@ fn stored_bytes(op: &Op<'_, Rmw<'_>>) -> Option<u64> {
     Some(match op {
         Op::Get => return None,
         Op::Set(set) => set.value.len() as u64,
-        Op::Update(Rmw::Append(_) | Rmw::Prepend(_) | Rmw::SetRange { .. } | Rmw::Join(..)) => {
-            REWRITE_BYTES
-        }
+        Op::Update(Rmw::SetIf { value, .. }) => value.len() as u64,
+        Op::Update(
+            Rmw::Append(_)
+            | Rmw::Prepend(_)
+            | Rmw::SetRange { .. }
+            | Rmw::SetBit { .. }
+            | Rmw::Join(..),
+        ) => REWRITE_BYTES,
         Op::Delete | Op::Update(_) => 0,
     })
 }

@@ -6,7 +6,7 @@ use base::UnixMillis;
 use store::pin::Pins;
 use store::request::{Condition, Expiry, Item, Op, Outcome, Request, Set, Sink};
 use store::{Session, Store, StoreConfig};
-use wire::resp::ExpireCondition;
+use wire::resp::{Compares, Comparison, ExpireCondition};
 
 use super::*;
 use crate::rmw::{Bounded, Side};
@@ -92,7 +92,7 @@ impl Answering for Heard {
     }
 }
 
-/// The version that a key has, or 1.
+/// The version that a key has, or one that no key has.
 fn version(store: &Store, session: &mut Session, key: &[u8]) -> u64 {
     struct Version(u64);
     impl Sink<Refusal> for Version {
@@ -102,7 +102,8 @@ fn version(store: &Store, session: &mut Session, key: &[u8]) -> u64 {
             }
         }
     }
-    let mut found = Version(1);
+    // Of an absent key: one that no item of these tests comes to.
+    let mut found = Version((1 << 48) - 1);
     let request = Request { key, hash: store.key_hasher().hash(key), op: Op::<Rmw<'_>>::Get };
     session.execute(NOW, &[request], &mut found);
     found.0
@@ -131,9 +132,17 @@ fn expiry(draws: &mut Draws) -> Expiry {
     }
 }
 
+fn comparison(draws: &mut Draws) -> Comparison<'static> {
+    let compares = match draws.below(2) {
+        0 => Compares::Equal,
+        _ => Compares::NotEqual,
+    };
+    Comparison { compares, operand: VALUES[draws.below(3) as usize] }
+}
+
 fn update(draws: &mut Draws, value: &'static [u8], version: u64) -> Rmw<'static> {
     let bounded = Bounded { bytes: value, max_bytes: 6000 };
-    match draws.below(13) {
+    match draws.below(16) {
         0..=3 => Rmw::IncrementBy(draws.below(100).cast_signed() - 50),
         4 => Rmw::Append(bounded),
         5 => Rmw::Prepend(bounded),
@@ -146,6 +155,9 @@ fn update(draws: &mut Draws, value: &'static [u8], version: u64) -> Rmw<'static>
         9 => Rmw::Persist,
         10 => Rmw::Join(bounded, if draws.below(2) == 0 { Side::Behind } else { Side::Before }),
         11 => Rmw::Increase(draws.below(9)),
+        12 => Rmw::SetBit { offset_bits: draws.below(90), bit: draws.below(2) == 0 },
+        13 => Rmw::DeleteIf(comparison(draws)),
+        14 => Rmw::SetIf { comparison: comparison(draws), value, expiry: expiry(draws).into() },
         _ => Rmw::DeleteVersion(version),
     }
 }

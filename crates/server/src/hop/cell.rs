@@ -25,7 +25,7 @@ use std::sync::Arc;
 use base::UnixMillis;
 use store::pin::PinnedValue;
 use store::request::{Op, Request, Set};
-use wire::resp;
+use wire::resp::{self, Comparison};
 
 use super::awaiting::NO_TICKET;
 use crate::counters::CommandIndex;
@@ -140,7 +140,8 @@ impl Cell {
     ) -> usize {
         self.address(origin);
         self.is_sized = matches!(request.op, Op::Set(_) | Op::Delete);
-        let len_bytes = request.key.len() + payload_of(&request.op).len();
+        let len_bytes =
+            request.key.len() + payload_of(&request.op).len() + operand_of(&request.op).len();
         if len_bytes > COPY_BYTES_MAX
             && let Some(ground) = ground.filter(|ground| lies_in(ground, request))
         {
@@ -207,15 +208,14 @@ unsafe fn outlive(bytes: &[u8]) -> &'static [u8] {
 /// Whether everything that a request borrows is a part of `ground`.
 fn lies_in(ground: &Arc<Vec<u8>>, request: &Request<'_, Rmw<'_>>) -> bool {
     let ground = ground.as_ptr_range();
-    [request.key, payload_of(&request.op)].into_iter().filter(|bytes| !bytes.is_empty()).all(
-        |bytes| {
-            let bytes = bytes.as_ptr_range();
-            ground.start <= bytes.start && bytes.end <= ground.end
-        },
-    )
+    let borrowed = [request.key, payload_of(&request.op), operand_of(&request.op)];
+    borrowed.into_iter().filter(|bytes| !bytes.is_empty()).all(|bytes| {
+        let bytes = bytes.as_ptr_range();
+        ground.start <= bytes.start && bytes.end <= ground.end
+    })
 }
 
-/// The bytes that an operation carries besides the key.
+/// The bytes that an operation carries besides the key, but for what it compares with.
 pub(super) fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
     match *op {
         Op::Get | Op::Delete => b"",
@@ -226,14 +226,25 @@ pub(super) fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
             | Rmw::Prepend(part)
             | Rmw::SetRange { value: part, .. }
             | Rmw::Join(part, _) => part.bytes,
+            Rmw::SetIf { value, .. } => value,
             Rmw::IncrementBy(_)
             | Rmw::DeleteVersion(_)
+            | Rmw::DeleteIf(_)
+            | Rmw::SetBit { .. }
             | Rmw::SetExpiry(_)
             | Rmw::Expire { .. }
             | Rmw::Persist
             | Rmw::Increase(_)
             | Rmw::Decrease(_) => b"",
         },
+    }
+}
+
+/// What an operation compares a value with.
+fn operand_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
+    match *op {
+        Op::Update(Rmw::SetIf { comparison, .. } | Rmw::DeleteIf(comparison)) => comparison.operand,
+        _ => b"",
     }
 }
 
@@ -258,6 +269,12 @@ fn moved(
             Rmw::SetRange { offset_bytes, value } => {
                 Rmw::SetRange { offset_bytes, value: bounded(value, &mut keep) }
             }
+            Rmw::SetBit { offset_bits, bit } => Rmw::SetBit { offset_bits, bit },
+            Rmw::SetIf { comparison, value, expiry } => {
+                let value = keep(value);
+                Rmw::SetIf { comparison: compared(comparison, &mut keep), value, expiry }
+            }
+            Rmw::DeleteIf(comparison) => Rmw::DeleteIf(compared(comparison, &mut keep)),
             Rmw::SetExpiry(expires_at) => Rmw::SetExpiry(expires_at),
             Rmw::Expire { at, condition } => Rmw::Expire { at, condition },
             Rmw::Persist => Rmw::Persist,
@@ -271,6 +288,13 @@ fn moved(
 
 fn bounded(part: Bounded<'_>, keep: &mut impl FnMut(&[u8]) -> &'static [u8]) -> Bounded<'static> {
     Bounded { bytes: keep(part.bytes), max_bytes: part.max_bytes }
+}
+
+fn compared(
+    comparison: Comparison<'_>,
+    keep: &mut impl FnMut(&[u8]) -> &'static [u8],
+) -> Comparison<'static> {
+    Comparison { compares: comparison.compares, operand: keep(comparison.operand) }
 }
 
 impl Destination for Cell {

@@ -2,11 +2,11 @@
 
 use store::request::{Item, Outcome};
 use wire::resp::number::parse_i64;
-use wire::resp::{CommandId, Encoder, ErrorReply, Unit};
+use wire::resp::{CommandId, Encoder, ErrorReply, Unit, dump};
 
 use super::{Destination, Reply, Shape};
 use crate::core::Tally;
-use crate::rmw::Refusal;
+use crate::rmw::{Refusal, bits, compare};
 
 /// What an item takes in the log besides its key and value.
 const ITEM_OVERHEAD_BYTES: usize = 32 + 8;
@@ -106,6 +106,15 @@ impl<D: Destination> Reply<'_, D> {
                 );
                 self.encode(|encoder| encoder.integer(i64::from(is_done)));
             }
+            Shape::StoredIf => match outcome {
+                Outcome::Updated { new: None, .. } => self.encode(|encoder| encoder.null()),
+                _ => self.encode(|encoder| encoder.ok()),
+            },
+            Shape::OldBit { offset_bits } => {
+                let old = old_of(&outcome);
+                let bit = old.is_some_and(|old| bits::bit(old.value, offset_bits));
+                self.encode(|encoder| encoder.integer(i64::from(bit)));
+            }
             Shape::Count { is_last } => self.count_key(&outcome, is_last),
             Shape::NewInteger | Shape::NewValue | Shape::NewLength => {
                 self.updated(shape, &outcome);
@@ -194,6 +203,27 @@ impl<D: Destination> Reply<'_, D> {
                 let range = clamp_range(start, end, value.len());
                 self.encode(|encoder| encoder.bulk(&value[range]));
             }
+            (Shape::Bit { offset_bits }, _) => {
+                let bit = bits::bit(value, offset_bits);
+                self.encode(|encoder| encoder.integer(i64::from(bit)));
+            }
+            (Shape::BitCount(range), _) => {
+                let count = bits::count(value, range) as i64;
+                self.encode(|encoder| encoder.integer(count));
+            }
+            (Shape::BitPosition(search), item) => {
+                let position = bits::position(item.map(|item| item.value), search);
+                self.encode(|encoder| encoder.integer(position));
+            }
+            (Shape::Digest, Some(_)) => {
+                let digest = format!("{:016x}", compare::digest(value));
+                self.encode(|encoder| encoder.bulk(digest.as_bytes()));
+            }
+            (Shape::Dump, Some(_)) => {
+                let mut payload = Vec::new();
+                dump::save(value, &mut payload);
+                self.encode(|encoder| encoder.bulk(&payload));
+            }
             (Shape::TypeName, _) => {
                 let name = if item.is_some() { "string" } else { "none" };
                 self.encode(|encoder| encoder.simple(name));
@@ -215,7 +245,7 @@ impl<D: Destination> Reply<'_, D> {
                 let bytes = item.key.len() + value.len() + ITEM_OVERHEAD_BYTES;
                 self.encode(|encoder| encoder.integer(bytes as i64));
             }
-            // OBJECT and MEMORY USAGE of an absent key.
+            // OBJECT, MEMORY USAGE, DIGEST and DUMP of an absent key.
             _ => self.encode(|encoder| encoder.null()),
         }
     }

@@ -127,8 +127,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 /// The ACL categories, in the order in which Redis lists them.
 fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone {
     use CommandId::{
-        Asking, DbSize, FlushAll, FlushDb, Info, Keys, LastSave, ReadOnly, ReadWrite, Role, Wait,
-        WaitAof,
+        Asking, DbSize, FlushAll, FlushDb, Info, Keys, LastSave, ReadOnly, ReadWrite, Restore,
+        Role, SwapDb, Wait, WaitAof,
     };
     let has = |flag| spec.flags.contains(flag);
     let is = |ids: &[CommandId]| ids.contains(&spec.id);
@@ -136,14 +136,16 @@ fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone
     let is_admin = has(Flags::ADMIN) || is(&[Role, LastSave]);
     let is_about_commands = spec.name.starts_with("command");
     [
-        (in_group(Group::Generic) && !is(&[Wait, WaitAof]) || is(&[DbSize, FlushDb, FlushAll]))
-            .then_some("keyspace"),
+        (in_group(Group::Generic) && !is(&[Wait, WaitAof])
+            || is(&[DbSize, FlushDb, FlushAll, SwapDb]))
+        .then_some("keyspace"),
         has(Flags::READONLY).then_some("read"),
         has(Flags::WRITE).then_some("write"),
         in_group(Group::String).then_some("string"),
+        in_group(Group::Bitmap).then_some("bitmap"),
         is_admin.then_some("admin"),
         Some(if has(Flags::FAST) { "fast" } else { "slow" }),
-        (is_admin || is(&[Keys, FlushDb, FlushAll, Info])).then_some("dangerous"),
+        (is_admin || is(&[Keys, FlushDb, FlushAll, Info, Restore, SwapDb])).then_some("dangerous"),
         (in_group(Group::Connection)
             || is_about_commands
             || is(&[Wait, WaitAof, ReadOnly, ReadWrite, Asking]))
@@ -186,6 +188,7 @@ fn tips(id: CommandId) -> &'static [&'static str] {
         | Id::PTtl
         | Id::Time
         | Id::LastSave
+        | Id::Dump
         | Id::ObjectIdleTime
         | Id::ObjectFreq
         | Id::ObjectEncoding
@@ -213,9 +216,11 @@ fn describe(encoder: &mut Encoder<'_>, spec: &'static Spec) {
     for flag in spec.flags.names() {
         encoder.simple(flag);
     }
-    encoder.integer(i64::from(spec.keys.first));
-    encoder.integer(i64::from(spec.keys.last));
-    encoder.integer(i64::from(spec.keys.step));
+    // Keys that are counted by an argument have no fixed places.
+    let keys = Some(spec.keys).filter(|keys| !keys.is_counted());
+    encoder.integer(keys.map_or(0, |keys| i64::from(keys.first)));
+    encoder.integer(keys.map_or(0, |keys| i64::from(keys.last)));
+    encoder.integer(keys.map_or(0, |keys| i64::from(keys.step)));
     encoder.set_header(categories(spec).count());
     for category in categories(spec) {
         encoder.simple(&format!("@{category}"));

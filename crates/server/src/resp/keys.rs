@@ -15,6 +15,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     pub(super) fn run_keys(&mut self, caller: Caller, command: Command<'a>) -> Option<Command<'a>> {
         match command {
             Command::Del { keys, .. } => self.count_keys(caller, keys, Op::Delete),
+            Command::DelIf { key, comparison, .. } => {
+                self.single(caller, key, Op::Update(Rmw::DeleteIf(comparison)), Shape::Done);
+            }
             Command::Exists { keys } | Command::Touch { keys } => {
                 self.count_keys(caller, keys, Op::Get);
             }
@@ -61,7 +64,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// Whether a key is too long; answers the error itself. Checked before the first request of
     /// a command, so that it has no effect at all.
-    pub(super) fn refuse_long_keys(&mut self, caller: Caller, mut keys: Keys<'a>) -> bool {
+    pub(super) fn refuse_long_keys(&mut self, caller: Caller, keys: Keys<'a>) -> bool {
+        self.refuse_long_key(caller, keys)
+    }
+
+    /// The same of any keys.
+    pub(super) fn refuse_long_key<'k>(
+        &mut self,
+        caller: Caller,
+        mut keys: impl Iterator<Item = &'k [u8]>,
+    ) -> bool {
         let is_long = keys.any(|key| key.len() > store::KEY_LEN_MAX_BYTES);
         if is_long {
             self.fail(caller, &ErrorReply::KeyTooLong);

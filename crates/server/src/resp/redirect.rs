@@ -67,7 +67,11 @@ fn is_of_several(command: &Command<'_>) -> bool {
         | Command::MSetNx { .. }
         | Command::Rename { .. }
         | Command::RenameNx { .. }
+        | Command::MSetEx(_)
+        | Command::BitOp { .. }
+        | Command::Restore(_)
         | Command::Copy(_) => true,
+        Command::BitField { id, .. } => *id == CommandId::BitField,
         _ => false,
     }
 }

@@ -3,15 +3,15 @@
 //! Outside of EXEC they take a snapshot or the keys' locks; inside EXEC the locks are held already.
 
 use base::{KeyHash, UnixMillis};
-use store::{Condition, Expiry, Item, Op, Outcome, Pins, Request, Set, Sink, entry_len_max_bytes};
+use store::{Condition, Expiry, Op, Request, Set, entry_len_max_bytes};
 use wire::resp::{Copy, ErrorReply, Keys, Pairs};
 
+use super::locked::Observed;
 use super::{Caller, strings};
-use crate::compaction::Answering;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{Pending, ReplySink, Shape};
-use crate::rmw::{Refusal, Rmw};
+use crate::rmw::Rmw;
 
 /// What a command of very many keys or a transaction of very many commands is answered when the
 /// client buffers have no room to work on it.
@@ -31,51 +31,6 @@ pub(super) enum Target {
     Any,
     /// It is.
     Absent,
-}
-
-/// A copy of an item that outlives the batch.
-struct OwnedItem {
-    value: Vec<u8>,
-    client_flags: u32,
-    expires_at: Option<UnixMillis>,
-}
-
-/// Takes down what requests of our own answered.
-#[derive(Default)]
-struct Observed {
-    hit_count: usize,
-    failed: Option<ErrorReply<'static>>,
-    item: Option<OwnedItem>,
-    value_len_bytes: usize,
-    keeps_item: bool,
-}
-
-impl Answering for Observed {}
-
-impl Sink<Refusal> for Observed {
-    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
-        match outcome {
-            Outcome::Hit(item) => self.hit(&item),
-            Outcome::OutOfMemory => self.failed = Some(ErrorReply::OutOfMemory),
-            Outcome::Unwritable => self.failed = Some(ErrorReply::LogFailed),
-            Outcome::TooLarge { .. } => self.failed = Some(ErrorReply::StringTooLong),
-            _ => {}
-        }
-    }
-}
-
-impl Observed {
-    fn hit(&mut self, item: &Item<'_>) {
-        self.hit_count += 1;
-        self.value_len_bytes = item.value.len();
-        if self.keeps_item {
-            self.item = Some(OwnedItem {
-                value: item.value.to_vec(),
-                client_flags: item.client_flags,
-                expires_at: item.expires_at,
-            });
-        }
-    }
 }
 
 fn get<'k>(key: &'k [u8], hash: KeyHash) -> Request<'k, Rmw<'k>> {

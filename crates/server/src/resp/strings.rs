@@ -2,7 +2,7 @@
 
 use store::request::{Condition, Expiry, Op, Set};
 use wire::resp::{
-    Command, ErrorReply, ExpireTime, ExpireTtl, InvalidTime, SetCommand, SetCondition,
+    Command, ErrorReply, ExpireTime, ExpireTtl, InvalidTime, SetCommand, SetCondition, SetIf,
 };
 
 use super::Caller;
@@ -21,6 +21,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         match command {
             Command::Get { key } => self.single(caller, key, Op::Get, Shape::Value),
             Command::Set(set) => self.set(caller, &set),
+            Command::SetIf(set_if) => self.set_if(caller, &set_if),
+            Command::Digest { key } => self.single(caller, key, Op::Get, Shape::Digest),
             Command::SetNx { key, value } => {
                 let set = write(value, Expiry::Never, Condition::IfAbsent);
                 self.single(caller, key, set, Shape::Done);
@@ -84,6 +86,23 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         } else {
             self.plain_set(caller, set, expiry);
         }
+    }
+
+    fn set_if(&mut self, caller: Caller, set_if: &SetIf<'a>) {
+        // It was read once, when it was parsed.
+        let Some((set, comparison)) = set_if.read() else { return };
+        let expiry = match set.expiry {
+            wire::resp::Expiry::Never => Expiry::Never,
+            wire::resp::Expiry::Keep => Expiry::Keep,
+            wire::resp::Expiry::At(expire) => match self.expiry(caller, expire) {
+                Some(expiry) => expiry,
+                None => return,
+            },
+        };
+        let expiry = expiry.into();
+        let update = Op::Update(Rmw::SetIf { comparison, value: set.value, expiry });
+        let shape = if set.returns_old { Shape::OldValue } else { Shape::StoredIf };
+        self.single(caller, set.key, update, shape);
     }
 
     fn get_ex(&mut self, caller: Caller, key: &'a [u8], ttl: Option<ExpireTtl>) {

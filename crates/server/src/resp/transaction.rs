@@ -20,7 +20,10 @@ use std::collections::BTreeMap;
 use base::KeyHash;
 use store::{Op, Outcome, Pins, Request, Sink, entry_len_max_bytes};
 use wire::Parsed;
-use wire::resp::{Command, CommandError, ErrorReply, Flags, Keys, Limits, Parser, next_command};
+use wire::resp::{
+    Command, CommandError, CommandId, ErrorReply, FieldActions, Flags, Keys, Limits, Parser, dump,
+    next_command, read_offset,
+};
 
 use super::Caller;
 use super::redirect::{Keyed, keys_in, slot_of};
@@ -30,7 +33,7 @@ use crate::connection::Ending;
 use crate::counters::CommandIndex;
 use crate::engine::Engine;
 use crate::gather::Gather;
-use crate::rmw::{Refusal, Rmw};
+use crate::rmw::{Refusal, Rmw, bits};
 
 /// One transaction may take this part of the client buffers.
 const QUEUE_BUFFER_PART: u64 = 4;
@@ -92,6 +95,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 | Command::Quit
                 | Command::Reset),
             ) => return self.run(caller, command),
+            // Redis ends the transaction at once.
+            Err(error @ CommandError::WrongArity(CommandId::Exec)) => {
+                self.forget_transaction(caller.slot);
+                return self.refuse(caller, &error);
+            }
             Err(error) if error.aborts_transaction() => {
                 self.spoil(caller.slot);
                 return self.refuse(caller, &error);
@@ -363,7 +371,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.engine.execute(self.core.now, &[request], &mut sink);
             }
         }
-        sink.len_bytes + entry_len_max_bytes(queued.raw.len(), 0) as u64
+        let grows_to = grows_to_bytes(queued, self.core.value_max_bytes) as usize;
+        sink.len_bytes + entry_len_max_bytes(queued.raw.len(), grows_to) as u64
     }
 
     /// QUIT, RESET and the end of a connection forget everything.
@@ -421,15 +430,33 @@ fn is_write(queued: &Queued<'_>) -> bool {
 /// Whether what is written is as long as what was there; a deletion writes nothing.
 fn builds_on_old_values(queued: &Queued<'_>) -> bool {
     use wire::resp::CommandId::{
-        Append, Copy, Expire, ExpireAt, GetEx, PExpire, PExpireAt, Persist, Rename, RenameNx,
-        SetRange,
+        Append, BitField, BitOp, Copy, Expire, ExpireAt, GetEx, PExpire, PExpireAt, Persist,
+        Rename, RenameNx, SetBit, SetRange,
     };
     let id = queued.parsed.as_ref().ok().and_then(Command::id);
     let builders = [
-        Append, Copy, Expire, ExpireAt, GetEx, PExpire, PExpireAt, Persist, Rename, RenameNx,
-        SetRange,
+        Append, BitField, BitOp, Copy, Expire, ExpireAt, GetEx, PExpire, PExpireAt, Persist,
+        Rename, RenameNx, SetBit, SetRange,
     ];
     id.is_some_and(|id| builders.contains(&id))
+}
+
+/// How long a value may become that is filled up to an offset, or unpacked.
+fn grows_to_bytes(queued: &Queued<'_>, value_max_bytes: u64) -> u64 {
+    let end = match queued.parsed {
+        Ok(Command::SetRange { offset_bytes, .. }) => offset_bytes,
+        Ok(Command::SetBit { offset, .. }) => {
+            read_offset(offset, None, value_max_bytes).unwrap_or(0) / 8 + 1
+        }
+        Ok(Command::BitField { actions, .. }) => {
+            bits::written_bytes(FieldActions::new(actions, value_max_bytes))
+        }
+        Ok(Command::Restore(restore)) => {
+            dump::load(restore.payload, value_max_bytes).map_or(0, |value| value.len() as u64)
+        }
+        _ => 0,
+    };
+    end.min(value_max_bytes)
 }
 
 /// The keys of a queued command, where its row in the table says they stand.

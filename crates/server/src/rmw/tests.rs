@@ -1,8 +1,8 @@
 //! Every read-modify-write on absent, fitting and unfitting values.
 
 use base::UnixMillis;
-use store::request::{Item, Update, Verdict};
-use wire::resp::ExpireCondition;
+use store::request::{Expiry, Item, Update, Verdict};
+use wire::resp::{Compares, ExpireCondition};
 
 use super::*;
 
@@ -123,4 +123,61 @@ fn memcached_arithmetic_wraps_up_stops_at_zero_and_keeps_the_length() {
     for text in [&b"x"[..], b"", b" ", b"-1", b"+", b"1x", b"1+", b"18446744073709551616"] {
         check(Rmw::Increase(1), Some(text), refuse(Refusal::NotNumeric), b"");
     }
+}
+
+#[test]
+fn bits_are_written_and_the_rest_is_kept() {
+    let set = |offset_bits, bit| Rmw::SetBit { offset_bits, bit };
+    check(set(7, true), None, FRESH, b"\x01");
+    check(set(9, false), None, FRESH, b"\0\0");
+    check(set(0, false), Some(b"\xff\xff"), KEPT, b"\x7f\xff");
+    check(set(20, true), Some(b"a"), KEPT, b"a\0\x08");
+    check(set(1, true), Some(b"a"), Verdict::Keep, b"");
+    check(set(0, false), Some(b"a"), Verdict::Keep, b"");
+}
+
+fn comparison(compares: Compares, operand: &[u8]) -> Comparison<'_> {
+    Comparison { compares, operand }
+}
+
+#[test]
+fn a_set_with_a_comparison_writes_only_if_it_holds() {
+    let set = |compares, operand| Rmw::SetIf {
+        comparison: comparison(compares, operand),
+        value: b"new",
+        expiry: Expiry::Keep.into(),
+    };
+    let written = Verdict::Write { client_flags: 0, expires_at: Some(OLD_EXPIRY) };
+    check(set(Compares::Equal, b"v"), Some(b"v"), written, b"new");
+    check(set(Compares::Equal, b"w"), Some(b"v"), Verdict::Keep, b"");
+    check(set(Compares::Equal, b""), None, Verdict::Keep, b"");
+    check(set(Compares::NotEqual, b"w"), Some(b"v"), written, b"new");
+    check(set(Compares::NotEqual, b"v"), Some(b"v"), Verdict::Keep, b"");
+    check(set(Compares::NotEqual, b"v"), None, FRESH, b"new");
+    // Redis documents this digest of `Hello world`.
+    let digest = b"b6acb9d84a38ff74";
+    assert_eq!(format!("{:016x}", compare::digest(b"Hello world")).as_bytes(), digest);
+    check(set(Compares::DigestEqual, digest), Some(b"Hello world"), written, b"new");
+    check(set(Compares::DigestEqual, b"B6ACB9D84A38FF74"), Some(b"Hello world"), written, b"new");
+    check(set(Compares::DigestEqual, digest), Some(b"v"), Verdict::Keep, b"");
+    check(set(Compares::DigestEqual, digest), None, Verdict::Keep, b"");
+    check(set(Compares::DigestNotEqual, digest), Some(b"Hello world"), Verdict::Keep, b"");
+    check(set(Compares::DigestNotEqual, digest), Some(b"v"), written, b"new");
+    check(set(Compares::DigestNotEqual, digest), None, FRESH, b"new");
+    let never = Rmw::SetIf {
+        comparison: comparison(Compares::Equal, b"v"),
+        value: b"new",
+        expiry: Expiry::Never.into(),
+    };
+    check(never, Some(b"v"), FRESH, b"new");
+}
+
+#[test]
+fn a_delete_with_a_comparison_never_creates() {
+    let delete = |compares, operand| Rmw::DeleteIf(comparison(compares, operand));
+    check(delete(Compares::Equal, b"v"), Some(b"v"), Verdict::Delete, b"");
+    check(delete(Compares::Equal, b"w"), Some(b"v"), Verdict::Keep, b"");
+    check(delete(Compares::NotEqual, b"w"), Some(b"v"), Verdict::Delete, b"");
+    check(delete(Compares::NotEqual, b"w"), None, Verdict::Keep, b"");
+    check(delete(Compares::DigestNotEqual, b"0000000000000000"), None, Verdict::Keep, b"");
 }

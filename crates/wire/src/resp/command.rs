@@ -3,7 +3,9 @@
 use base::UnixMillis;
 
 use super::args::{ArgIter, Args, Keys, Pairs, QuotedLine};
+use super::bits::{BitOperation, BitRange, BitSearch, LcsRequest};
 use super::cluster::ClusterRequest;
+use super::compare::{Comparison, SetIf};
 use super::range::RangeRequest;
 use super::table::CommandId;
 
@@ -20,6 +22,8 @@ pub enum Command<'a> {
     Get { key: &'a [u8] },
     /// `SET key value [options]`, and SETNX, SETEX, PSETEX, GETSET by their own variants.
     Set(SetCommand<'a>),
+    /// `SET key value IFEQ|IFNE|IFDEQ|IFDNE operand [options]`.
+    SetIf(SetIf<'a>),
     /// `GETEX key [options]`; `None` leaves the expiry alone.
     GetEx { key: &'a [u8], ttl: Option<ExpireTtl> },
     /// `GETDEL key`.
@@ -36,6 +40,8 @@ pub enum Command<'a> {
     MSet { pairs: Pairs<'a> },
     /// `MSETNX key value [key value ...]`.
     MSetNx { pairs: Pairs<'a> },
+    /// `MSETEX numkeys key value [key value ...] [options]`.
+    MSetEx(MSetEx<'a>),
     /// INCR, DECR, INCRBY and DECRBY; DECRBY's number is already negated.
     IncrBy { key: &'a [u8], delta: i64, id: CommandId },
     /// `INCRBYFLOAT key increment`; the increment is a valid float, see `number::add_float`.
@@ -48,9 +54,29 @@ pub enum Command<'a> {
     GetRange { key: &'a [u8], start: i64, end: i64, id: CommandId },
     /// `SETRANGE key offset value`; the offset is not negative.
     SetRange { key: &'a [u8], offset_bytes: u64, value: &'a [u8] },
+    /// `DIGEST key`.
+    Digest { key: &'a [u8] },
+    /// `LCS left right [options]`.
+    Lcs(LcsRequest<'a>),
+
+    /// `SETBIT key offset bit`; the offset is read when the longest value is known, and a bit that
+    /// is none is complained of behind it.
+    SetBit { key: &'a [u8], offset: &'a [u8], bit: Option<bool> },
+    /// `GETBIT key offset`.
+    GetBit { key: &'a [u8], offset: &'a [u8] },
+    /// `BITCOUNT key [start end [BYTE|BIT]]`.
+    BitCount { key: &'a [u8], range: Option<BitRange> },
+    /// `BITPOS key bit [start [end [BYTE|BIT]]]`.
+    BitPos { key: &'a [u8], search: BitSearch },
+    /// `BITOP operation target source [source ...]`.
+    BitOp { operation: BitOperation, target: &'a [u8], sources: Keys<'a> },
+    /// BITFIELD and BITFIELD_RO; read on by `FieldActions`.
+    BitField { key: &'a [u8], actions: ArgIter<'a>, id: CommandId },
 
     /// DEL and UNLINK.
     Del { keys: Keys<'a>, id: CommandId },
+    /// DELEX with a condition, and DELIFEQ.
+    DelIf { key: &'a [u8], comparison: Comparison<'a>, id: CommandId },
     /// `EXISTS key [key ...]`; a key named twice counts twice.
     Exists { keys: Keys<'a> },
     /// `TOUCH key [key ...]`.
@@ -69,6 +95,14 @@ pub enum Command<'a> {
     RenameNx { source: &'a [u8], target: &'a [u8] },
     /// `COPY source target [DB n] [REPLACE]`.
     Copy(Copy<'a>),
+    /// `MOVE key index`.
+    Move { key: &'a [u8], database_index: i64 },
+    /// `SWAPDB index index`.
+    SwapDb { indexes: [i64; 2] },
+    /// `DUMP key`.
+    Dump { key: &'a [u8] },
+    /// `RESTORE key ttl payload [options]`.
+    Restore(Restore<'a>),
     /// `RANDOMKEY`.
     RandomKey,
     /// `KEYS pattern`.
@@ -340,6 +374,32 @@ pub struct Copy<'a> {
     pub target: &'a [u8],
     /// `DB n`.
     pub database_index: Option<i64>,
+    /// REPLACE.
+    pub replaces: bool,
+}
+
+/// `MSETEX`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MSetEx<'a> {
+    /// Keys and values.
+    pub pairs: Pairs<'a>,
+    /// Of each of them.
+    pub expiry: Expiry,
+    /// Of all together.
+    pub condition: SetCondition,
+}
+
+/// `RESTORE`. IDLETIME and FREQ are checked and have no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restore<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// What DUMP answered, not looked at yet.
+    pub payload: &'a [u8],
+    /// Milliseconds, 0 is never; `None`: it is not an integer. Redis looks at the key first.
+    pub ttl_ms: Option<i64>,
+    /// ABSTTL: `ttl_ms` counts from 1970.
+    pub is_absolute: bool,
     /// REPLACE.
     pub replaces: bool,
 }

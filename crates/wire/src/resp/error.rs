@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::args::Args;
+use super::foreign;
 use super::table::CommandId;
 
 /// An error reply. [`ErrorReply::encode`] gives the bytes, [`fmt::Display`] the text without `-`.
@@ -59,6 +60,57 @@ pub enum ErrorReply<'a> {
     MaxClients,
     /// `ERR DB index is out of range`
     DatabaseIndex,
+    /// `ERR value is out of range, value must between -2147483648 and 2147483647`
+    NotA32BitInteger,
+
+    /// `ERR bit offset is not an integer or out of range`
+    BitOffset,
+    /// `ERR bit is not an integer or out of range`
+    Bit,
+    /// `ERR The bit argument must be 1 or 0.`
+    BitArgument,
+    /// `ERR BITOP NOT must be called with a single source key.`
+    OneSource,
+    /// `ERR BITOP DIFF must be called with at least two source keys.`
+    TwoSources(&'a str),
+    /// `ERR Invalid bitfield type. Use something like i16 u8. ...`
+    FieldKind,
+    /// `ERR Invalid OVERFLOW type specified`
+    FieldOverflow,
+    /// `ERR BITFIELD_RO only supports the GET subcommand`
+    FieldReadOnly,
+    /// `ERR If you want both the length and indexes, please just use IDX.`
+    LcsLengthAndIndexes,
+    /// `ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len`
+    LcsMemory,
+    /// `ERR must be exactly 16 hexadecimal characters`
+    DigestText,
+    /// `ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE`
+    DeleteCondition,
+    /// `ERR invalid numkeys value`
+    KeyCount,
+    /// `ERR wrong number of key-value pairs`
+    PairCount,
+    /// `BUSYKEY Target key name already exists.`
+    BusyKey,
+    /// `ERR Invalid TTL value, must be >= 0`
+    RestoreTtl,
+    /// `ERR Invalid IDLETIME value, must be >= 0`
+    RestoreIdleTime,
+    /// `ERR Invalid FREQ value, must be >= 0 and <= 255`
+    RestoreFrequency,
+    /// `ERR DUMP payload version or checksum are wrong`
+    DumpChecksum,
+    /// `ERR Bad data format`
+    DumpFormat,
+    /// `ERR invalid first DB index`
+    FirstDatabase,
+    /// `ERR invalid second DB index`
+    SecondDatabase,
+    /// `ERR MOVE is not allowed in cluster mode`
+    MoveInCluster,
+    /// `ERR SWAPDB is not allowed in cluster mode`
+    SwapDbInCluster,
 
     /// `NOAUTH Authentication required.`
     NoAuth,
@@ -215,6 +267,7 @@ impl ErrorReply<'_> {
     /// Appends the reply, `-` and CRLF included.
     #[cold]
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         out.push(b'-');
         match *self {
             ErrorReply::InvalidExpireTime(id) => {
@@ -269,10 +322,16 @@ impl ErrorReply<'_> {
                 let name = id.name().replace('|', " ").to_ascii_uppercase();
                 push_parts(out, &["ERR ", &name, MANAGED]);
             }
+            ErrorReply::TwoSources(name) => {
+                push_parts(
+                    out,
+                    &["ERR BITOP ", name, " must be called with at least two source keys."],
+                );
+            }
             ErrorReply::Other(text) => push_named(out, "", text.as_bytes(), ""),
             _ => out.extend_from_slice(self.fixed_text().as_bytes()),
         }
-        out.extend_from_slice(b"\r\n");
+        end_line(out, start);
     }
 
     /// The texts that carry nothing of the request.
@@ -311,6 +370,46 @@ impl ErrorReply<'_> {
             ErrorReply::WatchInMulti => "ERR WATCH inside MULTI is not allowed",
             ErrorReply::NotInTransaction => "ERR Command not allowed inside a transaction",
             ErrorReply::ExecAbort => "EXECABORT Transaction discarded because of previous errors.",
+            _ => self.fixed_text_of_data(),
+        }
+    }
+
+    /// Those of commands on bits, dumps and comparisons.
+    fn fixed_text_of_data(&self) -> &'static str {
+        match self {
+            ErrorReply::NotA32BitInteger => {
+                "ERR value is out of range, value must between -2147483648 and 2147483647"
+            }
+            ErrorReply::BitOffset => "ERR bit offset is not an integer or out of range",
+            ErrorReply::Bit => "ERR bit is not an integer or out of range",
+            ErrorReply::BitArgument => "ERR The bit argument must be 1 or 0.",
+            ErrorReply::OneSource => "ERR BITOP NOT must be called with a single source key.",
+            ErrorReply::FieldKind => {
+                "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not \
+                 supported but i64 is."
+            }
+            ErrorReply::FieldOverflow => "ERR Invalid OVERFLOW type specified",
+            ErrorReply::FieldReadOnly => "ERR BITFIELD_RO only supports the GET subcommand",
+            ErrorReply::LcsLengthAndIndexes => {
+                "ERR If you want both the length and indexes, please just use IDX."
+            }
+            ErrorReply::LcsMemory => {
+                "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
+            }
+            ErrorReply::DigestText => "ERR must be exactly 16 hexadecimal characters",
+            ErrorReply::DeleteCondition => "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE",
+            ErrorReply::KeyCount => "ERR invalid numkeys value",
+            ErrorReply::PairCount => "ERR wrong number of key-value pairs",
+            ErrorReply::BusyKey => "BUSYKEY Target key name already exists.",
+            ErrorReply::RestoreTtl => "ERR Invalid TTL value, must be >= 0",
+            ErrorReply::RestoreIdleTime => "ERR Invalid IDLETIME value, must be >= 0",
+            ErrorReply::RestoreFrequency => "ERR Invalid FREQ value, must be >= 0 and <= 255",
+            ErrorReply::DumpChecksum => "ERR DUMP payload version or checksum are wrong",
+            ErrorReply::DumpFormat => "ERR Bad data format",
+            ErrorReply::FirstDatabase => "ERR invalid first DB index",
+            ErrorReply::SecondDatabase => "ERR invalid second DB index",
+            ErrorReply::MoveInCluster => "ERR MOVE is not allowed in cluster mode",
+            ErrorReply::SwapDbInCluster => "ERR SWAPDB is not allowed in cluster mode",
             _ => self.fixed_text_of_connection(),
         }
     }
@@ -404,10 +503,20 @@ fn push_parts(out: &mut Vec<u8>, parts: &[&str]) {
     }
 }
 
-/// Appends request bytes as Redis echoes them: up to a NUL, line ends as spaces.
+/// Appends request bytes up to a NUL, as Redis echoes them; [`end_line`] deals with line ends.
 fn push_line(out: &mut Vec<u8>, bytes: &[u8]) {
-    let shown = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    out.extend(shown.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
+    out.extend_from_slice(bytes.split(|byte| *byte == 0).next().unwrap_or_default());
+}
+
+/// Ends the error that begins at `start`: it is one line, whatever it repeats. Line ends at its end
+/// are dropped, and others become blanks.
+fn end_line(out: &mut Vec<u8>, start: usize) {
+    let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    while out.len() > start && out.last().is_some_and(is_line_end) {
+        out.pop();
+    }
+    out[start..].iter_mut().filter(|byte| is_line_end(byte)).for_each(|byte| *byte = b' ');
+    out.extend_from_slice(b"\r\n");
 }
 
 impl fmt::Display for ErrorReply<'_> {
@@ -431,10 +540,12 @@ impl CommandError<'_> {
         match self {
             CommandError::UnknownCommand { args } => encode_unknown_command(args, out),
             CommandError::UnknownSubcommand { parent, subcommand } => {
+                let start = out.len();
                 out.extend_from_slice(b"-ERR unknown subcommand '");
                 push_line(out, cut(subcommand, ECHO_MAX_BYTES));
                 let parent_name = parent.name().to_ascii_uppercase();
-                push_parts(out, &["'. Try ", &parent_name, " HELP.\r\n"]);
+                push_parts(out, &["'. Try ", &parent_name, " HELP."]);
+                end_line(out, start);
             }
             // A refused EXEC also ends its transaction, and says so.
             CommandError::WrongArity(id @ CommandId::Exec) => {
@@ -470,8 +581,13 @@ fn cut(bytes: &[u8], max_bytes: usize) -> &[u8] {
 /// The name, cut, and as many arguments as fit into a budget, the last of them cut.
 fn encode_unknown_command(args: &Args<'_>, out: &mut Vec<u8>) {
     let mut words = args.iter();
+    let name = words.next().unwrap_or_default();
+    let line_start = out.len();
     out.extend_from_slice(b"-ERR unknown command '");
-    push_line(out, cut(words.next().unwrap_or_default(), ECHO_MAX_BYTES));
+    push_line(out, cut(name, ECHO_MAX_BYTES));
+    if let Some(lacks) = foreign::lacks(name) {
+        return push_parts(out, &["': this server has strings only, ", lacks, "\r\n"]);
+    }
     out.extend_from_slice(b"', with args beginning with: ");
     let start = out.len();
     for word in words {
@@ -483,7 +599,7 @@ fn encode_unknown_command(args: &Args<'_>, out: &mut Vec<u8>) {
         push_line(out, cut(word, ECHO_MAX_BYTES - written_bytes));
         out.extend_from_slice(b"' ");
     }
-    out.extend_from_slice(b"\r\n");
+    end_line(out, line_start);
 }
 
 #[cfg(test)]
@@ -546,5 +662,6 @@ mod tests {
     #[test]
     fn quoted_bytes_cannot_break_the_line() {
         check(ErrorReply::NoSuchUser(b"a\r\nb\0c"), "ERR No such user 'a  b'");
+        check(ErrorReply::UnsupportedOption(b"\nx\r\n"), "ERR Unsupported option  x");
     }
 }

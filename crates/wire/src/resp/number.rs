@@ -1,9 +1,9 @@
 //! Numbers in arguments, read exactly as strictly as Redis reads them.
 
-mod decimal;
+mod extended;
 
 use super::error::ErrorReply;
-use decimal::{Decimal, Reading};
+use extended::Reading;
 
 /// Reads a decimal `i64`: no `+`, no leading zeros, no spaces, no `-0`.
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
@@ -29,8 +29,8 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
 /// Adds two decimal numbers and appends the sum to `out` as INCRBYFLOAT writes it: no exponent,
 /// at most 17 digits after the point, no trailing zeros.
 ///
-/// The sum is exact before it is rounded, half to even. Redis adds 80-bit floats, so beyond
-/// some 19 significant digits its answer carries noise that ours does not.
+/// Both are 80-bit floats, as in Redis on x86-64: beyond some 19 significant digits the sum is not
+/// exact.
 ///
 /// An absent key is `b"0"`. On an error nothing is appended.
 pub fn add_float(
@@ -38,13 +38,10 @@ pub fn add_float(
     increment: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), ErrorReply<'static>> {
-    match (Decimal::read(old), Decimal::read(increment)) {
+    match (extended::read(old), extended::read(increment)) {
         (Reading::Invalid, _) | (_, Reading::Invalid) => Err(ErrorReply::NotAFloat),
         (Reading::Finite(old), Reading::Finite(increment)) => {
-            old.add(&increment)
-                .filter(Decimal::is_in_range)
-                .ok_or(ErrorReply::FloatOverflow)?
-                .write(out);
+            extended::write(extended::add(old, increment).ok_or(ErrorReply::FloatOverflow)?, out);
             Ok(())
         }
         _ => Err(ErrorReply::FloatOverflow),
@@ -53,7 +50,7 @@ pub fn add_float(
 
 /// Whether INCRBYFLOAT takes this as a number. Infinity is one; adding it then overflows.
 pub fn is_float(text: &[u8]) -> bool {
-    !matches!(Decimal::read(text), Reading::Invalid)
+    !matches!(extended::read(text), Reading::Invalid)
 }
 
 /// A double as RESP3 writes it: the shortest form that reads back, `inf`, `-inf`, `nan`.

@@ -1,17 +1,20 @@
 //! From arguments to a `Command`: names, arity, options, in the order in which Redis checks them.
 //!
 //! ```text
-//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ strings | keys | server | connection | client
-//!                                                                                     | cluster
+//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ strings | bits | keys | server | connection
+//!                                                                            | client | cluster
 //! ```
 
+mod bits;
 mod client;
 mod cluster;
 mod connection;
 mod identity;
 mod keys;
 mod lookup;
+mod restore;
 mod server;
+mod several;
 mod strings;
 
 use super::args::{ArgIter, Args};
@@ -26,6 +29,7 @@ use crate::Parsed;
 
 pub(super) use client::client_filter;
 pub(super) use identity::id_of;
+pub(super) use strings::set_if;
 
 /// What [`next_command`] answers.
 pub type NextCommand<'a> = Parsed<Result<Command<'a>, CommandError<'a>>, ProtocolError>;
@@ -68,6 +72,7 @@ pub(super) fn from_args<'a>(args: &Args<'a>) -> Result<Command<'a>, CommandError
     }
     let read = match spec.group {
         Group::String => strings::read(spec.id, rest),
+        Group::Bitmap => bits::read(spec.id, rest),
         Group::Generic => keys::read(spec.id, rest),
         Group::Server | Group::Transactions => server::read(spec.id, rest),
         Group::Connection => connection::read(spec.id, rest),

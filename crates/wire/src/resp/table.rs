@@ -8,11 +8,13 @@ mod help;
 mod rows;
 
 use super::args::{ArgIter, Keys};
+use super::number::parse_i64;
 
 pub use flags::{Flags, Group};
 pub use rows::CommandId;
 
-/// Where the keys of a command stand. All 0: it has none.
+/// Where the keys of a command stand. All 0: it has none. Only `last` 0: how many there are is said
+/// by the argument before the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     /// Index of the first key; the command's name is 0.
@@ -59,8 +61,19 @@ pub(super) const fn is_subcommand(name: &str) -> bool {
 }
 
 impl KeySpec {
+    /// Whether an argument says how many keys there are.
+    pub fn is_counted(&self) -> bool {
+        self.first > 0 && self.last == 0
+    }
+
     /// The keys among the arguments of a command, its name first.
     pub fn of<'a>(&self, mut args: ArgIter<'a>) -> Keys<'a> {
+        if self.is_counted() {
+            let mut from_count = args;
+            let count = from_count.nth(self.first as usize - 1).and_then(parse_i64).unwrap_or(0);
+            let span = usize::try_from(count).unwrap_or(0).saturating_mul(self.step as usize);
+            return Keys::stepped(from_count.take_first(span), self.step);
+        }
         let count = i64::try_from(args.len()).unwrap_or(i64::MAX);
         let last = if self.last < 0 { count + i64::from(self.last) } else { i64::from(self.last) };
         let span = last - i64::from(self.first) + 1;

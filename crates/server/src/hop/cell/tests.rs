@@ -2,7 +2,7 @@
 
 use base::KeyHash;
 use store::request::{Condition, Expiry};
-use wire::resp::ExpireCondition;
+use wire::resp::{Compares, ExpireCondition};
 
 use super::*;
 use crate::rmw::Side;
@@ -25,7 +25,7 @@ fn check(key: &[u8], op: Op<'_, Rmw<'_>>, ground: Option<&Arc<Vec<u8>>>) {
     let request = Request { key, hash: KeyHash(3), op };
     let copied_bytes = cell.fill(&request, ground, &ORIGIN);
     assert_eq!(format!("{:?}", cell.request()), format!("{request:?}"));
-    let len_bytes = key.len() + payload_of(&op).len();
+    let len_bytes = key.len() + payload_of(&op).len() + operand_of(&op).len();
     let is_lent = ground.is_some() && len_bytes > COPY_BYTES_MAX;
     assert_eq!(copied_bytes, if is_lent { 0 } else { len_bytes });
     assert_eq!(ground.map_or(1, Arc::strong_count), if is_lent { 2 } else { 1 });
@@ -50,6 +50,13 @@ fn every_kind_of_request_arrives_as_it_was() {
         Rmw::Prepend(part),
         Rmw::DeleteVersion(8),
         Rmw::SetRange { offset_bytes: 6, value: part },
+        Rmw::SetBit { offset_bits: 7, bit: true },
+        Rmw::SetIf {
+            comparison: Comparison { compares: Compares::Equal, operand: b"old" },
+            value: b"new",
+            expiry: Expiry::Keep.into(),
+        },
+        Rmw::DeleteIf(Comparison { compares: Compares::DigestNotEqual, operand: b"0123" }),
         Rmw::SetExpiry(None),
         Rmw::Expire { at: UnixMillis(2), condition },
         Rmw::Persist,

@@ -33,11 +33,23 @@ const SET: KeyUse = KeyUse {
 const GETEX: KeyUse =
     KeyUse { notes: Some("RW and UPDATE because it changes the TTL"), flags: CHANGE.flags };
 
+const FIELDS: KeyUse = KeyUse {
+    notes: Some("This command allows both access and modification of the key"),
+    flags: SET.flags,
+};
+const DROP: KeyUse = with(&["RW", "delete", "variable_flags"]);
+
 /// What a command does with its keys; two of them: one for each of its two keys.
 fn uses(id: Id) -> &'static [KeyUse] {
     match id {
         Id::Set => &[SET],
         Id::GetEx => &[GETEX],
+        Id::BitField => &[FIELDS],
+        Id::DelEx => &[DROP],
+        Id::DelIfEq => &[TAKE],
+        Id::SetBit | Id::Move => &[CHANGE],
+        Id::Restore | Id::MSetEx => &[REPLACE],
+        Id::BitOp => &[REPLACE, READ],
         Id::GetDel => &[TAKE],
         Id::GetSet | Id::Incr | Id::Decr | Id::IncrBy | Id::DecrBy | Id::IncrByFloat => &[CHANGE],
         Id::SetNx | Id::MSetNx => &[INSERT],
@@ -49,6 +61,13 @@ fn uses(id: Id) -> &'static [KeyUse] {
         Id::Del | Id::Unlink => &[REMOVE],
         Id::Get
         | Id::MGet
+        | Id::GetBit
+        | Id::BitCount
+        | Id::BitPos
+        | Id::BitFieldRo
+        | Id::Lcs
+        | Id::Dump
+        | Id::Digest
         | Id::GetRange
         | Id::Substr
         | Id::Ttl
@@ -71,15 +90,17 @@ pub(super) fn encode(encoder: &mut Encoder<'_>, spec: &'static Spec) {
     encoder.set_header(uses.len());
     let first = i64::from(spec.keys.first);
     let last = i64::from(spec.keys.last);
-    // The last key counts from the first one, or from the end.
-    let last_from_first = if uses.len() > 1 {
-        0
-    } else if last < 0 {
-        last
-    } else {
-        last - first
-    };
     for (key_use, index) in uses.iter().zip(first..) {
+        // Each but the last of several is of one key; the last key counts from the first one, or
+        // from the end.
+        let is_one = uses.len() > 1 && (last > 0 || index + 1 < first + uses.len() as i64);
+        let last_from_first = if is_one {
+            0
+        } else if last < 0 {
+            last
+        } else {
+            last - first
+        };
         encoder.map_header(3 + usize::from(key_use.notes.is_some()));
         if let Some(notes) = key_use.notes {
             encoder.bulk(b"notes");
@@ -91,6 +112,12 @@ pub(super) fn encode(encoder: &mut Encoder<'_>, spec: &'static Spec) {
             encoder.simple(flag);
         }
         let step = i64::from(spec.keys.step);
+        if spec.keys.is_counted() {
+            place(encoder, "begin_search", "index", &[("index", index - 1)]);
+            let keynum = [("keynumidx", 0), ("firstkey", 1), ("keystep", step)];
+            place(encoder, "find_keys", "keynum", &keynum);
+            continue;
+        }
         place(encoder, "begin_search", "index", &[("index", index)]);
         let range = [("lastkey", last_from_first), ("keystep", step), ("limit", 0)];
         place(encoder, "find_keys", "range", &range);

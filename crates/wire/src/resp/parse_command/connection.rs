@@ -1,6 +1,7 @@
 //! Commands about this connection.
 
-use super::{Read, client, is_word, next, next_i64};
+use super::restore::database_index;
+use super::{Read, client, is_word, next};
 use crate::resp::args::ArgIter;
 use crate::resp::command::{AuthRequest, Command, HelloRequest};
 use crate::resp::error::ErrorReply;
@@ -18,7 +19,7 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
             _ => return Err(ErrorReply::WrongArity(id)),
         },
         CommandId::Echo => Command::Echo { message: next(args) },
-        CommandId::Select => Command::Select { database_index: next_i64(args)? },
+        CommandId::Select => Command::Select { database_index: database_index(next(args))? },
         CommandId::Quit => Command::Quit,
         CommandId::Reset => Command::Reset,
         _ => return client::read(id, rest),

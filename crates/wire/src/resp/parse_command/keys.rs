@@ -1,6 +1,6 @@
 //! Commands on keys of any type.
 
-use super::{Read, is_word, next, next_i64};
+use super::{Read, is_word, next, next_i64, restore};
 use crate::resp::args::{ArgIter, Keys};
 use crate::resp::command::{Command, Copy, ExpireCondition, ExpireTime, ScanRequest, Unit};
 use crate::resp::error::ErrorReply;
@@ -27,6 +27,9 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
         CommandId::Rename => Command::Rename { source: next(args), target: next(args) },
         CommandId::RenameNx => Command::RenameNx { source: next(args), target: next(args) },
         CommandId::Copy => return copy(rest),
+        CommandId::Move => return restore::move_key(rest),
+        CommandId::Dump => Command::Dump { key: next(args) },
+        CommandId::Restore => return restore::restore(rest),
         CommandId::RandomKey => Command::RandomKey,
         CommandId::Keys => Command::Keys { pattern: next(args) },
         CommandId::Scan => return scan(rest),
@@ -101,10 +104,14 @@ fn copy(mut rest: ArgIter<'_>) -> Read<'_> {
     let (source, target) = (next(&mut rest), next(&mut rest));
     let mut copy = Copy { source, target, database_index: None, replaces: false };
     while let Some(option) = rest.next() {
+        // Redis looks for the database at once.
+        if copy.database_index.is_some_and(|index| index != 0) {
+            return Err(ErrorReply::DatabaseIndex);
+        }
         if is_word(option, "replace") {
             copy.replaces = true;
         } else if is_word(option, "db") && rest.len() > 0 {
-            copy.database_index = Some(next_i64(&mut rest)?);
+            copy.database_index = Some(restore::database_index(next(&mut rest))?);
         } else {
             return Err(ErrorReply::Syntax);
         }

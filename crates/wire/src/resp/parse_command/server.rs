@@ -1,6 +1,6 @@
 //! Commands about the server, and transactions.
 
-use super::{Read, is_word, lookup, next};
+use super::{Read, is_word, lookup, next, restore};
 use crate::resp::args::{ArgIter, Keys, Pairs};
 use crate::resp::command::{Command, CommandList, FlushMode, ShutdownRequest};
 use crate::resp::error::ErrorReply;
@@ -18,6 +18,7 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
         CommandId::Unwatch => Command::Unwatch,
         CommandId::DbSize => Command::DbSize,
         CommandId::FlushDb | CommandId::FlushAll => Command::Flush { mode: flush_mode(rest)?, id },
+        CommandId::SwapDb => return restore::swap_databases(rest),
         CommandId::Info => Command::Info { sections: rest },
         CommandId::Time => Command::Time,
         CommandId::LastSave => Command::LastSave,

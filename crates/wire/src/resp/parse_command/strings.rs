@@ -1,10 +1,11 @@
 //! Commands on strings.
 
-use super::{Read, is_word, next, next_i64};
+use super::{Read, is_word, next, next_i64, several};
 use crate::resp::args::{ArgIter, Keys, Pairs};
 use crate::resp::command::{
     Command, ExpireTime, ExpireTtl, Expiry, InvalidTime, SetCommand, SetCondition,
 };
+use crate::resp::compare::{Compares, Comparison, SetIf};
 use crate::resp::error::ErrorReply;
 use crate::resp::number::{is_float, parse_i64};
 use crate::resp::table::CommandId;
@@ -22,6 +23,10 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
         CommandId::SetEx | CommandId::PSetEx => return set_ex(id, rest),
         CommandId::MGet => Command::MGet { keys: Keys::all(rest) },
         CommandId::MSet | CommandId::MSetNx => return set_pairs(id, rest),
+        CommandId::MSetEx => return several::set_pairs_ex(rest),
+        CommandId::DelEx | CommandId::DelIfEq => return several::delete(id, rest),
+        CommandId::Digest => Command::Digest { key: next(args) },
+        CommandId::Lcs => return several::lcs(rest),
         CommandId::Incr | CommandId::Decr | CommandId::IncrBy | CommandId::DecrBy => {
             return increment(id, rest);
         }
@@ -46,30 +51,49 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
     })
 }
 
-fn set(mut rest: ArgIter<'_>) -> Read<'_> {
+fn set(args: ArgIter<'_>) -> Read<'_> {
+    let (set, comparison) = set_with_options(args)?;
+    Ok(match comparison {
+        None => Command::Set(set),
+        Some(_) => Command::SetIf(SetIf { args }),
+    })
+}
+
+/// The same again of a SET that was found to have a comparison.
+pub(in crate::resp) fn set_if(args: ArgIter<'_>) -> Option<(SetCommand<'_>, Comparison<'_>)> {
+    let (set, comparison) = set_with_options(args).ok()?;
+    Some((set, comparison?))
+}
+
+type SetOptions<'a> = (SetCommand<'a>, Option<Comparison<'a>>);
+
+fn set_with_options<'a>(mut rest: ArgIter<'a>) -> Result<SetOptions<'a>, ErrorReply<'a>> {
     let (key, value) = (next(&mut rest), next(&mut rest));
     let mut condition = SetCondition::Always;
+    let mut comparison = None;
     let mut returns_old = false;
     let mut ttl = TtlOption::default();
     while let Some(option) = rest.next() {
-        if is_word(option, "nx") && condition != SetCondition::IfPresent {
+        let is_free = comparison.is_none();
+        if is_word(option, "nx") && condition != SetCondition::IfPresent && is_free {
             condition = SetCondition::IfAbsent;
-        } else if is_word(option, "xx") && condition != SetCondition::IfAbsent {
+        } else if is_word(option, "xx") && condition != SetCondition::IfAbsent && is_free {
             condition = SetCondition::IfPresent;
         } else if is_word(option, "get") {
             returns_old = true;
-        } else if is_word(option, "keepttl") && ttl.may_be(TtlKind::Keep) {
-            ttl.kind = TtlKind::Keep;
+        } else if let Some(compares) = Compares::read(option) {
+            let operand = rest.next().ok_or(ErrorReply::Syntax)?;
+            if !is_free || condition != SetCondition::Always {
+                return Err(ErrorReply::Syntax);
+            }
+            comparison = Some((compares, operand));
         } else {
-            ttl.take(option, &mut rest)?;
+            ttl.take_or_keep(option, &mut rest)?;
         }
     }
-    let expiry = match ttl.kind {
-        TtlKind::Unset | TtlKind::Persist => Expiry::Never,
-        TtlKind::Keep => Expiry::Keep,
-        kind => Expiry::At(positive_time(CommandId::Set, kind, ttl.number)?),
-    };
-    Ok(Command::Set(SetCommand { key, value, expiry, condition, returns_old }))
+    let expiry = ttl.expiry(CommandId::Set)?;
+    let set = SetCommand { key, value, expiry, condition, returns_old };
+    Ok((set, comparison.map(|(compares, operand)| compares.with(operand)).transpose()?))
 }
 
 fn get_ex(mut rest: ArgIter<'_>) -> Read<'_> {
@@ -132,8 +156,9 @@ enum TtlKind {
     MillisecondsAt,
 }
 
+/// The option about the expiry, of those that exclude one another.
 #[derive(Default)]
-struct TtlOption<'a> {
+pub(super) struct TtlOption<'a> {
     kind: TtlKind,
     number: &'a [u8],
 }
@@ -142,6 +167,28 @@ impl<'a> TtlOption<'a> {
     /// An option may be repeated, but not follow another one.
     fn may_be(&self, kind: TtlKind) -> bool {
         self.kind == TtlKind::Unset || self.kind == kind
+    }
+
+    /// Reads KEEPTTL, EX, PX, EXAT or PXAT.
+    pub(super) fn take_or_keep(
+        &mut self,
+        option: &'a [u8],
+        rest: &mut ArgIter<'a>,
+    ) -> Result<(), ErrorReply<'a>> {
+        if is_word(option, "keepttl") && self.may_be(TtlKind::Keep) {
+            self.kind = TtlKind::Keep;
+            return Ok(());
+        }
+        self.take(option, rest)
+    }
+
+    /// What the options together mean for the expiry of what is written.
+    pub(super) fn expiry(&self, id: CommandId) -> Result<Expiry, ErrorReply<'a>> {
+        Ok(match self.kind {
+            TtlKind::Unset | TtlKind::Persist => Expiry::Never,
+            TtlKind::Keep => Expiry::Keep,
+            kind => Expiry::At(positive_time(id, kind, self.number)?),
+        })
     }
 
     /// Reads EX, PX, EXAT or PXAT and its number.

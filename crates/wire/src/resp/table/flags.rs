@@ -35,7 +35,10 @@ impl Flags {
     /// Not while a replica loads in the background.
     pub const NO_ASYNC_LOADING: Flags = Flags(1 << 12);
 
-    const NAMES: [&'static str; 13] = [
+    /// Where its keys stand depends on its arguments.
+    pub const MOVABLE_KEYS: Flags = Flags(1 << 13);
+
+    const NAMES: [&'static str; 14] = [
         "write",
         "readonly",
         "denyoom",
@@ -49,6 +52,7 @@ impl Flags {
         "no_multi",
         "allow_busy",
         "no_async_loading",
+        "movablekeys",
     ];
 
     /// Both sets.
@@ -77,6 +81,8 @@ pub enum Group {
     Generic,
     /// Strings.
     String,
+    /// The bits of strings.
+    Bitmap,
     /// Connections.
     Connection,
     /// The server.
@@ -93,6 +99,7 @@ impl Group {
         match self {
             Group::Generic => "generic",
             Group::String => "string",
+            Group::Bitmap => "bitmap",
             Group::Connection => "connection",
             Group::Server => "server",
             Group::Transactions => "transactions",

@@ -15,6 +15,7 @@ const B: Flags = Flags::ALLOW_BUSY;
 const Q: Flags = Flags::SKIP_SLOWLOG;
 const X: Flags = Flags::NO_MULTI;
 const Y: Flags = Flags::NO_ASYNC_LOADING;
+const K: Flags = Flags::MOVABLE_KEYS;
 
 macro_rules! command_rows {
     ($($id:ident = $name:literal, $arity:literal, [$($flag:ident)*], ($first:literal, $last:literal,
@@ -127,6 +128,8 @@ command_rows! {
         "Writes several values at once";
     MSetNx = "msetnx", -3, [W M], (1, -1, 2), String, "1.0.1",
         "Writes several values if all keys are absent";
+    MSetEx = "msetex", -4, [W M K], (2, 0, 2), String, "8.4.0",
+        "Writes several values with one expiry at once";
     Incr = "incr", 2, [W M F], (1, 1, 1), String, "1.0.0",
         "Adds one to an integer";
     Decr = "decr", 2, [W M F], (1, 1, 1), String, "1.0.0",
@@ -147,6 +150,36 @@ command_rows! {
         "Reads a part of a value; an old name of GETRANGE";
     SetRange = "setrange", 4, [W M], (1, 1, 1), String, "2.2.0",
         "Overwrites a part of a value";
+    Digest = "digest", 2, [R F], (1, 1, 1), String, "8.4.0",
+        "Tells the digest of a value";
+    Lcs = "lcs", -3, [R], (1, 2, 1), String, "7.0.0",
+        "Finds the longest common subsequence of two values";
+    SetBit = "setbit", 4, [W M], (1, 1, 1), Bitmap, "2.2.0",
+        "Writes a bit of a value";
+    GetBit = "getbit", 3, [R F], (1, 1, 1), Bitmap, "2.2.0",
+        "Reads a bit of a value";
+    BitCount = "bitcount", -2, [R], (1, 1, 1), Bitmap, "2.6.0",
+        "Counts the bits that are set";
+    BitPos = "bitpos", -3, [R], (1, 1, 1), Bitmap, "2.8.7",
+        "Finds the first bit that is set or clear";
+    BitOp = "bitop", -4, [W M], (2, -1, 1), Bitmap, "2.6.0",
+        "Combines the bits of several values into another";
+    BitField = "bitfield", -2, [W M], (1, 1, 1), Bitmap, "3.2.0",
+        "Reads and writes integers of any width in a value";
+    BitFieldRo = "bitfield_ro", -2, [R F], (1, 1, 1), Bitmap, "6.0.0",
+        "Reads integers of any width in a value";
+    DelEx = "delex", -2, [W F], (1, 1, 1), String, "8.4.0",
+        "Deletes a key if its value is as expected";
+    DelIfEq = "delifeq", 3, [W F], (1, 1, 1), String, "9.0.0",
+        "Deletes a key if it has this value";
+    Move = "move", 3, [W F], (1, 1, 1), Generic, "1.0.0",
+        "Moves a key to another database: there is only one";
+    SwapDb = "swapdb", 3, [W F], (0, 0, 0), Server, "4.0.0",
+        "Swaps two databases: there is only one";
+    Dump = "dump", 2, [R], (1, 1, 1), Generic, "2.6.0",
+        "Serializes a value";
+    Restore = "restore", -4, [W M], (1, 1, 1), Generic, "2.6.0",
+        "Writes a value that DUMP has serialized";
     Del = "del", -2, [W], (1, -1, 1), Generic, "1.0.0",
         "Deletes keys";
     Unlink = "unlink", -2, [W F], (1, -1, 1), Generic, "4.0.0",

@@ -1,0 +1,169 @@
+//! Commands on bits: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP, BITFIELD.
+//!
+//! Those on one key are one request; BITOP and BITFIELD, whose answers are longer than an old
+//! value, work on keys that they hold.
+
+use store::request::{Condition, Expiry, Op, Set};
+use wire::resp::{
+    ArgIter, BitOperation, Command, CommandId, ErrorReply, FieldAction, FieldActions, Keys,
+    read_offset,
+};
+
+use super::Caller;
+use super::locked::{Held, Work, item_room_bytes};
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::reply::Shape;
+use crate::rmw::Rmw;
+use crate::rmw::bits::{self, Fields};
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Runs `command` if it is one of these.
+    pub(super) fn run_bits(&mut self, caller: Caller, command: Command<'a>) -> Option<Command<'a>> {
+        match command {
+            Command::SetBit { key, offset, bit } => self.set_bit(caller, key, offset, bit),
+            Command::GetBit { key, offset } => match self.bit_offset(offset) {
+                Ok(offset_bits) => self.single(caller, key, Op::Get, Shape::Bit { offset_bits }),
+                Err(error) => self.fail(caller, &error),
+            },
+            Command::BitCount { key, range } => {
+                self.single(caller, key, Op::Get, Shape::BitCount(range));
+            }
+            Command::BitPos { key, search } => {
+                self.single(caller, key, Op::Get, Shape::BitPosition(search));
+            }
+            Command::BitOp { operation, target, sources } => {
+                self.bit_op(caller, operation, target, sources);
+            }
+            Command::BitField { key, actions, id } => self.bit_field(caller, key, actions, id),
+            other => return Some(other),
+        }
+        None
+    }
+
+    fn bit_offset(&self, offset: &'a [u8]) -> Result<u64, ErrorReply<'a>> {
+        read_offset(offset, None, self.core.value_max_bytes)
+    }
+
+    fn set_bit(&mut self, caller: Caller, key: &'a [u8], offset: &'a [u8], bit: Option<bool>) {
+        let offset_bits = match (self.bit_offset(offset), bit) {
+            (Ok(offset_bits), Some(_)) => offset_bits,
+            (Ok(_), None) => return self.fail(caller, &ErrorReply::Bit),
+            (Err(error), _) => return self.fail(caller, &error),
+        };
+        let bit = bit == Some(true);
+        let update = Op::Update(Rmw::SetBit { offset_bits, bit });
+        self.single(caller, key, update, Shape::OldBit { offset_bits });
+    }
+
+    fn bit_op(
+        &mut self,
+        caller: Caller,
+        operation: BitOperation,
+        target: &'a [u8],
+        sources: Keys<'a>,
+    ) {
+        let keys = std::iter::once(target).chain(sources);
+        if self.refuse_long_key(caller, keys.clone()) {
+            return;
+        }
+        match self.with_held(caller.slot, keys, Combine { operation, target, sources }) {
+            Ok(len_bytes) => self.say(caller, |encoder| encoder.integer(len_bytes)),
+            Err(error) => self.fail(caller, &error),
+        }
+    }
+
+    fn bit_field(&mut self, caller: Caller, key: &'a [u8], args: ArgIter<'a>, id: CommandId) {
+        let actions = FieldActions::new(args, self.core.value_max_bytes);
+        let mut writes = false;
+        for action in actions {
+            match action {
+                Ok((_, action)) => writes |= action != FieldAction::Get,
+                Err(error) => return self.fail(caller, &error),
+            }
+        }
+        if writes && id == CommandId::BitFieldRo {
+            return self.fail(caller, &ErrorReply::FieldReadOnly);
+        }
+        let keys = std::iter::once(key);
+        if self.refuse_long_key(caller, keys.clone()) {
+            return;
+        }
+        match self.with_held(caller.slot, keys, Act { key, actions, writes }) {
+            Ok(answers) => self.say(caller, |encoder| {
+                encoder.array_header(answers.len());
+                for answer in answers {
+                    match answer {
+                        Some(number) => encoder.integer(number),
+                        None => encoder.null(),
+                    }
+                }
+            }),
+            Err(error) => self.fail(caller, &error),
+        }
+    }
+}
+
+/// BITOP.
+struct Combine<'a> {
+    operation: BitOperation,
+    target: &'a [u8],
+    sources: Keys<'a>,
+}
+
+impl Work for Combine<'_> {
+    type Done = Result<i64, ErrorReply<'static>>;
+
+    fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {
+        item_room_bytes(self.target, old_len_max_bytes)
+    }
+
+    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Self::Done {
+        let values: Vec<Vec<u8>> = self
+            .sources
+            .map(|key| held.read(key).map(|item| item.value).unwrap_or_default())
+            .collect();
+        let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
+        let value = bits::combine(self.operation, &values);
+        if value.is_empty() {
+            held.delete(self.target)?;
+            return Ok(0);
+        }
+        let condition = Condition::Always;
+        let set = Set { value: &value, client_flags: 0, expiry: Expiry::Never, condition };
+        held.write(self.target, set)?;
+        Ok(value.len() as i64)
+    }
+}
+
+/// BITFIELD.
+struct Act<'a> {
+    key: &'a [u8],
+    actions: FieldActions<'a>,
+    writes: bool,
+}
+
+impl Work for Act<'_> {
+    type Done = Result<Vec<Option<i64>>, ErrorReply<'static>>;
+
+    fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {
+        if !self.writes {
+            return 0;
+        }
+        let written_bytes = bits::written_bytes(self.actions) as usize;
+        item_room_bytes(self.key, old_len_max_bytes.max(written_bytes))
+    }
+
+    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Self::Done {
+        let item = held.read(self.key);
+        let old = item.as_ref().map_or(&b""[..], |item| &item.value);
+        let Fields { value, answers } = bits::act(self.actions, old);
+        if let Some(value) = value {
+            let client_flags = item.as_ref().map_or(0, |item| item.client_flags);
+            let condition = Condition::Always;
+            let set = Set { value: &value, client_flags, expiry: Expiry::Keep, condition };
+            held.write(self.key, set)?;
+        }
+        Ok(answers)
+    }
+}

@@ -1,0 +1,158 @@
+//! RESTORE and MSETEX, and MOVE and SWAPDB, for which there is nothing to move to.
+
+use base::UnixMillis;
+use store::request::{Condition, Expiry, Op, Set};
+use wire::resp::{Command, ErrorReply, MSetEx, Pairs, Restore, SetCondition, dump};
+
+use super::Caller;
+use super::locked::{Held, Work, item_room_bytes};
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::reply::Shape;
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Runs `command` if it is one of these.
+    pub(super) fn run_restore(
+        &mut self,
+        caller: Caller,
+        command: Command<'a>,
+    ) -> Option<Command<'a>> {
+        match command {
+            Command::Dump { key } => self.single(caller, key, Op::Get, Shape::Dump),
+            Command::Restore(restore) => self.restore(caller, restore),
+            Command::MSetEx(request) => self.mset_ex(caller, &request),
+            Command::Move { database_index, .. } => self.move_key(caller, database_index),
+            Command::SwapDb { indexes } => self.swap_databases(caller, indexes),
+            other => return Some(other),
+        }
+        None
+    }
+
+    fn restore(&mut self, caller: Caller, restore: Restore<'a>) {
+        let keys = std::iter::once(restore.key);
+        if self.refuse_long_key(caller, keys.clone()) {
+            return;
+        }
+        let work =
+            Restoring { restore, now: self.core.now, value_max_bytes: self.core.value_max_bytes };
+        match self.with_held(caller.slot, keys, work) {
+            Ok(()) => self.say(caller, |encoder| encoder.ok()),
+            Err(error) => self.fail(caller, &error),
+        }
+    }
+
+    fn mset_ex(&mut self, caller: Caller, request: &MSetEx<'a>) {
+        if self.refuse_long_keys(caller, request.pairs.keys()) {
+            return;
+        }
+        let expiry = match request.expiry {
+            wire::resp::Expiry::Never => Expiry::Never,
+            wire::resp::Expiry::Keep => Expiry::Keep,
+            wire::resp::Expiry::At(expire) => match self.expiry(caller, expire) {
+                Some(expiry) => expiry,
+                None => return,
+            },
+        };
+        let work = StoreAll { pairs: request.pairs, expiry, condition: request.condition };
+        match self.with_held(caller.slot, request.pairs.keys(), work) {
+            Ok(is_done) => self.say(caller, |encoder| encoder.integer(i64::from(is_done))),
+            Err(error) => self.fail(caller, &error),
+        }
+    }
+
+    fn move_key(&mut self, caller: Caller, database_index: i64) {
+        let error = if self.core.cluster.is_some() {
+            ErrorReply::MoveInCluster
+        } else if database_index == 0 {
+            ErrorReply::SameSourceAndTarget
+        } else {
+            ErrorReply::DatabaseIndex
+        };
+        self.fail(caller, &error);
+    }
+
+    fn swap_databases(&mut self, caller: Caller, indexes: [i64; 2]) {
+        if self.core.cluster.is_some() {
+            self.fail(caller, &ErrorReply::SwapDbInCluster);
+        } else if indexes == [0, 0] {
+            self.say(caller, |encoder| encoder.ok());
+        } else {
+            self.fail(caller, &ErrorReply::DatabaseIndex);
+        }
+    }
+}
+
+/// RESTORE.
+struct Restoring<'a> {
+    restore: Restore<'a>,
+    now: UnixMillis,
+    value_max_bytes: u64,
+}
+
+impl Restoring<'_> {
+    /// `Some(None)` is never; `None`: an error.
+    fn expiry(&self) -> Result<Expiry, ErrorReply<'static>> {
+        let ttl_ms = self.restore.ttl_ms.ok_or(ErrorReply::NotAnInteger)?;
+        let ttl_ms = u64::try_from(ttl_ms).map_err(|_| ErrorReply::RestoreTtl)?;
+        Ok(match (ttl_ms, self.restore.is_absolute) {
+            (0, _) => Expiry::Never,
+            (at_ms, true) => Expiry::At(UnixMillis(at_ms)),
+            // Redis lets a sum that is too large wrap around, into the past.
+            (ttl_ms, false) => Expiry::At(UnixMillis(
+                ttl_ms.checked_add(self.now.0).filter(|at| i64::try_from(*at).is_ok()).unwrap_or(0),
+            )),
+        })
+    }
+}
+
+impl Work for Restoring<'_> {
+    type Done = Result<(), ErrorReply<'static>>;
+
+    fn room_bytes(&self, _: usize) -> u64 {
+        let value = dump::load(self.restore.payload, self.value_max_bytes);
+        item_room_bytes(self.restore.key, value.map_or(0, |value| value.len()))
+    }
+
+    /// In the order in which Redis looks.
+    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Self::Done {
+        let Restore { key, payload, replaces, .. } = self.restore;
+        if !replaces && held.has(key) {
+            return Err(ErrorReply::BusyKey);
+        }
+        let expiry = self.expiry()?;
+        let value = dump::load(payload, self.value_max_bytes)?;
+        let condition = Condition::Always;
+        held.write(key, Set { value: &value, client_flags: 0, expiry, condition })
+    }
+}
+
+/// MSETEX.
+struct StoreAll<'a> {
+    pairs: Pairs<'a>,
+    expiry: Expiry,
+    condition: SetCondition,
+}
+
+impl Work for StoreAll<'_> {
+    type Done = Result<bool, ErrorReply<'static>>;
+
+    fn room_bytes(&self, _: usize) -> u64 {
+        self.pairs.map(|(key, value)| item_room_bytes(key, value.len())).sum()
+    }
+
+    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Self::Done {
+        let is_met = match self.condition {
+            SetCondition::Always => true,
+            SetCondition::IfAbsent => !self.pairs.keys().any(|key| held.has(key)),
+            SetCondition::IfPresent => self.pairs.keys().all(|key| held.has(key)),
+        };
+        if !is_met {
+            return Ok(false);
+        }
+        for (key, value) in self.pairs {
+            let condition = Condition::Always;
+            held.write(key, Set { value, client_flags: 0, expiry: self.expiry, condition })?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,286 @@
+//! The bits of a value: SETBIT, and what GETBIT, BITCOUNT, BITPOS, BITOP and BITFIELD compute.
+//!
+//! Bit 0 is the highest bit of byte 0. What lies behind the value counts as zeros.
+
+use store::request::{Item, Verdict};
+use wire::resp::{
+    BitField, BitOperation, BitRange, BitSearch, BitUnit, FieldAction, FieldActions, Overflow,
+};
+
+use super::{Refusal, write_keeping};
+
+/// Bytes that a field of 64 bits can touch, and more.
+const WINDOW_BYTES: usize = 16;
+
+/// Writes one bit; a value that is too short is filled up with zeros.
+pub(super) fn set(
+    old: Option<&Item<'_>>,
+    offset_bits: u64,
+    bit: bool,
+    value: &mut Vec<u8>,
+) -> Verdict<Refusal> {
+    let old_value = old.map_or(&b""[..], |old| old.value);
+    // It fits a usize: the offset was held against the longest value.
+    let byte = (offset_bits / 8) as usize;
+    if byte < old_value.len() && self::bit(old_value, offset_bits) == bit {
+        return Verdict::Keep;
+    }
+    value.extend_from_slice(old_value);
+    if value.len() <= byte {
+        value.resize(byte + 1, 0);
+    }
+    let mask = 0x80 >> (offset_bits % 8);
+    if bit {
+        value[byte] |= mask;
+    } else {
+        value[byte] &= !mask;
+    }
+    write_keeping(old)
+}
+
+/// One bit.
+pub fn bit(value: &[u8], offset_bits: u64) -> bool {
+    let byte = usize::try_from(offset_bits / 8).ok().and_then(|byte| value.get(byte));
+    byte.is_some_and(|byte| byte & (0x80 >> (offset_bits % 8)) != 0)
+}
+
+/// BITCOUNT.
+pub fn count(value: &[u8], range: Option<BitRange>) -> u64 {
+    let Some(BitRange { start, end, unit }) = range else { return ones(value) };
+    if start < 0 && end < 0 && start > end {
+        return 0;
+    }
+    let Some((first, last)) = clamp(value.len(), start, end, unit) else { return 0 };
+    let (first_byte, last_byte) = ((first / 8) as usize, (last / 8) as usize);
+    let before = value[first_byte] & !(0xff >> (first % 8));
+    let behind = value[last_byte] & low_bits(7 - last % 8);
+    let outside = before.count_ones() + behind.count_ones();
+    ones(&value[first_byte..=last_byte]) - u64::from(outside)
+}
+
+fn ones(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let in_words: u64 =
+        words.iter().map(|it| u64::from(u64::from_ne_bytes(*it).count_ones())).sum();
+    in_words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
+}
+
+fn low_bits(count: u64) -> u8 {
+    ((1_u16 << count) - 1) as u8
+}
+
+/// The first and the last bit of a range, both inside the value; `None`: it is empty.
+fn clamp(len_bytes: usize, start: i64, end: i64, unit: BitUnit) -> Option<(u64, u64)> {
+    let len = i64::try_from(len_bytes).unwrap_or(i64::MAX / 8);
+    let total = if unit == BitUnit::Bit { len * 8 } else { len };
+    let from_start = |place: i64| if place < 0 { (place + total).max(0) } else { place };
+    let (start, end) = (from_start(start), from_start(end).min(total - 1));
+    if start > end {
+        return None;
+    }
+    // Neither is negative now.
+    let (start, end) = (start.cast_unsigned(), end.cast_unsigned());
+    Some(if unit == BitUnit::Bit { (start, end) } else { (start * 8, end * 8 + 7) })
+}
+
+/// BITPOS: -1 if there is no such bit. `None` is a key that does not exist.
+pub fn position(value: Option<&[u8]>, search: BitSearch) -> i64 {
+    let Some(value) = value else { return if search.bit { -1 } else { 0 } };
+    let Some((first, last)) = clamp(value.len(), search.start, search.end, search.unit) else {
+        return -1;
+    };
+    match find(value, search.bit, first, last) {
+        Some(place) => place.cast_signed(),
+        // Without an end, zeros follow.
+        None if !search.bit && !search.has_end => (last + 1).cast_signed(),
+        None => -1,
+    }
+}
+
+/// The first bit of that kind from `first` to `last`.
+fn find(value: &[u8], bit: bool, first: u64, last: u64) -> Option<u64> {
+    // Where the bits that are looked for are set.
+    let flip = if bit { 0 } else { 0xff };
+    let (first_byte, last_byte) = ((first / 8) as usize, (last / 8) as usize);
+    let candidates = |byte: usize| {
+        let mut candidates = value[byte] ^ flip;
+        if byte == first_byte {
+            candidates &= 0xff >> (first % 8);
+        }
+        if byte == last_byte {
+            candidates &= !low_bits(7 - last % 8);
+        }
+        candidates
+    };
+    let in_byte = |byte: usize| {
+        let candidates = candidates(byte);
+        (candidates != 0).then(|| byte as u64 * 8 + u64::from(candidates.leading_zeros()))
+    };
+    let in_middle = || {
+        let middle = value.get(first_byte + 1..last_byte)?;
+        let skipped = middle.iter().position(|byte| byte ^ flip != 0)?;
+        in_byte(first_byte + 1 + skipped)
+    };
+    in_byte(first_byte).or_else(in_middle).or_else(|| in_byte(last_byte))
+}
+
+/// BITOP: as long as the longest source.
+pub fn combine(operation: BitOperation, sources: &[&[u8]]) -> Vec<u8> {
+    let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
+    let (first, others) = sources.split_first().map_or((&b""[..], sources), |(it, all)| (*it, all));
+    let mut result = first.to_vec();
+    result.resize(len, 0);
+    match operation {
+        BitOperation::And => {
+            for source in others {
+                each(&mut result, source, |byte, other| byte & other);
+                result[source.len()..].fill(0);
+            }
+        }
+        BitOperation::Or => {
+            others.iter().for_each(|it| each(&mut result, it, |byte, other| byte | other));
+        }
+        BitOperation::Xor => {
+            others.iter().for_each(|it| each(&mut result, it, |byte, other| byte ^ other));
+        }
+        BitOperation::Not => result.iter_mut().for_each(|byte| *byte = !*byte),
+        BitOperation::Diff => each(&mut result, &any(others, len), |byte, other| byte & !other),
+        BitOperation::Diff1 => each(&mut result, &any(others, len), |byte, other| !byte & other),
+        BitOperation::AndOr => each(&mut result, &any(others, len), |byte, other| byte & other),
+        BitOperation::One => {
+            let mut repeated = vec![0; len];
+            for source in others {
+                let both = combine(BitOperation::And, &[&result, source]);
+                each(&mut repeated, &both, |byte, other| byte | other);
+                each(&mut result, source, |byte, other| byte | other);
+            }
+            each(&mut result, &repeated, |byte, other| byte & !other);
+        }
+    }
+    result
+}
+
+/// The bits of any source, filled up with zeros.
+fn any(sources: &[&[u8]], len: usize) -> Vec<u8> {
+    let mut result = combine(BitOperation::Or, sources);
+    result.resize(len, 0);
+    result
+}
+
+fn each(result: &mut [u8], source: &[u8], combine: impl Fn(u8, u8) -> u8) {
+    for (byte, other) in result.iter_mut().zip(source) {
+        *byte = combine(*byte, *other);
+    }
+}
+
+/// What BITFIELD leaves and answers.
+pub struct Fields {
+    /// The new value; `None`: nothing is written.
+    pub value: Option<Vec<u8>>,
+    /// One answer for each action.
+    pub answers: Vec<Option<i64>>,
+}
+
+/// How long a value is that the actions have written; 0: they only read. They have been checked.
+pub fn written_bytes(actions: FieldActions<'_>) -> u64 {
+    let ends = actions.filter_map(Result::ok).map(|(field, action)| match action {
+        FieldAction::Get => 0,
+        _ => (field.offset_bits + u64::from(field.width_bits) - 1) / 8 + 1,
+    });
+    ends.max().unwrap_or(0)
+}
+
+/// BITFIELD. The actions have been checked.
+pub fn act(actions: FieldActions<'_>, old: &[u8]) -> Fields {
+    let mut value = old.to_vec();
+    // It fits: offsets were held against the longest value.
+    let len = value.len().max(written_bytes(actions) as usize);
+    value.resize(len, 0);
+    let answers = actions
+        .filter_map(Result::ok)
+        .map(|(field, action)| {
+            let (answer, written) = apply(read(&value, field), field, action)?;
+            if let Some(number) = written {
+                write(&mut value, field, number);
+            }
+            Some(answer)
+        })
+        .collect();
+    Fields { value: Some(value).filter(|value| value != old), answers }
+}
+
+/// The answer and what is written; `None`: it overflows and must not.
+fn apply(old: i64, field: BitField, action: FieldAction) -> Option<(i64, Option<i64>)> {
+    match action {
+        FieldAction::Get => Some((old, None)),
+        FieldAction::Set(number, overflow) => {
+            // As in Redis: for an unsigned field -1 is a very large number.
+            let number = match field.is_signed {
+                true => i128::from(number),
+                false => i128::from(number.cast_unsigned()),
+            };
+            Some((old, Some(fitted(number, field, overflow)?)))
+        }
+        FieldAction::IncrementBy(delta, overflow) => {
+            let new = fitted(i128::from(old) + i128::from(delta), field, overflow)?;
+            Some((new, Some(new)))
+        }
+    }
+}
+
+/// The number as the field can hold it.
+fn fitted(number: i128, field: BitField, overflow: Overflow) -> Option<i64> {
+    let width = field.width_bits;
+    let (least, greatest) = match field.is_signed {
+        true => (-(1_i128 << (width - 1)), (1_i128 << (width - 1)) - 1),
+        false => (0, (1_i128 << width) - 1),
+    };
+    if (least..=greatest).contains(&number) {
+        return Some(number as i64);
+    }
+    match overflow {
+        Overflow::Fail => None,
+        Overflow::Saturate => Some(number.clamp(least, greatest) as i64),
+        Overflow::Wrap => Some(extended(number as u64 & mask(width), field)),
+    }
+}
+
+fn mask(width_bits: u8) -> u64 {
+    u64::MAX >> (64 - width_bits)
+}
+
+/// The bits of a field as a number.
+fn extended(bits: u64, field: BitField) -> i64 {
+    let unused = 64 - field.width_bits;
+    if field.is_signed { (bits << unused).cast_signed() >> unused } else { bits.cast_signed() }
+}
+
+/// The bytes that a field lies in, filled up with zeros, and how far it is from their lowest bit.
+fn window(value: &[u8], field: BitField) -> (u128, u32) {
+    let start = usize::try_from(field.offset_bits / 8).unwrap_or(usize::MAX);
+    let mut bytes = [0; WINDOW_BYTES];
+    let there = value.get(start..).unwrap_or_default();
+    let count = there.len().min(WINDOW_BYTES);
+    bytes[..count].copy_from_slice(&there[..count]);
+    let shift = u128::BITS - (field.offset_bits % 8) as u32 - u32::from(field.width_bits);
+    (u128::from_be_bytes(bytes), shift)
+}
+
+fn read(value: &[u8], field: BitField) -> i64 {
+    let (window, shift) = window(value, field);
+    extended((window >> shift) as u64 & mask(field.width_bits), field)
+}
+
+/// Writes a number that fits into a field that lies in the value.
+fn write(value: &mut [u8], field: BitField, number: i64) {
+    let (window, shift) = window(value, field);
+    let mask = mask(field.width_bits);
+    let bits = u128::from(number.cast_unsigned() & mask) << shift;
+    let bytes = (window & !(u128::from(mask) << shift) | bits).to_be_bytes();
+    for (byte, new) in value.iter_mut().skip((field.offset_bits / 8) as usize).zip(bytes) {
+        *byte = new;
+    }
+}
+
+#[cfg(test)]
+mod tests;

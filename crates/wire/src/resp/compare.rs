@@ -1,0 +1,76 @@
+//! Comparisons of a value with what a client believes it to be: IFEQ, IFNE, IFDEQ, IFDNE.
+//!
+//! ```text
+//!  SET key value IFEQ old ─▶ only if the value is `old`; IFNE: if it is not, or there is none
+//!  SET key value IFDEQ 1f3870be274f6c49 ─▶ the same, by the 16 digits that DIGEST tells
+//! ```
+
+use super::args::ArgIter;
+use super::command::SetCommand;
+use super::error::ErrorReply;
+
+/// Which values pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compares {
+    /// IFEQ: this one.
+    Equal,
+    /// IFNE: all others.
+    NotEqual,
+    /// IFDEQ: those with this digest.
+    DigestEqual,
+    /// IFDNE: those with another digest.
+    DigestNotEqual,
+}
+
+/// A condition on the value that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison<'a> {
+    /// Which values pass.
+    pub compares: Compares,
+    /// A value, or the 16 digits of a digest in any case.
+    pub operand: &'a [u8],
+}
+
+/// Digits of a digest.
+pub const DIGEST_DIGITS: usize = 16;
+
+impl Compares {
+    /// Reads IFEQ, IFNE, IFDEQ or IFDNE.
+    pub(super) fn read(word: &[u8]) -> Option<Compares> {
+        let words = [
+            ("ifeq", Compares::Equal),
+            ("ifne", Compares::NotEqual),
+            ("ifdeq", Compares::DigestEqual),
+            ("ifdne", Compares::DigestNotEqual),
+        ];
+        let found = words.into_iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
+        found.map(|(_, compares)| compares)
+    }
+
+    /// A comparison with `operand`, if that is one.
+    pub(super) fn with<'a>(self, operand: &'a [u8]) -> Result<Comparison<'a>, ErrorReply<'a>> {
+        let is_digest = matches!(self, Compares::DigestEqual | Compares::DigestNotEqual);
+        if is_digest && !is_digest_text(operand) {
+            return Err(ErrorReply::DigestText);
+        }
+        Ok(Comparison { compares: self, operand })
+    }
+}
+
+fn is_digest_text(text: &[u8]) -> bool {
+    text.len() == DIGEST_DIGITS && text.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// The checked arguments of a SET with a comparison; read again by [`SetIf::read`], so that this
+/// rare form does not make every `Command` longer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SetIf<'a> {
+    pub(super) args: ArgIter<'a>,
+}
+
+impl<'a> SetIf<'a> {
+    /// The command and its comparison; `None` only if the arguments are not those of such a SET.
+    pub fn read(&self) -> Option<(SetCommand<'a>, Comparison<'a>)> {
+        super::parse_command::set_if(self.args)
+    }
+}

@@ -1,0 +1,233 @@
+//! What DUMP answers and RESTORE takes: one string as an RDB file has it, with a footer.
+//!
+//! ```text
+//!  | 0: a string | length and bytes | version, 2 bytes | CRC-64 of all before, 8 bytes |
+//!                  │
+//!                  ├─ 00......                    length below 64, then the bytes
+//!                  ├─ 01...... ........           length below 16,384, the high bits first
+//!                  ├─ 10000000 + 4 or 10000001 + 8 bytes, big-endian
+//!                  └─ 110000kk                    k = 0, 1, 2: an integer of 1, 2, 4 bytes as text
+//!                                                 k = 3: compressed: its length, the value's,
+//!                                                 and LZF
+//! ```
+//!
+//! # Invariants
+//! I1: [`load`] gives back what [`save`] was given.
+//!
+//! # Trade-offs
+//! Values are not compressed when they are written: what reads them need not be told, and LZF saves
+//! little of what goes over a network once.
+
+use std::borrow::Cow;
+
+use crc_fast::CrcAlgorithm;
+
+use super::error::ErrorReply;
+use super::number::parse_i64;
+
+/// The version that is written: that of Redis 7.0, which every later one reads.
+const VERSION: u16 = 10;
+/// The highest version of Redis that is known to keep strings as this module does.
+const VERSION_MAX: u16 = 13;
+/// That of Valkey 9, which counts apart.
+const VERSION_VALKEY: u16 = 80;
+
+/// The type of strings.
+const STRING_TYPE: u8 = 0;
+/// Types that some Redis has: the lists, sets, hashes and streams that are not kept here.
+const OTHER_TYPE_MAX: u8 = 64;
+
+/// Version and checksum.
+const FOOTER_BYTES: usize = 10;
+/// Longer texts are never kept as integers.
+const INTEGER_TEXT_MAX_BYTES: usize = 11;
+
+/// A value is not said to be longer than this, however well it was compressed.
+const LZF_FACTOR_MAX: u64 = 264;
+
+/// Appends the payload of a value.
+pub fn save(value: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.reserve(value.len() + FOOTER_BYTES + 6);
+    out.push(STRING_TYPE);
+    if !save_integer(value, out) {
+        save_length(value.len() as u64, out);
+        out.extend_from_slice(value);
+    }
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    let checksum = crc_fast::checksum(CrcAlgorithm::Crc64Redis, &out[start..]);
+    out.extend_from_slice(&checksum.to_le_bytes());
+}
+
+fn save_integer(value: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some(number) = Some(value).filter(|it| it.len() <= INTEGER_TEXT_MAX_BYTES) else {
+        return false;
+    };
+    let Some(number) = parse_i64(number) else { return false };
+    if let Ok(number) = i8::try_from(number) {
+        out.push(0xc0);
+        out.extend_from_slice(&number.to_le_bytes());
+    } else if let Ok(number) = i16::try_from(number) {
+        out.push(0xc1);
+        out.extend_from_slice(&number.to_le_bytes());
+    } else if let Ok(number) = i32::try_from(number) {
+        out.push(0xc2);
+        out.extend_from_slice(&number.to_le_bytes());
+    } else {
+        return false;
+    }
+    true
+}
+
+fn save_length(len: u64, out: &mut Vec<u8>) {
+    if len < 1 << 6 {
+        out.push(len as u8);
+    } else if len < 1 << 14 {
+        out.extend_from_slice(&[0x40 | (len >> 8) as u8, len as u8]);
+    } else if let Ok(len) = u32::try_from(len) {
+        out.push(0x80);
+        out.extend_from_slice(&len.to_be_bytes());
+    } else {
+        out.push(0x81);
+        out.extend_from_slice(&len.to_be_bytes());
+    }
+}
+
+/// The value in a payload; `value_max_bytes`: a longer one is refused before it is unpacked.
+pub fn load(payload: &[u8], value_max_bytes: u64) -> Result<Cow<'_, [u8]>, ErrorReply<'static>> {
+    let body = checked_body(payload).ok_or(ErrorReply::DumpChecksum)?;
+    let (kind, mut rest) = body.split_first().ok_or(ErrorReply::DumpFormat)?;
+    match *kind {
+        STRING_TYPE => {}
+        1..=OTHER_TYPE_MAX => {
+            return Err(ErrorReply::Other("Bad data format: this server has strings only"));
+        }
+        _ => return Err(ErrorReply::DumpFormat),
+    }
+    // What follows the value is not looked at; nor does Redis.
+    load_string(&mut rest, value_max_bytes)
+}
+
+/// What lies before the footer, if version and checksum are right.
+fn checked_body(payload: &[u8]) -> Option<&[u8]> {
+    let body_bytes = payload.len().checked_sub(FOOTER_BYTES)?;
+    let (body, footer) = payload.split_at_checked(body_bytes)?;
+    let version = u16::from_le_bytes(footer.get(..2)?.try_into().ok()?);
+    let checksum = u64::from_le_bytes(footer.get(2..)?.try_into().ok()?);
+    let is_known = version <= VERSION_MAX || version == VERSION_VALKEY;
+    let covered = payload.get(..body_bytes + 2)?;
+    let is_whole = crc_fast::checksum(CrcAlgorithm::Crc64Redis, covered) == checksum;
+    (is_known && is_whole).then_some(body)
+}
+
+/// A length, or how the string is kept instead.
+enum Length {
+    Bytes(u64),
+    Special(u8),
+}
+
+fn load_string<'p>(
+    rest: &mut &'p [u8],
+    value_max_bytes: u64,
+) -> Result<Cow<'p, [u8]>, ErrorReply<'static>> {
+    let bad = ErrorReply::DumpFormat;
+    let number = match load_length(rest).ok_or(bad)? {
+        Length::Bytes(len) => {
+            if len > value_max_bytes && len <= rest.len() as u64 {
+                return Err(ErrorReply::StringTooLong);
+            }
+            return take(rest, len).map(Cow::Borrowed).ok_or(bad);
+        }
+        Length::Special(0) => i32::from(i8::from_le_bytes(take_array(rest).ok_or(bad)?)),
+        Length::Special(1) => i32::from(i16::from_le_bytes(take_array(rest).ok_or(bad)?)),
+        Length::Special(2) => i32::from_le_bytes(take_array(rest).ok_or(bad)?),
+        Length::Special(3) => return load_compressed(rest, value_max_bytes).map(Cow::Owned),
+        Length::Special(_) => return Err(bad),
+    };
+    Ok(Cow::Owned(itoa::Buffer::new().format(number).as_bytes().to_vec()))
+}
+
+fn load_compressed(rest: &mut &[u8], value_max_bytes: u64) -> Result<Vec<u8>, ErrorReply<'static>> {
+    let bad = ErrorReply::DumpFormat;
+    let (Some(Length::Bytes(packed_len)), Some(Length::Bytes(len))) =
+        (load_length(rest), load_length(rest))
+    else {
+        return Err(bad);
+    };
+    let packed = take(rest, packed_len).ok_or(bad)?;
+    if len > packed_len.saturating_mul(LZF_FACTOR_MAX) {
+        return Err(bad);
+    }
+    if len > value_max_bytes {
+        return Err(ErrorReply::StringTooLong);
+    }
+    let len = usize::try_from(len).map_err(|_| bad)?;
+    unpack(packed, len).ok_or(bad)
+}
+
+fn load_length(rest: &mut &[u8]) -> Option<Length> {
+    let [first] = take_array(rest)?;
+    let low = u64::from(first & 0x3f);
+    Some(match first >> 6 {
+        0 => Length::Bytes(low),
+        1 => {
+            let [second] = take_array(rest)?;
+            Length::Bytes(low << 8 | u64::from(second))
+        }
+        2 if first == 0x80 => Length::Bytes(u64::from(u32::from_be_bytes(take_array(rest)?))),
+        2 if first == 0x81 => Length::Bytes(u64::from_be_bytes(take_array(rest)?)),
+        3 => Length::Special(low as u8),
+        _ => return None,
+    })
+}
+
+fn take<'p>(rest: &mut &'p [u8], len: u64) -> Option<&'p [u8]> {
+    let (taken, after) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+    *rest = after;
+    Some(taken)
+}
+
+fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    take(rest, N as u64)?.try_into().ok()
+}
+
+/// LZF: literals and copies of what came before. `None`: not exactly `len` bytes come out.
+///
+/// ```text
+///  000nnnnn                        n + 1 literal bytes
+///  nnnddddd dddddddd               n + 2 bytes from d + 1 bytes back
+///  111ddddd nnnnnnnn dddddddd      n + 9 of them
+/// ```
+fn unpack(mut packed: &[u8], len: usize) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(len);
+    while let Some((control, after)) = packed.split_first() {
+        packed = after;
+        let control = usize::from(*control);
+        if control < 1 << 5 {
+            out.extend_from_slice(take(&mut packed, control as u64 + 1)?);
+        } else {
+            let mut count = control >> 5;
+            if count == 7 {
+                let [more] = take_array(&mut packed)?;
+                count += usize::from(more);
+            }
+            let [low] = take_array(&mut packed)?;
+            let distance = ((control & 0x1f) << 8 | usize::from(low)) + 1;
+            let from = out.len().checked_sub(distance)?;
+            if out.len() + count + 2 > len {
+                return None;
+            }
+            // A copy may reach into what it writes: one byte after another.
+            for at in from..from + count + 2 {
+                out.push(out[at]);
+            }
+        }
+        if out.len() > len {
+            return None;
+        }
+    }
+    (out.len() == len).then_some(out)
+}
+
+#[cfg(test)]
+mod tests;
