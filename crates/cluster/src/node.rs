@@ -1,11 +1,11 @@
 //! A server's part of the cluster: keeps a lease, serves its shards, holds copies of others.
 //!
 //! ```text
-//!  Tick, Message, Landed, Synced ──▶ input(event, now) ──▶ Send, Land, Append, Sync, Fence
+//!  Tick, Message, Landed, Digested, Synced ─▶ input(event, now) ─▶ Send, Land, Append, Sync, Fence
 //!
 //!  client ─ PUT ─▶ execute ─▶ pending ══ Land ══▶ each backup      requests.rs, pending.rs
 //!                    │ Append      │ ◀─ Acked ─┘  landing.rs: segments, whole or cut (K20)
-//!                    ▼             ▼ all there      └▶ digest.rs: checked, in the index
+//!                    ▼             ▼ all there      └▶ digest.rs: checked, in the index (later.rs)
 //!                  own log     shelf, session, reply
 //!  Install ─▶ roles ─▶ gather, scatter ─▶ serving   install.rs, promotion.rs
 //!                      copy to who joins            copy.rs
@@ -43,6 +43,7 @@ mod flush;
 mod group;
 mod install;
 mod landing;
+mod later;
 mod limbo;
 mod overdue;
 mod owed;
@@ -65,7 +66,7 @@ use crate::message::{Lane, Message, Peer, Recovered};
 use crate::record::{BlockId, Check};
 use crate::scheme::{Scheme, Way, Ways};
 use crate::settings::{Settings, after};
-use crate::shelf::Shelf;
+use crate::shelf::{Done, Shelf};
 
 use digest::Assembly;
 use durable::DurableLog;
@@ -105,6 +106,8 @@ pub enum Event<'a> {
         /// What.
         bytes: &'a [u8],
     },
+    /// The shelf has installed something that it was to install later ([`Shelf::take_done`]).
+    Digested,
     /// All that was appended up to here is on the medium. Where the shelf is the log: all that was
     /// installed when [`Node::appended_bytes`] said so.
     Synced {
@@ -172,6 +175,8 @@ pub struct Node<S> {
     /// ... and of a write while it is landed, by target; at other times their memory only.
     wanted: Vec<(NodeId, u32)>,
     assembly: Assembly,
+    /// Of whoever asks the shelf what it has installed later: its memory.
+    done: Vec<Done>,
     durable: DurableLog,
     owed: Owed,
     /// Shards of which something has landed that there is no room for.
@@ -253,6 +258,7 @@ impl<S: Shelf> Node<S> {
             installed: Vec::new(),
             wanted: Vec::new(),
             assembly: Assembly::default(),
+            done: Vec::new(),
             durable: DurableLog::new(settings.durability, is_log),
             owed: Owed::default(),
             crowded: BTreeSet::new(),
@@ -276,6 +282,7 @@ impl<S: Shelf> Node<S> {
             Event::Tick => self.tick(now, actions),
             Event::Landed { lane, way, bytes } => self.land(lane, way, bytes, actions),
             Event::Executed { lane, bytes } => self.executed(lane, bytes),
+            Event::Digested => self.digested(actions),
             Event::Synced { through_bytes } => self.synced(through_bytes, now, actions),
             Event::Message { from: Peer::Manager(_), message } => {
                 self.hear_manager(message, now, actions);

@@ -9,6 +9,13 @@
 //!
 //! The server's shelf is the store; this module has one in plain maps, for tests and simulation.
 //!
+//! What has landed a shelf may hand to threads of its own, which install it later:
+//!
+//! ```text
+//!  take_in ─▶ Later ─▶ in the index ─▶ take_done: Done ─▶ acknowledged
+//!                        ▲ who asks for anything else of the shard is answered behind this
+//! ```
+//!
 //! # Invariants
 //! S1: of a key's entries the one with the highest version counts, deletes among them, until
 //!     [`Shelf::forget_deletes`] has been told that nothing older can come (K2).
@@ -16,6 +23,10 @@
 //! S3: once an entry that is a flush is installed, nothing of its shard with a lower version is
 //!     there, and nothing such is installed until the shard is cleared. It is among what
 //!     [`Shelf::above`] returns, and is never forgotten.
+//! S4: what was answered [later](Installed::Later) is installed in the order in which it came, within a
+//!     shard. Everything else that is asked of that shard sees it installed, or refused.
+//! S5: what follows another one of its frame is refused if that was: it may have been computed on
+//!     it, and no copy has the later one alone (N5 of the node).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +34,8 @@ use std::sync::Arc;
 use base::UnixMillis;
 
 use crate::ids::{ClientId, ShardId, Version};
-use crate::record::{Answered, Entry, Session};
+use crate::message::Lane;
+use crate::record::{Answered, BlockId, Entry, Session};
 
 /// Entries by shard and key (S1).
 pub trait Shelf {
@@ -37,6 +49,23 @@ pub trait Shelf {
     fn install_plain(&mut self, plain: &Plain<'_>) -> Installed {
         self.install(Arc::new(plain.to_entry()))
     }
+
+    /// As [`Shelf::install_plain`], of the block that has landed so. Only this and
+    /// [`Shelf::take_in_entry`] may be answered [`Installed::Later`].
+    fn take_in(&mut self, _landed: Landed, plain: &Plain<'_>) -> Installed {
+        self.install_plain(plain)
+    }
+
+    /// As [`Shelf::install`], of what the block that has landed so made whole.
+    fn take_in_entry(&mut self, _landed: Landed, entry: &Arc<Entry>) -> Installed {
+        self.install(entry.clone())
+    }
+
+    /// Waits until all is installed that was to be later.
+    fn finish(&mut self) {}
+
+    /// What has come since the last call of what was to be installed later.
+    fn take_done(&mut self, _done: &mut Vec<Done>) {}
 
     /// Whether this shelf is the node's log: what is installed is on the medium with the next sync
     /// that is asked for, and the node appends nothing of its own. Then, too, an entry is
@@ -116,6 +145,30 @@ pub enum Installed {
     Older,
     /// It is not there, for lack of space. Only of a shelf that is the log.
     NoRoom,
+    /// Another thread installs it; [`Shelf::take_done`] says what came of it.
+    Later,
+}
+
+/// How an entry came down: the block of it that came last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landed {
+    /// On which lane.
+    pub lane: Lane,
+    /// Which it is.
+    pub block: BlockId,
+    /// Whether the shelf was given another one of the same frame just before (S5).
+    pub follows: bool,
+}
+
+/// What came of an entry that was to be installed [later](Installed::Later).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// How it came down.
+    pub landed: Landed,
+    /// If it came with bytes of its own.
+    pub entry: Option<Arc<Entry>>,
+    /// Whether the shelf has it, or something newer; else it had no room.
+    pub is_there: bool,
 }
 
 /// A part of a shard.

@@ -266,6 +266,14 @@ pub const TABLE: &[Setting] = &[
                has settled",
     },
     Setting {
+        key: "digest-threads",
+        value_name: "N",
+        kind: Kind::Count { min: 0, max: 16 },
+        default: "0",
+        help: "Threads of a cluster's node that install what other nodes send, each for its own \
+               shards; 0: the control thread does that itself",
+    },
+    Setting {
         key: "eviction",
         value_name: "fifo|lru-approx|s3-fifo",
         kind: Kind::Choice(&["fifo", "lru-approx", "s3-fifo"]),

@@ -24,6 +24,7 @@ struct Cluster {
     /// Of the test.
     tens: u8,
     scheme: &'static str,
+    digest_threads: usize,
     managers: Vec<Child>,
     servers: Vec<Child>,
 }
@@ -45,9 +46,19 @@ impl Cluster {
     }
 
     fn start_by(tens: u8, managers: u8, scheme: &'static str) -> Cluster {
+        Cluster::start_with(tens, managers, scheme, 0)
+    }
+
+    fn start_with(
+        tens: u8,
+        manager_count: u8,
+        scheme: &'static str,
+        digest_threads: usize,
+    ) -> Cluster {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut cluster = Cluster { folder, tens, scheme, managers: vec![], servers: vec![] };
-        for index in 0..managers {
+        let (managers, servers) = (vec![], vec![]);
+        let mut cluster = Cluster { folder, tens, scheme, digest_threads, managers, servers };
+        for index in 0..manager_count {
             let manager = cluster.manager(index);
             cluster.managers.push(manager);
         }
@@ -79,6 +90,7 @@ impl Cluster {
         command.args(["--admin", &at(ADMIN_PORT), "--peer", &at(7002)]);
         command.args(["--memcached", "off", "--native", &at(NATIVE_PORT)]);
         command.args(["--memory", "64MiB", "--threads", "1"]);
+        command.args(["--digest-threads", &self.digest_threads.to_string()]);
         command
     }
 
@@ -299,7 +311,31 @@ fn keys() -> impl Iterator<Item = (String, String)> {
 
 #[test]
 fn a_killed_node_loses_nothing_and_comes_back() {
-    let mut cluster = Cluster::start(1, 1);
+    check_kill(Cluster::start(1, 1));
+}
+
+#[test]
+fn a_killed_node_with_digest_threads_loses_nothing_and_comes_back() {
+    let cluster = Cluster::start_with(20, 1, "rowan", 2);
+    check_digest(&cluster);
+    check_kill(cluster);
+}
+
+/// What lands is installed by the digest threads of each server.
+#[track_caller]
+fn check_digest(cluster: &Cluster) {
+    let mut client = cluster.client();
+    keys().for_each(|(key, value)| client.set(&key, &value));
+    for index in 0..3 {
+        for thread in 0..cluster.digest_threads {
+            let name = format!("dovetail_digest_entries_total{{thread=\"{thread}\"}}");
+            until("it has digested", || (cluster.metric(index, &name)? > 0).then_some(()));
+        }
+    }
+}
+
+#[track_caller]
+fn check_kill(mut cluster: Cluster) {
     let mut client = cluster.client();
     keys().for_each(|(key, value)| client.set(&key, &value));
     // Whoever does not serve a key says who does.
@@ -356,7 +392,18 @@ fn a_rolling_restart_hands_over_and_loses_nothing() {
 
 #[test]
 fn what_was_flushed_does_not_come_back_with_the_next_primary() {
-    let mut cluster = Cluster::start(9, 1);
+    check_flush(Cluster::start(9, 1));
+}
+
+#[test]
+fn what_was_flushed_does_not_come_back_where_digest_threads_install() {
+    let cluster = Cluster::start_with(21, 1, "write", 1);
+    check_digest(&cluster);
+    check_flush(cluster);
+}
+
+#[track_caller]
+fn check_flush(mut cluster: Cluster) {
     let mut client = cluster.client();
     keys().for_each(|(key, value)| client.set(&key, &value));
     for index in 0..3 {

@@ -87,6 +87,8 @@ impl Cluster {
         command.args(["--resp", "127.0.0.1:0", "--memcached", "off", "--native", "off"]);
         command.args(["--admin", "off", "--cluster", url]);
         command.args(["--node-id", &(node + 1).to_string()]);
+        // A cluster's servers need not have the same number of them.
+        command.args(["--digest-threads", &node.to_string()]);
         command.args(["--peer", &format!("127.0.0.1:{}", self.peers[node])]);
         command
     }

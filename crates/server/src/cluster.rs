@@ -31,7 +31,7 @@ pub use cluster_io::clock;
 pub use cluster_io::register::PlaceError;
 pub use desk::Clerk;
 pub use facts::SlotReads;
-pub use shelf::StoreShelf;
+pub use shelf::{DigestFigures, StoreShelf};
 pub use start::{ControlThread, Joined, Prepared, join, prepare};
 pub use told::Told;
 pub use view::{Figures, Place, ReplicationFigures, View};
@@ -53,4 +53,6 @@ pub struct ClusterConfig {
     pub min_copies: Option<u8>,
     /// As `copies`.
     pub replication: Option<cluster::Scheme>,
+    /// Threads that install what lands here; 0: the control thread does.
+    pub digest_threads: usize,
 }

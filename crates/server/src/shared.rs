@@ -165,8 +165,9 @@ fn open_store(
         eviction: config.eviction,
         index: config.index,
         lossy_index: config.lossy_index,
-        // The control thread has one too.
-        session_max: config.threads + usize::from(config.cluster.is_some()),
+        // The control thread has one too, and so have digest threads.
+        session_max: config.threads
+            + config.cluster.as_ref().map_or(0, |cluster| 1 + cluster.digest_threads),
         item_max_bytes: plan.item_size_max_bytes + store::KEY_LEN_MAX_BYTES as u64,
         hash_seed: config.hash_seed.unwrap_or_else(random_u64),
         batch: config.batch,

@@ -79,6 +79,7 @@ const SIGNS: &[(Plant, &str)] = &[
     (Plant::Suspend, "went back"),
     (Plant::Reuse, "went back"),
     (Plant::Sync, "no order explains"),
+    (Plant::Early, " has {"),
 ];
 
 #[test]

@@ -11,7 +11,8 @@
 //!     need not be remembered for its sake (K2).
 //! G3: an entry of several blocks is in the index once all of them are here (K14).
 //! G4: where the shelf is the log and one log takes all, a frame is digested when it lands: what
-//!     that does not take is not acknowledged, and nothing is left of it.
+//!     that does not take is not acknowledged, and nothing is left of it. What the shelf installs
+//!     later is acknowledged then (`later`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +23,11 @@ use crate::configuration::Role;
 use crate::ids::{ShardId, Version};
 use crate::message::{Lane, Message, Peer};
 use crate::node::durable::Held;
-use crate::node::landing::{Frame, Landed, Segment};
+use crate::node::landing::{self, Frame, Segment};
 use crate::node::{Action, Node};
 use crate::record::{BlockId, Entry, Header, Kind, block};
 use crate::scheme::Way;
-use crate::shelf::{Installed, Shelf};
+use crate::shelf::{Installed, Landed, Plain, Shelf};
 
 /// Entries of which some blocks are here (G3).
 #[derive(Clone, Debug, Default)]
@@ -52,15 +53,38 @@ impl Assembly {
     }
 
     /// An entry is on the shelf.
-    pub(super) fn taken(&mut self, header: &Header) {
-        if header.block_count > 1 {
-            self.parts.remove(&(header.shard, header.version));
-        }
+    pub(super) fn taken(&mut self, shard: ShardId, version: Version) {
+        self.parts.remove(&(shard, version));
     }
 
     /// Forgets a shard's blocks up to a version.
     pub(super) fn forget(&mut self, shard: ShardId, through: Version) {
         self.parts.retain(|(of, version), _| *of != shard || *version > through);
+    }
+}
+
+/// Whether a record counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    Not,
+    Now,
+    /// It will be known (`later`).
+    Later,
+}
+
+impl From<bool> for Taken {
+    fn from(counts: bool) -> Taken {
+        if counts { Taken::Now } else { Taken::Not }
+    }
+}
+
+impl From<Installed> for Taken {
+    fn from(installed: Installed) -> Taken {
+        match installed {
+            Installed::Newest | Installed::Older => Taken::Now,
+            Installed::NoRoom => Taken::Not,
+            Installed::Later => Taken::Later,
+        }
     }
 }
 
@@ -84,7 +108,7 @@ impl<S: Shelf> Node<S> {
         if self.durable.is_shelf() {
             return self.land_on_shelf(lane, actions);
         }
-        if landed == Landed::Whole {
+        if landed == landing::Landed::Whole {
             self.append(bytes, actions);
             if self.durable.is_on() {
                 let blocks: Vec<BlockId> = headers(bytes).collect();
@@ -131,8 +155,8 @@ impl<S: Shelf> Node<S> {
     /// lie in a segment first (G4).
     fn land_at_once(&mut self, lane: Lane, bytes: &[u8], actions: &mut Vec<Action>) {
         let mut blocks = std::mem::take(&mut self.installed);
-        let dropped_count = self.digest_frame(lane, bytes, |header, counts| {
-            if counts && header.kind.is_write() {
+        let dropped_count = self.digest_frame(lane, bytes, |header, taken| {
+            if taken == Taken::Now && header.kind.is_write() {
                 blocks.push(header.id());
             }
         });
@@ -142,7 +166,12 @@ impl<S: Shelf> Node<S> {
         self.installed = blocks; // Its memory.
     }
 
-    fn acknowledge_installed(&mut self, lane: Lane, blocks: &[BlockId], actions: &mut Vec<Action>) {
+    pub(super) fn acknowledge_installed(
+        &mut self,
+        lane: Lane,
+        blocks: &[BlockId],
+        actions: &mut Vec<Action>,
+    ) {
         self.tell_crowded(lane, actions);
         if blocks.is_empty() {
             return;
@@ -186,13 +215,13 @@ impl<S: Shelf> Node<S> {
         let Segment { bytes, frames, digested, highest } = segment;
         for Frame { lane, start, len } in &frames[*digested..] {
             let frame = &bytes[*start..start + len];
-            dropped_count += self.digest_frame(*lane, frame, |header, counts| {
+            dropped_count += self.digest_frame(*lane, frame, |header, came| {
                 let highest = highest.entry(header.shard).or_default();
-                if counts {
+                if came != Taken::Not {
                     *highest = header.version.max(*highest);
-                    if header.kind.is_write() {
-                        taken.push(header.id());
-                    }
+                }
+                if came == Taken::Now && header.kind.is_write() {
+                    taken.push(header.id());
                 }
             });
         }
@@ -205,33 +234,39 @@ impl<S: Shelf> Node<S> {
         &mut self,
         lane: Lane,
         mut frame: &[u8],
-        mut seen: impl FnMut(&Header, bool),
+        mut seen: impl FnMut(&Header, Taken),
     ) -> u64 {
-        let mut dropped_count = 0;
+        let (mut dropped_count, mut follows) = (0, false);
         while !frame.is_empty() {
             let Some((header, piece)) = block(frame, self.check) else {
                 return dropped_count + 1;
             };
-            let counts = self.take(lane, &header, piece);
-            dropped_count += u64::from(!counts);
-            seen(&header, counts);
+            let landed = Landed { lane, block: header.id(), follows };
+            let taken = self.take(landed, &header, piece);
+            dropped_count += u64::from(taken == Taken::Not);
+            follows |= taken == Taken::Later;
+            seen(&header, taken);
+            if taken == Taken::Not && header.kind.is_write() {
+                return dropped_count; // What comes behind it may be computed on it (N5).
+            }
             frame = frame.get(header.len_bytes()..).unwrap_or_default();
         }
         dropped_count
     }
 
     /// One record; whether it counts (G1).
-    fn take(&mut self, lane: Lane, header: &Header, piece: &[u8]) -> bool {
+    fn take(&mut self, landed: Landed, header: &Header, piece: &[u8]) -> Taken {
+        let lane = landed.lane;
         let is_of_primary = self.configuration.as_ref().is_some_and(|configuration| {
             let shard = configuration.shard(header.shard);
             configuration.term == lane.term && shard.is_some_and(|shard| shard.primary == lane.from)
         });
-        let Some(state) = self.shards.get_mut(&header.shard) else { return false };
+        let Some(state) = self.shards.get_mut(&header.shard) else { return Taken::Not };
         // What is acknowledged already waits on the shelf until that is ready.
         let is_ready =
             self.owed.is_taking || !self.durable.is_shelf() || self.shelf.is_ready(header.shard);
         if !is_of_primary || state.role == Role::Primary || !is_ready {
-            return false;
+            return Taken::Not;
         }
         match header.kind {
             Kind::CommitVersion => {
@@ -241,29 +276,44 @@ impl<S: Shelf> Node<S> {
             }
             Kind::Put | Kind::Delete | Kind::Flush if header.version > state.commit => {
                 if let Some(plain) = header.plain(piece) {
-                    if self.shelf.install_plain(&plain) != Installed::NoRoom {
-                        return true;
+                    let installed = self.shelf_take_in(landed, &plain);
+                    if installed != Installed::NoRoom {
+                        return installed.into();
                     }
                     let entry = Entry::from_body(header, piece);
-                    return self.has_no_room(header.shard, entry.map(Arc::new));
+                    return self.has_no_room(header.shard, entry.map(Arc::new)).into();
                 }
                 if let Some(entry) = self.assembly.add(header, piece) {
                     let entry = Arc::new(entry);
-                    if self.shelf.install(entry.clone()) == Installed::NoRoom
-                        && !self.has_no_room(header.shard, Some(entry.clone()))
+                    let installed = self.shelf_take_in_entry(landed, &entry);
+                    if installed == Installed::Later
+                        || installed == Installed::NoRoom
+                            && !self.has_no_room(header.shard, Some(entry.clone()))
                     {
-                        return false; // Its sender tries again.
+                        return installed.into(); // Its sender tries again where there is no room.
                     }
-                    self.assembly.taken(header);
-                    if let Some(state) = self.shards.get_mut(&header.shard) {
-                        state.sessions.settle_entry(&entry);
-                    }
+                    self.entry_taken((header.shard, header.version), &entry);
                 }
             }
             // G2, or a mark that only the own log has.
             Kind::Put | Kind::Delete | Kind::Flush | Kind::Reset | Kind::Session => {}
         }
-        true
+        Taken::Now
+    }
+
+    /// What has been acknowledged already is installed at once: a shelf without room owes it (W1).
+    fn shelf_take_in(&mut self, landed: Landed, plain: &Plain<'_>) -> Installed {
+        match self.owed.is_taking {
+            true => self.shelf.install_plain(plain),
+            false => self.shelf.take_in(landed, plain),
+        }
+    }
+
+    fn shelf_take_in_entry(&mut self, landed: Landed, entry: &Arc<Entry>) -> Installed {
+        match self.owed.is_taking {
+            true => self.shelf.install(entry.clone()),
+            false => self.shelf.take_in_entry(landed, entry),
+        }
     }
 
     fn reclaim(&mut self) {

@@ -30,6 +30,7 @@ impl<S: Shelf> Node<S> {
         let term = new.term;
         if term > self.term() {
             self.digest_all(); // N3
+            self.digest_later(actions);
             self.logs.begin();
             self.ways.begin();
             let old = self.configuration.replace(new.clone());

@@ -138,6 +138,7 @@ impl<S: Shelf> Node<S> {
             return;
         }
         self.digest_all();
+        self.digest_later(actions);
         let message =
             Message::Gathered { term: self.term(), shard: id, contents: self.uncommitted(id) };
         actions.push(to_node(from, message));

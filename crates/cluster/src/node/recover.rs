@@ -74,7 +74,7 @@ impl<S: Shelf> Node<S> {
                     if let Some(entry) = assembly.add(header, piece) {
                         state.sessions.settle_entry(&entry);
                         node.shelf.install(std::sync::Arc::new(entry));
-                        assembly.taken(header);
+                        assembly.taken(header.shard, header.version);
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! Nodes message by message: the way of a write, of a retry, of a promotion.
 
 mod groups;
+mod later;
 
 use super::*;
 use crate::configuration::even_ranges;
@@ -344,6 +345,8 @@ fn a_backup_that_takes_nothing_is_named_to_the_managers() {
 struct TightShelf {
     shelf: MemoryShelf,
     is_full: std::cell::Cell<bool>,
+    /// Values beyond that have no room either.
+    room_bytes: std::cell::Cell<Option<usize>>,
 }
 
 impl Shelf for TightShelf {
@@ -352,7 +355,12 @@ impl Shelf for TightShelf {
     }
 
     fn install(&mut self, entry: Arc<Entry>) -> Installed {
-        if self.is_full.get() { Installed::NoRoom } else { self.shelf.install(entry) }
+        let len_bytes = entry.value.as_ref().map_or(0, |value| value.len());
+        let is_large = self.room_bytes.get().is_some_and(|room_bytes| len_bytes > room_bytes);
+        match self.is_full.get() || is_large {
+            true => Installed::NoRoom,
+            false => self.shelf.install(entry),
+        }
     }
 
     fn is_log(&self) -> bool {
@@ -454,4 +462,23 @@ fn what_a_worker_has_acknowledged_without_room_is_owed_and_gathered() {
     node.input(Event::Tick, now, &mut actions);
     assert!(!node.owes());
     assert_eq!(node.shelf().get(SHARD, b"k").as_deref(), Some(&entry));
+}
+
+#[test]
+fn nothing_is_taken_of_a_frame_behind_what_has_no_room() {
+    let (mut node, mut actions) = tight_backup();
+    let first = Version::before_epoch(1).next().unwrap();
+    let (large, small) = (entry(first, 500), entry(first.next().unwrap(), 5));
+    node.shelf().is_full.set(false);
+    node.shelf().room_bytes.set(Some(100));
+    let mut frame = Vec::new();
+    large.append(&mut frame);
+    small.append(&mut frame);
+    let (lane, way) = (Lane { from: id(0), term: Term(1) }, Way { thread: 1, at: None });
+    let now = Instant { ns: MS };
+    node.input(Event::Landed { lane, way, bytes: &frame }, now, &mut actions);
+    assert_eq!((acked(&actions), node.shelf().get(SHARD, b"k")), (0, None), "N5");
+    node.shelf().room_bytes.set(None);
+    node.input(Event::Landed { lane, way, bytes: &frame }, now, &mut actions);
+    assert_eq!(acked(&actions), 2);
 }

@@ -132,6 +132,7 @@ fn cluster_of(lookup: &Lookup<'_>) -> Result<Option<ClusterConfig>, SettingError
         copies: small("copies"),
         min_copies: small("min-copies"),
         replication: Scheme::of_word(lookup.word("replication")),
+        digest_threads: lookup.count("digest-threads").unwrap_or(0),
     }))
 }
 

@@ -5,7 +5,8 @@
 //!  workers ─ errands ─┐                         ┌─▶ replies: cells go back to their fronts
 //!  links ── messages ─┼─▶ node.input ─ actions ─┼─▶ messages: links
 //!  UDP ─── datagrams ─┤        │                └─▶ frames, acknowledgements: datagrams
-//!  clock ────── ticks ┘        └ stages, lease ─▶ View
+//!  clock ────── ticks ┘        ├ stages, lease ─▶ View
+//!                              └ what has landed ─▶ digest threads, if there are any: shelf/crew.rs
 //! ```
 //!
 //! # Invariants
@@ -13,7 +14,8 @@
 //!     input wants said is said: no manager hears that this node has installed a configuration
 //!     while workers still read by the old one (N1).
 //! T2: nothing here waits but in the poller, and, where the node's data is kept on a disk, once a
-//!     second at most for the small file that says what is kept.
+//!     second at most for the small file that says what is kept; and for a digest thread that is
+//!     behind (D3 of shelf/crew.rs) or has a shard that something else is asked of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,7 +158,9 @@ impl Control {
         let is_clearing = self.node.shelf().work();
         let is_sending = self.landing.has_unsent();
         let has_more = has_work || is_clearing || is_sending || self.state.has_landed;
-        let time = match has_more || !self.ends.may_sleep() {
+        // Digest threads are looked at last: they, too, wake who may sleep.
+        let is_woken = has_more || !self.ends.may_sleep() || self.node.shelf().has_digested();
+        let time = match is_woken {
             true => Duration::ZERO,
             false => self.tick_time(clock::now()),
         };
@@ -174,6 +178,9 @@ impl Control {
     fn round(&mut self) {
         let now = clock::now();
         self.node.shelf().set_now(unix_now());
+        if self.node.shelf().has_digested() {
+            self.input(Event::Digested, now);
+        }
         self.hear_found();
         for _ in 0..INPUTS_MAX {
             let Ok(event) = self.events.try_recv() else { break };
@@ -192,6 +199,7 @@ impl Control {
         if self.node.is_durable() {
             self.empty_desks(now);
         }
+        self.node.shelf().hand_on();
         while let Some(through_bytes) = self.syncing.done() {
             self.input(Event::Synced { through_bytes }, now);
         }

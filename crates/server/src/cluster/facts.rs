@@ -177,13 +177,14 @@ impl Control {
             received_frames += frames;
             streams = desk_streams;
         }
-        self.view.set_replication(ReplicationFigures {
+        let figures = ReplicationFigures {
             scheme: self.node.scheme(),
             datagrams,
             sent_frames: self.landing.sent_frames,
             received_frames,
             streams,
-        });
+        };
+        self.view.set_replication(figures, self.node.shelf().digest_figures());
     }
 
     /// Shards whose primary was lost and that are this node's now.

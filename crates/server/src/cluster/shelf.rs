@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  control thread: Node ─ install ─▶ StoreShelf ─ Session::install ─▶ index ◀─ GET ─ workers
-//!                                       └ remembered.rs: deletes, recent versions
+//!                          │            └ remembered.rs: deletes, recent versions
+//!                          └ take_in ─▶ crew.rs: digest threads, if there are any ─▶ the same
 //! ```
 //!
 //! # Invariants
@@ -16,11 +17,16 @@
 //!     [`StoreShelf::refused_count`] says how often that was.
 //!
 //! # Concurrency
-//! One thread, the control thread, installs. Workers read, and drop what has expired.
+//! One thread installs what a shard has: the control thread, or the digest thread that it was lent
+//! to (crew.rs). Workers read, and drop what has expired.
 
 mod clearing;
+mod crew;
+mod digester;
 mod flushing;
+mod installing;
 mod kept;
+mod load;
 mod numbers;
 mod recent;
 mod remembered;
@@ -33,15 +39,17 @@ use std::sync::Arc;
 use base::{KeyHash, UnixMillis};
 use cluster::record::{self, Answered, Entry};
 use cluster::slot::SLOT_COUNT;
-use cluster::{ClientId, Installed, Part, Plain, ShardId, Shelf, Version};
+use cluster::{ClientId, Done, Installed, Landed, Part, Plain, ShardId, Shelf, Version};
 use store::pin::Pins;
-use store::{
-    Item, NoSession, NoUpdate, Op, Outcome, Replica, ReplicaChange, Request, Session, Sink, Store,
-};
+use store::{Item, NoSession, NoUpdate, Op, Outcome, Request, Session, Sink, Store};
 
 use clearing::Clearing;
+use crew::Crew;
+use installing::install_in;
 use remembered::{Remembered, Why};
 
+pub use crew::DigestFigures;
+pub use digester::Call;
 pub use kept::{Kept, Owner};
 pub use numbers::ShardNumbers;
 
@@ -68,7 +76,10 @@ struct State {
     store: Arc<Store>,
     session: Session,
     now: UnixMillis,
+    /// But for those that were lent to digest threads.
     shards: BTreeMap<ShardId, Remembered>,
+    /// None: this thread installs what lands.
+    crew: Option<Crew>,
     kept: Kept,
     /// Writes down what is kept; none: nothing outlives this node.
     keep: Option<Keep>,
@@ -117,6 +128,7 @@ impl StoreShelf {
             session,
             now: UnixMillis(0),
             shards: BTreeMap::new(),
+            crew: None,
             kept,
             keep,
             used: BTreeSet::new(),
@@ -184,6 +196,9 @@ impl StoreShelf {
     /// arrives for one while another is installed. A hint.
     pub fn foresee<'f>(&self, frames: impl Iterator<Item = &'f [u8]>) {
         let state = self.state.borrow();
+        if state.crew.is_some() {
+            return; // Their threads look ahead.
+        }
         let hasher = state.store.key_hasher();
         let mut keys = [(KeyHash(0), &[][..]); FORESEEN_MAX];
         let mut count = 0;
@@ -196,7 +211,8 @@ impl StoreShelf {
 
     /// How often an entry did not fit into the store (S4).
     pub fn refused_count(&self) -> u64 {
-        self.state.borrow().refused_count
+        let digested = self.digest_figures().iter().map(|of| of.refused).sum::<u64>();
+        self.state.borrow().refused_count + digested
     }
 }
 
@@ -249,6 +265,7 @@ impl State {
         if self.clearing.has(shard) {
             return None;
         }
+        self.recall(shard);
         let remembered = self.shards.get(&shard);
         if let Some(version) = remembered.and_then(|remembered| remembered.delete_of(key)) {
             return Some(Arc::new(delete_of(shard, key.into(), version)));
@@ -266,41 +283,21 @@ impl State {
         if self.clearing.has(plain.shard) {
             return self.wait(Arc::new(plain.to_entry()));
         }
-        let Plain { shard, version, key, value, client_flags, expires_at } = plain;
         if self.is_broken || self.is_unkept {
             return Installed::NoRoom;
         }
-        let remembered = self.shards.entry(*shard).or_default();
-        let is_flushed = *version <= remembered.floor;
-        if is_flushed || remembered.version_of(key).is_some_and(|it| it >= *version) {
-            return Installed::Older;
+        self.recall(plain.shard);
+        let number = self.numbers.of(plain.shard);
+        let State { store, session, now, shards, .. } = self;
+        let remembered = shards.entry(plain.shard).or_default();
+        let hash = || store.key_hasher().hash(plain.key);
+        let installed = install_in(session, *now, remembered, (plain, number), own_key, hash);
+        match installed {
+            Installed::NoRoom => self.refused_count += 1,
+            Installed::Newest if self.keep.is_some() => drop(self.used.insert(plain.shard)),
+            _ => {}
         }
-        let (client_flags, expires_at) = (*client_flags, *expires_at);
-        let change = match value {
-            Some(value) => ReplicaChange::Put { value, client_flags, expires_at },
-            None => ReplicaChange::Delete,
-        };
-        let hash = self.store.key_hasher().hash(key);
-        let (bits, number) = (version.bits(), self.numbers.of(*shard));
-        let replica = Replica { key, hash, change, version: bits, shard: number };
-        match self.session.install(self.now, &replica) {
-            Ok(store::Installed::Newest) => {}
-            Ok(store::Installed::Older { .. }) => return Installed::Older,
-            Err(_) => {
-                self.refused_count += 1;
-                return Installed::NoRoom;
-            }
-        }
-        let why = match value {
-            None => Why::Deleted,
-            Some(_) if expires_at.is_some() => Why::MayExpire,
-            Some(_) => Why::Recent,
-        };
-        remembered.add(key, own_key, *version, why);
-        if self.keep.is_some() {
-            self.used.insert(*shard);
-        }
-        Installed::Newest
+        installed
     }
 
     /// Until the shard is cleared.
@@ -310,6 +307,7 @@ impl State {
     }
 
     fn above(&mut self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
+        self.recall(shard);
         let remembered = self.shards.entry(shard).or_default();
         let recent = remembered.recent_above(floor);
         let recent: Option<Vec<_>> =
@@ -337,6 +335,7 @@ impl State {
         if self.clearing.has(shard) {
             return Part::default();
         }
+        self.recall(shard);
         if cursor & ITEMS == 0 {
             let mut part = self.part_of_deletes(shard, cursor & !DELETES, entry_max);
             if cursor == 0 {
@@ -470,6 +469,23 @@ impl Shelf for StoreShelf {
         self.state.borrow_mut().install(plain, None)
     }
 
+    fn take_in(&mut self, landed: Landed, plain: &Plain<'_>) -> Installed {
+        self.state.get_mut().take_in(landed, plain)
+    }
+
+    fn take_in_entry(&mut self, landed: Landed, entry: &Arc<Entry>) -> Installed {
+        let installed = self.state.get_mut().take_in_entry(landed, entry);
+        installed.unwrap_or_else(|| self.install(entry.clone()))
+    }
+
+    fn finish(&mut self) {
+        self.finish_digest();
+    }
+
+    fn take_done(&mut self, done: &mut Vec<Done>) {
+        self.collect_done(done);
+    }
+
     fn is_log(&self) -> bool {
         true
     }
@@ -491,15 +507,11 @@ impl Shelf for StoreShelf {
     }
 
     fn commit(&mut self, shard: ShardId, version: Version) {
-        let state = self.state.get_mut();
-        state.shards.entry(shard).or_default().commit(version);
-        if state.keep.is_some() && version > state.kept.commit_of(shard) {
-            state.kept.set_commit(shard, version);
-        }
+        self.state.get_mut().commit(shard, version);
     }
 
     fn forget_deletes(&mut self, shard: ShardId, through: Version) {
-        self.state.borrow_mut().shards.entry(shard).or_default().forget(through);
+        self.state.get_mut().forget(shard, through);
     }
 }
 

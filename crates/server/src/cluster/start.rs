@@ -25,7 +25,7 @@ use super::control::{Control, State};
 use super::departure::{self, Asking};
 use super::desk::{self, Desks, Post};
 use super::landing::Landing;
-use super::shelf::{Owner, StoreShelf};
+use super::shelf::{Call, Owner, StoreShelf};
 use super::socket::Socket;
 use super::syncing::Syncing;
 use super::{ClusterConfig, View};
@@ -135,7 +135,9 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
     let wake = move || waker.wake();
     let links = Links::start(Peer::Node(id), Some(config.peer), stored.key.clone(), heard, wake)
         .map_err(in_use)?;
-    let mut node = node_of(shared, tenancy, (id, settings))?;
+    let call: Call = Arc::new(ends.caller());
+    let digest = (config.digest_threads, &call);
+    let mut node = node_of(shared, tenancy, (id, settings), digest)?;
     node.set_addresses(addresses(shared, &config));
     let syncing = match shared.data() {
         Some(data) => Syncing::start(Arc::clone(data.durable()), ends.waker.clone())
@@ -144,7 +146,11 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
     };
     shared.set_cluster(Arc::clone(&view));
     shared.set_door(Arc::new(door));
-    tracing::info!("node {id} of the cluster {}, peers at {}", stored.name, config.peer);
+    let digest = match config.digest_threads {
+        0 => String::new(),
+        count => format!(", {count} digest threads"),
+    };
+    tracing::info!("node {id} of the cluster {}, peers at {}{digest}", stored.name, config.peer);
     let lease_ns = settings.lease_ns;
     Ok(Prepared {
         peer: peer_text(&config),
@@ -192,15 +198,19 @@ fn node_of(
     shared: &Shared,
     tenancy: Option<Tenancy>,
     (id, settings): (NodeId, Settings),
+    (digest_threads, call): (usize, &Call),
 ) -> Result<Node<StoreShelf>, StartError> {
+    let failed = |source| StartError::System { what: "start the digest threads", source };
     let no_session = |error: store::NoSession| StartError::Store { reason: error.to_string() };
     let Some(tenancy) = tenancy else {
-        let shelf = StoreShelf::new(shared.store()).map_err(no_session)?;
+        let mut shelf = StoreShelf::new(shared.store()).map_err(no_session)?;
+        shelf.employ(digest_threads, call).map_err(failed)?;
         return Ok(Node::new(id, settings, 1, shelf));
     };
     let keep = Box::new(tenancy.keeper());
     let Tenancy { kept, recovered, .. } = tenancy;
-    let shelf = StoreShelf::durable(shared.store(), kept, keep).map_err(no_session)?;
+    let mut shelf = StoreShelf::durable(shared.store(), kept, keep).map_err(no_session)?;
+    shelf.employ(digest_threads, call).map_err(failed)?;
     let shards = shelf.recovered();
     match &recovered {
         Recovered::Nothing => tracing::info!("the data directory has nothing of this node yet"),

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::socket::Counters;
-use super::{Clerk, SlotReads};
+use super::{Clerk, DigestFigures, SlotReads};
 use cluster::{Configuration, NodeId, Role, Scheme, ShardId, Slot, Version};
 
 /// Where requests of a slot go.
@@ -67,6 +67,8 @@ pub struct Figures {
     pub lag_bytes: BTreeMap<NodeId, u64>,
     /// Of what goes to backups, and comes as one.
     pub replication: ReplicationFigures,
+    /// Of each digest thread.
+    pub digest: Vec<DigestFigures>,
 }
 
 /// What replication has sent and received.
@@ -203,8 +205,9 @@ impl View {
     }
 
     /// By the control thread: what replication has sent and received.
-    pub(super) fn set_replication(&self, figures: ReplicationFigures) {
-        self.state().figures.replication = figures;
+    pub(crate) fn set_replication(&self, figures: ReplicationFigures, digest: Vec<DigestFigures>) {
+        let known = &mut self.state().figures;
+        (known.replication, known.digest) = (figures, digest);
     }
 
     /// By the control thread: this node has taken over a shard whose primary was lost.

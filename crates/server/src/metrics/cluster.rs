@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::openmetrics::Page;
 use super::roles::{CpuSeconds, cpu_seconds};
 use crate::cluster::told::{RoleCounts, node_id};
-use crate::cluster::{Figures, View};
+use crate::cluster::{DigestFigures, Figures, View};
 
 /// The cluster at one moment, as this node knows it.
 #[derive(Clone, Debug)]
@@ -93,6 +93,12 @@ impl ClusterNumbers {
         })
     }
 
+    /// An item for each digest thread.
+    fn digest(&self) -> Value {
+        let of = |it: &DigestFigures| json!({ "entries": it.entries, "refused": it.refused, "queued": it.queued });
+        self.figures.digest.iter().map(of).collect()
+    }
+
     /// Its member of `/stats`.
     pub(super) fn json(&self) -> Value {
         let configuration = self.configuration.as_deref();
@@ -108,6 +114,7 @@ impl ClusterNumbers {
             "term": configuration.map_or(0, |it| it.term.0),
             "failovers_total": self.figures.failovers,
             "replication": self.replication(),
+            "digest": self.digest(),
             "cpu_seconds": self.cpu_seconds,
             "members": members.collect::<Vec<_>>(),
             "shards": shards.collect::<Vec<_>>(),
@@ -157,6 +164,28 @@ pub(super) fn families(page: &mut Page, cluster: Option<&ClusterNumbers>) {
         page.sample("dovetail_replication_lag_bytes", &[("peer", &peer)], lag_bytes);
     }
     replication(page, cluster);
+    digest(page, &cluster.figures.digest);
+}
+
+/// Who installs what has landed, where the control thread does not; without such threads nothing.
+fn digest(page: &mut Page, threads: &[DigestFigures]) {
+    if threads.is_empty() {
+        return;
+    }
+    let mut of_each = |family: &str, kind: &str, help: &str, of: fn(&DigestFigures) -> u64| {
+        page.family(family, kind, help);
+        let name = if kind == "counter" { format!("{family}_total") } else { family.to_owned() };
+        for (index, one) in threads.iter().enumerate() {
+            page.sample(&name, &[("thread", &index.to_string())], of(one));
+        }
+    };
+    let help =
+        "Landed entries that a digest thread installed, or that were older than what is there";
+    of_each("dovetail_digest_entries", "counter", help, |one| one.entries);
+    let help = "Landed entries that a digest thread had no room for; they are sent again";
+    of_each("dovetail_digest_refused", "counter", help, |one| one.refused);
+    let help = "Landed entries that wait for their digest thread";
+    of_each("dovetail_digest_queue", "gauge", help, |one| one.queued);
 }
 
 /// What goes to backups, what comes as one, and whose time it takes.
@@ -194,6 +223,7 @@ fn replication(page: &mut Page, cluster: &ClusterNumbers) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::ReplicationFigures;
     use crate::cluster::told::tests::three_nodes;
 
     #[test]
@@ -206,6 +236,8 @@ mod tests {
         view.set_progress(ShardId(1), Some(0.5));
         view.set_progress(ShardId(1), None);
         view.set_lag(two, Some(4096));
+        let digest = DigestFigures { entries: 70, refused: 3, queued: 2 };
+        view.set_replication(ReplicationFigures::default(), vec![digest; 2]);
         let numbers = ClusterNumbers::take(&view);
         let mut page = Page::default();
         families(&mut page, Some(&numbers));
@@ -221,6 +253,9 @@ mod tests {
             "dovetail_replication_write_streams 0",
             "dovetail_replication_frames_total{dir=\"sent\"} 0",
             "dovetail_replication_lag_bytes{peer=\"10.0.0.2:7400\"} 4096",
+            "dovetail_digest_entries_total{thread=\"1\"} 70",
+            "dovetail_digest_refused_total{thread=\"0\"} 3",
+            "dovetail_digest_queue{thread=\"0\"} 2",
         ] {
             assert!(page.text().lines().any(|found| found == line), "{line}\n{}", page.text());
         }
@@ -228,6 +263,7 @@ mod tests {
         let json = numbers.json();
         assert_eq!(json["members"][1]["lag_bytes"], 4096);
         assert_eq!(json["shards"][2]["progress_ratio"], 0.25);
+        assert_eq!(json["digest"][1]["queued"], 2);
         assert_eq!(json["shards"][2]["backups"][0], "n1.1");
         assert_eq!(ClusterNumbers::take(&View::new(one)).json()["term"], 0, "before it has joined");
     }

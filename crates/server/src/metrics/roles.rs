@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  /proc/self/task/*/{comm,schedstat} ─▶ worker-3, worker-4 ─▶ worker
-//!                                        control            ─▶ control     (digests what landed)
+//!                                        control            ─▶ control     (digests what landed,
+//!                                        digest-0           ─▶ digest       or these do)
 //!                                        all else           ─▶ other
 //! ```
 
@@ -34,6 +35,7 @@ fn role_of(name: &str) -> &'static str {
     match name {
         "control" => "control",
         _ if name.starts_with("worker-") => "worker",
+        _ if name.starts_with("digest-") => "digest",
         _ => "other",
     }
 }
@@ -46,6 +48,7 @@ mod tests {
     fn threads_count_for_their_role() {
         assert_eq!(role_of("worker-12"), "worker");
         assert_eq!(role_of("control"), "control");
+        assert_eq!(role_of("digest-0"), "digest");
         assert_eq!(role_of("dovetail-links"), "other");
         assert!(cpu_seconds().contains_key("other"), "this test's own thread");
     }

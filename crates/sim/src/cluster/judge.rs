@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::{Configuration, NodeId, ShardId, Shelf, Version};
+use cluster::{Configuration, NodeId, ShardId};
 
 use crate::cluster::Report;
 use crate::cluster::client::{Client, Mode, Sizes};
@@ -130,7 +130,7 @@ impl World<'_> {
             return BTreeMap::new();
         };
         node.digest_all();
-        let mut entries = node.shelf().inner.above(shard, Version::ZERO);
+        let mut entries = node.shelf().all_of(shard);
         // Each forgets deletes as soon as it knows that they are everywhere.
         entries.retain(|entry| entry.value.is_some());
         let line = |entry: &std::sync::Arc<cluster::record::Entry>| {

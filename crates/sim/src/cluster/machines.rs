@@ -1,10 +1,12 @@
 //! What a server stands on: a clock that is never quite right, a disk, a shelf.
 
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use base::Instant;
 use cluster::record::{Entry, Kind, Session, append_mark, append_session};
-use cluster::{Installed, MemoryShelf, Part, ShardId, Shelf, Version};
+use cluster::{Done, Installed, Landed, MemoryShelf, Part, Plain, ShardId, Shelf, Version};
 
 use crate::cluster::dice::Dice;
 
@@ -97,10 +99,38 @@ impl Disk {
     }
 }
 
+/// Digest threads: what has landed is on the shelf later, in the order of its shard only.
+#[derive(Clone, Debug)]
+pub(super) struct Crew {
+    dice: Dice,
+    /// Of each shard, what is to be installed.
+    waiting: BTreeMap<ShardId, VecDeque<(Landed, Arc<Entry>)>>,
+    /// Shards whose last entry had no room.
+    full: BTreeSet<ShardId>,
+    done: Vec<Done>,
+    /// Acknowledges what waits.
+    is_hasty: bool,
+}
+
+/// Entries that the shelf has no room for when their turn comes, in a million.
+const NO_ROOM_PPM: u64 = 30_000;
+
+impl Crew {
+    pub(super) fn new(seed: u64, life: u32, is_hasty: bool) -> Crew {
+        let dice = Dice::new(seed, 1_000 + u64::from(life));
+        let (waiting, full) = (BTreeMap::new(), BTreeSet::new());
+        Crew { dice, waiting, full, done: Vec::new(), is_hasty }
+    }
+}
+
 /// The nodes' shelf, which can be told to forget what was deleted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestShelf {
-    pub(super) inner: MemoryShelf,
+    pub(super) inner: RefCell<MemoryShelf>,
+    /// Who installs what has landed; none: whoever takes it in.
+    pub(super) crew: Option<RefCell<Crew>>,
+    /// Whether it is known when the crew goes on.
+    pub(super) is_woken: Cell<bool>,
     /// Of the server.
     pub(super) life: u32,
     pub(super) loses_deletes: bool,
@@ -108,34 +138,37 @@ pub(super) struct TestShelf {
     pub(super) loses_flushes: bool,
     /// Whether it is the node's log; then `unlogged` is what it has to say to the disk.
     pub(super) is_log: bool,
-    pub(super) unlogged: std::cell::RefCell<Vec<u8>>,
+    pub(super) unlogged: RefCell<Vec<u8>>,
 }
 
 impl Shelf for TestShelf {
     fn get(&self, shard: ShardId, key: &[u8]) -> Option<Arc<Entry>> {
-        let entry = self.inner.get(shard, key)?;
+        self.finish_shard(shard);
+        let entry = self.inner.borrow().get(shard, key)?;
         (!self.loses_deletes || entry.value.is_some()).then_some(entry)
     }
 
     fn install(&mut self, entry: Arc<Entry>) -> Installed {
-        if self.loses_deletes
-            && let Some(present) = self.inner.get(entry.shard, &entry.key)
-            && present.value.is_none()
-        {
-            // The delete is not there: anything goes.
-            let version = Version::ZERO;
-            let forgotten = Entry { version, ..(*present).clone() };
-            self.inner.replace(Arc::new(forgotten));
+        self.finish_shard(entry.shard);
+        self.put(entry)
+    }
+
+    fn take_in(&mut self, landed: Landed, plain: &Plain<'_>) -> Installed {
+        self.hand_over(landed, Arc::new(plain.to_entry()))
+    }
+
+    fn take_in_entry(&mut self, landed: Landed, entry: &Arc<Entry>) -> Installed {
+        self.hand_over(landed, entry.clone())
+    }
+
+    fn finish(&mut self) {
+        while self.digest_some() {}
+    }
+
+    fn take_done(&mut self, done: &mut Vec<Done>) {
+        if let Some(crew) = &mut self.crew {
+            done.append(&mut crew.get_mut().done);
         }
-        if self.is_log {
-            entry.append(self.unlogged.get_mut());
-        }
-        let shard = entry.shard;
-        let installed = self.inner.install(entry);
-        if self.loses_flushes {
-            self.inner.forget_flush(shard);
-        }
-        installed
     }
 
     fn is_log(&self) -> bool {
@@ -147,16 +180,19 @@ impl Shelf for TestShelf {
     }
 
     fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
-        self.visible(self.inner.above(shard, floor))
+        self.finish_shard(shard);
+        self.visible(self.inner.borrow().above(shard, floor))
     }
 
     fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part {
-        let part = self.inner.part(shard, cursor, entry_max);
+        self.finish_shard(shard);
+        let part = self.inner.borrow().part(shard, cursor, entry_max);
         Part { entries: self.visible(part.entries), ..part }
     }
 
     fn clear(&mut self, shard: ShardId) {
-        self.inner.clear(shard);
+        self.finish_shard(shard);
+        self.inner.get_mut().clear(shard);
         if self.is_log {
             // As a node's own mark: what was listed before has more than what follows.
             let life = Version::from_bits(self.life.into()).unwrap_or(Version::ZERO);
@@ -165,15 +201,101 @@ impl Shelf for TestShelf {
     }
 
     fn commit(&mut self, shard: ShardId, version: Version) {
-        self.inner.commit(shard, version);
+        self.finish_shard(shard);
+        self.inner.get_mut().commit(shard, version);
     }
 
     fn forget_deletes(&mut self, shard: ShardId, through: Version) {
-        self.inner.forget_deletes(shard, through);
+        self.finish_shard(shard);
+        self.inner.get_mut().forget_deletes(shard, through);
     }
 }
 
 impl TestShelf {
+    /// All of a shard, as it is: for whoever judges.
+    pub(super) fn all_of(&self, shard: ShardId) -> Vec<Arc<Entry>> {
+        self.finish_shard(shard);
+        self.inner.borrow().above(shard, Version::ZERO)
+    }
+
+    fn put(&self, entry: Arc<Entry>) -> Installed {
+        let mut inner = self.inner.borrow_mut();
+        if self.loses_deletes
+            && let Some(present) = inner.get(entry.shard, &entry.key)
+            && present.value.is_none()
+        {
+            // The delete is not there: anything goes.
+            let version = Version::ZERO;
+            let forgotten = Entry { version, ..(*present).clone() };
+            inner.replace(Arc::new(forgotten));
+        }
+        if self.is_log {
+            entry.append(&mut self.unlogged.borrow_mut());
+        }
+        let shard = entry.shard;
+        let installed = inner.install(entry);
+        if self.loses_flushes {
+            inner.forget_flush(shard);
+        }
+        installed
+    }
+
+    fn hand_over(&mut self, landed: Landed, entry: Arc<Entry>) -> Installed {
+        let Some(crew) = &mut self.crew else { return self.put(entry) };
+        let crew = crew.get_mut();
+        crew.waiting.entry(entry.shard).or_default().push_back((landed, entry));
+        if crew.is_hasty { Installed::Newest } else { Installed::Later }
+    }
+
+    /// Whether something waits for the crew.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.crew.as_ref().is_some_and(|crew| !crew.borrow().waiting.is_empty())
+    }
+
+    /// Some of what waits, of any shard; whether there was anything.
+    pub(super) fn digest_some(&self) -> bool {
+        let Some(crew) = &self.crew else { return false };
+        let shard = {
+            let Crew { dice, waiting, .. } = &mut *crew.borrow_mut();
+            let place = dice.index(waiting.len().max(1));
+            waiting.keys().nth(place).copied()
+        };
+        let Some(shard) = shard else { return false };
+        let count = crew.borrow_mut().dice.between(1, 4);
+        for _ in 0..count {
+            self.digest_one(shard);
+        }
+        true
+    }
+
+    /// All that waits of a shard: whatever else is asked of it comes behind that.
+    fn finish_shard(&self, shard: ShardId) {
+        while self.digest_one(shard) {}
+    }
+
+    fn digest_one(&self, shard: ShardId) -> bool {
+        let Some(crew) = &self.crew else { return false };
+        let Crew { dice, waiting, full, done, is_hasty } = &mut *crew.borrow_mut();
+        let Some(queue) = waiting.get_mut(&shard) else { return false };
+        let Some((landed, entry)) = queue.pop_front() else { return false };
+        if queue.is_empty() {
+            waiting.remove(&shard);
+        }
+        let is_behind = landed.follows && full.contains(&shard); // S5
+        let is_there = !is_behind && !dice.happens(NO_ROOM_PPM);
+        match is_there {
+            true => full.remove(&shard),
+            false => full.insert(shard),
+        };
+        if is_there {
+            self.put(entry.clone());
+        }
+        if !*is_hasty {
+            done.push(Done { landed, entry: Some(entry), is_there });
+        }
+        true
+    }
+
     fn visible(&self, mut entries: Vec<Arc<Entry>>) -> Vec<Arc<Entry>> {
         entries.retain(|entry| !self.loses_deletes || entry.value.is_some());
         entries

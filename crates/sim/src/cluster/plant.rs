@@ -35,6 +35,8 @@ pub enum Plant {
     Reuse,
     /// Disks say that they have what they do not have.
     Sync,
+    /// What a digest thread is given is acknowledged before it has installed it.
+    Early,
 }
 
 /// By name.
@@ -51,6 +53,7 @@ pub const PLANTS: &[(&str, Plant)] = &[
     ("suspend", Plant::Suspend),
     ("reuse", Plant::Reuse),
     ("sync", Plant::Sync),
+    ("early", Plant::Early),
 ];
 
 impl Plant {
@@ -69,6 +72,7 @@ impl Plant {
             Plant::Suspend => "clocks of servers stop while those are paused",
             Plant::Reuse => "a new primary uses the old one's versions again",
             Plant::Sync => "disks say that they have what they do not have",
+            Plant::Early => "entries are acknowledged before digest threads have installed them",
         }
     }
 

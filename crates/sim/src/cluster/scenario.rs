@@ -174,6 +174,8 @@ pub(super) struct Scenario {
     pub(super) is_durable: bool,
     /// Whether what nodes have installed is what they log, as the server's store does.
     pub(super) shelf_is_log: bool,
+    /// Whether nodes have digest threads.
+    pub(super) digests_later: bool,
     /// By which entries travel: half of the runs are by the default one.
     pub(super) scheme: Scheme,
     pub(super) loss_ppm: u64,
@@ -215,6 +217,8 @@ impl Scenario {
             keys: dice.between(2, 8) as usize,
             is_durable,
             shelf_is_log: options.seed % 2 == 1,
+            // Half of those: what is on the shelf before it is acknowledged may be so later.
+            digests_later: options.seed % 4 == 1,
             scheme: options.scheme.unwrap_or_else(|| scheme_of(options.seed)),
             loss_ppm: chance(dice, FaultKind::Loss, 60_000),
             long_delay_ppm: chance(dice, FaultKind::Delay, 50_000),

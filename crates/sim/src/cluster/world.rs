@@ -18,7 +18,7 @@ use cluster::{Durability, Manager, Message, Node, NodeId, Peer, Settings, Way, m
 
 use crate::cluster::client::{Client, Mode, Sizes};
 use crate::cluster::dice::Dice;
-use crate::cluster::machines::{Clock, Disk, TestShelf};
+use crate::cluster::machines::{Clock, Crew, Disk, TestShelf};
 use crate::cluster::scenario::{MS, Scenario};
 use crate::cluster::watch::Watch;
 use crate::cluster::{Options, Plant};
@@ -47,6 +47,7 @@ pub(super) enum ToNode {
     Tick,
     Message { from: Peer, message: Message },
     Landed { lane: Lane, way: Way, bytes: Arc<[u8]> },
+    Digested,
     Synced { len_bytes: usize, appended_bytes: u64 },
 }
 
@@ -254,6 +255,11 @@ impl<'a> World<'a> {
                 let lane = Plant::distort_lane(self.options.plant, node, lane);
                 node.input(node::Event::Landed { lane, way, bytes: &bytes }, now, &mut actions);
             }
+            ToNode::Digested => {
+                node.shelf().is_woken.set(false);
+                node.shelf().digest_some();
+                node.input(node::Event::Digested, now, &mut actions);
+            }
             ToNode::Synced { len_bytes, appended_bytes } => {
                 let logged_bytes =
                     server.disk.synced(len_bytes, self.options.plant == Some(Plant::Sync));
@@ -264,6 +270,10 @@ impl<'a> World<'a> {
         }
         let id = node.id();
         server.disk.append(&node.shelf().unlogged.take());
+        if node.shelf().has_waiting() && !node.shelf().is_woken.replace(true) {
+            let at_ns = self.now_ns + self.chance.between(MS / 100, 2 * MS);
+            self.push(at_ns, Happening::Node { name, life, what: ToNode::Digested });
+        }
         for action in actions {
             self.act(name, id, action);
         }
@@ -485,8 +495,11 @@ impl<'a> World<'a> {
         let is_log = self.scenario.shelf_is_log;
         let loses_flushes = self.options.plant == Some(Plant::Flush);
         let life = server.life;
+        let is_hasty = self.options.plant == Some(Plant::Early);
+        let crew = Crew::new(self.options.seed, life, is_hasty);
+        let crew = self.scenario.digests_later.then(|| crew.into());
         let shelf =
-            TestShelf { life, loses_deletes, loses_flushes, is_log, ..TestShelf::default() };
+            TestShelf { life, crew, loses_deletes, loses_flushes, is_log, ..TestShelf::default() };
         let is_recovered = self.scenario.is_durable && server.life > 1;
         let check = match self.options.plant {
             Some(Plant::Checksum) => cluster::record::Check::Nothing,

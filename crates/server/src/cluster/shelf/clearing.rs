@@ -58,6 +58,7 @@ impl Clearing {
 
 impl State {
     pub(super) fn clear(&mut self, shard: ShardId) {
+        self.recall(shard);
         self.shards.remove(&shard);
         self.clearing.waiting.retain(|entry| entry.shard != shard);
         self.clearing.flushing_next.remove(&shard);
@@ -109,7 +110,9 @@ impl State {
         self.clearing.waiting = next;
         for entry in waiting {
             if entry.is_flush {
-                self.flush(entry.shard, entry.version);
+                if entry.version > self.floor(entry.shard) {
+                    self.flush(entry.shard, entry.version);
+                }
                 continue;
             }
             self.install(&entry.as_plain(), Some(&entry.key));

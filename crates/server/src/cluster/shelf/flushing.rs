@@ -50,7 +50,10 @@ impl StoreShelf {
 
 impl State {
     pub(super) fn floor(&self, shard: ShardId) -> Version {
-        self.shards.get(&shard).map_or(Version::ZERO, |remembered| remembered.floor)
+        // Relaxed: as all numbers, which the control thread writes.
+        let floor = self.numbers.1.get(shard.index());
+        let bits = floor.map_or(0, |floor| floor.load(Ordering::Relaxed));
+        Version::from_bits(bits).unwrap_or_default()
     }
 
     /// The shard's last flush, as the entry that it was; none: there was none above a version.
@@ -64,6 +67,7 @@ impl State {
         if self.is_broken || self.is_unkept {
             return Installed::NoRoom;
         }
+        self.recall(shard);
         self.shards.entry(shard).or_default().flush(version);
         self.has_flushed = true;
         if self.keep.is_some() {
@@ -83,6 +87,8 @@ impl State {
         }
         // Relaxed: as all numbers.
         let floor = self.numbers.1.get(shard.index());
-        floor.into_iter().for_each(|floor| floor.store(version.bits(), Ordering::Relaxed));
+        floor.into_iter().for_each(|floor| {
+            floor.fetch_max(version.bits(), Ordering::Relaxed);
+        });
     }
 }

@@ -78,10 +78,7 @@ impl Door {
 
     /// What was sent is to be looked at.
     pub fn call(&self) {
-        // SeqCst, as in `Ends::may_sleep`: one of the two sees what the other did.
-        if self.is_asleep.swap(false, Ordering::SeqCst) {
-            self.waker.wake();
-        }
+        call(&self.is_asleep, &self.waker);
     }
 
     /// A cell that comes back to this front.
@@ -95,7 +92,20 @@ impl Door {
     }
 }
 
+fn call(is_asleep: &AtomicBool, waker: &Waker) {
+    // SeqCst, as in `Ends::may_sleep`: one of the two sees what the other did.
+    if is_asleep.swap(false, Ordering::SeqCst) {
+        waker.wake();
+    }
+}
+
 impl Ends {
+    /// What calls the control thread, of a thread that is no front.
+    pub fn caller(&self) -> impl Fn() + Send + Sync + 'static {
+        let (is_asleep, waker) = (self.is_asleep.clone(), self.waker.clone());
+        move || call(&is_asleep, &waker)
+    }
+
     /// The errand is done: its front gets the cell back.
     pub fn give_back(&mut self, errand: &Errand) {
         let front = usize::from(errand.front);

@@ -1,0 +1,402 @@
+//! Digest threads, as the control thread has them: each installs what has landed for its shards.
+//!
+//! ```text
+//!                      ┌─ loads ─▶ digest-0: shards 0, 2, 4 ... that were lent ─┐
+//!  take_in: checked ───┤                                                        ├─▶ store
+//!                      └─ loads ─▶ digest-1: shards 1, 3, 5 ...  ───────────────┘
+//!           ◀───────────────────── the same loads: what came of each entry, what was given back
+//! ```
+//!
+//! Shard S is lent to thread S mod N with its first entry, and called back when anything else is
+//! asked of it: a promotion gathers, a part is copied, it is flushed, or this node is its primary.
+//!
+//! # Invariants
+//! D1: what is remembered of a shard lies with one thread: the control thread, or the one that it
+//!     was lent to. It goes there before the shard's first entry, and comes back behind its last.
+//! D2: jobs of a shard are done in the order in which they were given, for one thread does them:
+//!     entries, CommitVer, what may be forgotten (K2).
+//! D3: what is not acknowledged is bounded: so many loads a thread. Who has none left waits
+//!     for one, with its session parked.
+//!
+//! # Concurrency
+//! Loads are moved through channels, there and back; nothing is shared but the store.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use base::UnixMillis;
+use base::ring::Bell;
+use cluster::record::Entry;
+use cluster::{Done, Installed, Landed, Plain, ShardId, Version};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use store::{Session, Store};
+
+use super::digester::{Call, Digester};
+use super::load::{Job, Load};
+use super::remembered::Remembered;
+use super::{State, StoreShelf};
+
+/// Loads of one thread (D3).
+const LOADS_MAX: usize = 8;
+/// A load that has so many jobs leaves, ...
+const LOAD_JOBS: usize = 64;
+/// ... or one with so many bytes of entries.
+const LOAD_BYTES: usize = 64 << 10;
+
+/// See the module's page.
+pub(super) struct Crew {
+    hands: Vec<Hand>,
+    /// By shard: whether its thread has it (D1).
+    lent: Vec<bool>,
+    /// What nobody has asked for yet.
+    done: Vec<Done>,
+    back: Vec<(ShardId, Box<Remembered>)>,
+    now: UnixMillis,
+}
+
+/// One of them.
+struct Hand {
+    /// What is added to.
+    making: Load,
+    spare: Vec<Load>,
+    /// Those that have not come back.
+    out_count: usize,
+    /// None: it is to end.
+    loads: Option<Sender<Load>>,
+    returned: Receiver<Load>,
+    bell: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+    figures: DigestFigures,
+}
+
+/// What a digest thread has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DigestFigures {
+    /// Entries that it installed, or that were older than what was there.
+    pub entries: u64,
+    /// Those that there was no room for.
+    pub refused: u64,
+    /// Those that it was given and has not done.
+    pub queued: u64,
+}
+
+impl Crew {
+    fn start(count: usize, store: &Arc<Store>, call: &Call) -> io::Result<Crew> {
+        let hands = (0..count).map(|index| Hand::start(index, store, call));
+        let hands = hands.collect::<io::Result<Vec<Hand>>>()?;
+        let (lent, done, back) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Crew { hands, lent, done, back, now: UnixMillis(0) })
+    }
+
+    fn index_of(&self, shard: ShardId) -> usize {
+        shard.index() % self.hands.len()
+    }
+
+    fn making(&mut self, shard: ShardId) -> &mut Load {
+        let index = self.index_of(shard);
+        &mut self.hands[index].making
+    }
+
+    fn is_lent(&self, shard: ShardId) -> bool {
+        self.lent.get(shard.index()).is_some_and(|is_lent| *is_lent)
+    }
+
+    fn lend(&mut self, shard: ShardId, remembered: Remembered) {
+        if self.lent.len() <= shard.index() {
+            self.lent.resize(shard.index() + 1, false);
+        }
+        self.lent[shard.index()] = true;
+        self.making(shard).jobs.push(Job::Lend(shard, Box::new(remembered)));
+    }
+
+    /// Waits until the shard is here, and so all that was given for it is done.
+    fn call_back(&mut self, shard: ShardId, session: &mut Session) {
+        let index = self.index_of(shard);
+        self.making(shard).jobs.push(Job::GiveBack(shard));
+        self.send(index, session);
+        while self.is_lent(shard) {
+            self.wait(index, session);
+        }
+    }
+
+    /// What was added for a thread goes to it.
+    fn send(&mut self, index: usize, session: &mut Session) {
+        if self.hands[index].making.jobs.is_empty() {
+            return;
+        }
+        while self.hands[index].spare.is_empty() {
+            self.wait(index, session); // D3
+        }
+        let hand = &mut self.hands[index];
+        let Some(spare) = hand.spare.pop() else { return };
+        let mut load = std::mem::replace(&mut hand.making, spare);
+        load.now = self.now;
+        hand.figures.queued += load.entry_count;
+        hand.out_count += 1;
+        // It has room for all loads that there are.
+        let is_gone = hand.loads.as_ref().is_none_or(|loads| loads.try_send(load).is_err());
+        if is_gone {
+            hand.give_up();
+        }
+        hand.wake_if_asleep();
+    }
+
+    fn send_if_full(&mut self, shard: ShardId, session: &mut Session) {
+        let load = self.making(shard);
+        if load.jobs.len() >= LOAD_JOBS || load.entry_bytes >= LOAD_BYTES {
+            self.send(self.index_of(shard), session);
+        }
+    }
+
+    fn send_all(&mut self, session: &mut Session) {
+        (0..self.hands.len()).for_each(|index| self.send(index, session));
+    }
+
+    /// Waits until all is done that was given.
+    fn finish(&mut self, session: &mut Session) {
+        self.send_all(session);
+        for index in 0..self.hands.len() {
+            while self.hands[index].out_count > 0 {
+                self.wait(index, session);
+            }
+        }
+    }
+
+    /// Waits for a load of a thread that has some.
+    fn wait(&mut self, index: usize, session: &mut Session) {
+        let load = self.hands[index].next_back(session);
+        self.unload(index, load);
+    }
+
+    /// Takes what has come back.
+    fn collect(&mut self) {
+        for index in 0..self.hands.len() {
+            while let Ok(load) = self.hands[index].returned.try_recv() {
+                self.unload(index, load);
+            }
+        }
+    }
+
+    fn unload(&mut self, index: usize, mut load: Load) {
+        let hand = &mut self.hands[index];
+        let refused = load.done.iter().filter(|one| !one.is_there).count() as u64;
+        hand.figures.refused += refused;
+        hand.figures.entries += load.done.len() as u64 - refused;
+        hand.figures.queued -= load.entry_count;
+        hand.out_count -= 1;
+        self.done.append(&mut load.done);
+        for (shard, remembered) in load.back.drain(..) {
+            self.lent[shard.index()] = false;
+            self.back.push((shard, remembered));
+        }
+        load.clear();
+        self.hands[index].spare.push(load);
+    }
+
+    fn has_any(&self) -> bool {
+        !self.done.is_empty() || self.hands.iter().any(|hand| !hand.returned.is_empty())
+    }
+}
+
+impl Hand {
+    fn start(index: usize, store: &Arc<Store>, call: &Call) -> io::Result<Hand> {
+        let session = store.session().map_err(io::Error::other)?;
+        let (loads, given) = bounded(LOADS_MAX);
+        let (done, returned) = bounded(LOADS_MAX);
+        let bell = Arc::new(Bell::new());
+        let digester = Digester {
+            store: Arc::clone(store),
+            session,
+            shards: BTreeMap::new(),
+            now: UnixMillis(0),
+            is_full: false,
+            loads: given,
+            returned: done,
+            bell: Arc::clone(&bell),
+            call: Arc::clone(call),
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("digest-{index}"))
+            .spawn(move || digester.run())?;
+        Ok(Hand {
+            making: Load::default(),
+            // One is in the making.
+            spare: (1..LOADS_MAX).map(|_| Load::default()).collect(),
+            out_count: 0,
+            loads: Some(loads),
+            returned,
+            bell,
+            thread: Some(thread),
+            figures: DigestFigures::default(),
+        })
+    }
+
+    /// The next load that comes back.
+    fn next_back(&mut self, session: &mut Session) -> Load {
+        if let Ok(load) = self.returned.try_recv() {
+            return load;
+        }
+        session.park(); // Nobody waits for this session meanwhile.
+        let load = self.returned.recv();
+        session.unpark();
+        load.unwrap_or_else(|_| self.give_up())
+    }
+
+    fn wake_if_asleep(&self) {
+        if self.bell.must_ring()
+            && let Some(thread) = &self.thread
+        {
+            thread.thread().unpark();
+        }
+    }
+
+    /// The thread has panicked, and what was lent to it is lost: this copy cannot say what it has.
+    fn give_up(&mut self) -> ! {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            _ => panic!("a digest thread has ended"),
+        }
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        self.loads = None;
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                tracing::error!("a digest thread panicked");
+            }
+        }
+    }
+}
+
+impl State {
+    /// What is remembered of a shard is here from now on (D1).
+    #[inline]
+    pub(super) fn recall(&mut self, shard: ShardId) {
+        if self.crew.as_ref().is_some_and(|crew| crew.is_lent(shard)) {
+            self.call_back(shard);
+        }
+    }
+
+    #[cold]
+    fn call_back(&mut self, shard: ShardId) {
+        let State { crew, session, shards, .. } = self;
+        let Some(crew) = crew else { return };
+        crew.call_back(shard, session);
+        shards.extend(crew.back.drain(..).map(|(shard, remembered)| (shard, *remembered)));
+    }
+
+    pub(super) fn take_in(&mut self, landed: Landed, plain: &Plain<'_>) -> Installed {
+        let number = self.numbers.of(plain.shard);
+        let Some((crew, session)) = self.crew_for(plain.shard) else {
+            return self.install(plain, None);
+        };
+        crew.making(plain.shard).install(landed, plain, number);
+        crew.send_if_full(plain.shard, session);
+        Installed::Later
+    }
+
+    pub(super) fn take_in_entry(
+        &mut self,
+        landed: Landed,
+        entry: &Arc<Entry>,
+    ) -> Option<Installed> {
+        if entry.is_flush {
+            return None;
+        }
+        let number = self.numbers.of(entry.shard);
+        let (crew, session) = self.crew_for(entry.shard)?;
+        crew.making(entry.shard).install_entry(landed, Arc::clone(entry), number);
+        crew.send_if_full(entry.shard, session);
+        Some(Installed::Later)
+    }
+
+    /// Whoever installs what lands for a shard; none: this thread, now.
+    fn crew_for(&mut self, shard: ShardId) -> Option<(&mut Crew, &mut Session)> {
+        if self.is_broken || self.is_unkept || self.clearing.has(shard) {
+            return None;
+        }
+        let crew = self.crew.as_mut()?;
+        if !crew.is_lent(shard) {
+            crew.lend(shard, self.shards.remove(&shard).unwrap_or_default());
+            if self.keep.is_some() {
+                self.used.insert(shard);
+            }
+        }
+        Some((crew, &mut self.session))
+    }
+
+    /// All of a shard up to there is on all copies.
+    pub(super) fn commit(&mut self, shard: ShardId, version: Version) {
+        match self.crew.as_mut().filter(|crew| crew.is_lent(shard)) {
+            Some(crew) => crew.making(shard).jobs.push(Job::Commit(shard, version)),
+            None => self.shards.entry(shard).or_default().commit(version),
+        }
+        // What is on all copies is on this one: it was acknowledged (E1 of cluster::node::later).
+        if self.keep.is_some() && version > self.kept.commit_of(shard) {
+            self.kept.set_commit(shard, version);
+        }
+    }
+
+    pub(super) fn forget(&mut self, shard: ShardId, through: Version) {
+        match self.crew.as_mut().filter(|crew| crew.is_lent(shard)) {
+            Some(crew) => crew.making(shard).jobs.push(Job::Forget(shard, through)),
+            None => self.shards.entry(shard).or_default().forget(through),
+        }
+    }
+}
+
+impl StoreShelf {
+    /// From now on so many threads install what lands; `call` is called when some of it is done.
+    ///
+    /// # Errors
+    /// The system gives no thread, or the store has no place for its session.
+    pub fn employ(&mut self, count: usize, call: &Call) -> io::Result<()> {
+        let state = self.state.get_mut();
+        state.crew = match count {
+            0 => None,
+            _ => Some(Crew::start(count, &state.store, call)?),
+        };
+        Ok(())
+    }
+
+    /// What was taken in goes to the threads that install it.
+    pub fn hand_on(&self) {
+        let State { crew, session, now, .. } = &mut *self.state.borrow_mut();
+        if let Some(crew) = crew {
+            crew.now = *now;
+            crew.send_all(session);
+        }
+    }
+
+    /// Whether something has become of what was to be installed later.
+    pub fn has_digested(&self) -> bool {
+        self.state.borrow().crew.as_ref().is_some_and(Crew::has_any)
+    }
+
+    /// Of each digest thread.
+    pub fn digest_figures(&self) -> Vec<DigestFigures> {
+        let state = self.state.borrow();
+        let hands = state.crew.iter().flat_map(|crew| &crew.hands);
+        hands.map(|hand| hand.figures).collect()
+    }
+
+    pub(super) fn finish_digest(&mut self) {
+        let State { crew, session, .. } = self.state.get_mut();
+        if let Some(crew) = crew {
+            crew.finish(session);
+        }
+    }
+
+    pub(super) fn collect_done(&mut self, done: &mut Vec<Done>) {
+        let state = self.state.get_mut();
+        if let Some(crew) = &mut state.crew {
+            crew.collect();
+            done.append(&mut crew.done);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A digest thread: it installs what has landed for its shards, and nobody else does meanwhile.
+//!
+//! ```text
+//!  crew.rs ─ loads ─▶ jobs in order ─ Session::install ─▶ index ◀─ GET ─ workers
+//!          ◀─ the same loads, with what came of them ─┘
+//!  nothing to do: housekeeping of its session, then asleep
+//! ```
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::ring::Bell;
+use base::{KeyHash, UnixMillis};
+use cluster::{Done, Installed, Landed, Plain, ShardId};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use store::{Session, Store};
+
+use super::FORESEEN_MAX;
+use super::installing::install_in;
+use super::load::{Job, Load, Opened};
+use super::remembered::Remembered;
+
+/// While its session has something to tidy up that has to wait for others.
+const TIDY_REST: Duration = Duration::from_millis(1);
+
+/// Wakes the control thread, which may be asleep.
+pub type Call = Arc<dyn Fn() + Send + Sync>;
+
+/// What a digest thread has.
+pub(super) struct Digester {
+    pub store: Arc<Store>,
+    pub session: Session,
+    /// Those that were lent to it.
+    pub shards: BTreeMap<ShardId, Box<Remembered>>,
+    pub now: UnixMillis,
+    /// The last entry had no room.
+    pub is_full: bool,
+    pub loads: Receiver<Load>,
+    pub returned: Sender<Load>,
+    pub bell: Arc<Bell>,
+    pub call: Call,
+}
+
+impl Digester {
+    /// Until nobody gives it anything any more.
+    pub fn run(mut self) {
+        while let Some(mut load) = self.next() {
+            self.now = load.now;
+            self.digest(load.open());
+            // It has room for all loads that there are.
+            if self.returned.send(load).is_err() {
+                return;
+            }
+            (self.call)();
+            self.session.maintain(self.now);
+        }
+    }
+
+    /// The next load; none: there will be none.
+    fn next(&mut self) -> Option<Load> {
+        let mut is_tidy = false;
+        loop {
+            match self.loads.try_recv() {
+                Ok(load) => return Some(load),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
+            }
+            is_tidy = is_tidy || !self.session.maintain(self.now);
+            self.bell.raise();
+            if self.loads.is_empty() {
+                self.session.park();
+                // Whoever gives something, or goes, unparks: before this or during it.
+                match is_tidy {
+                    true => std::thread::park(),
+                    false => std::thread::park_timeout(TIDY_REST),
+                }
+                self.session.unpark();
+            }
+            self.bell.lower();
+        }
+    }
+
+    fn digest(&mut self, load: Opened<'_>) {
+        let Opened { bytes, jobs, done, back } = load;
+        let mut left = jobs.drain(..);
+        while !left.as_slice().is_empty() {
+            self.foresee(bytes, left.as_slice());
+            for job in left.by_ref().take(FORESEEN_MAX) {
+                match job {
+                    Job::Lend(shard, remembered) => drop(self.shards.insert(shard, remembered)),
+                    Job::GiveBack(shard) => {
+                        back.extend(
+                            self.shards.remove(&shard).map(|remembered| (shard, remembered)),
+                        );
+                    }
+                    Job::Install(piece) => {
+                        let plain = piece.plain(bytes);
+                        done.push(self.install(piece.landed, (&plain, piece.number), None));
+                    }
+                    Job::InstallEntry { landed, number, entry } => {
+                        let plain = entry.as_plain();
+                        let one = self.install(landed, (&plain, number), Some(&entry.key));
+                        done.push(Done { entry: Some(entry), ..one });
+                    }
+                    Job::Commit(shard, version) => {
+                        if let Some(remembered) = self.shards.get_mut(&shard) {
+                            remembered.commit(version);
+                        }
+                    }
+                    Job::Forget(shard, through) => {
+                        if let Some(remembered) = self.shards.get_mut(&shard) {
+                            remembered.forget(through);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn install(
+        &mut self,
+        landed: Landed,
+        (plain, number): (&Plain<'_>, NonZeroU16),
+        own_key: Option<&Arc<[u8]>>,
+    ) -> Done {
+        let Digester { store, session, shards, now, is_full, .. } = self;
+        if landed.follows && *is_full {
+            return Done { landed, entry: None, is_there: false }; // S5 of cluster::shelf
+        }
+        let hash = || store.key_hasher().hash(plain.key);
+        // What was not lent to it, it has no room for (D1 of crew.rs).
+        let installed = shards.get_mut(&plain.shard).map_or(Installed::NoRoom, |remembered| {
+            install_in(session, *now, remembered, (plain, number), own_key, hash)
+        });
+        *is_full = installed == Installed::NoRoom;
+        Done { landed, entry: None, is_there: !*is_full }
+    }
+
+    /// What the next entries' keys have is asked for, so that it arrives for one while another is
+    /// installed.
+    fn foresee(&self, bytes: &[u8], jobs: &[Job]) {
+        let hasher = self.store.key_hasher();
+        let mut keys = [(KeyHash(0), &[][..]); FORESEEN_MAX];
+        let mut count = 0;
+        for job in jobs.iter().take(FORESEEN_MAX) {
+            let key = match job {
+                Job::Install(piece) => piece.plain(bytes).key,
+                _ => continue,
+            };
+            keys[count] = (hasher.hash(key), key);
+            count += 1;
+        }
+        self.session.foresee(&keys[..count]);
+    }
+}
