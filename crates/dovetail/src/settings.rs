@@ -499,6 +499,14 @@ pub const TABLE: &[Setting] = &[
         help: "The largest value, at most 512MiB",
     },
     Setting {
+        key: "enable-debug-command",
+        value_name: "no|local|yes",
+        kind: Kind::Choice(&["no", "local", "yes"]),
+        default: "no",
+        help: "Whether clients may use DEBUG, which can hold up a thread: nobody, those on this \
+               machine, or everybody",
+    },
+    Setting {
         key: "requirepass",
         value_name: "PASSWORD",
         kind: Kind::Secret,

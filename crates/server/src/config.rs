@@ -110,6 +110,8 @@ pub struct Config {
     pub max_connections: usize,
     /// The largest value; lowered to what `memory_bytes` can hold.
     pub max_item_size_bytes: u64,
+    /// Who may use DEBUG.
+    pub debug_command: DebugCommand,
     /// The password that clients must give, on both protocols.
     pub requirepass: Option<String>,
     /// The key hash's seed; `None`: drawn at random.
@@ -243,6 +245,7 @@ impl Default for Config {
             hot_set: HotSetSize::Auto,
             max_connections: 10_000,
             max_item_size_bytes: 32 << 20,
+            debug_command: DebugCommand::No,
             requirepass: None,
             hash_seed: None,
             output_limit_bytes: 1 << 20,
@@ -250,6 +253,28 @@ impl Default for Config {
             config_file: None,
             rewrite_file: None,
             settings: Vec::new(),
+        }
+    }
+}
+
+/// Who may use DEBUG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebugCommand {
+    /// Nobody.
+    No,
+    /// Clients on this machine.
+    Local,
+    /// Everybody.
+    Yes,
+}
+
+impl DebugCommand {
+    /// As in the settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            DebugCommand::No => "no",
+            DebugCommand::Local => "local",
+            DebugCommand::Yes => "yes",
         }
     }
 }

@@ -138,7 +138,7 @@ const RAN_WORDS: usize = 8;
 pub struct WorkerCounters {
     /// By [`CommandIndex`].
     pub commands: Box<[CommandCells]>,
-    /// A bit for each command that ran in this round; [`crate::timing`] takes them.
+    /// A bit for each command that ran in this round; `timing` takes them.
     ran: [Cell; RAN_WORDS],
     /// By [`CommandIndex`]: what commands took of the worker's time.
     pub spent_ns: Box<[Cell]>,
@@ -402,7 +402,7 @@ pub struct CommandTotals {
     pub misses: u64,
     /// Error replies.
     pub errors: u64,
-    /// What they took of the workers' time, in nanoseconds ([`crate::timing`]).
+    /// What they took of the workers' time, in nanoseconds (`timing`).
     pub spent_ns: u64,
 }
 
@@ -554,6 +554,11 @@ impl Totals {
     /// Calls of all commands.
     pub fn calls(&self) -> u64 {
         self.commands.iter().map(|command| command.calls).sum()
+    }
+
+    /// Error replies of all commands.
+    pub fn errors(&self) -> u64 {
+        self.commands.iter().map(|command| command.errors).sum()
     }
 
     /// Keys found by all commands.

@@ -28,6 +28,7 @@
 
 mod admin;
 mod affinity;
+mod auth_log;
 mod budget;
 pub mod clients;
 pub mod cluster;
@@ -52,6 +53,7 @@ mod manager;
 mod memcached;
 mod memory;
 mod metrics;
+mod monitor;
 mod moving;
 mod native;
 mod output;
@@ -75,7 +77,7 @@ mod worker;
 
 pub use budget::BufferBudget;
 pub use compaction::Compacts;
-pub use config::{Cat, Config, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevice};
+pub use config::{Cat, Config, DebugCommand, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevice};
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
 pub use durable::{Data, DataConfig, Durability, check_data, check_node};

@@ -1,4 +1,4 @@
-//! Password comparison.
+//! Passwords: compared, shown, drawn.
 
 /// Whether two passwords are equal, in a time that does not tell where they differ.
 pub fn matches(want: &[u8], given: &[u8]) -> bool {
@@ -8,9 +8,40 @@ pub fn matches(want: &[u8], given: &[u8]) -> bool {
     want.len() == given.len() && differences == 0
 }
 
+/// SHA-256 in hexadecimal, as Redis shows passwords.
+pub fn digest(password: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    hex(&Sha256::digest(password))
+}
+
+/// So many random hexadecimal digits, by the system's generator.
+///
+/// # Errors
+/// It gives none.
+pub fn random_hex(digit_count: usize) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut bytes = vec![0; digit_count.div_ceil(2)];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let mut text = hex(&bytes);
+    text.truncate(digit_count);
+    Ok(text)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digests_are_those_of_sha_256_and_random_digits_differ() {
+        let want = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest(b"abc"), want);
+        let [first, second] = [random_hex(65).unwrap(), random_hex(65).unwrap()];
+        assert_eq!((first.len(), first == second), (65, false));
+    }
 
     #[test]
     fn only_equal_passwords_match() {

@@ -6,18 +6,24 @@
 //!                                                            └─▶ reply_to: flush, then answer
 //! ```
 
+mod acl;
 mod bits;
 mod client;
 mod cluster;
 mod command;
 mod config;
 mod connection;
+mod debug;
+mod foreign;
+mod hot_keys;
 mod info;
 pub mod key_range;
 mod keys;
 mod latency;
 mod lcs;
 mod locked;
+mod memory;
+mod persistence;
 mod redirect;
 mod restore;
 mod scan;

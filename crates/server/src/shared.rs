@@ -78,6 +78,13 @@ pub(crate) enum Control {
         /// [`crate::clients::Client::id`].
         client_id: u64,
     },
+    /// What MONITOR shows this client.
+    Feed {
+        /// [`crate::clients::Client::id`].
+        client_id: u64,
+        /// Whole lines.
+        lines: Arc<str>,
+    },
     /// Serve this client in shared memory.
     Adopt(Box<ShmGuest>),
     /// Serve a client in shared memory that another worker has parted with.
@@ -374,7 +381,35 @@ impl Shared {
         &self.watching.latency_monitor
     }
 
-    /// How long the command at a position took since the start ([`crate::timing`]); `None`: it
+    /// Who failed to log in.
+    pub(crate) fn auth_log(&self) -> &crate::auth_log::AuthLog {
+        &self.watching.auth_log
+    }
+
+    /// Who watches all commands.
+    pub(crate) fn monitors(&self) -> &crate::monitor::Monitors {
+        &self.watching.monitors
+    }
+
+    /// 40 hexadecimal digits.
+    pub fn replication_id(&self) -> String {
+        self.watching.replication_id.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn change_replication_id(&self) {
+        *self.watching.replication_id.lock().unwrap_or_else(PoisonError::into_inner) = random_id();
+    }
+
+    /// When SAVE or BGSAVE last ended well; before that, the start.
+    pub fn saved_at(&self) -> UnixMillis {
+        UnixMillis(self.watching.saved_at.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn note_save(&self, at: UnixMillis) {
+        self.watching.saved_at.store(at.0, Ordering::Relaxed);
+    }
+
+    /// How long the command at a position took since the start (`timing`); `None`: it
     /// never ran.
     pub fn durations(&self, index: usize) -> Option<LatencyCounts> {
         let cells = || self.all_counters().filter_map(|worker| worker.durations[index].get());
@@ -695,7 +730,7 @@ pub(crate) fn unix_now() -> UnixMillis {
 }
 
 /// 40 hexadecimal digits.
-fn random_id() -> String {
+pub(crate) fn random_id() -> String {
     (0..3).map(|_| format!("{:016x}", random_u64())).collect::<String>()[..40].to_owned()
 }
 

@@ -19,6 +19,7 @@
 //! S2: a worker that runs to completion, and was started without `--slo`, has no trace of it: the
 //!     poller's type says whether times are taken.
 //! S3: one read is watched at a time, so that the cost of a round does not grow with its requests.
+//! S4: a worker that routes samples without an objective too, for the commands' durations.
 //!
 //! # Limits
 //! Native clients are not sampled; they share the rounds of those that are. Bytes that wait

@@ -179,6 +179,16 @@ pub fn cut_args(args: ArgIter<'_>, others: usize) -> Vec<Vec<u8>> {
     cut
 }
 
+/// All arguments, for who watches (L3).
+pub(crate) fn shown_args(args: ArgIter<'_>, mut show: impl FnMut(&[u8])) {
+    let hidden = Hidden::of(args);
+    let mut before: &[u8] = b"";
+    for (at, arg) in args.enumerate() {
+        show(if hidden.hides(at, before) { REDACTED } else { arg });
+        before = arg;
+    }
+}
+
 fn cut_arg(arg: &[u8]) -> Vec<u8> {
     let Some(head) = arg.get(..ARG_BYTES_MAX).filter(|_| arg.len() > ARG_BYTES_MAX) else {
         return arg.to_vec();

@@ -58,6 +58,7 @@ impl Timing {
     /// The end of a round that took `took`; `is_whole`: its commands were answered in it.
     pub fn close_round(&mut self, counters: &WorkerCounters, took: Duration, is_whole: bool) {
         let alone = std::mem::take(&mut self.alone);
+        self.alone_in_batch = Duration::ZERO;
         self.ran.clear();
         let (seen, ran) = (&mut self.seen, &mut self.ran);
         let mut shared_calls = 0;

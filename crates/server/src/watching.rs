@@ -4,10 +4,14 @@
 //! Any thread, at any time; a request touches none of it unless it was slow.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
+use crate::auth_log::AuthLog;
 use crate::config::Config;
 use crate::latency_monitor::LatencyMonitor;
+use crate::monitor::Monitors;
+use crate::shared::{random_id, unix_now};
 use crate::slo::LatencyCounts;
 use crate::slow_log::SlowLog;
 
@@ -18,6 +22,14 @@ pub(crate) struct Watching {
     pub slow_log: SlowLog,
     /// LATENCY LATEST and its like.
     pub latency_monitor: LatencyMonitor,
+    /// ACL LOG.
+    pub auth_log: AuthLog,
+    /// MONITOR.
+    pub monitors: Monitors,
+    /// Of INFO; DEBUG CHANGE-REPL-ID draws another.
+    pub replication_id: Mutex<String>,
+    /// When SAVE or BGSAVE last ended well, or the start, in Unix milliseconds.
+    pub saved_at: AtomicU64,
     /// How long commands had taken when the totals were reset, by their positions.
     durations_baseline: Mutex<BTreeMap<usize, LatencyCounts>>,
 }
@@ -28,6 +40,10 @@ impl Watching {
         Watching {
             slow_log: SlowLog::new(config.slow_log_us, config.slow_log_len_max),
             latency_monitor: LatencyMonitor::new(config.latency_monitor_ms),
+            auth_log: AuthLog::default(),
+            monitors: Monitors::default(),
+            replication_id: Mutex::new(random_id()),
+            saved_at: AtomicU64::new(unix_now().0),
             durations_baseline: Mutex::default(),
         }
     }

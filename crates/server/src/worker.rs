@@ -423,6 +423,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         gather.finish();
         drop(gather);
         self.look_at_slowness();
+        self.feed_monitors();
         self.engine.publish(&mut self.core);
         if Self::MEASURES {
             self.watch_latency();

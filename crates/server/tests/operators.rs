@@ -6,7 +6,7 @@ mod support;
 
 use std::io::Read;
 
-use server::Config;
+use server::{Config, DebugCommand};
 use support::{Client, TestServer, bulk, command, config};
 
 /// The next whole reply, as it came.
@@ -117,6 +117,85 @@ fn latency_events_are_kept_from_a_threshold_on() {
     client.ask("LATENCY RESET\r\nLATENCY RESET command x\r\n", ":0\r\n:0\r\n");
     let none = "-ERR No samples available for event 'command'\r\n";
     client.ask("LATENCY GRAPH command\r\n", none);
+}
+
+#[test]
+fn what_runs_by_itself_is_an_event_of_latency() {
+    let config = Config { debug_command: DebugCommand::Yes, latency_monitor_ms: 1, ..config() };
+    let server = TestServer::with(config);
+    let mut client = server.resp();
+    client.ask("DEBUG SLEEP 0.002\r\n", "+OK\r\n");
+    let latest = reply(&mut client, "LATENCY LATEST\r\n");
+    assert!(words(&latest).contains(&"command"), "{latest}");
+    assert!(reply(&mut client, "LATENCY GRAPH command\r\n").contains("command - high "));
+    assert!(reply(&mut client, "LATENCY DOCTOR\r\n").contains("command: "));
+    client.ask("LATENCY RESET command\r\nLATENCY LATEST\r\n", ":1\r\n*0\r\n");
+}
+
+#[test]
+fn debug_is_for_whom_the_settings_allow() {
+    let server = TestServer::start();
+    let refused = reply(&mut server.resp(), "DEBUG SLEEP 0\r\n");
+    assert!(refused.starts_with("-ERR DEBUG command not allowed."), "{refused}");
+    let server = TestServer::with(Config { debug_command: DebugCommand::Local, ..config() });
+    let mut client = server.resp();
+    client.ask("DEBUG ERROR \"OWN words\"\r\n", "-OWN words\r\n");
+    let unknown =
+        "-ERR unknown subcommand or wrong number of arguments for 'foo'. Try DEBUG HELP.\r\n";
+    client.ask("DEBUG foo\r\n", unknown);
+    let push = "-ERR RESP2 is not supported by this command\r\n";
+    client.ask("DEBUG PROTOCOL push\r\nDEBUG PROTOCOL true\r\n", format!("{push}:1\r\n"));
+    client.ask("DEBUG PROTOCOL map\r\n", "*6\r\n:0\r\n:0\r\n:1\r\n:1\r\n:2\r\n:0\r\n");
+    let before = reply(&mut client, "INFO replication\r\n");
+    client.ask("DEBUG CHANGE-REPL-ID\r\n", "+OK\r\n");
+    assert_ne!(reply(&mut client, "INFO replication\r\n"), before);
+}
+
+#[test]
+fn a_monitor_on_another_worker_sees_every_command_until_it_resets() {
+    let server = TestServer::start();
+    let mut watchers: Vec<Client> = (0..4).map(|_| server.resp()).collect();
+    for watcher in &mut watchers {
+        watcher.ask("MONITOR\r\n", "+OK\r\n");
+    }
+    let mut client = server.resp();
+    client.ask("SET a \"x\\n\"\r\nGET a\r\n", "+OK\r\n$2\r\nx\n\r\n");
+    client.ask(command(&[b"SET", b"b", b"1"]), "+OK\r\n");
+    for watcher in &mut watchers {
+        for shown in [r#""SET" "a" "x\n""#, r#""GET" "a""#, r#""SET" "b" "1""#] {
+            let seen = line(watcher);
+            assert!(seen.ends_with(shown), "{seen}");
+        }
+        watcher.send("RESET\r\n");
+        while line(watcher) != "+RESET" {}
+    }
+    client.ask("GET b\r\n", bulk(b"1"));
+    for watcher in &mut watchers {
+        watcher.ask("PING\r\n", "+PONG\r\n");
+    }
+}
+
+#[test]
+fn what_is_not_for_this_server_is_refused_with_what_is_there_instead() {
+    let server = TestServer::start();
+    let mut client = server.resp();
+    let kept =
+        "-ERR nothing is kept on a disk: start the server with --mode store --data-dir PATH\r\n";
+    client.ask("SAVE\r\nBGSAVE\r\nBGREWRITEAOF\r\n", kept.repeat(3));
+    let replicated = "-ERR this server replicates by its cluster: start it with --cluster, see \
+                      docs/cluster.md\r\n";
+    client.ask("REPLICAOF 10.0.0.1 6379\r\nSYNC\r\nPSYNC ? -1\r\n", replicated.repeat(3));
+    client.ask("REPLICAOF no one\r\nSWAPDB 0 0\r\nMODULE LIST\r\n", "+OK\r\n+OK\r\n*0\r\n");
+    client.ask("SWAPDB 0 1\r\nMOVE a 1\r\n", "-ERR DB index is out of range\r\n".repeat(2));
+    let tracking = "-ERR client-side caching is not supported: this server does not track who has \
+                    read which keys\r\n";
+    client.ask("CLIENT TRACKING on\r\n", tracking);
+    client.ask("CLIENT TRACKING off\r\nCLIENT GETREDIR\r\n", "+OK\r\n:-1\r\n");
+    let sampled = "-ERR no keys are sampled: this server runs to completion; start it with \
+                   --cr-threads 1 or more below --threads\r\n";
+    client.ask("HOTKEYS GET\r\n", sampled);
+    client.ask("CLIENT KILL MAXAGE 1000\r\n", ":0\r\n");
+    client.ask("CLIENT KILL MAXAGE 0\r\n", "-ERR maxage should be greater than 0\r\n");
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub use error::{CommandError, Elsewhere, ErrorReply};
 pub use glob::{glob_matches, glob_matches_any_case, glob_prefix};
 
 pub use limits::Limits;
-pub use parse_command::{NextCommand, next_command};
+pub use parse_command::{NextCommand, asked_command, keys_asked, next_command};
 pub use parser::{Parser, parse_hot};
 pub use protocol_error::ProtocolError;
 pub use range::{LexBound, RangeRequest};

@@ -8,9 +8,9 @@ use cluster::Scheme;
 use server::cluster::ClusterConfig;
 use server::cluster::PlaceError;
 use server::{
-    Cat, Compacts, Config, DataConfig, Dispatch, Durability, Eviction, HotSetSize, HugePages,
-    IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin, Poll, SizeCost, SizeThreshold,
-    StartError, Tuning, WritePolicy, XdpDevice,
+    Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction, HotSetSize,
+    HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin, Poll, SizeCost,
+    SizeThreshold, StartError, Tuning, WritePolicy, XdpDevice,
 };
 
 use crate::logs::{Format, Level};
@@ -86,6 +86,11 @@ impl ServeSettings {
             batch: lookup.count("batch").unwrap_or(32),
             max_connections: lookup.count("max-connections").unwrap_or(10_000),
             max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
+            debug_command: lookup.choice(
+                "enable-debug-command",
+                DebugCommand::No,
+                &[("local", DebugCommand::Local), ("yes", DebugCommand::Yes)],
+            ),
             requirepass: lookup.text("requirepass"),
             config_file,
             rewrite_file: Some(rewrite),

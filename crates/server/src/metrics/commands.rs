@@ -1,4 +1,4 @@
-//! What is shown of how long commands took ([`crate::timing`]).
+//! What is shown of how long commands took (`timing`).
 
 use super::Snapshot;
 use super::openmetrics::Page;

@@ -4,7 +4,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use base::UnixMillis;
-use wire::resp::{ClientFilter, Command, ErrorReply, KillSkipMe, PauseMode};
+use wire::resp::number::parse_i64;
+use wire::resp::{
+    ArgIter, ClientFilter, Command, CommandId, Encoder, ErrorReply, KillSkipMe, PauseMode,
+};
 
 use super::Caller;
 use super::connection::text;
@@ -67,7 +70,31 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    fn help(&mut self, caller: Caller, lines: &[&str]) {
+    /// What comes with client-side caching, which there is none of, and with blocking commands.
+    pub(super) fn client_operate(&mut self, caller: Caller, id: CommandId, mut args: ArgIter<'a>) {
+        let error = match id {
+            CommandId::ClientGetRedir => {
+                return self.say(caller, |encoder| encoder.integer(-1));
+            }
+            CommandId::ClientTrackingInfo => return self.say(caller, encode_no_tracking),
+            CommandId::ClientUnblock => match unblock_error(args) {
+                // Nobody waits for a key here.
+                None => return self.say(caller, |encoder| encoder.integer(0)),
+                Some(error) => error,
+            },
+            CommandId::ClientTracking => match args.next().map(<[u8]>::to_ascii_lowercase) {
+                Some(word) if word == b"off" => {
+                    return self.say(caller, |encoder| encoder.ok());
+                }
+                Some(word) if word == b"on" => NO_TRACKING,
+                _ => ErrorReply::Syntax,
+            },
+            _ => NO_CACHING,
+        };
+        self.fail(caller, &error);
+    }
+
+    pub(super) fn help(&mut self, caller: Caller, lines: &[&str]) {
         self.say(caller, |encoder| {
             encoder.array_header(lines.len());
             for line in lines {
@@ -84,7 +111,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.settle(caller.slot);
         let mut lines = String::new();
         for client in self.core.shared.clients().list() {
-            if is_selected(filter, &client) {
+            if is_selected(filter, &client, self.core.now) {
                 lines.push_str(&self.describe(caller, &client));
             }
         }
@@ -104,7 +131,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         for client in self.core.shared.clients().list() {
             let is_own = client.id == own_id;
             let is_spared = is_own && !filter.old_form && filter.skip_me == KillSkipMe::Yes;
-            if is_spared || !is_selected(filter, &client) {
+            if is_spared || !is_selected(filter, &client, self.core.now) {
                 continue;
             }
             killed += 1;
@@ -125,7 +152,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     /// One line of CLIENT LIST. What only the client's own worker knows is shown for the caller.
-    fn describe(&self, caller: Caller, client: &Client) -> String {
+    pub(super) fn describe(&self, caller: Caller, client: &Client) -> String {
         let own = &self.core.connections[caller.slot];
         let is_own = own.client.id == client.id;
         let now = self.core.now;
@@ -140,11 +167,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let multi = queued.map_or(-1, |count| i64::try_from(count).unwrap_or(i64::MAX));
         let (held, unsent) =
             if is_own { (own.input.held.len(), own.output.unsent_bytes()) } else { (0, 0) };
+        let flags = match queued {
+            _ if self.core.shared.monitors().has(client.id) => "O",
+            Some(_) => "x",
+            None => "N",
+        };
         let mut line = String::new();
         // Writing to a string cannot fail.
         let _ = writeln!(
             line,
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 \
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 sub=0 psub=0 \
              ssub=0 multi={multi} qbuf={held} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
              obl={unsent} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 \
              resp={} lib-name={} lib-ver={}",
@@ -165,7 +197,45 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
-fn is_selected(filter: &ClientFilter<'_>, client: &Client) -> bool {
+const NO_TRACKING: ErrorReply<'static> = ErrorReply::Other(
+    "client-side caching is not supported: this server does not track who has read which keys",
+);
+
+const NO_CACHING: ErrorReply<'static> = ErrorReply::Other(
+    "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
+     mode enabled",
+);
+
+/// CLIENT TRACKINGINFO.
+fn encode_no_tracking(encoder: &mut Encoder<'_>) {
+    encoder.map_header(3);
+    encoder.bulk(b"flags");
+    encoder.set_header(1);
+    encoder.bulk(b"off");
+    encoder.bulk(b"redirect");
+    encoder.integer(-1);
+    encoder.bulk(b"prefixes");
+    encoder.array_header(0);
+}
+
+/// What is wrong with `CLIENT UNBLOCK id [TIMEOUT|ERROR]`.
+fn unblock_error<'a>(mut args: ArgIter<'a>) -> Option<ErrorReply<'a>> {
+    let id = args.next().unwrap_or_default();
+    if let Some(reason) = args.next() {
+        let is = |word: &str| reason.eq_ignore_ascii_case(word.as_bytes());
+        if args.next().is_some() {
+            return Some(ErrorReply::SubcommandSyntax(CommandId::ClientUnblock));
+        }
+        if !is("timeout") && !is("error") {
+            let text = "CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+            return Some(ErrorReply::Other(text));
+        }
+    }
+    parse_i64(id).is_none().then_some(ErrorReply::NotAnInteger)
+}
+
+fn is_selected(filter: &ClientFilter<'_>, client: &Client, now: UnixMillis) -> bool {
+    let age_seconds = now.0.saturating_sub(client.connected_at.0) / 1000;
     let is_id = |id: &[u8]| itoa::Buffer::new().format(client.id).as_bytes() == id;
     let is_address =
         |wanted: &[u8], address: std::net::SocketAddr| address.to_string().as_bytes() == wanted;
@@ -176,4 +246,5 @@ fn is_selected(filter: &ClientFilter<'_>, client: &Client) -> bool {
         && filter.address.is_none_or(|address| is_address(address, client.peer))
         && filter.local_address.is_none_or(|address| is_address(address, client.local))
         && filter.user.is_none_or(|user| user == b"default")
+        && filter.max_age_seconds.is_none_or(|least| age_seconds >= least)
 }

@@ -1,11 +1,14 @@
 //! COMMAND: what the server can do, for clients that ask.
 
+mod arguments;
 mod key_specs;
 
 use wire::resp::{
-    ArgIter, Command, CommandId, CommandList, Encoder, ErrorReply, Flags, Group, Keys, Spec,
-    glob_matches_any_case,
+    ArgIter, Command, CommandId, CommandList, Encoder, Flags, Group, Keys, Spec,
+    glob_matches_any_case, keys_asked,
 };
+
+use arguments::Arguments;
 
 use super::Caller;
 use crate::engine::Engine;
@@ -52,7 +55,60 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             | CommandId::LatencyHistory
             | CommandId::LatencyLatest
             | CommandId::LatencyReset => self.latency(caller, id, args),
-            _ => self.fail(caller, &ErrorReply::Syntax),
+            CommandId::MemoryStats
+            | CommandId::MemoryDoctor
+            | CommandId::MemoryMallocStats
+            | CommandId::MemoryPurge => self.memory(caller, id),
+            CommandId::Save | CommandId::BgSave | CommandId::BgRewriteAof => {
+                self.save(caller, id, args);
+            }
+            CommandId::ClientGetRedir
+            | CommandId::ClientTracking
+            | CommandId::ClientTrackingInfo
+            | CommandId::ClientCaching
+            | CommandId::ClientUnblock => self.client_operate(caller, id, args),
+            CommandId::AclCat
+            | CommandId::AclDelUser
+            | CommandId::AclDryRun
+            | CommandId::AclGenPass
+            | CommandId::AclGetUser
+            | CommandId::AclList
+            | CommandId::AclLoad
+            | CommandId::AclLog
+            | CommandId::AclSave
+            | CommandId::AclSetUser
+            | CommandId::AclUsers
+            | CommandId::AclWhoAmI => self.acl(caller, id, args),
+            CommandId::Debug => self.debug(caller, args),
+            CommandId::HotKeys => self.hot_keys(caller, args),
+            CommandId::Monitor => self.monitor(caller),
+            CommandId::CommandGetKeysAndFlags => self.command_get_keys_and_flags(caller, args),
+            _ => self.foreign(caller, id, args),
+        }
+    }
+
+    /// MONITOR: the client is told of all commands from now on.
+    fn monitor(&mut self, caller: Caller) {
+        self.settle(caller.slot);
+        let client = &self.core.connections[caller.slot].client;
+        self.core.shared.monitors().add(client);
+        self.say(caller, |encoder| encoder.ok());
+    }
+
+    fn command_get_keys_and_flags(&mut self, caller: Caller, args: ArgIter<'a>) {
+        match keys_asked(args) {
+            Err(error) => self.fail(caller, &error),
+            Ok((spec, keys)) => self.say(caller, |encoder| {
+                encoder.array_header(keys.len());
+                for (at, key) in keys.enumerate() {
+                    let flags = key_specs::flags_of(spec, at, args);
+                    let fixed = || flags.iter().filter(|flag| **flag != "variable_flags");
+                    encoder.array_header(2);
+                    encoder.bulk(key);
+                    encoder.set_header(fixed().count());
+                    fixed().for_each(|flag| encoder.simple(flag));
+                }
+            }),
         }
     }
 
@@ -125,7 +181,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 }
 
 /// The ACL categories, in the order in which Redis lists them.
-fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone {
+pub(super) fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone {
     use CommandId::{
         Asking, DbSize, FlushAll, FlushDb, Info, Keys, LastSave, ReadOnly, ReadWrite, Restore,
         Role, SwapDb, Wait, WaitAof,
@@ -163,7 +219,9 @@ fn tips(id: CommandId) -> &'static [&'static str] {
         Id::Ping | Id::FlushDb | Id::FlushAll => {
             &["request_policy:all_shards", "response_policy:all_succeeded"]
         }
-        Id::ConfigSet => &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        Id::ConfigSet | Id::LatencyReset | Id::SlowlogReset => {
+            &["request_policy:all_nodes", "response_policy:all_succeeded"]
+        }
         Id::MSet => &["request_policy:multi_shard", "response_policy:all_succeeded"],
         Id::MGet => &["request_policy:multi_shard"],
         Id::MSetNx => &["request_policy:multi_shard", "response_policy:agg_min"],
@@ -179,6 +237,22 @@ fn tips(id: CommandId) -> &'static [&'static str] {
         Id::Info => {
             &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]
         }
+        Id::SlowlogLen => {
+            &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"]
+        }
+        Id::SlowlogGet => &["request_policy:all_nodes", "nondeterministic_output"],
+        Id::LatencyDoctor
+        | Id::LatencyGraph
+        | Id::LatencyHistogram
+        | Id::LatencyHistory
+        | Id::LatencyLatest => {
+            &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
+        }
+        Id::MemoryPurge => &["request_policy:all_shards", "response_policy:all_succeeded"],
+        Id::MemoryDoctor | Id::MemoryMallocStats | Id::MemoryStats => {
+            &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]
+        }
+        Id::ModuleList => &["nondeterministic_output_order"],
         Id::Command | Id::CommandList | Id::CommandInfo | Id::CommandDocs => {
             &["nondeterministic_output_order"]
         }
@@ -242,12 +316,17 @@ fn describe(encoder: &mut Encoder<'_>, spec: &'static Spec) {
 /// One value of COMMAND DOCS.
 fn document(encoder: &mut Encoder<'_>, spec: &'static Spec) {
     let subcommands = spec.subcommands().count();
-    encoder.map_header(if subcommands > 0 { 4 } else { 3 });
+    let arguments = Arguments::of(spec);
+    encoder.map_header(3 + usize::from(subcommands > 0) + usize::from(!arguments.is_empty()));
     for (name, value) in
         [("summary", spec.summary), ("since", spec.since), ("group", spec.group.name())]
     {
         encoder.bulk(name.as_bytes());
         encoder.bulk(value.as_bytes());
+    }
+    if !arguments.is_empty() {
+        encoder.bulk(b"arguments");
+        arguments.encode(encoder);
     }
     if subcommands > 0 {
         encoder.bulk(b"subcommands");

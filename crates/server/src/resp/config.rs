@@ -10,6 +10,7 @@ use staged::Staged;
 
 use super::Caller;
 use crate::config::Config;
+use crate::durable::Durability;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::shared::Shared;
@@ -33,7 +34,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::ConfigRewrite => self.config_rewrite(caller),
             Command::Time => self.time(caller),
             Command::LastSave => {
-                let seconds = (self.core.shared.started_at().0 / 1000).cast_signed();
+                let seconds = (self.core.shared.saved_at().0 / 1000).cast_signed();
                 self.say(caller, |encoder| encoder.integer(seconds));
             }
             Command::Role => self.role(caller),
@@ -184,12 +185,22 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("threads", threads.to_string()),
         ("cr-threads", fronts.map_or("auto".to_owned(), |count| count.to_string())),
         ("slo", shared.slo().text()),
-        ("appendonly", "no".to_owned()),
+        ("appendonly", yes_or_no(config.data.is_some())),
+        ("appendfsync", append_fsync(config).to_owned()),
+        ("aof-use-rdb-preamble", "no".to_owned()),
+        ("dir", config.data.as_ref().map_or(String::new(), |data| data.path.display().to_string())),
         ("save", String::new()),
+        ("hz", "1000".to_owned()),
+        ("activedefrag", "no".to_owned()),
+        ("maxmemory-clients", "0".to_owned()),
+        ("tracking-table-max-keys", "0".to_owned()),
+        ("enable-debug-command", config.debug_command.name().to_owned()),
+        ("enable-module-command", "no".to_owned()),
+        ("daemonize", "no".to_owned()),
         ("timeout", "0".to_owned()),
         ("tcp-keepalive", "300".to_owned()),
         ("requirepass", if config.requirepass.is_some() { "***" } else { "" }.to_owned()),
-        ("cluster-enabled", "no".to_owned()),
+        ("cluster-enabled", yes_or_no(shared.cluster().is_some())),
         ("slowlog-log-slower-than", shared.slow_log().threshold_us().to_string()),
         ("slowlog-max-len", shared.slow_log().len_max().to_string()),
         ("latency-monitor-threshold", shared.latency_monitor().threshold_ms().to_string()),
@@ -209,6 +220,18 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         }
     }
     settings
+}
+
+fn yes_or_no(is_so: bool) -> String {
+    if is_so { "yes" } else { "no" }.to_owned()
+}
+
+/// When the log is synced, in the words of Redis.
+fn append_fsync(config: &Config) -> &'static str {
+    match &config.data {
+        Some(data) if data.durability == Durability::Fsync => "always",
+        _ => "everysec",
+    }
 }
 
 /// The policies of Redis that can be had: what has no expiry is evicted too, so that those named

@@ -3,6 +3,7 @@
 use wire::resp::{AuthRequest, Command, ErrorReply, HelloRequest, Protocol, ReplyMode};
 
 use super::Caller;
+use super::acl::DEFAULT_USER;
 use crate::connection::{Replies, Resp};
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -10,9 +11,6 @@ use crate::password;
 
 /// What clients take the server for: decides which features they use.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
-
-/// The only user there is.
-const DEFAULT_USER: &[u8] = b"default";
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs any command that is left.
@@ -113,7 +111,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             self.core.connections[caller.slot].resp().needs_auth = false;
             return Ok(());
         }
-        self.core.counters().auth_errors.add(1);
+        self.note_failed_login(caller, auth);
         Err(ErrorReply::WrongPassword)
     }
 
@@ -126,6 +124,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let parser = connection.resp().parser;
         *connection.resp() = Resp { parser, needs_auth, ..Resp::default() };
         connection.client.change_names(|names| names.name.clear());
+        self.core.shared.monitors().remove(self.core.connections[caller.slot].client.id);
         let caller = Caller { is_quiet: false, ..caller };
         self.say(caller, |encoder| encoder.simple("RESET"));
     }

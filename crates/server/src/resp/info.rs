@@ -102,6 +102,8 @@ fn server(section: &mut Section<'_>) {
     section.line("process_id", getpid().as_raw_nonzero());
     section.line("run_id", shared.run_id());
     section.line("tcp_port", config.resp.map_or(0, |address| address.port()));
+    section.line("hz", 1000);
+    section.line("configured_hz", 1000);
     section.line("server_time_usec", crate::shared::unix_now().0 * 1000);
     section.line("uptime_in_seconds", uptime);
     section.line("uptime_in_days", uptime / 86_400);
@@ -121,6 +123,8 @@ fn clients(section: &mut Section<'_>) {
     section.line("connected_clients", totals.connections_resp + totals.connections_memcached);
     section.line("maxclients", section.shared.live().max_connections());
     section.line("blocked_clients", 0);
+    section.line("tracking_clients", 0);
+    section.line("pubsub_clients", 0);
     section.line("dovetail_memcached_clients", totals.connections_memcached);
     section.line("dovetail_native_sessions", totals.native.sessions);
     section.line("dovetail_shm_clients", totals.native.shm_clients);
@@ -159,7 +163,7 @@ fn persistence(section: &mut Section<'_>) {
     section.line("loading", 0);
     section.line("rdb_changes_since_last_save", 0);
     section.line("rdb_bgsave_in_progress", 0);
-    section.line("rdb_last_save_time", section.shared.started_at().0 / 1000);
+    section.line("rdb_last_save_time", section.shared.saved_at().0 / 1000);
     section.line("rdb_last_bgsave_status", "ok");
     let Some(data) = section.shared.data() else { return section.line("aof_enabled", 0) };
     let (durable, stats) = (data.durable(), data.durable().stats());
@@ -184,6 +188,8 @@ fn stats(section: &mut Section<'_>) {
     section.line("total_net_input_bytes", totals.net_input_bytes);
     section.line("total_net_output_bytes", totals.net_output_bytes);
     section.line("rejected_connections", totals.connections_rejected);
+    section.line("total_error_replies", totals.errors());
+    section.line("slowlog_entries_total", section.shared.slow_log().total());
     section.line("expired_keys", store.expired);
     section.line("evicted_keys", store.evicted_by_log + store.evicted_by_index);
     section.line("keyspace_hits", totals.hits());
@@ -220,7 +226,7 @@ fn replication(section: &mut Section<'_>) {
         let _ = write!(section.text, "slave{index}:{state}\r\n");
         section.line(&format!("dovetail_slave{index}_lag_bytes"), lag_bytes);
     }
-    section.line("master_replid", section.shared.run_id());
+    section.line("master_replid", section.shared.replication_id());
     section.line("master_repl_offset", 0);
 }
 

@@ -49,6 +49,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                     let _ = answer.send(self.probe());
                 }
                 Control::Kill { client_id } => self.kill(client_id),
+                Control::Feed { client_id, lines } => self.feed(client_id, &lines),
                 Control::Adopt(guest) => self.adopt_shm(*guest),
                 Control::MoveShm(client) => {
                     self.shm_arrivals.push(client);
@@ -99,6 +100,25 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 connection.ending = Ending::Now;
                 self.core.touch(slot);
             }
+        }
+    }
+
+    /// What MONITOR shows a client; one that has not taken what came before is cut off.
+    fn feed(&mut self, client_id: u64, lines: &str) {
+        for slot in self.core.connections.slots() {
+            let connection = &mut self.core.connections[slot];
+            if connection.client.id != client_id {
+                continue;
+            }
+            if connection.output.unsent_bytes() > self.core.output_limit_bytes {
+                tracing::warn!("a client that does not read what MONITOR shows was cut off");
+                connection.ending = Ending::Now;
+            } else {
+                self.core.lend_buffer(slot);
+                let output = &mut self.core.connections[slot].output;
+                output.append(|out| out.extend_from_slice(lines.as_bytes()));
+            }
+            self.core.touch(slot);
         }
     }
 

@@ -166,6 +166,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.engine.abandon(&mut self.core, &mut connection.awaiting);
         self.core.ledger.release(connection.booked_bytes);
         self.core.shared.clients().remove(connection.client.id);
+        self.core.shared.monitors().remove(connection.client.id);
         if connection.ending == Ending::AfterFlush {
             let mut discarded_bytes = 0;
             while let Ok((count @ 1.., _)) =

@@ -3,9 +3,12 @@
 //! A worker whose type takes no times compiles to nothing here.
 
 use base::Instant;
+use wire::Parsed;
+use wire::resp::{Limits, Parser, next_command};
 
 use super::Worker;
 use crate::connection::Ending;
+use crate::counters::{CommandIndex, Dialect};
 use crate::engine::Home;
 use crate::poller::Poller;
 use crate::slo::{Round, Sampler};
@@ -18,15 +21,34 @@ pub(super) struct Latency {
     pub has_slept: bool,
     /// Connections whose bytes of this round came in an earlier one.
     pub resumed: Vec<usize>,
+    /// The first command of the read that is watched, if its duration is to be counted.
+    command: Option<CommandIndex>,
 }
 
 impl Latency {
     pub(super) fn new(origin: std::time::Instant) -> Latency {
-        Latency { sampler: Sampler::default(), origin, has_slept: false, resumed: Vec::new() }
+        Latency {
+            sampler: Sampler::default(),
+            origin,
+            has_slept: false,
+            resumed: Vec::new(),
+            command: None,
+        }
     }
 
     fn at(&self, now: std::time::Instant) -> Instant {
         Instant { ns: now.duration_since(self.origin).as_nanos() as u64 }
+    }
+}
+
+/// Without an objective.
+const NO_TARGET_NS: u64 = u64::MAX;
+
+/// The command that a Redis client's bytes begin with.
+fn first_command(bytes: &[u8]) -> Option<CommandIndex> {
+    match next_command(&mut Parser::default(), bytes, &Limits::new(usize::MAX)) {
+        Parsed::Done { value: Ok(command), .. } => command.id().map(CommandIndex::resp),
+        _ => None,
     }
 }
 
@@ -42,7 +64,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         };
         self.latency.has_slept = false;
         let now = self.latency.at(started_at);
-        self.latency.sampler.begin(now, round, self.core.shared.slo().target_ns());
+        let target_ns = match self.core.shared.slo().target_ns() {
+            // A round is not the whole way of what is routed: reads are sampled all the same.
+            0 if E::ROUTES => NO_TARGET_NS,
+            target_ns => target_ns,
+        };
+        self.latency.sampler.begin(now, round, target_ns);
     }
 
     /// After parsing, before what is left of the reads is put away.
@@ -57,8 +84,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let is_answered = read.fed.get().is_some_and(|fed| fed.consumed_bytes > 0);
             is_answered && !resumed.contains(&read.slot)
         });
-        if let Some(slot) = picked.map(|read| read.slot) {
+        if let Some(read) = picked {
+            let slot = read.slot;
             let connection = &self.core.connections[slot];
+            let is_counted = E::ROUTES && connection.client.protocol == Dialect::Resp;
+            let bytes = read.bytes(&self.arena);
+            self.latency.command = if is_counted { first_command(bytes) } else { None };
             let reply_mark = connection.awaiting.reply_mark();
             self.latency.sampler.watch(slot, connection.client.id, reply_mark);
         }
@@ -78,7 +109,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         let now = self.latency.at(now);
         if let Some((took_ns, target_ns)) = self.latency.sampler.answered(now) {
-            self.core.counters().latency.record(took_ns, target_ns);
+            let counters = self.core.counters();
+            if target_ns != NO_TARGET_NS {
+                counters.latency.record(took_ns, target_ns);
+            }
+            if let Some(command) = self.latency.command.take() {
+                let cells = &counters.durations[command.position()];
+                cells.get_or_init(Box::default).record_many(took_ns, 1);
+            }
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Where a worker tells the slow log and the commands' clocks what they need (`timing`).
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Worker;
+use crate::connection::Speech;
 use crate::counters::Dialect;
 use crate::engine::Home;
 use crate::latency_monitor::Kind;
+use crate::monitor::Feed;
 use crate::poller::Poller;
 use crate::timing::Batch;
 
@@ -43,6 +45,29 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if shared.slow_log().threshold().is_some_and(|threshold| took >= threshold) {
             batch.log(core, took);
         }
+    }
+
+    /// Behind a gathering: what it was made of, for those who watch.
+    #[inline]
+    pub(super) fn feed_monitors(&mut self) {
+        if self.core.shared.monitors().is_watched() {
+            self.show_monitors();
+        }
+    }
+
+    #[cold]
+    fn show_monitors(&self) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut feed = Feed::default();
+        for region in &self.regions {
+            let Some(connection) = self.core.connections.get(region.slot) else { continue };
+            let Speech::Resp(resp) = &connection.speech else { continue };
+            if let Some(fed) = region.fed.get().filter(|_| !resp.needs_auth) {
+                let taken = &region.bytes(&self.arena)[..fed.consumed_bytes];
+                feed.add(&connection.client, since, taken);
+            }
+        }
+        feed.send(&self.core.shared);
     }
 
     /// The end of a round that found something to do.

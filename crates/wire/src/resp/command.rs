@@ -491,6 +491,8 @@ pub struct ClientFilter<'a> {
     pub address: Option<&'a [u8]>,
     /// LADDR ip:port.
     pub local_address: Option<&'a [u8]>,
+    /// MAXAGE: connected for so many seconds, or longer.
+    pub max_age_seconds: Option<u64>,
     /// USER.
     pub user: Option<&'a [u8]>,
     /// SKIPME.

@@ -46,6 +46,8 @@ pub enum ErrorReply<'a> {
     WrongArity(CommandId),
     /// `ERR unknown subcommand or wrong number of arguments for 'pause'. Try CLIENT HELP.`
     SubcommandSyntax(CommandId),
+    /// `ERR unknown subcommand or wrong number of arguments for 'x'. Try DEBUG HELP.`
+    DebugSubcommand(&'a [u8]),
     /// `ERR no such key`
     NoSuchKey,
     /// `ERR key is longer than 65535 bytes`; Redis has no such limit.
@@ -282,6 +284,9 @@ impl ErrorReply<'_> {
                 let parent = id.spec().parent_name().unwrap_or_default().to_ascii_uppercase();
                 push_parts(out, &[head, id.spec().own_name(), "'. Try ", &parent, " HELP."]);
             }
+            ErrorReply::DebugSubcommand(name) => {
+                push_named(out, DEBUG_UNKNOWN, name, "'. Try DEBUG HELP.");
+            }
             ErrorReply::UnsupportedOption(option) => {
                 push_named(out, "Unsupported option ", option, "")
             }
@@ -483,6 +488,8 @@ fn push_redirect(out: &mut Vec<u8>, word: &str, elsewhere: Elsewhere<'_>) {
     push_line(out, host.as_bytes());
     push_parts(out, &[":", itoa::Buffer::new().format(port)]);
 }
+
+const DEBUG_UNKNOWN: &str = "unknown subcommand or wrong number of arguments for '";
 
 const CONFIG_SET_FAILED: &str = "CONFIG SET failed (possibly related to argument '";
 

@@ -29,6 +29,7 @@ use crate::Parsed;
 
 pub(super) use client::client_filter;
 pub(super) use identity::id_of;
+pub use server::{asked_command, keys_asked};
 pub(super) use strings::set_if;
 
 /// What [`next_command`] answers.

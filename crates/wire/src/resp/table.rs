@@ -146,12 +146,14 @@ impl CommandId {
     pub fn is_container(self) -> bool {
         matches!(
             self,
-            CommandId::Client
+            CommandId::Acl
+                | CommandId::Client
                 | CommandId::Cluster
                 | CommandId::Command
                 | CommandId::Config
                 | CommandId::Latency
                 | CommandId::Memory
+                | CommandId::Module
                 | CommandId::Object
                 | CommandId::Slowlog
         )

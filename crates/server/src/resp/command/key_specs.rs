@@ -5,7 +5,7 @@
 //!  MSET key value ...   ─▶ [OW update, from 1 to the last, every 2nd]
 //! ```
 
-use wire::resp::{CommandId as Id, Encoder, Spec};
+use wire::resp::{ArgIter, CommandId as Id, Encoder, Spec};
 
 /// One specification, without the place of its keys.
 struct KeyUse {
@@ -78,6 +78,20 @@ fn uses(id: Id) -> &'static [KeyUse] {
         Id::RenameNx => &[TAKE, INSERT],
         Id::Copy => &[READ, REPLACE],
         _ => &[LOOK],
+    }
+}
+
+/// What becomes of the key that is the `at`th of a command, whose arguments follow.
+pub(super) fn flags_of(spec: &Spec, at: usize, args: ArgIter<'_>) -> &'static [&'static str] {
+    let uses = uses(spec.id);
+    // Behind the name, the key and the value.
+    let has_get = args.skip(3).any(|arg| arg.eq_ignore_ascii_case(b"get"));
+    match uses.get(at).or(uses.last()) {
+        // What it does depends on GET.
+        Some(_) if spec.id == Id::Set && has_get => CHANGE.flags,
+        Some(_) if spec.id == Id::Set => REPLACE.flags,
+        Some(found) => found.flags,
+        None => &[],
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
             Command::ClientKill(query)
         }
         CommandId::ClientPause => return pause(rest),
-        _ => return Err(ErrorReply::Syntax),
+        _ => Command::Operator { id, args: rest },
     })
 }
 
@@ -124,6 +124,10 @@ fn kill(mut rest: ArgIter<'_>) -> Result<ClientFilter<'_>, ErrorReply<'_>> {
             filter.address = Some(value);
         } else if is_word(option, "laddr") {
             filter.local_address = Some(value);
+        } else if is_word(option, "maxage") {
+            let age = parse_i64(value).ok_or(ErrorReply::Other(MAX_AGE_NO_NUMBER))?;
+            let age = u64::try_from(age).ok().filter(|age| *age > 0);
+            filter.max_age_seconds = Some(age.ok_or(ErrorReply::Other(MAX_AGE_NOT_POSITIVE))?);
         } else if is_word(option, "user") {
             filter.user = Some(value);
         } else if is_word(option, "skipme") && is_word(value, "yes") {
@@ -136,6 +140,9 @@ fn kill(mut rest: ArgIter<'_>) -> Result<ClientFilter<'_>, ErrorReply<'_>> {
     }
     Ok(filter)
 }
+
+const MAX_AGE_NO_NUMBER: &str = "maxage is not an integer or out of range";
+const MAX_AGE_NOT_POSITIVE: &str = "maxage should be greater than 0";
 
 fn pause(mut rest: ArgIter<'_>) -> Read<'_> {
     let timeout = next(&mut rest);

@@ -55,7 +55,7 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
             let (is_local, timeout_ms) = (local_count == 1, wait_ms(args)?);
             Command::WaitAof { is_local, replica_count, timeout_ms }
         }
-        _ => return Err(ErrorReply::Syntax),
+        _ => Command::Operator { id, args: rest },
     })
 }
 

@@ -34,10 +34,12 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
         CommandId::CommandInfo => Command::CommandInfo { names: rest },
         CommandId::CommandGetKeys => return get_keys(rest),
         CommandId::CommandList => return command_list(rest),
-        CommandId::ConfigHelp
+        CommandId::AclHelp
+        | CommandId::ConfigHelp
         | CommandId::CommandHelp
         | CommandId::LatencyHelp
         | CommandId::MemoryHelp
+        | CommandId::ModuleHelp
         | CommandId::SlowlogHelp => Command::Help { id },
         CommandId::MemoryUsage => {
             let key = next(args);
@@ -104,6 +106,12 @@ fn memory_usage_options<'a>(mut rest: ArgIter<'a>) -> Result<(), ErrorReply<'a>>
 
 /// `COMMAND GETKEYS`: `rest` is a whole command.
 fn get_keys(rest: ArgIter<'_>) -> Read<'_> {
+    let (_, keys) = keys_asked(rest)?;
+    Ok(Command::CommandGetKeys { keys })
+}
+
+/// A whole command's row and its keys, for COMMAND GETKEYS and GETKEYSANDFLAGS.
+pub fn keys_asked(rest: ArgIter<'_>) -> Result<(&'static Spec, Keys<'_>), ErrorReply<'_>> {
     let spec = asked_command(rest).ok_or(ErrorReply::GetKeysUnknown)?;
     if spec.keys.first == 0 {
         return Err(ErrorReply::GetKeysNone);
@@ -111,10 +119,11 @@ fn get_keys(rest: ArgIter<'_>) -> Read<'_> {
     if !spec.accepts_count(rest.len()) {
         return Err(ErrorReply::GetKeysArity);
     }
-    Ok(Command::CommandGetKeys { keys: spec.keys.of(rest) })
+    Ok((spec, spec.keys.of(rest)))
 }
 
-fn asked_command(mut words: ArgIter<'_>) -> Option<&'static Spec> {
+/// The row of a whole command, whose arguments are not looked at.
+pub fn asked_command(mut words: ArgIter<'_>) -> Option<&'static Spec> {
     let spec = lookup::by_name(words.next()?)?.spec();
     let Some(subcommand) = words.next().filter(|_| spec.id.is_container()) else {
         return Some(spec);

@@ -4,28 +4,60 @@ use super::CommandId;
 
 pub(super) fn lines(id: CommandId) -> &'static [&'static str] {
     match id {
+        CommandId::Acl | CommandId::AclHelp => &ACL,
         CommandId::Client | CommandId::ClientHelp => &CLIENT,
         CommandId::Cluster | CommandId::ClusterHelp => &CLUSTER,
         CommandId::Command | CommandId::CommandHelp => &COMMAND,
         CommandId::Config | CommandId::ConfigHelp => &CONFIG,
         CommandId::Latency | CommandId::LatencyHelp => &LATENCY,
         CommandId::Memory | CommandId::MemoryHelp => &MEMORY,
+        CommandId::Module | CommandId::ModuleHelp => &MODULE,
         CommandId::Object | CommandId::ObjectHelp => &OBJECT,
         CommandId::Slowlog | CommandId::SlowlogHelp => &SLOWLOG,
         _ => &[],
     }
 }
 
-const CLIENT: [&str; 27] = [
+const ACL: [&str; 23] = [
+    "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CAT [<category>]",
+    "    List the categories, or the commands of one.",
+    "DRYRUN <username> <command> [<arg> ...]",
+    "    Tell whether a user may run a command: default may run all.",
+    "GENPASS [<bits>]",
+    "    Draw a password.",
+    "GETUSER <username>",
+    "    Describe a user.",
+    "LIST",
+    "    Describe all users.",
+    "LOG [<count> | RESET]",
+    "    Show who failed to log in.",
+    "USERS",
+    "    List the users' names: default.",
+    "WHOAMI",
+    "    Tell who this connection is.",
+    "SETUSER, DELUSER, LOAD, SAVE",
+    "    Refused: default is the only user, by requirepass.",
+    "(a password)",
+    "    Is shown as its SHA-256.",
+    "HELP",
+    "    Print this help.",
+];
+
+const CLIENT: [&str; 37] = [
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CACHING (YES|NO)",
+    "    Refused without TRACKING.",
     "GETNAME",
     "    Tell the name of this connection.",
+    "GETREDIR",
+    "    Tell who gets this connection's invalidations: nobody (-1).",
     "ID",
     "    Tell the id of this connection.",
     "INFO",
     "    Describe this connection.",
     "KILL <ip:port> | <option> <value> [<option> <value> ...]",
-    "    Close connections. Options: ID, TYPE, ADDR, LADDR, USER, SKIPME (yes|no).",
+    "    Close connections. Options: ID, TYPE, ADDR, LADDR, USER, MAXAGE, SKIPME.",
     "LIST [TYPE <type>] [ID <id> ...]",
     "    Describe connections.",
     "NO-EVICT (ON|OFF)",
@@ -40,6 +72,12 @@ const CLIENT: [&str; 27] = [
     "    Set the name or version of the client library.",
     "SETNAME <name>",
     "    Name this connection.",
+    "TRACKING (ON|OFF)",
+    "    Client-side caching: refused.",
+    "TRACKINGINFO",
+    "    Tell that nothing is tracked.",
+    "UNBLOCK <client-id> [TIMEOUT|ERROR]",
+    "    End a client's wait: nobody waits.",
     "UNPAUSE",
     "    End a pause.",
     "HELP",
@@ -80,7 +118,7 @@ const CLUSTER: [&str; 31] = [
     "    Print this help.",
 ];
 
-const COMMAND: [&str; 15] = [
+const COMMAND: [&str; 17] = [
     "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "(no subcommand)",
     "    Describe all commands.",
@@ -90,6 +128,8 @@ const COMMAND: [&str; 15] = [
     "    Document commands.",
     "GETKEYS <command> [<arg> ...]",
     "    Extract the keys of a command.",
+    "GETKEYSANDFLAGS <command> [<arg> ...]",
+    "    The same, with what becomes of each.",
     "INFO [<command-name> ...]",
     "    Describe commands.",
     "LIST [FILTERBY (MODULE|ACLCAT|PATTERN) <value>]",
@@ -112,10 +152,28 @@ const CONFIG: [&str; 11] = [
     "    Print this help.",
 ];
 
-const MEMORY: [&str; 5] = [
+const MEMORY: [&str; 13] = [
     "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DOCTOR",
+    "    Report in words what is wrong with the memory.",
+    "MALLOC-STATS",
+    "    What the allocator counts: nothing.",
+    "PURGE",
+    "    Give back what nobody needs: the log does that by itself.",
+    "STATS",
+    "    Tell what takes the memory.",
     "USAGE <key> [SAMPLES <count>]",
     "    Tell the bytes that a key takes.",
+    "HELP",
+    "    Print this help.",
+];
+
+const MODULE: [&str; 7] = [
+    "MODULE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "LIST",
+    "    List the modules: there are none.",
+    "LOAD, LOADEX, UNLOAD",
+    "    Refused: modules are not supported.",
     "HELP",
     "    Print this help.",
 ];

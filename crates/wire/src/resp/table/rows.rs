@@ -92,10 +92,22 @@ command_rows! {
         "Protects this connection from eviction";
     ClientPause = "client|pause", -3, [A S L T], (0, 0, 0), Connection, "2.9.50",
         "Holds back commands for a while";
+    ClientGetRedir = "client|getredir", 2, [S L T], (0, 0, 0), Connection, "6.0.0",
+        "Tells who gets this connection's invalidations";
+    ClientTracking = "client|tracking", -3, [S L T], (0, 0, 0), Connection, "6.0.0",
+        "Turns client-side caching off";
+    ClientTrackingInfo = "client|trackinginfo", 2, [S L T], (0, 0, 0), Connection, "6.2.0",
+        "Tells what is tracked for this connection";
+    ClientCaching = "client|caching", 3, [S L T], (0, 0, 0), Connection, "6.0.0",
+        "Chooses what the next command's keys are to client-side caching";
+    ClientUnblock = "client|unblock", -3, [A S L T], (0, 0, 0), Connection, "5.0.0",
+        "Ends a client's wait";
     Command = "command", -1, [L T], (0, 0, 0), Server, "2.8.13",
         "Describes all commands";
     CommandGetKeys = "command|getkeys", -4, [L T], (0, 0, 0), Server, "2.8.13",
         "Extracts the keys of a command";
+    CommandGetKeysAndFlags = "command|getkeysandflags", -4, [L T], (0, 0, 0), Server, "7.0.0",
+        "Extracts the keys of a command, and what becomes of each";
     CommandList = "command|list", -2, [L T], (0, 0, 0), Server, "7.0.0",
         "Lists command names";
     CommandInfo = "command|info", -2, [L T], (0, 0, 0), Server, "2.8.13",
@@ -276,6 +288,80 @@ command_rows! {
         "Tells the bytes that a key takes";
     LastSave = "lastsave", 1, [L T F], (0, 0, 0), Server, "1.0.0",
         "Tells the Unix time of the last save";
+    MemoryStats = "memory|stats", 2, [], (0, 0, 0), Server, "4.0.0",
+        "Tells what takes the memory";
+    MemoryDoctor = "memory|doctor", 2, [], (0, 0, 0), Server, "4.0.0",
+        "Reports in words what is wrong with the memory";
+    MemoryMallocStats = "memory|malloc-stats", 2, [], (0, 0, 0), Server, "4.0.0",
+        "Tells what the allocator counts";
+    MemoryPurge = "memory|purge", 2, [], (0, 0, 0), Server, "4.0.0",
+        "Gives back what nobody needs";
+    Save = "save", 1, [A S X Y], (0, 0, 0), Server, "1.0.0",
+        "Waits until everything is on the disk";
+    BgSave = "bgsave", -1, [A S Y], (0, 0, 0), Server, "1.0.0",
+        "Asks for a commit of the log";
+    BgRewriteAof = "bgrewriteaof", 1, [A S Y], (0, 0, 0), Server, "1.0.0",
+        "Asks for a commit of the log, which cleans itself";
+    Debug = "debug", -2, [A S L T], (0, 0, 0), Server, "1.0.0",
+        "What tests of clients need";
+    Monitor = "monitor", 1, [A S L T], (0, 0, 0), Server, "1.0.0",
+        "Shows every command as it arrives";
+    HotKeys = "hotkeys", -2, [A S L T], (0, 0, 0), Server, "8.6.0",
+        "Lists the keys that are asked for most";
+    Lolwut = "lolwut", -1, [R F], (0, 0, 0), Server, "5.0.0",
+        "Shows a joint, and the version";
+    ReplicaOf = "replicaof", 3, [A S T Y], (0, 0, 0), Server, "5.0.0",
+        "Not for this server";
+    SlaveOf = "slaveof", 3, [A S T Y], (0, 0, 0), Server, "1.0.0",
+        "Not for this server; an old name of REPLICAOF";
+    Sync = "sync", 1, [A S X Y], (0, 0, 0), Server, "1.0.0",
+        "Not for this server";
+    PSync = "psync", -3, [A S X Y], (0, 0, 0), Server, "2.8.0",
+        "Not for this server";
+    ReplConf = "replconf", -1, [A S L T B], (0, 0, 0), Server, "3.0.0",
+        "Not for this server";
+    Failover = "failover", -1, [A S T], (0, 0, 0), Server, "6.2.0",
+        "Not for this server";
+    Module = "module", -2, [], (0, 0, 0), Server, "4.0.0",
+        "Commands about modules";
+    ModuleList = "module|list", 2, [A S], (0, 0, 0), Server, "4.0.0",
+        "Lists the modules: there are none";
+    ModuleLoad = "module|load", -3, [A S Y], (0, 0, 0), Server, "4.0.0",
+        "Not for this server";
+    ModuleLoadEx = "module|loadex", -3, [A S Y], (0, 0, 0), Server, "7.0.0",
+        "Not for this server";
+    ModuleUnload = "module|unload", 3, [A S Y], (0, 0, 0), Server, "4.0.0",
+        "Not for this server";
+    ModuleHelp = "module|help", 2, [L T], (0, 0, 0), Server, "5.0.0",
+        "Explains the subcommands";
+    Acl = "acl", -2, [], (0, 0, 0), Server, "6.0.0",
+        "Commands about users";
+    AclCat = "acl|cat", -2, [S L T], (0, 0, 0), Server, "6.0.0",
+        "Lists the categories, or the commands of one";
+    AclDelUser = "acl|deluser", -3, [A S L T], (0, 0, 0), Server, "6.0.0",
+        "Deletes users, of which there is one that stays";
+    AclDryRun = "acl|dryrun", -4, [A S L T], (0, 0, 0), Server, "7.0.0",
+        "Tells whether a user may run a command";
+    AclGenPass = "acl|genpass", -2, [S L T], (0, 0, 0), Server, "6.0.0",
+        "Draws a password";
+    AclGetUser = "acl|getuser", 3, [A S L T], (0, 0, 0), Server, "6.0.0",
+        "Describes a user";
+    AclHelp = "acl|help", 2, [L T], (0, 0, 0), Server, "6.0.0",
+        "Explains the subcommands";
+    AclList = "acl|list", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
+        "Describes all users";
+    AclLoad = "acl|load", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
+        "Not for this server";
+    AclLog = "acl|log", -2, [A S L T], (0, 0, 0), Server, "6.0.0",
+        "Shows who failed to log in";
+    AclSave = "acl|save", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
+        "Not for this server";
+    AclSetUser = "acl|setuser", -3, [A S L T], (0, 0, 0), Server, "6.0.0",
+        "Not for this server";
+    AclUsers = "acl|users", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
+        "Lists the users";
+    AclWhoAmI = "acl|whoami", 2, [S L T], (0, 0, 0), Server, "6.0.0",
+        "Tells who this connection is";
     Slowlog = "slowlog", -2, [], (0, 0, 0), Server, "2.2.12",
         "Commands about the slow log";
     SlowlogGet = "slowlog|get", -2, [A L T], (0, 0, 0), Server, "2.2.12",

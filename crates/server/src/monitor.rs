@@ -1,0 +1,161 @@
+//! MONITOR: every command as it arrives, for clients that watch.
+//!
+//! ```text
+//!  a gathering ── anybody watching? (one load) ── no ─▶ nothing
+//!                           │ yes
+//!                           └▶ its bytes are read again, a line a command ─▶ each monitor's worker
+//! ```
+//!
+//! # Invariants
+//! M1: without a monitor a gathering costs one relaxed load.
+//! M2: a monitor that does not read as fast as commands come is cut off: nobody waits for it.
+//! M3: passwords are not shown, nor what clients send that have not logged in.
+//!
+//! # Limits
+//! Lines come in the order of arrival at each worker; those of several workers are merged as they
+//! come. Commands of a transaction are shown when they are queued. Commands of operators are not
+//! shown, as in Redis.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use wire::Parsed;
+use wire::resp::{ArgIter, Flags, Limits, Parser, Spec};
+
+use crate::clients::Client;
+use crate::shared::{Control, Shared};
+use crate::slow_log::shown_args;
+
+/// Who watches.
+#[derive(Debug, Default)]
+pub struct Monitors {
+    count: AtomicUsize,
+    clients: Mutex<Vec<Arc<Client>>>,
+}
+
+impl Monitors {
+    /// Whether anybody does.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        // Relaxed: a command sooner or later.
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// The client watches from now on.
+    pub fn add(&self, client: &Arc<Client>) {
+        let mut clients = self.lock();
+        if clients.iter().all(|known| known.id != client.id) {
+            clients.push(Arc::clone(client));
+        }
+        self.count.store(clients.len(), Ordering::Relaxed);
+    }
+
+    /// It watches no more, if it did.
+    pub fn remove(&self, client_id: u64) {
+        if !self.is_watched() {
+            return;
+        }
+        let mut clients = self.lock();
+        clients.retain(|client| client.id != client_id);
+        self.count.store(clients.len(), Ordering::Relaxed);
+    }
+
+    /// Whether that client does.
+    pub fn has(&self, client_id: u64) -> bool {
+        self.is_watched() && self.lock().iter().any(|client| client.id == client_id)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Client>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lines in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Feed {
+    lines: String,
+}
+
+impl Feed {
+    /// Takes what a client sent and the server took.
+    pub fn add(&mut self, client: &Client, at: Duration, mut bytes: &[u8]) {
+        let limits = Limits::new(usize::MAX);
+        while !bytes.is_empty() {
+            let parsed = Parser::default().parse(bytes, &limits);
+            let Parsed::Done { value, consumed_bytes } = parsed else { return };
+            bytes = &bytes[consumed_bytes..];
+            if let Some(line) = value.quoted_line() {
+                let mut rewritten = Vec::new();
+                line.rewrite(&mut rewritten);
+                self.add(client, at, &rewritten);
+            } else if !value.is_empty() && is_shown(value.iter()) {
+                self.add_line(client, at, value.iter());
+            }
+        }
+    }
+
+    fn add_line(&mut self, client: &Client, at: Duration, args: ArgIter<'_>) {
+        let (seconds, us) = (at.as_secs(), at.subsec_micros());
+        // Writing to a string cannot fail.
+        let _ = write!(self.lines, "+{seconds}.{us:06} [0 {}]", client.peer);
+        shown_args(args, |arg| {
+            self.lines.push_str(" \"");
+            arg.iter().for_each(|byte| push_escaped(&mut self.lines, *byte));
+            self.lines.push('"');
+        });
+        self.lines.push_str("\r\n");
+    }
+
+    /// To all who watch.
+    pub fn send(self, shared: &Shared) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let lines: Arc<str> = self.lines.into();
+        for client in shared.monitors().lock().iter() {
+            let (client_id, lines) = (client.id, Arc::clone(&lines));
+            shared.send(client.worker().index(), Control::Feed { client_id, lines });
+        }
+    }
+}
+
+/// Whether monitors are shown a command.
+fn is_shown(mut args: ArgIter<'_>) -> bool {
+    let name = args.next().unwrap_or_default();
+    let Some(spec) = Spec::by_name(name) else { return false };
+    let second = args.next().unwrap_or_default();
+    let own = |sub: &&Spec| sub.own_name().as_bytes().eq_ignore_ascii_case(second);
+    let spec = if spec.id.is_container() { spec.subcommands().find(own) } else { Some(spec) };
+    spec.is_some_and(|spec| !spec.flags.contains(Flags::ADMIN))
+}
+
+/// As Redis shows bytes.
+fn push_escaped(line: &mut String, byte: u8) {
+    match byte {
+        b'\\' => line.push_str("\\\\"),
+        b'"' => line.push_str("\\\""),
+        b'\n' => line.push_str("\\n"),
+        b'\r' => line.push_str("\\r"),
+        b'\t' => line.push_str("\\t"),
+        0x07 => line.push_str("\\a"),
+        0x08 => line.push_str("\\b"),
+        b' '..=b'~' => line.push(char::from(byte)),
+        _ => {
+            let _ = write!(line, "\\x{byte:02x}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shown_as_redis_shows_them() {
+        let mut line = String::new();
+        b"x\x00y\n\"z\\\xff\x7f".iter().for_each(|byte| push_escaped(&mut line, *byte));
+        assert_eq!(line, r#"x\x00y\n\"z\\\xff\x7f"#);
+    }
+}

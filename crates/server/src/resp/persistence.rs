@@ -1,0 +1,70 @@
+//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE: the words of Redis for what `--data-dir` does by itself.
+//!
+//! The log is the durable form: a save is a commit of it, and there is nothing to rewrite.
+
+use wire::resp::{ArgIter, CommandId, ErrorReply};
+
+use super::Caller;
+use crate::engine::Engine;
+use crate::gather::Gather;
+
+/// Without a data directory.
+const NOT_KEPT: ErrorReply<'static> = ErrorReply::Other(
+    "nothing is kept on a disk: start the server with --mode store --data-dir PATH",
+);
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Runs one of these.
+    pub(super) fn save(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
+        self.flush();
+        if id == CommandId::BgSave && !is_schedule(args) {
+            return self.fail(caller, &ErrorReply::Syntax);
+        }
+        let Some(data) = self.core.shared.data() else { return self.fail(caller, &NOT_KEPT) };
+        let durable = std::sync::Arc::clone(data.durable());
+        match id {
+            CommandId::Save => {
+                let mut mark = Vec::new();
+                durable.mark(&mut mark);
+                // SAVE is refused in MULTI: no keys are locked.
+                let Some(session) = self.engine.session() else {
+                    return self.fail(caller, &ErrorReply::NotInTransaction);
+                };
+                session.park();
+                let saved = durable.wait_covered(&mark);
+                session.unpark();
+                match saved {
+                    Ok(()) => {
+                        self.core.shared.note_save(crate::shared::unix_now());
+                        self.say(caller, |encoder| encoder.ok());
+                    }
+                    Err(error) => {
+                        tracing::warn!("SAVE failed: {error}");
+                        self.say(caller, |encoder| {
+                            encoder.out().extend_from_slice(b"-ERR\r\n");
+                        });
+                    }
+                }
+            }
+            CommandId::BgSave => {
+                durable.want();
+                self.core.shared.note_save(crate::shared::unix_now());
+                self.say(caller, |encoder| encoder.simple("Background saving started"));
+            }
+            _ => {
+                durable.want();
+                let text = "Background append only file rewriting started";
+                self.say(caller, |encoder| encoder.simple(text));
+            }
+        }
+    }
+}
+
+/// BGSAVE has one option: SCHEDULE.
+fn is_schedule(mut args: ArgIter<'_>) -> bool {
+    match (args.next(), args.next()) {
+        (None, _) => true,
+        (Some(word), None) => word.eq_ignore_ascii_case(b"schedule"),
+        _ => false,
+    }
+}
