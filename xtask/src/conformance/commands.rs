@@ -201,7 +201,7 @@ const OPTIONS: [(&str, &[&str]); 20] = [
         ],
     ),
     ("list", &["TYPE master", "TYPE nosuch", "ID 999999999", "ID x", "ID 0", "BAD", "TYPE"]),
-    ("pause", &["0", "0 ALL", "0 WRITE", "0 BAD", "x", "-1", "1.5"]),
+    ("pause", &["0", "0 ALL", "0 ALL x", "0 WRITE", "0 BAD", "x", "-1", "1.5"]),
     (
         "hello",
         &[

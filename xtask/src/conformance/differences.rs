@@ -46,7 +46,7 @@ fn has_body(bytes: &[u8], start: &[u8]) -> bool {
     body.starts_with(start) || body.strip_prefix(b"txt:").is_some_and(|it| it.starts_with(start))
 }
 
-const DIFFERENCES: [Difference; 9] = [
+const DIFFERENCES: [Difference; 11] = [
     Difference {
         name: "HELLO tells another version and id",
         explains: |seen| {
@@ -70,8 +70,16 @@ const DIFFERENCES: [Difference; 9] = [
         explains: |seen| seen.is(&["OBJECT", "REFCOUNT"]) && seen.are_integers(),
     },
     Difference {
+        name: "OBJECT IDLETIME is 0",
+        explains: |seen| seen.is(&["OBJECT", "IDLETIME"]) && seen.are_integers(),
+    },
+    Difference {
         name: "MEMORY USAGE tells the bytes of our log",
         explains: |seen| seen.is(&["MEMORY", "USAGE"]) && seen.are_integers(),
+    },
+    Difference {
+        name: "DBSIZE leaves out what has expired",
+        explains: |seen| seen.is(&["DBSIZE"]) && seen.ours.integer() < seen.theirs.integer(),
     },
     Difference {
         name: "CLIENT LIST tells our own numbers",

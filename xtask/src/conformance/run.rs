@@ -151,12 +151,12 @@ impl Runner<'_> {
                 fewer.drain(start..end);
                 tries += 1;
                 match self.compare(&fewer)? {
-                    Some(same) => {
+                    Some(same) if same.words == difference.words => {
                         fewer.truncate(same.step + 1);
                         session = fewer;
                         difference = same;
                     }
-                    None => start = end,
+                    _ => start = end,
                 }
             }
             size /= 2;
@@ -208,12 +208,15 @@ fn is_equal_loosely(words: &Words, ours: &Reply, theirs: &Reply) -> bool {
 
 /// Cursors are a server's own; a walk that is over at once must have met the same keys.
 fn is_same_scan(words: &Words, ours: &Reply, theirs: &Reply) -> bool {
-    let (Reply::Many(_, left), Reply::Many(_, right)) = (ours, theirs) else { return false };
+    let is_made_up = words.get(1).is_none_or(|cursor| cursor != b"0");
+    let (Reply::Many(_, left), Reply::Many(_, right)) = (ours, theirs) else {
+        // The ordered index knows its cursors, and no others.
+        let unknown = Reply::One(b"-ERR invalid cursor\r\n".to_vec());
+        return is_made_up && *ours == unknown && matches!(theirs, Reply::Many(..));
+    };
     let is_over = |items: &[Reply]| items.first() == Some(&Reply::One(b"$1\r\n0\r\n".to_vec()));
     match (is_over(left), is_over(right)) {
-        (true, true) if words.get(1).is_some_and(|cursor| cursor == b"0") => {
-            ours.clone().sorted() == theirs.clone().sorted()
-        }
+        (true, true) if !is_made_up => ours.clone().sorted() == theirs.clone().sorted(),
         _ => left.len() == 2 && right.len() == 2,
     }
 }

@@ -75,7 +75,7 @@ fn name_is(words: &Words, name: &str) -> bool {
 /// The session of a seed.
 pub fn make(seed: u64, protocol: Protocol) -> Vec<Step> {
     let mut rng = Rng::new(seed);
-    let mut maker = Maker { rng: &mut rng, is_queueing: false, has_expired: false };
+    let mut maker = Maker { rng: &mut rng, is_queueing: false };
     let version = if protocol == Protocol::Resp3 { "3" } else { "2" };
     let mut steps = vec![Step::of(vec![words(&format!("HELLO {version}"))])];
     while steps.len() < STEPS {
@@ -95,8 +95,6 @@ pub fn make(seed: u64, protocol: Protocol) -> Vec<Step> {
 struct Maker<'r> {
     rng: &'r mut Rng,
     is_queueing: bool,
-    /// The real server counts keys that have expired until it meets them.
-    has_expired: bool,
 }
 
 impl Maker<'_> {
@@ -122,7 +120,6 @@ impl Maker<'_> {
                 let line = line[self.rng.below(line.len())];
                 let mut step = Step::of(vec![self.expanded(line)]);
                 step.pause_ms = PAUSE_MS;
-                self.has_expired = true;
                 steps.push(step);
             }
             14 if !self.is_queueing => steps.push(self.silence()),
@@ -146,9 +143,7 @@ impl Maker<'_> {
             let words = draw_command(self.rng);
             // What a transaction answers in another protocol is not what it was queued in.
             let changes_connection = ["HELLO", "AUTH"].iter().any(|name| name_is(&words, name));
-            if self.is_queueing && changes_connection
-                || self.has_expired && name_is(&words, "DBSIZE")
-            {
+            if self.is_queueing && changes_connection {
                 continue;
             }
             return words;

@@ -201,6 +201,27 @@ fn what_changes_a_cluster_is_refused_by_name() {
 }
 
 #[test]
+fn commands_on_several_keys_are_of_one_slot() {
+    let mut bench = Bench::new(Some(view_of(2)), store::IndexKind::Hash);
+    let crossed = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+    for (request, want) in [
+        ("BITOP AND bar {bar}1 hello", crossed),
+        ("LCS bar hello", crossed),
+        ("MSETEX 2 bar 1 hello 2", crossed),
+        ("MSETEX 2 bar 1 {bar}1 hello EX 1000", ":1\r\n"),
+        ("BITOP NOT {bar}2 bar", ":1\r\n"),
+        ("LCS bar {bar}1 LEN", ":0\r\n"),
+        ("SET bar x IFEQ 1", "+OK\r\n"),
+        ("BITFIELD bar INCRBY u8 0 1", "*1\r\n:121\r\n"),
+        ("DELEX bar IFEQ y", ":1\r\n"),
+        ("MOVE bar 1", "-ERR MOVE is not allowed in cluster mode\r\n"),
+        ("SWAPDB 0 1", "-ERR SWAPDB is not allowed in cluster mode\r\n"),
+    ] {
+        assert_eq!(bench.ask(request), want, "{request}");
+    }
+}
+
+#[test]
 fn a_transaction_and_what_it_watches_are_of_one_slot() {
     let mut bench = Bench::new(Some(view_of(2)), store::IndexKind::Hash);
     let crossed = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";

@@ -156,8 +156,10 @@ fn key_range(mut rest: ArgIter<'_>) -> Read<'_> {
     Ok(Command::KvRange(range))
 }
 
-/// Reads a cursor as generously as C's `strtoul`: a sign is allowed, and nothing at all is 0.
+/// Reads a cursor as generously as C's `strtoul`: a sign is allowed, nothing at all is 0, and a NUL
+/// ends it.
 fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
