@@ -98,7 +98,7 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
     let sessions = seed - args.seed;
     println!("{commands} commands in {sessions} sessions: {found} differences");
     println!("not compared, for Redis 7.0 does not know them: {}", commands::LATER.join(", "));
-    let stale = if args.commands >= WHOLE_RUN_COMMANDS { hits.stale() } else { Vec::new() };
+    let stale = if commands >= WHOLE_RUN_COMMANDS { hits.stale() } else { Vec::new() };
     for name in &stale {
         println!("stale: the difference \"{name}\" was not met; see docs/compatibility.md");
     }

@@ -214,8 +214,14 @@ fn apply(old: i64, field: BitField, action: FieldAction) -> Option<(i64, Option<
     match action {
         FieldAction::Get => Some((old, None)),
         FieldAction::Set(number, overflow) => {
-            // As in Redis: for an unsigned field -1 is a very large number.
+            // As in Redis: for an unsigned field -1 is a very large number, and so is for a signed
+            // one a number that is too far below the greatest.
+            let is_far_below = field.is_signed
+                && overflow == Overflow::Saturate
+                && field.width_bits < 64
+                && mask(field.width_bits - 1).cast_signed().checked_sub(number).is_none();
             let number = match field.is_signed {
+                true if is_far_below => i128::from(i64::MAX),
                 true => i128::from(number),
                 false => i128::from(number.cast_unsigned()),
             };
@@ -245,8 +251,9 @@ fn fitted(number: i128, field: BitField, overflow: Overflow) -> Option<i64> {
     }
 }
 
+/// So many low bits; below 64 also of none.
 fn mask(width_bits: u8) -> u64 {
-    u64::MAX >> (64 - width_bits)
+    u64::MAX.checked_shr(64 - u32::from(width_bits)).unwrap_or(0)
 }
 
 /// The bits of a field as a number.
