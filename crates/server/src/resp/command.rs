@@ -277,28 +277,6 @@ fn tips(id: CommandId) -> &'static [&'static str] {
         | Id::ClusterNodes
         | Id::ClusterReplicas
         | Id::ClusterCountFailureReports => &["nondeterministic_output"],
-        _ => tips_of_logs(id),
-    }
-}
-
-/// Those of what each node writes down for itself.
-fn tips_of_logs(id: CommandId) -> &'static [&'static str] {
-    use CommandId as Id;
-    match id {
-        Id::SlowlogGet => &["request_policy:all_nodes", "nondeterministic_output"],
-        Id::SlowlogLen => {
-            &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"]
-        }
-        Id::SlowlogReset | Id::LatencyReset => {
-            &["request_policy:all_nodes", "response_policy:all_succeeded"]
-        }
-        Id::LatencyDoctor
-        | Id::LatencyGraph
-        | Id::LatencyHistogram
-        | Id::LatencyHistory
-        | Id::LatencyLatest => {
-            &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
-        }
         _ => &[],
     }
 }

@@ -1,7 +1,7 @@
 //! Commands of Redis on types of values that there are not here: what they are answered.
 
 /// What a command would need, and the commands: names in lower case, in order.
-const FOREIGN: [(&str, &[&str]); 10] = [
+const FOREIGN: [(&str, &[&str]); 9] = [
     (
         "no geo",
         &[
@@ -80,7 +80,6 @@ const FOREIGN: [(&str, &[&str]); 10] = [
             "sort_ro",
         ],
     ),
-    ("no modules", &["module"]),
     (
         "no pub/sub",
         &[
