@@ -16,13 +16,15 @@
 //!     under way has been given up (`overdue`): who asked for it was told that nobody knows.
 //! H2: no target is sent one of them alone that has not acknowledged the last one.
 //! H3: what is held is on no log and no shelf, this node's own among them: it is void if the node
-//!     ceases to be primary.
+//!     ceases to be primary, or if the group is dropped.
 
 use base::Instant;
 
 use crate::ids::{ShardId, Version};
+use crate::message::Outcome;
 use crate::node::durable::Held;
 use crate::node::primary::Primary;
+use crate::node::requests::to_client;
 use crate::node::{Action, Node};
 use crate::shelf::Shelf;
 
@@ -58,6 +60,30 @@ impl<S: Shelf> Node<S> {
                 true => self.complete(shard, version, now, actions), // As for any other write.
                 false => self.when_durable(Held::Written { shard, version }, now, actions),
             }
+        }
+    }
+}
+
+impl<S: Shelf> Node<S> {
+    /// The group is given up before all of it was computed: what is held is void, and its versions
+    /// are not given again. Nothing happens where none is open.
+    pub fn drop_group(&mut self, shard: ShardId, actions: &mut Vec<Action>) {
+        let Some(state) = self.shards.get_mut(&shard) else { return };
+        let Some(primary) = state.primary.as_mut() else { return };
+        for version in primary.group.take().into_iter().flatten().rev() {
+            let Some(pending) = primary.pending.remove(&version) else { continue };
+            debug_assert!(pending.is_held, "H3");
+            primary.pending_bytes -= pending.len_bytes();
+            primary.flush = primary.flush.filter(|flush| *flush != version);
+            let key = &pending.entry.key;
+            let earlier = primary.pending.iter().rev().find(|(_, one)| one.entry.key == *key);
+            match earlier.map(|(earlier, _)| *earlier) {
+                Some(earlier) => primary.newest.insert(key.clone(), earlier),
+                None => primary.newest.remove(key),
+            };
+            let (client, sequence) = pending.reply_to;
+            state.sessions.take_back(client, sequence);
+            actions.push(to_client(client, sequence, Outcome::TryAgain));
         }
     }
 }

@@ -48,6 +48,14 @@ impl Sessions {
         self.answers.insert(client, Known { answer, is_pending: true });
     }
 
+    /// A write that was under way is not any more, and was not executed.
+    pub(super) fn take_back(&mut self, client: ClientId, sequence: u64) {
+        let known = self.answers.get(&client);
+        if known.is_some_and(|known| known.is_pending && known.answer.sequence == sequence) {
+            self.answers.remove(&client);
+        }
+    }
+
     /// A write of the client was executed, here or elsewhere.
     pub(super) fn settle(&mut self, client: ClientId, answer: Answer) {
         let is_news =

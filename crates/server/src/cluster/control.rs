@@ -396,7 +396,7 @@ impl Control {
             if self.state.flushes.replied(ticket, &outcome) {
                 return;
             }
-            return self.state.groups.replied(ticket, outcome == Outcome::Computed);
+            return self.state.groups.replied(ticket, &outcome);
         };
         let refused = match outcome {
             Outcome::Computed => None,

@@ -9,11 +9,14 @@
 //! # Invariants
 //! G1: a worker, and all its clients with it, waits for each answer: none takes longer than
 //!     `PATIENCE_NS`. What is not known by then is bad (P2).
+//! G2: of a group that is bad before its end nothing leaves (`cluster::node::group`, H3).
+//! G3: what the node refuses for now, as between two configurations, is asked again in its order.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use base::Instant;
+use cluster::message::Outcome;
 use cluster::node::Stage;
 use cluster::{ShardId, Slot};
 
@@ -35,7 +38,9 @@ struct Holder {
     since: Instant,
     is_granted: bool,
     /// What was not answered yet: by the node, ...
-    tickets: BTreeSet<u32>,
+    tickets: BTreeMap<u32, Arc<GroupChange>>,
+    /// ... because it is to be asked again (G3), ...
+    later: VecDeque<Arc<GroupChange>>,
     /// ... and to the worker.
     running: Option<Vec<Arc<GroupChange>>>,
     /// Whether what adds to the shard is refused for want of room: asked once, for what has begun
@@ -52,10 +57,15 @@ impl Groups {
     }
 
     /// Of a group's request, what the node says.
-    pub fn replied(&mut self, ticket: u32, is_good: bool) {
-        if let Some(holder) = &mut self.holder {
-            // A group that was given up may still get replies.
-            holder.is_bad |= holder.tickets.remove(&ticket) && !is_good;
+    pub fn replied(&mut self, ticket: u32, outcome: &Outcome) {
+        let Some(holder) = &mut self.holder else { return };
+        // A group that was given up may still get replies.
+        let Some(change) = holder.tickets.remove(&ticket) else { return };
+        match outcome {
+            Outcome::Computed => {}
+            // Computed already: it was held, and is void.
+            Outcome::TryAgain if !change.is_computed() => holder.later.push_back(change),
+            _ => holder.is_bad = true,
         }
     }
 }
@@ -74,8 +84,8 @@ impl Control {
                     if let Some(holder) = &mut self.state.groups.holder {
                         holder.is_ending = true;
                         holder.since = now;
-                        let shard = holder.shard;
-                        self.release_group(shard, now);
+                        let (shard, is_bad) = (holder.shard, holder.is_bad);
+                        self.let_group_leave(shard, is_bad, now);
                     }
                 }
             }
@@ -100,14 +110,33 @@ impl Control {
         for change in changes {
             if is_full && change.filling_bytes() > 0 {
                 change.refuse_full();
-                continue;
+            } else if let Some(holder) = &mut self.state.groups.holder {
+                holder.later.push_back(change);
             }
+        }
+        self.ask_for_later(now);
+    }
+
+    /// Asks the node for what the holder wants of it, until it is refused for now (G3).
+    fn ask_for_later(&mut self, now: Instant) {
+        loop {
+            let Some(holder) = &mut self.state.groups.holder else { return };
+            let serves = now < self.node.serves_until();
+            let Some(change) = holder.later.pop_front_if(|_| serves && !holder.is_bad) else {
+                return;
+            };
+            let shard = holder.shard;
             let ticket = self.state.outstanding.add_group(change.key(), shard, now);
             if let Some(holder) = &mut self.state.groups.holder {
-                holder.tickets.insert(ticket);
+                holder.tickets.insert(ticket, Arc::clone(&change));
             }
-            self.ask_for(ticket, change, now);
+            self.ask_for(ticket, change.clone(), now);
             self.perform(now);
+            let Some(holder) = &mut self.state.groups.holder else { return };
+            // It was refused for now and stands behind those that were to follow it.
+            if let Some(refused) = holder.later.pop_back_if(|last| Arc::ptr_eq(last, &change)) {
+                return holder.later.push_front(refused);
+            }
         }
     }
 
@@ -118,8 +147,16 @@ impl Control {
         if !holder.is_granted {
             return self.grant_group(now);
         }
-        let is_known =
-            |change: &Arc<GroupChange>| change.is_computed() || holder.tickets.is_empty();
+        if holder.is_bad && holder.running.take().is_some() {
+            self.ends.answer(front, GroupAnswer::Bad);
+            return false; // Its next call comes.
+        }
+        if !holder.later.is_empty() && holder.running.is_some() {
+            self.ask_for_later(now);
+        }
+        let Some(holder) = &mut self.state.groups.holder else { return false };
+        let is_idle = holder.tickets.is_empty() && holder.later.is_empty();
+        let is_known = |change: &Arc<GroupChange>| change.is_computed() || is_idle;
         if holder.running.as_ref().is_some_and(|changes| changes.iter().all(is_known)) {
             holder.running = None;
             self.ends.answer(front, GroupAnswer::Good);
@@ -152,7 +189,8 @@ impl Control {
             shard,
             since: now,
             is_granted: false,
-            tickets: BTreeSet::new(),
+            tickets: BTreeMap::new(),
+            later: VecDeque::new(),
             running: None,
             is_full: None,
             is_ending: false,
@@ -190,15 +228,19 @@ impl Control {
         true
     }
 
-    /// What belongs together leaves as one frame (`cluster::node`'s H2).
-    fn release_group(&mut self, shard: ShardId, now: Instant) {
-        self.node.release_group(shard, now, &mut self.state.actions);
+    /// What belongs together leaves as one frame (`cluster::node`'s H2), or not at all (G2).
+    fn let_group_leave(&mut self, shard: ShardId, is_bad: bool, now: Instant) {
+        let actions = &mut self.state.actions;
+        match is_bad {
+            true => self.node.drop_group(shard, actions),
+            false => self.node.release_group(shard, now, actions),
+        }
         self.perform(now);
     }
 
     fn end_group(&mut self, answer: GroupAnswer, now: Instant) {
         let Some(holder) = self.state.groups.holder.take() else { return };
-        self.release_group(holder.shard, now);
+        self.let_group_leave(holder.shard, holder.is_bad, now);
         self.ends.answer(holder.front, answer);
         self.state.outstanding.let_go(holder.shard);
         self.try_again(now);

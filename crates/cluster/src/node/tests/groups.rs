@@ -71,6 +71,34 @@ fn what_is_read_in_a_group_is_known_at_once() {
     bench.expect(&[(1, Outcome::Done), (3, Outcome::Done), (4, Outcome::Integer(5))]);
 }
 
+/// A part was refused, as between two configurations: the driver gives the others up.
+#[test]
+fn a_group_that_is_dropped_has_never_been() {
+    let mut bench = Bench::new();
+    bench.ask(0, 1, put("5"));
+    bench.land(|_| true);
+    bench.expect(&[(1, Outcome::Done)]);
+    bench.hold();
+    bench.ask(0, 2, Operation::Increment(1));
+    bench.ask_of(&key(1), 0, 3, put("new"));
+    let mut actions = Vec::new();
+    bench.nodes[0].drop_group(SHARD, &mut actions);
+    bench.act(0, actions);
+    assert!(bench.frames.is_empty(), "nothing leaves");
+    bench.expect(&[(3, Outcome::TryAgain), (2, Outcome::TryAgain)]);
+    bench.ask(0, 4, Operation::Get);
+    bench.ask_of(&key(1), 0, 5, Operation::Get);
+    bench.expect(&[(4, value("5")), (5, Outcome::Value(None))]);
+    // The shard goes on: later writes build on what is there, and CommitVer goes past the gap.
+    bench.ask(0, 6, Operation::Increment(1));
+    bench.pass();
+    bench.land(|_| true);
+    bench.expect(&[(6, Outcome::Integer(6))]);
+    bench.release(); // None is open.
+    bench.ask(0, 7, Operation::Get);
+    bench.expect(&[(7, value("6"))]);
+}
+
 #[test]
 fn a_group_that_does_not_fit_into_a_datagram_leaves_as_it_comes() {
     let mut bench = Bench::new();
