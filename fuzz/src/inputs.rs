@@ -256,6 +256,46 @@ fn memcached_store(rng: &mut Rng, out: &mut Vec<u8>) {
     out.extend((0..value_bytes).map(|_| rng.pick(&["v", "\r", "\n", " "]).as_bytes()[0]));
 }
 
+/// Lines that redis.conf could have, and words of memcached's command line.
+pub fn foreign_configs(rng: &mut Rng) -> Vec<u8> {
+    const WORDS: [&str; 24] = [
+        "maxmemory",
+        "port",
+        "bind",
+        "save",
+        "appendonly",
+        "dir",
+        "maxmemory-policy",
+        "requirepass",
+        "yes",
+        "no",
+        "2gb",
+        "0",
+        "127.0.0.1",
+        "-::1",
+        "allkeys-lru",
+        "-m",
+        "-p",
+        "-l",
+        "-I",
+        "4m",
+        "\"a b\"",
+        "'q\\''",
+        "\"\\x41\"",
+        "#",
+    ];
+    let mut out = Vec::new();
+    for _ in 0..rng.below(12) {
+        match rng.below(12) {
+            0 => out.push(b'\n'),
+            1 => out.push(rng.below(256) as u8),
+            _ => out.extend_from_slice(rng.pick(&WORDS).as_bytes()),
+        }
+        out.push(if rng.one_in(3) { b'\n' } else { b' ' });
+    }
+    out
+}
+
 /// A pattern and a text over a small alphabet, so that they often match.
 pub fn globs(rng: &mut Rng) -> Vec<u8> {
     let pattern_len = rng.below(12);

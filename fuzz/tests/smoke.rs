@@ -83,6 +83,11 @@ fn dumps() {
 }
 
 #[test]
+fn foreign_configs() {
+    check("foreign_configs", fuzz::foreign_configs, inputs::foreign_configs);
+}
+
+#[test]
 fn numbers() {
     check("numbers", fuzz::numbers, inputs::numbers);
 }

@@ -13,10 +13,11 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 17] = [
+const FUZZ_TARGETS: [&str; 18] = [
     "checkpoints",
     "cluster_texts",
     "data_files",
+    "foreign_configs",
     "globs",
     "memcached_text",
     "native_client",

@@ -1,4 +1,7 @@
-//! `dovetail config`: shows what would hold, and checks a file without starting anything.
+//! `dovetail config`: shows what would hold, checks a file without starting anything, and translates
+//! what another server was told.
+
+mod import;
 
 use std::path::PathBuf;
 
@@ -30,14 +33,15 @@ pub fn command() -> Command {
                 .help("The TOML file"),
         );
     Command::new("config")
-        .about("Show or check settings")
+        .about("Show, check or import settings")
         .subcommand_required(true)
         .disable_help_subcommand(true)
         .subcommand(show)
         .subcommand(check)
+        .subcommand(import::command())
 }
 
-/// Runs `config show` or `config check`.
+/// Runs `config show`, `config check` or `config import`.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let machine = Machine::detect();
     match matches.subcommand() {
@@ -49,12 +53,15 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             ServeSettings::new(&settings, Some(path.clone()), &machine)?;
             print(&format!("{}: ok\n", path.display()))
         }
+        Some(("import", matches)) => import::run(matches, &machine),
         Some((_, matches)) => {
             let gathered = cli::gather(matches, &machine)?;
             let listing =
                 if matches.get_flag("origin") { Listing::WithOrigin } else { Listing::Masked };
             print(&toml(&gathered.settings, listing))
         }
-        None => Err(Failure::Usage("config: write `show` or `check FILE`".to_owned())),
+        None => {
+            Err(Failure::Usage("config: write `show`, `check FILE` or `import FILE`".to_owned()))
+        }
     }
 }

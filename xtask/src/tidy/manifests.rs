@@ -6,7 +6,7 @@ use crate::tidy::{Problem, Repository};
 
 /// The arrows that are drawn: a crate and what it may use besides `base`. A new one needs a
 /// decision note.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("base", &[]),
     ("wire", &[]),
     ("workload", &[]),
@@ -25,8 +25,10 @@ const ARROWS: [(&str, &[&str]); 20] = [
     // Other crates' maps under bench's load; in no shipped binary.
     ("peers", &["workload"]),
     ("sim", &["policy", "cluster", "store", "workload"]),
-    ("dovetail", &["server", "sim", "bench", "client", "cluster", "cluster-io"]),
-    ("fuzz", &["wire", "store", "policy", "client", "server", "cluster", "cluster-io"]),
+    // Other servers' configuration and keys.
+    ("migrate", &[]),
+    ("dovetail", &["server", "sim", "bench", "client", "cluster", "cluster-io", "migrate"]),
+    ("fuzz", &["migrate", "wire", "store", "policy", "client", "server", "cluster", "cluster-io"]),
     // The judge of histories.
     ("xtask", &["workload"]),
     // The linearizability checker drives the server from outside.

@@ -1,0 +1,64 @@
+//! redis.conf, as Redis and Valkey read it.
+//!
+//! ```text
+//!  "maxmemory 2gb  # no comment"  ─▶ words ─▶ Directive ─▶ translate ─▶ Setting | Ignored
+//! ```
+//!
+//! # Invariants
+//! I1: a line is split as Redis splits it: double quotes with \n, \xHH and the like, single quotes
+//!     with \' only; a `#` begins a comment only at the line's beginning.
+//! I2: what a password is stands in no list of what was ignored.
+
+mod translate;
+mod words;
+
+pub use translate::import;
+
+/// A line that is no directive.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct Mistake {
+    /// From 1 on.
+    pub line: usize,
+    /// In words.
+    pub what: &'static str,
+}
+
+/// One directive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directive {
+    /// Its line, from 1 on.
+    pub line: usize,
+    /// In lower case.
+    pub name: String,
+    /// What follows it.
+    pub values: Vec<Vec<u8>>,
+}
+
+impl Directive {
+    /// A value as text; empty if there is none or it is none.
+    fn text(&self, index: usize) -> &str {
+        self.values.get(index).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default()
+    }
+}
+
+/// The directives of a file, in its order.
+///
+/// # Errors
+/// Quotes that are not closed; the first such line.
+pub fn directives(file: &[u8]) -> Result<Vec<Directive>, Mistake> {
+    let mut found = Vec::new();
+    for (index, line) in file.split(|byte| *byte == b'\n').enumerate() {
+        let trimmed = line.trim_ascii();
+        if trimmed.is_empty() || trimmed.starts_with(b"#") {
+            continue;
+        }
+        let line = index + 1;
+        let what = "quotes are not closed, or something follows them without a space";
+        let mut words = words::split(trimmed).ok_or(Mistake { line, what })?.into_iter();
+        let Some(name) = words.next() else { continue };
+        let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
+        found.push(Directive { line, name, values: words.collect() });
+    }
+    Ok(found)
+}

@@ -1,0 +1,288 @@
+//! Directives of redis.conf as settings of ours.
+
+use super::{Directive, Mistake, directives};
+use crate::imported::Imported;
+
+/// Directives whose values are secret (I2), and what they are for.
+const SECRETS: [(&str, &str); 3] = [
+    ("masterauth", "copies authenticate by the cluster's own key: see docs/cluster.md"),
+    ("user", "users of ACLs come from a file of their own, not from the configuration"),
+    ("tls-key-file-pass", "keys are read unencrypted"),
+];
+
+/// What is known and needs nothing, or has no counterpart, by the beginning of the name.
+const REASONS: [(&str, &str); 43] = [
+    ("active-defrag", "a log of segments is not fragmented: nothing has to be set"),
+    ("activedefrag", "a log of segments is not fragmented: nothing has to be set"),
+    ("activerehashing", "the index grows by itself"),
+    ("always-show-logo", "there is none"),
+    ("aof-", "the log in --data-dir has one form"),
+    ("auto-aof-rewrite", "the log is cleaned by itself, in bounded steps"),
+    ("client-output-buffer-limit", "buffers lie inside --memory, and who does not read is cut off"),
+    ("client-query-buffer-limit", "buffers lie inside --memory"),
+    ("cluster-", "a cluster is described in its register: see docs/cluster.md"),
+    ("crash-", "there is none"),
+    ("daemonize", "start it by systemd or another supervisor: contrib/systemd has a unit"),
+    ("dbfilename", "there are no snapshots: the log in --data-dir is the durable form"),
+    ("disable-thp", "--huge-pages says what memory lies on"),
+    ("dynamic-hz", "nothing runs by a timer"),
+    ("hash-", "there are no hashes"),
+    ("hll-", "there are no HyperLogLogs"),
+    ("hz", "nothing runs by a timer"),
+    ("include", "each file is imported by itself"),
+    ("io-threads-do-reads", "all threads read"),
+    ("jemalloc-", "memory is reserved at the start"),
+    ("lazyfree-", "what is deleted never blocks"),
+    ("lfu-", "--eviction has no such knobs"),
+    ("list-", "there are no lists"),
+    ("loadmodule", "there are no modules"),
+    ("locale-", "nothing depends on it"),
+    ("lua-", "there are no scripts"),
+    ("maxmemory-", "--eviction has no such knobs"),
+    ("no-appendfsync-on-rewrite", "there are no rewrites"),
+    ("notify-keyspace-events", "there is no publishing"),
+    ("oom-score-adj", "memory is reserved at the start: let systemd set OOMScoreAdjust"),
+    ("pidfile", "a supervisor knows the process"),
+    ("protected-mode", "addresses outside loopback need a password, or --insecure"),
+    ("rdb", "there are no snapshots: the log in --data-dir is the durable form"),
+    ("rename-command", "commands keep their names"),
+    ("repl-", "replication is the cluster's: see docs/cluster.md"),
+    ("replica", "replication is the cluster's: see docs/cluster.md"),
+    ("set-", "there are no sets"),
+    ("slave", "replication is the cluster's: see docs/cluster.md"),
+    ("stream-", "there are no streams"),
+    ("supervised", "systemd is told by itself when it asks"),
+    ("syslog-", "log lines go to standard error"),
+    ("tls-", "TLS is not configured by these names"),
+    ("zset-", "there are no sorted sets"),
+];
+
+/// What several directives say together.
+#[derive(Default)]
+struct Together {
+    bind: Option<String>,
+    port: Option<String>,
+    dir: Option<String>,
+    is_appending: bool,
+    sync: Option<String>,
+}
+
+/// A whole file, translated.
+///
+/// # Errors
+/// A line that is no directive; the first one.
+pub fn import(file: &[u8]) -> Result<Imported, Mistake> {
+    let (mut imported, mut together) = (Imported::default(), Together::default());
+    for directive in directives(file)? {
+        translate(&directive, &mut together, &mut imported);
+    }
+    finish(together, &mut imported);
+    Ok(imported)
+}
+
+fn translate(directive: &Directive, together: &mut Together, imported: &mut Imported) {
+    let (name, first) = (directive.name.as_str(), directive.text(0));
+    let (what, from) = (said(directive), format!("line {}: {name}", directive.line));
+    match name {
+        "port" => together.port = Some(first.to_owned()),
+        "bind" => {
+            together.bind = Some(first.trim_start_matches('-').to_owned());
+            if directive.values.len() > 1 {
+                imported.ignore(what, "one address a port: the first one was taken");
+            }
+        }
+        "dir" => together.dir = Some(first.to_owned()),
+        "appendonly" => together.is_appending = first.eq_ignore_ascii_case("yes"),
+        "appendfsync" => together.sync = Some(first.to_ascii_lowercase()),
+        "save" if first.is_empty() => {}
+        "save" => imported.ignore(what, "there are no snapshots: --data-dir keeps every write"),
+        "databases" if first == "1" => {}
+        "databases" => imported.ignore(what, "there is one database, 0"),
+        "maxmemory" => memory(&what, first, &from, imported),
+        "maxmemory-policy" => policy(&what, first, &from, imported),
+        "maxclients" => imported.set("max-connections", first, &from),
+        "requirepass" if first.is_empty() => {}
+        "requirepass" => imported.set("requirepass", first, &from),
+        "proto-max-bulk-len" => match bytes(first) {
+            Some(bytes) => imported.set("max-item-size", bytes.min(512 << 20).to_string(), &from),
+            None => imported.ignore(what, "this is no size"),
+        },
+        "io-threads" => imported.set("threads", first, &from),
+        "loglevel" => match log_level(first) {
+            Some(level) => imported.set("log", level, &from),
+            None => imported.ignore(what, "this is no level"),
+        },
+        "logfile" if first.is_empty() => {}
+        "logfile" => imported.ignore(what, "log lines go to standard error"),
+        "unixsocket" | "unixsocketperm" => imported.ignore(what, "there are no sockets of files"),
+        "timeout" | "tcp-keepalive" | "tcp-backlog" if first == "0" => {}
+        _ => ignore(directive, imported),
+    }
+}
+
+/// The line as it is shown (I2).
+fn said(directive: &Directive) -> String {
+    let words = directive.values.iter().map(|value| String::from_utf8_lossy(value).into_owned());
+    let words: Vec<String> = words.collect();
+    format!("line {}: {} {}", directive.line, directive.name, words.join(" "))
+}
+
+fn ignore(directive: &Directive, imported: &mut Imported) {
+    let name = directive.name.as_str();
+    if let Some((_, why)) = SECRETS.iter().find(|(secret, _)| *secret == name) {
+        return imported.ignore(format!("line {}: {name}", directive.line), *why);
+    }
+    let known = REASONS.iter().find(|(beginning, _)| name.starts_with(beginning));
+    imported.ignore(said(directive), known.map_or("it has no counterpart", |(_, why)| why));
+}
+
+fn memory(what: &str, value: &str, from: &str, imported: &mut Imported) {
+    match bytes(value) {
+        Some(0) => imported.ignore(what, "memory always has a cap: --memory auto is the default"),
+        Some(bytes) => imported.set("memory", bytes.max(64 << 20).to_string(), from),
+        None => imported.ignore(what, "this is no size"),
+    }
+    if bytes(value).is_some_and(|bytes| (1..64 << 20).contains(&bytes)) {
+        imported.ignore(what, "raised to 64MiB, the least that works");
+    }
+}
+
+fn policy(what: &str, value: &str, from: &str, imported: &mut Imported) {
+    let eviction = match value.to_ascii_lowercase().as_str() {
+        "noeviction" => return imported.set("mode", "store", from),
+        "allkeys-lru" => "lru-approx",
+        "allkeys-lfu" => "s3-fifo",
+        "allkeys-random" => "fifo",
+        _ => {
+            let why = "only all keys or none can be given up: choose mode = \"cache\" or \"store\"";
+            return imported.ignore(what, why);
+        }
+    };
+    imported.set("mode", "cache", from);
+    imported.set("eviction", eviction, from);
+}
+
+fn log_level(level: &str) -> Option<&'static str> {
+    Some(match level.to_ascii_lowercase().as_str() {
+        "debug" | "verbose" => "debug",
+        "notice" => "info",
+        "warning" => "warn",
+        "nothing" => "error",
+        _ => return None,
+    })
+}
+
+fn finish(together: Together, imported: &mut Imported) {
+    let Together { bind, port, dir, is_appending, sync } = together;
+    match (bind, port) {
+        (None, None) => {}
+        (_, Some(port)) if port == "0" => imported.set("resp", "off", "port 0"),
+        (bind, port) => {
+            let host = match bind.as_deref() {
+                None => "127.0.0.1".to_owned(),
+                Some("*") => "0.0.0.0".to_owned(),
+                Some("::*") => "[::]".to_owned(),
+                Some(host) if host.contains(':') => format!("[{host}]"),
+                Some(host) => host.to_owned(),
+            };
+            let port = port.unwrap_or_else(|| "6379".to_owned());
+            imported.set("resp", format!("{host}:{port}"), "bind and port");
+        }
+    }
+    if !is_appending {
+        if dir.is_some() {
+            let why = "without appendonly nothing outlives the server: set data-dir if it shall";
+            imported.ignore("dir", why);
+        }
+        return;
+    }
+    imported.set("data-dir", dir.unwrap_or_else(|| ".".to_owned()), "appendonly and dir");
+    // Like `everysec` and `no`, `none` answers before a write is on the disk.
+    let durability = if sync.as_deref() == Some("always") { "fsync" } else { "none" };
+    imported.set("durability", durability, "appendfsync");
+}
+
+/// A size as Redis reads it: k is 1000, kb is 1024.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let unit: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1000 * 1000,
+        "mb" => 1 << 20,
+        "g" => 1000 * 1000 * 1000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(file: &str, settings: &[(&str, &str)], ignored: &[&str]) {
+        let imported = import(file.as_bytes()).expect("every line is one");
+        let found: Vec<(&str, &str)> =
+            imported.settings.iter().map(|it| (it.key, it.value.as_str())).collect();
+        assert_eq!(found, settings, "{file}");
+        let found: Vec<&str> = imported.ignored.iter().map(|it| it.what.as_str()).collect();
+        assert_eq!(found, ignored, "{file}");
+    }
+
+    #[test]
+    fn a_cache_is_translated() {
+        check(
+            "bind 127.0.0.1 -::1\nport 6380\n# a comment\nmaxmemory 2gb\n\
+             maxmemory-policy allkeys-lru\nmaxclients 500\nsave \"\"\nhz 10",
+            &[
+                ("memory", "2147483648"),
+                ("mode", "cache"),
+                ("eviction", "lru-approx"),
+                ("max-connections", "500"),
+                ("resp", "127.0.0.1:6380"),
+            ],
+            &["line 1: bind 127.0.0.1 -::1", "line 8: hz 10"],
+        );
+    }
+
+    #[test]
+    fn a_store_with_a_log_is_translated() {
+        check(
+            "appendonly yes\nappendfsync always\ndir /var/lib/redis\nmaxmemory-policy noeviction",
+            &[("mode", "store"), ("data-dir", "/var/lib/redis"), ("durability", "fsync")],
+            &[],
+        );
+        check("appendonly yes\ndir /d", &[("data-dir", "/d"), ("durability", "none")], &[]);
+        check("dir /d\nport 0\nbind ::1", &[("resp", "off")], &["dir"]);
+        check("bind ::1", &[("resp", "[::1]:6379")], &[]);
+    }
+
+    #[test]
+    fn the_last_of_several_counts_as_it_does_there() {
+        check("maxmemory 1gb\nmaxmemory 100mb", &[("memory", "104857600")], &[]);
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_listed_and_no_secret_is() {
+        check("maxmemory 0", &[], &["line 1: maxmemory 0"]);
+        check("maxmemory-policy volatile-ttl", &[], &["line 1: maxmemory-policy volatile-ttl"]);
+        check("maxmemory-samples 5", &[], &["line 1: maxmemory-samples 5"]);
+        check("masterauth hunter2\nuser a on >pw", &[], &["line 1: masterauth", "line 2: user"]);
+        check("something new", &[], &["line 1: something new"]);
+        let imported = import(b"requirepass 'two words'").expect("it is one");
+        assert_eq!(imported.settings[0].value, "two words");
+        assert_eq!(import(b"\nsave \"").map_err(|mistake| mistake.line), Err(2));
+    }
+
+    #[test]
+    fn sizes_are_those_of_redis() {
+        let sizes = ["7", "1k", "1kb", "2MB", "3g", "x", "1t", "99999999999gb"];
+        let want = [Some(7), Some(1000), Some(1024), Some(2 << 20), Some(3_000_000_000)];
+        assert_eq!(sizes.map(bytes)[..5], want);
+        assert!(sizes.map(bytes)[5..].iter().all(Option::is_none));
+    }
+}
