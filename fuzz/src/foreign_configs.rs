@@ -1,5 +1,4 @@
-//! Configuration of other servers: any bytes are translated or refused, and no line of what is shown
-//! is two.
+//! Configuration of other servers: any bytes are translated or refused.
 
 /// An input is a redis.conf, and at the same time a command line of memcached.
 pub fn foreign_configs(data: &[u8]) {

@@ -23,8 +23,8 @@
 //! S3: once an entry that is a flush is installed, nothing of its shard with a lower version is
 //!     there, and nothing such is installed until the shard is cleared. It is among what
 //!     [`Shelf::above`] returns, and is never forgotten.
-//! S4: what was answered [later](Installed::Later) is installed in the order in which it came, within a
-//!     shard. Everything else that is asked of that shard sees it installed, or refused.
+//! S4: what was answered [later](Installed::Later) is installed in the order in which it came,
+//!     within a shard. Everything else that is asked of that shard sees it installed, or refused.
 //! S5: what follows another one of its frame is refused if that was: it may have been computed on
 //!     it, and no copy has the later one alone (N5 of the node).
 

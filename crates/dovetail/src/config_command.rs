@@ -1,5 +1,5 @@
-//! `dovetail config`: shows what would hold, checks a file without starting anything, and translates
-//! what another server was told.
+//! `dovetail config`: shows what would hold, checks a file without starting anything, and
+//! translates what another server was told.
 
 mod import;
 

@@ -5,8 +5,8 @@
 //!  dovetail config import --memcached -m 1024 -c 4096    all that follows is memcached's
 //! ```
 //!
-//! What was translated goes to standard output, with what was not as comments behind it, so that the
-//! output is a configuration file; a summary goes to standard error.
+//! What was translated goes to standard output, with what was not as comments behind it, so that
+//! the output is a configuration file; a summary goes to standard error.
 
 use std::fmt::Write;
 use std::io::Read;

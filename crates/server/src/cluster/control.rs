@@ -6,7 +6,7 @@
 //!  links ── messages ─┼─▶ node.input ─ actions ─┼─▶ messages: links
 //!  UDP ─── datagrams ─┤        │                └─▶ frames, acknowledgements: datagrams
 //!  clock ────── ticks ┘        ├ stages, lease ─▶ View
-//!                              └ what has landed ─▶ digest threads, if there are any: shelf/crew.rs
+//!                              └ what has landed ─▶ digest threads, if any: shelf/crew.rs
 //! ```
 //!
 //! # Invariants

@@ -1,4 +1,5 @@
-//! One entry into the store, and into what is remembered of its shard: by whichever thread has that.
+//! One entry into the store, and into what is remembered of its shard: by whichever thread has
+//! that.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use store::{Replica, ReplicaChange, Session};
 
 use super::remembered::{Remembered, Why};
 
-/// Makes an entry what its key has, unless something newer is known; `own_key`: the key, if somebody
-/// has it already. The hash is asked for only where it is needed.
+/// Makes an entry what its key has, unless something newer is known; `own_key`: the key, if
+/// somebody has it already. The hash is asked for only where it is needed.
 pub(super) fn install_in(
     session: &mut Session,
     now: UnixMillis,
