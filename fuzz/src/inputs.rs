@@ -320,7 +320,7 @@ pub fn dumps(rng: &mut Rng) -> Vec<u8> {
             let short = count < 9;
             let control = if short { (count - 2) << 5 } else { 7 << 5 };
             packed.push((control | (distance >> 8 & 0x1f)) as u8);
-            packed.extend((!short).then_some((count - 9) as u8));
+            packed.extend((!short).then(|| (count - 9) as u8));
             packed.push(distance as u8);
             len += count;
         }
