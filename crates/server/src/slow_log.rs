@@ -15,8 +15,8 @@
 //!
 //! # Invariants
 //! L1: nothing is copied, and no lock taken, for what was not slow.
-//! L2: an entry holds at most [`ARGS_MAX`] arguments of about [`ARG_BYTES_MAX`] bytes, so that the
-//!     log is as small as `slowlog-max-len` says, whatever clients send.
+//! L2: an entry holds at most 32 arguments of about 128 bytes, so that the log is as small as
+//!     `slowlog-max-len` says, whatever clients send.
 //! L3: passwords are not in it.
 
 use std::collections::VecDeque;
