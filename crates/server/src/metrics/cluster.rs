@@ -95,8 +95,11 @@ impl ClusterNumbers {
 
     /// An item for each digest thread.
     fn digest(&self) -> Value {
-        let of = |it: &DigestFigures| json!({ "entries": it.entries, "refused": it.refused, "queued": it.queued });
-        self.figures.digest.iter().map(of).collect()
+        let item = |of: &DigestFigures| {
+            let DigestFigures { entries, refused, queued, .. } = of;
+            json!({ "entries": entries, "refused": refused, "queued": queued })
+        };
+        self.figures.digest.iter().map(item).collect()
     }
 
     /// Its member of `/stats`.
