@@ -91,7 +91,7 @@ pub(crate) fn good_file() -> &'static [u8] {
                 0 => Op::Delete,
                 _ => Op::Set(Set {
                     value: &value,
-                    client_flags: id % 3,
+                    client_flags: u64::from(id % 3),
                     expiry: Expiry::Never,
                     condition: Condition::Always,
                 }),

@@ -509,7 +509,7 @@ pub fn records(rng: &mut Rng) -> Vec<u8> {
             0 => Change::Delete { note: rng.next_u64() >> rng.below(64) },
             _ => Change::Put {
                 value,
-                client_flags: rng.below(2) as u32,
+                client_flags: (rng.below(2) as u64) << (32 * rng.below(2)),
                 expires_at: rng.one_in(3).then(|| base::UnixMillis(rng.next_u64() >> 20)),
             },
         };

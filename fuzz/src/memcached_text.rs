@@ -1,7 +1,10 @@
 //! memcached text: any bytes, in one piece and in many.
 
 use wire::Parsed;
-use wire::memcached::{Command, Limits, Parser, ProtocolError, Rejection, next_command};
+use wire::memcached::{
+    Command, Encoder, Limits, Meta, MetaEcho, MetaShown, MetaVerb, Parser, ProtocolError,
+    Rejection, next_command,
+};
 
 use crate::rng::Rng;
 
@@ -85,8 +88,40 @@ fn check_command(command: &Command<'_>, limits: &Limits) {
         Command::Delete(delete) => check_key(delete.key),
         Command::Arithmetic(arithmetic) => check_key(arithmetic.key),
         Command::Touch(touch) => check_key(touch.key),
+        Command::Meta(meta) => check_meta(meta, limits),
         _ => {}
     }
+}
+
+/// What the parser has taken can be answered, from any note.
+fn check_meta(meta: &Meta<'_>, limits: &Limits) {
+    check_key(meta.key);
+    assert!(meta.value.len() <= limits.value_max_bytes);
+    let flags = meta.flags();
+    let decoded = meta.decoded_key();
+    assert_eq!(flags.is_base64 && meta.verb != MetaVerb::Debug, {
+        decoded.is_some() && meta.verb != MetaVerb::Debug
+    });
+    let key = decoded.as_deref().unwrap_or(meta.key);
+    assert!(!key.is_empty());
+    let mut note = Vec::new();
+    MetaEcho::note(meta.verb, meta.words, key, flags.is_base64, &mut note);
+    let echo = MetaEcho::read(&note).expect("what was noted can be read");
+    let mut out = Vec::new();
+    let shown = MetaShown {
+        len_bytes: meta.value.len(),
+        client_flags: flags.client_flags,
+        version: 1,
+        expires_at: None,
+        is_created: true,
+        is_won: true,
+        is_stale: true,
+        has_winner: true,
+    };
+    Encoder::new(&mut out).meta_hit(&echo, &shown, base::UnixMillis(1));
+    Encoder::new(&mut out).meta_number(&echo, b"1", &shown, base::UnixMillis(1));
+    assert!(out.ends_with(b"\r\n"));
+    MetaEcho::read(meta.words);
 }
 
 fn check_key(key: &[u8]) {

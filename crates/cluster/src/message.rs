@@ -149,7 +149,7 @@ pub enum Changed {
         /// The bytes.
         value: Arc<[u8]>,
         /// The client's.
-        client_flags: u32,
+        client_flags: u64,
         /// When that ends.
         expires_at: Option<UnixMillis>,
     },

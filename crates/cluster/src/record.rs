@@ -4,7 +4,7 @@
 //!  byte 0        4      5        6       8         16       24         32
 //!  | checksum 32 | kind | answer | shard | version | client | sequence |
 //!  32         34      36          40    44    48          52      56      64
-//!  | key len  | spare | value len | cnt | seq | piece len | flags | expiry | piece ... | pad |
+//!  | key len | marks | value len | cnt | seq | piece len | flags | expiry | piece ... | pad |
 //! ```
 //!
 //! Key and value together are the body. A record carries one piece of it: the whole body, or block
@@ -79,8 +79,8 @@ pub struct Entry {
     pub value: Option<Arc<[u8]>>,
     /// Whether all that is older in the shard is gone, and not the key alone.
     pub is_flush: bool,
-    /// Memcached's opaque flags.
-    pub client_flags: u32,
+    /// Memcached's opaque flags in the low half, marks in the byte above.
+    pub client_flags: u64,
     /// By the primary's clock (K3); none: never.
     pub expires_at: Option<UnixMillis>,
 }
@@ -111,7 +111,7 @@ pub struct Header {
     /// The body's bytes in this block.
     pub piece_len_bytes: usize,
     /// Of the entry.
-    pub client_flags: u32,
+    pub client_flags: u64,
     /// Of the entry.
     pub expires_at: Option<UnixMillis>,
 }
@@ -151,7 +151,7 @@ impl Header {
             block_count: u32_at(40),
             block: u32_at(44),
             piece_len_bytes: u32_at(48) as usize,
-            client_flags: u32_at(52),
+            client_flags: u64::from(u32_at(52)) | u64::from(fixed[34]) << u32::BITS,
             expires_at: Some(u64_at(56)).filter(|ms| *ms != NEVER_MS).map(UnixMillis),
         })
     }
@@ -215,12 +215,12 @@ impl Header {
         bytes.extend(self.client.0.to_le_bytes());
         bytes.extend(self.sequence.to_le_bytes());
         bytes.extend((self.key_len_bytes as u16).to_le_bytes());
-        bytes.extend([0; 2]);
+        bytes.extend([(self.client_flags >> u32::BITS) as u8, 0]);
         for field in [self.value_len_bytes as u32, self.block_count, self.block] {
             bytes.extend(field.to_le_bytes());
         }
         bytes.extend((self.piece_len_bytes as u32).to_le_bytes());
-        bytes.extend(self.client_flags.to_le_bytes());
+        bytes.extend((self.client_flags as u32).to_le_bytes());
         let expires_ms = self.expires_at.map_or(NEVER_MS, |at| at.0.max(NEVER_MS + 1));
         bytes.extend(expires_ms.to_le_bytes());
         debug_assert_eq!(bytes.len() - start, HEADER_BYTES);

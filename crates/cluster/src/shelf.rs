@@ -113,7 +113,7 @@ pub struct Plain<'b> {
     /// None: deleted.
     pub value: Option<&'b [u8]>,
     /// Memcached's opaque flags.
-    pub client_flags: u32,
+    pub client_flags: u64,
     /// None: never.
     pub expires_at: Option<UnixMillis>,
 }

@@ -515,6 +515,14 @@ pub const TABLE: &[Setting] = &[
                environment than on the command line, which every local user can read",
     },
     Setting {
+        key: "auth-file",
+        value_name: "PATH",
+        kind: Kind::Path,
+        default: "",
+        help: "A file of lines user:password: who memcached's clients may be, in the place of \
+               --requirepass. Read at the start",
+    },
+    Setting {
         key: "insecure",
         value_name: "on|off",
         kind: Kind::Switch,

@@ -114,6 +114,8 @@ pub struct Config {
     pub debug_command: DebugCommand,
     /// The password that clients must give, on both protocols.
     pub requirepass: Option<String>,
+    /// The users that memcached's clients may be, in the place of that password.
+    pub auth_file: Option<PathBuf>,
     /// The key hash's seed; `None`: drawn at random.
     pub hash_seed: Option<u64>,
     /// Unsent reply bytes after which a client is not read until it has taken some.
@@ -247,6 +249,7 @@ impl Default for Config {
             max_item_size_bytes: 32 << 20,
             debug_command: DebugCommand::No,
             requirepass: None,
+            auth_file: None,
             hash_seed: None,
             output_limit_bytes: 1 << 20,
             starved_time_max: Duration::from_secs(5),

@@ -54,6 +54,8 @@ pub struct Core {
     pub timing: Timing,
     /// What several requests of one command add up to.
     pub tally: Tally,
+    /// What the replies to meta commands of the batch repeat.
+    pub notes: Vec<u8>,
     /// Whom other slots belong to, if this server is a node of a cluster.
     pub cluster: Option<Arc<View>>,
     /// A read of a cluster's slot was executed here since replies last left.
@@ -98,6 +100,7 @@ impl Core {
             batch_id: 1,
             timing: Timing::default(),
             tally: Tally::default(),
+            notes: Vec::new(),
             cluster: shared.cluster().cloned(),
             has_read_here: false,
             places_seen: 0,

@@ -263,10 +263,16 @@ pub enum MemcachedCommand {
     Config,
     Shutdown,
     Mn,
+    Mg,
+    Ms,
+    Md,
+    Ma,
+    Me,
+    LruCrawler,
     Unknown,
 }
 
-const MEMCACHED_NAMES: [&str; 23] = [
+const MEMCACHED_NAMES: [&str; 29] = [
     "get",
     "gets",
     "gat",
@@ -289,6 +295,12 @@ const MEMCACHED_NAMES: [&str; 23] = [
     "config",
     "shutdown",
     "mn",
+    "mg",
+    "ms",
+    "md",
+    "ma",
+    "me",
+    "lru_crawler",
     "unknown",
 ];
 
@@ -362,10 +374,11 @@ impl CommandIndex {
                 let reads = flags.contains(Flags::READONLY).then_some(Access::Read);
                 if flags.contains(Flags::WRITE) { Some(Access::Write) } else { reads }
             }
-            (_, "get" | "gets" | "pull" | "range") => Some(Access::Read),
+            (_, "get" | "gets" | "mg" | "me" | "pull" | "range") => Some(Access::Read),
             (
                 _,
-                "version" | "verbosity" | "quit" | "stats" | "config" | "shutdown" | "mn" | "ping",
+                "version" | "verbosity" | "quit" | "stats" | "config" | "shutdown" | "mn" | "ping"
+                | "lru_crawler",
             ) => None,
             // It moves nothing but an expiry, and is answered with the values.
             (_, "gat" | "gats") => Some(Access::Read),

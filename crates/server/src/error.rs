@@ -124,6 +124,14 @@ pub enum StartError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The users of memcached's port could not be read.
+    #[error("--auth-file {}: {reason}", path.display())]
+    AuthFile {
+        /// As it was given.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// AF_XDP cannot be had on a device.
     #[error("--native-xdp {device}: {reason}")]
     Xdp {
@@ -192,6 +200,7 @@ impl StartError {
             | StartError::Listen { .. }
             | StartError::Cat { .. }
             | StartError::KeyFile { .. }
+            | StartError::AuthFile { .. }
             | StartError::Xdp { .. }
             | StartError::Shm { .. }
             | StartError::Store { .. }

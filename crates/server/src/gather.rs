@@ -35,6 +35,9 @@ use crate::rmw::Rmw;
 /// Requests that go to the store together; it splits them into pipelines of its own size.
 pub const BATCH_REQUESTS_MAX: usize = 128;
 
+/// What a worker's notes keep between two batches.
+const NOTES_KEPT_BYTES_MAX: usize = 16 << 10;
+
 /// The batch of one worker in the making. `'a` is the lifetime of the bytes that were read.
 pub struct Gather<'g, 'a, E: Engine> {
     /// Executes.
@@ -144,6 +147,22 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     #[inline]
     pub fn may_parse(&mut self, slot: usize) -> bool {
         self.core.may_parse(slot) && (!E::ROUTES || self.engine.may_send(self.core, slot))
+    }
+
+    /// A batch of its own behind this one, for requests on bytes that are gone before the round
+    /// ends; whoever asks for it flushes it.
+    pub fn apart<'i>(&mut self) -> Gather<'_, 'i, E> {
+        self.flush();
+        Gather { is_routing: self.is_routing, ..Gather::new(self.engine, self.core) }
+    }
+
+    /// Where what the reply to the next request repeats is noted.
+    pub fn fresh_notes(&mut self) -> &mut Vec<u8> {
+        if self.requests.is_empty() {
+            self.core.notes.clear();
+            self.core.notes.shrink_to(NOTES_KEPT_BYTES_MAX);
+        }
+        &mut self.core.notes
     }
 
     /// Executes what was gathered.

@@ -3,9 +3,12 @@
 //! Both ports serve the same keys: a value that a Redis client wrote has flags 0 here.
 
 mod auth;
+mod dump;
+mod meta;
 pub(crate) mod several;
 mod stats;
 mod storage;
+pub(crate) mod users;
 
 use base::UnixMillis;
 use store::{KEY_LEN_MAX_BYTES, Op, Session};
@@ -125,9 +128,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if let Some(reply) = rejection.reply {
             self.say_line(caller, reply);
         }
-        if let Some(key) = rejection.delete_key {
-            self.request(caller, key, Op::Delete, Shape::McNothing);
-        }
+        self.delete_refused(caller, rejection);
         self.core.connections[slot].input.skip_bytes += rejection.swallow_bytes;
     }
 
@@ -157,6 +158,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         match command {
             Command::Get(retrieve) => self.retrieve(slot, retrieve),
             Command::Store(store) => self.store(slot, &store),
+            Command::Meta(meta) => self.meta(slot, meta),
             other => self.run_memcached_rare(slot, other),
         }
     }
@@ -197,6 +199,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         match command {
             Command::Get(retrieve) => self.retrieve(slot, retrieve),
             Command::Store(store) => self.store(slot, &store),
+            Command::Meta(meta) => self.meta(slot, meta),
             Command::GetAndTouch { exptime, retrieve } => {
                 let Retrieve { keys, with_cas } = retrieve;
                 let verb = if with_cas { MemcachedCommand::Gats } else { MemcachedCommand::Gat };
@@ -228,6 +231,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.core.connections[slot].ending = Ending::AfterFlush;
             }
             Command::Stats(kind) => self.stats(slot, kind),
+            Command::Dump(kind) => self.dump(slot, kind),
             Command::ConfigGetCluster => self.cluster_config(slot),
             Command::Shutdown => {
                 let caller = self.caller(slot, MemcachedCommand::Shutdown, false);
@@ -306,6 +310,7 @@ fn is_on_one_key(parsed: &Result<Command<'_>, Rejection<'_>>) -> bool {
         Ok(Command::Store(_) | Command::Delete(_) | Command::Arithmetic(_) | Command::Touch(_)) => {
             true
         }
+        Ok(Command::Meta(_)) => true,
         _ => false,
     }
 }

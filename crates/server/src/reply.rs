@@ -1,6 +1,7 @@
 //! From a batch's outcomes to reply bytes, straight into each connection's output.
 
 mod memcached;
+mod meta;
 mod resp;
 
 use base::UnixMillis;
@@ -15,6 +16,8 @@ use crate::counters::{CommandCells, CommandIndex, WorkerCounters};
 use crate::output::{PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use crate::rmw::Refusal;
 use crate::slab::Slab;
+
+pub use meta::{MetaKind, MetaShape};
 
 /// What the reply to one request looks like. The variants say which outcome gives what.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,6 +108,8 @@ pub enum Shape {
     McTouched,
     /// memcached: a refused set deletes what was there; the refusal has been sent.
     McNothing,
+    /// memcached's meta commands.
+    Meta(MetaShape),
 }
 
 impl Shape {
@@ -118,6 +123,7 @@ impl Shape {
                 | Shape::McNumber
                 | Shape::McTouched
                 | Shape::McNothing
+                | Shape::Meta(_)
         )
     }
 
@@ -129,6 +135,7 @@ impl Shape {
                 end.saturating_sub(start).saturating_add(1).max(0) as u64
             }
             Shape::Range { .. } => u64::MAX,
+            Shape::Meta(meta) if meta.with_value => u64::MAX,
             _ => 0,
         }
     }
@@ -138,6 +145,7 @@ impl Shape {
         match self {
             Shape::OldValue | Shape::OldBit { .. } | Shape::RefusedTime(_) => Tells::Old,
             Shape::McValue { with_cas: true, .. } => Tells::Version,
+            Shape::Meta(meta) if meta.with_version => Tells::Version,
             _ => Tells::Nothing,
         }
     }
@@ -166,6 +174,8 @@ pub struct ReplySink<'s> {
     pub counters: &'s WorkerCounters,
     /// Sums over several requests.
     pub tally: &'s mut Tally,
+    /// Of the batch's meta commands.
+    pub notes: &'s [u8],
     /// The round's time.
     pub now: UnixMillis,
     /// Of unsent bytes; past it values are pinned rather than copied.
@@ -183,6 +193,7 @@ impl<'s> ReplySink<'s> {
             pendings,
             counters: core.shared.counters(core.worker.index()),
             tally: &mut core.tally,
+            notes: &core.notes,
             now: core.now,
             output_limit_bytes: core.output_limit_bytes,
             output_copied_bytes_max: core.output_copied_bytes_max,
@@ -262,6 +273,8 @@ pub struct Reply<'r, D> {
     pub to: D,
     /// Sums over several requests of one command.
     pub tally: &'r mut Tally,
+    /// Where a meta command's [`MetaShape::note`] is.
+    pub notes: &'r [u8],
     /// To keep what is not copied.
     pub pins: Pins<'r>,
     /// The batch's time.
@@ -301,7 +314,7 @@ impl ReplySink<'_> {
         }
         let output_limit_bytes = self.output_limit_bytes;
         let to = Direct { connection, output_limit_bytes, pin_bytes_min };
-        let mut reply = Reply { to, tally: self.tally, pins, now: self.now };
+        let mut reply = Reply { to, tally: self.tally, notes: self.notes, pins, now: self.now };
         reply.answer(pending.shape, outcome);
     }
 }

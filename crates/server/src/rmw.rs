@@ -15,6 +15,7 @@ pub mod bits;
 pub mod compare;
 mod expiry;
 mod memcached;
+pub mod meta;
 mod number;
 mod text;
 
@@ -26,6 +27,8 @@ use compare::PackedExpiry;
 
 // A batch holds many: the rare ones must not make the common ones longer.
 const _: () = assert!(size_of::<Op<'_, Rmw<'_>>>() == size_of::<Op<'_, NoUpdate>>());
+
+use meta::{MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, Way};
 
 /// One read-modify-write.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,6 +85,20 @@ pub enum Rmw<'a> {
     Increase(u64),
     /// memcached's decr: stops at 0.
     Decrease(u64),
+    /// mg.
+    MetaGet(MetaGet),
+    /// ms of an older token.
+    MetaStore(MetaStore<'a>),
+    /// ms that appends.
+    MetaAppend(MetaJoin<'a>),
+    /// ms that prepends.
+    MetaPrepend(MetaJoin<'a>),
+    /// md that leaves something.
+    MetaInvalidate(MetaInvalidate),
+    /// ma that adds.
+    MetaIncrease(MetaCount),
+    /// ma that takes away.
+    MetaDecrease(MetaCount),
 }
 
 impl Rmw<'_> {
@@ -95,7 +112,12 @@ impl Rmw<'_> {
             | Rmw::Join(..)
             | Rmw::SetExpiry(_)
             | Rmw::Expire { .. }
-            | Rmw::Persist => true,
+            | Rmw::Persist
+            | Rmw::MetaAppend(_)
+            | Rmw::MetaPrepend(_)
+            | Rmw::MetaInvalidate(_) => true,
+            Rmw::MetaGet(get) => !get.may_read(),
+            Rmw::MetaStore(_) | Rmw::MetaIncrease(_) | Rmw::MetaDecrease(_) => false,
             Rmw::IncrementBy(_)
             | Rmw::IncrementByFloat(_)
             | Rmw::DeleteVersion(_)
@@ -187,7 +209,23 @@ impl Update for Rmw<'_> {
             Rmw::Join(part, side) => memcached::join(old, part, side, value),
             Rmw::Increase(delta) => memcached::arithmetic(old, value, |n| n.wrapping_add(delta)),
             Rmw::Decrease(delta) => memcached::arithmetic(old, value, |n| n.saturating_sub(delta)),
+            Rmw::MetaGet(get) => get.apply(old, value),
+            Rmw::MetaStore(store) => store.apply(old, value),
+            Rmw::MetaAppend(join) => join.apply(Side::Behind, old, value),
+            Rmw::MetaPrepend(join) => join.apply(Side::Before, old, value),
+            Rmw::MetaInvalidate(invalidate) => invalidate.apply(old, value),
+            Rmw::MetaIncrease(count) => count.apply(Way::Up, old, value),
+            Rmw::MetaDecrease(count) => count.apply(Way::Down, old, value),
         }
+    }
+
+    #[inline]
+    fn may_read(&self) -> bool {
+        matches!(self, Rmw::MetaGet(get) if get.may_read())
+    }
+
+    fn reads(&self, old: Option<&Item<'_>>) -> bool {
+        matches!(self, Rmw::MetaGet(get) if get.reads(old))
     }
 }
 
@@ -203,7 +241,10 @@ fn delete_version(old: Option<&Item<'_>>, version: u64) -> Verdict<Refusal> {
 fn write_keeping<R>(old: Option<&Item<'_>>) -> Verdict<R> {
     match old {
         None => Verdict::Write { client_flags: 0, expires_at: None },
-        Some(old) => Verdict::Write { client_flags: old.client_flags, expires_at: old.expires_at },
+        Some(old) => Verdict::Write {
+            client_flags: meta::unmarked(old.client_flags),
+            expires_at: old.expires_at,
+        },
     }
 }
 

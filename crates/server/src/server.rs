@@ -23,6 +23,7 @@ use crate::hop::{Fabric, Layers, Routed, Turn};
 use crate::hot::{self, HotSetSize};
 use crate::listen::listen;
 use crate::manager::ManagerThread;
+use crate::memcached::users::Users;
 use crate::native::shm::ShmDoor;
 use crate::native::{self, Native, Shop};
 use crate::poller::{Epoll, Poller, Timed};
@@ -79,10 +80,14 @@ impl Server {
         let (native, native_sockets) = bind_native(&config, listening, layers.start.fronts)?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
+        let users = config.auth_file.as_deref().map(Users::read).transpose()?;
         let clustered = config.cluster.clone();
         let joined = clustered.map(|cluster| cluster::join(&config, &cluster)).transpose()?;
         let mut shared = Shared::open(config, joined.as_ref().map(|joined| &joined.tenant))?;
         shared.set_addresses(resp, memcached, native, admin);
+        if let Some(users) = users {
+            shared.set_users(users);
+        }
         let shared = Arc::new(shared);
         let shm_door = ShmDoor::open(shared.config(), shared.buffer_budget())?;
         let natives = open_natives(&shared, key, (native_sockets, shm_door))?;

@@ -35,6 +35,7 @@ use crate::hot::HotKeys;
 use crate::latency_monitor::LatencyMonitor;
 use crate::live::Live;
 use crate::manager;
+use crate::memcached::users::Users;
 use crate::memory::{IndexGrowth, MemoryPlan};
 use crate::moving::Moving;
 use crate::native::Shop;
@@ -137,6 +138,7 @@ pub struct Shared {
     counters: Vec<CachePadded<WorkerCounters>>,
     mailboxes: Vec<(Mailbox, Receiver<Control>)>,
     native: OnceLock<Arc<Shop>>,
+    users: OnceLock<Users>,
     cluster: OnceLock<Arc<View>>,
     /// Of a node of a cluster: the way to its control thread.
     door: OnceLock<Arc<Door>>,
@@ -219,7 +221,6 @@ impl Shared {
             );
             config.max_item_size_bytes = item_size_max_bytes;
         }
-        let started_at = unix_now();
         let sizes = Sizes::for_dispatch(&config, roles.layers());
         let sample_every = sizes.as_ref().map(|_| config.size_sample);
         Ok(Shared {
@@ -240,12 +241,13 @@ impl Shared {
             mailboxes: (0..config.threads).map(|_| open_mailbox()).collect::<Result<_, _>>()?,
             run_id: random_id(),
             native: OnceLock::new(),
+            users: OnceLock::new(),
             cluster: OnceLock::new(),
             door: OnceLock::new(),
             baseline: Mutex::default(),
             rate: Mutex::new(RateSample { at: Instant::now(), calls: 0, calls_per_second: 0 }),
             started: Instant::now(),
-            started_at,
+            started_at: unix_now(),
             is_stopping: AtomicBool::new(false),
             is_aborting: AtomicBool::new(false),
             shutdown: crossbeam_channel::bounded(1),
@@ -509,6 +511,23 @@ impl Shared {
     pub(crate) fn set_native(&self, shop: Arc<Shop>) {
         // Set once, at the start.
         let _ = self.native.set(shop);
+    }
+
+    /// Whom memcached's port lets in; before the workers start.
+    pub(crate) fn set_users(&self, users: Users) {
+        // Set once, at the start.
+        let _ = self.users.set(users);
+    }
+
+    /// Those users, if there is a file of them.
+    pub(crate) fn users(&self) -> Option<&Users> {
+        self.users.get()
+    }
+
+    /// Whether clients of a protocol have to say who they are.
+    pub(crate) fn needs_auth(&self, protocol: Dialect) -> bool {
+        let has_users = protocol == Dialect::Memcached && self.users.get().is_some();
+        has_users || self.config.requirepass.is_some()
     }
 
     /// What is known of the cluster, if this server is a node of one.

@@ -55,6 +55,29 @@ fn storage_commands_answer_as_memcached_does() {
 }
 
 #[test]
+fn meta_commands_answer_as_memcached_does() {
+    let server = TestServer::start();
+    let mut client = server.memcached();
+    for (ask, want) in [
+        ("ms a 3 F5 k O7\r\nabc\r\n", "HD ka O7\r\n"),
+        ("mg a v s f k O9 t\r\n", "VA 3 s3 f5 ka O9 t-1\r\nabc\r\n"),
+        ("mg YQ== b k\r\n", "HD kYQ== b\r\n"),
+        ("get a\r\n", "VALUE a 5 3\r\nabc\r\nEND\r\n"),
+        ("mg nil k O1\r\n", "EN knil O1\r\n"),
+        ("mg nil q\r\nmd nil q\r\nms a 1 q\r\nx\r\nmn\r\n", "NF\r\nMN\r\n"),
+        ("mg new N30 v\r\nmg new v\r\n", "VA 0 W\r\n\r\nVA 0 Z\r\n\r\n"),
+        ("md a I\r\nmg a v\r\nmg a v\r\n", "HD\r\nVA 1 X W\r\nx\r\nVA 1 Z X\r\nx\r\n"),
+        ("ms a 1\r\ny\r\nmg a v\r\n", "HD\r\nVA 1\r\ny\r\n"),
+        ("ma n N0 J4 v\r\nma n MD v\r\n", "VA 1\r\n4\r\nVA 1\r\n3\r\n"),
+        ("ms a 1 MX\r\nz\r\nmn\r\n", "CLIENT_ERROR invalid mode for ms M token\r\nMN\r\n"),
+        ("me nil\r\n", "EN\r\n"),
+        ("lru_crawler metadump all\r\n", "key="),
+    ] {
+        client.ask(ask, want);
+    }
+}
+
+#[test]
 fn a_cas_token_is_good_for_one_write() {
     let server = TestServer::start();
     let mut client = server.memcached();

@@ -7,7 +7,7 @@
 //!  | CRC-32C, 32 |  8   | low 8   |  low 16   | shard 16     |    64     | ms, 64  |     |       |
 //!  +-------------+------+---------+-----------+--------------+- - - - - -+- - - - -+-----+-------+
 //!                                 the version is in the low bits
-//!  wide word: | client flags 32 | value len, high 16 | key len, high 8 | 0 |
+//!  wide word: | client flags 32 | value len, high 16 | key len, high 8 | marks 8 |
 //! ```
 //!
 //! The last two words are there only when `kind` says so: most items have neither client flags nor
@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::UnixMillis;
 
-use crate::request::Item;
+use crate::request::{Item, MARKS_MASK};
 
 pub(crate) use in_place::InPlace;
 pub(crate) use parsed::{Parsed, RawKind};
@@ -70,9 +70,11 @@ const KIND_DELETE: u64 = 1 << 4;
 const KIND_SHIFT: u32 = 32;
 const KEY_LEN_SHIFT: u32 = 40;
 const VALUE_LEN_SHIFT: u32 = 48;
-/// Where the fields of the wide word start; the client flags are its low half.
+/// Where the fields of the wide word start; the client flags are its low half, and the marks above
+/// them in [`Item::client_flags`] its highest byte.
 const VALUE_HIGH_SHIFT: u32 = 32;
 const KEY_HIGH_SHIFT: u32 = 48;
+const MARKS_SHIFT: u32 = 56;
 
 /// Longest key and value whose lengths fit into the first word.
 const KEY_NARROW_MAX: usize = u8::MAX as usize;
@@ -98,7 +100,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// The shape of an item; `may_expire` asks for room for an expiry, whether it is used or not.
     #[inline]
-    pub(crate) fn new(key_len: usize, value_len: usize, flags: u32, may_expire: bool) -> Shape {
+    pub(crate) fn new(key_len: usize, value_len: usize, flags: u64, may_expire: bool) -> Shape {
         let is_wide = flags != 0 || key_len > KEY_NARROW_MAX || value_len > VALUE_NARROW_MAX;
         let is_word = (1..=ALIGN_BYTES).contains(&value_len) && key_len.is_multiple_of(ALIGN_BYTES);
         Shape {
@@ -153,7 +155,7 @@ pub fn entry_len_max_bytes(key_len_bytes: usize, value_len_bytes: usize) -> usiz
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meta {
     pub version: u64,
-    pub client_flags: u32,
+    pub client_flags: u64,
     pub expires_at: Option<UnixMillis>,
 }
 
@@ -177,7 +179,7 @@ impl Header {
         if shape.is_wide {
             kind |= KIND_WIDE;
             header.push(
-                u64::from(meta.client_flags)
+                flags_to_wide(meta.client_flags)
                     | (value_len >> 16) << VALUE_HIGH_SHIFT
                     | (key_len >> 8) << KEY_HIGH_SHIFT,
             );
@@ -244,6 +246,19 @@ impl Header {
         let end = if is_in_place { ALIGN_BYTES } else { self.word_count * ALIGN_BYTES };
         crate::crc::extend(body_crc.0, &bytes[4..end])
     }
+}
+
+/// Client flags and marks, where the wide word has them.
+#[inline]
+fn flags_to_wide(flags: u64) -> u64 {
+    let marks = (flags & MARKS_MASK) >> u32::BITS;
+    flags & u64::from(u32::MAX) | marks << MARKS_SHIFT
+}
+
+/// The same out of a wide word.
+#[inline]
+fn flags_of_wide(wide: u64) -> u64 {
+    wide & u64::from(u32::MAX) | wide >> MARKS_SHIFT << u32::BITS
 }
 
 /// Whether an entry gives its key a value or takes it away.
@@ -566,8 +581,8 @@ impl<'a> Entry<'a> {
     }
 
     #[inline]
-    pub(crate) fn client_flags(self) -> u32 {
-        if self.is_wide() { self.word(2) as u32 } else { 0 }
+    pub(crate) fn client_flags(self) -> u64 {
+        if self.is_wide() { flags_of_wide(self.word(2)) } else { 0 }
     }
 
     /// Bytes in the log (I2).
@@ -675,7 +690,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(client_flags: u32, expires_at_ms: Option<u64>, len_bytes: usize, checksum: u32) {
+    fn check(client_flags: u64, expires_at_ms: Option<u64>, len_bytes: usize, checksum: u32) {
         let expires_at = expires_at_ms.map(UnixMillis);
         let mut block = write_sample(Meta { version: 9, client_flags, expires_at });
         let entry = entry_of(&mut block);
@@ -697,6 +712,17 @@ mod tests {
         check(5, None, 32, 0xcc29_44dd);
         check(0, Some(77), 32, 0x279a_babb);
         check(5, Some(77), 40, 0x9abd_f311);
+    }
+
+    #[test]
+    fn marks_lie_beside_the_flags() {
+        for flags in [1 << 32, 5 | 3 << 32, u64::from(u32::MAX) | 0xff << 32] {
+            let mut block =
+                write_sample(Meta { version: 9, client_flags: flags, expires_at: None });
+            let entry = entry_of(&mut block);
+            assert_eq!(entry.see().item().client_flags, flags);
+            assert!(entry.checksum_holds());
+        }
     }
 
     #[test]

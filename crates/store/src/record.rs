@@ -38,8 +38,8 @@ pub enum Change<'a> {
     Put {
         /// The value.
         value: &'a [u8],
-        /// The client's flags.
-        client_flags: u32,
+        /// The client's flags, and marks above them.
+        client_flags: u64,
         /// When that ends.
         expires_at: Option<UnixMillis>,
     },

@@ -39,7 +39,7 @@ pub enum ReplicaChange<'a> {
         /// The value.
         value: &'a [u8],
         /// As written by the client.
-        client_flags: u32,
+        client_flags: u64,
         /// `None`: never.
         expires_at: Option<UnixMillis>,
     },

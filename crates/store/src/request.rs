@@ -14,6 +14,13 @@ use base::{KeyHash, UnixMillis};
 
 use crate::pin::Pins;
 
+/// A mark beside the client flags of an item: its value is out of date and may still be shown.
+pub const STALE: u64 = 1 << 32;
+/// The same: a client was told that the new value is its to make.
+pub const WON: u64 = 1 << 33;
+/// All marks that an item can have.
+pub const MARKS_MASK: u64 = 0xff << 32;
+
 /// One request on one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a, U> {
@@ -34,7 +41,8 @@ pub enum Op<'a, U> {
     Set(Set<'a>),
     /// Answers `Deleted` or `Miss`.
     Delete,
-    /// Answers `Updated`, `Deleted`, `Refused`, `OutOfMemory` or `TooLarge`.
+    /// Answers `Updated`, `Deleted`, `Refused`, `OutOfMemory` or `TooLarge`; `Hit` or `Miss` where
+    /// it was a plain read after all.
     Update(U),
 }
 
@@ -43,8 +51,8 @@ pub enum Op<'a, U> {
 pub struct Set<'a> {
     /// The new value.
     pub value: &'a [u8],
-    /// Opaque to the store; memcached's flags.
-    pub client_flags: u32,
+    /// Opaque to the store: memcached's flags in the low half, marks in the byte above.
+    pub client_flags: u64,
     /// When the item stops to exist.
     pub expiry: Expiry,
     /// What must hold for the write to happen.
@@ -85,6 +93,18 @@ pub trait Update {
     /// `value` comes in empty; on [`Verdict::Write`] it holds the new value. Runs under the key's
     /// bucket lock: it must be short, must not block and must not call the store.
     fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Self::Refusal>;
+
+    /// Whether it may turn out to be a plain read: then the store asks [`Update::reads`] before it
+    /// takes the lock.
+    #[inline]
+    fn may_read(&self) -> bool {
+        false
+    }
+
+    /// Whether it is a plain read of what is there: answered `Hit` or `Miss`.
+    fn reads(&self, _old: Option<&Item<'_>>) -> bool {
+        false
+    }
 }
 
 /// What an [`Update`] decided.
@@ -94,12 +114,12 @@ pub enum Verdict<R> {
     Keep,
     /// Writes the bytes that `apply` left in `value`.
     Write {
-        /// The new item's client flags.
-        client_flags: u32,
+        /// The new item's client flags and marks.
+        client_flags: u64,
         /// The new item's expiry; `None` is never. A passed time deletes.
         expires_at: Option<UnixMillis>,
     },
-    /// Keeps the value and client flags, changes only the expiry.
+    /// Keeps the value, client flags and marks, changes only the expiry.
     Touch {
         /// The new expiry; `None` is never. A passed time deletes.
         expires_at: Option<UnixMillis>,
@@ -117,8 +137,8 @@ pub struct Item<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// As written by the client.
-    pub client_flags: u32,
+    /// As written by the client, in the low half; above them marks such as [`STALE`].
+    pub client_flags: u64,
     /// 48-bit version (K1), the memcached CAS token. Never 0.
     pub version: u64,
     /// Which shard's primary gave the version; 0: it is not replicated.

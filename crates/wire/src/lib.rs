@@ -1,5 +1,5 @@
-//! Codecs: bytes to commands and replies to bytes, for RESP2/3, memcached text and the native
-//! protocol. No sockets.
+//! Codecs: bytes to commands and replies to bytes, for RESP2/3, memcached text and meta, and the
+//! native protocol. No sockets.
 //!
 //! ```text
 //!  read buffer ──▶ next_command ──▶ Command<'a> (borrows the buffer) ──▶ server

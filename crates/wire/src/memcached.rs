@@ -1,4 +1,5 @@
-//! memcached's text protocol as memcached 1.6.18 speaks it; see docs/formats/memcached-text.md.
+//! memcached's text and meta protocol as memcached 1.6.18 speaks it; see
+//! docs/formats/memcached-text.md.
 //!
 //! ```text
 //!  input ──▶ Parser::next_command ──▶ Done(Ok(Command))        execute, reply unless noreply
@@ -7,15 +8,19 @@
 //!                                 └─▶ Bad(ProtocolError)       reply, close
 //! ```
 
+mod administration;
 mod command;
+pub mod meta;
 mod parser;
 mod reply;
 mod words;
 
+pub use administration::DumpKind;
 pub use command::{
     Arithmetic, Command, Delete, Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind,
     Store, StoreVerb, Touch,
 };
 pub use command::{RELATIVE_EXPTIME_MAX_S, expiry_from_exptime};
+pub use meta::{Meta, MetaEcho, MetaFlags, MetaMode, MetaShown, MetaVerb};
 pub use parser::{NextCommand, Parser, next_command};
 pub use reply::{Encoder, Reply};

@@ -92,7 +92,7 @@ fn entry(rng: &mut Rng) -> Entry {
         key: bytes(rng),
         value: (!is_flush && rng.one_in(2)).then(|| bytes(rng)),
         is_flush,
-        client_flags: rng.below(2) as u32,
+        client_flags: (rng.below(2) as u64) << (32 * rng.below(2)),
         expires_at: rng.one_in(3).then(|| base::UnixMillis(1 + (rng.next_u64() >> 20))),
     }
 }

@@ -1,5 +1,7 @@
 //! memcached's commands and their replies.
 
+use wire::memcached::meta::base64;
+
 use super::Bytes;
 use super::model::KEYS;
 use super::peer::{LIFE_SECONDS, Peer, Reply};
@@ -14,7 +16,12 @@ pub(super) fn command(peer: &mut Peer, bytes: &mut Bytes<'_>) {
         11 | 12 => store_with_token(peer, bytes),
         13 => delete(peer, key),
         14 => increment(peer, bytes, key),
-        _ => touch(peer, key),
+        _ => match bytes.below(4) {
+            0 => touch(peer, key),
+            1 => meta_get(peer, bytes, key),
+            2 => meta_store(peer, bytes, key),
+            _ => meta_delete(peer, bytes, key),
+        },
     }
 }
 
@@ -112,4 +119,44 @@ fn touch(peer: &mut Peer, key: usize) {
     let text = format!("touch {} {LIFE_SECONDS}\r\n", peer.model.name(key));
     let reply = if peer.model.touch(key, true) { "TOUCHED\r\n" } else { "NOT_FOUND\r\n" };
     peer.ask_for(text, reply);
+}
+
+/// A key as a meta command names it, and its flag.
+fn meta_name(peer: &Peer, bytes: &mut Bytes<'_>, key: usize) -> (String, &'static str) {
+    let name = peer.model.name(key);
+    if bytes.below(2) == 0 {
+        return (name, "");
+    }
+    let mut text = Vec::new();
+    base64::encode(name.as_bytes(), &mut text);
+    (String::from_utf8(text).expect("letters"), " b")
+}
+
+fn meta_get(peer: &mut Peer, bytes: &mut Bytes<'_>, key: usize) {
+    let (name, flag) = meta_name(peer, bytes, key);
+    let opaque = bytes.next();
+    let reply = match peer.model.get(key) {
+        None => format!("EN O{opaque} k{name}{flag}\r\n").into_bytes(),
+        Some(value) => {
+            let len = value.bytes.len();
+            let line = format!("VA {len} O{opaque} s{len} k{name}{flag}\r\n");
+            [line.as_bytes(), &value.bytes, b"\r\n"].concat()
+        }
+    };
+    peer.ask_for(format!("mg {name}{flag} O{opaque} s v k\r\n"), reply);
+}
+
+fn meta_store(peer: &mut Peer, bytes: &mut Bytes<'_>, key: usize) {
+    let ((name, flag), opaque) = (meta_name(peer, bytes, key), bytes.next());
+    let value = bytes.value();
+    let line = format!("ms {name} {}{flag} k O{opaque}\r\n", value.len());
+    let reply = format!("HD k{name}{flag} O{opaque}\r\n");
+    peer.ask_for([line.as_bytes(), &value, b"\r\n"].concat(), reply);
+    peer.model.set(key, value, false);
+}
+
+fn meta_delete(peer: &mut Peer, bytes: &mut Bytes<'_>, key: usize) {
+    let (name, flag) = meta_name(peer, bytes, key);
+    let status = if peer.model.remove(key).is_some() { "HD" } else { "NF" };
+    peer.ask_for(format!("md {name}{flag} Ox\r\n"), format!("{status} Ox\r\n"));
 }

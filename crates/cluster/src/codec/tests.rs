@@ -42,7 +42,8 @@ fn entry() -> impl Strategy<Value = Arc<Entry>> {
         any::<bool>().prop_map(Answered::Deleted),
     ];
     let place = (any::<u16>(), version(), any::<u64>(), any::<u64>(), answered);
-    let content = (bytes(), option::of(bytes()), any::<u32>(), option::of(1..u64::MAX));
+    let flags = 0..1_u64 << 40;
+    let content = (bytes(), option::of(bytes()), flags, option::of(1..u64::MAX));
     (place, content).prop_map(|((shard, version, client, sequence, answered), content)| {
         let (key, value, client_flags, expires_ms) = content;
         let (shard, client) = (ShardId(shard), ClientId(client));

@@ -12,7 +12,7 @@ fn entry(value_len_bytes: usize) -> Entry {
         key: (*b"key").into(),
         value: Some((0..value_len_bytes).map(|at| at as u8).collect()),
         is_flush: false,
-        client_flags: 0xdead_beef,
+        client_flags: 0x03_dead_beef,
         expires_at: Some(UnixMillis(1_800_000_000_123)),
     }
 }

@@ -92,6 +92,7 @@ impl ServeSettings {
                 &[("local", DebugCommand::Local), ("yes", DebugCommand::Yes)],
             ),
             requirepass: lookup.text("requirepass"),
+            auth_file: lookup.path("auth-file"),
             config_file,
             rewrite_file: Some(rewrite),
             settings: shown_by_config_get(settings),
@@ -343,6 +344,9 @@ fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
     let ports = [("resp", config.resp), ("memcached", config.memcached), ("admin", config.admin)];
     for (key, address) in ports {
         let Some(address) = address.filter(|address| !is_loopback(*address)) else { continue };
+        if key == "memcached" && config.auth_file.is_some() {
+            continue;
+        }
         return Err(SettingError {
             place: lookup.place(key),
             reason: format!(

@@ -238,6 +238,8 @@ fn an_open_port_needs_a_password_or_a_word() {
             .to_owned())
     );
     assert!(check(&[("memcached", "[::]:11211")]).is_err());
+    let with_users = [("memcached", "[::]:11211"), ("auth-file", "/users")];
+    assert_eq!(check(&with_users), Ok(()));
     assert!(check(&[("admin", "192.0.2.1:1")]).is_err());
     assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("requirepass", "x")]), Ok(()));
     assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("insecure", "on")]), Ok(()));

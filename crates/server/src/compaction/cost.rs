@@ -50,7 +50,8 @@ impl Sink<Refusal> for Replies {
         assert!(matches!(outcome, Outcome::Stored { .. }));
         if self.encodes {
             let mut tally = Tally::default();
-            Reply { to: self, tally: &mut tally, pins, now: NOW }.answer(Shape::Stored, outcome);
+            Reply { to: self, tally: &mut tally, notes: &[], pins, now: NOW }
+                .answer(Shape::Stored, outcome);
         }
     }
 }

@@ -232,7 +232,9 @@ fn stored_bytes(op: &Op<'_, Rmw<'_>>) -> Option<u64> {
             | Rmw::Prepend(_)
             | Rmw::SetRange { .. }
             | Rmw::SetBit { .. }
-            | Rmw::Join(..),
+            | Rmw::Join(..)
+            | Rmw::MetaAppend(_)
+            | Rmw::MetaPrepend(_),
         ) => REWRITE_BYTES,
         Op::Delete | Op::Update(_) => 0,
     })

@@ -30,7 +30,7 @@ pub(super) enum Kept {
 pub(super) struct KeptItem {
     /// Among the values kept aside.
     pub value: Range<usize>,
-    pub client_flags: u32,
+    pub client_flags: u64,
     /// 0: it has not reached the store.
     pub version: u64,
     pub expires_at: Option<UnixMillis>,

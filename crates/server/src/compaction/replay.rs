@@ -68,7 +68,7 @@ impl<'x> Replay<'x> {
     fn keep(
         &mut self,
         value: &[u8],
-        client_flags: u32,
+        client_flags: u64,
         version: u64,
         expires_at: Option<UnixMillis>,
     ) -> KeptItem {
@@ -87,7 +87,7 @@ impl<'x> Replay<'x> {
         &mut self,
         key: &[u8],
         value: &[u8],
-        client_flags: u32,
+        client_flags: u64,
         expires_at: Option<UnixMillis>,
     ) -> Result<KeptItem, Kept> {
         match self.too_large(key, value) {

@@ -181,7 +181,7 @@ fn draw(draws: &mut Draws, version: u64) -> (Op<'static, Rmw<'static>>, Tells) {
     let expiry = expiry(draws);
     let op = match draws.below(10) {
         0 | 1 => Op::Get,
-        2..=5 => Op::Set(Set { value, client_flags, expiry, condition }),
+        2..=5 => Op::Set(Set { value, client_flags: client_flags.into(), expiry, condition }),
         6 => Op::Delete,
         _ => Op::Update(update(draws, value, version)),
     };

@@ -259,6 +259,8 @@ pub(super) fn answer(
     reply::count(counters.command(cell.command), &outcome, shape);
     if !cell.is_quiet {
         let mut tally = Tally::default();
-        Reply { to: cell, tally: &mut tally, pins, now }.answer(shape, outcome);
+        let note = std::mem::take(&mut cell.note);
+        Reply { to: &mut *cell, tally: &mut tally, notes: &note, pins, now }.answer(shape, outcome);
+        cell.note = note;
     }
 }

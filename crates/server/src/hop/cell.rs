@@ -32,6 +32,7 @@ use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::output::PIN_VALUE_BYTES_MIN_OVER_LIMIT;
 use crate::reply::{Destination, Shape};
+use crate::rmw::meta::{MetaJoin, MetaStore};
 use crate::rmw::{Bounded, Rmw};
 
 /// Keys and values of up to this length are copied; longer ones stay where they were read, if they
@@ -67,6 +68,8 @@ pub(super) struct Cell {
     pub now: UnixMillis,
     bytes: Vec<u8>,
     ground: Option<Arc<Vec<u8>>>,
+    /// What a meta command's reply repeats; its shape says where.
+    pub note: Vec<u8>,
     /// The reply's bytes but those of a pinned value.
     pub reply: Vec<u8>,
     /// Sent behind the first `split_bytes` of `reply`.
@@ -89,8 +92,10 @@ pub(super) enum Verdict {
 }
 
 /// Where a request came from and how it is answered.
-pub(super) struct Origin {
+pub(super) struct Origin<'n> {
     pub answer: Answer,
+    /// Of all requests that are gathered; [`Shape::note`].
+    pub notes: &'n [u8],
     pub protocol: resp::Protocol,
     pub connection: u64,
     pub now: UnixMillis,
@@ -113,6 +118,7 @@ impl Cell {
             now: UnixMillis(0),
             bytes: Vec::new(),
             ground: None,
+            note: Vec::new(),
             reply: Vec::new(),
             pinned: None,
             split_bytes: 0,
@@ -120,10 +126,14 @@ impl Cell {
     }
 
     /// Takes only what an answer needs: the request is executed where it lies.
-    pub fn address(&mut self, origin: &Origin) {
+    pub fn address(&mut self, origin: &Origin<'_>) {
         debug_assert!(self.request.is_none(), "I1: a cell takes one request at a time");
         self.command = origin.answer.command;
         self.shape = origin.answer.shape;
+        if let Shape::Meta(meta) = origin.answer.shape {
+            self.note.extend_from_slice(meta.note(origin.notes));
+            self.shape = Shape::Meta(meta.with_note_at_start());
+        }
         self.is_quiet = origin.answer.is_quiet;
         self.verdict = Verdict::Answered;
         self.protocol = origin.protocol;
@@ -136,7 +146,7 @@ impl Cell {
         &mut self,
         request: &Request<'_, Rmw<'_>>,
         ground: Option<&Arc<Vec<u8>>>,
-        origin: &Origin,
+        origin: &Origin<'_>,
     ) -> usize {
         self.address(origin);
         self.is_sized = matches!(request.op, Op::Set(_) | Op::Delete);
@@ -187,7 +197,7 @@ impl Cell {
         self.ground = None;
         self.pinned = None;
         self.split_bytes = 0;
-        for buffer in [&mut self.bytes, &mut self.reply] {
+        for buffer in [&mut self.bytes, &mut self.reply, &mut self.note] {
             buffer.clear();
             if buffer.capacity() > kept_bytes_max {
                 *buffer = Vec::new();
@@ -226,6 +236,8 @@ pub(super) fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
             | Rmw::Prepend(part)
             | Rmw::SetRange { value: part, .. }
             | Rmw::Join(part, _) => part.bytes,
+            Rmw::MetaAppend(join) | Rmw::MetaPrepend(join) => join.bytes,
+            Rmw::MetaStore(store) => store.value,
             Rmw::SetIf { value, .. } => value,
             Rmw::IncrementBy(_)
             | Rmw::DeleteVersion(_)
@@ -235,7 +247,11 @@ pub(super) fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
             | Rmw::Expire { .. }
             | Rmw::Persist
             | Rmw::Increase(_)
-            | Rmw::Decrease(_) => b"",
+            | Rmw::Decrease(_)
+            | Rmw::MetaGet(_)
+            | Rmw::MetaInvalidate(_)
+            | Rmw::MetaIncrease(_)
+            | Rmw::MetaDecrease(_) => b"",
         },
     }
 }
@@ -281,9 +297,23 @@ fn moved(
             Rmw::Join(bytes, side) => Rmw::Join(bounded(bytes, &mut keep), side),
             Rmw::Increase(delta) => Rmw::Increase(delta),
             Rmw::Decrease(delta) => Rmw::Decrease(delta),
+            Rmw::MetaGet(get) => Rmw::MetaGet(get),
+            Rmw::MetaInvalidate(invalidate) => Rmw::MetaInvalidate(invalidate),
+            Rmw::MetaIncrease(count) => Rmw::MetaIncrease(count),
+            Rmw::MetaDecrease(count) => Rmw::MetaDecrease(count),
+            Rmw::MetaStore(MetaStore { value, client_flags, expiry, version }) => {
+                Rmw::MetaStore(MetaStore { value: keep(value), client_flags, expiry, version })
+            }
+            Rmw::MetaAppend(join) => Rmw::MetaAppend(joined(join, &mut keep)),
+            Rmw::MetaPrepend(join) => Rmw::MetaPrepend(joined(join, &mut keep)),
         }),
     };
     Request { key, hash: request.hash, op }
+}
+
+fn joined(join: MetaJoin<'_>, keep: &mut impl FnMut(&[u8]) -> &'static [u8]) -> MetaJoin<'static> {
+    let MetaJoin { bytes, max_bytes, version, vivify, client_flags } = join;
+    MetaJoin { bytes: keep(bytes), max_bytes, version, vivify, client_flags }
 }
 
 fn bounded(part: Bounded<'_>, keep: &mut impl FnMut(&[u8]) -> &'static [u8]) -> Bounded<'static> {

@@ -332,9 +332,10 @@ impl Front {
 
     /// Where a request comes from.
     #[inline]
-    fn origin(&self, core: &Core, answer: Answer) -> Origin {
+    fn origin<'c>(&self, core: &'c Core, answer: Answer) -> Origin<'c> {
         Origin {
             answer,
+            notes: &core.notes,
             protocol: core.connections[answer.slot].protocol(),
             connection: u64::from(self.own.0) << 32 | answer.slot as u64,
             now: core.now,

@@ -211,7 +211,10 @@ impl Change for ErrandChange {
         if !cell.is_quiet {
             let mut tally = Tally::default();
             let pins = self.shared.store().pins();
-            Reply { to: cell, tally: &mut tally, pins, now }.answer(shape, outcome);
+            let note = std::mem::take(&mut cell.note);
+            let mut reply = Reply { to: &mut *cell, tally: &mut tally, notes: &note, pins, now };
+            reply.answer(shape, outcome);
+            cell.note = note;
         }
         changed
     }

@@ -24,13 +24,18 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// The user may be any: there is one password.
+    /// By `--auth-file`; without it the user may be any, for there is one password.
     fn log_in_memcached(&mut self, slot: usize, body: &[u8]) {
         self.core.counters().auth_attempts.add(1);
-        let given = body.iter().position(|byte| *byte == b' ').map(|space| &body[space + 1..]);
-        let is_right = match (&self.core.shared.config().requirepass, given) {
-            (Some(password), Some(given)) => password::matches(password.as_bytes(), given),
-            _ => false,
+        let blank = body.iter().position(|byte| *byte == b' ');
+        let shared = &self.core.shared;
+        let is_right = match (blank.map(|at| (&body[..at], &body[at + 1..])), shared.users()) {
+            (None, _) => false,
+            (Some((user, given)), Some(users)) => users.admit(user, given),
+            (Some((_, given)), None) => {
+                let password = shared.config().requirepass.as_deref();
+                password.is_some_and(|password| password::matches(password.as_bytes(), given))
+            }
         };
         if is_right {
             self.core.connections[slot].memcached().needs_auth = false;

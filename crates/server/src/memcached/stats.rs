@@ -23,6 +23,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 shared.reset_totals();
                 Reply::Reset
             }
+            StatsKind::Detail { is_dump: false } => Reply::Ok,
             StatsKind::Other(_) => Reply::Error,
             _ => Reply::End,
         };
@@ -36,7 +37,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 // No histogram of sizes is kept.
                 StatsKind::Sizes => encoder.stat("sizes_status", "disabled"),
                 StatsKind::Connections => connections(&mut encoder, &shared),
-                StatsKind::Reset | StatsKind::Other(_) => {}
+                StatsKind::Reset | StatsKind::Detail { .. } | StatsKind::Other(_) => {}
             }
             encoder.reply(reply);
         });
@@ -86,7 +87,7 @@ fn general(encoder: &mut Encoder<'_>, shared: &Shared) {
 
 /// Writes that memcached would count as items stored, of both protocols' storage commands.
 fn stored_count(totals: &Totals) -> u64 {
-    let verbs = ["set", "add", "replace", "append", "prepend", "cas"];
+    let verbs = ["set", "add", "replace", "append", "prepend", "cas", "ms"];
     let of = |protocol, name| totals.command(protocol, name).map_or(0, |command| command.calls);
     verbs.iter().map(|verb| of(Protocol::Memcached, verb)).sum::<u64>() + of(Protocol::Resp, "set")
 }
@@ -96,8 +97,9 @@ fn commands(encoder: &mut Encoder<'_>, totals: &Totals) {
     let sum = |names: &[&str], pick: fn(&CommandTotals) -> u64| {
         names.iter().filter_map(|name| command(name)).map(|command| pick(&command)).sum::<u64>()
     };
-    let reads = ["get", "gets", "gat", "gats"];
-    let writes = ["set", "add", "replace", "append", "prepend", "cas"];
+    let reads = ["get", "gets", "gat", "gats", "mg"];
+    let writes = ["set", "add", "replace", "append", "prepend", "cas", "ms"];
+    let metas = ["mg", "ms", "md", "ma", "me", "mn"];
     let touches = ["touch", "gat", "gats"];
     // memcached counts keys here, not commands.
     let looked_up = sum(&reads, |command| command.hits + command.misses);
@@ -105,14 +107,17 @@ fn commands(encoder: &mut Encoder<'_>, totals: &Totals) {
     encoder.stat("cmd_set", sum(&writes, |command| command.calls));
     encoder.stat("cmd_flush", sum(&["flush_all"], |command| command.calls));
     encoder.stat("cmd_touch", sum(&touches, |command| command.hits + command.misses));
-    encoder.stat("cmd_meta", sum(&["mn"], |command| command.calls));
+    encoder.stat("cmd_meta", sum(&metas, |command| command.calls));
     encoder.stat("get_hits", sum(&reads, |command| command.hits));
     encoder.stat("get_misses", sum(&reads, |command| command.misses));
     encoder.stat("get_expired", 0);
     encoder.stat("get_flushed", 0);
-    for name in ["delete", "incr", "decr", "touch"] {
-        encoder.stat(&format!("{name}_misses"), sum(&[name], |command| command.misses));
-        encoder.stat(&format!("{name}_hits"), sum(&[name], |command| command.hits));
+    // A count of ma says nothing of its direction.
+    let counted =
+        [("delete", &["delete", "md"][..]), ("incr", &["incr", "ma"]), ("decr", &["decr"])];
+    for (name, names) in counted.into_iter().chain([("touch", &["touch"][..])]) {
+        encoder.stat(&format!("{name}_misses"), sum(names, |command| command.misses));
+        encoder.stat(&format!("{name}_hits"), sum(names, |command| command.hits));
     }
     // A cas that neither missed nor failed has hit.
     let cas_hits =
@@ -138,7 +143,8 @@ fn settings(encoder: &mut Encoder<'_>, shared: &Shared) {
     encoder.stat("domain_socket", "NULL");
     encoder.stat("num_threads", config.threads);
     encoder.stat("cas_enabled", "yes");
-    encoder.stat("auth_enabled_ascii", if config.requirepass.is_some() { "yes" } else { "no" });
+    let has_auth = shared.needs_auth(Dialect::Memcached);
+    encoder.stat("auth_enabled_ascii", if has_auth { "yes" } else { "no" });
     encoder.stat("item_size_max", config.max_item_size_bytes);
     encoder.stat("maxconns_fast", "yes");
     encoder.stat("flush_enabled", "yes");

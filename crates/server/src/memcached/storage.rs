@@ -25,7 +25,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let expires_at = expiry_from_exptime(store.exptime, self.core.now);
         let set = Set {
             value: store.value,
-            client_flags: store.flags,
+            client_flags: store.flags.into(),
             expiry: expires_at.map_or(Expiry::Never, Expiry::At),
             condition,
         };

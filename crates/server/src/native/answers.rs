@@ -203,7 +203,7 @@ fn described<'i>(pending: &Pending, item: &Item<'_>) -> Reply<'i> {
             reply.version = Some(item.version);
         }
         if want.contains(Want::CLIENT_FLAGS) {
-            reply.client_flags = item.client_flags;
+            reply.client_flags = item.client_flags as u32; // Without marks.
         }
         if want.contains(Want::EXPIRY) {
             reply.expires_at = item.expires_at;

@@ -275,7 +275,7 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         use store::request::Condition;
         request::Op::Set(request::Set {
             value,
-            client_flags: set.client_flags,
+            client_flags: set.client_flags.into(),
             expiry: match self.expires_at(set.expiry) {
                 None => request::Expiry::Keep,
                 Some(None) => request::Expiry::Never,

@@ -85,6 +85,7 @@ impl<D: Destination> Reply<'_, D> {
             (_, Shape::McDeleted | Shape::McNumber | Shape::McTouched | Shape::McNothing) => {
                 return self.mc_rare(shape, outcome);
             }
+            (_, Shape::Meta(meta)) => return self.meta(meta, outcome),
             (_, Shape::AllStored { is_last }) => return self.all_stored(&outcome, is_last),
             (Outcome::Unwritable | Outcome::OutOfMemory, Shape::Count { is_last }) => {
                 return self.count_failed(&outcome, is_last);

@@ -17,7 +17,7 @@ use crate::rmw::{Refusal, Rmw};
 /// A copy of an item that outlives the batch.
 pub(super) struct OwnedItem {
     pub value: Vec<u8>,
-    pub client_flags: u32,
+    pub client_flags: u64,
     pub expires_at: Option<UnixMillis>,
 }
 

@@ -2,6 +2,7 @@
 
 use store::request::{Item, Verdict};
 
+use super::meta::unmarked;
 use super::{Bounded, Refusal, Side, write_keeping};
 
 /// Adds bytes on one side of the value; flags and expiry stay.
@@ -11,7 +12,19 @@ pub(super) fn join(
     side: Side,
     value: &mut Vec<u8>,
 ) -> Verdict<Refusal> {
-    let Some(item) = old else { return Verdict::Refuse(Refusal::Absent) };
+    match old {
+        None => Verdict::Refuse(Refusal::Absent),
+        Some(item) => join_parts(item, part, side, value),
+    }
+}
+
+/// The same where there is an item.
+pub(super) fn join_parts(
+    item: &Item<'_>,
+    part: Bounded<'_>,
+    side: Side,
+    value: &mut Vec<u8>,
+) -> Verdict<Refusal> {
     if (item.value.len() + part.bytes.len()) as u64 > part.max_bytes {
         return Verdict::Refuse(Refusal::TooLong);
     }
@@ -21,7 +34,7 @@ pub(super) fn join(
     };
     value.extend_from_slice(first);
     value.extend_from_slice(second);
-    write_keeping(old)
+    write_keeping(Some(item))
 }
 
 /// Replaces a decimal number. A shorter result keeps the old length by spaces behind it, as
@@ -35,16 +48,22 @@ pub(super) fn arithmetic(
     let Some(number) = parse_decimal(item.value) else {
         return Verdict::Refuse(Refusal::NotNumeric);
     };
-    value.extend_from_slice(itoa::Buffer::new().format(change(number)).as_bytes());
-    if value.len() < item.value.len() {
-        value.resize(item.value.len(), b' ');
-    }
-    write_keeping(old)
+    let client_flags = pad(item, change(number), value);
+    Verdict::Write { client_flags, expires_at: item.expires_at }
+}
+
+/// Writes a number in the place of an item's value, at least as long as that; the client flags that
+/// it then has. A number that fits leaves the marks, as in memcached, which writes it in place.
+pub(super) fn pad(item: &Item<'_>, number: u64, value: &mut Vec<u8>) -> u64 {
+    value.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    let fits = value.len() <= item.value.len();
+    value.resize(value.len().max(item.value.len()), b' ');
+    if fits { item.client_flags } else { unmarked(item.client_flags) }
 }
 
 /// Reads a number as C's `strtoull` does: blanks and a sign before it, and after a blank or a NUL
 /// whatever there is. A minus is good before zero only.
-fn parse_decimal(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_decimal(text: &[u8]) -> Option<u64> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let start = text.iter().position(|byte| !is_blank(byte))?;
     let rest = &text[start..];

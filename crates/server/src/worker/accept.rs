@@ -96,14 +96,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
             descriptor: socket.as_raw_fd(),
             now: self.core.now,
         };
-        let config = self.core.shared.config();
         let connections_max = self.core.shared.live().max_connections();
         let Some(client) = self.core.shared.clients().admit(arrival, connections_max) else {
             self.core.counters().rejected.add(1);
             return turn_away(&socket, protocol);
         };
         self.core.counters().accepted.add(1);
-        let needs_auth = config.requirepass.is_some();
+        let needs_auth = self.core.shared.needs_auth(protocol);
         let client_id = client.id;
         let mut connection = Connection::new(socket, client, needs_auth);
         if self.core.cluster.is_some() && protocol == Dialect::Memcached {

@@ -3,7 +3,7 @@
 use super::{
     ALIGN_BYTES, BodyCrc, HEADER_BYTES, HEADER_MAX_BYTES, Header, KEY_HIGH_SHIFT, KEY_LEN_SHIFT,
     KIND_DELETE, KIND_EXPIRES, KIND_PUT, KIND_SHIFT, KIND_WIDE, Shape, VALUE_HIGH_SHIFT,
-    VALUE_LEN_SHIFT, VERSION_BITS, VERSION_MASK, body_checksum,
+    VALUE_LEN_SHIFT, VERSION_BITS, VERSION_MASK, body_checksum, flags_of_wide,
 };
 
 /// The byte of a header that says what else there is.
@@ -43,7 +43,7 @@ pub(crate) struct Parsed {
     pub shape: Shape,
     pub version: u64,
     pub shard: u16,
-    pub client_flags: u32,
+    pub client_flags: u64,
     /// Of a delete, the note.
     pub expires_at_ms: u64,
     pub checksum: u32,
@@ -77,7 +77,7 @@ impl Parsed {
             shape,
             version: second & VERSION_MASK,
             shard: (second >> VERSION_BITS) as u16,
-            client_flags: high as u32,
+            client_flags: flags_of_wide(high),
             expires_at_ms: expiry.unwrap_or(0),
             checksum: first as u32,
             header,

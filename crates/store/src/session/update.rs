@@ -7,7 +7,7 @@
 
 use base::KeyHash;
 
-use super::execute::Call;
+use super::execute::{Call, find};
 use super::write::Found;
 use super::{Local, SCRATCH_KEPT_BYTES};
 use crate::entry::{Header, Meta, Seen, Shape, body_checksum};
@@ -48,6 +48,9 @@ impl Local {
         sink: &mut S,
     ) {
         let Call { inner, now, request_index, .. } = call;
+        if update.may_read() && self.read_instead(call, key, hash, update, sink) {
+            return;
+        }
         let queue = self.queue_for(call, hash);
         let mut space = Space::Open;
         loop {
@@ -83,6 +86,40 @@ impl Local {
         if self.scratch.capacity() > SCRATCH_KEPT_BYTES {
             self.scratch = Vec::new();
         }
+    }
+
+    /// Answers an update that is a read of what is there; false: it is not. Without the lock, as
+    /// any read (K9).
+    #[inline(never)]
+    fn read_instead<U: Update, S: Sink<U::Refusal>>(
+        &mut self,
+        call: Call<'_>,
+        key: &[u8],
+        hash: KeyHash,
+        update: &U,
+        sink: &mut S,
+    ) -> bool {
+        let Call { inner, now, request_index, .. } = call;
+        // A look without the lock would wait for ever for a chain that this session has locked.
+        if !self.held.is_empty() {
+            return false;
+        }
+        let found = find(inner, inner.index.head_of(hash), hash, key);
+        let mut word = Default::default();
+        let item = found
+            .map(|(position, entry)| (position, entry.read(&mut word)))
+            .filter(|(_, item)| item.expires_at.is_none_or(|at| at > now));
+        if !update.reads(item.as_ref().map(|(_, item)| item)) {
+            return false;
+        }
+        match item {
+            Some((position, item)) => {
+                inner.mark(position);
+                sink.outcome(request_index, Outcome::Hit(item), Pins(inner));
+            }
+            None => sink.outcome(request_index, Outcome::Miss, Pins(inner)),
+        }
+        true
     }
 
     fn try_update<'a, 's, U: Update>(

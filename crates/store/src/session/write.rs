@@ -176,6 +176,11 @@ impl Local {
             return outcome;
         }
         let version = chain.next_version();
+        if found.is_none() {
+            // Told to a client, it must not be the next item's too (K1).
+            chain.finish();
+            return Outcome::Stored { version, old };
+        }
         match self.delete_locked(inner, chain, found) {
             true => Outcome::Stored { version, old },
             false => Outcome::OutOfMemory,

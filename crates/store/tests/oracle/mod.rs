@@ -91,7 +91,7 @@ pub fn small_config(
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     value: Vec<u8>,
-    client_flags: u32,
+    client_flags: u64,
     version: u64,
     expires_at: Option<UnixMillis>,
 }
@@ -304,7 +304,11 @@ impl Oracle {
             _ => Expiry::At(UnixMillis(self.now.0 + 10_000)),
         };
         // Without flags a short value may be replaced where it lies (K12).
-        let client_flags = if self.step.is_multiple_of(2) { 0 } else { self.step as u32 };
+        let client_flags = match self.step % 4 {
+            0 | 2 => 0,
+            1 => u64::from(self.step as u32),
+            _ => u64::from(self.step as u32) | store::request::STALE,
+        };
         let set = Set { value: &value, client_flags, expiry, condition };
         let expires_at = match expiry {
             Expiry::Never => None,

@@ -41,7 +41,7 @@ struct Driver {
 /// What a write says beside key and length.
 #[derive(Clone, Copy)]
 struct Extras {
-    client_flags: u32,
+    client_flags: u64,
     expiry: Expiry,
 }
 

@@ -63,8 +63,8 @@ fn value_len(key: u64, sequence: u64) -> usize {
 }
 
 /// Flags need a word of their own in the header, and keep a value from being in place.
-pub fn client_flags(key: u64, sequence: u64) -> u32 {
-    if mix(key + sequence).is_multiple_of(8) { sequence as u32 | 1 } else { 0 }
+pub fn client_flags(key: u64, sequence: u64) -> u64 {
+    if mix(key + sequence).is_multiple_of(8) { u64::from(sequence as u32 | 1) } else { 0 }
 }
 
 /// The first word of a value: key, sequence, and a check byte over both.

@@ -30,7 +30,7 @@ const FAR: UnixMillis = UnixMillis(1 << 40);
 /// A read-modify-write of the torture.
 #[derive(Clone, Copy, Debug)]
 enum Change<'a> {
-    Put { value: &'a [u8], client_flags: u32 },
+    Put { value: &'a [u8], client_flags: u64 },
     Touch(Option<UnixMillis>),
     Increment,
 }

@@ -2,6 +2,8 @@
 
 use base::UnixMillis;
 
+use super::administration::DumpKind;
+use super::meta::Meta;
 use super::reply::Reply;
 
 /// One request. Keys are checked: 1 to 250 bytes, no space, no control byte that ends a word.
@@ -48,6 +50,10 @@ pub enum Command<'a> {
     Shutdown,
     /// mn, the meta no-op: reply MN.
     MetaNoop,
+    /// mg, ms, md, ma and me.
+    Meta(Meta<'a>),
+    /// lru_crawler metadump and mgdump: lists all keys.
+    Dump(DumpKind),
 }
 
 /// Keys to read.
@@ -149,6 +155,11 @@ pub enum StatsKind<'a> {
     Connections,
     /// `stats reset`: reply [`Reply::Reset`].
     Reset,
+    /// `stats detail dump` and `off`: no prefixes are counted.
+    Detail {
+        /// They are asked for.
+        is_dump: bool,
+    },
     /// Another word.
     Other(&'a [u8]),
 }
@@ -191,6 +202,15 @@ pub struct Rejection<'a> {
     pub swallow_bytes: u64,
     /// memcached deletes the old value of a `set` that it refuses for its size.
     pub delete_key: Option<&'a [u8]>,
+    /// That key is in base64.
+    pub is_key_base64: bool,
+}
+
+impl Rejection<'_> {
+    /// Only the answer.
+    pub(super) fn of(reply: Reply) -> Rejection<'static> {
+        Rejection { reply: Some(reply), swallow_bytes: 0, delete_key: None, is_key_base64: false }
+    }
 }
 
 /// The stream cannot be read on: reply with [`ProtocolError::reply`] if there is one, and close.

@@ -13,6 +13,7 @@ use memchr::memchr;
 
 use super::command::{Arithmetic, Delete, StoreVerb, Touch};
 use super::command::{Command, Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind, Store};
+use super::meta::MetaVerb;
 use super::reply::Reply;
 use super::words::{Words, parse_signed, parse_unsigned, plain_number, split_key, split_word};
 use crate::Parsed;
@@ -21,7 +22,7 @@ use crate::Parsed;
 pub type NextCommand<'a> = Parsed<Result<Command<'a>, Rejection<'a>>, ProtocolError>;
 
 /// The longest data block that can be written down: memcached counts in 31 bits, CRLF included.
-const DATA_MAX_BYTES: u64 = i32::MAX as u64 - 2;
+pub(super) const DATA_MAX_BYTES: u64 = i32::MAX as u64 - 2;
 
 /// What is known of the line at the front of the input. One per connection.
 ///
@@ -100,10 +101,10 @@ fn check_line_length(
 }
 
 /// A whole command line, and where the next command or the data block starts.
-struct Line<'a> {
-    input: &'a [u8],
+pub(super) struct Line<'a> {
+    pub(super) input: &'a [u8],
     line: &'a [u8],
-    next_at: usize,
+    pub(super) next_at: usize,
 }
 
 impl<'a> Line<'a> {
@@ -129,6 +130,11 @@ impl<'a> Line<'a> {
             b"incr" => self.arithmetic(false),
             b"decr" => self.arithmetic(true),
             b"touch" => self.touch(),
+            b"mg" => self.meta(MetaVerb::Get, rest, limits),
+            b"ms" => self.meta(MetaVerb::Set, rest, limits),
+            b"md" => self.meta(MetaVerb::Delete, rest, limits),
+            b"ma" => self.meta(MetaVerb::Arithmetic, rest, limits),
+            b"me" => self.meta(MetaVerb::Debug, rest, limits),
             _ => self.read_other(name),
         }
     }
@@ -140,26 +146,28 @@ impl<'a> Line<'a> {
             b"version" => self.done(Command::Version),
             b"quit" => self.done(Command::Quit),
             b"shutdown" => self.done(Command::Shutdown),
-            b"stats" => self.done(Command::Stats(stats_kind(&words))),
+            b"stats" => self.stats(&words),
             b"flush_all" => self.flush_all(&words),
             b"verbosity" => self.verbosity(&words),
             b"config" if words.count == 3 && is_cluster_config(&words) => {
                 self.done(Command::ConfigGetCluster)
             }
             _ if is_http(self.line) => Parsed::Bad(ProtocolError::Http),
-            _ => self.reject(Reply::Error, false),
+            _ => match self.administration(name, &words) {
+                Some(answer) => answer,
+                None => self.reject(Reply::Error, false),
+            },
         }
     }
 
     #[inline]
-    fn done(&self, command: Command<'a>) -> NextCommand<'a> {
+    pub(super) fn done(&self, command: Command<'a>) -> NextCommand<'a> {
         Parsed::Done { value: Ok(command), consumed_bytes: self.next_at }
     }
 
     #[cold]
-    fn reject(&self, reply: Reply, noreply: bool) -> NextCommand<'a> {
-        let reply = (!noreply).then_some(reply);
-        let rejection = Rejection { reply, swallow_bytes: 0, delete_key: None };
+    pub(super) fn reject(&self, reply: Reply, noreply: bool) -> NextCommand<'a> {
+        let rejection = Rejection { reply: (!noreply).then_some(reply), ..Rejection::of(reply) };
         Parsed::Done { value: Err(rejection), consumed_bytes: self.next_at }
     }
 
@@ -217,6 +225,7 @@ impl<'a> Line<'a> {
                 reply: reply(Reply::TooLarge),
                 swallow_bytes: len_bytes + 2,
                 delete_key: (header.verb == StoreVerb::Set).then_some(header.key),
+                is_key_base64: false,
             };
             return Parsed::Done { value: Err(rejection), consumed_bytes: self.next_at };
         }
@@ -227,8 +236,8 @@ impl<'a> Line<'a> {
         let (value, end) = block.split_at(len_bytes as usize);
         let consumed_bytes = value_end + 2;
         if end != b"\r\n" {
-            let reply = reply(Reply::BadDataChunk);
-            let rejection = Rejection { reply, swallow_bytes: 0, delete_key: None };
+            let refusal = Rejection::of(Reply::BadDataChunk);
+            let rejection = Rejection { reply: reply(Reply::BadDataChunk), ..refusal };
             return Parsed::Done { value: Err(rejection), consumed_bytes };
         }
         let store = Store { value, ..header };
@@ -291,6 +300,18 @@ impl<'a> Line<'a> {
             return self.reject(Reply::InvalidExptime, noreply);
         };
         self.done(Command::Touch(Touch { key, exptime, noreply }))
+    }
+
+    fn stats(&self, words: &Words<'a>) -> NextCommand<'a> {
+        let kind = match (words.get(1), words.get(2)) {
+            (b"detail", b"dump") => StatsKind::Detail { is_dump: true },
+            (b"detail", b"off") => StatsKind::Detail { is_dump: false },
+            (b"detail", b"on") => return self.reject(Reply::NoPrefixes, false),
+            (b"detail", _) => return self.reject(Reply::DetailUsage, false),
+            (b"cachedump", _) => return self.reject(Reply::NoCacheDump, false),
+            _ => stats_kind(words),
+        };
+        self.done(Command::Stats(kind))
     }
 
     fn flush_all(&self, words: &Words<'_>) -> NextCommand<'a> {

@@ -1,5 +1,8 @@
 //! Replies of the text protocol.
 
+use super::command::Limits;
+use super::meta::base64;
+
 /// A reply that is one fixed line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,6 +27,8 @@ pub enum Reply {
     Reset,
     /// `MN`
     MetaNoop,
+    /// `EN`
+    MetaMiss,
     /// `ERROR`
     Error,
     /// `ERROR: shutdown not enabled`
@@ -40,6 +45,52 @@ pub enum Reply {
     InvalidDelta,
     /// `CLIENT_ERROR cannot increment or decrement non-numeric value`
     NotNumeric,
+    /// `CLIENT_ERROR options flags are too long`
+    TooManyFlags,
+    /// `CLIENT_ERROR options flags too long`
+    TooManyFlagsToWrite,
+    /// `CLIENT_ERROR duplicate flag`
+    DuplicateFlag,
+    /// `CLIENT_ERROR invalid flag`
+    InvalidFlag,
+    /// `CLIENT_ERROR invalid or duplicate flag`
+    InvalidOrDuplicateFlag,
+    /// `CLIENT_ERROR error decoding key`
+    BadKey,
+    /// `CLIENT_ERROR bad token in command line format`
+    BadToken,
+    /// `CLIENT_ERROR incorrect length for M token`
+    BadModeLength,
+    /// `CLIENT_ERROR invalid mode for ms M token`
+    InvalidSetMode,
+    /// `CLIENT_ERROR invalid mode for ma M token`
+    InvalidArithmeticMode,
+    /// `CLIENT_ERROR invalid numeric initial value`
+    InvalidInitial,
+    /// `CLIENT_ERROR invalid numeric delta value`
+    InvalidDeltaValue,
+    /// `CLIENT_ERROR opaque token too long`
+    OpaqueTooLong,
+    /// `CLIENT_ERROR watch commands not allowed`
+    NoWatchers,
+    /// `CLIENT_ERROR lru crawler disabled`
+    NoCrawler,
+    /// `CLIENT_ERROR slab reassignment disabled`
+    NoSlabs,
+    /// `CLIENT_ERROR stats cachedump not allowed`
+    NoCacheDump,
+    /// `SERVER_ERROR prefixes of keys are not counted`
+    NoPrefixes,
+    /// `CLIENT_ERROR usage: stats detail on|off|dump`
+    DetailUsage,
+    /// `MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m`
+    LimitTooSmall,
+    /// `MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes`
+    LimitInBytes,
+    /// `MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust`
+    LimitFixed,
+    /// `SERVER_ERROR too many keys for the client buffers: use SCAN on the RESP port`
+    TooManyKeys,
     /// `CLIENT_ERROR line too long`
     LineTooLong,
     /// `SERVER_ERROR object too large for cache`
@@ -66,6 +117,7 @@ impl Reply {
             Reply::End => b"END\r\n",
             Reply::Reset => b"RESET\r\n",
             Reply::MetaNoop => b"MN\r\n",
+            Reply::MetaMiss => b"EN\r\n",
             Reply::Error => b"ERROR\r\n",
             Reply::ShutdownDisabled => b"ERROR: shutdown not enabled\r\n",
             Reply::BadFormat => b"CLIENT_ERROR bad command line format\r\n",
@@ -77,6 +129,31 @@ impl Reply {
             Reply::InvalidDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
             Reply::NotNumeric => {
                 b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+            }
+            Reply::TooManyFlags => b"CLIENT_ERROR options flags are too long\r\n",
+            Reply::TooManyFlagsToWrite => b"CLIENT_ERROR options flags too long\r\n",
+            Reply::DuplicateFlag => b"CLIENT_ERROR duplicate flag\r\n",
+            Reply::InvalidFlag => b"CLIENT_ERROR invalid flag\r\n",
+            Reply::InvalidOrDuplicateFlag => b"CLIENT_ERROR invalid or duplicate flag\r\n",
+            Reply::BadKey => b"CLIENT_ERROR error decoding key\r\n",
+            Reply::BadToken => b"CLIENT_ERROR bad token in command line format\r\n",
+            Reply::BadModeLength => b"CLIENT_ERROR incorrect length for M token\r\n",
+            Reply::InvalidSetMode => b"CLIENT_ERROR invalid mode for ms M token\r\n",
+            Reply::InvalidArithmeticMode => b"CLIENT_ERROR invalid mode for ma M token\r\n",
+            Reply::InvalidInitial => b"CLIENT_ERROR invalid numeric initial value\r\n",
+            Reply::InvalidDeltaValue => b"CLIENT_ERROR invalid numeric delta value\r\n",
+            Reply::OpaqueTooLong => b"CLIENT_ERROR opaque token too long\r\n",
+            Reply::NoWatchers => b"CLIENT_ERROR watch commands not allowed\r\n",
+            Reply::NoCrawler => b"CLIENT_ERROR lru crawler disabled\r\n",
+            Reply::NoSlabs => b"CLIENT_ERROR slab reassignment disabled\r\n",
+            Reply::NoCacheDump => b"CLIENT_ERROR stats cachedump not allowed\r\n",
+            Reply::NoPrefixes => b"SERVER_ERROR prefixes of keys are not counted\r\n",
+            Reply::DetailUsage => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
+            Reply::LimitTooSmall => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
+            Reply::LimitInBytes => b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
+            Reply::LimitFixed => b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
+            Reply::TooManyKeys => {
+                b"SERVER_ERROR too many keys for the client buffers: use SCAN on the RESP port\r\n"
             }
             Reply::LineTooLong => b"CLIENT_ERROR line too long\r\n",
             Reply::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
@@ -173,6 +250,50 @@ impl<'o> Encoder<'o> {
         write!(self.out, "STAT {name} {value}\r\n").expect("a vector takes every write");
     }
 
+    /// A line of `lru_crawler metadump`: `key` percent-encoded, `expires_at_s` in seconds since
+    /// 1970.
+    pub fn dumped_facts(
+        &mut self,
+        key: &[u8],
+        expires_at_s: Option<u64>,
+        version: u64,
+        size_bytes: usize,
+    ) {
+        use std::io::Write;
+        self.text(b"key=");
+        for byte in key {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    self.out.push(*byte);
+                }
+                other => write!(self.out, "%{other:02X}").expect("a vector takes every write"),
+            }
+        }
+        self.text(b" exp=");
+        match expires_at_s {
+            None => self.text(b"-1"),
+            Some(at) => self.digits(at),
+        }
+        self.text(b" la=0 cas=");
+        self.digits(version);
+        self.text(b" fetch=no cls=1 size=");
+        self.digits(size_bytes as u64);
+        self.text(b"\n");
+    }
+
+    /// A line of `lru_crawler mgdump`: the command that gets the item.
+    pub fn dumped_get(&mut self, key: &[u8]) {
+        self.text(b"mg ");
+        let is_plain = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+        if key.iter().all(is_plain) && key.len() <= Limits::KEY_MAX_BYTES {
+            self.text(key);
+        } else {
+            base64::encode(key, self.out);
+            self.text(b" b");
+        }
+        self.line_end();
+    }
+
     /// `VERSION text`.
     pub fn version(&mut self, text: &str) {
         self.out.extend_from_slice(b"VERSION ");
@@ -187,9 +308,15 @@ impl<'o> Encoder<'o> {
         self.line_end();
     }
 
+    /// As it is.
+    #[inline]
+    pub(super) fn text(&mut self, text: &[u8]) {
+        self.out.extend_from_slice(text);
+    }
+
     /// Decimal; one and two digits, the usual flags and lengths, without a call.
     #[inline]
-    fn digits(&mut self, number: u64) {
+    pub(super) fn digits(&mut self, number: u64) {
         let digit = |digit: u64| b'0' + (digit % 10) as u8;
         if number < 10 {
             self.out.push(digit(number));
@@ -239,5 +366,9 @@ mod tests {
         check(|e| e.stat("curr_items", 5), "STAT curr_items 5\r\n");
         check(|e| e.version("1.6.18"), "VERSION 1.6.18\r\n");
         check(|e| e.server_error("x"), "SERVER_ERROR x\r\n");
+        let line = "key=a%20b exp=-1 la=0 cas=7 fetch=no cls=1 size=24\n";
+        check(|e| e.dumped_facts(b"a b", None, 7, 24), line);
+        check(|e| e.dumped_get(b"a"), "mg a\r\n");
+        check(|e| e.dumped_get(b"a b"), "mg YSBi b\r\n");
     }
 }

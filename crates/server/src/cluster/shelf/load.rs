@@ -49,7 +49,7 @@ pub(super) enum Job {
 pub(super) struct Piece {
     pub landed: Landed,
     pub number: NonZeroU16,
-    client_flags: u32,
+    client_flags: u64,
     expires_at: Option<UnixMillis>,
     start: usize,
     key_bytes: usize,

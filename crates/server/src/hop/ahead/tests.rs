@@ -54,7 +54,8 @@ impl Bench {
                 shape: Shape::Value,
             };
             let protocol = resp::Protocol::Resp2;
-            let origin = Origin { answer, protocol, connection: 0, now: UnixMillis(1) };
+            let now = UnixMillis(1);
+            let origin = Origin { answer, notes: &[], protocol, connection: 0, now };
             // SAFETY: this test is the only holder of its cells.
             let cell = unsafe { &mut *self.lanes[front].cells.at(self.next_index) };
             cell.fill(&request, None, &origin);

@@ -7,7 +7,8 @@ use wire::resp::{Compares, ExpireCondition};
 use super::*;
 use crate::rmw::Side;
 
-const ORIGIN: Origin = Origin {
+const ORIGIN: Origin<'static> = Origin {
+    notes: &[],
     answer: Answer {
         slot: 0,
         command: CommandIndex::UNKNOWN_RESP,

@@ -137,7 +137,7 @@ mod tests {
         (told, changed)
     }
 
-    fn value(text: &str, client_flags: u32, expires_at: Option<u64>) -> Changed {
+    fn value(text: &str, client_flags: u64, expires_at: Option<u64>) -> Changed {
         let value = text.as_bytes().into();
         Changed::Value { value, client_flags, expires_at: expires_at.map(UnixMillis) }
     }

@@ -1,29 +1,38 @@
 //! Requests of memcached's clients that another node executes: as bytes, and in cells there.
 //!
 //! ```text
-//!  byte 0       1    2       3       4     12       20      28      36      40     42   44
-//!  | format | op | shape | switch | now | number | limit | expiry | flags | key len | key, payload
+//!  byte 0       1    2       3       4     12       20      28       36     44      52      60
+//!  | format | op | shape | switch | now | number | limit | expiry | touch | more | version | flags
+//!  64        66        68            72
+//!  | key len | note len | meta's shape | key, note, payload
 //! ```
 //!
-//! `switch`: bits 0-1 the expiry's kind, 2-3 the condition's, 4 with_cas, 5 is_last. `number` is a
-//! delta or a condition's version, `limit` a longest value.
+//! `switch`: bits 0-1 the expiry's kind, 2-3 the condition's, 4 with_cas, 5 is_last; of a meta
+//! command its own. `number` is a delta or a condition's version, `limit` a longest value, `more`
+//! what a meta command has besides: an initial value, or R's time.
 
 use std::sync::Arc;
 
 use base::{KeyHasher, UnixMillis};
 use cluster::NodeId;
 use store::request::{Condition, Expiry, Op, Request, Set};
+use wire::memcached::MetaEcho;
 use wire::resp::Protocol;
 
 use super::Errand;
 use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::hop::cell::{CELLS, Cell, Cells, Origin, payload_of};
-use crate::reply::Shape;
+use crate::reply::{MetaKind, MetaShape, Shape};
+use crate::rmw::meta::{MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, NewExpiry};
 use crate::rmw::{Bounded, Rmw, Side};
 
-const FORMAT: u8 = 1;
-const HEADER_BYTES: usize = 44;
+const FORMAT: u8 = 2;
+const HEADER_BYTES: usize = 72;
+/// What stands for [`Shape::Meta`].
+const SHAPE_META: u8 = 6;
+const META_KINDS: [MetaKind; 5] =
+    [MetaKind::Get, MetaKind::Set, MetaKind::Delete, MetaKind::Count, MetaKind::Debug];
 /// The front of cells that have none.
 const NO_FRONT: u16 = u16::MAX;
 
@@ -34,6 +43,9 @@ struct Fields {
     number: u64,
     limit: u64,
     expiry: u64,
+    touch: u64,
+    more: u64,
+    version: u64,
     client_flags: u32,
 }
 
@@ -48,20 +60,44 @@ pub(super) fn encode(cell: &Cell) -> Vec<u8> {
         Shape::McDeleted => (2, 0),
         Shape::McNumber => (3, 0),
         Shape::McTouched => (4, 0),
+        Shape::Meta(_) => (SHAPE_META, 0),
         _ => (5, 0),
     };
     let payload = payload_of(&request.op);
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + request.key.len() + payload.len());
+    let lens = request.key.len() + cell.note.len() + payload.len();
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + lens);
     bytes.extend([FORMAT, fields.op, shape, fields.switch | bits]);
-    for word in [cell.now.0, fields.number, fields.limit, fields.expiry] {
+    let Fields { number, limit, expiry, touch, more, version, .. } = fields;
+    for word in [cell.now.0, number, limit, expiry, touch, more, version] {
         bytes.extend(word.to_le_bytes());
     }
     bytes.extend(fields.client_flags.to_le_bytes());
     bytes.extend((request.key.len() as u16).to_le_bytes());
-    bytes.extend([0; 2]);
+    bytes.extend((cell.note.len() as u16).to_le_bytes());
+    bytes.extend(meta_bits(cell.shape));
     bytes.extend_from_slice(request.key);
+    bytes.extend_from_slice(&cell.note);
     bytes.extend_from_slice(payload);
     bytes
+}
+
+/// A meta command's shape, but where its note is.
+fn meta_bits(shape: Shape) -> [u8; 4] {
+    let Shape::Meta(meta) = shape else { return [0; 4] };
+    let kind = META_KINDS.iter().position(|kind| *kind == meta.kind).unwrap_or(0);
+    [kind as u8, meta.with_value.into(), meta.with_version.into(), meta.is_quiet.into()]
+}
+
+fn meta_shape(bits: &[u8], note_len: usize) -> Option<MetaShape> {
+    let [kind, with_value, with_version, is_quiet] = bits.try_into().ok()?;
+    Some(MetaShape {
+        kind: *META_KINDS.get(usize::from(kind))?,
+        with_value: with_value != 0,
+        with_version: with_version != 0,
+        is_quiet: is_quiet != 0,
+        note_start: 0,
+        note_len: u16::try_from(note_len).ok()?,
+    })
 }
 
 fn fields_of(op: &Op<'_, Rmw<'_>>) -> Fields {
@@ -82,7 +118,7 @@ fn fields_of(op: &Op<'_, Rmw<'_>>) -> Fields {
                 Condition::IfVersion(version) => (3, version),
             };
             let switch = expiry_kind | condition << 2;
-            Fields { op: 1, switch, number, expiry, client_flags: set.client_flags, ..none }
+            Fields { op: 1, switch, number, expiry, client_flags: set.client_flags as u32, ..none }
         }
         Op::Update(update) => match *update {
             Rmw::Join(part, Side::Behind) => Fields { op: 3, limit: part.max_bytes, ..none },
@@ -95,10 +131,96 @@ fn fields_of(op: &Op<'_, Rmw<'_>>) -> Fields {
                 expiry: at.map_or(0, |at| at.0),
                 ..none
             },
-            // memcached's text has no others.
-            _ => Fields { op: u8::MAX, ..none },
+            Rmw::DeleteVersion(version) => Fields { op: 8, version, ..none },
+            ref other => meta_fields(other),
         },
     }
+}
+
+/// Of what meta commands do.
+fn meta_fields(update: &Rmw<'_>) -> Fields {
+    let none = Fields::default();
+    match *update {
+        Rmw::MetaGet(get) => Fields {
+            op: 9,
+            switch: get.is_touched_first.into(),
+            expiry: get.vivify.to_bits(),
+            touch: get.touch.to_bits(),
+            more: get.recache.to_bits(),
+            ..none
+        },
+        Rmw::MetaStore(store) => Fields {
+            op: 10,
+            expiry: store.expiry.to_bits(),
+            version: store.version,
+            client_flags: store.client_flags,
+            ..none
+        },
+        Rmw::MetaAppend(join) | Rmw::MetaPrepend(join) => Fields {
+            op: 11,
+            switch: matches!(update, Rmw::MetaPrepend(_)).into(),
+            limit: join.max_bytes.into(),
+            expiry: join.vivify.to_bits(),
+            version: join.version,
+            client_flags: join.client_flags,
+            ..none
+        },
+        Rmw::MetaInvalidate(it) => Fields {
+            op: 12,
+            switch: u8::from(it.makes_stale)
+                | u8::from(it.removes_value) << 1
+                | u8::from(it.version.is_some()) << 2,
+            touch: it.touch.to_bits(),
+            version: it.version.unwrap_or(0),
+            ..none
+        },
+        Rmw::MetaIncrease(count) | Rmw::MetaDecrease(count) => Fields {
+            op: 13,
+            switch: matches!(update, Rmw::MetaDecrease(_)).into(),
+            number: count.delta,
+            expiry: count.vivify.to_bits(),
+            touch: count.touch.to_bits(),
+            more: count.initial,
+            version: count.version,
+            ..none
+        },
+        // memcached has no others.
+        _ => Fields { op: u8::MAX, ..none },
+    }
+}
+
+fn meta_update<'b>(fields: Fields, payload: &'b [u8]) -> Option<Rmw<'b>> {
+    let Fields { switch, number, limit, version, client_flags, .. } = fields;
+    let [expiry, touch, more] =
+        [fields.expiry, fields.touch, fields.more].map(NewExpiry::from_bits);
+    Some(match fields.op {
+        8 => Rmw::DeleteVersion(version),
+        9 => Rmw::MetaGet(MetaGet {
+            vivify: expiry,
+            touch,
+            recache: more,
+            is_touched_first: switch & 1 != 0,
+        }),
+        10 => Rmw::MetaStore(MetaStore { value: payload, client_flags, expiry, version }),
+        11 => {
+            let (bytes, max_bytes) = (payload, u32::try_from(limit).ok()?);
+            let vivify = expiry;
+            let join = MetaJoin { bytes, max_bytes, version, vivify, client_flags };
+            if switch & 1 != 0 { Rmw::MetaPrepend(join) } else { Rmw::MetaAppend(join) }
+        }
+        12 => Rmw::MetaInvalidate(MetaInvalidate {
+            version: (switch & 4 != 0).then_some(version),
+            touch,
+            makes_stale: switch & 1 != 0,
+            removes_value: switch & 2 != 0,
+        }),
+        13 => {
+            let (delta, initial, vivify) = (number, fields.more, expiry);
+            let count = MetaCount { delta, version, vivify, initial, touch };
+            if switch & 1 != 0 { Rmw::MetaDecrease(count) } else { Rmw::MetaIncrease(count) }
+        }
+        _ => return None,
+    })
 }
 
 /// A request that was forwarded, borrowed from its bytes.
@@ -106,6 +228,7 @@ struct Forwarded<'b> {
     key: &'b [u8],
     op: Op<'b, Rmw<'b>>,
     shape: Shape,
+    note: &'b [u8],
     now: UnixMillis,
 }
 
@@ -113,10 +236,12 @@ struct Forwarded<'b> {
 fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
     let (head, rest) = bytes.split_at_checked(HEADER_BYTES)?;
     let word = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
+    let short = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
     let [now, number, limit, expiry] = [word(4)?, word(12)?, word(20)?, word(28)?];
-    let client_flags = u32::from_le_bytes(head.get(36..40)?.try_into().ok()?);
-    let key_len = usize::from(u16::from_le_bytes(head.get(40..42)?.try_into().ok()?));
-    let (key, payload) = rest.split_at_checked(key_len)?;
+    let [touch, more, version] = [word(36)?, word(44)?, word(52)?];
+    let client_flags = u32::from_le_bytes(head.get(60..64)?.try_into().ok()?);
+    let (key, rest) = rest.split_at_checked(usize::from(short(64)?))?;
+    let (note, payload) = rest.split_at_checked(usize::from(short(66)?))?;
     let switch = head[3];
     if head[0] != FORMAT {
         return None;
@@ -126,7 +251,7 @@ fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
         0 => Op::Get,
         1 => Op::Set(Set {
             value: payload,
-            client_flags,
+            client_flags: client_flags.into(),
             expiry: match switch & 3 {
                 0 => Expiry::Never,
                 1 => Expiry::Keep,
@@ -145,7 +270,11 @@ fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
         5 => Op::Update(Rmw::Increase(number)),
         6 => Op::Update(Rmw::Decrease(number)),
         7 => Op::Update(Rmw::SetExpiry((switch & 3 == 2).then_some(UnixMillis(expiry)))),
-        _ => return None,
+        op => {
+            let fields =
+                Fields { op, switch, number, limit, expiry, touch, more, version, client_flags };
+            Op::Update(meta_update(fields, payload)?)
+        }
     };
     let shape = match head[2] {
         0 => Shape::McValue { with_cas: switch & 16 != 0, is_last: switch & 32 != 0 },
@@ -153,9 +282,13 @@ fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
         2 => Shape::McDeleted,
         3 => Shape::McNumber,
         4 => Shape::McTouched,
+        SHAPE_META => {
+            MetaEcho::read(note)?;
+            Shape::Meta(meta_shape(head.get(68..72)?, note.len())?)
+        }
         _ => Shape::McNothing,
     };
-    Some(Forwarded { key, op, shape, now: UnixMillis(now) })
+    Some(Forwarded { key, op, shape, note, now: UnixMillis(now) })
 }
 
 /// Cells for what other nodes forward to this one.
@@ -176,11 +309,11 @@ impl Guests {
 
     /// Takes a request in. None: there is no room, or it cannot be read.
     pub fn take(&mut self, from: NodeId, id: u64, bytes: &[u8]) -> Option<Errand> {
-        let Forwarded { key, op, shape, now } = decode(bytes)?;
+        let Forwarded { key, op, shape, note: notes, now } = decode(bytes)?;
         let index = self.free.pop()?;
         let command = CommandIndex::UNKNOWN_RESP;
         let answer = Answer { slot: 0, command, is_quiet: false, shape };
-        let origin = Origin { answer, protocol: Protocol::Resp2, connection: 0, now };
+        let origin = Origin { answer, notes, protocol: Protocol::Resp2, connection: 0, now };
         // SAFETY: the cell is free, so nobody else has it; the control thread is its front too.
         let cell = unsafe { &mut *self.cells.at(index) };
         cell.fill(&Request { key, hash: self.hasher.hash(key), op }, None, &origin);
@@ -209,9 +342,17 @@ impl Guests {
 mod tests {
     use super::*;
     use base::KeyHash;
+    use wire::memcached::MetaVerb;
 
     fn set(condition: Condition, expiry: Expiry) -> Op<'static, Rmw<'static>> {
         Op::Set(Set { value: b"value", client_flags: 9, expiry, condition })
+    }
+
+    fn meta(kind: MetaKind) -> Shape {
+        let note_len = "\0\x03\0keyk v O1".len() as u16;
+        let (with_value, with_version, is_quiet) = (true, false, true);
+        let note_start = 0;
+        Shape::Meta(MetaShape { kind, with_value, with_version, is_quiet, note_start, note_len })
     }
 
     #[test]
@@ -232,13 +373,49 @@ mod tests {
             (Op::Update(Rmw::Decrease(3)), Shape::McNumber),
             (Op::Update(Rmw::SetExpiry(Some(at))), Shape::McTouched),
             (Op::Update(Rmw::SetExpiry(None)), value),
+            (Op::Update(Rmw::DeleteVersion(8)), meta(MetaKind::Delete)),
         ];
+        let expiry = NewExpiry::at(Some(at));
+        let metas = [
+            Rmw::MetaGet(MetaGet {
+                vivify: NewExpiry::NEVER,
+                touch: NewExpiry::KEPT,
+                recache: expiry,
+                is_touched_first: true,
+            }),
+            Rmw::MetaStore(MetaStore { value: b"v", client_flags: 3, expiry, version: 1 << 47 }),
+            Rmw::MetaPrepend(MetaJoin {
+                bytes: b"tail",
+                max_bytes: 77,
+                version: 9,
+                vivify: expiry,
+                client_flags: 5,
+            }),
+            Rmw::MetaInvalidate(MetaInvalidate {
+                version: Some(0),
+                touch: expiry,
+                makes_stale: true,
+                removes_value: false,
+            }),
+            Rmw::MetaDecrease(MetaCount {
+                delta: u64::MAX,
+                version: 7,
+                vivify: expiry,
+                initial: 6,
+                touch: NewExpiry::NEVER,
+            }),
+        ];
+        let metas = metas.map(|update| (Op::Update(update), meta(MetaKind::Get)));
+        let all = all.into_iter().chain(metas);
+        let mut notes = Vec::new();
+        MetaEcho::note(MetaVerb::Get, b"k v O1", b"key", false, &mut notes);
+        let notes = &notes[..];
         for (op, shape) in all {
             let mut cell = Cell::new();
             let command = CommandIndex::UNKNOWN_RESP;
             let answer = Answer { slot: 0, command, is_quiet: false, shape };
             let now = UnixMillis(42);
-            let origin = Origin { answer, protocol: Protocol::Resp2, connection: 0, now };
+            let origin = Origin { answer, notes, protocol: Protocol::Resp2, connection: 0, now };
             cell.fill(&Request { key: b"key", hash: KeyHash(1), op }, None, &origin);
             let bytes = encode(&cell);
             let found = decode(&bytes).unwrap();

@@ -100,7 +100,7 @@ enum KeptKind {
 #[derive(Clone, Debug)]
 struct KeptItem {
     value: Vec<u8>,
-    client_flags: u32,
+    client_flags: u64,
     version: u64,
     expires_at: Option<UnixMillis>,
 }
@@ -109,7 +109,7 @@ impl GroupChange {
     /// Of one request; its bytes are copied.
     pub(in crate::hop) fn new(
         request: &Request<'_, Rmw<'_>>,
-        origin: &Origin,
+        origin: &Origin<'_>,
         item_max_bytes: u64,
     ) -> GroupChange {
         let mut cell = Cell::new();

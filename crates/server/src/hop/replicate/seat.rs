@@ -111,7 +111,7 @@ impl Seat {
             is_quiet: false,
             shape: Shape::Value,
         };
-        let origin = Origin { answer, protocol: Protocol::Resp2, connection: 0, now };
+        let origin = Origin { answer, notes: &[], protocol: Protocol::Resp2, connection: 0, now };
         let change = |request| Arc::new(GroupChange::new(request, &origin, self.item_max_bytes));
         let changes: Vec<Arc<GroupChange>> = requests.iter().map(change).collect();
         let answer = self.ask(session, GroupCall::Run(changes.clone()));

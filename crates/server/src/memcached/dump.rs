@@ -1,0 +1,76 @@
+//! lru_crawler metadump and mgdump: all keys at once, as long as the client buffers hold them.
+
+use store::request::Item;
+use store::{Session, entry_len_bytes};
+use wire::memcached::{DumpKind, Encoder, Reply};
+
+use crate::counters::MemcachedCommand;
+use crate::engine::Engine;
+use crate::gather::Gather;
+
+/// Items that are visited between two quiescent points.
+const STEP_ITEMS: usize = 1024;
+
+/// The lines may take this part of the client buffers, as KEYS may.
+const BUFFER_PART: u64 = 4;
+
+impl<E: Engine> Gather<'_, '_, E> {
+    /// Lists what this server has; in a cluster what it serves.
+    pub(super) fn dump(&mut self, slot: usize, kind: DumpKind) {
+        let caller = self.caller(slot, MemcachedCommand::LruCrawler, false);
+        self.settle(slot);
+        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / BUFFER_PART;
+        let (now, cluster) = (self.core.now, self.core.cluster.clone());
+        let is_own = |item: &Item<'_>| {
+            let slot = cluster::Slot::of(item.key);
+            cluster.as_ref().is_none_or(|view| view.shows(slot, item.version))
+        };
+        let mut lines = Vec::new();
+        let Some(session) = self.engine.session() else {
+            return self.say_line(caller, Reply::TooManyKeys);
+        };
+        let is_whole = each_item(session, now, |item| {
+            if is_own(item) {
+                line_of(kind, item, &mut lines);
+            }
+            lines.len() as u64 <= bytes_max
+        });
+        if !is_whole {
+            return self.say_line(caller, Reply::TooManyKeys);
+        }
+        self.reply_to(caller.slot, |out| {
+            out.extend_from_slice(&lines);
+            let end = if kind == DumpKind::Gets { Reply::MetaMiss } else { Reply::End };
+            Encoder::new(out).reply(end);
+        });
+    }
+}
+
+/// Visits all items as long as `visit` wants more; whether it did to the end.
+fn each_item(
+    session: &mut Session,
+    now: base::UnixMillis,
+    mut visit: impl FnMut(&Item<'_>) -> bool,
+) -> bool {
+    let (mut cursor, mut goes_on) = (0, true);
+    loop {
+        // A cursor of the step before is known.
+        let next = session.scan(now, cursor, STEP_ITEMS, |item| goes_on &= visit(item));
+        cursor = next.unwrap_or(0);
+        if cursor == 0 || !goes_on {
+            return goes_on;
+        }
+    }
+}
+
+fn line_of(kind: DumpKind, item: &Item<'_>, lines: &mut Vec<u8>) {
+    let mut encoder = Encoder::new(lines);
+    match kind {
+        DumpKind::Gets => encoder.dumped_get(item.key),
+        DumpKind::Facts => {
+            let size_bytes = entry_len_bytes(item.key.len(), item.value.len());
+            let expires_at_s = item.expires_at.map(|at| at.0.div_ceil(1000));
+            encoder.dumped_facts(item.key, expires_at_s, item.version, size_bytes);
+        }
+    }
+}

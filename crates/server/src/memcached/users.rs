@@ -1,0 +1,82 @@
+//! The users of memcached's port: lines of `user:password` in the file of `--auth-file`, as
+//! memcached's `-Y` takes it.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::StartError;
+use crate::password;
+
+/// The longest name or password.
+const WORD_MAX_BYTES: usize = 256;
+
+/// Who may come in.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Users(Vec<(String, String)>);
+
+impl Users {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// One that is not there, or says what is no user. No word of it is told.
+    pub fn read(path: &Path) -> Result<Users, StartError> {
+        let refused = |reason: String| StartError::AuthFile { path: path.to_owned(), reason };
+        let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+        Users::parse(&text).map_err(refused)
+    }
+
+    fn parse(text: &str) -> Result<Users, String> {
+        let mut users = Vec::new();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
+            let wrong = |reason: &str| Err(format!("line {}: {reason}", index + 1));
+            let Some((user, password)) = line.split_once(':') else {
+                return wrong("no colon; a line is user:password");
+            };
+            if user.is_empty() || user.contains(' ') {
+                return wrong("a name has at least one letter and no space");
+            }
+            if user.len().max(password.len()) > WORD_MAX_BYTES {
+                return wrong("a name or a password of more than 256 bytes");
+            }
+            users.push((user.to_owned(), password.to_owned()));
+        }
+        if users.is_empty() { Err("no user in it".to_owned()) } else { Ok(Users(users)) }
+    }
+
+    /// Whether somebody is let in, in a time that does not tell which user is right.
+    pub fn admit(&self, user: &[u8], password: &[u8]) -> bool {
+        self.0.iter().fold(false, |is_right, (known, secret)| {
+            let is_user = password::matches(known.as_bytes(), user);
+            let is_password = password::matches(secret.as_bytes(), password);
+            is_right | (is_user & is_password)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Users;
+
+    #[test]
+    fn a_file_names_users() {
+        let users = Users::parse("alice:secret\n\nbob:a:b c\r\n").unwrap();
+        assert!(users.admit(b"alice", b"secret") && users.admit(b"bob", b"a:b c"));
+        for (user, password) in [("alice", "a:b c"), ("alice", ""), ("", "secret"), ("x", "secret")]
+        {
+            assert!(!users.admit(user.as_bytes(), password.as_bytes()), "{user}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_user_is_told_by_its_line() {
+        let long = format!("a:{}", "x".repeat(257));
+        for (text, want) in [
+            ("", "no user in it"),
+            ("a:b\nsecret", "line 2: no colon; a line is user:password"),
+            (":x", "line 1: a name has at least one letter and no space"),
+            (&long, "line 1: a name or a password of more than 256 bytes"),
+        ] {
+            assert_eq!(Users::parse(text).unwrap_err(), want);
+        }
+    }
+}

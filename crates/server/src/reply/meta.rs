@@ -1,0 +1,231 @@
+//! Outcomes as replies to memcached's meta commands.
+
+use store::entry_len_bytes;
+use store::request::{Item, Outcome, STALE, WON};
+use wire::memcached::{Encoder, MetaEcho, MetaShown, Reply as Line};
+
+use super::{Destination, Reply};
+use crate::rmw::Refusal;
+
+/// Which meta command is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaKind {
+    /// mg.
+    Get,
+    /// ms.
+    Set,
+    /// md.
+    Delete,
+    /// ma.
+    Count,
+    /// me.
+    Debug,
+}
+
+/// What the reply to a meta command looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaShape {
+    /// To which command.
+    pub kind: MetaKind,
+    /// With the item's value.
+    pub with_value: bool,
+    /// With a CAS token, shown or compared.
+    pub with_version: bool,
+    /// The usual outcome is not told: a miss of mg, the success of the others.
+    pub is_quiet: bool,
+    /// Where the note starts that says what the reply repeats ([`MetaEcho`]).
+    pub note_start: u32,
+    /// How long it is.
+    pub note_len: u16,
+}
+
+impl MetaShape {
+    /// Its note, among those of the batch.
+    pub fn note(self, notes: &[u8]) -> &[u8] {
+        let start = self.note_start as usize;
+        notes.get(start..start + usize::from(self.note_len)).unwrap_or_default()
+    }
+
+    /// The same where the note is alone.
+    pub fn with_note_at_start(self) -> MetaShape {
+        MetaShape { note_start: 0, ..self }
+    }
+}
+
+impl<D: Destination> Reply<'_, D> {
+    /// mg, ms, md, ma and me.
+    pub(super) fn meta(&mut self, shape: MetaShape, outcome: Outcome<'_, Refusal>) {
+        let notes = self.notes;
+        let echo = MetaEcho::read(shape.note(notes)).expect("the request was noted when it came");
+        let line = match outcome {
+            Outcome::OutOfMemory => Line::OutOfMemory,
+            Outcome::Unwritable => Line::LogFailed,
+            Outcome::TooLarge { .. } | Outcome::Refused(Refusal::TooLong) => Line::TooLarge,
+            Outcome::Refused(Refusal::NotNumeric) => Line::NotNumeric,
+            _ => {
+                return match shape.kind {
+                    MetaKind::Get => self.meta_got(shape, &echo, outcome),
+                    MetaKind::Set => self.meta_stored(shape, &echo, &outcome),
+                    MetaKind::Delete => self.meta_deleted(shape, &echo, &outcome),
+                    MetaKind::Count => self.meta_counted(shape, &echo, &outcome),
+                    MetaKind::Debug => self.meta_debugged(&echo, &outcome),
+                };
+            }
+        };
+        self.to.append(|out| Encoder::new(out).reply(line));
+    }
+
+    fn meta_got(&mut self, shape: MetaShape, echo: &MetaEcho<'_>, outcome: Outcome<'_, Refusal>) {
+        let is_gone = matches!(outcome, Outcome::Deleted { .. });
+        let (old, new) = match outcome {
+            Outcome::Hit(item) => (Some(item), None),
+            Outcome::Updated { old, new } => (old, new),
+            Outcome::Deleted { old: None } => {
+                // Made, with a time that has passed.
+                let shown = MetaShown { is_created: true, is_won: true, ..shown(&NOTHING) };
+                return self.meta_item(echo, &NOTHING, &shown);
+            }
+            Outcome::Deleted { old } => (old, None),
+            _ => (None, None),
+        };
+        let is_created = old.is_none();
+        let Some(item) = new.or(old) else {
+            if !shape.is_quiet {
+                self.to.append(|out| Encoder::new(out).meta_status(b"EN", echo, None));
+            }
+            return;
+        };
+        let marks = old.map_or(0, |old| old.client_flags);
+        // What got a time that has passed is told of as it was.
+        let is_won =
+            marks & WON == 0 && (item.client_flags & WON != 0 || (is_gone && marks & STALE != 0));
+        let shown = MetaShown {
+            expires_at: old.and_then(|old| old.expires_at),
+            is_created,
+            is_won,
+            is_stale: marks & STALE != 0,
+            has_winner: marks & WON != 0,
+            ..shown(&item)
+        };
+        self.meta_item(echo, &item, &shown);
+    }
+
+    fn meta_item(&mut self, echo: &MetaEcho<'_>, item: &Item<'_>, shown: &MetaShown) {
+        let (value, now) = (item.value, self.now);
+        if !echo.has(b'v') {
+            return self.to.append(|out| Encoder::new(out).meta_hit(echo, shown, now));
+        }
+        if self.to.is_pinned(value.len()) {
+            return self.pinned(
+                item,
+                |out| Encoder::new(out).meta_hit(echo, shown, now),
+                |out| Encoder::new(out).line_end(),
+            );
+        }
+        self.to.append(|out| {
+            out.reserve(value.len());
+            let mut encoder = Encoder::new(out);
+            encoder.meta_hit(echo, shown, now);
+            out.extend_from_slice(value);
+            Encoder::new(out).line_end();
+        });
+    }
+
+    fn meta_stored(
+        &mut self,
+        shape: MetaShape,
+        echo: &MetaEcho<'_>,
+        outcome: &Outcome<'_, Refusal>,
+    ) {
+        let (status, version) = match outcome {
+            Outcome::Stored { version, .. } => (b"HD", *version),
+            Outcome::Updated { new: Some(new), .. } => (b"HD", new.version),
+            Outcome::Deleted { .. } => (b"HD", 0),
+            Outcome::VersionMismatch { .. } | Outcome::Refused(Refusal::OtherVersion(_)) => {
+                (b"EX", 0)
+            }
+            Outcome::Miss | Outcome::Updated { .. } => (b"NF", 0),
+            _ => (b"NS", 0),
+        };
+        self.meta_status(shape, echo, status, Some(version));
+    }
+
+    fn meta_deleted(
+        &mut self,
+        shape: MetaShape,
+        echo: &MetaEcho<'_>,
+        outcome: &Outcome<'_, Refusal>,
+    ) {
+        let status = match outcome {
+            Outcome::Deleted { .. } | Outcome::Updated { new: Some(_), .. } => b"HD",
+            Outcome::Refused(Refusal::OtherVersion(_)) => b"EX",
+            _ => b"NF",
+        };
+        self.meta_status(shape, echo, status, None);
+    }
+
+    fn meta_counted(
+        &mut self,
+        shape: MetaShape,
+        echo: &MetaEcho<'_>,
+        outcome: &Outcome<'_, Refusal>,
+    ) {
+        let (old, new) = match outcome {
+            Outcome::Updated { old, new: Some(new) } => (*old, *new),
+            // It has got a time that has passed; what it counted to nobody will see.
+            Outcome::Deleted { old } => (*old, old.unwrap_or(NOTHING)),
+            Outcome::Refused(Refusal::OtherVersion(_)) => {
+                return self.meta_status(shape, echo, b"EX", None);
+            }
+            _ => return self.meta_status(shape, echo, b"NF", None),
+        };
+        if shape.is_quiet && old.is_some() {
+            return;
+        }
+        let expires_at = old.and_then(|old| old.expires_at);
+        let shown = MetaShown { expires_at, is_created: old.is_none(), ..shown(&new) };
+        let (number, now) = (new.value.trim_ascii_end(), self.now);
+        self.to.append(|out| Encoder::new(out).meta_number(echo, number, &shown, now));
+    }
+
+    fn meta_debugged(&mut self, echo: &MetaEcho<'_>, outcome: &Outcome<'_, Refusal>) {
+        let now = self.now;
+        match outcome {
+            Outcome::Hit(item) => {
+                let size_bytes = entry_len_bytes(item.key.len(), item.value.len());
+                let shown = shown(item);
+                self.to.append(|out| Encoder::new(out).meta_debug(echo, &shown, size_bytes, now));
+            }
+            _ => self.to.append(|out| Encoder::new(out).meta_debug_miss()),
+        }
+    }
+
+    fn meta_status(
+        &mut self,
+        shape: MetaShape,
+        echo: &MetaEcho<'_>,
+        status: &[u8; 2],
+        version: Option<u64>,
+    ) {
+        if !(shape.is_quiet && status == b"HD") {
+            self.to.append(|out| Encoder::new(out).meta_status(status, echo, version));
+        }
+    }
+}
+
+/// An item that is no more.
+const NOTHING: Item<'static> =
+    Item { key: b"", value: b"", client_flags: 0, version: 0, shard: 0, expires_at: None };
+
+fn shown(item: &Item<'_>) -> MetaShown {
+    MetaShown {
+        len_bytes: item.value.len(),
+        client_flags: item.client_flags as u32,
+        version: item.version,
+        expires_at: item.expires_at,
+        is_created: false,
+        is_won: false,
+        is_stale: false,
+        has_winner: false,
+    }
+}

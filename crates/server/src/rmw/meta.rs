@@ -1,0 +1,278 @@
+//! memcached's meta commands on what a key has.
+//!
+//! ```text
+//!  mg N R T   miss: an empty item that is won      hit: won if stale or ending soon; new time
+//!  ms C I     the token's own item: as set             a newer item: stored, but stale
+//!  ms MA MP   joined, or made if N says so
+//!  md I x     stale instead of gone; empty instead of gone
+//!  ma         counted, or made if N says so
+//! ```
+//!
+//! An item is *stale* or *won* by marks beside its client flags ([`STALE`], [`WON`]): part of what
+//! the key has, so that they are logged and replicated as values are. Who is told that he has won
+//! has written the item, which therefore has another CAS token from then on.
+
+use base::UnixMillis;
+use store::request::{Item, MARKS_MASK, STALE, Verdict, WON};
+
+use super::memcached::{join_parts, pad, parse_decimal};
+use super::{Bounded, Refusal, Side};
+
+/// A time to give to an item, if it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewExpiry(u64);
+
+impl NewExpiry {
+    /// It was not asked for.
+    pub const KEPT: NewExpiry = NewExpiry(u64::MAX);
+    /// No end.
+    pub const NEVER: NewExpiry = NewExpiry(u64::MAX - 1);
+
+    /// This time, or never.
+    pub fn at(expires_at: Option<UnixMillis>) -> NewExpiry {
+        expires_at.map_or(NewExpiry::NEVER, |at| NewExpiry(at.0.min(NewExpiry::NEVER.0 - 1)))
+    }
+
+    /// As a number, for other nodes.
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// From such a number.
+    pub fn from_bits(bits: u64) -> NewExpiry {
+        NewExpiry(bits)
+    }
+
+    /// The time, if it was asked for.
+    pub fn get(self) -> Option<Option<UnixMillis>> {
+        match self {
+            NewExpiry::KEPT => None,
+            NewExpiry::NEVER => Some(None),
+            NewExpiry(at) => Some(Some(UnixMillis(at))),
+        }
+    }
+
+    fn or(self, old: Option<UnixMillis>) -> Option<UnixMillis> {
+        self.get().unwrap_or(old)
+    }
+
+    fn is_asked(self) -> bool {
+        self != NewExpiry::KEPT
+    }
+}
+
+/// mg, as far as it may change anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaGet {
+    /// N.
+    pub vivify: NewExpiry,
+    /// T.
+    pub touch: NewExpiry,
+    /// R: who asks wins what ends earlier.
+    pub recache: NewExpiry,
+    /// T stands before R.
+    pub is_touched_first: bool,
+}
+
+impl MetaGet {
+    pub(super) fn may_read(&self) -> bool {
+        !self.touch.is_asked()
+    }
+
+    pub(super) fn reads(&self, old: Option<&Item<'_>>) -> bool {
+        match old {
+            None => !self.vivify.is_asked(),
+            Some(item) => self.may_read() && !self.wins(item),
+        }
+    }
+
+    fn wins(&self, item: &Item<'_>) -> bool {
+        if item.client_flags & WON != 0 {
+            return false;
+        }
+        let looked_at =
+            if self.is_touched_first { self.touch.or(item.expires_at) } else { item.expires_at };
+        let ends_soon = match (looked_at, self.recache.get()) {
+            // In seconds, as memcached counts: one that was just set is not won by its own time.
+            (Some(at), Some(Some(limit))) => at.0.div_ceil(1000) < limit.0.div_ceil(1000),
+            _ => false,
+        };
+        ends_soon || item.client_flags & STALE != 0
+    }
+
+    pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
+        let Some(item) = old else {
+            return match self.vivify.get() {
+                None => Verdict::Keep,
+                Some(expires_at) => Verdict::Write { client_flags: WON, expires_at },
+            };
+        };
+        let expires_at = self.touch.or(item.expires_at);
+        if self.wins(item) {
+            value.extend_from_slice(item.value);
+            let client_flags = item.client_flags | WON;
+            return Verdict::Write { client_flags, expires_at };
+        }
+        if self.touch.is_asked() { Verdict::Touch { expires_at } } else { Verdict::Keep }
+    }
+}
+
+/// ms with a token that may be an older one (C and I).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaStore<'a> {
+    /// The new bytes.
+    pub value: &'a [u8],
+    /// The new flags.
+    pub client_flags: u32,
+    /// The new time.
+    pub expiry: NewExpiry,
+    /// The token.
+    pub version: u64,
+}
+
+impl MetaStore<'_> {
+    pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
+        let Some(item) = old else { return Verdict::Keep };
+        let flags = u64::from(self.client_flags);
+        let (client_flags, expires_at) = if item.version == self.version {
+            (flags, self.expiry.or(None))
+        } else if self.version != 0 && self.version < item.version {
+            // What the newer item's time and winner are stays so.
+            (flags | STALE | item.client_flags & WON, item.expires_at)
+        } else {
+            return Verdict::Refuse(Refusal::OtherVersion(item.version));
+        };
+        value.extend_from_slice(self.value);
+        Verdict::Write { client_flags, expires_at }
+    }
+}
+
+/// ms that appends or prepends, with a token or to what may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaJoin<'a> {
+    /// The new bytes.
+    pub bytes: &'a [u8],
+    /// Of the whole value, inclusive.
+    pub max_bytes: u32,
+    /// 0: whatever the token is.
+    pub version: u64,
+    /// N.
+    pub vivify: NewExpiry,
+    /// Of an item that is made.
+    pub client_flags: u32,
+}
+
+impl MetaJoin<'_> {
+    pub(super) fn apply(
+        &self,
+        side: Side,
+        old: Option<&Item<'_>>,
+        value: &mut Vec<u8>,
+    ) -> Verdict<Refusal> {
+        match (old, self.vivify.get()) {
+            (None, None) => Verdict::Refuse(Refusal::Absent),
+            (None, Some(expires_at)) => {
+                value.extend_from_slice(self.bytes);
+                Verdict::Write { client_flags: self.client_flags.into(), expires_at }
+            }
+            (Some(item), _) if self.version != 0 && self.version != item.version => {
+                Verdict::Refuse(Refusal::OtherVersion(item.version))
+            }
+            (Some(item), _) => {
+                let part = Bounded { bytes: self.bytes, max_bytes: self.max_bytes.into() };
+                join_parts(item, part, side, value)
+            }
+        }
+    }
+}
+
+/// md that leaves something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaInvalidate {
+    /// C.
+    pub version: Option<u64>,
+    /// T.
+    pub touch: NewExpiry,
+    /// I.
+    pub makes_stale: bool,
+    /// x.
+    pub removes_value: bool,
+}
+
+impl MetaInvalidate {
+    pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
+        let Some(item) = old else { return Verdict::Keep };
+        if self.version.is_some_and(|version| version != item.version) {
+            return Verdict::Refuse(Refusal::OtherVersion(item.version));
+        }
+        let mark = if self.makes_stale { STALE } else { 0 };
+        if self.removes_value {
+            return Verdict::Write { client_flags: mark, expires_at: self.touch.or(None) };
+        }
+        value.extend_from_slice(item.value);
+        // Who comes next may win.
+        let client_flags = item.client_flags & !WON | mark;
+        Verdict::Write { client_flags, expires_at: self.touch.or(item.expires_at) }
+    }
+}
+
+/// Which way ma counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// incr.
+    Up,
+    /// decr.
+    Down,
+}
+
+/// ma.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaCount {
+    /// By how much.
+    pub delta: u64,
+    /// 0: whatever the token is.
+    pub version: u64,
+    /// N.
+    pub vivify: NewExpiry,
+    /// What it begins with.
+    pub initial: u64,
+    /// T.
+    pub touch: NewExpiry,
+}
+
+impl MetaCount {
+    pub(super) fn apply(
+        &self,
+        way: Way,
+        old: Option<&Item<'_>>,
+        value: &mut Vec<u8>,
+    ) -> Verdict<Refusal> {
+        let Some(item) = old else {
+            let Some(expires_at) = self.vivify.get() else {
+                return Verdict::Refuse(Refusal::Absent);
+            };
+            value.extend_from_slice(itoa::Buffer::new().format(self.initial).as_bytes());
+            return Verdict::Write { client_flags: 0, expires_at };
+        };
+        if !item.value.is_empty() && self.version != 0 && self.version != item.version {
+            return Verdict::Refuse(Refusal::OtherVersion(item.version));
+        }
+        let Some(number) = parse_decimal(item.value) else {
+            return Verdict::Refuse(Refusal::NotNumeric);
+        };
+        let number = match way {
+            Way::Down => number.saturating_sub(self.delta),
+            Way::Up => number.wrapping_add(self.delta),
+        };
+        let client_flags = pad(item, number, value);
+        Verdict::Write { client_flags, expires_at: self.touch.or(item.expires_at) }
+    }
+}
+
+/// Client flags of a new value: what was marked is no longer so.
+pub(super) fn unmarked(client_flags: u64) -> u64 {
+    client_flags & !MARKS_MASK
+}
+
+#[cfg(test)]
+mod tests;

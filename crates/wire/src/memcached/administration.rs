@@ -1,0 +1,69 @@
+//! Commands on memcached's own machinery: slabs, LRU lists, their crawler, watchers.
+//!
+//! There is none of it here. What a running server can do is done, what tools ask for is listed,
+//! and the rest is answered as by a memcached that was started without it.
+
+use super::command::Command;
+use super::parser::{Line, NextCommand};
+use super::reply::Reply;
+use super::words::{Words, parse_unsigned};
+
+/// The least that memcached takes as a limit, in MiB, and the most.
+const LIMIT_MIN_MIB: u64 = 8;
+const LIMIT_MAX_MIB: u64 = 1_000_000_000;
+
+/// How keys are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpKind {
+    /// `lru_crawler metadump`: a line of facts each, then END.
+    Facts,
+    /// `lru_crawler mgdump`, of later memcacheds: an mg command each, then EN.
+    Gets,
+}
+
+impl<'a> Line<'a> {
+    /// A command of that name, if it is one of these.
+    pub(super) fn administration(&self, name: &[u8], words: &Words<'a>) -> Option<NextCommand<'a>> {
+        Some(match name {
+            b"lru_crawler" => self.lru_crawler(words),
+            b"cache_memlimit" => self.memory_limit(words),
+            b"watch" => self.reject(Reply::NoWatchers, words.ends_in_noreply()),
+            b"slabs" => self.reject(slabs(words), false),
+            _ => return None,
+        })
+    }
+
+    fn lru_crawler(&self, words: &Words<'a>) -> NextCommand<'a> {
+        match (words.get(1), words.count) {
+            // Of a class or of all: there is one.
+            (b"metadump", 3) => self.done(Command::Dump(DumpKind::Facts)),
+            (b"mgdump", 3) => self.done(Command::Dump(DumpKind::Gets)),
+            (b"crawl" | b"tocrawl" | b"sleep", 3) | (b"enable", 2) => {
+                self.reject(Reply::NoCrawler, false)
+            }
+            (b"disable", 2) => self.reject(Reply::Ok, false),
+            _ => self.reject(Reply::Error, false),
+        }
+    }
+
+    /// The memory that a server has is set when it starts.
+    fn memory_limit(&self, words: &Words<'a>) -> NextCommand<'a> {
+        if words.count != 2 && words.count != 3 {
+            return self.reject(Reply::Error, false);
+        }
+        let reply = match parse_unsigned(words.get(1)).map(|mib| mib & u64::from(u32::MAX)) {
+            None => Reply::Error,
+            Some(0..LIMIT_MIN_MIB) => Reply::LimitTooSmall,
+            Some(mib) if mib > LIMIT_MAX_MIB => Reply::LimitInBytes,
+            Some(_) => Reply::LimitFixed,
+        };
+        self.reject(reply, words.ends_in_noreply())
+    }
+}
+
+fn slabs(words: &Words<'_>) -> Reply {
+    match (words.get(1), words.count) {
+        (b"reassign", 4) | (b"automove", 3..) => Reply::NoSlabs,
+        _ => Reply::Error,
+    }
+}

@@ -1,0 +1,225 @@
+//! Replies to meta commands: what was asked for, in the order in which it was asked.
+//!
+//! ```text
+//!  note of a request:  | kind 1 | key len 2 | key as it is answered | words |
+//! ```
+//!
+//! A request's words and key are noted aside when it is read, because the reply may be made by
+//! another thread, or by another node of a cluster, when the line is gone.
+
+use base::UnixMillis;
+
+use super::super::reply::{Encoder, Reply};
+use super::super::words::parse_signed;
+use super::flags::Flags;
+use super::{MetaVerb, base64, expiry_from_exptime, flags};
+
+const HEADER_BYTES: usize = 3;
+
+/// What of a request its reply repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaEcho<'n> {
+    is_base64: bool,
+    key: &'n [u8],
+    words: &'n [u8],
+}
+
+/// An item as mg shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct MetaShown {
+    /// Of the value.
+    pub len_bytes: usize,
+    /// As the client wrote them.
+    pub client_flags: u32,
+    /// The CAS token.
+    pub version: u64,
+    /// Before the command.
+    pub expires_at: Option<UnixMillis>,
+    /// The command has made it.
+    pub is_created: bool,
+    /// W: the client shall make the new value.
+    pub is_won: bool,
+    /// X: the value is out of date.
+    pub is_stale: bool,
+    /// Z: somebody else makes the new value.
+    pub has_winner: bool,
+}
+
+impl<'n> MetaEcho<'n> {
+    /// Appends the note of a request whose stored key is `key`.
+    pub fn note(verb: MetaVerb, words: &[u8], key: &[u8], is_base64: bool, note: &mut Vec<u8>) {
+        note.push(u8::from(is_base64));
+        let len_at = note.len();
+        note.extend([0; 2]);
+        if verb == MetaVerb::Debug || flags::has(words, b'k') {
+            match is_base64 {
+                true => base64::encode(key, note),
+                false => note.extend_from_slice(key),
+            }
+        }
+        // A key has at most 250 bytes, in base64 a third more.
+        let key_len = (note.len() - len_at - 2) as u16;
+        note[len_at..len_at + 2].copy_from_slice(&key_len.to_le_bytes());
+        note.extend_from_slice(words);
+    }
+
+    /// Reads a note; `None`: it is none.
+    pub fn read(note: &'n [u8]) -> Option<MetaEcho<'n>> {
+        let (head, rest) = note.split_at_checked(HEADER_BYTES)?;
+        let key_len = usize::from(u16::from_le_bytes([head[1], head[2]]));
+        let (key, words) = rest.split_at_checked(key_len)?;
+        Some(MetaEcho { is_base64: head[0] == 1, key, words })
+    }
+
+    /// Whether there is a flag of that letter.
+    pub fn has(&self, letter: u8) -> bool {
+        flags::has(self.words, letter)
+    }
+
+    /// The key as it is answered; only of me and where k is asked for.
+    pub fn key(&self) -> &'n [u8] {
+        self.key
+    }
+}
+
+impl Encoder<'_> {
+    /// The line of an item that mg found or made; with v its value follows, and
+    /// [`Encoder::line_end`].
+    pub fn meta_hit(&mut self, echo: &MetaEcho<'_>, shown: &MetaShown, now: UnixMillis) {
+        match echo.has(b'v') {
+            true => {
+                self.text(b"VA ");
+                self.digits(shown.len_bytes as u64);
+            }
+            false => self.text(b"HD"),
+        }
+        let mut expires_at = shown.expires_at;
+        for word in Flags(echo.words) {
+            let new_time = || expiry_from_exptime(parse_signed(&word[1..]).unwrap_or(0), now);
+            match word[0] {
+                b'T' => expires_at = new_time(),
+                b'N' if shown.is_created => expires_at = new_time(),
+                b's' => self.flag(b's', shown.len_bytes as u64),
+                b't' => self.time_left(expires_at, now),
+                b'c' => self.flag(b'c', shown.version),
+                b'f' => self.flag(b'f', u64::from(shown.client_flags)),
+                // Nothing is kept of when an item was read (docs/compatibility.md).
+                b'l' | b'h' => self.flag(word[0], 0),
+                _ => self.repeat(echo, word),
+            }
+        }
+        for (is_so, letter) in
+            [(shown.has_winner, b" Z"), (shown.is_stale, b" X"), (shown.is_won, b" W")]
+        {
+            if is_so {
+                self.text(letter);
+            }
+        }
+        self.line_end();
+    }
+
+    /// A reply of two letters, with what every reply repeats; `version` where it is asked for.
+    pub fn meta_status(&mut self, status: &[u8; 2], echo: &MetaEcho<'_>, version: Option<u64>) {
+        self.text(status);
+        for word in Flags(echo.words) {
+            match (word[0], version) {
+                (b'c', Some(version)) => self.flag(b'c', version),
+                _ => self.repeat(echo, word),
+            }
+        }
+        self.line_end();
+    }
+
+    /// The reply of ma to a number.
+    pub fn meta_number(
+        &mut self,
+        echo: &MetaEcho<'_>,
+        number: &[u8],
+        shown: &MetaShown,
+        now: UnixMillis,
+    ) {
+        let with_value = echo.has(b'v');
+        match with_value {
+            true => {
+                self.text(b"VA ");
+                self.digits(number.len() as u64);
+            }
+            false => self.text(b"HD"),
+        }
+        let mut expires_at = shown.expires_at;
+        for word in Flags(echo.words) {
+            let new_time = || expiry_from_exptime(parse_signed(&word[1..]).unwrap_or(0), now);
+            match word[0] {
+                b'T' => expires_at = new_time(),
+                b'N' if shown.is_created => expires_at = new_time(),
+                b't' => self.time_left(expires_at, now),
+                b'c' => self.flag(b'c', shown.version),
+                _ => self.repeat(echo, word),
+            }
+        }
+        self.line_end();
+        if with_value {
+            self.text(number);
+            self.line_end();
+        }
+    }
+
+    /// The reply of me: an item of `size_bytes`.
+    pub fn meta_debug(
+        &mut self,
+        echo: &MetaEcho<'_>,
+        shown: &MetaShown,
+        size_bytes: usize,
+        now: UnixMillis,
+    ) {
+        self.text(b"ME ");
+        self.text(echo.key);
+        self.text(b" exp=");
+        self.seconds_left(shown.expires_at, now);
+        self.text(b" la=0 cas=");
+        self.digits(shown.version);
+        self.text(b" fetch=no cls=1 size=");
+        self.digits(size_bytes as u64);
+        self.line_end();
+    }
+
+    /// EN alone.
+    pub fn meta_debug_miss(&mut self) {
+        self.reply(Reply::MetaMiss);
+    }
+
+    fn repeat(&mut self, echo: &MetaEcho<'_>, word: &[u8]) {
+        match word[0] {
+            b'O' => {
+                self.text(b" ");
+                self.text(word);
+            }
+            b'k' => {
+                self.text(b" k");
+                self.text(echo.key);
+                if echo.is_base64 {
+                    self.text(b" b");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn flag(&mut self, letter: u8, number: u64) {
+        self.text(&[b' ', letter]);
+        self.digits(number);
+    }
+
+    fn time_left(&mut self, expires_at: Option<UnixMillis>, now: UnixMillis) {
+        self.text(b" t");
+        self.seconds_left(expires_at, now);
+    }
+
+    fn seconds_left(&mut self, expires_at: Option<UnixMillis>, now: UnixMillis) {
+        match expires_at {
+            None => self.text(b"-1"),
+            // As memcached counts, an item has its last second left until it is gone.
+            Some(at) => self.digits(at.0.saturating_sub(now.0).div_ceil(1000)),
+        }
+    }
+}
