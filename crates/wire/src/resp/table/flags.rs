@@ -27,13 +27,12 @@ impl Flags {
     pub const NO_AUTH: Flags = Flags(1 << 8);
     /// Not in the slow log.
     pub const SKIP_SLOWLOG: Flags = Flags(1 << 9);
-    /// Not inside MULTI.
-    pub const NO_MULTI: Flags = Flags(1 << 10);
-    /// Allowed while a script runs too long.
-    pub const ALLOW_BUSY: Flags = Flags(1 << 11);
-
     /// Not while a replica loads in the background.
-    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 12);
+    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 10);
+    /// Not inside MULTI.
+    pub const NO_MULTI: Flags = Flags(1 << 11);
+    /// Allowed while a script runs too long.
+    pub const ALLOW_BUSY: Flags = Flags(1 << 12);
 
     /// Where its keys stand depends on its arguments.
     pub const MOVABLE_KEYS: Flags = Flags(1 << 13);
@@ -49,9 +48,9 @@ impl Flags {
         "fast",
         "no_auth",
         "skip_slowlog",
+        "no_async_loading",
         "no_multi",
         "allow_busy",
-        "no_async_loading",
         "movablekeys",
     ];
 
