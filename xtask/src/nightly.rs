@@ -13,10 +13,11 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 18] = [
+const FUZZ_TARGETS: [&str; 19] = [
     "checkpoints",
     "cluster_texts",
     "data_files",
+    "dumps",
     "foreign_configs",
     "globs",
     "memcached_text",
