@@ -18,21 +18,6 @@ SEEDS = range(6)
 COMMANDS_PER_SEED = 1500
 
 
-class MetaWire(wires.TextWire):
-    """Reads the data blocks of VA lines too."""
-
-    def ask(self, data):
-        self.send(data + b"version\r\n")
-        reply = b""
-        while True:
-            line = self.line()
-            if not line or line.startswith(b"VERSION "):
-                return reply
-            reply += line
-            if line.startswith(b"VA "):
-                reply += self.file.read(int(line.split()[1]) + 2)
-
-
 @pytest.fixture(scope="module")
 def reference():
     running = servers.Reference()
@@ -49,7 +34,7 @@ def subject(request):
 
 @pytest.fixture
 def wire(subject):
-    with MetaWire(subject.memcached_port) as wire:
+    with wires.TextWire(subject.memcached_port) as wire:
         wire.ask(b"flush_all\r\n")
         yield wire
 
@@ -211,7 +196,7 @@ def comparable(reply):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_memcached_gives_the_same_replies(subject, reference, seed):
     commands = Random(seed)
-    wires_of = MetaWire(subject.memcached_port), MetaWire(reference.memcached_port)
+    wires_of = wires.TextWire(subject.memcached_port), wires.TextWire(reference.memcached_port)
     tokens = {}, {}
     with wires_of[0], wires_of[1]:
         assert [wire.ask(b"flush_all\r\n") for wire in wires_of] == [b"OK\r\n"] * 2
@@ -244,7 +229,7 @@ def test_what_is_not_here_is_refused_in_memcacheds_words(subject, reference):
         b"slabs x", b"slabs", b"lru_crawler", b"lru_crawler x", b"stats detail", b"stats detail x",
         b"stats detail off", b"verbosity 1", b"mn x",
     ]
-    with MetaWire(subject.memcached_port) as left, MetaWire(reference.memcached_port) as right:
+    with wires.TextWire(subject.memcached_port) as left, wires.TextWire(reference.memcached_port) as right:
         for line in lines:
             assert left.ask(line + b"\r\n") == right.ask(line + b"\r\n"), line
         for line in [b"slabs reassign 1 2", b"watch fetchers", b"stats cachedump 1 1", b"lru_crawler crawl all"]:
@@ -271,7 +256,7 @@ def test_users_of_the_auth_file_log_in_by_a_set(tmp_path):
     users.write_text("alice:secret\nbob:two words\n")
     running = servers.Dovetail("--auth-file", str(users))
     try:
-        with MetaWire(running.memcached_port) as wire:
+        with wires.TextWire(running.memcached_port) as wire:
             wire.send(b"mg k v\r\nset x 0 0 8\r\nbob word\r\nset x 0 0 13\r\nbob two words\r\nmg k v\r\n")
             wants = [b"CLIENT_ERROR unauthenticated", b"CLIENT_ERROR authentication failure", b"STORED", b"EN"]
             for want in wants:

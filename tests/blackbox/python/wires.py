@@ -73,7 +73,10 @@ class RespWire(Wire):
 
 
 class TextWire(Wire):
-    """Speaks memcached text; a `version` behind each command marks the end of its reply."""
+    """Speaks memcached text and meta; a `version` behind each command marks the end of its reply."""
+
+    # Lines with a data block behind them: which word says how long it is.
+    BLOCKS = {b"VALUE": 3, b"VA": 1}
 
     def ask(self, data):
         self.send(data + b"version\r\n")
@@ -83,5 +86,6 @@ class TextWire(Wire):
             if not line or line.startswith(b"VERSION "):
                 return reply
             reply += line
-            if line.startswith(b"VALUE "):
-                reply += self.file.read(int(line.split()[3]) + 2)
+            words = line.split()
+            if words and words[0] in self.BLOCKS:
+                reply += self.file.read(int(words[self.BLOCKS[words[0]]]) + 2)
