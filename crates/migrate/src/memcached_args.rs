@@ -38,7 +38,7 @@ fn flag(short: char) -> Option<Flag> {
         'S' => ignored(false, "SASL comes with the file of users"),
         'F' => ignored(false, "flush_all is always there"),
         'X' => ignored(false, "lru_crawler metadump is always there"),
-        'W' => ignored(false, "watching costs nothing while nobody does"),
+        'W' => ignored(false, "watch is refused: there is no stream of events"),
         'e' => ignored(true, "--data-dir keeps what shall outlive the server"),
         'o' => ignored(true, "these are memcached's own knobs"),
         'N' => ignored(true, "--threads and --pin say where threads run"),
