@@ -2,6 +2,7 @@
 //! first header.
 
 mod cluster_texts;
+mod memcached_binary;
 mod peers;
 
 use store::record::{Change, Record, Seal, VERSION_MASK};
@@ -9,6 +10,7 @@ use store::record::{Change, Record, Seal, VERSION_MASK};
 use crate::rng::Rng;
 
 pub use cluster_texts::cluster_texts;
+pub use memcached_binary::memcached_binary;
 pub use peers::{peer_datagrams, peer_messages};
 
 /// A stream of RESP commands, most of them damaged a little.

@@ -43,6 +43,11 @@ fn resp_commands() {
 }
 
 #[test]
+fn memcached_binary() {
+    check("memcached_binary", fuzz::memcached_binary, inputs::memcached_binary);
+}
+
+#[test]
 fn memcached_text() {
     check("memcached_text", fuzz::memcached_text, inputs::memcached_text);
 }

@@ -13,13 +13,14 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 19] = [
+const FUZZ_TARGETS: [&str; 20] = [
     "checkpoints",
     "cluster_texts",
     "data_files",
     "dumps",
     "foreign_configs",
     "globs",
+    "memcached_binary",
     "memcached_text",
     "native_client",
     "native_frames",

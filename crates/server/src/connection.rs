@@ -145,6 +145,22 @@ pub struct Memcached {
     pub reading: Option<Reading>,
     /// Why some key of it was not read: what is told at its end.
     pub failed_read: Option<Box<[u8]>>,
+    /// Its first byte decides.
+    pub framing: Framing,
+    /// A mechanism of SASL has been named and wants its message.
+    pub is_sasl_begun: bool,
+}
+
+/// What memcached's clients may speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// Nothing has come yet.
+    #[default]
+    Undecided,
+    /// Lines: text and meta.
+    Text,
+    /// Headers and bodies.
+    Binary,
 }
 
 impl Connection {

@@ -91,7 +91,7 @@ impl CompactionCells {
 pub enum Dialect {
     /// RESP2 or RESP3.
     Resp,
-    /// memcached text.
+    /// memcached text, meta or binary.
     Memcached,
 }
 
@@ -100,7 +100,7 @@ pub enum Dialect {
 pub enum Protocol {
     /// RESP2 or RESP3.
     Resp,
-    /// memcached text.
+    /// memcached text, meta or binary.
     Memcached,
     /// The native protocol, over UDP or shared memory.
     Native,
@@ -269,10 +269,12 @@ pub enum MemcachedCommand {
     Ma,
     Me,
     LruCrawler,
+    Noop,
+    Auth,
     Unknown,
 }
 
-const MEMCACHED_NAMES: [&str; 29] = [
+const MEMCACHED_NAMES: [&str; 31] = [
     "get",
     "gets",
     "gat",
@@ -301,6 +303,8 @@ const MEMCACHED_NAMES: [&str; 29] = [
     "ma",
     "me",
     "lru_crawler",
+    "noop",
+    "auth",
     "unknown",
 ];
 
@@ -378,7 +382,7 @@ impl CommandIndex {
             (
                 _,
                 "version" | "verbosity" | "quit" | "stats" | "config" | "shutdown" | "mn" | "ping"
-                | "lru_crawler",
+                | "lru_crawler" | "noop" | "auth",
             ) => None,
             // It moves nothing but an expiry, and is answered with the values.
             (_, "gat" | "gats") => Some(Access::Read),

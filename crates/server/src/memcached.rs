@@ -1,8 +1,9 @@
-//! memcached text commands on the store.
+//! memcached's commands on the store: text and meta here, and [`binary`].
 //!
 //! Both ports serve the same keys: a value that a Redis client wrote has flags 0 here.
 
 mod auth;
+pub(crate) mod binary;
 mod dump;
 mod meta;
 pub(crate) mod several;
@@ -18,7 +19,7 @@ use wire::memcached::{
     expiry_from_exptime, next_command,
 };
 
-use crate::connection::Ending;
+use crate::connection::{Ending, Framing};
 use crate::counters::{CommandIndex, MemcachedCommand};
 use crate::engine::Engine;
 use crate::gather::{Answer, Gather};
@@ -51,6 +52,11 @@ impl Caller {
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Takes as many commands from the front of `input` as may run now.
     pub fn feed_memcached(&mut self, slot: usize, input: &'a [u8]) -> Fed {
+        if self.core.connections[slot].memcached().framing != Framing::Text
+            && self.is_binary(slot, input)
+        {
+            return self.feed_binary(slot, input);
+        }
         let value_max_bytes = usize::try_from(self.core.value_max_bytes).unwrap_or(usize::MAX);
         let limits = Limits::new(value_max_bytes);
         let mut at = 0;
@@ -277,6 +283,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// nothing of who serves what. What is to come later only this server knows.
     fn flush_later(&mut self, slot: usize, delay: i64, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::FlushAll, noreply);
+        let is_done = self.flush_at(slot, delay);
+        self.say_line(caller, if is_done { Reply::Ok } else { Reply::NotFlushed });
+    }
+
+    /// Whether all was flushed, or will be.
+    fn flush_at(&mut self, slot: usize, delay: i64) -> bool {
         self.settle(slot);
         let at = expiry_from_exptime(delay.max(0), self.core.now);
         match at.filter(|at: &UnixMillis| *at > self.core.now) {
@@ -286,11 +298,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 match self.engine.flush_shards(true) {
                     None => self.engine.session().into_iter().for_each(Session::flush),
                     Some(GroupAnswer::Good) => {}
-                    Some(_) => return self.say_line(caller, Reply::NotFlushed),
+                    Some(_) => return false,
                 }
             }
         }
-        self.say_line(caller, Reply::Ok);
+        true
     }
 }
 

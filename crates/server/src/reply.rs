@@ -1,5 +1,6 @@
 //! From a batch's outcomes to reply bytes, straight into each connection's output.
 
+mod binary;
 mod memcached;
 mod meta;
 mod resp;
@@ -17,6 +18,7 @@ use crate::output::{PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use crate::rmw::Refusal;
 use crate::slab::Slab;
 
+pub use binary::BinaryShape;
 pub use meta::{MetaKind, MetaShape};
 
 /// What the reply to one request looks like. The variants say which outcome gives what.
@@ -110,6 +112,8 @@ pub enum Shape {
     McNothing,
     /// memcached's meta commands.
     Meta(MetaShape),
+    /// memcached's binary protocol.
+    Binary(BinaryShape),
 }
 
 impl Shape {
@@ -124,7 +128,20 @@ impl Shape {
                 | Shape::McTouched
                 | Shape::McNothing
                 | Shape::Meta(_)
+                | Shape::Binary(_)
         )
+    }
+
+    /// What was noted for the reply among the notes of the batch, and the same shape where that
+    /// note is alone.
+    pub fn noted(self, notes: &[u8]) -> (Shape, &[u8]) {
+        match self {
+            Shape::Meta(meta) => (Shape::Meta(meta.with_note_at_start()), meta.note(notes)),
+            Shape::Binary(binary) => {
+                (Shape::Binary(binary.with_note_at_start()), binary.note(notes))
+            }
+            other => (other, b""),
+        }
     }
 
     /// Bytes of the item's value that a reply of this shape holds at most.
@@ -136,6 +153,7 @@ impl Shape {
             }
             Shape::Range { .. } => u64::MAX,
             Shape::Meta(meta) if meta.with_value => u64::MAX,
+            Shape::Binary(binary) if binary.has_value() => u64::MAX,
             _ => 0,
         }
     }
@@ -146,6 +164,7 @@ impl Shape {
             Shape::OldValue | Shape::OldBit { .. } | Shape::RefusedTime(_) => Tells::Old,
             Shape::McValue { with_cas: true, .. } => Tells::Version,
             Shape::Meta(meta) if meta.with_version => Tells::Version,
+            Shape::Binary(binary) if binary.tells_version() => Tells::Version,
             _ => Tells::Nothing,
         }
     }
@@ -174,7 +193,7 @@ pub struct ReplySink<'s> {
     pub counters: &'s WorkerCounters,
     /// Sums over several requests.
     pub tally: &'s mut Tally,
-    /// Of the batch's meta commands.
+    /// What replies of the batch repeat of their commands.
     pub notes: &'s [u8],
     /// The round's time.
     pub now: UnixMillis,
@@ -273,7 +292,7 @@ pub struct Reply<'r, D> {
     pub to: D,
     /// Sums over several requests of one command.
     pub tally: &'r mut Tally,
-    /// Where a meta command's [`MetaShape::note`] is.
+    /// Where [`Shape::noted`] looks.
     pub notes: &'r [u8],
     /// To keep what is not copied.
     pub pins: Pins<'r>,

@@ -24,6 +24,7 @@ use store::request::{Item, NoUpdate, Op, Update, Verdict};
 use wire::resp::{Comparison, ErrorReply, ExpireCondition};
 
 use compare::PackedExpiry;
+pub(crate) use memcached::parse_decimal;
 
 // A batch holds many: the rare ones must not make the common ones longer.
 const _: () = assert!(size_of::<Op<'_, Rmw<'_>>>() == size_of::<Op<'_, NoUpdate>>());

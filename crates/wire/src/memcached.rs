@@ -1,5 +1,5 @@
-//! memcached's text and meta protocol as memcached 1.6.18 speaks it; see
-//! docs/formats/memcached-text.md.
+//! memcached's protocols as memcached 1.6.18 speaks them: text and meta here, see
+//! docs/formats/memcached-text.md, and [`binary`].
 //!
 //! ```text
 //!  input ──▶ Parser::next_command ──▶ Done(Ok(Command))        execute, reply unless noreply
@@ -9,6 +9,7 @@
 //! ```
 
 mod administration;
+pub mod binary;
 mod command;
 pub mod meta;
 mod parser;

@@ -1,6 +1,8 @@
 """Raw sockets that read exactly one reply at a time and hand back its bytes."""
 
 import socket
+import struct
+import typing
 
 from servers import HOST
 
@@ -89,3 +91,51 @@ class TextWire(Wire):
             words = line.split()
             if words and words[0] in self.BLOCKS:
                 reply += self.file.read(int(words[self.BLOCKS[words[0]]]) + 2)
+
+
+BINARY_HEADER = struct.Struct(">BBHBBHI4sQ")
+
+
+def packet(opcode, key=b"", value=b"", extras=b"", *, opaque=b"opaq", cas=0, body=None):
+    """A request of memcached's binary protocol; `body` is a length that is not the true one."""
+    length = len(extras) + len(key) + len(value) if body is None else body
+    header = BINARY_HEADER.pack(0x80, opcode, len(key), len(extras), 0, 0, length, opaque, cas)
+    return header + extras + key + value
+
+
+class Response(typing.NamedTuple):
+    opcode: int
+    status: int
+    opaque: bytes
+    cas: int
+    extras: bytes
+    key: bytes
+    value: bytes
+
+
+class BinaryWire(Wire):
+    """Speaks memcached's binary protocol; a noop behind what is asked marks the end of the replies."""
+
+    MARK = b"\xff\xfeMK"
+
+    def ask(self, data):
+        """All responses to `data`, up to the server's closing."""
+        self.send(data + packet(0x0a, opaque=self.MARK))
+        responses = []
+        while (response := self.response()) and response.opaque != self.MARK:
+            responses.append(response)
+        return responses
+
+    def response(self):
+        """None: the server has closed."""
+        try:
+            head = self.file.read(BINARY_HEADER.size)
+            if len(head) < BINARY_HEADER.size:
+                return None
+            magic, opcode, key_len, extras_len, kind, status, length, opaque, cas = BINARY_HEADER.unpack(head)
+            assert (magic, kind) == (0x81, 0), head
+            body = self.file.read(length)
+        except ConnectionResetError:
+            return None
+        rest = body[extras_len:]
+        return Response(opcode, status, opaque, cas, body[:extras_len], rest[:key_len], rest[key_len:])

@@ -68,7 +68,7 @@ pub(super) struct Cell {
     pub now: UnixMillis,
     bytes: Vec<u8>,
     ground: Option<Arc<Vec<u8>>>,
-    /// What a meta command's reply repeats; its shape says where.
+    /// What the reply repeats of its command; its shape says where.
     pub note: Vec<u8>,
     /// The reply's bytes but those of a pinned value.
     pub reply: Vec<u8>,
@@ -94,7 +94,7 @@ pub(super) enum Verdict {
 /// Where a request came from and how it is answered.
 pub(super) struct Origin<'n> {
     pub answer: Answer,
-    /// Of all requests that are gathered; [`Shape::note`].
+    /// Of all requests that are gathered; [`Shape::noted`].
     pub notes: &'n [u8],
     pub protocol: resp::Protocol,
     pub connection: u64,
@@ -130,9 +130,10 @@ impl Cell {
         debug_assert!(self.request.is_none(), "I1: a cell takes one request at a time");
         self.command = origin.answer.command;
         self.shape = origin.answer.shape;
-        if let Shape::Meta(meta) = origin.answer.shape {
-            self.note.extend_from_slice(meta.note(origin.notes));
-            self.shape = Shape::Meta(meta.with_note_at_start());
+        if let shape @ (Shape::Meta(_) | Shape::Binary(_)) = origin.answer.shape {
+            let (alone, note) = shape.noted(origin.notes);
+            self.note.extend_from_slice(note);
+            self.shape = alone;
         }
         self.is_quiet = origin.answer.is_quiet;
         self.verdict = Verdict::Answered;

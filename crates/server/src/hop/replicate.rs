@@ -28,10 +28,11 @@ use cluster::message::{Change, ChangeKind, Changed};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
 use store::request::{Condition, Item, Op, Request};
+use wire::memcached::binary::{self, Status};
 
 use super::cell::{Cell, Cells};
 use crate::core::Tally;
-use crate::reply::{self, Reply};
+use crate::reply::{self, Reply, Shape};
 use crate::rmw::Rmw;
 use crate::shared::Shared;
 
@@ -252,8 +253,15 @@ impl Cell {
     }
 
     fn refuse(&mut self, why: &Refused) {
+        if let Shape::Binary(binary) = self.shape {
+            let status =
+                if *why == Refused::Full { Status::OutOfMemory } else { Status::Temporary };
+            let text = why.memcached_text();
+            return binary::Encoder::new(&mut self.reply, binary.head).refuse_with(status, &text);
+        }
         if self.shape.is_memcached() {
-            return self.reply.extend_from_slice(why.memcached_line().as_bytes());
+            let line = format!("SERVER_ERROR {}\r\n", why.memcached_text());
+            return self.reply.extend_from_slice(line.as_bytes());
         }
         self.reply.push(b'-');
         self.reply.extend_from_slice(why.resp_line().as_bytes());
@@ -262,15 +270,14 @@ impl Cell {
 }
 
 impl Refused {
-    fn memcached_line(&self) -> String {
-        let why = match self {
+    fn memcached_text(&self) -> String {
+        match self {
             Refused::Moved { address, .. } => format!("this key is at {address}"),
-            Refused::Full => return "SERVER_ERROR out of memory storing object\r\n".to_owned(),
+            Refused::Full => "out of memory storing object".to_owned(),
             Refused::Down => "no node serves this key now".to_owned(),
             Refused::TooFewCopies => "too few copies of this key are left to write it".to_owned(),
             Refused::Uncertain => "nobody knows whether this was written".to_owned(),
-        };
-        format!("SERVER_ERROR {why}\r\n")
+        }
     }
 
     /// As a RESP error, with Redis Cluster's words where it has some.

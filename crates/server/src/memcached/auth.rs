@@ -1,9 +1,12 @@
 //! Logging in on the memcached port: as memcached with an auth file (`-Y`), the first command is
-//! `set <any key> <flags> <exptime> <length>` with the body `user password`.
+//! `set <any key> <flags> <exptime> <length>` with the body `user password`. In the binary protocol
+//! it is SASL's mechanism PLAIN.
 
+use wire::memcached::binary::{Request, Status, Verb};
 use wire::memcached::{Command, Encoder, Rejection, Reply, Store, StoreVerb};
 
 use crate::connection::Ending;
+use crate::counters::MemcachedCommand;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::password;
@@ -24,12 +27,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// By `--auth-file`; without it the user may be any, for there is one password.
-    fn log_in_memcached(&mut self, slot: usize, body: &[u8]) {
+    /// Whether a user is let in: by `--auth-file`; without it the user may be any, for there is one
+    /// password.
+    fn let_in(&mut self, slot: usize, given: Option<(&[u8], &[u8])>) -> bool {
         self.core.counters().auth_attempts.add(1);
-        let blank = body.iter().position(|byte| *byte == b' ');
         let shared = &self.core.shared;
-        let is_right = match (blank.map(|at| (&body[..at], &body[at + 1..])), shared.users()) {
+        let is_right = match (given, shared.users()) {
             (None, _) => false,
             (Some((user, given)), Some(users)) => users.admit(user, given),
             (Some((_, given)), None) => {
@@ -39,10 +42,42 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         };
         if is_right {
             self.core.connections[slot].memcached().needs_auth = false;
+        } else {
+            self.core.counters().auth_errors.add(1);
+        }
+        is_right
+    }
+
+    fn log_in_memcached(&mut self, slot: usize, body: &[u8]) {
+        let blank = body.iter().position(|byte| *byte == b' ');
+        if self.let_in(slot, blank.map(|at| (&body[..at], &body[at + 1..]))) {
             return self.reply_to(slot, |out| Encoder::new(out).reply(Reply::Stored));
         }
-        self.core.counters().auth_errors.add(1);
         self.client_error(slot, b"CLIENT_ERROR authentication failure\r\n");
+    }
+
+    /// SASL's list mechs, auth and step. As memcached, whoever begins anew is a stranger.
+    pub(super) fn sasl(&mut self, slot: usize, request: &Request<'a>) {
+        self.caller(slot, MemcachedCommand::Auth, false);
+        let speech = self.core.connections[slot].memcached();
+        speech.needs_auth = true;
+        let is_begun = match request.verb {
+            Verb::ListMechanisms => {
+                return self.binary_say(slot, request.head, |to| to.text(PLAIN));
+            }
+            Verb::Step => std::mem::take(&mut speech.is_sasl_begun),
+            _ => request.key.eq_ignore_ascii_case(PLAIN.as_bytes()),
+        };
+        if is_begun && request.verb == Verb::Authenticate && request.value.is_empty() {
+            speech.is_sasl_begun = true;
+            return self.binary_refuse(slot, request.head, Status::AuthContinue);
+        }
+        let given = if is_begun { plain(request.value) } else { None };
+        if self.let_in(slot, given) {
+            self.binary_say(slot, request.head, |to| to.text("Authenticated"));
+        } else {
+            self.binary_refuse(slot, request.head, Status::AuthError);
+        }
     }
 
     /// As memcached, keep the connection: the client may try again. One that sends garbage is
@@ -50,5 +85,40 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn client_error(&mut self, slot: usize, line: &[u8]) {
         self.reply_to(slot, |out| out.extend_from_slice(line));
         debug_assert!(self.core.connections[slot].ending == Ending::Open);
+    }
+}
+
+/// The only mechanism: the password itself, for the port is local or behind TLS.
+const PLAIN: &str = "PLAIN";
+
+/// User and password of PLAIN's message (RFC 4616): `authorize-as NUL user NUL password`. Nobody
+/// may act for another.
+fn plain(message: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut parts = message.split(|byte| *byte == 0);
+    let (acts_as, user, password) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_whole = parts.next().is_none() && !user.is_empty() && !password.is_empty();
+    (is_whole && (acts_as.is_empty() || acts_as == user)).then_some((user, password))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn plain_has_a_user_and_a_password() {
+        let alice = Some((&b"alice"[..], &b"secret"[..]));
+        assert_eq!(plain(b"\0alice\0secret"), alice);
+        assert_eq!(plain(b"alice\0alice\0secret"), alice);
+        for message in [
+            &b""[..],
+            b"alice",
+            b"\0alice",
+            b"\0alice\0",
+            b"\0\0secret",
+            b"bob\0alice\0secret",
+            b"\0alice\0secret\0",
+        ] {
+            assert_eq!(plain(message), None, "{message:?}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! stats: the names that memcached's tools read.
 
 use rustix::process::getpid;
+use wire::memcached::binary::{self, Request, Status};
 use wire::memcached::{Encoder, Reply, StatsKind};
 
 use super::MEMCACHED_VERSION;
@@ -28,60 +29,113 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             _ => Reply::End,
         };
         self.reply_to(caller.slot, |out| {
-            let mut encoder = Encoder::new(out);
-            match kind {
-                StatsKind::General => general(&mut encoder, &shared),
-                StatsKind::Settings => settings(&mut encoder, &shared),
-                StatsKind::Items => items(&mut encoder, &shared),
-                StatsKind::Slabs => slabs(&mut encoder, &shared),
-                // No histogram of sizes is kept.
-                StatsKind::Sizes => encoder.stat("sizes_status", "disabled"),
-                StatsKind::Connections => connections(&mut encoder, &shared),
-                StatsKind::Reset | StatsKind::Detail { .. } | StatsKind::Other(_) => {}
+            write_group(&mut Writer::Text(Encoder::new(out)), kind, &shared);
+            Encoder::new(out).reply(reply);
+        });
+    }
+
+    /// The same in the binary protocol, where the group is the key.
+    pub(super) fn binary_stats(&mut self, slot: usize, request: &Request<'a>) {
+        self.caller(slot, MemcachedCommand::Stats, false);
+        self.settle(slot);
+        let head = request.head;
+        let kind = match request.key {
+            b"" => StatsKind::General,
+            b"items" => StatsKind::Items,
+            b"slabs" => StatsKind::Slabs,
+            b"sizes" => StatsKind::Sizes,
+            b"conns" => StatsKind::Connections,
+            // Of these memcached looks at the beginning only.
+            key if key.starts_with(b"settings") => StatsKind::Settings,
+            key if key.starts_with(b"reset") => StatsKind::Reset,
+            key if key.starts_with(b"detail dump") => StatsKind::Detail { is_dump: true },
+            key if key.starts_with(b"detail off") => StatsKind::Detail { is_dump: false },
+            key if key.starts_with(b"detail on") => {
+                return self.binary_refuse(slot, head, Status::NotSupported);
             }
-            encoder.reply(reply);
+            _ => return self.binary_refuse(slot, head, Status::NotFound),
+        };
+        let shared = std::sync::Arc::clone(&self.core.shared);
+        if kind == StatsKind::Reset {
+            shared.reset_totals();
+        }
+        self.reply_to(slot, |out| {
+            write_group(&mut Writer::Binary(binary::Encoder::new(out, head)), kind, &shared);
+            if kind == (StatsKind::Detail { is_dump: true }) {
+                // memcached puts the text of its dump in here, the text protocol's end with it.
+                binary::Encoder::new(out, head).stat("detailed", "END\r\n");
+            }
+            binary::Encoder::new(out, head).done(0);
         });
     }
 }
 
-fn general(encoder: &mut Encoder<'_>, shared: &Shared) {
+/// Where names and values go.
+enum Writer<'o> {
+    Text(Encoder<'o>),
+    Binary(binary::Encoder<'o>),
+}
+
+impl Writer<'_> {
+    fn stat(&mut self, name: &str, value: impl std::fmt::Display) {
+        match self {
+            Writer::Text(encoder) => encoder.stat(name, value),
+            Writer::Binary(encoder) => encoder.stat(name, &value.to_string()),
+        }
+    }
+}
+
+fn write_group(to: &mut Writer<'_>, kind: StatsKind<'_>, shared: &Shared) {
+    match kind {
+        StatsKind::General => general(to, shared),
+        StatsKind::Settings => settings(to, shared),
+        StatsKind::Items => items(to, shared),
+        StatsKind::Slabs => slabs(to, shared),
+        // No histogram of sizes is kept.
+        StatsKind::Sizes => to.stat("sizes_status", "disabled"),
+        StatsKind::Connections => connections(to, shared),
+        StatsKind::Reset | StatsKind::Detail { .. } | StatsKind::Other(_) => {}
+    }
+}
+
+fn general(to: &mut Writer<'_>, shared: &Shared) {
     let (totals, store, config) =
         (shared.totals_since_reset(), shared.store_stats(), shared.config());
     let usage = Usage::now();
-    encoder.stat("pid", getpid().as_raw_nonzero());
-    encoder.stat("uptime", shared.uptime().as_secs());
-    encoder.stat("time", unix_now().0 / 1000);
-    encoder.stat("version", MEMCACHED_VERSION);
-    encoder.stat("dovetail_version", env!("CARGO_PKG_VERSION"));
-    encoder.stat("pointer_size", usize::BITS);
-    encoder.stat("rusage_user", format_args!("{:.6}", usage.user_cpu_seconds));
-    encoder.stat("rusage_system", format_args!("{:.6}", usage.system_cpu_seconds));
-    encoder.stat("max_connections", shared.live().max_connections());
+    to.stat("pid", getpid().as_raw_nonzero());
+    to.stat("uptime", shared.uptime().as_secs());
+    to.stat("time", unix_now().0 / 1000);
+    to.stat("version", MEMCACHED_VERSION);
+    to.stat("dovetail_version", env!("CARGO_PKG_VERSION"));
+    to.stat("pointer_size", usize::BITS);
+    to.stat("rusage_user", format_args!("{:.6}", usage.user_cpu_seconds));
+    to.stat("rusage_system", format_args!("{:.6}", usage.system_cpu_seconds));
+    to.stat("max_connections", shared.live().max_connections());
     let connections = totals.connections_resp + totals.connections_memcached;
-    encoder.stat("curr_connections", connections);
-    encoder.stat("total_connections", totals.connections_total);
-    encoder.stat("rejected_connections", totals.connections_rejected);
-    encoder.stat("connection_structures", connections);
-    commands(encoder, &totals);
-    encoder.stat("auth_cmds", totals.auth_attempts);
-    encoder.stat("auth_errors", totals.auth_errors);
-    encoder.stat("bytes_read", totals.net_input_bytes);
-    encoder.stat("bytes_written", totals.net_output_bytes);
-    encoder.stat("limit_maxbytes", config.memory_bytes);
-    encoder.stat("accepting_conns", u8::from(!shared.is_stopping()));
-    encoder.stat("listen_disabled_num", 0);
-    encoder.stat("threads", config.threads);
-    encoder.stat("hash_power_level", store.index_heads.max(1).ilog2());
-    encoder.stat("hash_bytes", store.index_bytes);
-    encoder.stat("hash_is_expanding", u8::from(store.index_partitions_resizing > 0));
-    encoder.stat("bytes", store.entry_bytes);
-    encoder.stat("curr_items", store.items);
-    encoder.stat("total_items", stored_count(&totals));
-    encoder.stat("evictions", store.evicted_by_log + store.evicted_by_index);
-    encoder.stat("evicted_unfetched", store.evicted_unread);
-    encoder.stat("reclaimed", store.expired);
+    to.stat("curr_connections", connections);
+    to.stat("total_connections", totals.connections_total);
+    to.stat("rejected_connections", totals.connections_rejected);
+    to.stat("connection_structures", connections);
+    commands(to, &totals);
+    to.stat("auth_cmds", totals.auth_attempts);
+    to.stat("auth_errors", totals.auth_errors);
+    to.stat("bytes_read", totals.net_input_bytes);
+    to.stat("bytes_written", totals.net_output_bytes);
+    to.stat("limit_maxbytes", config.memory_bytes);
+    to.stat("accepting_conns", u8::from(!shared.is_stopping()));
+    to.stat("listen_disabled_num", 0);
+    to.stat("threads", config.threads);
+    to.stat("hash_power_level", store.index_heads.max(1).ilog2());
+    to.stat("hash_bytes", store.index_bytes);
+    to.stat("hash_is_expanding", u8::from(store.index_partitions_resizing > 0));
+    to.stat("bytes", store.entry_bytes);
+    to.stat("curr_items", store.items);
+    to.stat("total_items", stored_count(&totals));
+    to.stat("evictions", store.evicted_by_log + store.evicted_by_index);
+    to.stat("evicted_unfetched", store.evicted_unread);
+    to.stat("reclaimed", store.expired);
     for fact in facts(&store) {
-        encoder.stat(&format!("dovetail_{}", fact.name), fact.amount);
+        to.stat(&format!("dovetail_{}", fact.name), fact.amount);
     }
 }
 
@@ -92,7 +146,7 @@ fn stored_count(totals: &Totals) -> u64 {
     verbs.iter().map(|verb| of(Protocol::Memcached, verb)).sum::<u64>() + of(Protocol::Resp, "set")
 }
 
-fn commands(encoder: &mut Encoder<'_>, totals: &Totals) {
+fn commands(to: &mut Writer<'_>, totals: &Totals) {
     let command = |name: &str| totals.command(Protocol::Memcached, name).copied();
     let sum = |names: &[&str], pick: fn(&CommandTotals) -> u64| {
         names.iter().filter_map(|name| command(name)).map(|command| pick(&command)).sum::<u64>()
@@ -103,92 +157,93 @@ fn commands(encoder: &mut Encoder<'_>, totals: &Totals) {
     let touches = ["touch", "gat", "gats"];
     // memcached counts keys here, not commands.
     let looked_up = sum(&reads, |command| command.hits + command.misses);
-    encoder.stat("cmd_get", looked_up);
-    encoder.stat("cmd_set", sum(&writes, |command| command.calls));
-    encoder.stat("cmd_flush", sum(&["flush_all"], |command| command.calls));
-    encoder.stat("cmd_touch", sum(&touches, |command| command.hits + command.misses));
-    encoder.stat("cmd_meta", sum(&metas, |command| command.calls));
-    encoder.stat("get_hits", sum(&reads, |command| command.hits));
-    encoder.stat("get_misses", sum(&reads, |command| command.misses));
-    encoder.stat("get_expired", 0);
-    encoder.stat("get_flushed", 0);
+    to.stat("cmd_get", looked_up);
+    to.stat("cmd_set", sum(&writes, |command| command.calls));
+    to.stat("cmd_flush", sum(&["flush_all"], |command| command.calls));
+    to.stat("cmd_touch", sum(&touches, |command| command.hits + command.misses));
+    to.stat("cmd_meta", sum(&metas, |command| command.calls));
+    to.stat("get_hits", sum(&reads, |command| command.hits));
+    to.stat("get_misses", sum(&reads, |command| command.misses));
+    to.stat("get_expired", 0);
+    to.stat("get_flushed", 0);
     // A count of ma says nothing of its direction.
     let counted =
         [("delete", &["delete", "md"][..]), ("incr", &["incr", "ma"]), ("decr", &["decr"])];
     for (name, names) in counted.into_iter().chain([("touch", &["touch"][..])]) {
-        encoder.stat(&format!("{name}_misses"), sum(names, |command| command.misses));
-        encoder.stat(&format!("{name}_hits"), sum(names, |command| command.hits));
+        to.stat(&format!("{name}_misses"), sum(names, |command| command.misses));
+        to.stat(&format!("{name}_hits"), sum(names, |command| command.hits));
     }
     // A cas that neither missed nor failed has hit.
     let cas_hits =
         |command: &CommandTotals| command.calls.saturating_sub(command.misses + command.errors);
-    encoder.stat("cas_hits", sum(&["cas"], cas_hits));
-    encoder.stat("cas_misses", sum(&["cas"], |command| command.misses));
-    encoder.stat("cas_badval", sum(&["cas"], |command| command.errors));
+    to.stat("cas_hits", sum(&["cas"], cas_hits));
+    to.stat("cas_misses", sum(&["cas"], |command| command.misses));
+    to.stat("cas_badval", sum(&["cas"], |command| command.errors));
 }
 
-fn settings(encoder: &mut Encoder<'_>, shared: &Shared) {
+fn settings(to: &mut Writer<'_>, shared: &Shared) {
     let config = shared.config();
     let port = config.memcached.map_or(0, |address| address.port());
     let interface = config.memcached.map_or(String::new(), |address| address.ip().to_string());
     let on_off = |on: bool| if on { "on" } else { "off" };
-    encoder.stat("maxbytes", config.memory_bytes);
-    encoder.stat("maxconns", shared.live().max_connections());
-    encoder.stat("tcpport", port);
-    encoder.stat("udpport", 0);
-    encoder.stat("inter", interface);
-    encoder.stat("verbosity", 0);
-    encoder.stat("oldest", 0);
-    encoder.stat("evictions", on_off(config.mode == Mode::Evict));
-    encoder.stat("domain_socket", "NULL");
-    encoder.stat("num_threads", config.threads);
-    encoder.stat("cas_enabled", "yes");
+    to.stat("maxbytes", config.memory_bytes);
+    to.stat("maxconns", shared.live().max_connections());
+    to.stat("tcpport", port);
+    to.stat("udpport", 0);
+    to.stat("inter", interface);
+    to.stat("verbosity", 0);
+    to.stat("oldest", 0);
+    to.stat("evictions", on_off(config.mode == Mode::Evict));
+    to.stat("domain_socket", "NULL");
+    to.stat("num_threads", config.threads);
+    to.stat("cas_enabled", "yes");
     let has_auth = shared.needs_auth(Dialect::Memcached);
-    encoder.stat("auth_enabled_ascii", if has_auth { "yes" } else { "no" });
-    encoder.stat("item_size_max", config.max_item_size_bytes);
-    encoder.stat("maxconns_fast", "yes");
-    encoder.stat("flush_enabled", "yes");
-    encoder.stat("binding_protocol", "ascii");
-    encoder.stat("dovetail_eviction", config.eviction_name());
-    encoder.stat("dovetail_index", config.index_name());
-    encoder.stat("dovetail_pages", shared.store().page_kind());
+    let yes_no = |yes: bool| if yes { "yes" } else { "no" };
+    to.stat("auth_enabled_sasl", yes_no(has_auth));
+    to.stat("auth_enabled_ascii", yes_no(has_auth));
+    to.stat("item_size_max", config.max_item_size_bytes);
+    to.stat("maxconns_fast", "yes");
+    to.stat("flush_enabled", "yes");
+    to.stat("binding_protocol", "auto-negotiate");
+    to.stat("dovetail_eviction", config.eviction_name());
+    to.stat("dovetail_index", config.index_name());
+    to.stat("dovetail_pages", shared.store().page_kind());
 }
 
 /// There are no size classes: everything is in class 1.
-fn items(encoder: &mut Encoder<'_>, shared: &Shared) {
+fn items(to: &mut Writer<'_>, shared: &Shared) {
     let store = shared.store_stats();
     if store.items == 0 {
         return;
     }
-    encoder.stat("items:1:number", store.items);
-    encoder.stat("items:1:mem_requested", store.entry_bytes);
-    encoder.stat("items:1:evicted", store.evicted_by_log + store.evicted_by_index);
-    encoder.stat("items:1:evicted_unfetched", store.evicted_unread);
-    encoder.stat("items:1:outofmemory", store.out_of_memory);
-    encoder.stat("items:1:reclaimed", store.expired);
+    to.stat("items:1:number", store.items);
+    to.stat("items:1:mem_requested", store.entry_bytes);
+    to.stat("items:1:evicted", store.evicted_by_log + store.evicted_by_index);
+    to.stat("items:1:evicted_unfetched", store.evicted_unread);
+    to.stat("items:1:outofmemory", store.out_of_memory);
+    to.stat("items:1:reclaimed", store.expired);
 }
 
-fn slabs(encoder: &mut Encoder<'_>, shared: &Shared) {
+fn slabs(to: &mut Writer<'_>, shared: &Shared) {
     let (store, limits) = (shared.store_stats(), shared.store().limits());
-    encoder.stat("1:chunk_size", limits.segment_bytes);
-    encoder.stat("1:total_pages", store.log_bytes / limits.segment_bytes.max(1));
-    encoder.stat("1:used_chunks", store.items);
-    encoder.stat("1:mem_requested", store.entry_bytes);
-    encoder.stat("active_slabs", 1);
-    encoder.stat("total_malloced", store.log_bytes);
+    to.stat("1:chunk_size", limits.segment_bytes);
+    to.stat("1:total_pages", store.log_bytes / limits.segment_bytes.max(1));
+    to.stat("1:used_chunks", store.items);
+    to.stat("1:mem_requested", store.entry_bytes);
+    to.stat("active_slabs", 1);
+    to.stat("total_malloced", store.log_bytes);
 }
 
-fn connections(encoder: &mut Encoder<'_>, shared: &Shared) {
+fn connections(to: &mut Writer<'_>, shared: &Shared) {
     let now = unix_now();
     for client in shared.clients().list() {
         if client.protocol == Dialect::Memcached {
             let descriptor = client.descriptor;
             let seconds_idle = now.0.saturating_sub(client.last_active_at().0) / 1000;
-            encoder.stat(&format!("{descriptor}:addr"), format_args!("tcp:{}", client.peer));
-            encoder
-                .stat(&format!("{descriptor}:listen_addr"), format_args!("tcp:{}", client.local));
-            encoder.stat(&format!("{descriptor}:state"), "conn_read");
-            encoder.stat(&format!("{descriptor}:secs_since_last_cmd"), seconds_idle);
+            to.stat(&format!("{descriptor}:addr"), format_args!("tcp:{}", client.peer));
+            to.stat(&format!("{descriptor}:listen_addr"), format_args!("tcp:{}", client.local));
+            to.stat(&format!("{descriptor}:state"), "conn_read");
+            to.stat(&format!("{descriptor}:secs_since_last_cmd"), seconds_idle);
         }
     }
 }

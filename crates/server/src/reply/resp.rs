@@ -86,6 +86,7 @@ impl<D: Destination> Reply<'_, D> {
                 return self.mc_rare(shape, outcome);
             }
             (_, Shape::Meta(meta)) => return self.meta(meta, outcome),
+            (_, Shape::Binary(binary)) => return self.binary(binary, outcome),
             (_, Shape::AllStored { is_last }) => return self.all_stored(&outcome, is_last),
             (Outcome::Unwritable | Outcome::OutOfMemory, Shape::Count { is_last }) => {
                 return self.count_failed(&outcome, is_last);

@@ -63,7 +63,7 @@ pub(super) fn pad(item: &Item<'_>, number: u64, value: &mut Vec<u8>) -> u64 {
 
 /// Reads a number as C's `strtoull` does: blanks and a sign before it, and after a blank or a NUL
 /// whatever there is. A minus is good before zero only.
-pub(super) fn parse_decimal(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse_decimal(text: &[u8]) -> Option<u64> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let start = text.iter().position(|byte| !is_blank(byte))?;
     let rest = &text[start..];

@@ -63,6 +63,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             Dialect::Resp => resp_reply,
             Dialect::Memcached => b"SERVER_ERROR out of memory reading request\r\n",
         };
+        let binary = crate::memcached::binary::unfinished(connection);
+        let reply = binary.as_deref().unwrap_or(reply);
         connection.ending = Ending::AfterFlush;
         if connection.awaiting.is_empty() {
             connection.output.append(|out| out.extend_from_slice(reply));

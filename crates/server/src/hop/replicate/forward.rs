@@ -9,7 +9,8 @@
 //!
 //! `switch`: bits 0-1 the expiry's kind, 2-3 the condition's, 4 with_cas, 5 is_last; of a meta
 //! command its own. `number` is a delta or a condition's version, `limit` a longest value, `more`
-//! what a meta command has besides: an initial value, or R's time.
+//! what a meta command has besides: an initial value, or R's time. Of the binary protocol `shape`
+//! is the opcode with the top bit set, and in the place of meta's shape stands the opaque.
 
 use std::sync::Arc;
 
@@ -17,13 +18,14 @@ use base::{KeyHasher, UnixMillis};
 use cluster::NodeId;
 use store::request::{Condition, Expiry, Op, Request, Set};
 use wire::memcached::MetaEcho;
+use wire::memcached::binary::{Head, Verb};
 use wire::resp::Protocol;
 
 use super::Errand;
 use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::hop::cell::{CELLS, Cell, Cells, Origin, payload_of};
-use crate::reply::{MetaKind, MetaShape, Shape};
+use crate::reply::{BinaryShape, MetaKind, MetaShape, Shape};
 use crate::rmw::meta::{MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, NewExpiry};
 use crate::rmw::{Bounded, Rmw, Side};
 
@@ -31,6 +33,8 @@ const FORMAT: u8 = 2;
 const HEADER_BYTES: usize = 72;
 /// What stands for [`Shape::Meta`].
 const SHAPE_META: u8 = 6;
+/// What stands for [`Shape::Binary`], with the opcode.
+const SHAPE_BINARY: u8 = 1 << 7;
 const META_KINDS: [MetaKind; 5] =
     [MetaKind::Get, MetaKind::Set, MetaKind::Delete, MetaKind::Count, MetaKind::Debug];
 /// The front of cells that have none.
@@ -61,6 +65,7 @@ pub(super) fn encode(cell: &Cell) -> Vec<u8> {
         Shape::McNumber => (3, 0),
         Shape::McTouched => (4, 0),
         Shape::Meta(_) => (SHAPE_META, 0),
+        Shape::Binary(binary) => (SHAPE_BINARY | binary.head.opcode, 0),
         _ => (5, 0),
     };
     let payload = payload_of(&request.op);
@@ -81,9 +86,13 @@ pub(super) fn encode(cell: &Cell) -> Vec<u8> {
     bytes
 }
 
-/// A meta command's shape, but where its note is.
+/// A meta command's shape, but where its note is; the opaque of the binary protocol.
 fn meta_bits(shape: Shape) -> [u8; 4] {
-    let Shape::Meta(meta) = shape else { return [0; 4] };
+    let meta = match shape {
+        Shape::Meta(meta) => meta,
+        Shape::Binary(binary) => return binary.head.opaque,
+        _ => return [0; 4],
+    };
     let kind = META_KINDS.iter().position(|kind| *kind == meta.kind).unwrap_or(0);
     [kind as u8, meta.with_value.into(), meta.with_version.into(), meta.is_quiet.into()]
 }
@@ -286,6 +295,16 @@ fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
             MetaEcho::read(note)?;
             Shape::Meta(meta_shape(head.get(68..72)?, note.len())?)
         }
+        binary if binary & SHAPE_BINARY != 0 => {
+            let head =
+                Head { opcode: binary ^ SHAPE_BINARY, opaque: head.get(68..72)?.try_into().ok()? };
+            Verb::of(head.opcode)?;
+            Shape::Binary(BinaryShape {
+                head,
+                note_start: 0,
+                note_len: u8::try_from(note.len()).ok()?,
+            })
+        }
         _ => Shape::McNothing,
     };
     Some(Forwarded { key, op, shape, note, now: UnixMillis(now) })
@@ -355,6 +374,12 @@ mod tests {
         Shape::Meta(MetaShape { kind, with_value, with_version, is_quiet, note_start, note_len })
     }
 
+    fn binary(opcode: u8) -> Shape {
+        let note_len = "\0\x03\0keyk v O1".len() as u8;
+        let head = Head { opcode, opaque: [1, 2, 3, 255] };
+        Shape::Binary(BinaryShape { head, note_start: 0, note_len })
+    }
+
     #[test]
     fn what_memcached_asks_comes_over_whole() {
         let part = Bounded { bytes: b"tail", max_bytes: 77 };
@@ -374,6 +399,8 @@ mod tests {
             (Op::Update(Rmw::SetExpiry(Some(at))), Shape::McTouched),
             (Op::Update(Rmw::SetExpiry(None)), value),
             (Op::Update(Rmw::DeleteVersion(8)), meta(MetaKind::Delete)),
+            (Op::Get, binary(0x0d)),
+            (set(Condition::Always, Expiry::Never), binary(0x11)),
         ];
         let expiry = NewExpiry::at(Some(at));
         let metas = [

@@ -1,0 +1,170 @@
+//! Outcomes as responses of memcached's binary protocol.
+//!
+//! ```text
+//!  loud   every outcome is answered
+//!  quiet  reads: hits only       the others: failures only
+//! ```
+
+use store::request::{Item, Outcome};
+use wire::memcached::binary::{Encoder, Head, Status, Verb};
+
+use super::{Destination, Reply};
+use crate::rmw::{Refusal, parse_decimal};
+
+/// What the response to a request looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BinaryShape {
+    /// What it repeats; its opcode says what was asked.
+    pub head: Head,
+    /// Where the note starts: the key that a miss repeats, or what a count began with.
+    pub note_start: u32,
+    /// How long it is.
+    pub note_len: u8,
+}
+
+impl BinaryShape {
+    /// Its note, among those of the batch.
+    pub fn note(self, notes: &[u8]) -> &[u8] {
+        let start = self.note_start as usize;
+        notes.get(start..start + usize::from(self.note_len)).unwrap_or_default()
+    }
+
+    /// The same where the note is alone.
+    pub fn with_note_at_start(self) -> BinaryShape {
+        BinaryShape { note_start: 0, ..self }
+    }
+
+    /// Whether a hit is answered by its value.
+    pub fn has_value(self) -> bool {
+        use Verb::*;
+        matches!(self.verb(), Some((Get | GetKey | GetAndTouch | GetKeyAndTouch, _)))
+    }
+
+    /// Whether the token is told: by all but deletes and the quiet success of writes.
+    pub fn tells_version(self) -> bool {
+        match self.verb() {
+            Some((Verb::Delete, _)) => false,
+            Some((_, is_quiet)) => !is_quiet || self.has_value(),
+            None => false,
+        }
+    }
+
+    fn verb(self) -> Option<(Verb, bool)> {
+        Verb::of(self.head.opcode)
+    }
+}
+
+impl<D: Destination> Reply<'_, D> {
+    /// Any request on a key.
+    pub(super) fn binary(&mut self, shape: BinaryShape, outcome: Outcome<'_, Refusal>) {
+        use Verb::*;
+        let Some((verb, is_quiet)) = shape.verb() else { return };
+        let status = match outcome {
+            Outcome::OutOfMemory => Some(Status::OutOfMemory),
+            Outcome::Unwritable => Some(Status::Internal),
+            Outcome::TooLarge { .. } => Some(Status::TooLarge),
+            Outcome::Refused(Refusal::NotNumeric) => Some(Status::NotNumeric),
+            Outcome::Refused(Refusal::OtherVersion(_)) | Outcome::VersionMismatch { .. } => {
+                Some(Status::Exists)
+            }
+            _ => None,
+        };
+        if let Some(status) = status {
+            return self.binary_refused(shape, status);
+        }
+        match verb {
+            Get | GetKey | Touch | GetAndTouch | GetKeyAndTouch => {
+                self.binary_read(shape, (verb, is_quiet), &outcome);
+            }
+            Increment | Decrement => self.binary_counted(shape, is_quiet, &outcome),
+            _ => match written(verb, &outcome) {
+                Ok(_) if is_quiet => {}
+                Ok(cas) => self.to.append(|out| Encoder::new(out, shape.head).done(cas)),
+                Err(status) => self.binary_refused(shape, status),
+            },
+        }
+    }
+
+    fn binary_refused(&mut self, shape: BinaryShape, status: Status) {
+        self.to.append(|out| Encoder::new(out, shape.head).refuse(status));
+    }
+
+    fn binary_read(
+        &mut self,
+        shape: BinaryShape,
+        (verb, is_quiet): (Verb, bool),
+        outcome: &Outcome<'_, Refusal>,
+    ) {
+        // gat: the item as it is now; a passed exptime leaves only what it was.
+        let found = match outcome {
+            Outcome::Hit(item) => Some(item),
+            Outcome::Updated { new, .. } => new.as_ref(),
+            Outcome::Deleted { old } => old.as_ref(),
+            _ => None,
+        };
+        match found {
+            Some(item) if verb == Verb::Touch => self.to.append(|out| {
+                let flags = item.client_flags as u32;
+                Encoder::new(out, shape.head).item_front(flags, item.version, b"", 0);
+            }),
+            Some(item) => self.binary_item(shape.head, item, verb.tells_key()),
+            None if is_quiet => {}
+            None if verb.tells_key() => {
+                let key = shape.note(self.notes);
+                self.to.append(|out| Encoder::new(out, shape.head).key_not_found(key));
+            }
+            None => self.binary_refused(shape, Status::NotFound),
+        }
+    }
+
+    fn binary_item(&mut self, head: Head, item: &Item<'_>, tells_key: bool) {
+        let (flags, cas, value) = (item.client_flags as u32, item.version, item.value);
+        let key = if tells_key { item.key } else { b"" };
+        let front =
+            |out: &mut Vec<u8>| Encoder::new(out, head).item_front(flags, cas, key, value.len());
+        if self.to.is_pinned(value.len()) {
+            return self.pinned(item, front, |_| {});
+        }
+        self.to.append(|out| {
+            front(out);
+            out.extend_from_slice(value);
+        });
+    }
+
+    fn binary_counted(
+        &mut self,
+        shape: BinaryShape,
+        is_quiet: bool,
+        outcome: &Outcome<'_, Refusal>,
+    ) {
+        let (number, cas) = match outcome {
+            Outcome::Updated { new: Some(item), .. } => {
+                (parse_decimal(item.value).unwrap_or(0), item.version)
+            }
+            // Made, with a time that has passed.
+            Outcome::Deleted { .. } => {
+                let initial = shape.note(self.notes).try_into().unwrap_or_default();
+                (u64::from_be_bytes(initial), 0)
+            }
+            _ => return self.binary_refused(shape, Status::NotFound),
+        };
+        if !is_quiet {
+            self.to.append(|out| Encoder::new(out, shape.head).number(number, cas));
+        }
+    }
+}
+
+/// The token after a write, or why there is none.
+fn written(verb: Verb, outcome: &Outcome<'_, Refusal>) -> Result<u64, Status> {
+    match outcome {
+        Outcome::Stored { version, .. } => Ok(*version),
+        Outcome::Updated { new: Some(item), .. } => Ok(item.version),
+        Outcome::Deleted { .. } => Ok(0),
+        Outcome::Miss => Err(Status::NotFound),
+        _ => Err(match verb {
+            Verb::Add => Status::Exists,
+            Verb::Replace | Verb::Delete => Status::NotFound,
+            _ => Status::NotStored,
+        }),
+    }
+}

@@ -1,0 +1,233 @@
+//! memcached's binary protocol as memcached 1.6.18 speaks it; see docs/formats/memcached-binary.md.
+//!
+//! ```text
+//!  0     1      2        4      5    6       8        12      16    24
+//!  | 80 | op | key len | ext  | 0  | vbucket | body len | opaque | cas | extras, key, value
+//!  | 81 | op | key len | ext  | 0  | status  | body len | opaque | cas | extras, key, value
+//! ```
+//!
+//! All numbers are big-endian; the body is what follows the 24 bytes. The opaque comes back as it
+//! was sent.
+//!
+//! # Invariants
+//! I1: what a [`Request`] says of extras, key and value has the lengths that its verb demands.
+//! I2: a refusal comes as soon as extras and key are there: the value of a command that is refused
+//!     is never waited for.
+
+mod parser;
+mod reply;
+
+pub use parser::{Access, InvalidMagic, NextRequest, Refusal, Rules, next_request};
+pub use reply::{Encoder, Status};
+
+/// The first byte of every request. No command of the text protocol begins with it.
+pub const REQUEST_MAGIC: u8 = 0x80;
+
+/// The first byte of every response.
+pub const RESPONSE_MAGIC: u8 = 0x81;
+
+/// Of a request or a response, before its extras.
+pub const HEADER_BYTES: usize = 24;
+
+/// What a response repeats of its request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// As it came, the quiet ones as such.
+    pub opcode: u8,
+    /// As it came.
+    pub opaque: [u8; 4],
+}
+
+/// What a request asks for, quiet or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// get.
+    Get,
+    /// getk: the response has the key.
+    GetKey,
+    /// touch: a new expiry.
+    Touch,
+    /// gat: a new expiry, and the value.
+    GetAndTouch,
+    /// gatk.
+    GetKeyAndTouch,
+    /// set.
+    Set,
+    /// add.
+    Add,
+    /// replace.
+    Replace,
+    /// append.
+    Append,
+    /// prepend.
+    Prepend,
+    /// delete.
+    Delete,
+    /// increment.
+    Increment,
+    /// decrement.
+    Decrement,
+    /// flush.
+    Flush,
+    /// noop: behind quiet commands it tells that all are done.
+    Noop,
+    /// version.
+    Version,
+    /// stat.
+    Stat,
+    /// quit.
+    Quit,
+    /// SASL list mechs.
+    ListMechanisms,
+    /// SASL auth.
+    Authenticate,
+    /// SASL step.
+    Step,
+}
+
+/// By opcode: the verb, and whether it is its quiet form. 0x1b, verbosity, memcached does not know.
+const VERBS: [Option<(Verb, bool)>; 0x25] = {
+    use Verb::*;
+    let mut verbs = [None; 0x25];
+    let loud = [
+        (0x00, Get),
+        (0x01, Set),
+        (0x02, Add),
+        (0x03, Replace),
+        (0x04, Delete),
+        (0x05, Increment),
+        (0x06, Decrement),
+        (0x07, Quit),
+        (0x08, Flush),
+        (0x0a, Noop),
+        (0x0b, Version),
+        (0x0c, GetKey),
+        (0x0e, Append),
+        (0x0f, Prepend),
+        (0x10, Stat),
+        (0x1c, Touch),
+        (0x1d, GetAndTouch),
+        (0x20, ListMechanisms),
+        (0x21, Authenticate),
+        (0x22, Step),
+        (0x23, GetKeyAndTouch),
+    ];
+    let quiet = [
+        (0x09, Get),
+        (0x0d, GetKey),
+        (0x11, Set),
+        (0x12, Add),
+        (0x13, Replace),
+        (0x14, Delete),
+        (0x15, Increment),
+        (0x16, Decrement),
+        (0x17, Quit),
+        (0x18, Flush),
+        (0x19, Append),
+        (0x1a, Prepend),
+        (0x1e, GetAndTouch),
+        (0x24, GetKeyAndTouch),
+    ];
+    let mut index = 0;
+    while index < loud.len() {
+        verbs[loud[index].0] = Some((loud[index].1, false));
+        index += 1;
+    }
+    index = 0;
+    while index < quiet.len() {
+        verbs[quiet[index].0] = Some((quiet[index].1, true));
+        index += 1;
+    }
+    verbs
+};
+
+impl Verb {
+    /// The verb of an opcode, and whether that is the quiet form.
+    #[inline]
+    pub fn of(opcode: u8) -> Option<(Verb, bool)> {
+        VERBS.get(usize::from(opcode)).copied().flatten()
+    }
+
+    /// Whether it is one request on one key.
+    pub fn is_on_one_key(self) -> bool {
+        !matches!(
+            self,
+            Verb::Flush
+                | Verb::Noop
+                | Verb::Version
+                | Verb::Stat
+                | Verb::Quit
+                | Verb::ListMechanisms
+                | Verb::Authenticate
+                | Verb::Step
+        )
+    }
+
+    /// Whether the response to a hit has the key.
+    pub fn tells_key(self) -> bool {
+        matches!(self, Verb::GetKey | Verb::GetKeyAndTouch)
+    }
+
+    /// Whether who has not logged in may ask for it.
+    fn is_for_all(self) -> bool {
+        use Verb::*;
+        matches!(self, ListMechanisms | Authenticate | Step | Version)
+    }
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// What its response repeats.
+    pub head: Head,
+    /// What it asks for.
+    pub verb: Verb,
+    /// Its usual outcome is not told: a miss of a read, the success of the others.
+    pub is_quiet: bool,
+    /// 0: whatever the item's token is.
+    pub cas: u64,
+    extras: &'a [u8],
+    /// Of an item: 1 to 250 bytes, any. Of stat a group's name, of SASL the mechanism's.
+    pub key: &'a [u8],
+    /// What is to be stored, or what SASL's mechanism reads.
+    pub value: &'a [u8],
+}
+
+impl Request<'_> {
+    fn word(&self, at: usize) -> u32 {
+        let bytes = self.extras.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        u32::from_be_bytes(bytes.unwrap_or_default())
+    }
+
+    fn long(&self, at: usize) -> u64 {
+        u64::from(self.word(at)) << 32 | u64::from(self.word(at + 4))
+    }
+
+    /// set, add, replace: opaque to the server.
+    pub fn flags(&self) -> u32 {
+        self.word(0)
+    }
+
+    /// As [`super::expiry_from_exptime`] takes it; of flush a delay, 0 without one.
+    pub fn exptime(&self) -> i64 {
+        self.word(match self.verb {
+            Verb::Set | Verb::Add | Verb::Replace => 4,
+            Verb::Increment | Verb::Decrement => 16,
+            _ => 0,
+        })
+        .into()
+    }
+
+    /// increment, decrement: by how much.
+    pub fn delta(&self) -> u64 {
+        self.long(0)
+    }
+
+    /// increment, decrement: what an absent key begins with; None: it stays absent.
+    pub fn initial(&self) -> Option<u64> {
+        (self.word(16) != u32::MAX).then(|| self.long(8))
+    }
+}
+
+#[cfg(test)]
+mod tests;

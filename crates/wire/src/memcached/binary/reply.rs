@@ -1,0 +1,145 @@
+//! Responses of the binary protocol.
+
+use super::{Head, RESPONSE_MAGIC};
+
+/// What a response says of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Status {
+    /// It is done.
+    Done = 0x00,
+    /// There is no such key.
+    NotFound = 0x01,
+    /// There is such a key, or it has another token.
+    Exists = 0x02,
+    /// The value is too long.
+    TooLarge = 0x03,
+    /// The request contradicts its opcode.
+    Invalid = 0x04,
+    /// Nothing was there to add to.
+    NotStored = 0x05,
+    /// What was to be counted is no number.
+    NotNumeric = 0x06,
+    /// Not logged in, or by a wrong password.
+    AuthError = 0x20,
+    /// The mechanism wants more.
+    AuthContinue = 0x21,
+    /// No such opcode.
+    UnknownCommand = 0x81,
+    /// No memory.
+    OutOfMemory = 0x82,
+    /// Known, and not served here. memcached has no such case.
+    NotSupported = 0x83,
+    /// The server cannot do it. memcached has no such case.
+    Internal = 0x84,
+    /// It cannot be done now. memcached has no such case.
+    Temporary = 0x86,
+}
+
+impl Status {
+    /// What stands in the body where nothing else does.
+    pub fn text(self) -> &'static str {
+        match self {
+            Status::Done | Status::AuthContinue => "",
+            Status::NotFound => "Not found",
+            Status::Exists => "Data exists for key.",
+            Status::TooLarge => "Too large.",
+            Status::Invalid => "Invalid arguments",
+            Status::NotStored => "Not stored.",
+            Status::NotNumeric => "Non-numeric server-side value for incr or decr",
+            Status::AuthError => "Auth failure.",
+            Status::UnknownCommand => "Unknown command",
+            Status::OutOfMemory => "Out of memory",
+            Status::NotSupported => "Not supported",
+            Status::Internal => "Internal error",
+            Status::Temporary => "Temporary failure",
+        }
+    }
+}
+
+/// Appends responses to one request to `out`.
+#[derive(Debug)]
+pub struct Encoder<'o> {
+    out: &'o mut Vec<u8>,
+    head: Head,
+}
+
+impl<'o> Encoder<'o> {
+    /// An encoder; costs nothing to make.
+    #[inline]
+    pub fn new(out: &'o mut Vec<u8>, head: Head) -> Encoder<'o> {
+        Encoder { out, head }
+    }
+
+    /// The fixed part; `lens` are those of extras, key and value.
+    #[inline]
+    fn header(&mut self, status: Status, cas: u64, lens: (u8, usize, usize)) {
+        let (extras_len, key_len, value_len) = lens;
+        let body_len = usize::from(extras_len) + key_len + value_len;
+        let [key0, key1] = (key_len as u16).to_be_bytes();
+        let [status0, status1] = (status as u16).to_be_bytes();
+        self.out.extend_from_slice(&[
+            RESPONSE_MAGIC,
+            self.head.opcode,
+            key0,
+            key1,
+            extras_len,
+            0,
+            status0,
+            status1,
+        ]);
+        self.out.extend_from_slice(&(body_len as u32).to_be_bytes());
+        self.out.extend_from_slice(&self.head.opaque);
+        self.out.extend_from_slice(&cas.to_be_bytes());
+    }
+
+    /// An item without its value, which follows from elsewhere; `key` for getk and gatk.
+    #[inline]
+    pub fn item_front(&mut self, flags: u32, cas: u64, key: &[u8], value_len: usize) {
+        self.header(Status::Done, cas, (4, key.len(), value_len));
+        self.out.extend_from_slice(&flags.to_be_bytes());
+        self.out.extend_from_slice(key);
+    }
+
+    /// It is done; the item has this token now.
+    #[inline]
+    pub fn done(&mut self, cas: u64) {
+        self.header(Status::Done, cas, (0, 0, 0));
+    }
+
+    /// The answer of increment and decrement.
+    pub fn number(&mut self, number: u64, cas: u64) {
+        self.header(Status::Done, cas, (0, 0, 8));
+        self.out.extend_from_slice(&number.to_be_bytes());
+    }
+
+    /// It is done, and this is the answer.
+    pub fn text(&mut self, text: &str) {
+        self.refuse_with(Status::Done, text);
+    }
+
+    /// It is not done; the status has a text.
+    #[inline]
+    pub fn refuse(&mut self, status: Status) {
+        self.refuse_with(status, status.text());
+    }
+
+    /// The same with another text.
+    pub fn refuse_with(&mut self, status: Status, text: &str) {
+        self.header(status, 0, (0, 0, text.len()));
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// getk, gatk: there is no such key, and which.
+    pub fn key_not_found(&mut self, key: &[u8]) {
+        self.header(Status::NotFound, 0, (0, key.len(), 0));
+        self.out.extend_from_slice(key);
+    }
+
+    /// One of many; [`Encoder::done`] ends them.
+    pub fn stat(&mut self, name: &str, value: &str) {
+        self.header(Status::Done, 0, (0, name.len(), value.len()));
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(value.as_bytes());
+    }
+}
