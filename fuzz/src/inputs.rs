@@ -258,6 +258,36 @@ fn memcached_store(rng: &mut Rng, out: &mut Vec<u8>) {
     out.extend((0..value_bytes).map(|_| rng.pick(&["v", "\r", "\n", " "]).as_bytes()[0]));
 }
 
+/// An RDB file with keys of several types, damaged a little; its checksum says that there is none.
+pub fn foreign_data(rng: &mut Rng) -> Vec<u8> {
+    const PARTS: [&[u8]; 14] = [
+        b"\xfa\x09redis-ver\x057.0.0",
+        b"\xfe\x01\xfb\x40\x80\x02",
+        b"\xfc\x00\xd8\xc3\x2c\xbb\x03\x00\x00\xf8\x05\xf9\x07\x00\x03key\xc1\xd4\xfe",
+        b"\xfd\x01\x00\x00\x00\x00\x01k\x80\x00\x00\x00\x02ab",
+        b"\x00\xc0\x05\xc3\x0c\x40\xa0\x04abcda\xe0\x90\x03\x01cd",
+        b"\x01\x01l\x02\x01a\xc0\x02",
+        b"\x05\x01z\x01\x01m\x00\x00\x00\x00\x00\x00\xf0\x3f",
+        b"\x03\x01z\x02\x01m\x032.5\x01n\xfe",
+        b"\x07\x01m\x81\x00\x00\x00\x00\x00\x00\x00\x01\x02\x05\x05\x01x\
+          \x04\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+        b"\x12\x01q\x02\x02\x01a\x01\x01b",
+        b"\x18\x01h\x00\x00\x00\x00\x00\x00\x00\x00\x01\x05\x01f\x01v",
+        b"\x13\x01s\x00\x00\x01\x01\x01\x01\x01\x01\x00\x00",
+        b"\x00\x01e\x00",
+        b"\xf5\x04code",
+    ];
+    let mut out = b"REDIS0011".to_vec();
+    for _ in 0..rng.below(6) {
+        out.extend_from_slice(rng.pick(&PARTS));
+    }
+    out.extend_from_slice(b"\xff\0\0\0\0\0\0\0\0");
+    if rng.one_in(2) {
+        damage(rng, &mut out);
+    }
+    out
+}
+
 /// Lines that redis.conf could have, and words of memcached's command line.
 pub fn foreign_configs(rng: &mut Rng) -> Vec<u8> {
     const WORDS: [&str; 24] = [

@@ -63,6 +63,11 @@ fn data_files() {
 }
 
 #[test]
+fn foreign_data() {
+    check("foreign_data", fuzz::foreign_data, inputs::foreign_data);
+}
+
+#[test]
 fn globs() {
     check("globs", fuzz::globs, inputs::globs);
 }

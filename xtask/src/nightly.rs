@@ -19,6 +19,7 @@ const FUZZ_TARGETS: [&str; 20] = [
     "data_files",
     "dumps",
     "foreign_configs",
+    "foreign_data",
     "globs",
     "memcached_binary",
     "memcached_text",

@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, settle};
 use crate::{
     check_command, cli_command, cluster_command, cm_command, compare_command, config_command,
-    doctor, plan_command, serve as serving, sim_command, top_command,
+    doctor, migrate_command, plan_command, serve as serving, sim_command, top_command,
 };
 
 /// Parses the command line and runs what it names.
@@ -35,6 +35,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
         Some(("sim", matches)) => sim_command::run(matches),
         Some(("plan", matches)) => plan_command::run(matches),
         Some(("config", matches)) => config_command::run(matches),
+        Some(("migrate", matches)) => migrate_command::run(matches),
         Some(("check", matches)) => check_command::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),
         Some(("top", matches)) => top_command::run(matches),
@@ -78,6 +79,7 @@ fn command() -> Command {
         .subcommand(sim_command::command())
         .subcommand(plan_command::command())
         .subcommand(config_command::command())
+        .subcommand(migrate_command::command())
         .subcommand(check_command::command())
         .subcommand(top_command::command())
         .subcommand(doctor::command())

@@ -12,6 +12,7 @@ mod doctor;
 mod failure;
 mod logs;
 mod machine;
+mod migrate_command;
 mod notify;
 mod plan_command;
 mod serve;

@@ -1,17 +1,46 @@
-//! Moving in: what another server was told, as settings of ours.
+//! Moving in: what another server was told, as settings of ours, and what it keeps.
 //!
 //! ```text
 //!  redis.conf ───────▶ redis_conf ─────┐
 //!  memcached's flags ▶ memcached_args ─┴▶ Imported: settings, and what has no counterpart
+//!
+//!  redis://     ▶ from_redis ─────┐                        ┌ into_redis ─────▶ our RESP port
+//!  memcached:// ▶ from_memcached ─┼▶ copy: throttle, tally ┤
+//!  rdb://       ▶ from_rdb ▶ rdb ─┘                        └ into_memcached ─▶ our memcached port
 //! ```
 //!
 //! # Invariants
-//! I1: nothing is dropped in silence: a directive is translated, or listed with a reason.
+//! I1: nothing is dropped in silence: a directive is translated, or listed with a reason; a key is
+//! copied, or counted under a reason.
+//! I2: a key that has expired on its way is not written.
 
 #![forbid(unsafe_code)]
 
+mod address;
+mod copy;
+mod error;
+mod from_memcached;
+mod from_rdb;
+mod from_redis;
 mod imported;
+mod into_memcached;
+mod into_redis;
+mod item;
+mod link;
 pub mod memcached_args;
+pub mod memcached_words;
+pub mod rdb;
 pub mod redis_conf;
+pub mod resp;
+mod throttle;
 
+pub use address::{Address, AddressError, Place};
+pub use copy::{Batch, Ending, Options, Outcome, Source, Tally, Target, Watch, copy};
+pub use error::Error;
+pub use from_memcached::FromMemcached;
+pub use from_rdb::FromRdb;
+pub use from_redis::FromRedis;
 pub use imported::{Ignored, Imported, Setting};
+pub use into_memcached::IntoMemcached;
+pub use into_redis::IntoRedis;
+pub use item::{Expiry, Item};

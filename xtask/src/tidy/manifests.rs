@@ -26,7 +26,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("peers", &["workload"]),
     ("sim", &["policy", "cluster", "store", "workload"]),
     // Other servers' configuration and keys.
-    ("migrate", &[]),
+    ("migrate", &["wire"]),
     ("dovetail", &["server", "sim", "bench", "client", "cluster", "cluster-io", "migrate"]),
     ("fuzz", &["migrate", "wire", "store", "policy", "client", "server", "cluster", "cluster-io"]),
     // The judge of histories.

@@ -22,8 +22,13 @@ use std::borrow::Cow;
 
 use crc_fast::CrcAlgorithm;
 
+pub use self::encoding::{Length, LengthForm, unpack};
+
+use self::encoding::unpacked_max_bytes;
 use super::error::ErrorReply;
 use super::number::parse_i64;
+
+mod encoding;
 
 /// The version that is written: that of Redis 7.0, which every later one reads.
 const VERSION: u16 = 10;
@@ -41,9 +46,6 @@ const OTHER_TYPE_MAX: u8 = 64;
 const FOOTER_BYTES: usize = 10;
 /// Longer texts are never kept as integers.
 const INTEGER_TEXT_MAX_BYTES: usize = 11;
-
-/// A value is not said to be longer than this, however well it was compressed.
-const LZF_FACTOR_MAX: u64 = 264;
 
 /// Appends the payload of a value.
 pub fn save(value: &[u8], out: &mut Vec<u8>) {
@@ -120,12 +122,6 @@ fn checked_body(payload: &[u8]) -> Option<&[u8]> {
     (is_known && is_whole).then_some(body)
 }
 
-/// A length, or how the string is kept instead.
-enum Length {
-    Bytes(u64),
-    Special(u8),
-}
-
 fn load_string<'p>(
     rest: &mut &'p [u8],
     value_max_bytes: u64,
@@ -155,29 +151,25 @@ fn load_compressed(rest: &mut &[u8], value_max_bytes: u64) -> Result<Vec<u8>, Er
         return Err(bad);
     };
     let packed = take(rest, packed_len).ok_or(bad)?;
-    if len > packed_len.saturating_mul(LZF_FACTOR_MAX) {
+    if len > unpacked_max_bytes(packed_len) {
         return Err(bad);
     }
     if len > value_max_bytes {
         return Err(ErrorReply::StringTooLong);
     }
-    let len = usize::try_from(len).map_err(|_| bad)?;
     unpack(packed, len).ok_or(bad)
 }
 
 fn load_length(rest: &mut &[u8]) -> Option<Length> {
     let [first] = take_array(rest)?;
-    let low = u64::from(first & 0x3f);
-    Some(match first >> 6 {
-        0 => Length::Bytes(low),
-        1 => {
-            let [second] = take_array(rest)?;
-            Length::Bytes(low << 8 | u64::from(second))
+    Some(match LengthForm::of(first)? {
+        LengthForm::Whole(length) => length,
+        LengthForm::OneMore { high } => {
+            let [low] = take_array(rest)?;
+            Length::Bytes(high << 8 | u64::from(low))
         }
-        2 if first == 0x80 => Length::Bytes(u64::from(u32::from_be_bytes(take_array(rest)?))),
-        2 if first == 0x81 => Length::Bytes(u64::from_be_bytes(take_array(rest)?)),
-        3 => Length::Special(low as u8),
-        _ => return None,
+        LengthForm::Four => Length::Bytes(u64::from(u32::from_be_bytes(take_array(rest)?))),
+        LengthForm::Eight => Length::Bytes(u64::from_be_bytes(take_array(rest)?)),
     })
 }
 
@@ -189,44 +181,6 @@ fn take<'p>(rest: &mut &'p [u8], len: u64) -> Option<&'p [u8]> {
 
 fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     take(rest, N as u64)?.try_into().ok()
-}
-
-/// LZF: literals and copies of what came before. `None`: not exactly `len` bytes come out.
-///
-/// ```text
-///  000nnnnn                        n + 1 literal bytes
-///  nnnddddd dddddddd               n + 2 bytes from d + 1 bytes back
-///  111ddddd nnnnnnnn dddddddd      n + 9 of them
-/// ```
-fn unpack(mut packed: &[u8], len: usize) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(len);
-    while let Some((control, after)) = packed.split_first() {
-        packed = after;
-        let control = usize::from(*control);
-        if control < 1 << 5 {
-            out.extend_from_slice(take(&mut packed, control as u64 + 1)?);
-        } else {
-            let mut count = control >> 5;
-            if count == 7 {
-                let [more] = take_array(&mut packed)?;
-                count += usize::from(more);
-            }
-            let [low] = take_array(&mut packed)?;
-            let distance = ((control & 0x1f) << 8 | usize::from(low)) + 1;
-            let from = out.len().checked_sub(distance)?;
-            if out.len() + count + 2 > len {
-                return None;
-            }
-            // A copy may reach into what it writes: one byte after another.
-            for at in from..from + count + 2 {
-                out.push(out[at]);
-            }
-        }
-        if out.len() > len {
-            return None;
-        }
-    }
-    (out.len() == len).then_some(out)
 }
 
 #[cfg(test)]

@@ -1,0 +1,202 @@
+//! `dovetail migrate`: copies the keys of a running Redis or memcached, or of an RDB file.
+//!
+//! ```text
+//!  --from redis://, rdb:// ─▶ migrate::copy ─▶ --to redis://        default 127.0.0.1:6379
+//!  --from memcached://     ─▶               ─▶ --to memcached://    default 127.0.0.1:11211
+//!                                  └▶ progress on standard error, a summary on standard output
+//! ```
+//!
+//! Exit status 0: every key was seen, and each is there or counted as what is not kept here; 1:
+//! interrupted, failed, or keys were refused; 2: bad usage.
+
+mod progress;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::ByteSize;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use migrate::{
+    Address, Ending, Error, FromMemcached, FromRdb, FromRedis, IntoMemcached, IntoRedis, Options,
+    Outcome, Source, Target,
+};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use self::progress::Progress;
+use crate::cli::one_line;
+use crate::failure::{Failure, print};
+
+/// Keys whose values are asked for at once.
+const CHUNK_KEYS_MAX: u64 = 128;
+
+/// What `dovetail migrate` takes.
+#[derive(Debug, Args)]
+struct MigrateArgs {
+    /// redis://[user:password@]host:port[/db], memcached://[user:password@]host:port, or
+    /// rdb:///path/dump.rdb
+    #[arg(long, value_name = "URL")]
+    from: String,
+
+    /// redis:// or memcached:// of the server that gets the keys; memcached's flags go through
+    /// memcached's port only. Without it, the default ports of this machine
+    #[arg(long, value_name = "URL")]
+    to: Option<String>,
+
+    /// Keys a second at most
+    #[arg(long, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..))]
+    rate: Option<u64>,
+
+    /// Of keys and values, in a second at most: 10MiB
+    #[arg(long, value_name = "SIZE")]
+    bandwidth: Option<ByteSize>,
+
+    /// Overwrite keys that are there; without it they stay as they are and are counted
+    #[arg(long)]
+    replace: bool,
+
+    /// Only keys that match a pattern, as KEYS and SCAN take it
+    #[arg(long = "match", value_name = "PATTERN")]
+    pattern: Option<String>,
+
+    /// The database of an RDB file
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    db: u64,
+
+    /// Look at everything, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Go on where an interrupted copy ended: what it has printed
+    #[arg(long, value_name = "PLACE")]
+    resume: Option<String>,
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    MigrateArgs::augment_args(Command::new("migrate"))
+        .about("Copy keys from a running Redis or memcached, or from an RDB file")
+}
+
+/// Copies until the source ends, or Ctrl-C.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let args = MigrateArgs::from_arg_matches(matches)
+        .map_err(|error| Failure::Usage(one_line(&error, None)))?;
+    let from = address("--from", &args.from)?;
+    let to = match (&args.to, &from) {
+        (Some(to), _) => address("--to", to)?,
+        (None, Address::Memcached(_)) => address("--to", "memcached://127.0.0.1:11211")?,
+        (None, _) => address("--to", "redis://127.0.0.1:6379")?,
+    };
+    check_pair(&args, &from, &to)?;
+    let stop = stop_flag()?;
+    let failed = |error: Error| match error {
+        Error::Resume { .. } => Failure::Usage(format!("migrate: {error}")),
+        _ => Failure::Runtime(format!("migrate: {error}")),
+    };
+    // First the target: a list of a million keys is of no use without one.
+    let mut target = target(&args, &to).map_err(failed)?;
+    let mut source = source(&args, &from).map_err(failed)?;
+    let options = Options {
+        keys_per_second: args.rate,
+        bytes_per_second: args.bandwidth.map(|size| size.bytes),
+        is_dry: args.dry_run,
+    };
+    let mut progress = Progress::new(stop);
+    let outcome = migrate::copy(source.as_mut(), target.as_mut(), options, &mut progress);
+    let seconds = progress.finish();
+    print(&progress::summary(&outcome.tally, args.dry_run, seconds))?;
+    verdict(outcome)
+}
+
+fn address(flag: &str, text: &str) -> Result<Address, Failure> {
+    text.parse().map_err(|error| Failure::Usage(format!("migrate: {flag}: {error}")))
+}
+
+/// What goes where: memcached's flags have no place in RESP, a file takes nothing.
+fn check_pair(args: &MigrateArgs, from: &Address, to: &Address) -> Result<(), Failure> {
+    let wrong = |text: &str| Err(Failure::Usage(format!("migrate: {text}")));
+    match (from, to) {
+        (_, Address::Rdb(_)) => wrong("--to: a file is not written; write redis://host:port"),
+        (Address::Memcached(_), Address::Redis(_)) => wrong(
+            "--to: memcached's flags go through memcached's port: write memcached://host:port",
+        ),
+        (Address::Redis(_) | Address::Rdb(_), Address::Memcached(_)) => {
+            wrong("--to: keys of Redis go through the RESP port: write redis://host:port")
+        }
+        (_, Address::Redis(to)) if to.database != 0 => {
+            wrong("--to: there is one database here: write redis://host:port")
+        }
+        (Address::Redis(from), _) if args.db != 0 && u64::from(from.database) != args.db => {
+            wrong("--db is for RDB files: write the database into --from, redis://host:port/3")
+        }
+        _ if from == to => wrong("--from and --to are the same server"),
+        _ => Ok(()),
+    }
+}
+
+/// Set by the first Ctrl-C; the second ends the process at once.
+fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let registered = flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)));
+        if let Err(error) = registered {
+            let text = format!("migrate: the signals cannot be watched: {error}");
+            return Err(Failure::Runtime(text));
+        }
+    }
+    Ok(stop)
+}
+
+fn source(args: &MigrateArgs, from: &Address) -> Result<Box<dyn Source>, Error> {
+    let pattern = args.pattern.as_ref().map(|text| text.clone().into_bytes());
+    let (is_dry, resume) = (args.dry_run, args.resume.as_deref());
+    // A slow copy goes key by key rather than by leaps.
+    let chunk_keys = args.rate.map_or(CHUNK_KEYS_MAX, |rate| (rate / 10).clamp(1, CHUNK_KEYS_MAX));
+    let chunk_keys = chunk_keys as usize;
+    Ok(match from {
+        Address::Redis(place) => {
+            Box::new(FromRedis::connect(place, pattern, is_dry, chunk_keys, resume)?)
+        }
+        Address::Memcached(place) => {
+            let pattern = pattern.as_deref();
+            Box::new(FromMemcached::connect(place, pattern, is_dry, chunk_keys, resume)?)
+        }
+        Address::Rdb(path) => {
+            let path: &Path = path;
+            Box::new(FromRdb::open(path, args.db, pattern, is_dry, chunk_keys, resume)?)
+        }
+    })
+}
+
+fn target(args: &MigrateArgs, to: &Address) -> Result<Box<dyn Target>, Error> {
+    Ok(match to {
+        Address::Memcached(place) => Box::new(IntoMemcached::connect(place, args.replace)?),
+        Address::Redis(place) => Box::new(IntoRedis::connect(place, args.replace)?),
+        Address::Rdb(_) => unreachable!("check_pair has refused it"),
+    })
+}
+
+fn verdict(outcome: Outcome) -> Result<(), Failure> {
+    let go_on = match &outcome.resume {
+        Some(place) => format!("go on with --resume {place}"),
+        None => "start again: what is there stays".to_owned(),
+    };
+    match outcome.ending {
+        Ending::Failed(error) => Err(Failure::Runtime(format!("migrate: {error}; {go_on}"))),
+        Ending::Interrupted => Err(Failure::Runtime(format!("migrate: interrupted; {go_on}"))),
+        Ending::Complete if outcome.tally.refused_count() > 0 => {
+            let count = outcome.tally.refused_count();
+            Err(Failure::Runtime(format!("migrate: {count} keys were refused")))
+        }
+        Ending::Complete => Ok(()),
+    }
+}
+
+/// Whether somebody said stop.
+fn is_set(flag: &AtomicBool) -> bool {
+    // Nothing is published with it.
+    flag.load(Ordering::Relaxed)
+}

@@ -1,0 +1,75 @@
+//! Why copying stopped, in one line.
+
+use std::io;
+
+use crate::rdb::RdbError;
+
+/// Why nothing more is copied.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A connection could not be made, or broke.
+    #[error("{place}: {error}")]
+    Connection {
+        /// As the user wrote it, without secrets.
+        place: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A server refused.
+    #[error("{place} answered: {answer}{hint}")]
+    Refused {
+        /// As the user wrote it, without secrets.
+        place: String,
+        /// Its own words.
+        answer: String,
+        /// What would be right, with what separates it; or nothing.
+        hint: &'static str,
+    },
+    /// A server that speaks otherwise than the protocol says.
+    #[error("{place} does not speak {protocol}: {found}")]
+    Protocol {
+        /// As the user wrote it, without secrets.
+        place: String,
+        /// What was expected.
+        protocol: &'static str,
+        /// What came, cut and escaped.
+        found: String,
+    },
+    /// A file that cannot be read to its end.
+    #[error("{path}: {error}")]
+    File {
+        /// Of the file.
+        path: String,
+        /// What is wrong with it.
+        error: RdbError,
+    },
+    /// What `--resume` says is no place in this source.
+    #[error("--resume {given}: {wanted}")]
+    Resume {
+        /// By the user.
+        given: String,
+        /// What would be right.
+        wanted: &'static str,
+    },
+}
+
+impl Error {
+    /// Whether a new connection may help.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Error::Connection { error, .. } => error.kind() != io::ErrorKind::InvalidInput,
+            Error::Refused { answer, .. } => {
+                ["LOADING ", "BUSY ", "TRYAGAIN "].iter().any(|word| answer.starts_with(word))
+            }
+            Error::Protocol { .. } | Error::File { .. } | Error::Resume { .. } => false,
+        }
+    }
+}
+
+/// What a server sent, as one line for people: escaped and cut.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    const SHOWN_MAX_BYTES: usize = 100;
+    let cut = bytes.get(..SHOWN_MAX_BYTES);
+    let text = cut.unwrap_or(bytes).escape_ascii().to_string();
+    if cut.is_some() { format!("{text}...") } else { text }
+}

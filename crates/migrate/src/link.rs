@@ -1,0 +1,62 @@
+//! A TCP connection that is asked and answers, in turn.
+
+use std::io::{self, BufReader, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use crate::address::Place;
+use crate::error::Error;
+
+/// For a connection to be made.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// For a server to go on answering, or reading. Redis may be busy with one slow command.
+const STALL_MAX: Duration = Duration::from_secs(30);
+/// Read from the kernel at once.
+const READ_BYTES: usize = 128 << 10;
+
+/// Both directions of one connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) input: BufReader<TcpStream>,
+}
+
+impl Link {
+    pub(crate) fn connect(place: &Place) -> Result<Link, Error> {
+        dial(place).map_err(|error| broken(place, error))
+    }
+
+    pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.input.get_mut().write_all(request)
+    }
+}
+
+fn dial(place: &Place) -> io::Result<Link> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (place.host.as_str(), place.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_MAX) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(STALL_MAX))?;
+                stream.set_write_timeout(Some(STALL_MAX))?;
+                return Ok(Link { input: BufReader::with_capacity(READ_BYTES, stream) });
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A failure of the connection, or of what the server says.
+pub(crate) fn broken(place: &Place, error: io::Error) -> Error {
+    let error = match error.kind() {
+        // The system's words for a timeout are `Resource temporarily unavailable`.
+        io::ErrorKind::WouldBlock => {
+            io::Error::new(io::ErrorKind::TimedOut, "no answer for 30 seconds")
+        }
+        io::ErrorKind::UnexpectedEof => {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed")
+        }
+        _ => error,
+    };
+    Error::Connection { place: place.to_string(), error }
+}

@@ -1,0 +1,98 @@
+//! Lengths and compressed bytes as RDB files have them, for readers of streams too.
+//!
+//! ```text
+//!  LZF: 000nnnnn                        n + 1 literal bytes
+//!       nnnddddd dddddddd               n + 2 bytes from d + 1 bytes back
+//!       111ddddd nnnnnnnn dddddddd      n + 9 of them
+//! ```
+
+/// Nothing is said to be so many times as long as its compressed form, however well that was done.
+const LZF_FACTOR_MAX: u64 = 264;
+
+/// A length, or how a string is kept instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// So many bytes or elements follow.
+    Bytes(u64),
+    /// 0, 1, 2: an integer of 1, 2 or 4 bytes; 3: compressed; there are no others.
+    Special(u8),
+}
+
+/// What the first byte of a length says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LengthForm {
+    /// All of it.
+    Whole(Length),
+    /// The low byte follows.
+    OneMore {
+        /// The bits above it.
+        high: u64,
+    },
+    /// Four bytes follow, big-endian.
+    Four,
+    /// Eight do.
+    Eight,
+}
+
+impl LengthForm {
+    /// `None`: no length begins so.
+    pub fn of(first: u8) -> Option<LengthForm> {
+        let low = first & 0x3f;
+        Some(match first >> 6 {
+            0 => LengthForm::Whole(Length::Bytes(u64::from(low))),
+            1 => LengthForm::OneMore { high: u64::from(low) },
+            2 if first == 0x80 => LengthForm::Four,
+            2 if first == 0x81 => LengthForm::Eight,
+            3 => LengthForm::Whole(Length::Special(low)),
+            _ => return None,
+        })
+    }
+}
+
+/// What so many compressed bytes can hold at most.
+pub(super) fn unpacked_max_bytes(packed_len: u64) -> u64 {
+    packed_len.saturating_mul(LZF_FACTOR_MAX)
+}
+
+/// Unpacks LZF. `None`: not exactly `len` bytes come out.
+pub fn unpack(mut packed: &[u8], len: u64) -> Option<Vec<u8>> {
+    if len > unpacked_max_bytes(packed.len() as u64) {
+        return None;
+    }
+    let len = usize::try_from(len).ok()?;
+    let mut out = Vec::with_capacity(len);
+    while let Some((control, after)) = packed.split_first() {
+        packed = after;
+        let control = usize::from(*control);
+        if control < 1 << 5 {
+            let (literal, after) = packed.split_at_checked(control + 1)?;
+            out.extend_from_slice(literal);
+            packed = after;
+        } else {
+            let mut count = control >> 5;
+            if count == 7 {
+                count += usize::from(take_byte(&mut packed)?);
+            }
+            let low = usize::from(take_byte(&mut packed)?);
+            let distance = ((control & 0x1f) << 8 | low) + 1;
+            let from = out.len().checked_sub(distance)?;
+            if out.len() + count + 2 > len {
+                return None;
+            }
+            // A copy may reach into what it writes: one byte after another.
+            for at in from..from + count + 2 {
+                out.push(out[at]);
+            }
+        }
+        if out.len() > len {
+            return None;
+        }
+    }
+    (out.len() == len).then_some(out)
+}
+
+fn take_byte(rest: &mut &[u8]) -> Option<u8> {
+    let (first, after) = rest.split_first()?;
+    *rest = after;
+    Some(*first)
+}
