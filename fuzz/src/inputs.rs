@@ -1,6 +1,7 @@
 //! Seeded inputs: valid commands, then structured damage. Plain noise would never get past the
 //! first header.
 
+mod acl_files;
 mod cluster_texts;
 mod memcached_binary;
 mod peers;
@@ -9,6 +10,7 @@ use store::record::{Change, Record, Seal, VERSION_MASK};
 
 use crate::rng::Rng;
 
+pub use acl_files::acl_files;
 pub use cluster_texts::cluster_texts;
 pub use memcached_binary::memcached_binary;
 pub use peers::{peer_datagrams, peer_messages};

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl_files;
 mod checkpoints;
 mod cluster_texts;
 mod data_files;
@@ -40,6 +41,7 @@ mod routed_commands;
 mod store_requests;
 mod windows;
 
+pub use acl_files::acl_files;
 pub use checkpoints::checkpoints;
 pub use cluster_texts::cluster_texts;
 pub use data_files::data_files;

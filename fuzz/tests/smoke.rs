@@ -53,6 +53,11 @@ fn memcached_text() {
 }
 
 #[test]
+fn acl_files() {
+    check("acl_files", fuzz::acl_files, inputs::acl_files);
+}
+
+#[test]
 fn checkpoints() {
     check_seeds("checkpoints", fuzz::checkpoints, inputs::checkpoints, SEEDED_SERVER_COUNT);
 }

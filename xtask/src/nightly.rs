@@ -13,7 +13,8 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 21] = [
+const FUZZ_TARGETS: [&str; 22] = [
+    "acl_files",
     "checkpoints",
     "cluster_texts",
     "data_files",

@@ -511,8 +511,17 @@ pub const TABLE: &[Setting] = &[
         value_name: "PASSWORD",
         kind: Kind::Secret,
         default: "",
-        help: "Password that Redis clients must give by AUTH; better in the file or the \
-               environment than on the command line, which every local user can read",
+        help: "Password of the user default, which Redis clients must give by AUTH; better in the \
+               file or the environment than on the command line, which every local user can read",
+    },
+    Setting {
+        key: "acl-file",
+        value_name: "PATH",
+        kind: Kind::Path,
+        default: "",
+        help: "A file of users of the RESP port, as Redis has them: lines user NAME RULE ...; read \
+               at the start and by ACL LOAD, written by ACL SAVE. A line for default goes before \
+               --requirepass",
     },
     Setting {
         key: "auth-file",

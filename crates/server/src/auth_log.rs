@@ -1,4 +1,4 @@
-//! ACL LOG: who failed to log in, newest first.
+//! ACL LOG: who failed to log in, and who asked for what it may not have, newest first.
 //!
 //! # Invariants
 //! A1: as many entries as [`LEN_MAX`], with names cut, whatever clients send. A2: no password is
@@ -12,19 +12,57 @@ use base::UnixMillis;
 /// Entries that are kept, as `acllog-max-len` of Redis.
 const LEN_MAX: usize = 128;
 
-/// Bytes that are kept of a user's name.
+/// Bytes that are kept of a user's name, and of a key's.
 const NAME_BYTES_MAX: usize = 128;
 
-/// The same user that fails again within this time has one entry, as in Redis.
+/// The same that fails again within this time has one entry, as in Redis.
 const MERGED_MS: u64 = 60_000;
+
+/// Newest entries that a failure is compared with.
+const COMPARED: usize = 10;
+
+/// What was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// To log in.
+    Auth,
+    /// To run a command.
+    Command,
+    /// To use a key.
+    Key,
+}
+
+impl Reason {
+    /// Its word in ACL LOG.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Auth => "auth",
+            Reason::Command => "command",
+            Reason::Key => "key",
+        }
+    }
+}
+
+/// What somebody tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// What was refused.
+    pub reason: Reason,
+    /// Between MULTI and EXEC.
+    pub is_in_multi: bool,
+    /// The command's name, or the key.
+    pub object: Vec<u8>,
+    /// As whom.
+    pub user: Vec<u8>,
+}
 
 /// Failed attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// How many.
     pub count: u64,
-    /// As whom.
-    pub user: Vec<u8>,
+    /// At what.
+    pub attempt: Attempt,
     /// When the last one was.
     pub at: UnixMillis,
     /// The line of CLIENT LIST of whoever tried last.
@@ -39,14 +77,15 @@ pub struct AuthLog {
 
 impl AuthLog {
     /// An attempt failed.
-    pub fn add(&self, user: &[u8], client_info: &str, at: UnixMillis) {
-        let user = user.get(..NAME_BYTES_MAX).unwrap_or(user);
-        let client_info = client_info.to_owned();
+    pub fn add(&self, mut attempt: Attempt, client_info: &str, at: UnixMillis) {
+        attempt.user.truncate(NAME_BYTES_MAX);
+        attempt.object.truncate(NAME_BYTES_MAX);
+        let mut failure = Failure { count: 1, attempt, at, client_info: client_info.to_owned() };
         let mut entries = self.lock();
-        let is_same =
-            |entry: &Failure| entry.user == user && at.0.saturating_sub(entry.at.0) < MERGED_MS;
-        let mut failure = Failure { count: 1, user: user.to_vec(), at, client_info };
-        if let Some(same) = entries.iter().position(is_same)
+        let is_same = |entry: &Failure| {
+            entry.attempt == failure.attempt && at.0.saturating_sub(entry.at.0) < MERGED_MS
+        };
+        if let Some(same) = entries.iter().take(COMPARED).position(is_same)
             && let Some(before) = entries.remove(same)
         {
             failure.count = before.count + 1;
@@ -74,20 +113,37 @@ impl AuthLog {
 mod tests {
     use super::*;
 
+    fn login(user: &[u8]) -> Attempt {
+        let (object, user) = (b"AUTH".to_vec(), user.to_vec());
+        Attempt { reason: Reason::Auth, is_in_multi: false, object, user }
+    }
+
     #[test]
     fn a_user_that_goes_on_failing_has_one_entry_and_there_are_only_so_many() {
         let log = AuthLog::default();
-        log.add(b"a", "id=1", UnixMillis(0));
-        log.add(b"b", "id=2", UnixMillis(10));
-        log.add(b"a", "id=3", UnixMillis(20));
+        log.add(login(b"a"), "id=1", UnixMillis(0));
+        log.add(login(b"b"), "id=2", UnixMillis(10));
+        log.add(login(b"a"), "id=3", UnixMillis(20));
         let shown: Vec<_> =
-            log.newest(9).into_iter().map(|entry| (entry.user, entry.count)).collect();
+            log.newest(9).into_iter().map(|entry| (entry.attempt.user, entry.count)).collect();
         assert_eq!(shown, [(b"a".to_vec(), 2), (b"b".to_vec(), 1)]);
-        log.add(b"a", "id=3", UnixMillis(20 + MERGED_MS));
+        log.add(login(b"a"), "id=3", UnixMillis(20 + MERGED_MS));
         assert_eq!(log.newest(9).len(), 3);
-        (0..200_u32).for_each(|at| log.add(&at.to_be_bytes(), "", UnixMillis(1)));
+        (0..200_u32).for_each(|at| log.add(login(&at.to_be_bytes()), "", UnixMillis(1)));
         assert_eq!(log.newest(usize::MAX).len(), LEN_MAX);
-        log.add(&[b'x'; 1000], "", UnixMillis(1));
-        assert_eq!(log.newest(1)[0].user.len(), NAME_BYTES_MAX);
+        log.add(login(&[b'x'; 1000]), "", UnixMillis(1));
+        assert_eq!(log.newest(1)[0].attempt.user.len(), NAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn what_differs_in_anything_has_an_entry_of_its_own() {
+        let log = AuthLog::default();
+        let attempt = login(b"a");
+        log.add(attempt.clone(), "", UnixMillis(0));
+        log.add(Attempt { is_in_multi: true, ..attempt.clone() }, "", UnixMillis(0));
+        log.add(Attempt { reason: Reason::Key, ..attempt.clone() }, "", UnixMillis(0));
+        log.add(Attempt { object: b"k".to_vec(), ..attempt }, "", UnixMillis(0));
+        assert!(log.newest(9).iter().all(|entry| entry.count == 1));
+        assert_eq!(log.newest(9).len(), 4);
     }
 }

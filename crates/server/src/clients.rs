@@ -46,6 +46,15 @@ pub struct ClientNames {
     pub library: String,
     /// CLIENT SETINFO LIB-VER.
     pub library_version: String,
+    /// Whom it logged in as; empty: the default user.
+    pub user: String,
+}
+
+impl ClientNames {
+    /// Who it is, as CLIENT LIST tells it.
+    pub fn user(&self) -> &str {
+        if self.user.is_empty() { "default" } else { &self.user }
+    }
 }
 
 impl Client {

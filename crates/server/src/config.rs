@@ -112,8 +112,10 @@ pub struct Config {
     pub max_item_size_bytes: u64,
     /// Who may use DEBUG.
     pub debug_command: DebugCommand,
-    /// The password that clients must give, on both protocols.
+    /// The default user's password, which clients must give on both protocols.
     pub requirepass: Option<String>,
+    /// The file of users of the RESP port, which ACL LOAD reads and ACL SAVE writes.
+    pub acl_file: Option<PathBuf>,
     /// The users that memcached's clients may be, in the place of that password.
     pub auth_file: Option<PathBuf>,
     /// The key hash's seed; `None`: drawn at random.
@@ -249,6 +251,7 @@ impl Default for Config {
             max_item_size_bytes: 32 << 20,
             debug_command: DebugCommand::No,
             requirepass: None,
+            acl_file: None,
             auth_file: None,
             hash_seed: None,
             output_limit_bytes: 1 << 20,

@@ -15,8 +15,8 @@ use std::time::Instant;
 
 use wire::{memcached, resp};
 
+use crate::acl::Pass;
 use crate::clients::Client;
-use crate::counters::Dialect;
 use crate::hop::Awaiting;
 use crate::memcached::Reading;
 use crate::output::Output;
@@ -110,8 +110,8 @@ pub struct Resp {
     pub parser: resp::Parser,
     /// RESP2 or RESP3.
     pub protocol: resp::Protocol,
-    /// Whether a password is still to be given.
-    pub needs_auth: bool,
+    /// Who it is, and what it may do.
+    pub pass: Pass,
     /// CLIENT REPLY.
     pub replies: Replies,
     /// MULTI and WATCH.
@@ -120,6 +120,13 @@ pub struct Resp {
     pub reads_copies: bool,
     /// A KV.RANGE that has begun: its command is still the first of the input.
     pub walk: Option<Box<RangeWalk>>,
+}
+
+impl Resp {
+    /// Between MULTI and EXEC.
+    pub fn is_queueing(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| transaction.is_queueing())
+    }
 }
 
 /// CLIENT REPLY: whether a command is answered.
@@ -165,13 +172,7 @@ pub enum Framing {
 
 impl Connection {
     /// A connection that has just been accepted.
-    pub fn new(socket: TcpStream, client: Arc<Client>, needs_auth: bool) -> Connection {
-        let speech = match client.protocol {
-            Dialect::Resp => Speech::Resp(Resp { needs_auth, ..Resp::default() }),
-            Dialect::Memcached => {
-                Speech::Memcached(Memcached { needs_auth, ..Memcached::default() })
-            }
-        };
+    pub fn new(socket: TcpStream, client: Arc<Client>, speech: Speech) -> Connection {
         Connection {
             socket,
             client,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use base::{KeyHash, KeyHasher, UnixMillis, WorkerId};
 
+use crate::acl;
 use crate::budget::Ledger;
 use crate::cluster::View;
-use crate::connection::Connection;
+use crate::connection::{Connection, Ending, Speech};
 use crate::counters::WorkerCounters;
 use crate::shared::Shared;
 use crate::slab::Slab;
@@ -44,6 +45,11 @@ pub struct Core {
     pub ledger: Ledger,
     /// The round's wall-clock time.
     pub now: UnixMillis,
+    /// The users of the RESP port, as they were judged by last.
+    pub acl: Arc<acl::Table>,
+    acl_seen: u64,
+    /// Whether clients of memcached's port have to log in first, as of then.
+    pub memcached_needs_auth: bool,
     /// Some commands have to wait (CLIENT PAUSE).
     pub is_paused: bool,
     /// All of them.
@@ -83,6 +89,7 @@ impl Core {
     /// A worker without connections.
     pub fn new(shared: Arc<Shared>, worker: WorkerId) -> Core {
         let config = shared.config();
+        let acl_seen = shared.acl().generation();
         Core {
             worker,
             hasher: shared.store().key_hasher().clone(),
@@ -95,6 +102,9 @@ impl Core {
             pool: Vec::new(),
             ledger: Ledger::new(Arc::clone(shared.buffer_budget())),
             now: UnixMillis(0),
+            acl: shared.acl().table(),
+            acl_seen,
+            memcached_needs_auth: shared.memcached_needs_auth(),
             is_paused: false,
             is_paused_for_all: false,
             batch_id: 1,
@@ -118,6 +128,44 @@ impl Core {
             .min(self.shared.config().output_limit_bytes);
         self.output_limit_bytes =
             usize::try_from(limit_bytes).unwrap_or(usize::MAX).max(OUTPUT_LIMIT_BYTES_MIN);
+    }
+
+    /// Judges connections anew if the users have changed.
+    #[inline]
+    pub fn renew_passes(&mut self) {
+        if self.shared.acl().generation() != self.acl_seen {
+            self.renew_passes_now(None);
+        }
+    }
+
+    /// The same for certain, behind a change by `own` connection: that one gets its answer.
+    #[cold]
+    pub fn renew_passes_now(&mut self, own: Option<usize>) {
+        // First: what is changed behind this makes another number.
+        self.acl_seen = self.shared.acl().generation();
+        self.acl = self.shared.acl().table();
+        self.memcached_needs_auth = self.shared.memcached_needs_auth();
+        for slot in self.connections.slots() {
+            if self.renew_pass(slot) == acl::Fate::Closes {
+                let is_own = own == Some(slot);
+                self.connections[slot].ending =
+                    if is_own { Ending::AfterFlush } else { Ending::Now };
+                self.touch(slot);
+            }
+        }
+    }
+
+    /// One connection; also one that comes from another worker, which may not have seen a change.
+    pub fn renew_pass(&mut self, slot: usize) -> acl::Fate {
+        let needs_auth = self.memcached_needs_auth;
+        let has_rights = self.shared.users().is_some() || self.acl.default().is_unrestricted();
+        match &mut self.connections[slot].speech {
+            Speech::Resp(resp) => resp.pass.renew(&self.acl),
+            Speech::Memcached(memcached) => {
+                memcached.needs_auth = (memcached.needs_auth && needs_auth) || !has_rights;
+                acl::Fate::GoesOn
+            }
+        }
     }
 
     /// This worker's counters.
@@ -164,7 +212,7 @@ impl Core {
     #[inline]
     pub fn may_parse(&self, slot: usize) -> bool {
         let connection = &self.connections[slot];
-        connection.ending == crate::connection::Ending::Open
+        connection.ending == Ending::Open
             && connection.output.unsent_bytes() <= self.output_limit_bytes
     }
 }

@@ -124,6 +124,14 @@ pub enum StartError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The users of the RESP port could not be read.
+    #[error("--acl-file {}: {reason}", path.display())]
+    AclFile {
+        /// As it was given.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The users of memcached's port could not be read.
     #[error("--auth-file {}: {reason}", path.display())]
     AuthFile {
@@ -200,6 +208,7 @@ impl StartError {
             | StartError::Listen { .. }
             | StartError::Cat { .. }
             | StartError::KeyFile { .. }
+            | StartError::AclFile { .. }
             | StartError::AuthFile { .. }
             | StartError::Xdp { .. }
             | StartError::Shm { .. }

@@ -26,6 +26,7 @@
 //! A worker runs its requests to completion unless a router sends them elsewhere: a long command
 //! (KEYS, a value of many megabytes) holds up the other connections of its worker.
 
+pub mod acl;
 mod admin;
 mod affinity;
 mod auth_log;

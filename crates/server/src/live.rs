@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The settings, by their keys.
-pub const LIVE_SETTINGS: [&str; 8] = [
+pub const LIVE_SETTINGS: [&str; 9] = [
     "threads",
     "cr-threads",
     "slo",
     "hot-set",
     "max-connections",
+    "requirepass",
     "slowlog-log-slower-than",
     "slowlog-max-len",
     "latency-monitor-threshold",

@@ -7,6 +7,7 @@
 //! ```
 
 mod acl;
+mod acl_log;
 mod bits;
 mod client;
 mod cluster;
@@ -32,6 +33,8 @@ mod slow_log;
 mod strings;
 pub mod transaction;
 
+pub(crate) use command::{Access, categories, key_access};
+
 use std::time::Instant;
 
 use store::request::{Expiry, Op};
@@ -41,6 +44,7 @@ use wire::resp::{
     next_command,
 };
 
+use crate::acl::Standing;
 use crate::connection::{Ending, Replies};
 use crate::core::Core;
 use crate::counters::CommandIndex;
@@ -120,14 +124,18 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         raw: &'a [u8],
     ) -> bool {
         let resp = self.core.connections[slot].resp();
-        let is_plain = !resp.needs_auth
+        let standing = resp.pass.standing;
+        let is_plain = standing != Standing::NeedsAuth
             && resp.transaction.is_none()
             && resp.replies == Replies::On
             && !self.core.is_paused;
         if E::ROUTES && !self.enter(slot, is_plain && is_on_one_key(&parsed)) {
             return false;
         }
-        if is_plain && let Ok(command) = parsed {
+        if is_plain
+            && standing == Standing::Open
+            && let Ok(command) = parsed
+        {
             match command {
                 Command::Get { key } if self.is_served_here(key) => {
                     let caller =
@@ -188,12 +196,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             resp.replies = Replies::On;
         }
         let caller = Caller { slot, index, is_quiet };
-        let needs_auth = resp.needs_auth;
-        let is_queueing = resp.transaction.as_ref().is_some_and(|queue| queue.is_queueing());
+        let standing = resp.pass.standing;
+        let is_queueing = resp.is_queueing();
         self.core.counters().called(index);
         let allowed_before_auth = id.is_some_and(|id| id.spec().flags.contains(Flags::NO_AUTH));
-        if needs_auth && !allowed_before_auth {
+        if standing == Standing::NeedsAuth && !allowed_before_auth {
             self.fail(caller, &ErrorReply::NoAuth);
+            return true;
+        }
+        if standing == Standing::Restricted && self.is_denied(caller, &parsed, raw) {
             return true;
         }
         if self.core.cluster.is_some() && self.is_redirected(caller, &parsed, raw) {
@@ -369,5 +380,5 @@ fn is_on_one_key(parsed: &Result<Command<'_>, CommandError<'_>>) -> bool {
 /// What the parser accepts from this connection.
 fn limits(core: &mut Core, slot: usize) -> Limits {
     let limits = Limits::new(usize::try_from(core.value_max_bytes).unwrap_or(usize::MAX));
-    if core.connections[slot].resp().needs_auth { limits.before_auth() } else { limits }
+    if core.connections[slot].resp().pass.needs_auth() { limits.before_auth() } else { limits }
 }

@@ -22,6 +22,7 @@ use policy::size_class::{SizeCount, WorkerSizes};
 use policy::taxonomy::Popularity;
 use store::{IndexKind, Mode, Store, StoreConfig, StoreStats};
 
+use crate::acl::Acl;
 use crate::budget::BufferBudget;
 use crate::clients::Clients;
 use crate::cluster::View;
@@ -139,6 +140,7 @@ pub struct Shared {
     mailboxes: Vec<(Mailbox, Receiver<Control>)>,
     native: OnceLock<Arc<Shop>>,
     users: OnceLock<Users>,
+    acl: Acl,
     cluster: OnceLock<Arc<View>>,
     /// Of a node of a cluster: the way to its control thread.
     door: OnceLock<Arc<Door>>,
@@ -187,6 +189,16 @@ fn open_store(
     Ok(opened)
 }
 
+/// Values have to be shorter than was asked for.
+fn tell_of_lowered(config: &Config, item_size_max_bytes: u64) {
+    tracing::warn!(
+        "values can be at most {} instead of {}: --memory {} holds no larger ones",
+        base::ByteSize { bytes: item_size_max_bytes },
+        base::ByteSize { bytes: config.max_item_size_bytes },
+        base::ByteSize { bytes: config.memory_bytes },
+    );
+}
+
 impl Shared {
     /// Divides the memory and opens the store, as whose if it is a cluster's node.
     pub(crate) fn open(mut config: Config, tenant: Option<&Tenant>) -> Result<Shared, StartError> {
@@ -213,12 +225,7 @@ impl Shared {
             store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
         let item_size_max_bytes = plan.item_size_max_bytes.min(fits_bytes);
         if item_size_max_bytes < config.max_item_size_bytes {
-            tracing::warn!(
-                "values can be at most {} instead of {}: --memory {} holds no larger ones",
-                base::ByteSize { bytes: item_size_max_bytes },
-                base::ByteSize { bytes: config.max_item_size_bytes },
-                base::ByteSize { bytes: config.memory_bytes },
-            );
+            tell_of_lowered(&config, item_size_max_bytes);
             config.max_item_size_bytes = item_size_max_bytes;
         }
         let sizes = Sizes::for_dispatch(&config, roles.layers());
@@ -242,6 +249,7 @@ impl Shared {
             run_id: random_id(),
             native: OnceLock::new(),
             users: OnceLock::new(),
+            acl: Acl::open(&config)?,
             cluster: OnceLock::new(),
             door: OnceLock::new(),
             baseline: Mutex::default(),
@@ -524,10 +532,17 @@ impl Shared {
         self.users.get()
     }
 
-    /// Whether clients of a protocol have to say who they are.
-    pub(crate) fn needs_auth(&self, protocol: Dialect) -> bool {
-        let has_users = protocol == Dialect::Memcached && self.users.get().is_some();
-        has_users || self.config.requirepass.is_some()
+    /// Whether clients of memcached's port have to say who they are. No command is checked there:
+    /// it is open to those only whom the default user lets do everything.
+    pub(crate) fn memcached_needs_auth(&self) -> bool {
+        let default = self.acl.table();
+        let default = default.default();
+        self.users.get().is_some() || !default.takes_anybody() || !default.is_unrestricted()
+    }
+
+    /// The users of the RESP port.
+    pub fn acl(&self) -> &Acl {
+        &self.acl
     }
 
     /// What is known of the cluster, if this server is a node of one.

@@ -414,6 +414,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Parses what was read and executes it.
     fn gather(&mut self, used_bytes: usize) {
+        self.core.renew_passes(); // Behind the reads: acl A2.
         let arena = &self.arena[..used_bytes];
         let mut gather = Gather::new(&mut self.engine, &mut self.core);
         for region in &self.regions {
@@ -435,6 +436,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     fn before_round(&mut self) {
         self.core.now = unix_now(); // I2.
         self.core.share_output_limit();
+        self.core.renew_passes();
         if let Some(view) = self.core.shared.cluster() {
             self.core.places_seen = view.generation();
         }

@@ -178,7 +178,9 @@ fn every_live_setting_is_set_and_read_back() {
         ("slowlog-max-len", [("0", "0"), ("64", "64")], of_integer),
         ("latency-monitor-threshold", [("100", "100"), ("0", "0")], of_integer),
     ];
-    assert_eq!(rows.map(|(name, ..)| name), server::LIVE_SETTINGS);
+    // A password is not read back.
+    let shown_settings = server::LIVE_SETTINGS.into_iter().filter(|name| *name != "requirepass");
+    assert!(shown_settings.eq(rows.map(|(name, ..)| name)));
     for (name, values, reason) in rows {
         for (given, read_back) in values {
             client.ask(format!("CONFIG SET {name} {given}\r\n"), "+OK\r\n");

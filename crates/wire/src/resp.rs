@@ -38,6 +38,7 @@ pub use command::{
 };
 pub use compare::{Compares, Comparison, DIGEST_DIGITS, SetIf};
 pub use error::{CommandError, Elsewhere, ErrorReply};
+pub use foreign::is_foreign_command;
 pub use glob::{glob_matches, glob_matches_any_case, glob_prefix};
 
 pub use limits::Limits;

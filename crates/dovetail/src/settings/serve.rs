@@ -92,6 +92,7 @@ impl ServeSettings {
                 &[("local", DebugCommand::Local), ("yes", DebugCommand::Yes)],
             ),
             requirepass: lookup.text("requirepass"),
+            acl_file: lookup.path("acl-file"),
             auth_file: lookup.path("auth-file"),
             config_file,
             rewrite_file: Some(rewrite),
@@ -338,7 +339,7 @@ fn refuse_contradictions(lookup: &Lookup<'_>, config: &Config) -> Result<(), Set
 
 /// A port that others can reach needs a password or an explicit word that it may be open.
 fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
-    if config.requirepass.is_some() || lookup.is_on("insecure") {
+    if lookup.is_on("insecure") || is_closed_by_password(lookup, config)? {
         return Ok(());
     }
     let ports = [("resp", config.resp), ("memcached", config.memcached), ("admin", config.admin)];
@@ -358,6 +359,23 @@ fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
     Ok(())
 }
 
+/// Whether nobody comes in without a word. A file of users is looked into only where that matters.
+fn is_closed_by_password(lookup: &Lookup<'_>, config: &Config) -> Result<bool, SettingError> {
+    let ports = [config.resp, config.memcached, config.admin];
+    let is_open = ports.into_iter().flatten().any(|address| !is_loopback(address));
+    if config.acl_file.is_none() || !is_open {
+        return Ok(config.requirepass.is_some());
+    }
+    let takes_anybody = server::acl::takes_anybody(config).map_err(|error| SettingError {
+        place: lookup.place("acl-file"),
+        reason: match error {
+            StartError::AclFile { reason, .. } => reason,
+            other => other.to_string(),
+        },
+    })?;
+    Ok(!takes_anybody)
+}
+
 /// The native port knows no passwords: who may send is who has the key.
 fn refuse_open_native(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
     let Some(address) = config.native else { return Ok(()) };
@@ -369,6 +387,10 @@ fn refuse_open_native(lookup: &Lookup<'_>, config: &Config) -> Result<(), Settin
             "bind {} refused: no key configured; use --native-key-file PATH or --insecure",
             address.ip()
         )
+    } else if config.acl_file.is_some() {
+        "refused beside --acl-file: native clients are no users; use --native-key-file PATH, \
+         --insecure or --native off"
+            .to_owned()
     } else if config.requirepass.is_some() {
         "refused beside --requirepass: native clients give no password; use --native-key-file \
          PATH, --insecure or --native off"
@@ -382,12 +404,17 @@ fn refuse_open_native(lookup: &Lookup<'_>, config: &Config) -> Result<(), Settin
 /// Clients in shared memory give no password: who may connect is who may write the socket's file.
 fn refuse_open_shm(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
     let is_open = config.shm.is_some() && config.shm_mode & 0o077 != 0;
-    if !is_open || config.requirepass.is_none() || lookup.is_on("insecure") {
+    let is_free = config.requirepass.is_none() && config.acl_file.is_none();
+    if !is_open || is_free || lookup.is_on("insecure") {
         return Ok(());
     }
     let reason = "refused beside --requirepass: clients in shared memory give no password; use \
                   --shm-access 0600 or --insecure";
-    Err(SettingError { place: lookup.place("shm-access"), reason: reason.to_owned() })
+    let reason = match config.requirepass {
+        Some(_) => reason.to_owned(),
+        None => reason.replace("--requirepass", "--acl-file"),
+    };
+    Err(SettingError { place: lookup.place("shm-access"), reason })
 }
 
 fn is_loopback(address: SocketAddr) -> bool {

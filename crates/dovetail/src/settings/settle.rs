@@ -66,7 +66,8 @@ fn settle_memory(settings: &mut [Layered], machine: &Machine) {
 /// that port, or gave it a key, it stays closed.
 fn settle_native(settings: &mut [Layered]) {
     let lookup = Lookup(settings);
-    let is_protected = lookup.text("requirepass").is_some() && !lookup.is_on("insecure");
+    let is_protected = (lookup.text("requirepass").is_some() || lookup.path("acl-file").is_some())
+        && !lookup.is_on("insecure");
     let has_key = lookup.path("native-key-file").is_some();
     if !is_protected || has_key {
         return;

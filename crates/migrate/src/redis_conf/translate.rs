@@ -6,7 +6,7 @@ use crate::imported::Imported;
 /// Directives whose values are secret (I2), and what they are for.
 const SECRETS: [(&str, &str); 3] = [
     ("masterauth", "copies authenticate by the cluster's own key: see docs/cluster.md"),
-    ("user", "users of ACLs come from a file of their own, not from the configuration"),
+    ("user", "users stand in a file of their own: move these lines to it, and give acl-file"),
     ("tls-key-file-pass", "keys are read unencrypted"),
 ];
 
@@ -103,6 +103,8 @@ fn translate(directive: &Directive, together: &mut Together, imported: &mut Impo
         "maxclients" => imported.set("max-connections", first, &from),
         "requirepass" if first.is_empty() => {}
         "requirepass" => imported.set("requirepass", first, &from),
+        "aclfile" if first.is_empty() => {}
+        "aclfile" => imported.set("acl-file", first, &from),
         "proto-max-bulk-len" => match bytes(first) {
             Some(bytes) => imported.set("max-item-size", bytes.min(512 << 20).to_string(), &from),
             None => imported.ignore(what, "this is no size"),
@@ -272,6 +274,7 @@ mod tests {
         check("maxmemory-policy volatile-ttl", &[], &["line 1: maxmemory-policy volatile-ttl"]);
         check("maxmemory-samples 5", &[], &["line 1: maxmemory-samples 5"]);
         check("masterauth hunter2\nuser a on >pw", &[], &["line 1: masterauth", "line 2: user"]);
+        check("aclfile /u.acl\naclfile \"\"", &[("acl-file", "/u.acl")], &[]);
         check("something new", &[], &["line 1: something new"]);
         let imported = import(b"requirepass 'two words'").expect("it is one");
         assert_eq!(imported.settings[0].value, "two words");

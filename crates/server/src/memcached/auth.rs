@@ -9,7 +9,6 @@ use crate::connection::Ending;
 use crate::counters::MemcachedCommand;
 use crate::engine::Engine;
 use crate::gather::Gather;
-use crate::password;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Before the log-in nothing but the log-in, `version` and `quit` is accepted.
@@ -27,18 +26,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Whether a user is let in: by `--auth-file`; without it the user may be any, for there is one
-    /// password.
+    /// Whether a user is let in: by `--auth-file`; without it the user may be any: the
+    /// password is the default user's.
     fn let_in(&mut self, slot: usize, given: Option<(&[u8], &[u8])>) -> bool {
         self.core.counters().auth_attempts.add(1);
         let shared = &self.core.shared;
         let is_right = match (given, shared.users()) {
             (None, _) => false,
             (Some((user, given)), Some(users)) => users.admit(user, given),
-            (Some((_, given)), None) => {
-                let password = shared.config().requirepass.as_deref();
-                password.is_some_and(|password| password::matches(password.as_bytes(), given))
-            }
+            (Some((_, given)), None) => self.core.acl.default().admits_everywhere(given),
         };
         if is_right {
             self.core.connections[slot].memcached().needs_auth = false;

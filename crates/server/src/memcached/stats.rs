@@ -197,7 +197,7 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("domain_socket", "NULL");
     to.stat("num_threads", config.threads);
     to.stat("cas_enabled", "yes");
-    let has_auth = shared.needs_auth(Dialect::Memcached);
+    let has_auth = shared.memcached_needs_auth();
     let yes_no = |yes: bool| if yes { "yes" } else { "no" };
     to.stat("auth_enabled_sasl", yes_no(has_auth));
     to.stat("auth_enabled_ascii", yes_no(has_auth));

@@ -1,54 +1,25 @@
-//! ACL: the one user that there is, and who failed to log in.
-//!
-//! The user `default` may do everything; `requirepass` is its password. Further users, and rights
-//! by command and key, are refused in one line: nobody may think that a rule holds.
+//! ACL: who the users are and what each may do.
 
 use wire::resp::number::parse_i64;
-use wire::resp::{
-    ArgIter, AuthRequest, CommandError, CommandId, Encoder, ErrorReply, Spec, asked_command,
-};
+use wire::resp::{ArgIter, CommandError, CommandId, Encoder, ErrorReply, Spec, asked_command};
 
 use super::Caller;
+use super::acl_log::{encode_failure, object_of};
 use super::command::categories;
-use crate::auth_log::Failure;
+use crate::acl::{CATEGORIES, DEFAULT_USER, Denied, Selector, User};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::password;
 
-/// The only user there is.
-pub(super) const DEFAULT_USER: &[u8] = b"default";
-
-/// The categories of Redis; no command is in some of them.
-const CATEGORIES: [&str; 21] = [
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
-
-const ONE_USER: ErrorReply<'static> = ErrorReply::Other(
-    "there are no users but default, who may do everything: requirepass is its password",
+const NO_FILE: ErrorReply<'static> = ErrorReply::Other(
+    "This Redis instance is not configured to use an ACL file. You may want to specify users via \
+     the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis \
+     configuration file set) in order to store users in the Redis configuration.",
 );
 
-const NO_FILE: ErrorReply<'static> =
-    ErrorReply::Other("there is no ACL file: the only user is default, by requirepass");
+const NOT_SAVED: ErrorReply<'static> = ErrorReply::Other(
+    "There was an error trying to save the ACLs. Please check the server logs for more information",
+);
 
 /// Entries that ACL LOG shows unless it is told.
 const SHOWN: usize = 10;
@@ -59,52 +30,95 @@ const PASSWORD_BITS_MAX: i64 = 4096;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs one of these.
-    pub(super) fn acl(&mut self, caller: Caller, id: CommandId, mut args: ArgIter<'a>) {
+    pub(super) fn acl(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
         self.settle(caller.slot);
         match id {
-            CommandId::AclWhoAmI => self.say(caller, |encoder| encoder.bulk(DEFAULT_USER)),
-            CommandId::AclUsers => self.say(caller, |encoder| {
-                encoder.array_header(1);
-                encoder.bulk(DEFAULT_USER);
-            }),
-            CommandId::AclList => {
-                let password = match self.password_digest() {
-                    Some(digest) => format!("#{digest}"),
-                    None => "nopass".to_owned(),
-                };
-                let line = format!("user default on {password} ~* &* +@all");
-                self.say(caller, |encoder| {
-                    encoder.array_header(1);
-                    encoder.bulk(line.as_bytes());
-                });
+            CommandId::AclWhoAmI => {
+                let core = &mut *self.core;
+                let pass = &core.connections[caller.slot].resp().pass;
+                let name = pass.user(&core.acl).name.clone();
+                self.say(caller, |encoder| encoder.bulk(&name));
             }
-            CommandId::AclGetUser => self.acl_get_user(caller, args.next().unwrap_or_default()),
+            CommandId::AclUsers => self.acl_lines(caller, |user| user.name.to_vec()),
+            CommandId::AclList => self.acl_lines(caller, User::describe),
+            CommandId::AclGetUser => self.acl_get_user(caller, args),
+            CommandId::AclSetUser => self.acl_set_user(caller, args),
+            CommandId::AclDelUser => self.acl_delete_users(caller, args),
             CommandId::AclCat => self.acl_cat(caller, args),
             CommandId::AclGenPass => self.acl_generate(caller, args),
             CommandId::AclLog => self.acl_log(caller, args),
             CommandId::AclDryRun => self.acl_dry_run(caller, args),
-            CommandId::AclDelUser if args.any(|user| user == DEFAULT_USER) => {
-                let text = "The 'default' user cannot be removed";
-                self.fail(caller, &ErrorReply::Other(text));
+            _ => self.acl_file(caller, id),
+        }
+    }
+
+    fn acl_lines(&mut self, caller: Caller, line: impl Fn(&User) -> Vec<u8>) {
+        let table = self.core.shared.acl().table();
+        self.say(caller, |encoder| {
+            encoder.array_header(table.users().len());
+            table.users().for_each(|user| encoder.bulk(&line(user)));
+        });
+    }
+
+    fn acl_get_user(&mut self, caller: Caller, mut args: ArgIter<'a>) {
+        let table = self.core.shared.acl().table();
+        let user = args.next().and_then(|name| table.user(name));
+        self.say(caller, |encoder| match user {
+            Some(user) => encode_user(encoder, user),
+            None => encoder.null(),
+        });
+    }
+
+    fn acl_set_user(&mut self, caller: Caller, mut args: ArgIter<'a>) {
+        let name = args.next().unwrap_or_default();
+        match self.core.shared.acl().set_user(name, args) {
+            Ok(()) => {
+                self.acl_changed(caller);
+                self.say(caller, |encoder| encoder.ok());
             }
-            CommandId::AclDelUser => self.say(caller, |encoder| encoder.integer(0)),
-            CommandId::AclLoad | CommandId::AclSave => self.fail(caller, &NO_FILE),
-            _ => self.fail(caller, &ONE_USER),
+            Err(error) => self.fail(caller, &ErrorReply::Other(&error.to_string())),
         }
     }
 
-    /// As Redis shows a password; `None`: there is none.
-    fn password_digest(&self) -> Option<String> {
-        let password = self.core.shared.config().requirepass.as_ref()?;
-        Some(password::digest(password.as_bytes()))
+    fn acl_delete_users(&mut self, caller: Caller, mut args: ArgIter<'a>) {
+        let names = args;
+        if args.any(|user| user == DEFAULT_USER) {
+            let text = "The 'default' user cannot be removed";
+            return self.fail(caller, &ErrorReply::Other(text));
+        }
+        let count = self.core.shared.acl().delete(names);
+        self.acl_changed(caller);
+        self.say(caller, |encoder| encoder.integer(i64::try_from(count).unwrap_or(i64::MAX)));
     }
 
-    fn acl_get_user(&mut self, caller: Caller, user: &'a [u8]) {
-        if user != DEFAULT_USER {
-            return self.say(caller, |encoder| encoder.null());
+    /// This worker's connections at once, and those of others before they are read again.
+    pub(super) fn acl_changed(&mut self, caller: Caller) {
+        self.core.renew_passes_now(Some(caller.slot));
+        self.core.shared.wake_all();
+    }
+
+    fn acl_file(&mut self, caller: Caller, id: CommandId) {
+        let acl = self.core.shared.acl();
+        if !acl.has_file() {
+            return self.fail(caller, &NO_FILE);
         }
-        let digest = self.password_digest();
-        self.say(caller, |encoder| encode_user(encoder, digest.as_deref()));
+        if id == CommandId::AclLoad {
+            let loaded = acl.load();
+            return match loaded {
+                Ok(()) => {
+                    self.acl_changed(caller);
+                    self.say(caller, |encoder| encoder.ok());
+                }
+                Err(text) => self.fail(caller, &ErrorReply::Other(&text)),
+            };
+        }
+        match acl.save() {
+            Ok(()) => self.say(caller, |encoder| encoder.ok()),
+            Err(error) => {
+                tracing::warn!("ACL SAVE: {error}");
+                self.fail(caller, &NOT_SAVED);
+            }
+        }
     }
 
     fn acl_cat(&mut self, caller: Caller, mut args: ArgIter<'a>) {
@@ -176,32 +190,30 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn acl_dry_run(&mut self, caller: Caller, mut args: ArgIter<'a>) {
-        let user = args.next().unwrap_or_default();
-        if user != DEFAULT_USER {
-            let text = format!("User '{}' not found", String::from_utf8_lossy(user));
+        let name = args.next().unwrap_or_default();
+        let table = self.core.shared.acl().table();
+        let Some(user) = table.user(name) else {
+            let text = format!("User '{}' not found", String::from_utf8_lossy(name));
             return self.fail(caller, &ErrorReply::Other(&text));
+        };
+        let Some(spec) = asked_command(args) else {
+            let name = args.next().unwrap_or_default();
+            let text = format!("Command '{}' not found", String::from_utf8_lossy(name));
+            return self.fail(caller, &ErrorReply::Other(&text));
+        };
+        if !spec.accepts_count(args.len()) {
+            return self.refuse(caller, &CommandError::WrongArity(spec.id));
         }
-        match asked_command(args) {
-            None => {
-                let name = args.next().unwrap_or_default();
-                let text = format!("Command '{}' not found", String::from_utf8_lossy(name));
-                self.fail(caller, &ErrorReply::Other(&text));
-            }
-            Some(spec) if !spec.accepts_count(args.len()) => {
-                self.refuse(caller, &CommandError::WrongArity(spec.id));
-            }
-            Some(_) => self.say(caller, |encoder| encoder.ok()),
-        }
-    }
-
-    /// An attempt to log in failed.
-    #[cold]
-    pub(super) fn note_failed_login(&mut self, caller: Caller, auth: &AuthRequest<'a>) {
-        self.core.counters().auth_errors.add(1);
-        let client = std::sync::Arc::clone(&self.core.connections[caller.slot].client);
-        let info = self.describe(caller, &client);
-        let user = auth.user.unwrap_or(DEFAULT_USER);
-        self.core.shared.auth_log().add(user, info.trim_end(), self.core.now);
+        let Err(denied) = user.check(spec, args) else {
+            return self.say(caller, |encoder| encoder.ok());
+        };
+        let object = object_of(spec, args, denied);
+        let (before, after): (&[u8], &[u8]) = match denied {
+            Denied::Command => (b"run the '", b"' command"),
+            Denied::Key(_) => (b"access the '", b"' key"),
+        };
+        let text = [b"This user has no permissions to ", before, &object, after].concat();
+        self.say(caller, |encoder| encoder.bulk(&text));
     }
 }
 
@@ -210,40 +222,30 @@ fn encode_names(encoder: &mut Encoder<'_>, names: &[&str]) {
     names.iter().for_each(|name| encoder.bulk(name.as_bytes()));
 }
 
-/// What ACL GETUSER tells of the default user.
-fn encode_user(encoder: &mut Encoder<'_>, digest: Option<&str>) {
+/// What ACL GETUSER tells.
+fn encode_user(encoder: &mut Encoder<'_>, user: &User) {
     encoder.map_header(6);
     encoder.bulk(b"flags");
-    let flags: &[&str] = if digest.is_some() { &["on"] } else { &["on", "nopass"] };
+    let flags = user.flags();
     encoder.set_header(flags.len());
     flags.iter().for_each(|flag| encoder.bulk(flag.as_bytes()));
     encoder.bulk(b"passwords");
-    encode_names(encoder, digest.as_slice());
-    for (name, rule) in [("commands", "+@all"), ("keys", "~*"), ("channels", "&*")] {
-        encoder.bulk(name.as_bytes());
-        encoder.bulk(rule.as_bytes());
-    }
+    encoder.array_header(user.passwords.len());
+    user.passwords.iter().for_each(|digest| encoder.bulk(digest.as_bytes()));
+    encode_selector(encoder, &user.root);
     encoder.bulk(b"selectors");
-    encoder.array_header(0);
+    encoder.array_header(user.selectors.len());
+    for selector in &user.selectors {
+        encoder.map_header(3);
+        encode_selector(encoder, selector);
+    }
 }
 
-/// One entry of ACL LOG.
-fn encode_failure(encoder: &mut Encoder<'_>, failure: &Failure, age_seconds: f64) {
-    encoder.map_header(7);
-    encoder.bulk(b"count");
-    encoder.integer(failure.count.cast_signed());
-    let words: [(&str, &[u8]); 4] = [
-        ("reason", b"auth"),
-        ("context", b"toplevel"),
-        ("object", b"AUTH"),
-        ("username", &failure.user),
-    ];
-    for (name, word) in words {
-        encoder.bulk(name.as_bytes());
-        encoder.bulk(word);
-    }
-    encoder.bulk(b"age-seconds");
-    encoder.double(age_seconds);
-    encoder.bulk(b"client-info");
-    encoder.bulk(failure.client_info.as_bytes());
+fn encode_selector(encoder: &mut Encoder<'_>, selector: &Selector) {
+    encoder.bulk(b"commands");
+    encoder.bulk(selector.commands_text().as_bytes());
+    encoder.bulk(b"keys");
+    encoder.bulk(&selector.keys_text());
+    encoder.bulk(b"channels");
+    encoder.bulk(&selector.channels_text());
 }

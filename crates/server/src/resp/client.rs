@@ -121,7 +121,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn client_kill(&mut self, caller: Caller, filter: &ClientFilter<'a>) {
         self.settle(caller.slot);
         if let Some(user) = filter.user
-            && user != b"default"
+            && self.core.shared.acl().table().user(user).is_none()
         {
             return self.fail(caller, &ErrorReply::NoSuchUser(user));
         }
@@ -178,7 +178,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             line,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 sub=0 psub=0 \
              ssub=0 multi={multi} qbuf={held} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
-             obl={unsent} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 \
+             obl={unsent} oll=0 omem=0 tot-mem={} events=r cmd={} user={} redir=-1 \
              resp={} lib-name={} lib-ver={}",
             client.id,
             client.peer,
@@ -189,6 +189,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             seconds_since(client.last_active_at()),
             held + unsent,
             if is_own { "client" } else { "NULL" },
+            names.user(),
             if is_own && own.protocol() == wire::resp::Protocol::Resp3 { 3 } else { 2 },
             names.library,
             names.library_version,
@@ -245,6 +246,6 @@ fn is_selected(filter: &ClientFilter<'_>, client: &Client, now: UnixMillis) -> b
         && filter.type_name.is_none_or(|name| name == "normal")
         && filter.address.is_none_or(|address| is_address(address, client.peer))
         && filter.local_address.is_none_or(|address| is_address(address, client.local))
-        && filter.user.is_none_or(|user| user == b"default")
+        && filter.user.is_none_or(|user| user == client.names().user().as_bytes())
         && filter.max_age_seconds.is_none_or(|least| age_seconds >= least)
 }

@@ -9,6 +9,7 @@ use wire::resp::{
 };
 
 use arguments::Arguments;
+pub(crate) use key_specs::{Access, key_access};
 
 use super::Caller;
 use crate::engine::Engine;
@@ -181,7 +182,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 }
 
 /// The ACL categories, in the order in which Redis lists them.
-pub(super) fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone {
+pub(crate) fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static str> + Clone {
     use CommandId::{
         Asking, DbSize, FlushAll, FlushDb, Info, Keys, LastSave, ReadOnly, ReadWrite, Restore,
         Role, SwapDb, Wait, WaitAof,

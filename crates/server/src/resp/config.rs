@@ -87,7 +87,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
         }
         match staged.apply(&self.core.shared) {
-            Ok(()) => self.say(caller, |encoder| encoder.ok()),
+            Ok(()) => {
+                self.core.renew_passes();
+                self.say(caller, |encoder| encoder.ok());
+            }
             Err((name, reason)) => {
                 self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason: &reason });
             }
@@ -168,6 +171,7 @@ fn find_settings<'f>(
 /// Everything that CONFIG GET shows: the names that Redis tools ask for, then our own.
 fn settings(shared: &Shared) -> Vec<(String, String)> {
     let config = shared.config();
+    let has_no_password = shared.acl().table().default().has_no_password;
     let (threads, fronts) = shared.roles().asked();
     let max_connections = shared.live().max_connections().to_string();
     let port = config.resp.map_or(0, |address| address.port());
@@ -199,7 +203,12 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("daemonize", "no".to_owned()),
         ("timeout", "0".to_owned()),
         ("tcp-keepalive", "300".to_owned()),
-        ("requirepass", if config.requirepass.is_some() { "***" } else { "" }.to_owned()),
+        ("requirepass", if has_no_password { "" } else { "***" }.to_owned()),
+        (
+            "aclfile",
+            config.acl_file.as_ref().map_or(String::new(), |path| path.display().to_string()),
+        ),
+        ("acllog-max-len", "128".to_owned()),
         ("cluster-enabled", yes_or_no(shared.cluster().is_some())),
         ("slowlog-log-slower-than", shared.slow_log().threshold_us().to_string()),
         ("slowlog-max-len", shared.slow_log().len_max().to_string()),

@@ -3,11 +3,10 @@
 use wire::resp::{AuthRequest, Command, ErrorReply, HelloRequest, Protocol, ReplyMode};
 
 use super::Caller;
-use super::acl::DEFAULT_USER;
+use crate::acl::{DEFAULT_USER, Pass};
 use crate::connection::{Replies, Resp};
 use crate::engine::Engine;
 use crate::gather::Gather;
-use crate::password;
 
 /// What clients take the server for: decides which features they use.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
@@ -51,7 +50,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         {
             return self.fail(caller, &error);
         }
-        if self.core.connections[caller.slot].resp().needs_auth {
+        if self.core.connections[caller.slot].resp().pass.needs_auth() {
             return self.fail(caller, &ErrorReply::HelloNoAuth);
         }
         self.settle(caller.slot);
@@ -84,8 +83,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn auth(&mut self, caller: Caller, auth: &AuthRequest<'a>) {
-        let has_password = self.core.shared.config().requirepass.is_some();
-        if auth.user.is_none() && !has_password {
+        let has_no_password = self.core.shared.acl().table().default().has_no_password;
+        if auth.user.is_none() && has_no_password {
             return self.fail(caller, &ErrorReply::AuthWithoutPassword);
         }
         match self.log_in(caller, auth) {
@@ -94,7 +93,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Without a password the default user may log in with any.
     fn log_in(
         &mut self,
         caller: Caller,
@@ -102,13 +100,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     ) -> Result<(), ErrorReply<'static>> {
         self.settle(caller.slot);
         self.core.counters().auth_attempts.add(1);
-        let is_default = auth.user.is_none_or(|user| user == DEFAULT_USER);
-        let is_right = match &self.core.shared.config().requirepass {
-            Some(password) => password::matches(password.as_bytes(), auth.password),
-            None => true,
-        };
-        if is_default && is_right {
-            self.core.connections[caller.slot].resp().needs_auth = false;
+        let table = self.core.shared.acl().table();
+        let user = table.user(auth.user.unwrap_or(DEFAULT_USER));
+        if let Some(user) = user.filter(|user| user.admits(auth.password)) {
+            let connection = &mut self.core.connections[caller.slot];
+            connection.resp().pass.log_in(user, &table);
+            connection.client.change_names(|names| names.user = text(&user.name));
+            // The table may be newer than this worker's.
+            self.core.renew_passes();
             return Ok(());
         }
         self.note_failed_login(caller, auth);
@@ -119,11 +118,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn reset(&mut self, caller: Caller) {
         self.settle(caller.slot);
         self.forget_transaction(caller.slot);
-        let needs_auth = self.core.shared.config().requirepass.is_some();
+        let pass = Pass::new(&self.core.acl);
         let connection = &mut self.core.connections[caller.slot];
         let parser = connection.resp().parser;
-        *connection.resp() = Resp { parser, needs_auth, ..Resp::default() };
-        connection.client.change_names(|names| names.name.clear());
+        *connection.resp() = Resp { parser, pass, ..Resp::default() };
+        connection.client.change_names(|names| {
+            names.name.clear();
+            names.user.clear();
+        });
         self.core.shared.monitors().remove(self.core.connections[caller.slot].client.id);
         let caller = Caller { is_quiet: false, ..caller };
         self.say(caller, |encoder| encoder.simple("RESET"));

@@ -353,6 +353,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         };
         let index = id.map_or(CommandIndex::UNKNOWN_RESP, CommandIndex::resp);
         let caller = Caller { index, ..caller };
+        if self.is_denied_in_exec(caller, &queued.parsed, queued.raw) {
+            return;
+        }
         match &queued.parsed {
             Ok(Command::KvRange(request)) => self.key_range_at_once(caller, request),
             Ok(command) => self.run(caller, *command),

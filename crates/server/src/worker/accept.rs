@@ -9,8 +9,9 @@ use rustix::net::{SocketFlags, accept_with};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::Worker;
+use crate::acl::Pass;
 use crate::clients::Arrival;
-use crate::connection::Connection;
+use crate::connection::{Connection, Memcached, Resp, Speech};
 use crate::counters::Dialect;
 use crate::engine::Home;
 use crate::hop::DEPTH_AT_FIRST;
@@ -102,9 +103,17 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return turn_away(&socket, protocol);
         };
         self.core.counters().accepted.add(1);
-        let needs_auth = self.core.shared.needs_auth(protocol);
         let client_id = client.id;
-        let mut connection = Connection::new(socket, client, needs_auth);
+        let speech = match protocol {
+            Dialect::Resp => {
+                Speech::Resp(Resp { pass: Pass::new(&self.core.acl), ..Resp::default() })
+            }
+            Dialect::Memcached => Speech::Memcached(Memcached {
+                needs_auth: self.core.memcached_needs_auth,
+                ..Memcached::default()
+            }),
+        };
+        let mut connection = Connection::new(socket, client, speech);
         if self.core.cluster.is_some() && protocol == Dialect::Memcached {
             connection.awaiting.depth_max = DEPTH_AT_FIRST;
         }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use base::roles::{Facts, RolePlan, Step};
 
 use super::{Due, TOKEN_PORT, Worker};
+use crate::acl::Fate;
 use crate::config::Poll;
 use crate::connection::{Connection, Ending};
 use crate::engine::Home;
@@ -175,6 +176,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let connection = &mut self.core.connections[slot];
         Moving::settle_at(connection, slot);
         let is_killed = connection.client.move_to(self.core.worker);
+        // Users may have changed on the way.
+        let is_killed = self.core.renew_pass(slot) == Fate::Closes || is_killed;
+        let connection = &mut self.core.connections[slot];
         let token = slot as u64;
         let watched = self.poller.add(connection.socket.as_fd(), token, connection.interest);
         if is_killed || watched.is_err() {

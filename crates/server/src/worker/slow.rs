@@ -62,7 +62,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         for region in &self.regions {
             let Some(connection) = self.core.connections.get(region.slot) else { continue };
             let Speech::Resp(resp) = &connection.speech else { continue };
-            if let Some(fed) = region.fed.get().filter(|_| !resp.needs_auth) {
+            if let Some(fed) = region.fed.get().filter(|_| !resp.pass.needs_auth()) {
                 let taken = &region.bytes(&self.arena)[..fed.consumed_bytes];
                 feed.add(&connection.client, since, taken);
             }

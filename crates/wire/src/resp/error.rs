@@ -221,6 +221,10 @@ pub enum ErrorReply<'a> {
     InvalidSlotOrCount,
     /// `ERR CLUSTER MEET is not for this server: ...`
     Managed(CommandId),
+    /// `NOPERM ...`: the user's rights do not suffice.
+    Denied(&'a str),
+    /// `EXECABORT ...`: the user has no right to EXEC.
+    DeniedExec,
     /// `ERR ...` with the server's own text.
     Other(&'a str),
 }
@@ -287,9 +291,7 @@ impl ErrorReply<'_> {
             ErrorReply::DebugSubcommand(name) => {
                 push_named(out, DEBUG_UNKNOWN, name, "'. Try DEBUG HELP.");
             }
-            ErrorReply::UnsupportedOption(option) => {
-                push_named(out, "Unsupported option ", option, "")
-            }
+            ErrorReply::UnsupportedOption(name) => push_named(out, "Unsupported option ", name, ""),
             ErrorReply::HelloOption(option) => {
                 push_named(out, "Syntax error in HELLO option '", option, "'");
             }
@@ -333,6 +335,7 @@ impl ErrorReply<'_> {
                     &["ERR BITOP ", name, " must be called with at least two source keys."],
                 );
             }
+            ErrorReply::Denied(text) => push_parts(out, &["NOPERM ", text]),
             ErrorReply::Other(text) => push_named(out, "", text.as_bytes(), ""),
             _ => out.extend_from_slice(self.fixed_text().as_bytes()),
         }
@@ -374,6 +377,10 @@ impl ErrorReply<'_> {
             ErrorReply::DiscardWithoutMulti => "ERR DISCARD without MULTI",
             ErrorReply::WatchInMulti => "ERR WATCH inside MULTI is not allowed",
             ErrorReply::NotInTransaction => "ERR Command not allowed inside a transaction",
+            ErrorReply::DeniedExec => {
+                "EXECABORT Transaction discarded because of: NOPERM this user has no permissions \
+                 to run the 'exec' command"
+            }
             ErrorReply::ExecAbort => "EXECABORT Transaction discarded because of previous errors.",
             _ => self.fixed_text_of_data(),
         }

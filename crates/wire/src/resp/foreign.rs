@@ -184,6 +184,11 @@ const FOREIGN: [(&str, &[&str]); 9] = [
     ),
 ];
 
+/// Whether Redis has a command of that name, in any case, and this server has not.
+pub fn is_foreign_command(name: &[u8]) -> bool {
+    lacks(name).is_some()
+}
+
 /// What there would have to be for a command of that name, as an error says it.
 #[cold]
 pub(super) fn lacks(name: &[u8]) -> Option<&'static str> {

@@ -95,6 +95,37 @@ pub(super) fn flags_of(spec: &Spec, at: usize, args: ArgIter<'_>) -> &'static [&
     }
 }
 
+/// What a user needs to be allowed to do with a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// To learn what is in it.
+    pub reads: bool,
+    /// To put something in, change it or delete it.
+    pub writes: bool,
+}
+
+impl Access {
+    /// Both.
+    pub const ALL: Access = Access { reads: true, writes: true };
+
+    /// What is in either.
+    pub fn with(self, other: Access) -> Access {
+        Access { reads: self.reads | other.reads, writes: self.writes | other.writes }
+    }
+
+    /// Whether whoever has this may do that.
+    pub fn covers(self, wanted: Access) -> bool {
+        (self.reads || !wanted.reads) && (self.writes || !wanted.writes)
+    }
+}
+
+/// What becomes of the key that is the `at`th of a command, as far as users' rights go.
+pub fn key_access(spec: &Spec, at: usize, args: ArgIter<'_>) -> Access {
+    let flags = flags_of(spec, at, args);
+    let writes = |flag: &&str| matches!(*flag, "insert" | "update" | "delete");
+    Access { reads: flags.contains(&"access"), writes: flags.iter().any(writes) }
+}
+
 /// Appends the field of a command's entry.
 pub(super) fn encode(encoder: &mut Encoder<'_>, spec: &'static Spec) {
     if spec.keys.first == 0 {

@@ -29,6 +29,7 @@ pub(super) struct Staged<'a> {
     slo: Option<Option<Duration>>,
     hot_set: Option<HotSetSize>,
     max_connections: Option<usize>,
+    default_password: Option<Vec<u8>>,
     slow_log_us: Option<i64>,
     slow_log_len_max: Option<u64>,
     latency_monitor_ms: Option<u64>,
@@ -69,6 +70,12 @@ impl<'a> Staged<'a> {
                     self.max_connections = Some(count);
                     ("max-connections", count.to_string())
                 }),
+            "requirepass" => std::str::from_utf8(value)
+                .map(|password| {
+                    self.default_password = Some(value.to_vec());
+                    ("requirepass", password.to_owned())
+                })
+                .map_err(|_| "argument must be text in UTF-8".to_owned()),
             "slowlog-log-slower-than" => integer(value, -1, i64::MAX).map(|us| {
                 self.slow_log_us = Some(us);
                 let text = if us < 0 { "off".to_owned() } else { format!("{}us", us.min(DAY_US)) };
@@ -104,6 +111,9 @@ impl<'a> Staged<'a> {
         if let Some(count) = self.max_connections {
             shared.live().set_max_connections(count);
         }
+        if let Some(password) = &self.default_password {
+            shared.acl().set_default_password(password);
+        }
         if let Some(us) = self.slow_log_us {
             shared.slow_log().set_threshold_us(us);
         }
@@ -114,6 +124,7 @@ impl<'a> Staged<'a> {
             shared.latency_monitor().set_threshold_ms(ms);
         }
         for (setting, value) in &self.changes {
+            let value = if *setting == "requirepass" { "***" } else { value };
             tracing::info!(setting, value, "CONFIG SET");
         }
         shared.live().note(self.changes);

@@ -339,7 +339,7 @@ command_rows! {
     AclCat = "acl|cat", -2, [S L T], (0, 0, 0), Server, "6.0.0",
         "Lists the categories, or the commands of one";
     AclDelUser = "acl|deluser", -3, [A S L T], (0, 0, 0), Server, "6.0.0",
-        "Deletes users, of which there is one that stays";
+        "Deletes users and closes their connections";
     AclDryRun = "acl|dryrun", -4, [A S L T], (0, 0, 0), Server, "7.0.0",
         "Tells whether a user may run a command";
     AclGenPass = "acl|genpass", -2, [S L T], (0, 0, 0), Server, "6.0.0",
@@ -351,13 +351,13 @@ command_rows! {
     AclList = "acl|list", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
         "Describes all users";
     AclLoad = "acl|load", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
-        "Not for this server";
+        "Reads the users from the ACL file";
     AclLog = "acl|log", -2, [A S L T], (0, 0, 0), Server, "6.0.0",
-        "Shows who failed to log in";
+        "Shows who was refused";
     AclSave = "acl|save", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
-        "Not for this server";
+        "Writes the users to the ACL file";
     AclSetUser = "acl|setuser", -3, [A S L T], (0, 0, 0), Server, "6.0.0",
-        "Not for this server";
+        "Creates or changes a user";
     AclUsers = "acl|users", 2, [A S L T], (0, 0, 0), Server, "6.0.0",
         "Lists the users";
     AclWhoAmI = "acl|whoami", 2, [S L T], (0, 0, 0), Server, "6.0.0",

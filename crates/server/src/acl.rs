@@ -1,0 +1,358 @@
+//! Users of the RESP port, and what each may do, as Redis 7.0 has them.
+//!
+//! ```text
+//!  ACL SETUSER, DELUSER, LOAD ─▶ Acl: a new Table, a new generation ─▶ workers: renew, before
+//!                                                                         │  they parse
+//!  AUTH user password ─────────▶ Pass of a connection:  Open       ◀──────┤ may do everything
+//!                                                       Restricted ◀──────┤ commands are checked
+//!                                                       NeedsAuth  ◀──────┤ has to log in
+//!                                                       closed     ◀──────┘ its user is gone
+//! ```
+//!
+//! # Invariants
+//! A1: a table never changes; whoever holds one sees users of one moment. A2: what a client sends
+//! behind the reply to a change is judged by what was changed: workers look at the generation
+//! behind each read. A3: the default user always exists, with the number 0. A4: a connection whose
+//! user may do everything is judged by one comparison, that of its [`Standing`].
+//!
+//! # Concurrency
+//! Any thread may change the table, under a lock; a request never takes it.
+
+mod file;
+mod pass;
+mod selector;
+#[cfg(test)]
+mod tests;
+mod user;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use file::LineError;
+pub(crate) use pass::{Fate, Pass, Standing};
+pub(crate) use selector::{CATEGORIES, Denied, Selector};
+pub use user::User;
+
+use crate::config::Config;
+use crate::error::StartError;
+
+/// The user that clients are before they log in.
+pub const DEFAULT_USER: &[u8] = b"default";
+
+/// Why a rule cannot be, in the words of Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// No rule begins so, or a pattern has a space.
+    #[error("Syntax error")]
+    Syntax,
+    /// No such command, subcommand or category.
+    #[error("Unknown command or category name in ACL")]
+    Unknown,
+    /// Keys beside all keys.
+    #[error(
+        "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not \
+         have any effect. Try 'resetkeys' to start with an empty list of patterns"
+    )]
+    BehindAllKeys,
+    /// Channels beside all channels.
+    #[error(
+        "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does \
+         not have any effect. Try 'resetchannels' to start with an empty list of channels"
+    )]
+    BehindAllChannels,
+    /// A password that the user has not.
+    #[error("The password you are trying to remove from the user does not exist")]
+    NoSuchPassword,
+    /// No SHA-256.
+    #[error(
+        "The password hash must be exactly 64 characters and contain only lowercase hexadecimal \
+         characters"
+    )]
+    Hash,
+    /// `+config|get|x`.
+    #[error("Allowing first-arg of a subcommand is not supported")]
+    FirstArgOfSubcommand,
+}
+
+/// Why ACL SETUSER changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SetUserError {
+    /// A name with a space.
+    Name,
+    /// A parenthesis that nobody closes.
+    Parenthesis(Vec<u8>),
+    /// This rule.
+    Rule(Vec<u8>, RuleError),
+}
+
+impl fmt::Display for SetUserError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetUserError::Name => {
+                formatter.write_str("Usernames can't contain spaces or null characters")
+            }
+            SetUserError::Parenthesis(rule) => {
+                let rule = String::from_utf8_lossy(rule);
+                write!(formatter, "Unmatched parenthesis in acl selector starting at '{rule}'.")
+            }
+            SetUserError::Rule(rule, error) => {
+                let rule = String::from_utf8_lossy(rule);
+                write!(formatter, "Error in ACL SETUSER modifier '{rule}': {error}")
+            }
+        }
+    }
+}
+
+/// All users at one moment (A1).
+#[derive(Clone, Debug)]
+pub struct Table {
+    users: BTreeMap<Box<[u8]>, Arc<User>>,
+    default: Arc<User>,
+}
+
+impl Table {
+    /// Of the default user alone, and these others. One of them may be that user.
+    fn new(default: User, others: impl IntoIterator<Item = User>) -> Table {
+        let mut table = Table { users: BTreeMap::new(), default: Arc::new(default) };
+        table.put(Arc::clone(&table.default));
+        others.into_iter().for_each(|user| table.put(Arc::new(user)));
+        table
+    }
+
+    fn put(&mut self, user: Arc<User>) {
+        if &*user.name == DEFAULT_USER {
+            self.default = user.with_id(0); // A3.
+            self.users.insert(DEFAULT_USER.into(), Arc::clone(&self.default));
+        } else {
+            self.users.insert(user.name.clone(), user);
+        }
+    }
+
+    /// A user.
+    pub fn user(&self, name: &[u8]) -> Option<&Arc<User>> {
+        self.users.get(name)
+    }
+
+    /// That of clients that have not logged in.
+    pub fn default(&self) -> &Arc<User> {
+        &self.default
+    }
+
+    /// All, by name.
+    pub fn users(&self) -> impl ExactSizeIterator<Item = &Arc<User>> {
+        self.users.values()
+    }
+
+    /// A line for each, as the file has them.
+    fn text(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        for user in self.users() {
+            text.extend_from_slice(&user.describe());
+            text.push(b'\n');
+        }
+        text
+    }
+}
+
+/// The users of a server, as all threads see them.
+#[derive(Debug)]
+pub struct Acl {
+    table: Mutex<Arc<Table>>,
+    generation: AtomicU64,
+    last_id: AtomicU64,
+    /// `--acl-file`.
+    file: Option<PathBuf>,
+    /// What the default user's password is where the file does not say.
+    requirepass: Option<String>,
+}
+
+impl Acl {
+    /// As the settings and the file say.
+    ///
+    /// # Errors
+    /// A file that is not there or says what cannot be.
+    pub fn open(config: &Config) -> Result<Acl, StartError> {
+        let acl = Acl {
+            table: Mutex::new(Arc::new(Table::new(
+                User::default_user(config.requirepass.as_deref()),
+                [],
+            ))),
+            generation: AtomicU64::new(0),
+            last_id: AtomicU64::new(0),
+            file: config.acl_file.clone(),
+            requirepass: config.requirepass.clone(),
+        };
+        if let Some(path) = &acl.file {
+            let refused = |reason| StartError::AclFile { path: path.clone(), reason };
+            let text = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+            let users = file::parse(&text).map_err(|errors| {
+                refused(errors.first().map_or(String::new(), ToString::to_string))
+            })?;
+            acl.replace(users);
+        }
+        Ok(acl)
+    }
+
+    /// Counts changes.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The users of now.
+    pub fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// ACL SETUSER: all rules hold, or none does.
+    pub(crate) fn set_user<'r>(
+        &self,
+        name: &[u8],
+        rules: impl Iterator<Item = &'r [u8]>,
+    ) -> Result<(), SetUserError> {
+        if selector::has_space(name) {
+            return Err(SetUserError::Name);
+        }
+        let rules = merge_selectors(rules).map_err(SetUserError::Parenthesis)?;
+        self.change(|table| {
+            let mut user = match table.user(name) {
+                Some(known) => User::clone(known),
+                None => User::new(name, self.fresh_id()),
+            };
+            for rule in rules {
+                user.apply(&rule).map_err(|error| SetUserError::Rule(rule, error))?;
+            }
+            table.put(Arc::new(user));
+            Ok(())
+        })
+    }
+
+    /// CONFIG SET requirepass; empty: none.
+    pub(crate) fn set_default_password(&self, password: &[u8]) {
+        let rules = match password {
+            [] => vec![b"nopass".to_vec()],
+            _ => vec![b"resetpass".to_vec(), [b">", password].concat()],
+        };
+        let applied = self.set_user(DEFAULT_USER, rules.iter().map(Vec::as_slice));
+        debug_assert_eq!(applied, Ok(()), "these rules are always right");
+    }
+
+    /// ACL DELUSER: how many there were. The default user stays.
+    pub(crate) fn delete<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> usize {
+        let deleted: Result<usize, ()> = self.change(|table| {
+            let mut others = names.filter(|name| *name != DEFAULT_USER);
+            Ok(others.by_ref().filter(|name| table.users.remove(*name).is_some()).count())
+        });
+        deleted.unwrap_or(0)
+    }
+
+    /// Whether there is a file to load from and to save to.
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// ACL LOAD: the users of the file, or what is wrong with it, and nothing has changed.
+    ///
+    /// # Errors
+    /// Each with its line, and the file's name.
+    pub fn load(&self) -> Result<(), String> {
+        let Some(path) = &self.file else { return Ok(()) };
+        let shown = path.display();
+        let text = std::fs::read(path)
+            .map_err(|error| format!("Error loading ACLs, opening file '{shown}': {error}"))?;
+        let users = file::parse(&text).map_err(|errors| file::told(path, &errors))?;
+        self.replace(users);
+        Ok(())
+    }
+
+    /// ACL SAVE: whoever reads the file finds the old one or the new one, whole.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        match &self.file {
+            Some(path) => file::write(path, &self.table().text()),
+            None => Ok(()),
+        }
+    }
+
+    /// These users instead of those of now. Who is the same as before keeps its connections.
+    fn replace(&self, users: Vec<User>) {
+        let default = User::default_user(self.requirepass.as_deref());
+        let fresh = users.into_iter().map(|mut user| {
+            user.id = self.fresh_id();
+            user
+        });
+        let mut new = Table::new(default, fresh);
+        let replaced: Result<(), ()> = self.change(|table| {
+            for user in new.users.values_mut() {
+                if let Some(known) = table.user(&user.name)
+                    && *known.with_id(user.id) == **user
+                {
+                    *user = Arc::clone(known);
+                }
+            }
+            *table = new;
+            Ok(())
+        });
+        debug_assert!(replaced.is_ok());
+    }
+
+    fn fresh_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Publishes what `change` has made of a copy, if it is content.
+    fn change<T, E>(&self, change: impl FnOnce(&mut Table) -> Result<T, E>) -> Result<T, E> {
+        let mut current = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = Table::clone(&current);
+        let made = change(&mut table)?;
+        *current = Arc::new(table);
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(made)
+    }
+}
+
+/// Whether clients without a word are let in by these settings, and may do something.
+///
+/// # Errors
+/// A file of users that is not there or says what cannot be.
+pub fn takes_anybody(config: &Config) -> Result<bool, StartError> {
+    Ok(Acl::open(config)?.table().default().takes_anybody())
+}
+
+/// Puts together what stands between parentheses; an error: the one that nobody closes.
+fn merge_selectors<'r>(rules: impl Iterator<Item = &'r [u8]>) -> Result<Vec<Vec<u8>>, Vec<u8>> {
+    let mut merged = Vec::new();
+    let mut open: Option<(Vec<u8>, Vec<u8>)> = None;
+    for rule in rules {
+        match &mut open {
+            None if rule.starts_with(b"(") && !rule.ends_with(b")") => {
+                open = Some((rule.to_vec(), rule.to_vec()));
+            }
+            None => merged.push(rule.to_vec()),
+            Some((_, selector)) => {
+                selector.push(b' ');
+                selector.extend_from_slice(rule);
+                if rule.ends_with(b")") {
+                    merged.extend(open.take().map(|(_, selector)| selector));
+                }
+            }
+        }
+    }
+    match open {
+        None => Ok(merged),
+        Some((begin, _)) => Err(begin),
+    }
+}
+
+/// Reads a file's text, for who has no server: its users, as lines that read back to the same.
+///
+/// # Errors
+/// What is wrong, by line.
+pub fn check_text(text: &[u8]) -> Result<Vec<u8>, Vec<LineError>> {
+    let users = file::parse(text)?;
+    Ok(users.iter().flat_map(|user| [user.describe(), b"\n".to_vec()].concat()).collect())
+}

@@ -1,0 +1,242 @@
+//! Rules, lines, checks and changes of users.
+
+use wire::Parsed;
+use wire::resp::{Limits, Parser, asked_command};
+
+use super::*;
+use crate::password;
+
+fn user(rules: &str) -> User {
+    let mut user = User::new(b"u", 1);
+    for rule in merge_selectors(rules.split(' ').map(str::as_bytes)).unwrap() {
+        user.apply(&rule).unwrap_or_else(|error| panic!("{rules}: {error}"));
+    }
+    user
+}
+
+#[track_caller]
+fn check_line(rules: &str, want: &str) {
+    let line = user(rules).describe();
+    assert_eq!(String::from_utf8_lossy(&line), format!("user u {want}"), "{rules}");
+    let again = file::parse(&line).unwrap();
+    assert_eq!(again[0].describe(), line, "it reads back");
+    assert_eq!(again[0].root, user(rules).root, "{rules}: S1");
+}
+
+#[test]
+fn lines_are_those_of_redis() {
+    check_line("on nopass allkeys allchannels allcommands", "on nopass ~* &* +@all");
+    check_line("+get +SET", "off resetchannels -@all +get +set");
+    check_line(
+        "~a* %R~b %W~c &ch +@read -get",
+        "off ~a* %R~b %W~c resetchannels &ch -@all +@read -get",
+    );
+    check_line("%R~a %W~a %rw~b", "off ~a ~b resetchannels -@all");
+    check_line("+@all -@dangerous +config|get", "off resetchannels +@all -@dangerous +config|get");
+    check_line("+client -client|kill +client", "off resetchannels -@all +client");
+    check_line("+select|0 +select|1", "off resetchannels -@all +select|0 +select|1");
+    check_line("+select|0 +select", "off resetchannels -@all +select");
+    check_line("-@all +@read nocommands", "off resetchannels -@all");
+    check_line(
+        "+hset -@hash +pubsub|channels",
+        "off resetchannels -@all +hset -@hash +pubsub|channels",
+    );
+    check_line(
+        "(+get ~x) ( %R~y )",
+        "off resetchannels -@all (~x resetchannels -@all +get) (%R~y resetchannels -@all)",
+    );
+    check_line("skip-sanitize-payload on", "on skip-sanitize-payload resetchannels -@all");
+    check_line(">p on reset", "off sanitize-payload resetchannels -@all");
+    let digest = password::digest(b"p");
+    check_line(">p on >p", &format!("on #{digest} resetchannels -@all"));
+    check_line(&format!("#{digest} >q <q"), &format!("off #{digest} resetchannels -@all"));
+}
+
+#[track_caller]
+fn check_error(rules: &str, want: RuleError) {
+    let mut user = User::new(b"u", 1);
+    let rules = merge_selectors(rules.split(' ').map(str::as_bytes)).unwrap();
+    let error = rules.iter().find_map(|rule| user.apply(rule).err());
+    assert_eq!(error, Some(want), "{rules:?}");
+}
+
+#[test]
+fn what_is_no_rule_is_told() {
+    for wrong in ["foo", "%Z~a", "%~a", "%", "+select|", ")", "(foo)", "(on)", "(+get ~a) ~b))"] {
+        check_error(wrong, RuleError::Syntax);
+    }
+    for wrong in ["+nosuch", "-nosuch", "+@foo", "-@foo", "+config|nosuch", "-select|0", "+"] {
+        check_error(wrong, RuleError::Unknown);
+    }
+    check_error("~* ~a", RuleError::BehindAllKeys);
+    check_error("&* &a", RuleError::BehindAllChannels);
+    check_error("<p", RuleError::NoSuchPassword);
+    check_error("#12", RuleError::Hash);
+    check_error(&format!("!{}", "A".repeat(64)), RuleError::Hash);
+    check_error("+config|get|x", RuleError::FirstArgOfSubcommand);
+    assert_eq!(user("").apply(b"~a b"), Err(RuleError::Syntax));
+}
+
+#[track_caller]
+fn check(rules: &str, command: &str, want: Result<(), Denied>) {
+    let line = format!("{command}\r\n");
+    let Parsed::Done { value, .. } = Parser::default().parse(line.as_bytes(), &Limits::default())
+    else {
+        panic!("{command}");
+    };
+    let spec = asked_command(value.iter()).unwrap();
+    assert_eq!(user(rules).check(spec, value.iter()), want, "{rules}: {command}");
+}
+
+#[test]
+fn commands_are_allowed_one_by_one_and_by_category() {
+    check("+get ~*", "get a", Ok(()));
+    check("+get ~*", "set a b", Err(Denied::Command));
+    check("+@all -@dangerous ~*", "flushall", Err(Denied::Command));
+    check("+@all -@dangerous ~*", "set a b", Ok(()));
+    check("-@all", "auth x", Ok(()));
+    check("-@all", "ping", Err(Denied::Command));
+    check("+config|get", "config get x", Ok(()));
+    check("+config|get", "config set x y", Err(Denied::Command));
+    check("+config -config|set", "config set x y", Err(Denied::Command));
+    check("+config -config|set", "config get x", Ok(()));
+    check("+select|0", "select 0", Ok(()));
+    check("+select|0", "select 1", Err(Denied::Command));
+    check("+select|0 -select", "select 0", Err(Denied::Command));
+    check("+@read -@all", "get a", Err(Denied::Command));
+}
+
+#[test]
+fn keys_are_allowed_for_what_becomes_of_them() {
+    let rules = "+@all ~a* %R~r* %W~w*";
+    check(rules, "get a1", Ok(()));
+    check(rules, "get b", Err(Denied::Key(0)));
+    check(rules, "get r1", Ok(()));
+    check(rules, "get w1", Err(Denied::Key(0)));
+    check(rules, "set r1 x", Err(Denied::Key(0)));
+    check(rules, "set w1 x", Ok(()));
+    check(rules, "set w1 x get", Err(Denied::Key(0)));
+    check(rules, "mset a1 1 b 2", Err(Denied::Key(1)));
+    check(rules, "copy r1 w2", Ok(()));
+    check(rules, "copy w1 w2", Err(Denied::Key(0)));
+    check(rules, "copy r1 r2", Err(Denied::Key(1)));
+    check(rules, "strlen w1", Ok(()));
+    check(rules, "del w1", Ok(()));
+    check(rules, "del r1", Err(Denied::Key(0)));
+    check(rules, "object encoding b", Err(Denied::Key(0)));
+    check(rules, "keys *", Ok(()));
+    // It answers values of keys that it was not asked for by name.
+    check(rules, "kv.range - +", Err(Denied::Key(0)));
+    check("+kv.range %R~*", "kv.range - +", Ok(()));
+    check("+kv.range %W~*", "kv.range - +", Err(Denied::Key(0)));
+}
+
+#[test]
+fn selectors_add_up_as_wholes() {
+    let rules = "+get ~a (+set ~b) (+@all %R~*)";
+    check(rules, "get a", Ok(()));
+    check(rules, "set b x", Ok(()));
+    check(rules, "set a x", Err(Denied::Key(0)));
+    check(rules, "get b", Ok(()));
+    check("+get ~a (+set ~b)", "get b", Err(Denied::Key(0)));
+    check("+get ~a (+set ~b)", "del b", Err(Denied::Command));
+}
+
+fn acl() -> Acl {
+    Acl::open(&Config::default()).unwrap()
+}
+
+fn set(acl: &Acl, name: &str, rules: &str) {
+    acl.set_user(name.as_bytes(), rules.split(' ').map(str::as_bytes)).unwrap();
+}
+
+#[test]
+fn a_connection_is_judged_anew_when_users_change() {
+    let acl = acl();
+    let mut own = Pass::new(&acl.table());
+    let mut guest = own.clone();
+    assert_eq!(own.standing, Standing::Open);
+    set(&acl, "alice", "on >p +get ~a");
+    let table = acl.table();
+    own.log_in(table.user(b"alice").unwrap(), &table);
+    assert_eq!(own.standing, Standing::Restricted);
+    set(&acl, "alice", "+@all allkeys off");
+    assert_eq!((own.renew(&acl.table()), own.standing), (Fate::GoesOn, Standing::Open));
+    set(&acl, "default", "-@all");
+    assert_eq!((guest.renew(&acl.table()), guest.standing), (Fate::GoesOn, Standing::Restricted));
+    assert_eq!(acl.delete([&b"alice"[..], b"default", b"x"].into_iter()), 1);
+    set(&acl, "alice", "on nopass");
+    assert_eq!(own.renew(&acl.table()), Fate::Closes, "that is somebody else");
+    assert!(own.needs_auth());
+}
+
+#[test]
+fn a_password_of_the_default_user_keeps_out_who_comes_next() {
+    let acl = acl();
+    let mut old = Pass::new(&acl.table());
+    acl.set_default_password(b"secret");
+    assert_eq!((old.renew(&acl.table()), old.standing), (Fate::GoesOn, Standing::Open));
+    let mut new = Pass::new(&acl.table());
+    assert!(new.needs_auth());
+    let table = acl.table();
+    assert!(table.default().admits(b"secret") && !table.default().admits(b""));
+    acl.set_default_password(b"");
+    assert_eq!((new.renew(&acl.table()), new.standing), (Fate::GoesOn, Standing::Open));
+    set(&acl, "default", "off");
+    assert!(Pass::new(&acl.table()).needs_auth());
+    assert!(!acl.table().default().admits(b"any"));
+}
+
+#[test]
+fn one_wrong_rule_of_several_changes_nothing() {
+    let acl = acl();
+    let before = acl.generation();
+    let error = acl.set_user(b"a", [&b"on"[..], b"+nosuch"].into_iter()).unwrap_err();
+    let want = "Error in ACL SETUSER modifier '+nosuch': Unknown command or category name in ACL";
+    assert_eq!(error.to_string(), want);
+    assert_eq!((acl.generation(), acl.table().users().len()), (before, 1));
+    let error = acl.set_user(b"a b", std::iter::empty()).unwrap_err();
+    assert_eq!(error.to_string(), "Usernames can't contain spaces or null characters");
+    let error = acl.set_user(b"a", [&b"(+get"[..], b"~x"].into_iter()).unwrap_err();
+    let want = "Unmatched parenthesis in acl selector starting at '(+get'.";
+    assert_eq!(error.to_string(), want);
+}
+
+#[test]
+fn a_file_is_loaded_as_a_whole_and_saved_so_that_it_reads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("users.acl");
+    std::fs::write(&path, "user default on >d ~* +@all\n\n user alice on >p +get ~a (+set ~b)\n")
+        .unwrap();
+    let config = Config { acl_file: Some(path.clone()), ..Config::default() };
+    assert!(!takes_anybody(&config).unwrap());
+    let acl = Acl::open(&config).unwrap();
+    let table = acl.table();
+    let mut alice = Pass::default();
+    alice.log_in(table.user(b"alice").unwrap(), &table);
+    acl.save().unwrap();
+    acl.load().unwrap();
+    assert_eq!(alice.renew(&acl.table()), Fate::GoesOn, "the same as before");
+    let saved = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(saved.lines().count(), 2, "{saved}");
+    assert!(saved.starts_with("user alice on #"), "{saved}");
+    std::fs::write(&path, "user alice on\nuser alice on\nuse bob\nuser c +x (\nuser d +x\n")
+        .unwrap();
+    let (told, shown) = (acl.load().unwrap_err(), path.display());
+    let want = format!(
+        "WARNING: Duplicate user 'alice' found on line 2. {shown}:3 should start with user keyword \
+         followed by the username. {shown}:4: Unmatched parenthesis in selector definition.\
+         {shown}:5: Unknown command or category name in ACL. WARNING: ACL errors detected, no \
+         change to the previously active ACL rules was performed"
+    );
+    assert_eq!(told, want);
+    assert!(acl.table().default().admits(b"d"), "nothing has changed");
+    let error = Acl::open(&config).unwrap_err().to_string();
+    assert_eq!(error, format!("--acl-file {shown}: line 2: a second line of user 'alice'"));
+    std::fs::write(&path, "user alice on nopass\n").unwrap();
+    acl.load().unwrap();
+    assert_eq!(alice.renew(&acl.table()), Fate::Closes, "she is somebody else now");
+    assert!(acl.table().default().takes_anybody());
+    let config = Config { requirepass: Some("r".into()), ..config };
+    assert!(!takes_anybody(&config).unwrap(), "the file does not say");
+}
