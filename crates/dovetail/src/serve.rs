@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ─TERM, INT, SHUTDOWN─▶ stop
-//!                                                       └─HUP: one line
+//!                                                       └─HUP: files are read anew
 //!  stop: other nodes of the cluster take over, clients take their answers, threads end
 //! ```
 //!
 //! Exit status 0 once drained, 2 if the settings contradict each other; a second signal leaves at
 //! once with 1.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use base::ByteSize;
 use clap::ArgMatches;
-use server::{Config, Eviction, Mode, Pin, Poll, Server};
+use server::{Config, Eviction, Mode, Pin, Poll, Server, Shared};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
@@ -73,6 +73,15 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
+/// At SIGHUP: what is in files of its own; settings are read at start.
+fn read_anew(shared: &Shared) {
+    match shared.reload_auth_file() {
+        None => info!("SIGHUP: no file to read anew; another setting needs a restart"),
+        Some(Ok(())) => info!("SIGHUP: the users of --auth-file are read anew"),
+        Some(Err(error)) => warn!(%error, "SIGHUP: the users of before stay"),
+    }
+}
+
 /// Threads that turn signals and SHUTDOWN into the reason to stop.
 fn watch(mut signals: Signals, server: &Server) -> Result<mpsc::Receiver<&'static str>, Failure> {
     let (stop, stop_requests) = mpsc::channel();
@@ -84,11 +93,12 @@ fn watch(mut signals: Signals, server: &Server) -> Result<mpsc::Receiver<&'stati
             .spawn(body)
             .map_err(|error| Failure::Runtime(format!("cannot start a thread: {error}")))
     };
+    let shared = Arc::clone(server.shared());
     let by_signal = move || {
         let mut signal_count = 0;
         for signal in signals.forever() {
             if signal == SIGHUP {
-                info!("SIGHUP ignored: settings are read at start, another file needs a restart");
+                read_anew(&shared);
                 continue;
             }
             signal_count += 1;

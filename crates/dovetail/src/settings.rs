@@ -529,7 +529,7 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Path,
         default: "",
         help: "A file of lines user:password: who memcached's clients may be, in the place of \
-               --requirepass. Read at the start",
+               --requirepass. Read at the start, and anew at SIGHUP",
     },
     Setting {
         key: "insecure",

@@ -527,6 +527,11 @@ impl Shared {
         let _ = self.users.set(users);
     }
 
+    /// Reads the users of memcached's port anew; None: there is no file of them.
+    pub fn reload_auth_file(&self) -> Option<Result<(), StartError>> {
+        self.users().map(Users::reload)
+    }
+
     /// Those users, if there is a file of them.
     pub(crate) fn users(&self) -> Option<&Users> {
         self.users.get()

@@ -1,7 +1,9 @@
 """memcached's binary protocol: by hand, and random requests beside the real server."""
 
 import random
+import signal
 import struct
+import time
 
 import pytest
 
@@ -292,6 +294,33 @@ def test_users_of_the_auth_file_log_in_by_sasl(tmp_path):
             assert [it.status for it in wire.ask(store(SET, b"k", b"v") + packet(GET, b"k"))] == [0, 0]
             wire.send(packet(SASL_AUTH, b"PLAIN", b"\0alice\0secret"))
             assert wire.response().value == b"Authenticated"
+    finally:
+        running.stop()
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_auth_file_is_read_anew_at_sighup(tmp_path):
+    users = tmp_path / "users"
+    users.write_text("alice:old\n")
+    running = servers.Dovetail("--auth-file", str(users))
+    try:
+        with wires.BinaryWire(running.memcached_port) as early:
+            early.send(packet(SASL_AUTH, b"PLAIN", b"\0alice\0old"))
+            assert early.response().status == 0
+            for text, line in [("alice\n", "users of before stay"), ("alice:new\n", "are read anew")]:
+                users.write_text(text)
+                running.process.send_signal(signal.SIGHUP)
+                wait_until(lambda: any(line in logged for logged in running.log))
+            assert [it.status for it in early.ask(packet(GET, b"k"))] == [NOT_FOUND], "who is in stays in"
+        with wires.BinaryWire(running.memcached_port) as wire:
+            wire.send(packet(SASL_AUTH, b"PLAIN", b"\0alice\0old") + packet(SASL_AUTH, b"PLAIN", b"\0alice\0new"))
+            assert [wire.response().status for _ in range(2)] == [AUTH_ERROR, 0]
     finally:
         running.stop()
 

@@ -2,7 +2,8 @@
 //! memcached's `-Y` takes it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 
 use crate::error::StartError;
 use crate::password;
@@ -11,8 +12,16 @@ use crate::password;
 const WORD_MAX_BYTES: usize = 256;
 
 /// Who may come in.
+#[derive(Debug)]
+pub struct Users {
+    path: PathBuf,
+    /// Read at a log-in, written when the file is read anew.
+    known: RwLock<Known>,
+}
+
+/// Names and passwords.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Users(Vec<(String, String)>);
+struct Known(Vec<(String, String)>);
 
 impl Users {
     /// Reads the file.
@@ -20,12 +29,34 @@ impl Users {
     /// # Errors
     /// One that is not there, or says what is no user. No word of it is told.
     pub fn read(path: &Path) -> Result<Users, StartError> {
-        let refused = |reason: String| StartError::AuthFile { path: path.to_owned(), reason };
-        let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-        Users::parse(&text).map_err(refused)
+        let known = RwLock::new(Known::read(path)?);
+        Ok(Users { path: path.to_owned(), known })
     }
 
-    fn parse(text: &str) -> Result<Users, String> {
+    /// Reads the file anew. Whoever is logged in stays so.
+    ///
+    /// # Errors
+    /// As [`Users::read`]; the users of before stay.
+    pub fn reload(&self) -> Result<(), StartError> {
+        let known = Known::read(&self.path)?;
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(())
+    }
+
+    /// Whether somebody is let in, in a time that does not tell which user is right.
+    pub fn admit(&self, user: &[u8], password: &[u8]) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).admit(user, password)
+    }
+}
+
+impl Known {
+    fn read(path: &Path) -> Result<Known, StartError> {
+        let refused = |reason: String| StartError::AuthFile { path: path.to_owned(), reason };
+        let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+        Known::parse(&text).map_err(refused)
+    }
+
+    fn parse(text: &str) -> Result<Known, String> {
         let mut users = Vec::new();
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
             let wrong = |reason: &str| Err(format!("line {}: {reason}", index + 1));
@@ -40,11 +71,10 @@ impl Users {
             }
             users.push((user.to_owned(), password.to_owned()));
         }
-        if users.is_empty() { Err("no user in it".to_owned()) } else { Ok(Users(users)) }
+        if users.is_empty() { Err("no user in it".to_owned()) } else { Ok(Known(users)) }
     }
 
-    /// Whether somebody is let in, in a time that does not tell which user is right.
-    pub fn admit(&self, user: &[u8], password: &[u8]) -> bool {
+    fn admit(&self, user: &[u8], password: &[u8]) -> bool {
         self.0.iter().fold(false, |is_right, (known, secret)| {
             let is_user = password::matches(known.as_bytes(), user);
             let is_password = password::matches(secret.as_bytes(), password);
@@ -55,16 +85,31 @@ impl Users {
 
 #[cfg(test)]
 mod tests {
-    use super::Users;
+    use super::{Known, Users};
 
     #[test]
     fn a_file_names_users() {
-        let users = Users::parse("alice:secret\n\nbob:a:b c\r\n").unwrap();
+        let users = Known::parse("alice:secret\n\nbob:a:b c\r\n").unwrap();
         assert!(users.admit(b"alice", b"secret") && users.admit(b"bob", b"a:b c"));
         for (user, password) in [("alice", "a:b c"), ("alice", ""), ("", "secret"), ("x", "secret")]
         {
             assert!(!users.admit(user.as_bytes(), password.as_bytes()), "{user}");
         }
+    }
+
+    #[test]
+    fn a_file_is_read_anew_and_a_wrong_one_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users");
+        std::fs::write(&path, "alice:old\n").unwrap();
+        let users = Users::read(&path).unwrap();
+        std::fs::write(&path, "alice:new\nbob:b\n").unwrap();
+        users.reload().unwrap();
+        assert!(users.admit(b"alice", b"new") && users.admit(b"bob", b"b"));
+        assert!(!users.admit(b"alice", b"old"));
+        std::fs::write(&path, "alice\n").unwrap();
+        assert!(users.reload().is_err());
+        assert!(users.admit(b"alice", b"new"));
     }
 
     #[test]
@@ -76,7 +121,7 @@ mod tests {
             (":x", "line 1: a name has at least one letter and no space"),
             (&long, "line 1: a name or a password of more than 256 bytes"),
         ] {
-            assert_eq!(Users::parse(text).unwrap_err(), want);
+            assert_eq!(Known::parse(text).unwrap_err(), want);
         }
     }
 }

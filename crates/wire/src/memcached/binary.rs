@@ -225,7 +225,8 @@ impl Request<'_> {
 
     /// increment, decrement: what an absent key begins with; None: it stays absent.
     pub fn initial(&self) -> Option<u64> {
-        (self.word(16) != u32::MAX).then(|| self.long(8))
+        let counts = matches!(self.verb, Verb::Increment | Verb::Decrement);
+        (counts && self.word(16) != u32::MAX).then(|| self.long(8))
     }
 }
 
