@@ -83,7 +83,7 @@ fn dax_step() -> Step {
 
 /// A short run beside redis-server; says so where that is missing.
 fn conformance_step() -> Step {
-    let line = "cargo run --quiet --locked --package xtask -- conformance --commands 10000";
+    let line = "cargo run --quiet --locked --package xtask -- conformance --commands 25000";
     Step::new("conformance", line)
 }
 

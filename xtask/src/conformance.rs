@@ -5,6 +5,7 @@
 //!  seed ─▶ session of some 200 steps ─┬─▶ dovetail ──────┐
 //!          (a step: one write, its    │                  ├─ equal? ─ no ─▶ shrink, print, seed
 //!           commands' replies)        └─▶ redis-server ──┘       └─ or on the list of differences
+//!                                        or memcached
 //! ```
 //!
 //! Each session begins on a new connection with an empty store, so that it can be replayed alone
@@ -18,6 +19,7 @@
 mod arguments;
 mod commands;
 mod differences;
+mod memcached;
 mod reply;
 mod rng;
 mod run;
@@ -37,12 +39,31 @@ use servers::Pair;
 enum Protocol {
     Resp2,
     Resp3,
+    Text,
+    Meta,
+    Binary,
+}
+
+impl Protocol {
+    /// The real server that speaks it.
+    fn reference(self) -> &'static str {
+        match self {
+            Protocol::Resp2 | Protocol::Resp3 => "redis-server",
+            Protocol::Text | Protocol::Meta | Protocol::Binary => "memcached",
+        }
+    }
 }
 
 /// What can be compared.
-const PROTOCOLS: [(&str, Protocol); 2] = [("resp2", Protocol::Resp2), ("resp3", Protocol::Resp3)];
+const PROTOCOLS: [(&str, Protocol); 5] = [
+    ("resp2", Protocol::Resp2),
+    ("resp3", Protocol::Resp3),
+    ("text", Protocol::Text),
+    ("meta", Protocol::Meta),
+    ("binary", Protocol::Binary),
+];
 
-/// Commands from which on a run meets every difference of the list.
+/// Commands to Redis from which on a run meets every difference of the list.
 const WHOLE_RUN_COMMANDS: u64 = 100_000;
 
 /// Flags of `cargo xtask conformance`.
@@ -52,10 +73,10 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
     /// At least so many commands, over all protocols
-    #[arg(long, default_value_t = 200_000, value_name = "N")]
+    #[arg(long, default_value_t = 300_000, value_name = "N")]
     commands: u64,
-    /// Only this protocol: resp2 or resp3
-    #[arg(long, value_name = "PROTOCOL")]
+    /// Only this protocol: resp2, resp3, text, meta or binary (the last three are memcached's)
+    #[arg(long, alias = "protocol", value_name = "PROTOCOL")]
     only: Option<String>,
     /// The server under test; without it, a release build
     #[arg(long, value_name = "FILE")]
@@ -70,37 +91,78 @@ pub struct Args {
 
 /// Compares; true if nothing differs, or if there is nothing to compare with.
 pub fn run(root: &Path, args: &Args) -> Result<bool> {
-    if !servers::has_reference() {
-        println!("skipped: conformance: the program `redis-server` is not there");
+    let protocols = wanted(args.only.as_deref())?;
+    if protocols.is_empty() {
         return Ok(true);
     }
-    let wanted = |name: &str| args.only.as_deref().is_none_or(|only| only == name);
-    let protocols: Vec<_> = PROTOCOLS.into_iter().filter(|(name, _)| wanted(name)).collect();
-    ensure!(!protocols.is_empty(), "--only: resp2 or resp3, not {:?}", args.only);
     let binary = servers::binary(root, args.binary.as_deref())?;
-    let pair = Pair::start(&binary, &args.serve)?;
-    let mut hits = Hits::default();
-    let (mut found, mut commands, mut seed) = (0, 0, args.seed);
-    while commands < args.commands && found < args.differences {
+    let mut comparison = Comparison {
+        pair: Pair::start(&binary, &args.serve)?,
+        hits: Hits::default(),
+        commands: 0,
+        redis_commands: 0,
+    };
+    let (mut found, mut seed) = (0, args.seed);
+    while comparison.commands < args.commands && found < args.differences {
         let (name, protocol) = protocols[(seed % protocols.len() as u64) as usize];
-        let mut runner = Runner { pair: &pair, hits: &mut hits };
-        let session = session::make(seed, protocol);
-        commands += session.iter().map(|step| step.commands.len() as u64).sum::<u64>();
-        if let Some(difference) = runner.compare(&session)? {
+        if let Some(smallest) = comparison.session(seed, protocol)? {
             found += 1;
-            let smallest = runner.shrink(session, difference)?;
             println!("{smallest}");
             let again = format!("--seed {seed} --commands 1 --only {name}");
             println!("replay: cargo xtask conformance {again}\n");
         }
         seed += 1;
     }
-    let sessions = seed - args.seed;
+    let (commands, sessions) = (comparison.commands, seed - args.seed);
     println!("{commands} commands in {sessions} sessions: {found} differences");
     println!("not compared, for Redis 7.0 does not know them: {}", commands::LATER.join(", "));
-    let stale = if commands >= WHOLE_RUN_COMMANDS { hits.stale() } else { Vec::new() };
+    let is_whole = comparison.redis_commands >= WHOLE_RUN_COMMANDS;
+    let stale = if is_whole { comparison.hits.stale() } else { Vec::new() };
     for name in &stale {
         println!("stale: the difference \"{name}\" was not met; see docs/compatibility.md");
     }
     Ok(found == 0 && stale.is_empty())
+}
+
+/// The protocols to compare, without those whose real server is not there.
+fn wanted(only: Option<&str>) -> Result<Vec<(&'static str, Protocol)>> {
+    let is_wanted = |name: &str| only.is_none_or(|only| only == name);
+    let mut protocols: Vec<_> = PROTOCOLS.into_iter().filter(|(name, _)| is_wanted(name)).collect();
+    ensure!(!protocols.is_empty(), "--only: resp2, resp3, text, meta or binary, not {only:?}");
+    for program in ["redis-server", "memcached"] {
+        let is_of = |protocol: Protocol| protocol.reference() == program;
+        if protocols.iter().any(|(_, it)| is_of(*it)) && !servers::has_reference(program) {
+            println!("skipped: conformance: the program `{program}` is not there");
+            protocols.retain(|(_, it)| !is_of(*it));
+        }
+    }
+    Ok(protocols)
+}
+
+/// What is known of a run.
+struct Comparison {
+    pair: Pair,
+    hits: Hits,
+    commands: u64,
+    redis_commands: u64,
+}
+
+impl Comparison {
+    /// Runs the session of a seed; what shows a difference, if there is one.
+    fn session(&mut self, seed: u64, protocol: Protocol) -> Result<Option<String>> {
+        if protocol.reference() == "memcached" {
+            let checked = memcached::check(self.pair.memcached, seed, protocol)?;
+            self.commands += checked.commands;
+            return Ok(checked.difference);
+        }
+        let mut runner = Runner { ports: self.pair.resp, hits: &mut self.hits };
+        let session = session::make(seed, protocol);
+        let commands = session.iter().map(|step| step.commands.len() as u64).sum::<u64>();
+        self.commands += commands;
+        self.redis_commands += commands;
+        match runner.compare(&session)? {
+            Some(difference) => Ok(Some(runner.shrink(session, difference)?.to_string())),
+            None => Ok(None),
+        }
+    }
 }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::commands::Words;
 use super::differences::Hits;
 use super::reply::{Reply, Wire};
-use super::servers::Pair;
+use super::servers::Ports;
 use super::session::Step;
 
 /// Two clocks are read one after the other: answers about times may be so far apart.
@@ -19,7 +19,7 @@ const SHRINK_MAX: usize = 400;
 
 /// What runs sessions.
 pub struct Runner<'r> {
-    pub pair: &'r Pair,
+    pub ports: Ports,
     pub hits: &'r mut Hits,
 }
 
@@ -61,8 +61,8 @@ struct Queue {
 impl Runner<'_> {
     /// The first difference, if there is one.
     pub fn compare(&mut self, session: &[Step]) -> Result<Option<Difference>> {
-        let mut ours = Wire::connect(self.pair.ours)?;
-        let mut theirs = Wire::connect(self.pair.theirs)?;
+        let mut ours = Wire::connect(self.ports.ours)?;
+        let mut theirs = Wire::connect(self.ports.theirs)?;
         for wire in [&mut ours, &mut theirs] {
             wire.ask(&[b"FLUSHALL"])?;
         }
@@ -95,8 +95,8 @@ impl Runner<'_> {
                 is_closed |= left == Reply::Closed;
             }
             if is_closed {
-                ours = Wire::connect(self.pair.ours)?;
-                theirs = Wire::connect(self.pair.theirs)?;
+                ours = Wire::connect(self.ports.ours)?;
+                theirs = Wire::connect(self.ports.theirs)?;
                 queue = Queue::default();
             }
             if step.pause_ms > 0 {

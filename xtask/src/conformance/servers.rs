@@ -1,4 +1,4 @@
-//! The two servers: ours and the real one, on free ports, stopped at the end.
+//! The servers: ours and the real ones, on free ports, stopped at the end.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -15,12 +15,19 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Both take values of that length.
 const VALUE_MAX: &str = "33554432";
 
-/// Two servers that are told the same.
-pub struct Pair {
+/// Where the same protocol is spoken.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
     pub ours: u16,
     pub theirs: u16,
+}
+
+/// Servers that are told the same.
+pub struct Pair {
+    pub resp: Ports,
+    pub memcached: Ports,
     /// Ended when they are dropped.
-    _children: [Running; 2],
+    _children: Vec<Running>,
 }
 
 struct Running(Child);
@@ -34,8 +41,8 @@ impl Drop for Running {
 }
 
 /// Whether there is something to compare with.
-pub fn has_reference() -> bool {
-    let mut command = Command::new("redis-server");
+pub fn has_reference(program: &str) -> bool {
+    let mut command = Command::new(program);
     command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
@@ -55,15 +62,30 @@ pub fn binary(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
 impl Pair {
     pub fn start(binary: &Path, flags: &str) -> Result<Pair> {
         let (ours, first) = start_ours(binary, flags)?;
-        let (theirs, second) = start_theirs()?;
-        Ok(Pair { ours, theirs, _children: [first, second] })
+        let mut pair = Pair {
+            resp: Ports { ours: ours[0], theirs: 0 },
+            memcached: Ports { ours: ours[1], theirs: 0 },
+            _children: vec![first],
+        };
+        if has_reference("redis-server") {
+            let (port, child) = start_redis()?;
+            pair.resp.theirs = port;
+            pair._children.push(child);
+        }
+        if has_reference("memcached") {
+            let (port, child) = start_memcached()?;
+            pair.memcached.theirs = port;
+            pair._children.push(child);
+        }
+        Ok(pair)
     }
 }
 
-fn start_ours(binary: &Path, flags: &str) -> Result<(u16, Running)> {
+/// The ports of RESP and memcached.
+fn start_ours(binary: &Path, flags: &str) -> Result<([u16; 2], Running)> {
     let any_port = format!("{HOST}:0");
     let mut command = Command::new(binary);
-    command.args(["serve", "--resp", &any_port, "--memcached", "off", "--native", "off"]);
+    command.args(["serve", "--resp", &any_port, "--memcached", &any_port, "--native", "off"]);
     command.args(["--admin", "off", "--memory", "512MiB", "--log-format", "json"]);
     command.args(["--max-item-size", VALUE_MAX]);
     if !flags.contains("--threads") {
@@ -80,11 +102,14 @@ fn start_ours(binary: &Path, flags: &str) -> Result<(u16, Running)> {
         let line = line?;
         let fields: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
         if fields["msg"] == "ready" {
-            let address = fields["resp"].as_str().unwrap_or_default();
-            let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
+            let port_of = |name: &str| -> Option<u16> {
+                fields[name].as_str()?.rsplit(':').next()?.parse().ok()
+            };
+            let ports = port_of("resp").zip(port_of("memcached"));
             // Whoever stops reading its log would stop the server.
             std::thread::spawn(move || lines.for_each(drop));
-            return Ok((port.context("the server did not say its port")?, running));
+            let (resp, memcached) = ports.context("the server did not say its ports")?;
+            return Ok(([resp, memcached], running));
         }
         seen += &line;
         seen.push('\n');
@@ -92,19 +117,35 @@ fn start_ours(binary: &Path, flags: &str) -> Result<(u16, Running)> {
     bail!("{} ended at its start:\n{seen}", binary.display());
 }
 
-fn start_theirs() -> Result<(u16, Running)> {
-    let port = TcpListener::bind((HOST, 0))?.local_addr()?.port();
+fn start_redis() -> Result<(u16, Running)> {
+    let port = free_port()?;
     let mut command = Command::new("redis-server");
     command.args(["--port", &port.to_string(), "--bind", HOST, "--save", "", "--databases", "1"]);
     command.args(["--appendonly", "no", "--proto-max-bulk-len", VALUE_MAX, "--hz", "100"]);
+    Ok((port, start_theirs(command, port)?))
+}
+
+fn start_memcached() -> Result<(u16, Running)> {
+    let port = free_port()?;
+    let mut command = Command::new("memcached");
+    command.args(["-l", HOST, "-p", &port.to_string(), "-m", "512", "-I", "32m", "-u", "root"]);
+    Ok((port, start_theirs(command, port)?))
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((HOST, 0))?.local_addr()?.port())
+}
+
+fn start_theirs(mut command: Command, port: u16) -> Result<Running> {
+    let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let running = Running(command.spawn().context("cannot start redis-server")?);
+    let running = Running(command.spawn().with_context(|| format!("cannot start {name}"))?);
     let deadline = Instant::now() + START_TIMEOUT;
     while TcpStream::connect((HOST, port)).is_err() {
         if Instant::now() > deadline {
-            bail!("redis-server does not listen on port {port}");
+            bail!("{name} does not listen on port {port}");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok((port, running))
+    Ok(running)
 }

@@ -1,0 +1,282 @@
+//! memcached's protocols: text, meta and binary, against the real memcached.
+//!
+//! ```text
+//!  seed ─▶ steps ─┬─▶ dovetail  ─┐ replies up to a fence: a command behind each step whose
+//!                 └─▶ memcached ─┴ answer nothing else gives
+//! ```
+//!
+//! A step may be several commands, and is sent in one piece or in several. Tokens are each
+//! server's own: a step says where one belongs ([`TOKEN`]), and gets the last that its server told
+//! of the step's key. Tokens and the seconds until an expiry are not compared, nor what `me` tells
+//! of memcached's own memory.
+
+mod binary;
+mod meta;
+mod text;
+mod wire;
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::Protocol;
+use super::rng::Rng;
+use super::servers::Ports;
+use wire::Wire;
+
+/// Stands for a token: as long as one of the binary protocol.
+const TOKEN: &[u8; 8] = b"<token!>";
+
+/// No item has it.
+const NO_TOKEN: u64 = 1 << 60;
+
+/// The only key that is counted. Whether memcached pads a number that has become shorter depends on
+/// whether its own threads hold the item just then: nothing is appended to that key, and replies
+/// are compared without the padding.
+const NUMBER: &[u8] = b"n";
+
+/// Steps of a session.
+const STEPS: usize = 150;
+
+/// Tries to make a session smaller.
+const SHRINK_MAX: usize = 300;
+
+/// memcached counts in seconds: what lives for one is gone behind so many milliseconds.
+const PAUSE_MS: u64 = 2_100;
+
+/// What is sent before replies are awaited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Step {
+    bytes: Vec<u8>,
+    /// Whose token [`TOKEN`] is, and to whom a token in the reply belongs.
+    key: Vec<u8>,
+    /// Commands in it.
+    count: u64,
+    /// It is sent in so many pieces.
+    pieces: usize,
+    /// The server closes behind it.
+    closes: bool,
+    /// A new time: here that is another token, there the same one.
+    touches: bool,
+    /// When this fails, memcached forgets the replies to what came before it in the same piece.
+    stands_alone: bool,
+    /// Commands on several keys, whose tokens nobody takes apart.
+    is_many: bool,
+    /// After the replies.
+    pause_ms: u64,
+}
+
+impl Step {
+    fn of(key: &[u8], bytes: Vec<u8>) -> Step {
+        Step { bytes, key: key.to_vec(), count: 1, pieces: 1, ..Step::default() }
+    }
+
+    fn may_be_one_of_many(&self) -> bool {
+        let has_token = self.bytes.windows(TOKEN.len()).any(|it| it == TOKEN);
+        !has_token && !self.closes && !self.stands_alone
+    }
+
+    fn with(&self, token: u64, protocol: Protocol) -> Vec<u8> {
+        let decimal = token.to_string();
+        let big_endian = token.to_be_bytes();
+        let token = if protocol == Protocol::Binary { &big_endian[..] } else { decimal.as_bytes() };
+        let mut bytes = Vec::new();
+        let mut rest = &self.bytes[..];
+        while let Some(at) = rest.windows(TOKEN.len()).position(|it| it == TOKEN) {
+            bytes.extend_from_slice(&rest[..at]);
+            bytes.extend_from_slice(token);
+            rest = &rest[at + TOKEN.len()..];
+        }
+        bytes.extend_from_slice(rest);
+        bytes
+    }
+}
+
+/// The session of a seed.
+fn make(seed: u64, protocol: Protocol) -> Vec<Step> {
+    let mut rng = Rng::new(seed);
+    let draw = match protocol {
+        Protocol::Text => text::step,
+        Protocol::Meta => meta::step,
+        _ => binary::step,
+    };
+    let mut steps = Vec::new();
+    // Seconds are long: few sessions wait for some to pass.
+    let pause_at = rng.one_in(40).then(|| rng.below(STEPS));
+    while steps.len() < STEPS {
+        let mut step = draw(&mut rng);
+        if rng.one_in(10) {
+            for _ in 0..rng.below(8) {
+                let more = draw(&mut rng);
+                if ![&step, &more].iter().all(|step| step.may_be_one_of_many()) {
+                    break;
+                }
+                step.bytes.extend(more.bytes);
+                step.count += more.count;
+                step.is_many = true;
+            }
+        }
+        if rng.one_in(8) {
+            step.pieces = 1 + rng.below(6);
+        }
+        if pause_at == Some(steps.len()) {
+            step = text::short_lived(protocol);
+            step.pause_ms = PAUSE_MS;
+        }
+        steps.push(step);
+    }
+    steps
+}
+
+/// What a session came to.
+pub struct Checked {
+    pub commands: u64,
+    /// As little as shows a difference, for people.
+    pub difference: Option<String>,
+}
+
+/// Runs the session of a seed against both servers.
+pub fn check(ports: Ports, seed: u64, protocol: Protocol) -> Result<Checked> {
+    let session = make(seed, protocol);
+    let commands = session.iter().map(|step| step.count).sum();
+    let Some(first) = compare(ports, &session, protocol)? else {
+        return Ok(Checked { commands, difference: None });
+    };
+    let (session, difference) = shrink(ports, session, first, protocol)?;
+    let mut shown = String::from("difference:\n");
+    for step in &session[..=difference.step] {
+        let cut = step.bytes.len().min(600);
+        writeln!(shown, "  {} x{}", step.bytes[..cut].escape_ascii(), step.pieces)?;
+    }
+    writeln!(shown, "  ours   {}", difference.ours.escape_ascii())?;
+    write!(shown, "  theirs {}", difference.theirs.escape_ascii())?;
+    Ok(Checked { commands, difference: Some(shown) })
+}
+
+/// Where two servers differ first.
+struct Difference {
+    step: usize,
+    ours: Vec<u8>,
+    theirs: Vec<u8>,
+}
+
+/// One server's side of a session.
+struct Side {
+    port: u16,
+    wire: Wire,
+    tokens: HashMap<Vec<u8>, u64>,
+    protocol: Protocol,
+}
+
+impl Side {
+    fn begin(port: u16, protocol: Protocol) -> Result<Side> {
+        let wire = Wire::connect(port)?;
+        let mut side = Side { port, wire, tokens: HashMap::new(), protocol };
+        let flush = match protocol {
+            Protocol::Binary => binary::flush(),
+            _ => b"flush_all\r\n".to_vec(),
+        };
+        side.send(&Step::of(b"", flush));
+        side.receive(&Step::default())?;
+        Ok(side)
+    }
+
+    fn send(&mut self, step: &Step) {
+        let token = self.tokens.get(&step.key).copied().unwrap_or(NO_TOKEN);
+        let bytes = step.with(token, self.protocol);
+        let piece_len = bytes.len().div_ceil(step.pieces.max(1)).max(1);
+        bytes.chunks(piece_len).for_each(|piece| self.wire.send(piece));
+        if !step.closes {
+            self.wire.send(&wire::fence(self.protocol));
+        }
+    }
+
+    /// What is to be compared.
+    fn receive(&mut self, step: &Step) -> Result<Vec<u8>> {
+        if step.touches {
+            self.tokens.remove(&step.key);
+        }
+        let tokens = &mut self.tokens;
+        let mut told = |key: Option<&[u8]>, token: u64| {
+            tokens.insert(key.unwrap_or(&step.key).to_vec(), token);
+        };
+        let (reply, is_open) = self.wire.receive(self.protocol, &mut told)?;
+        if step.is_many {
+            self.tokens.clear();
+        }
+        if !is_open {
+            self.wire = Wire::connect(self.port)?;
+        }
+        Ok(reply)
+    }
+}
+
+fn compare(ports: Ports, session: &[Step], protocol: Protocol) -> Result<Option<Difference>> {
+    let mut left = Side::begin(ports.ours, protocol)?;
+    let mut right = Side::begin(ports.theirs, protocol)?;
+    for (index, step) in session.iter().enumerate() {
+        left.send(step);
+        right.send(step);
+        let (ours, theirs) = (left.receive(step)?, right.receive(step)?);
+        if ours != theirs {
+            return Ok(Some(Difference { step: index, ours, theirs }));
+        }
+        if step.pause_ms > 0 {
+            std::thread::sleep(Duration::from_millis(step.pause_ms));
+        }
+    }
+    Ok(None)
+}
+
+/// A difference with fewer steps, which ends in the same one.
+fn shrink(
+    ports: Ports,
+    mut session: Vec<Step>,
+    first: Difference,
+    protocol: Protocol,
+) -> Result<(Vec<Step>, Difference)> {
+    let mut difference = first;
+    session.truncate(difference.step + 1);
+    let (mut size, mut tries) = (session.len() / 2, 0);
+    while size > 0 && tries < SHRINK_MAX {
+        let mut start = 0;
+        while start + 1 < session.len() && tries < SHRINK_MAX {
+            let end = (start + size).min(session.len() - 1);
+            let mut fewer = session.clone();
+            fewer.drain(start..end);
+            tries += 1;
+            match compare(ports, &fewer, protocol)? {
+                Some(same) if same.step + 1 == fewer.len() => {
+                    session = fewer;
+                    difference = same;
+                }
+                _ => start = end,
+            }
+        }
+        size /= 2;
+    }
+    Ok((session, difference))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_depends_on_its_seed_alone() {
+        for protocol in [Protocol::Text, Protocol::Meta, Protocol::Binary] {
+            assert_eq!(make(7, protocol), make(7, protocol));
+            assert_ne!(make(7, protocol), make(8, protocol));
+        }
+    }
+
+    #[test]
+    fn tokens_are_put_in_as_the_protocol_writes_them() {
+        let step = Step::of(b"k", b"mg k C<token!> E<token!>".to_vec());
+        assert_eq!(step.with(258, Protocol::Meta), b"mg k C258 E258");
+        let step = Step::of(b"k", b"..<token!>".to_vec());
+        assert_eq!(step.with(258, Protocol::Binary), b"..\0\0\0\0\0\0\x01\x02");
+    }
+}
