@@ -36,7 +36,7 @@ impl BinaryShape {
 
     /// Whether a hit is answered by its value.
     pub fn has_value(self) -> bool {
-        use Verb::*;
+        use Verb::{Get, GetAndTouch, GetKey, GetKeyAndTouch};
         matches!(self.verb(), Some((Get | GetKey | GetAndTouch | GetKeyAndTouch, _)))
     }
 
@@ -57,7 +57,7 @@ impl BinaryShape {
 impl<D: Destination> Reply<'_, D> {
     /// Any request on a key.
     pub(super) fn binary(&mut self, shape: BinaryShape, outcome: Outcome<'_, Refusal>) {
-        use Verb::*;
+        use Verb::{Decrement, Get, GetAndTouch, GetKey, GetKeyAndTouch, Increment, Touch};
         let Some((verb, is_quiet)) = shape.verb() else { return };
         let status = match outcome {
             Outcome::OutOfMemory => Some(Status::OutOfMemory),

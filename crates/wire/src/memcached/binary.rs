@@ -87,7 +87,11 @@ pub enum Verb {
 
 /// By opcode: the verb, and whether it is its quiet form. 0x1b, verbosity, memcached does not know.
 const VERBS: [Option<(Verb, bool)>; 0x25] = {
-    use Verb::*;
+    use Verb::{
+        Add, Append, Authenticate, Decrement, Delete, Flush, Get, GetAndTouch, GetKey,
+        GetKeyAndTouch, Increment, ListMechanisms, Noop, Prepend, Quit, Replace, Set, Stat, Step,
+        Touch, Version,
+    };
     let mut verbs = [None; 0x25];
     let loud = [
         (0x00, Get),
@@ -170,8 +174,7 @@ impl Verb {
 
     /// Whether who has not logged in may ask for it.
     fn is_for_all(self) -> bool {
-        use Verb::*;
-        matches!(self, ListMechanisms | Authenticate | Step | Version)
+        matches!(self, Verb::ListMechanisms | Verb::Authenticate | Verb::Step | Verb::Version)
     }
 }
 

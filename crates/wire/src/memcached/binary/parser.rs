@@ -171,7 +171,7 @@ impl Header {
 
 /// Whether a request of that verb has a value.
 fn has_value(verb: Verb) -> bool {
-    use Verb::*;
+    use Verb::{Add, Append, Authenticate, Prepend, Replace, Set, Step};
     matches!(verb, Set | Add | Replace | Append | Prepend | Authenticate | Step)
 }
 

@@ -1,3 +1,5 @@
+//! The binary protocol's requests and responses, byte for byte.
+
 use super::*;
 use crate::Parsed;
 
