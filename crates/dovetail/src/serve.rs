@@ -1,8 +1,9 @@
 //! `dovetail serve`: starts the server, says what it found, waits, drains.
 //!
 //! ```text
-//!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ─TERM, INT, SHUTDOWN─▶ stop
-//!                                                       └─HUP: files are read anew
+//!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ─TERM, INT, USR1, SHUTDOWN─▶ stop
+//!                                                       ├─HUP: files are read anew
+//!                                                       └─USR2: what every thread does, logged
 //!  stop: other nodes of the cluster take over, clients take their answers, threads end
 //! ```
 //!
@@ -15,7 +16,7 @@ use std::time::Duration;
 use base::ByteSize;
 use clap::ArgMatches;
 use server::{Config, Eviction, Mode, Pin, Poll, Server, Shared};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
@@ -45,7 +46,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     logs::start(level, settings.log_format);
 
     // Before the workers start, so that their threads inherit nothing surprising.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|error| Failure::Runtime(format!("cannot wait for signals: {error}")))?;
     settings.without_effect.iter().for_each(|line| warn!("{line}"));
     let server = Server::start(settings.config).map_err(|error| match error.is_of_settings() {
@@ -101,13 +102,21 @@ fn watch(mut signals: Signals, server: &Server) -> Result<mpsc::Receiver<&'stati
                 read_anew(&shared);
                 continue;
             }
+            if signal == SIGUSR2 {
+                shared.log_state();
+                continue;
+            }
             signal_count += 1;
             if signal_count > 1 {
                 warn!("second signal: leaving without draining");
                 std::process::exit(1);
             }
             // The receiver is the main thread; when it is gone the process is ending anyway.
-            let _ = stop.send(if signal == SIGTERM { "SIGTERM" } else { "SIGINT" });
+            let _ = stop.send(match signal {
+                SIGTERM => "SIGTERM",
+                SIGUSR1 => "SIGUSR1",
+                _ => "SIGINT",
+            });
         }
     };
     spawn("signals", Box::new(by_signal))?;

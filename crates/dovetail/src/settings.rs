@@ -70,6 +70,8 @@ pub fn closest_key(key: &str) -> Option<&'static str> {
 const MEMORY_MIN_BYTES: u64 = 64 << 20;
 const MEMORY_MAX_BYTES: u64 = 1 << 44;
 const DAY: Duration = Duration::from_secs(86_400);
+/// The longest that a connection may be asked to be idle.
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
 const ITEM_MIN_BYTES: u64 = 1 << 10;
 const ITEM_MAX_BYTES: u64 = 512 << 20;
 
@@ -173,6 +175,15 @@ pub const TABLE: &[Setting] = &[
         default: "",
         help: "A directory in which the data outlives the server: every write goes to a log there, \
                as large as --memory, and is read back at the start; needs --mode store",
+    },
+    Setting {
+        key: "warm-file",
+        value_name: "PATH",
+        kind: Kind::Path,
+        default: "",
+        help: "A file that is the store's memory, best on a tmpfs such as /dev/shm: what is there \
+               when the server ends (TERM, INT, USR1, SHUTDOWN) is there at the next start; lost \
+               after a crash, and not for --data-dir or --cluster",
     },
     Setting {
         key: "durability",
@@ -490,6 +501,14 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "10000",
         help: "Connections of Redis and memcached clients at one time",
+    },
+    Setting {
+        key: "idle-timeout",
+        value_name: "TIME|off",
+        kind: Kind::SwitchedTime { min: Duration::from_secs(1), max: YEAR },
+        default: "off",
+        help: "How long a connection may neither send anything nor take what waits for it, before \
+               it is closed. CONFIG SET takes seconds, 0 is off, and knows it as timeout too",
     },
     Setting {
         key: "max-item-size",

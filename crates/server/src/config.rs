@@ -53,6 +53,8 @@ pub struct Config {
     pub eviction: Eviction,
     /// Where the data outlives the server; `None`: nowhere. Needs [`Mode::Clean`].
     pub data: Option<DataConfig>,
+    /// The file that is the store's memory and keeps it across a restart; `None`: there is none.
+    pub warm_file: Option<PathBuf>,
     /// As a node of which cluster; `None`: alone.
     pub cluster: Option<ClusterConfig>,
     /// Which pages the memory is asked to lie on.
@@ -108,6 +110,8 @@ pub struct Config {
     pub hot_set: HotSetSize,
     /// Client connections at a time, over both protocols.
     pub max_connections: usize,
+    /// A connection is closed after so many milliseconds without a byte either way; 0: never.
+    pub idle_timeout_ms: u64,
     /// The largest value; lowered to what `memory_bytes` can hold.
     pub max_item_size_bytes: u64,
     /// Who may use DEBUG.
@@ -221,6 +225,7 @@ impl Default for Config {
             mode: Mode::Evict,
             eviction: Eviction::default(),
             data: None,
+            warm_file: None,
             cluster: None,
             huge_pages: HugePages::Auto,
             numa: Numa::Auto,
@@ -248,6 +253,7 @@ impl Default for Config {
             compacts: Compacts::Long,
             hot_set: HotSetSize::Auto,
             max_connections: 10_000,
+            idle_timeout_ms: 0,
             max_item_size_bytes: 32 << 20,
             debug_command: DebugCommand::No,
             requirepass: None,

@@ -148,6 +148,8 @@ pub struct WorkerCounters {
     pub accepted: Cell,
     /// Connections refused: too many.
     pub rejected: Cell,
+    /// Connections closed for having been idle.
+    pub idle_closed: Cell,
     /// Bytes read.
     pub input_bytes: Cell,
     /// Bytes written.
@@ -436,6 +438,8 @@ pub struct Totals {
     pub connections_total: u64,
     /// Connections refused because there were `max_connections` already.
     pub connections_rejected: u64,
+    /// Connections closed for having been idle.
+    pub connections_idle_closed: u64,
     /// Bytes read from clients.
     pub net_input_bytes: u64,
     /// Bytes written to clients.
@@ -505,6 +509,7 @@ impl Totals {
             connections_memcached: 0,
             connections_total: sum(|worker| &worker.accepted),
             connections_rejected: sum(|worker| &worker.rejected),
+            connections_idle_closed: sum(|worker| &worker.idle_closed),
             net_input_bytes: sum(|worker| &worker.input_bytes),
             net_output_bytes: sum(|worker| &worker.output_bytes),
             batches: sum(|worker| &worker.batches),
@@ -543,6 +548,7 @@ impl Totals {
         for (now, then) in [
             (&mut self.connections_total, baseline.connections_total),
             (&mut self.connections_rejected, baseline.connections_rejected),
+            (&mut self.connections_idle_closed, baseline.connections_idle_closed),
             (&mut self.net_input_bytes, baseline.net_input_bytes),
             (&mut self.net_output_bytes, baseline.net_output_bytes),
             (&mut self.batches, baseline.batches),

@@ -173,6 +173,14 @@ pub enum StartError {
     /// A cache forgets what a disk would have to keep.
     #[error("--data-dir needs --mode store, and an index that is not lossy: a cache drops items")]
     DataOfCache,
+    /// The warm file cannot be used.
+    #[error("--warm-file {}: {reason}", path.display())]
+    Warm {
+        /// As given.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// The cluster that this server is to be a node of.
     #[error("cannot join the cluster: {reason}")]
     Cluster {
@@ -214,6 +222,7 @@ impl StartError {
             | StartError::Shm { .. }
             | StartError::Store { .. }
             | StartError::Data { .. }
+            | StartError::Warm { .. }
             | StartError::Cluster { .. }
             | StartError::System { .. } => false,
         }

@@ -71,8 +71,10 @@ mod sizes;
 mod slab;
 mod slo;
 pub mod slow_log;
+mod state_log;
 mod timing;
 mod topology;
+mod warm;
 mod watching;
 mod worker;
 

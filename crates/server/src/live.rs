@@ -8,17 +8,18 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The settings, by their keys.
-pub const LIVE_SETTINGS: [&str; 9] = [
+pub const LIVE_SETTINGS: [&str; 10] = [
     "threads",
     "cr-threads",
     "slo",
     "hot-set",
     "max-connections",
     "requirepass",
+    "idle-timeout",
     "slowlog-log-slower-than",
     "slowlog-max-len",
     "latency-monitor-threshold",
@@ -31,14 +32,20 @@ pub type RewriteFile = fn(&Path, &BTreeMap<&'static str, String>) -> io::Result<
 #[derive(Debug)]
 pub struct Live {
     max_connections: AtomicUsize,
+    /// 0: off.
+    idle_timeout_ms: AtomicU64,
     /// As they were given last, in the spelling of the file.
     changed: Mutex<BTreeMap<&'static str, String>>,
 }
 
 impl Live {
     /// As started.
-    pub(crate) fn new(max_connections: usize) -> Live {
-        Live { max_connections: AtomicUsize::new(max_connections), changed: Mutex::default() }
+    pub(crate) fn new(max_connections: usize, idle_timeout_ms: u64) -> Live {
+        Live {
+            max_connections: AtomicUsize::new(max_connections),
+            idle_timeout_ms: AtomicU64::new(idle_timeout_ms),
+            changed: Mutex::default(),
+        }
     }
 
     /// Connections that may be open at one time.
@@ -50,6 +57,26 @@ impl Live {
     /// Holds for the next connection; those that are open stay.
     pub(crate) fn set_max_connections(&self, count: usize) {
         self.max_connections.store(count, Ordering::Relaxed);
+    }
+
+    /// After so long without a byte either way a connection is closed; 0: never.
+    #[inline]
+    pub fn idle_timeout_ms(&self) -> u64 {
+        // Relaxed: a pass sooner or later.
+        self.idle_timeout_ms.load(Ordering::Relaxed)
+    }
+
+    /// The same as the file spells it.
+    pub fn idle_timeout_text(&self) -> String {
+        match self.idle_timeout_ms() {
+            0 => "off".to_owned(),
+            ms => base::format_duration(std::time::Duration::from_millis(ms)),
+        }
+    }
+
+    /// Holds for connections that are open, too. Workers that sleep are to be woken.
+    pub(crate) fn set_idle_timeout_ms(&self, ms: u64) {
+        self.idle_timeout_ms.store(ms, Ordering::Relaxed);
     }
 
     /// Remembers what was set, for the file.

@@ -38,6 +38,8 @@ mod process;
 mod roles;
 mod slo;
 
+pub(crate) use roles::threads;
+
 /// The server at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -170,6 +172,7 @@ impl Snapshot {
             "max": self.connections_max,
             "accepted_total": totals.connections_total,
             "rejected_total": totals.connections_rejected,
+            "idle_closed_total": totals.connections_idle_closed,
         })
     }
 

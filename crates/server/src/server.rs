@@ -223,6 +223,10 @@ impl Server {
         drop(self.manager.take());
         drop(self.control.take());
         drop(self.log.take());
+        if let Some(warm) = self.shared.warm() {
+            self.populate.stop(&self.shared);
+            warm.keep(&self.shared);
+        }
         is_drained
     }
 

@@ -46,6 +46,7 @@ use crate::sizes::{self, Sizes};
 use crate::slo::{LatencyCounts, Slo};
 use crate::slow_log::SlowLog;
 use crate::topology::SYSFS_NODES;
+use crate::warm::Warm;
 use crate::watching::Watching;
 use crate::{affinity, topology};
 
@@ -134,6 +135,7 @@ pub struct Shared {
     plan: MemoryPlan,
     store: Arc<Store>,
     data: Option<Data>,
+    warm: Option<Warm>,
     budget: Arc<BufferBudget>,
     clients: Clients,
     counters: Vec<CachePadded<WorkerCounters>>,
@@ -165,7 +167,7 @@ fn open_store(
     config: &Config,
     plan: &MemoryPlan,
     tenant: Option<&Tenant>,
-) -> Result<(Arc<Store>, Option<Data>), StartError> {
+) -> Result<(Arc<Store>, Option<Data>, Option<Warm>), StartError> {
     let nodes = topology::nodes(Path::new(SYSFS_NODES), &affinity::allowed());
     let processors = affinity::plan(config.pin, config.threads);
     let shares = topology::shares(config.numa, &nodes, &processors);
@@ -184,9 +186,19 @@ fn open_store(
         batch: config.batch,
         huge_pages: config.huge_pages,
     };
-    let opened = durable::open_store(store_config, &shares, config.data.as_ref(), tenant)?;
-    topology::announce(opened.0.placement());
-    Ok(opened)
+    let (store, data, warm) = match &config.warm_file {
+        Some(path) => {
+            let (store, warm) = Warm::open(path, store_config, &shares)?;
+            (store, None, Some(warm))
+        }
+        None => {
+            let data = config.data.as_ref();
+            let (store, data) = durable::open_store(store_config, &shares, data, tenant)?;
+            (store, data, None)
+        }
+    };
+    topology::announce(store.placement());
+    Ok((store, data, warm))
 }
 
 /// Values have to be shorter than was asked for.
@@ -220,7 +232,7 @@ impl Shared {
                 given: base::ByteSize { bytes: config.memory_bytes },
                 least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops, hot_set_bytes) },
             })?;
-        let (store, data) = open_store(&config, &plan, tenant)?;
+        let (store, data, warm) = open_store(&config, &plan, tenant)?;
         let fits_bytes =
             store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
         let item_size_max_bytes = plan.item_size_max_bytes.min(fits_bytes);
@@ -228,6 +240,7 @@ impl Shared {
             tell_of_lowered(&config, item_size_max_bytes);
             config.max_item_size_bytes = item_size_max_bytes;
         }
+        let flush_at = AtomicU64::new(warm_flush_at(warm.as_ref()));
         let sizes = Sizes::for_dispatch(&config, roles.layers());
         let sample_every = sizes.as_ref().map(|_| config.size_sample);
         Ok(Shared {
@@ -235,10 +248,11 @@ impl Shared {
             slo: Slo::new(config.slo, roles.layers().is_routed),
             watching: Watching::new(&config),
             roles,
-            live: Live::new(config.max_connections),
+            live: Live::new(config.max_connections, config.idle_timeout_ms),
             plan: MemoryPlan { item_size_max_bytes, ..plan },
             store,
             data,
+            warm,
             budget: Arc::new(BufferBudget::new(plan.buffers_bytes)),
             clients: Clients::default(),
             counters: (0..config.threads + usize::from(config.cluster.is_some()))
@@ -261,7 +275,7 @@ impl Shared {
             shutdown: crossbeam_channel::bounded(1),
             control: manager::Published::default(),
             thread_ids: (0..config.threads).map(|_| AtomicI32::new(0)).collect(),
-            flush_at: AtomicU64::new(0),
+            flush_at,
             pause_until: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
             config,
@@ -697,6 +711,11 @@ impl Shared {
         self.shutdown.1.clone()
     }
 
+    /// What keeps the store across a restart.
+    pub fn warm(&self) -> Option<&Warm> {
+        self.warm.as_ref()
+    }
+
     /// A client asked for SHUTDOWN. A second request changes nothing.
     pub(crate) fn request_shutdown(&self) {
         let _ = self.shutdown.0.try_send(());
@@ -753,6 +772,11 @@ impl Shared {
         self.config.native = native;
         self.config.admin = admin;
     }
+}
+
+/// A flush that the last server had still to do.
+fn warm_flush_at(warm: Option<&Warm>) -> u64 {
+    warm.and_then(Warm::flush_at).map_or(0, |at| at.0)
 }
 
 fn open_mailbox() -> Result<(Mailbox, Receiver<Control>), StartError> {

@@ -46,6 +46,11 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
+    /// Behind the last position that was ever in use.
+    pub fn end(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The positions in use.
     pub fn slots(&self) -> Vec<usize> {
         let used = |(slot, entry): (usize, &Option<T>)| entry.is_some().then_some(slot);

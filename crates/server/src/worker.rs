@@ -21,6 +21,7 @@
 mod accept;
 mod control;
 mod finish;
+mod idle;
 mod latency;
 mod lend;
 mod native;
@@ -52,6 +53,7 @@ use crate::native::Native;
 use crate::native::shm::{ShmClient, ShmDoor};
 use crate::poller::{Interest, Poller, Ready};
 use crate::shared::{Shared, unix_now};
+use idle::IdlePass;
 use latency::Latency;
 use read::Region;
 use starve::Starved;
@@ -156,6 +158,7 @@ pub struct Worker<E, P> {
     latency: Latency,
     /// Where replies wait for the disk.
     gate: Option<Gate>,
+    idle: IdlePass,
 }
 
 /// The sockets that a worker starts with.
@@ -245,6 +248,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             shm_arrivals: Vec::new(),
             next_target,
             latency: Latency::new(now),
+            idle: IdlePass::default(),
         })
     }
 
@@ -296,6 +300,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
         }
         self.core.now = unix_now();
+        self.close_idle();
         if self.engine.own_session().maintain(self.core.now) {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
         }
@@ -351,6 +356,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
             if at > self.core.now {
                 sleep = sleep.min(Duration::from_millis(at.0 - self.core.now.0));
             }
+        }
+        let timeout_ms = shared.live().idle_timeout_ms();
+        if let Some(idle) = self.idle.sleep_max(timeout_ms, self.core.now) {
+            sleep = sleep.min(idle);
         }
         sleep.min(self.engine.sleep_max())
     }
@@ -479,6 +488,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         // Short of free segments: a step after every batch, so that no write reclaims a whole one.
         if is_due || self.engine.own_session().wants_room() {
             self.kept_house_at = now;
+            self.close_idle();
             self.engine.own_session().maintain(self.core.now);
             if let Some(native) = &mut self.native {
                 native.keep_house(&self.core);

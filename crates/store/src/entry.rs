@@ -328,7 +328,7 @@ impl<'a> Entry<'a> {
     }
 
     #[inline]
-    fn header_bytes(self) -> usize {
+    pub(crate) fn header_bytes(self) -> usize {
         HEADER_BYTES + ALIGN_BYTES * self.extra_word_count()
     }
 

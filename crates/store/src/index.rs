@@ -128,7 +128,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// An empty index in lines that `lender` lends, all zero at first; `None`: it lends too few.
+    /// An empty index in lines that `lender` lends, all zero at first, or else
+    /// [`Index::clear_heads`] comes next; `None`: it lends too few.
     pub(crate) fn new(memory: Lines, lender: Arc<dyn Lender>, plan: IndexPlan) -> Option<Index> {
         let arena = Arc::new(Arena::new(lender));
         let heads_log2_max = arena.log2_lines_max();

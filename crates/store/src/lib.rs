@@ -39,6 +39,7 @@ mod store;
 mod tree;
 mod tuning;
 mod validate;
+pub mod warm;
 
 pub use config::{BATCH_MAX, Eviction, IndexKind, Limits, Mode, NoSession, OpenError, StoreConfig};
 pub use counters::{LogSpace, StoreStats};

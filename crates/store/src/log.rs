@@ -153,18 +153,22 @@ pub(crate) fn segment_count_min(session_max: usize) -> u64 {
 }
 
 impl Log {
-    /// Maps a log of at most `log_bytes`, in segments of `segment_bytes`.
+    /// Maps a log of at most `log_bytes`, in segments of `segment_bytes`; the pages of `file`, if
+    /// there is one.
     pub(crate) fn new(
         (log_bytes, segment_bytes): (u64, u64),
         config: &StoreConfig,
         tuning: Tuning,
-        nodes: &[NodeShare],
+        (nodes, file): (&[NodeShare], Option<&std::fs::File>),
     ) -> std::io::Result<Log> {
         let session_max = config.session_max;
         let segment_count = u32::try_from(log_bytes / segment_bytes).unwrap_or(u32::MAX);
         let bytes = u64::from(segment_count) * segment_bytes;
-        let huge_pages = config.huge_pages;
-        let memory = Mapping::new(usize::try_from(bytes).expect("64-bit addresses"), huge_pages)?;
+        let len_bytes = usize::try_from(bytes).expect("64-bit addresses");
+        let memory = match file {
+            None => Mapping::new(len_bytes, config.huge_pages)?,
+            Some(file) => Mapping::of_file(file, len_bytes)?,
+        };
         let segment_shift = segment_bytes.trailing_zeros();
         let (regions, placement) = placement::place(&memory, (segment_count, segment_bytes), nodes);
         let region_count = regions.count();
@@ -352,6 +356,18 @@ impl Log {
             0 => Queue::Main,
             _ => Queue::Small,
         }
+    }
+
+    /// Takes a segment, or a run, that was in use in another process, before anybody else does;
+    /// false: it is not there, or not free.
+    pub(crate) fn restore(&self, segment: u32, run_len: u32, queue: Queue) -> bool {
+        let mut allocator = self.allocator();
+        let is_restored = allocator.restore(segment, run_len);
+        if is_restored {
+            self.set_queue(&mut allocator, segment, queue);
+            self.segments.update_hint(&allocator);
+        }
+        is_restored
     }
 
     fn set_queue(&self, allocator: &mut Allocator, segment: u32, queue: Queue) {

@@ -1,5 +1,6 @@
 //! Anonymous mappings: the log's and the index's memory, zeroed, touched lazily, on huge pages
-//! where the kernel grants them (M7; mica §5, +40 % GETs on 10 M items).
+//! where the kernel grants them (M7; mica §5, +40 % GETs on 10 M items). A file's pages may take
+//! their place (`shared.rs`).
 
 use std::fmt;
 use std::ops::Range;
@@ -8,6 +9,14 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 mod node;
+#[cfg(not(miri))]
+mod shared;
+#[cfg(miri)]
+impl Mapping {
+    pub(crate) fn of_file(_file: &std::fs::File, _len: usize) -> std::io::Result<Mapping> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
 
 /// Miri has no `mmap`: the same calls, over the allocator.
 #[cfg(miri)]
@@ -51,7 +60,7 @@ impl fmt::Display for PageKind {
     }
 }
 
-/// A private, zeroed mapping that lives as long as this value.
+/// A mapping, private and zeroed or of a file, that lives as long as this value.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     /// What `mmap` returned, for `munmap`.

@@ -17,6 +17,7 @@ mod durable;
 mod execute;
 mod expire;
 mod hot;
+mod keep;
 mod ordered;
 mod ordered_walk;
 mod pace;
@@ -51,6 +52,7 @@ use execute::Guess;
 
 pub(crate) use execute::know_processor;
 pub use hot::HOT_PLACE_BYTES;
+pub(crate) use keep::{has_expired, is_whole_entry};
 pub(crate) use recover::Named;
 pub use replica::Sweep;
 pub use several::LockedSession;

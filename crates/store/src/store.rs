@@ -26,6 +26,7 @@ use crate::replica::{RecoveredDelete, ShardCounts};
 use crate::session::Session;
 use crate::tree::{NodeMemory, Tree};
 use crate::tuning::Tuning;
+use crate::warm::Table as WarmTable;
 use crate::{ITEM_MAX_BYTES, KEY_LEN_MAX_BYTES};
 
 /// Of a tree's memory, one byte in this many is for stripes, ...
@@ -119,24 +120,81 @@ fn mark_limit_of(config: &StoreConfig) -> u64 {
     }
 }
 
+/// What a store has before its first session.
+#[derive(Clone, Copy)]
+pub(crate) enum Begin<'b> {
+    /// Nothing.
+    Empty,
+    /// Segments on a medium, which it is written to as well.
+    Durable(&'b RestoredSegments),
+    /// Memory that is a file's, with segments that lie in it.
+    Warm { file: &'b std::fs::File, table: Option<&'b WarmTable> },
+}
+
+impl<'b> Begin<'b> {
+    /// What the size of a segment was (K14).
+    fn segment_bytes(self) -> Option<u64> {
+        match self {
+            Begin::Durable(restored) => Some(restored.superblock.segment_bytes),
+            Begin::Warm { table, .. } => table.map(|table| table.segment_bytes),
+            Begin::Empty => None,
+        }
+    }
+
+    fn file(self) -> Option<&'b std::fs::File> {
+        match self {
+            Begin::Warm { file, .. } => Some(file),
+            Begin::Empty | Begin::Durable(_) => None,
+        }
+    }
+
+    /// Takes the segments that are in use, before the index takes any.
+    fn take(self, log: &mut Log, config: &StoreConfig) -> Result<Option<Arc<Durable>>, OpenError> {
+        match self {
+            Begin::Durable(restored) => take_restored(log, config, restored).map(Some),
+            Begin::Warm { table: Some(table), .. } => take_warm(log, config, table).map(|()| None),
+            Begin::Empty | Begin::Warm { table: None, .. } => Ok(None),
+        }
+    }
+}
+
+/// Segments of a file, in the order in which they were taken.
+fn take_warm(log: &Log, config: &StoreConfig, table: &WarmTable) -> Result<(), OpenError> {
+    refuse_few_segments(log, config)?;
+    for row in &table.rows {
+        if !log.restore(row.segment, row.run_len, row.queue) {
+            return Err(does_not_fit(log, row.segment, row.run_len));
+        }
+    }
+    Ok(())
+}
+
+/// Segments may be those of a larger memory (K14).
+fn refuse_few_segments(log: &Log, config: &StoreConfig) -> Result<(), OpenError> {
+    let has_enough = u64::from(log.segment_count()) >= segment_count_min(config.session_max);
+    if has_enough { Ok(()) } else { Err(OpenError::NoRoom) }
+}
+
+fn does_not_fit(log: &Log, segment: u32, run_len: u32) -> OpenError {
+    OpenError::DoesNotFit {
+        used_bytes: (u64::from(segment) + u64::from(run_len)) * log.segment_bytes(),
+        log_bytes: u64::from(log.segment_count()) * log.segment_bytes(),
+    }
+}
+
 /// Takes the segments that are in use on a medium, before the index takes any.
 fn take_restored(
     log: &mut Log,
     config: &StoreConfig,
     restored: &RestoredSegments,
 ) -> Result<Arc<Durable>, OpenError> {
-    if u64::from(log.segment_count()) < segment_count_min(config.session_max) {
-        return Err(OpenError::NoRoom); // Its segments are those of a larger memory (K14).
-    }
+    refuse_few_segments(log, config)?;
     let durable = Arc::new(Durable::new(config.session_max, log.segment_count()));
     log.set_durable(Arc::clone(&durable));
     let mut allocator = log.allocator();
     for (segment, row) in restored.used() {
         if !allocator.restore(segment, row.run_len) {
-            return Err(OpenError::DoesNotFit {
-                used_bytes: (u64::from(segment) + u64::from(row.run_len)) * log.segment_bytes(),
-                log_bytes: u64::from(log.segment_count()) * log.segment_bytes(),
-            });
+            return Err(does_not_fit(log, segment, row.run_len));
         }
     }
     drop(allocator);
@@ -166,18 +224,19 @@ impl Store {
         tuning: Tuning,
         nodes: &[NodeShare],
     ) -> Result<Arc<Store>, OpenError> {
-        Store::open_restored(config, tuning, nodes, None)
+        Store::open_at(config, tuning, nodes, Begin::Empty)
     }
 
-    /// [`Store::open_on_nodes`], durable if `restored` says what is on a medium: its segments are
-    /// taken and empty, until their entries are recovered.
-    pub(crate) fn open_restored(
+    /// [`Store::open_on_nodes`] with what `begin` says is there already: its segments are taken
+    /// and empty, until their entries are recovered.
+    pub(crate) fn open_at(
         config: StoreConfig,
         tuning: Tuning,
         nodes: &[NodeShare],
-        restored: Option<&RestoredSegments>,
+        begin: Begin<'_>,
     ) -> Result<Arc<Store>, OpenError> {
-        if restored.is_some() && (config.mode != Mode::Clean || config.lossy_index) {
+        let is_durable = matches!(begin, Begin::Durable(_));
+        if is_durable && (config.mode != Mode::Clean || config.lossy_index) {
             return Err(OpenError::NotAStore);
         }
         check_range("batch", config.batch as u64, 1..BATCH_MAX as u64 + 1)?;
@@ -196,15 +255,17 @@ impl Store {
             return Err(too_small());
         }
         let mapped_bytes = config.memory_bytes - ghost_bytes;
-        let segment_bytes = match restored {
-            Some(restored) => restored.superblock.segment_bytes,
-            None => segment_bytes_for(mapped_bytes, config.session_max),
-        };
-        let mut log = Log::new((mapped_bytes, segment_bytes), &config, tuning, nodes)
+        let segment_bytes = begin
+            .segment_bytes()
+            .unwrap_or_else(|| segment_bytes_for(mapped_bytes, config.session_max));
+        let space = (mapped_bytes, segment_bytes);
+        let mut log = Log::new(space, &config, tuning, (nodes, begin.file()))
             .map_err(|source| OpenError::Map { bytes: mapped_bytes, source })?;
-        let durable = restored.map(|restored| take_restored(&mut log, &config, restored));
-        let durable = durable.transpose()?;
+        let durable = begin.take(&mut log, &config)?;
         let index = open_index(&config, &log).ok_or_else(too_small)?;
+        if begin.file().is_some() {
+            index.clear_heads();
+        }
         let (reserve, lent_max) = reserve_of(&config);
         log.allocator().set_reserve(reserve, lent_max);
         let entry_max_bytes = log.entry_max_bytes() - (HEADER_MAX_BYTES + 8) as u64;

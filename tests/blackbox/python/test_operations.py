@@ -242,3 +242,38 @@ def test_many_clients_of_both_kinds_under_load(server):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+@pytest.mark.flags("--idle-timeout", "1s", memory="512MiB")
+def test_who_is_idle_is_closed_and_who_is_slow_is_not(server, client):
+    """Real time passes here: 3 s."""
+    client.set("large", b"x" * (24 * MIB))
+    with (
+        wires.RespWire(server.resp_port) as idle, wires.RespWire(server.resp_port) as busy,
+        wires.RespWire(server.resp_port) as slow, wires.TextWire(server.memcached_port) as other,
+        wires.RespWire(server.resp_port) as watching,
+    ):
+        assert idle.ask("PING") == b"+PONG\r\n"
+        assert other.ask(b"get a\r\n") == b"END\r\n"
+        assert watching.ask("MONITOR") == b"+OK\r\n"
+        slow.send(b"GET large\r\n")
+        taken = 0
+        for _ in range(15):
+            time.sleep(0.2)
+            assert busy.ask("PING") == b"+PONG\r\n"
+            taken += len(slow.file.read(MIB))
+        assert idle.read_to_end() == b""
+        assert other.read_to_end() == b""
+        while taken < 24 * MIB:
+            arrived = slow.file.read1(MIB)
+            assert arrived, "a slow reader was cut"
+            taken += len(arrived)
+        assert b"PING" in watching.socket.recv(1 << 16)
+        text = server.admin("/metrics")[1]
+        closed = text.split('dovetail_connections_closed_total{reason="idle"} ')[1].split()[0]
+        assert int(closed) >= 2
+    assert client.config_get("timeout") == {"timeout": "1"}
+    assert client.config_set("timeout", 0)
+    with wires.RespWire(server.resp_port) as idle:
+        time.sleep(1.5)
+        assert idle.ask("PING") == b"+PONG\r\n"

@@ -64,6 +64,7 @@ impl ServeSettings {
                 &[("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox)],
             ),
             data: data_of(&lookup),
+            warm_file: lookup.path("warm-file"),
             cluster: cluster_of(&lookup)?,
             huge_pages: lookup.choice(
                 "huge-pages",
@@ -85,6 +86,9 @@ impl ServeSettings {
             ),
             batch: lookup.count("batch").unwrap_or(32),
             max_connections: lookup.count("max-connections").unwrap_or(10_000),
+            idle_timeout_ms: lookup
+                .time("idle-timeout")
+                .map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             max_item_size_bytes: lookup.size_bytes("max-item-size").unwrap_or(32 << 20),
             debug_command: lookup.choice(
                 "enable-debug-command",
@@ -181,6 +185,20 @@ fn refuse_data(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError>
     Ok(())
 }
 
+/// What lies elsewhere is not kept twice.
+fn refuse_warm(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    let refuse = |reason: &str| {
+        Err(SettingError { place: lookup.place("warm-file"), reason: reason.to_owned() })
+    };
+    match (&config.warm_file, &config.data, &config.cluster) {
+        (Some(_), Some(_), _) => refuse("--data-dir outlives the server already; leave one out"),
+        (Some(_), None, Some(_)) => {
+            refuse("a node of a cluster gets its copies from the others; leave it out")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Who receives, who executes, and what is put together.
 fn routing(lookup: &Lookup<'_>) -> Config {
     Config {
@@ -229,6 +247,7 @@ fn refuse_misfits(
 ) -> Result<(), SettingError> {
     refuse_lossy_tree(lookup, config)?;
     refuse_data(lookup, config)?;
+    refuse_warm(lookup, config)?;
     refuse_lonely_replication(lookup, config)?;
     refuse_shared_compaction(lookup)?;
     refuse_control(lookup, config, machine)?;

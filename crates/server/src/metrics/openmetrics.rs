@@ -114,6 +114,13 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
         &[("reason", "max_connections")],
         totals.connections_rejected,
     );
+    let family = "dovetail_connections_closed";
+    page.family(family, "counter", "Connections that the server closed, by reason");
+    page.sample(
+        "dovetail_connections_closed_total",
+        &[("reason", "idle")],
+        totals.connections_idle_closed,
+    );
     page.family_with_unit("dovetail_net_bytes", "counter", "Bytes from and to clients", "bytes");
     page.sample("dovetail_net_bytes_total", &[("dir", "in")], totals.net_input_bytes);
     page.sample("dovetail_net_bytes_total", &[("dir", "out")], totals.net_output_bytes);

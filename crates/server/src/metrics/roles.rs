@@ -31,6 +31,36 @@ fn of_task(task: &Path) -> Option<(&'static str, u64)> {
     Some((role_of(name.trim()), times.split(' ').next()?.parse().ok()?))
 }
 
+/// One thread of this process, as the kernel has it.
+pub struct Thread {
+    /// The kernel's number.
+    pub id: i32,
+    /// As it was named.
+    pub name: String,
+    /// Runs (R), sleeps (S), waits for a disk (D).
+    pub state: char,
+    /// Of a core, since it began.
+    pub cpu_ms: u64,
+}
+
+/// The threads that live now; none where /proc is not mounted.
+pub fn threads() -> Vec<Thread> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.filter_map(|task| thread_at(&task.path())).collect()
+}
+
+fn thread_at(task: &Path) -> Option<Thread> {
+    let read = |name| std::fs::read_to_string(task.join(name)).ok();
+    let ns: u64 = read("schedstat")?.split(' ').next()?.parse().ok()?;
+    Some(Thread {
+        id: task.file_name()?.to_str()?.parse().ok()?,
+        name: read("comm")?.trim().to_owned(),
+        // Behind the name, which may hold anything.
+        state: read("stat")?.rsplit_once(") ")?.1.chars().next()?,
+        cpu_ms: ns / 1_000_000,
+    })
+}
+
 fn role_of(name: &str) -> &'static str {
     match name {
         "control" => "control",
@@ -51,5 +81,8 @@ mod tests {
         assert_eq!(role_of("digest-0"), "digest");
         assert_eq!(role_of("dovetail-links"), "other");
         assert!(cpu_seconds().contains_key("other"), "this test's own thread");
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        let found = threads().into_iter().find(|thread| thread.id == own);
+        assert_eq!(found.map(|thread| thread.state), Some('R'), "it runs");
     }
 }

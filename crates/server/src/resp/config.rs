@@ -134,12 +134,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if request.abort {
             return self.fail(caller, &ErrorReply::NoShutdown);
         }
-        if request.save {
+        let shared = std::sync::Arc::clone(&self.core.shared);
+        if request.save && shared.data().is_none() && shared.warm().is_none() {
             return self.fail(caller, &ErrorReply::ShutdownFailed);
         }
         self.settle(caller.slot);
         tracing::info!("a client asked for SHUTDOWN");
-        self.core.shared.request_shutdown();
+        if let Some(warm) = shared.warm().filter(|_| request.nosave) {
+            warm.drop_at_end();
+        }
+        shared.request_shutdown();
     }
 }
 
@@ -201,7 +205,8 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("enable-debug-command", config.debug_command.name().to_owned()),
         ("enable-module-command", "no".to_owned()),
         ("daemonize", "no".to_owned()),
-        ("timeout", "0".to_owned()),
+        ("timeout", (shared.live().idle_timeout_ms() / 1000).to_string()),
+        ("idle-timeout", shared.live().idle_timeout_text()),
         ("tcp-keepalive", "300".to_owned()),
         ("requirepass", if has_no_password { "" } else { "***" }.to_owned()),
         (

@@ -85,6 +85,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Ok(Sent::Part | Sent::Blocked) => is_blocked = true,
                 Err(_) => connection.ending = Ending::Now,
             }
+            if sent_bytes > 0 && connection.interest.write {
+                connection.client.set_active(self.core.now); // Slow, not idle.
+            }
             self.core.counters().output_bytes.add(sent_bytes);
             if E::ROUTES && !is_blocked {
                 self.engine.deliver_more(&mut self.core, slot);

@@ -12,7 +12,7 @@ use super::restoring::Restoring;
 use crate::config::{OpenError, StoreConfig};
 use crate::medium::{Medium, MediumError};
 use crate::placement::NodeShare;
-use crate::store::Store;
+use crate::store::{Begin, Store};
 use crate::tuning::Tuning;
 
 /// What a new data file is made with, and how an old one is taken.
@@ -154,7 +154,7 @@ pub fn open_with<M: Medium>(
     let config = StoreConfig { hash_seed: superblock.hash_seed, ..config };
     let tuning = Tuning { replaces_in_place: false, ..tuning };
     let segments = Segments { superblock, rows };
-    let store = Store::open_restored(config, tuning, nodes, Some(&segments))?;
+    let store = Store::open_at(config, tuning, nodes, Begin::Durable(&segments))?;
     let inner = store.inner();
     let durable = inner.durable.clone().expect("a restored store is durable");
     let Segments { superblock, rows } = segments;

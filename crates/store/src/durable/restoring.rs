@@ -298,7 +298,7 @@ fn floor_by_shard(
 
 /// Calls `work` for each number below `count`, on a thread for each of `states`: the calling one
 /// for the first, which also tells how far all of them are. After a failure nothing more is begun.
-fn share_out<S: Send, E: Send>(
+pub(crate) fn share_out<S: Send, E: Send>(
     states: &mut [S],
     count: usize,
     work: &(impl Fn(&mut S, usize) -> Result<(), E> + Sync),

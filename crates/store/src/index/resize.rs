@@ -226,14 +226,20 @@ impl Index {
             self.free(from);
             state.shape = change.shape;
         }
+        self.clear_heads();
+        grows_above.store(state.shape.grows_above(bounds), Ordering::Relaxed);
+        // Until they are all there it would shrink.
+    }
+
+    /// Empties all heads, whatever lay in their lines; before anybody uses the index.
+    pub(crate) fn clear_heads(&self) {
+        let partition_log2 = self.directory.partition_log2();
         for partition in 0..self.directory.partition_count() {
             let block = self.directory.word(partition).block(partition, partition_log2);
             for line in block.first_line..block.first_line + block.line_count() as u32 {
                 self.memory[line].start_with(0, std::iter::empty());
             }
         }
-        grows_above.store(state.shape.grows_above(bounds), Ordering::Relaxed);
-        // Until they are all there it would shrink.
     }
 
     /// The items that [`Index::presize`] was told of have come, or were fewer.

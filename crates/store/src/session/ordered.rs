@@ -142,6 +142,15 @@ impl Local {
         }
     }
 
+    /// After an insert that changed nothing for lack of nodes, in recovery, where no room can be
+    /// made: has as many as it lacked.
+    pub(super) fn have_missing_nodes(&mut self, inner: &Inner) -> Result<(), IndexFull> {
+        let wanted = std::mem::take(&mut self.node_shortage);
+        let tree = inner.tree.as_ref().filter(|_| wanted > 0);
+        let is_filled = tree.is_some_and(|tree| self.spare.fill(tree.memory(), wanted));
+        if is_filled { Ok(()) } else { Err(IndexFull) }
+    }
+
     /// The same for inserts of so many keys under their locks, where no room can be made. Drops
     /// every reference this session has.
     pub(super) fn have_nodes_for(&mut self, inner: &Inner, now: UnixMillis, key_count: usize) {

@@ -23,7 +23,7 @@ use crate::replica::RecoveredDelete;
 use crate::store::Inner;
 
 /// Entries whose buckets are asked for together; then comes a quiescent point.
-const RECOVER_ENTRIES: usize = 32;
+pub(super) const RECOVER_ENTRIES: usize = 32;
 
 /// Entries of one segment that a checkpoint names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,12 @@ impl Session {
                 // SAFETY: restored before this call, and nobody frees segments during recovery.
                 let entry = unsafe { inner.log.entry(*offset_bytes) };
                 let floor = floor_of(entry.shard());
-                local.recover_entry(inner, *hash, (entry, *offset_bytes), floor)?;
+                let found = (entry, *offset_bytes);
+                if local.recover_entry(inner, *hash, found, floor).is_err() {
+                    // A key that opens many layers of a tree needs more nodes than are at hand.
+                    local.have_missing_nodes(inner)?;
+                    local.recover_entry(inner, *hash, found, floor)?;
+                }
             }
             inner.epochs.quiesce(local.place);
             local.publish_counts(inner);
@@ -162,7 +167,12 @@ impl Session {
 
 /// Where a group of entries lies and which keys they have; their buckets are on the way to the
 /// cache afterwards, and what these may name already.
-fn locate(inner: &Inner, first_bytes: u64, starts: &[u32], found: &mut [(KeyHash, u64)]) {
+pub(super) fn locate(
+    inner: &Inner,
+    first_bytes: u64,
+    starts: &[u32],
+    found: &mut [(KeyHash, u64)],
+) {
     let log = &inner.log;
     for (start, found) in starts.iter().zip(found.iter_mut()) {
         let offset_bytes = first_bytes + u64::from(*start) * ALIGN_BYTES as u64;

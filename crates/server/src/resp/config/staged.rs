@@ -30,6 +30,7 @@ pub(super) struct Staged<'a> {
     hot_set: Option<HotSetSize>,
     max_connections: Option<usize>,
     default_password: Option<Vec<u8>>,
+    idle_timeout_ms: Option<u64>,
     slow_log_us: Option<i64>,
     slow_log_len_max: Option<u64>,
     latency_monitor_ms: Option<u64>,
@@ -76,6 +77,12 @@ impl<'a> Staged<'a> {
                     ("requirepass", password.to_owned())
                 })
                 .map_err(|_| "argument must be text in UTF-8".to_owned()),
+            // As Redis takes it, in whole seconds.
+            "timeout" | "idle-timeout" => integer(value, 0, i64::from(i32::MAX)).map(|seconds| {
+                self.idle_timeout_ms = Some(seconds.cast_unsigned() * 1000);
+                let text = if seconds == 0 { "off".to_owned() } else { format!("{seconds}s") };
+                ("idle-timeout", text)
+            }),
             "slowlog-log-slower-than" => integer(value, -1, i64::MAX).map(|us| {
                 self.slow_log_us = Some(us);
                 let text = if us < 0 { "off".to_owned() } else { format!("{}us", us.min(DAY_US)) };
@@ -113,6 +120,10 @@ impl<'a> Staged<'a> {
         }
         if let Some(password) = &self.default_password {
             shared.acl().set_default_password(password);
+        }
+        if let Some(ms) = self.idle_timeout_ms {
+            shared.live().set_idle_timeout_ms(ms);
+            shared.wake_all();
         }
         if let Some(us) = self.slow_log_us {
             shared.slow_log().set_threshold_us(us);

@@ -1,0 +1,47 @@
+//! SIGUSR2: what every thread does, into the log.
+
+use crate::metrics::threads;
+use crate::process::Usage;
+use crate::shared::Shared;
+
+impl Shared {
+    /// One line for the server, one for each worker and one for each other thread. Nothing waits
+    /// for it.
+    pub fn log_state(&self) {
+        let (stats, usage) = (self.store_stats(), Usage::now());
+        let totals = self.totals();
+        let clients = self.clients().list();
+        tracing::info!(
+            uptime_s = self.uptime().as_secs(),
+            items = stats.items,
+            log_used_bytes = stats.log_used_bytes,
+            index_bytes = stats.index_bytes,
+            buffer_bytes = self.buffer_budget().granted_bytes(),
+            resident_bytes = usage.resident_bytes,
+            connections = clients.len(),
+            accepted = totals.connections_total,
+            is_stopping = self.is_stopping(),
+            "state",
+        );
+        for (worker, counters) in self.all_counters().enumerate().take(self.config().threads) {
+            let connections = clients.iter().filter(|it| it.worker().index() == worker).count();
+            tracing::info!(
+                worker,
+                thread_id = self.thread_id(worker).unwrap_or(0),
+                connections,
+                batches = counters.batches.get(),
+                requests = counters.batch_requests.get(),
+                busy_ms = counters.busy_ns.get() / 1_000_000,
+                input_bytes = counters.input_bytes.get(),
+                output_bytes = counters.output_bytes.get(),
+                hops_sent = counters.hops.sent.get(),
+                hops_served = counters.hops.served.get(),
+                "state",
+            );
+        }
+        for thread in threads() {
+            let (id, name, state) = (thread.id, thread.name, thread.state);
+            tracing::info!(id, thread = name, %state, cpu_ms = thread.cpu_ms, "state");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A server that keeps its store across a restart of the program: `--warm-file`.
+//!
+//! ```text
+//!  start: file ─▶ store with what was kept, or an empty one ─▶ serve
+//!  stop:  clients drained ─▶ every session ended ─▶ table behind the memory ─▶ exit
+//! ```
+//!
+//! # Invariants
+//! I1: a store (`--mode store`) never throws away what was kept; a cache does, with a line that
+//!     says why.
+//! I2: nothing is kept while a thread may still write, and nothing after SHUTDOWN NOSAVE.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use base::UnixMillis;
+use store::warm::{self, Found, Opened, WarmError, WarmFile};
+use store::{Mode, NodeShare, Store, StoreConfig, Tuning};
+
+use crate::error::StartError;
+use crate::shared::{Shared, unix_now};
+
+/// The file, and what was in it at the start.
+#[derive(Debug)]
+pub struct Warm {
+    path: PathBuf,
+    file: WarmFile,
+    /// What was there.
+    pub found: Found,
+    /// How long taking that over lasted.
+    pub attach_time: Duration,
+    is_dropped: AtomicBool,
+}
+
+impl Warm {
+    /// Opens a store in a file.
+    pub(crate) fn open(
+        path: &Path,
+        config: StoreConfig,
+        shares: &[NodeShare],
+    ) -> Result<(Arc<Store>, Warm), StartError> {
+        let tuning = (Tuning::default(), shares);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (mode, began) = (config.mode, Instant::now());
+        let refused =
+            |error: WarmError| StartError::Warm { path: path.to_owned(), reason: explain(error) };
+        let opened = match warm::open(path, config.clone(), tuning, (threads, unix_now())) {
+            Err(WarmError::Misfit(misfit)) if mode == Mode::Evict => {
+                tracing::warn!("{}: {misfit}; the cache begins empty", path.display());
+                warm::open_empty(path, config, tuning)
+            }
+            opened => opened,
+        };
+        let Opened { store, file, found } = opened.map_err(refused)?;
+        let attach_time = began.elapsed();
+        announce(path, found, attach_time);
+        let path = path.to_owned();
+        let warm = Warm { path, file, found, attach_time, is_dropped: AtomicBool::new(false) };
+        Ok((store, warm))
+    }
+
+    /// Items that were taken over at the start.
+    pub fn kept_items(&self) -> u64 {
+        match self.found {
+            Found::Kept(kept) => kept.items,
+            Found::Nothing | Found::NotEnded => 0,
+        }
+    }
+
+    /// A pending `flush_all` of the last server.
+    pub(crate) fn flush_at(&self) -> Option<UnixMillis> {
+        match self.found {
+            Found::Kept(kept) if kept.note > 0 => Some(UnixMillis(kept.note)),
+            _ => None,
+        }
+    }
+
+    /// SHUTDOWN NOSAVE.
+    pub(crate) fn drop_at_end(&self) {
+        self.is_dropped.store(true, Ordering::Release);
+    }
+
+    /// Every worker and every other thread with a session has ended.
+    pub(crate) fn keep(&self, shared: &Shared) {
+        let path = self.path.display();
+        if self.is_dropped.load(Ordering::Acquire) {
+            tracing::info!("{path}: nothing is kept, as SHUTDOWN NOSAVE has asked");
+            return;
+        }
+        let (began, note) = (Instant::now(), shared.flush_at().map_or(0, |at| at.0));
+        match self.file.keep(shared.store(), unix_now(), note) {
+            Ok(written) => tracing::info!(
+                items = written.items,
+                table_bytes = written.table_bytes,
+                ms = began.elapsed().as_millis() as u64,
+                path = %path,
+                "kept",
+            ),
+            Err(error) => tracing::error!("{path}: nothing is kept: {error}"),
+        }
+    }
+}
+
+fn announce(path: &Path, found: Found, time: Duration) {
+    let path = path.display();
+    let kept = match found {
+        Found::Nothing => return,
+        Found::NotEnded => {
+            tracing::warn!("{path}: its server did not end as it should; it begins empty");
+            return;
+        }
+        Found::Kept(kept) => kept,
+    };
+    let away_s = unix_now().0.saturating_sub(kept.saved_at_ms) / 1000;
+    let ms = time.as_millis() as u64;
+    tracing::info!(items = kept.items, ms, away_s, path = %path, "taken over");
+    if kept.damaged > 0 {
+        tracing::error!(items = kept.damaged, "lost: their bytes have changed in the file");
+    }
+}
+
+fn explain(error: WarmError) -> String {
+    match error {
+        WarmError::Misfit(misfit) => format!(
+            "{misfit}; nothing was changed. Start the program and the settings that wrote it, or \
+             remove it to begin empty"
+        ),
+        error => error.to_string(),
+    }
+}

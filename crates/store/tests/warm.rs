@@ -1,0 +1,382 @@
+//! A store that is kept in a file and opened again holds what it held, by versions, flags and
+//! expiries, whatever index, mode and memory it is opened with.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use base::UnixMillis;
+use store::warm::{self, Found, Kept, Misfit, Opened, WarmError};
+use store::{
+    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
+    Session, Set, Sink, Store, StoreConfig, Tuning,
+};
+
+const NOW: UnixMillis = UnixMillis(1_000_000);
+const MEMORY_BYTES: u64 = 8 << 20;
+
+fn config(index: IndexKind, mode: Mode) -> StoreConfig {
+    StoreConfig {
+        memory_bytes: MEMORY_BYTES,
+        index_bytes: 4096,
+        mode,
+        eviction: Eviction::S3Fifo,
+        index,
+        lossy_index: false,
+        session_max: 3,
+        item_max_bytes: 1 << 20,
+        hash_seed: 3,
+        batch: 32,
+        huge_pages: HugePages::Off,
+    }
+}
+
+fn open(path: &Path, config: StoreConfig) -> Result<Opened, WarmError> {
+    open_at(path, config, NOW)
+}
+
+fn open_at(path: &Path, config: StoreConfig, now: UnixMillis) -> Result<Opened, WarmError> {
+    warm::open(path, config, (Tuning::default(), &[]), (2, now))
+}
+
+/// What a key has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Had {
+    value: Vec<u8>,
+    client_flags: u64,
+    version: u64,
+    expires_at: Option<UnixMillis>,
+}
+
+/// The outcome of one request.
+#[derive(Default)]
+struct One {
+    had: Option<Had>,
+    version: Option<u64>,
+}
+
+impl Sink<NoUpdate> for One {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        match outcome {
+            Outcome::Hit(item) => {
+                self.had = Some(Had {
+                    value: item.value.to_vec(),
+                    client_flags: item.client_flags,
+                    version: item.version,
+                    expires_at: item.expires_at,
+                });
+            }
+            Outcome::Stored { version, .. } => self.version = Some(version),
+            _ => {}
+        }
+    }
+}
+
+fn run(store: &Store, session: &mut Session, key: &[u8], op: Op<'_, NoUpdate>) -> One {
+    let mut one = One::default();
+    let hash = store.key_hasher().hash(key);
+    session.execute(NOW, &[Request { key, hash, op }], &mut one);
+    one
+}
+
+fn set(store: &Store, session: &mut Session, key: &[u8], had: &Had) -> u64 {
+    let expiry = had.expires_at.map_or(Expiry::Never, Expiry::At);
+    let (value, client_flags, condition) = (&had.value[..], had.client_flags, Condition::Always);
+    run(store, session, key, Op::Set(Set { value, client_flags, expiry, condition }))
+        .version
+        .unwrap()
+}
+
+fn key_of(id: u64) -> Vec<u8> {
+    match id % 3 {
+        0 => id.to_le_bytes().to_vec(),
+        1 => format!("key-{id}").into_bytes(),
+        _ => [&b"a long one that is wide ".repeat(20)[..], &id.to_le_bytes()].concat(),
+    }
+}
+
+fn had_of(id: u64, turn: u64) -> Had {
+    let len = match id % 50 {
+        // In place (decision 0019), empty, and with a run of segments for itself.
+        0..40 => 8,
+        40 => 0,
+        41 if id % 500 == 41 => 150_000,
+        rest => rest as usize * 40,
+    };
+    let value = (0..len).map(|at| (id + turn * 7 + at as u64) as u8).collect();
+    let client_flags = if id.is_multiple_of(5) { id | store::request::STALE } else { 0 };
+    let expires_at = id.is_multiple_of(4).then_some(UnixMillis(NOW.0 + 1000 + id));
+    Had { value, client_flags, version: 0, expires_at }
+}
+
+/// Writes, overwrites and deletes; what there is afterwards.
+fn fill(store: &Store) -> BTreeMap<Vec<u8>, Had> {
+    let mut session = store.session().unwrap();
+    let mut there = BTreeMap::new();
+    for turn in 0..2 {
+        for id in (0..3000).filter(|id| turn == 0 || id % 3 != 1) {
+            let (key, mut had) = (key_of(id), had_of(id, turn));
+            had.version = set(store, &mut session, &key, &had);
+            there.insert(key, had);
+        }
+    }
+    for id in (0..3000).step_by(7) {
+        let key = key_of(id);
+        run(store, &mut session, &key, Op::Delete);
+        there.remove(&key);
+    }
+    there
+}
+
+#[track_caller]
+fn assert_holds(store: &Store, want: &BTreeMap<Vec<u8>, Had>) {
+    let mut session = store.session().unwrap();
+    for id in 0..3000 {
+        let key = key_of(id);
+        let found = run(store, &mut session, &key, Op::Get).had;
+        assert_eq!(found.as_ref(), want.get(&key), "key {id}");
+    }
+    assert_eq!(store.stats().items, want.len() as u64);
+    drop(session);
+    store.validate();
+}
+
+struct Place {
+    _directory: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn place() -> Place {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("warm");
+    Place { _directory: directory, path }
+}
+
+/// Fills a store in a file and keeps it; what it held.
+fn kept_in(path: &Path, config: StoreConfig) -> BTreeMap<Vec<u8>, Had> {
+    let Opened { store, file, found } = open(path, config).unwrap();
+    assert_eq!(found, Found::Nothing);
+    let there = fill(&store);
+    let written = file.keep(&store, NOW, 4711).unwrap();
+    assert_eq!(written.items, there.len() as u64);
+    there
+}
+
+#[track_caller]
+fn found_kept(found: Found) -> Kept {
+    let Found::Kept(kept) = found else { panic!("{found:?}") };
+    kept
+}
+
+#[test]
+fn a_kept_store_holds_what_it_held_under_either_index_and_in_either_mode() {
+    use IndexKind::{Hash, Tree};
+    for (was, is) in [(Hash, Hash), (Tree, Tree), (Hash, Tree), (Tree, Hash)] {
+        for mode in [Mode::Clean, Mode::Evict] {
+            let place = place();
+            let there = kept_in(&place.path, config(was, mode));
+            let opened = open(&place.path, config(is, mode));
+            let Opened { store, found, .. } =
+                opened.unwrap_or_else(|error| panic!("{was:?}, {is:?}, {mode:?}: {error}"));
+            let items = there.len() as u64;
+            let want = Kept { items, damaged: 0, saved_at_ms: NOW.0, note: 4711 };
+            assert_eq!(found_kept(found), want);
+            assert_holds(&store, &there);
+        }
+    }
+}
+
+#[test]
+fn no_cas_token_comes_twice() {
+    let place = place();
+    let there = kept_in(&place.path, config(IndexKind::Hash, Mode::Clean));
+    let deleted = key_of(7);
+    assert!(!there.contains_key(&deleted));
+    let newest = there.values().map(|had| had.version).max().unwrap();
+    let Opened { store, .. } = open(&place.path, config(IndexKind::Hash, Mode::Clean)).unwrap();
+    let mut session = store.session().unwrap();
+    assert!(set(&store, &mut session, &deleted, &had_of(7, 9)) > newest);
+    assert!(set(&store, &mut session, b"new", &had_of(8, 9)) > newest);
+}
+
+#[test]
+fn a_store_is_kept_many_times_and_goes_on_evicting_in_between() {
+    let place = place();
+    let config = config(IndexKind::Hash, Mode::Evict);
+    for life in 0..6_u64 {
+        let Opened { store, file, found } = open(&place.path, config.clone()).unwrap();
+        let mut session = store.session().unwrap();
+        let marker = |life: u64| format!("life {life}").into_bytes();
+        if life > 0 {
+            assert!(found_kept(found).items > 100);
+            let seen = run(&store, &mut session, &marker(life - 1), Op::Get).had;
+            assert_eq!(seen.unwrap().value, (life - 1).to_le_bytes());
+        }
+        // Three times the memory.
+        for id in 0..12_000 {
+            let had = Had { value: vec![life as u8; 2000], ..had_of(1, 0) };
+            set(&store, &mut session, &(life << 32 | id).to_le_bytes(), &had);
+            session.maintain(NOW);
+        }
+        let had = Had { value: life.to_le_bytes().to_vec(), ..had_of(1, 0) };
+        set(&store, &mut session, &marker(life), &had);
+        drop(session);
+        store.validate();
+        let items = store.stats().items;
+        let written = file.keep(&store, NOW, 0).unwrap();
+        assert_eq!(written.items, items);
+    }
+}
+
+#[test]
+fn the_oldest_entries_are_still_the_first_to_go() {
+    let place = place();
+    let config = StoreConfig { eviction: Eviction::Fifo, ..config(IndexKind::Hash, Mode::Evict) };
+    let value = |_: u64| Had { value: vec![7; 1000], ..had_of(1, 0) };
+    let Opened { store, file, .. } = open(&place.path, config.clone()).unwrap();
+    let mut session = store.session().unwrap();
+    for id in 0..5000_u64 {
+        set(&store, &mut session, &id.to_le_bytes(), &value(id));
+    }
+    drop(session);
+    file.keep(&store, NOW, 0).unwrap();
+    drop((store, file));
+    let Opened { store, .. } = open(&place.path, config).unwrap();
+    let mut session = store.session().unwrap();
+    // Some, so that a part of the old ones has to go.
+    for id in 10_000..13_000_u64 {
+        set(&store, &mut session, &id.to_le_bytes(), &value(id));
+    }
+    let has = |session: &mut Session, id: u64| {
+        run(&store, session, &id.to_le_bytes(), Op::Get).had.is_some()
+    };
+    let old: Vec<bool> = (0..5000).map(|id| has(&mut session, id)).collect();
+    let first_left = old.iter().position(|is_there| *is_there).unwrap();
+    assert!(first_left > 100, "{first_left}");
+    assert!(old[first_left..].iter().all(|is_there| *is_there), "the oldest went first");
+}
+
+#[test]
+fn what_has_expired_meanwhile_is_not_kept_or_not_seen() {
+    let place = place();
+    let Opened { store, file, .. } =
+        open(&place.path, config(IndexKind::Hash, Mode::Clean)).unwrap();
+    let mut session = store.session().unwrap();
+    let had = |ms: u64| Had { expires_at: Some(UnixMillis(NOW.0 + ms)), ..had_of(1, 0) };
+    set(&store, &mut session, b"soon", &had(10));
+    set(&store, &mut session, b"later", &had(1000));
+    drop(session);
+    let later = UnixMillis(NOW.0 + 100);
+    assert_eq!(file.keep(&store, later, 0).unwrap().items, 1);
+    drop((store, file));
+    let Opened { store, found, .. } =
+        open(&place.path, config(IndexKind::Hash, Mode::Clean)).unwrap();
+    assert_eq!(found_kept(found).items, 1);
+    let mut session = store.session().unwrap();
+    assert!(run(&store, &mut session, b"soon", Op::Get).had.is_none());
+    let seen = run(&store, &mut session, b"later", Op::Get).had.unwrap();
+    assert_eq!(seen.expires_at, Some(UnixMillis(NOW.0 + 1000)));
+    drop((session, store));
+    // Nothing was changed, but that server did not end: what it had is gone, expired or not.
+    let config = config(IndexKind::Hash, Mode::Clean);
+    let Opened { store, file, found } = open(&place.path, config.clone()).unwrap();
+    assert_eq!(found, Found::NotEnded);
+    let mut session = store.session().unwrap();
+    set(&store, &mut session, b"later", &had(1000));
+    drop(session);
+    assert_eq!(file.keep(&store, NOW, 0).unwrap().items, 1);
+    drop((store, file));
+    let late = UnixMillis(NOW.0 + 1001);
+    let Opened { found, .. } = open_at(&place.path, config, late).unwrap();
+    let kept = found_kept(found);
+    assert_eq!((kept.items, kept.damaged), (0, 0));
+}
+
+#[test]
+fn a_larger_memory_takes_it_over_and_one_that_is_too_small_changes_nothing() {
+    let place = place();
+    let config = config(IndexKind::Hash, Mode::Clean);
+    let there = kept_in(&place.path, config.clone());
+    let before = std::fs::read(&place.path).unwrap();
+    let small = StoreConfig { memory_bytes: 3 << 20, ..config.clone() };
+    let refused = open(&place.path, small).map(|_| ()).unwrap_err();
+    assert!(matches!(refused, WarmError::Misfit(Misfit::Room(_))), "{refused}");
+    assert!(before == std::fs::read(&place.path).unwrap(), "I2");
+    let large = StoreConfig { memory_bytes: 32 << 20, ..config.clone() };
+    let Opened { store, file, found } = open(&place.path, large.clone()).unwrap();
+    assert_eq!(found_kept(found).items, there.len() as u64);
+    assert_holds(&store, &there);
+    file.keep(&store, NOW, 0).unwrap();
+    drop((store, file));
+    let Opened { store, .. } = open(&place.path, large).unwrap();
+    assert_holds(&store, &there);
+}
+
+#[test]
+fn memory_without_a_table_is_not_believed() {
+    let place = place();
+    let config = config(IndexKind::Hash, Mode::Clean);
+    kept_in(&place.path, config.clone());
+    // Opened, and gone without a word: killed.
+    drop(open(&place.path, config.clone()).unwrap());
+    let Opened { store, found, .. } = open(&place.path, config.clone()).unwrap();
+    assert_eq!(found, Found::NotEnded);
+    assert_holds(&store, &BTreeMap::new());
+}
+
+#[test]
+fn a_table_that_was_cut_or_changed_is_refused_and_left_alone() {
+    let place = place();
+    let config = config(IndexKind::Hash, Mode::Clean);
+    kept_in(&place.path, config.clone());
+    let whole = std::fs::read(&place.path).unwrap();
+    let mut cut = whole.clone();
+    cut.truncate(whole.len() - 1);
+    std::fs::write(&place.path, &cut).unwrap();
+    assert_eq!(open(&place.path, config.clone()).unwrap().found, Found::NotEnded);
+    let mut changed = whole.clone();
+    changed[MEMORY_BYTES as usize + 40] ^= 1;
+    std::fs::write(&place.path, &changed).unwrap();
+    let refused = open(&place.path, config.clone()).map(|_| ()).unwrap_err();
+    assert!(matches!(refused, WarmError::Misfit(Misfit::Damaged)), "{refused}");
+    assert!(changed == std::fs::read(&place.path).unwrap(), "I2");
+    let opened = warm::open_empty(&place.path, config, (Tuning::default(), &[])).unwrap();
+    assert_holds(&opened.store, &BTreeMap::new());
+}
+
+#[test]
+fn an_item_whose_bytes_have_changed_is_left_out_and_counted() {
+    let place = place();
+    let config = config(IndexKind::Hash, Mode::Clean);
+    let there = kept_in(&place.path, config.clone());
+    let needle = b"key-1402";
+    let bytes = std::fs::read(&place.path).unwrap();
+    let key = key_of(1402);
+    assert_eq!(key, needle);
+    let file = std::fs::OpenOptions::new().write(true).open(&place.path).unwrap();
+    let places = bytes.windows(needle.len()).enumerate().filter(|(_, at)| at == needle);
+    for (at, _) in places {
+        file.write_all_at(b"kex", at as u64).unwrap();
+    }
+    let Opened { store, found, .. } = open(&place.path, config).unwrap();
+    let mut want = there;
+    assert!(want.remove(&key).is_some());
+    let kept = found_kept(found);
+    assert_eq!((kept.items, kept.damaged), (want.len() as u64, 1));
+    assert_holds(&store, &want);
+}
+
+#[test]
+fn a_file_has_one_store_and_a_store_with_a_session_is_not_kept() {
+    let place = place();
+    let config = config(IndexKind::Hash, Mode::Clean);
+    let Opened { store, file, .. } = open(&place.path, config.clone()).unwrap();
+    let refused = open(&place.path, config).map(|_| ()).unwrap_err();
+    assert!(matches!(refused, WarmError::Busy), "{refused}");
+    let session = store.session().unwrap();
+    assert!(file.keep(&store, NOW, 0).is_err());
+    drop(session);
+    assert!(file.keep(&store, NOW, 0).is_ok());
+}
