@@ -162,12 +162,15 @@ pub struct Shared {
     pause_writes_only: AtomicBool,
 }
 
+/// Where the store's items outlive the server, if they do: on a disk, or in a file's memory.
+type Kept = (Option<Data>, Option<Warm>);
+
 /// Opens the store; its memory is divided between the nodes that workers run on.
 fn open_store(
     config: &Config,
     plan: &MemoryPlan,
     tenant: Option<&Tenant>,
-) -> Result<(Arc<Store>, Option<Data>, Option<Warm>), StartError> {
+) -> Result<(Arc<Store>, Kept), StartError> {
     let nodes = topology::nodes(Path::new(SYSFS_NODES), &affinity::allowed());
     let processors = affinity::plan(config.pin, config.threads);
     let shares = topology::shares(config.numa, &nodes, &processors);
@@ -186,19 +189,19 @@ fn open_store(
         batch: config.batch,
         huge_pages: config.huge_pages,
     };
-    let (store, data, warm) = match &config.warm_file {
+    let (store, kept) = match &config.warm_file {
         Some(path) => {
             let (store, warm) = Warm::open(path, store_config, &shares)?;
-            (store, None, Some(warm))
+            (store, (None, Some(warm)))
         }
         None => {
             let data = config.data.as_ref();
             let (store, data) = durable::open_store(store_config, &shares, data, tenant)?;
-            (store, data, None)
+            (store, (data, None))
         }
     };
     topology::announce(store.placement());
-    Ok((store, data, warm))
+    Ok((store, kept))
 }
 
 /// Values have to be shorter than was asked for.
@@ -232,7 +235,7 @@ impl Shared {
                 given: base::ByteSize { bytes: config.memory_bytes },
                 least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops, hot_set_bytes) },
             })?;
-        let (store, data, warm) = open_store(&config, &plan, tenant)?;
+        let (store, (data, warm)) = open_store(&config, &plan, tenant)?;
         let fits_bytes =
             store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
         let item_size_max_bytes = plan.item_size_max_bytes.min(fits_bytes);

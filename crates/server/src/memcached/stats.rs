@@ -112,7 +112,6 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("rusage_system", format_args!("{:.6}", usage.system_cpu_seconds));
     to.stat("max_connections", shared.live().max_connections());
     let connections = totals.connections_resp + totals.connections_memcached;
-<<<<<<< HEAD
     to.stat("curr_connections", connections);
     to.stat("total_connections", totals.connections_total);
     to.stat("rejected_connections", totals.connections_rejected);
@@ -120,6 +119,9 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     commands(to, &totals);
     to.stat("auth_cmds", totals.auth_attempts);
     to.stat("auth_errors", totals.auth_errors);
+    if shared.live().idle_timeout_ms() > 0 {
+        to.stat("idle_kicks", totals.connections_idle_closed);
+    }
     to.stat("bytes_read", totals.net_input_bytes);
     to.stat("bytes_written", totals.net_output_bytes);
     to.stat("limit_maxbytes", config.memory_bytes);
@@ -135,33 +137,6 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("evictions", store.evicted_by_log + store.evicted_by_index);
     to.stat("evicted_unfetched", store.evicted_unread);
     to.stat("reclaimed", store.expired);
-=======
-    encoder.stat("curr_connections", connections);
-    encoder.stat("total_connections", totals.connections_total);
-    encoder.stat("rejected_connections", totals.connections_rejected);
-    encoder.stat("connection_structures", connections);
-    commands(encoder, &totals);
-    encoder.stat("auth_cmds", totals.auth_attempts);
-    encoder.stat("auth_errors", totals.auth_errors);
-    if shared.live().idle_timeout_ms() > 0 {
-        encoder.stat("idle_kicks", totals.connections_idle_closed);
-    }
-    encoder.stat("bytes_read", totals.net_input_bytes);
-    encoder.stat("bytes_written", totals.net_output_bytes);
-    encoder.stat("limit_maxbytes", config.memory_bytes);
-    encoder.stat("accepting_conns", u8::from(!shared.is_stopping()));
-    encoder.stat("listen_disabled_num", 0);
-    encoder.stat("threads", config.threads);
-    encoder.stat("hash_power_level", store.index_heads.max(1).ilog2());
-    encoder.stat("hash_bytes", store.index_bytes);
-    encoder.stat("hash_is_expanding", u8::from(store.index_partitions_resizing > 0));
-    encoder.stat("bytes", store.entry_bytes);
-    encoder.stat("curr_items", store.items);
-    encoder.stat("total_items", stored_count(&totals));
-    encoder.stat("evictions", store.evicted_by_log + store.evicted_by_index);
-    encoder.stat("evicted_unfetched", store.evicted_unread);
-    encoder.stat("reclaimed", store.expired);
->>>>>>> 8dde7dc (store, server: --warm-file keeps the store across a restart; --idle-timeout closes who is idle)
     for fact in facts(&store) {
         to.stat(&format!("dovetail_{}", fact.name), fact.amount);
     }
