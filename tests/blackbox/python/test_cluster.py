@@ -2,6 +2,7 @@
 
 import shutil
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -13,6 +14,7 @@ from redis.cluster import ClusterNode, LoadBalancingStrategy, RedisCluster
 
 import clusters
 import servers
+import wires
 
 pytestmark = pytest.mark.dovetail_only
 
@@ -245,6 +247,30 @@ def test_a_flush_of_all_primaries_leaves_nothing(client):
     assert client.set(names[0], "again") and client.get(names[0]) == b"again"
     assert client.flushdb()
     assert client.get(names[0]) is None
+
+
+def test_binary_clients_may_ask_any_node(cluster):
+    """Quiet requests too: what they tell comes from wherever it was found out, in the order of the questions."""
+    keys = [b"binary-%d" % number for number in range(60)]
+    ports = [node.memcached_port for node in cluster.nodes]
+    with wires.BinaryWire(ports[0]) as first, wires.BinaryWire(ports[1]) as second, wires.BinaryWire(ports[2]) as third:
+        flags_and_time = struct.pack(">II", 5, 0)
+        stored = first.ask(b"".join(wires.packet(0x01, key, key.upper(), flags_and_time) for key in keys))
+        assert [(it.status, bool(it.cas)) for it in stored] == [(0, True)] * len(keys)
+        asked = b"".join(wires.packet(0x0D, key) + wires.packet(0x0D, b"no-" + key) for key in keys)
+        found = second.ask(asked)
+        assert [(it.key, it.value, it.extras[-1]) for it in found] == [(key, key.upper(), 5) for key in keys]
+        missed = third.ask(b"".join(wires.packet(0x0C, b"no-" + key, opaque=b"%04d" % at) for at, key in enumerate(keys)))
+        assert [(it.status, it.key, it.opaque) for it in missed] == [
+            (1, b"no-" + key, b"%04d" % at) for at, key in enumerate(keys)]
+        guarded = [(it.cas + at % 2, key) for at, (it, key) in enumerate(zip(found, keys))]
+        replaced = third.ask(b"".join(wires.packet(0x11, key, b"7", flags_and_time, cas=cas) for cas, key in guarded))
+        assert [it.status for it in replaced] == [2] * (len(keys) // 2), "another token"
+        count = struct.pack(">QQI", 3, 40, 0)
+        counted = second.ask(b"".join(wires.packet(0x05, b"count-" + key, b"", count) * 2 for key in keys))
+        assert [it.value[-1] for it in counted] == [40, 43] * len(keys)
+        tried = first.ask(b"".join(wires.packet(0x05, key, b"", count) for key in keys))
+        assert [it.status for it in tried] == [0, 6] * (len(keys) // 2)
 
 
 def test_flush_all_of_memcached_empties_every_node(cluster):

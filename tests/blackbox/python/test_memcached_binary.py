@@ -1,8 +1,11 @@
 """memcached's binary protocol: by hand, and random requests beside the real server."""
 
+import os
 import random
 import signal
+import socket
 import struct
+import subprocess
 import time
 
 import pytest
@@ -196,7 +199,7 @@ class Random:
         touch_op, flags = pick([TOUCH, GAT, GATQ, GATK, GATKQ]), pick([0, 5, 2**32 - 1])
         other = pick([
             packet(NOOP, **more), packet(VERSION, **more), packet(STAT, b"reset", **more),
-            packet(STAT, b"detail dump", **more), packet(STAT, b"detail", **more), packet(STAT, b"nonsense", **more),
+            packet(STAT, b"detail dump", **more), packet(STAT, b"detail_x", **more), packet(STAT, b"nonsense", **more),
             packet(FLUSH, **more), packet(FLUSHQ, **more), packet(FLUSH, extras=bytes(4), **more),
             # Behind an unknown request with extras or a key the reference loses its place.
             packet(0x1B, value=b"abcd", **more), packet(0x40, **more), packet(0xFF, value=b"xyz", **more),
@@ -294,6 +297,59 @@ def test_users_of_the_auth_file_log_in_by_sasl(tmp_path):
             assert [it.status for it in wire.ask(store(SET, b"k", b"v") + packet(GET, b"k"))] == [0, 0]
             wire.send(packet(SASL_AUTH, b"PLAIN", b"\0alice\0secret"))
             assert wire.response().value == b"Authenticated"
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def sasl_reference(tmp_path):
+    """The real server with SASL, and nobody whom it would let in; its port."""
+    (tmp_path / "memcached.conf").write_text("mech_list: plain\npwcheck_method: auxprop\nauxprop_plugin: sasldb\n")
+    port = servers.free_port()
+    command = ["memcached", "-S", "-l", servers.HOST, "-p", str(port), "-u", "root"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    running = subprocess.Popen(command, env={**os.environ, "SASL_CONF_PATH": str(tmp_path)}, **quiet)
+    try:
+        wait_until(lambda: running.poll() is not None or is_listening(port))
+        if running.poll() is not None:
+            pytest.skip("memcached cannot start with SASL here")
+        yield port
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def is_listening(port):
+    with socket.socket() as probe:
+        return probe.connect_ex((servers.HOST, port)) == 0
+
+
+@needs_reference
+def test_strangers_are_told_the_same(sasl_reference):
+    running = servers.Dovetail("--requirepass", "nobody has it")
+    try:
+        pick = random.Random(11).choice
+        requests = [
+            packet(LIST_MECHS), packet(VERSION), packet(SASL_AUTH, b"PLAIN"), packet(SASL_AUTH, b"plain", b"\0a\0b"),
+            packet(SASL_AUTH, b"PLAIN", b"\0a\0b\0"), packet(SASL_AUTH, b"PLAIN", b"\0a"), packet(SASL_STEP, b"PLAIN"),
+            packet(SASL_STEP, b"PLAIN", b"\0a\0b"), packet(SASL_AUTH, b"NONE", b"x"), packet(SASL_AUTH, b"m" * 33, b"x"),
+        ]
+        ends = [
+            packet(GET, b"k"), packet(NOOP), packet(0x77, b"k"), store(SET, b"k", b"v"), packet(SASL_AUTH),
+            packet(VERSION, b"k"), packet(GET, b"k" * 251), packet(SASL_AUTH, b"k" * 251, b"x"), packet(GET, b"k", body=0),
+        ]
+        for end in ends:
+            asked = [pick(requests) for _ in range(6)]
+            told = []
+            for port in (running.memcached_port, sasl_reference):
+                with wires.BinaryWire(port) as wire:
+                    told.append([])
+                    for request in asked:
+                        wire.send(request)
+                        told[-1].append(wire.response())
+                    wire.send(end)
+                    told[-1] += iter(wire.response, None)
+            assert told[0] == told[1], (asked, end)
     finally:
         running.stop()
 

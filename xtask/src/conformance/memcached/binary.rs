@@ -128,7 +128,8 @@ fn other(rng: &mut Rng, opaque: u32) -> Vec<u8> {
         plain(0x0b),
         stat(b"reset"),
         stat(b"resetting"),
-        stat(b"detail"),
+        // Of `detail` alone memcached reads on in what came before.
+        stat(b"detail_x"),
         stat(b"detail dump"),
         stat(b"detail off"),
         stat(b"nonsense"),
