@@ -76,10 +76,21 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 /// At SIGHUP: what is in files of its own; settings are read at start.
 fn read_anew(shared: &Shared) {
-    match shared.reload_auth_file() {
-        None => info!("SIGHUP: no file to read anew; another setting needs a restart"),
+    let of_memcached = shared.reload_auth_file();
+    let others = shared.reload();
+    if of_memcached.is_none() && others.is_empty() {
+        info!("SIGHUP: no file to read anew; another setting needs a restart");
+    }
+    match of_memcached {
+        None => {}
         Some(Ok(())) => info!("SIGHUP: the users of --auth-file are read anew"),
         Some(Err(error)) => warn!(%error, "SIGHUP: the users of before stay"),
+    }
+    for reloaded in others {
+        match reloaded {
+            Ok(line) => info!("SIGHUP: {line}"),
+            Err(line) => warn!("SIGHUP: {line}"),
+        }
     }
 }
 
@@ -164,7 +175,8 @@ fn announce(server: &Server, machine: &Machine) {
         used = %server.shared().store().page_kind(),
         "pages",
     );
-    let has_port = config.resp.or(config.memcached).or(config.native).is_some();
+    let tcp = [config.resp, config.memcached, config.tls_resp, config.tls_memcached];
+    let has_port = tcp.into_iter().chain([config.native]).any(|port| port.is_some());
     if !has_port && config.shm.is_none() {
         warn!("--resp, --memcached, --native and --shm are off: no client can connect");
     }
@@ -175,6 +187,8 @@ fn announce(server: &Server, machine: &Machine) {
     info!(
         resp = %shown(server.resp_addr()),
         memcached = %shown(server.memcached_addr()),
+        tls_resp = %shown(config.tls_resp),
+        tls_memcached = %shown(config.tls_memcached),
         native = %shown(server.native_addr()),
         shm = config.shm.as_ref().map_or("off".to_owned(), |path| path.display().to_string()),
         admin = %shown(server.admin_addr()),

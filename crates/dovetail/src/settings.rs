@@ -147,6 +147,50 @@ pub const TABLE: &[Setting] = &[
                root's, 0660 those of its group too, 0666 everybody's",
     },
     Setting {
+        key: "tls-resp",
+        value_name: "ADDR|off",
+        kind: Kind::Address,
+        default: "off",
+        help: "Where Redis clients connect by TLS; needs --tls-cert and --tls-key",
+    },
+    Setting {
+        key: "tls-memcached",
+        value_name: "ADDR|off",
+        kind: Kind::Address,
+        default: "off",
+        help: "Where memcached clients connect by TLS; needs the same",
+    },
+    Setting {
+        key: "tls-cert",
+        value_name: "PATH",
+        kind: Kind::Path,
+        default: "",
+        help: "The server's certificate for TLS 1.2 and 1.3, and those between it and a root, in \
+               PEM; SIGHUP reads it again, with key and authority",
+    },
+    Setting {
+        key: "tls-key",
+        value_name: "PATH",
+        kind: Kind::Path,
+        default: "",
+        help: "The private key of --tls-cert, in PEM",
+    },
+    Setting {
+        key: "tls-ca",
+        value_name: "PATH",
+        kind: Kind::Path,
+        default: "",
+        help: "Who signs the certificates that clients show, in PEM",
+    },
+    Setting {
+        key: "tls-auth-clients",
+        value_name: "auto|yes|optional|no",
+        kind: Kind::Choice(&["auto", "yes", "optional", "no"]),
+        default: "auto",
+        help: "Whether clients show a certificate: yes lets nobody in without, optional takes who \
+               shows none, no does not ask; auto is yes with --tls-ca, else no",
+    },
+    Setting {
         key: "admin",
         value_name: "ADDR|off",
         kind: Kind::Address,

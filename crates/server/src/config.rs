@@ -18,6 +18,7 @@ use crate::hop::Layers;
 use crate::hot::HotSetSize;
 use crate::live::RewriteFile;
 use crate::manager::{knobs, ways};
+use crate::tls::TlsConfig;
 
 /// Everything that [`crate::Server::start`] needs to know.
 #[derive(Clone, Debug)]
@@ -26,6 +27,12 @@ pub struct Config {
     pub resp: Option<SocketAddr>,
     /// Where memcached clients connect; `None`: off. Port 0 takes a free port.
     pub memcached: Option<SocketAddr>,
+    /// Where Redis clients connect by TLS; `None`: off. Needs [`Config::tls`].
+    pub tls_resp: Option<SocketAddr>,
+    /// The same for memcached clients.
+    pub tls_memcached: Option<SocketAddr>,
+    /// What TLS needs.
+    pub tls: Option<TlsConfig>,
     /// Where native clients send their datagrams; `None`: off. Port 0 takes a free port.
     pub native: Option<SocketAddr>,
     /// Nobody asked for the native port: start without it if its address is in use.
@@ -212,6 +219,9 @@ impl Default for Config {
         Config {
             resp: loopback(6379),
             memcached: loopback(11211),
+            tls_resp: None,
+            tls_memcached: None,
+            tls: None,
             native: loopback(7379),
             is_native_optional: true,
             native_key_file: None,

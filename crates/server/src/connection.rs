@@ -23,11 +23,14 @@ use crate::output::Output;
 use crate::poller::Interest;
 use crate::resp::key_range::RangeWalk;
 use crate::resp::transaction::Transaction;
+use crate::tls;
 
 /// A connection of one worker.
 pub struct Connection {
     /// Not blocking.
     pub socket: TcpStream,
+    /// What lies between it and everything else, at a port of TLS.
+    pub tls: Option<Box<tls::Stream>>,
     /// As other threads see it.
     pub client: Arc<Client>,
     /// What has arrived and is not executed.
@@ -175,6 +178,7 @@ impl Connection {
     pub fn new(socket: TcpStream, client: Arc<Client>, speech: Speech) -> Connection {
         Connection {
             socket,
+            tls: None,
             client,
             input: Input::default(),
             output: Output::default(),
@@ -203,8 +207,12 @@ impl Connection {
             }
             Speech::Memcached(_) => 0,
         };
-        (self.input.held.capacity() + self.output.held_bytes() + self.lent_held_bytes + queued)
-            as u64
+        let sealed = self.tls.as_ref().map_or(0, |tls| tls.held_bytes());
+        (sealed
+            + self.input.held.capacity()
+            + self.output.held_bytes()
+            + self.lent_held_bytes
+            + queued) as u64
     }
 
     /// The RESP version its replies are encoded in.

@@ -13,6 +13,7 @@
 
 mod hops;
 mod native;
+mod tls;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +26,7 @@ use crate::slo::LatencyCells;
 
 pub use hops::{HopCells, HopTotals};
 pub use native::{DropReason, NativeCells, NativeTotals};
+pub use tls::{TlsCells, TlsTotals};
 
 /// A counter with one writing thread.
 #[derive(Debug, Default)]
@@ -172,6 +174,8 @@ pub struct WorkerCounters {
     pub auth_attempts: Cell,
     /// Of these, failed.
     pub auth_errors: Cell,
+    /// Of connections that speak TLS.
+    pub tls: TlsCells,
     /// Of requests between workers.
     pub hops: HopCells,
     /// Of native clients.
@@ -471,6 +475,8 @@ pub struct Totals {
     pub auth_attempts: u64,
     /// Of these, failed.
     pub auth_errors: u64,
+    /// Of connections that speak TLS.
+    pub tls: TlsTotals,
     /// Of requests between workers.
     pub hops: HopTotals,
     /// Of native clients.
@@ -503,6 +509,7 @@ impl Totals {
         let requests = commands.iter().filter(is_native).map(|command| command.calls).sum();
         Totals {
             native: NativeTotals { requests, ..NativeTotals::sum(workers.clone()) },
+            tls: TlsTotals::sum(workers.clone()),
             hops: HopTotals::sum(workers.clone()),
             commands,
             connections_resp: 0,

@@ -113,8 +113,7 @@ impl Drive {
             let home = RunToCompletion::new(session, shared.config());
             let turn = roles.turn_of(index);
             let engine = Routed::new(home, Arc::clone(&fabric), id, turn, &shared);
-            let sockets =
-                WorkerSockets { resp: None, memcached: None, native: None, shm_door: None };
+            let sockets = WorkerSockets::default();
             let poller = Everything::default();
             let worker = Worker::new(Arc::clone(&shared), id, engine, poller, sockets);
             workers.push(worker.map_err(failed)?);
@@ -143,7 +142,7 @@ impl Drive {
     /// The socket cannot be made not to block.
     pub fn admit(&mut self, worker: usize, socket: TcpStream, protocol: Dialect) -> io::Result<()> {
         socket.set_nonblocking(true)?;
-        self.workers[worker].admit(socket, protocol);
+        self.workers[worker].admit(socket, protocol, false);
         Ok(())
     }
 

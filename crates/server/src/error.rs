@@ -132,6 +132,12 @@ pub enum StartError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Certificates that cannot be had.
+    #[error("{reason}")]
+    Tls {
+        /// The setting, and what is wrong.
+        reason: String,
+    },
     /// The users of memcached's port could not be read.
     #[error("--auth-file {}: {reason}", path.display())]
     AuthFile {
@@ -218,6 +224,7 @@ impl StartError {
             | StartError::KeyFile { .. }
             | StartError::AclFile { .. }
             | StartError::AuthFile { .. }
+            | StartError::Tls { .. }
             | StartError::Xdp { .. }
             | StartError::Shm { .. }
             | StartError::Store { .. }

@@ -73,6 +73,7 @@ mod slo;
 pub mod slow_log;
 mod state_log;
 mod timing;
+pub mod tls;
 mod topology;
 mod warm;
 mod watching;
@@ -94,7 +95,7 @@ pub use policy::size_class::{
 };
 pub use policy::{Dispatch, WritePolicy};
 pub use server::Server;
-pub use shared::{ProbeError, Shared};
+pub use shared::{ProbeError, Reloaded, Shared};
 pub use sizes::{SizeChange, SizeNumbers, Sizes};
 pub use slo::{LatencyCounts, SLO_MAX, SLO_MIN, Slo, SloError};
 pub use store::durable::FORMAT as DATA_FORMAT;

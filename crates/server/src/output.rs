@@ -181,6 +181,27 @@ impl Output {
         Ok(Sent::All)
     }
 
+    /// Hands what is unsent to `write`, a piece at a time, until that would block.
+    pub fn send_by(
+        &mut self,
+        mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<Sent> {
+        while !self.is_empty() {
+            let first =
+                if self.front.is_empty() { self.rest.front().map(Piece::bytes) } else { None };
+            let first = first.unwrap_or(&self.front);
+            match write(&first[self.sent_bytes..]) {
+                Ok(count) => self.advance(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Sent::Blocked);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.reset();
+        Ok(Sent::All)
+    }
+
     /// The same for at most `bytes_max` bytes, in one system call.
     pub fn send_slice(
         &mut self,

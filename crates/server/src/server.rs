@@ -77,6 +77,9 @@ impl Server {
         let listening = layers.listening_count();
         let (resp, resp_listeners) = bind(config.resp, listening, "resp")?;
         let (memcached, memcached_listeners) = bind(config.memcached, listening, "memcached")?;
+        let (tls_resp, tls_resp_listeners) = bind(config.tls_resp, listening, "tls-resp")?;
+        let (tls_memcached, tls_memcached_listeners) =
+            bind(config.tls_memcached, listening, "tls-memcached")?;
         let (native, native_sockets) = bind_native(&config, listening, layers.start.fronts)?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
@@ -85,6 +88,7 @@ impl Server {
         let joined = clustered.map(|cluster| cluster::join(&config, &cluster)).transpose()?;
         let mut shared = Shared::open(config, joined.as_ref().map(|joined| &joined.tenant))?;
         shared.set_addresses(resp, memcached, native, admin);
+        shared.set_tls_addresses(tls_resp, tls_memcached);
         if let Some(users) = users {
             shared.set_users(users);
         }
@@ -103,7 +107,9 @@ impl Server {
             manager: None,
             control: None,
         };
-        let listeners = (resp_listeners, memcached_listeners, natives);
+        let plain = (resp_listeners, memcached_listeners);
+        let sealed = (tls_resp_listeners, tls_memcached_listeners);
+        let listeners = Listeners { plain, sealed, natives };
         let fabric = server.start_workers(listeners, ended_sender)?;
         if let (Some(prepared), Some(fabric)) = (prepared, fabric) {
             let shared = Arc::clone(&server.shared);
@@ -122,13 +128,14 @@ impl Server {
 
     fn start_workers(
         &mut self,
-        (resp, memcached, natives): Listeners,
+        Listeners { plain, sealed, natives }: Listeners,
         ended: Sender<()>,
     ) -> Result<Option<Arc<Fabric>>, StartError> {
         let config = self.shared.config();
         let processors = affinity::plan(config.pin, config.threads);
         let nodes = topology::nodes(Path::new(SYSFS_NODES), &processors);
-        let (mut resp, mut memcached) = (resp.into_iter(), memcached.into_iter());
+        let (mut resp, mut memcached) = (plain.0.into_iter(), plain.1.into_iter());
+        let (mut tls_resp, mut tls_memcached) = (sealed.0.into_iter(), sealed.1.into_iter());
         let mut natives = natives.into_iter();
         let roles = self.shared.roles().latest();
         let layers = self.shared.layers();
@@ -144,6 +151,8 @@ impl Server {
             let sockets = WorkerSockets {
                 resp: resp.next(),
                 memcached: memcached.next(),
+                tls_resp: tls_resp.next(),
+                tls_memcached: tls_memcached.next(),
                 native,
                 shm_door: shm_door.flatten(),
             };
@@ -253,7 +262,13 @@ impl Drop for Server {
 }
 
 /// Every worker's share of the ports.
-type Listeners = (Vec<TcpListener>, Vec<TcpListener>, Vec<(Native, Option<ShmDoor>)>);
+struct Listeners {
+    /// Of RESP and of memcached.
+    plain: (Vec<TcpListener>, Vec<TcpListener>),
+    /// The same, for TLS.
+    sealed: (Vec<TcpListener>, Vec<TcpListener>),
+    natives: Vec<(Native, Option<ShmDoor>)>,
+}
 
 /// What a worker's thread needs to begin.
 struct WorkerStart {

@@ -8,6 +8,8 @@
 //! # Concurrency
 //! Everything here may be called from any thread. Nothing here is touched per request.
 
+mod security;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -45,10 +47,13 @@ use crate::poller::Waker;
 use crate::sizes::{self, Sizes};
 use crate::slo::{LatencyCounts, Slo};
 use crate::slow_log::SlowLog;
+use crate::tls::Certificates;
 use crate::topology::SYSFS_NODES;
 use crate::warm::Warm;
 use crate::watching::Watching;
 use crate::{affinity, topology};
+
+pub use security::Reloaded;
 
 /// Why [`Shared::probe`] did not see its value back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -143,6 +148,7 @@ pub struct Shared {
     native: OnceLock<Arc<Shop>>,
     users: OnceLock<Users>,
     acl: Acl,
+    tls: Option<Certificates>,
     cluster: OnceLock<Arc<View>>,
     /// Of a node of a cluster: the way to its control thread.
     door: OnceLock<Arc<Door>>,
@@ -267,6 +273,7 @@ impl Shared {
             native: OnceLock::new(),
             users: OnceLock::new(),
             acl: Acl::open(&config)?,
+            tls: config.tls.as_ref().map(Certificates::open).transpose()?,
             cluster: OnceLock::new(),
             door: OnceLock::new(),
             baseline: Mutex::default(),
@@ -536,35 +543,6 @@ impl Shared {
     pub(crate) fn set_native(&self, shop: Arc<Shop>) {
         // Set once, at the start.
         let _ = self.native.set(shop);
-    }
-
-    /// Whom memcached's port lets in; before the workers start.
-    pub(crate) fn set_users(&self, users: Users) {
-        // Set once, at the start.
-        let _ = self.users.set(users);
-    }
-
-    /// Reads the users of memcached's port anew; None: there is no file of them.
-    pub fn reload_auth_file(&self) -> Option<Result<(), StartError>> {
-        self.users().map(Users::reload)
-    }
-
-    /// Those users, if there is a file of them.
-    pub(crate) fn users(&self) -> Option<&Users> {
-        self.users.get()
-    }
-
-    /// Whether clients of memcached's port have to say who they are. No command is checked there:
-    /// it is open to those only whom the default user lets do everything.
-    pub(crate) fn memcached_needs_auth(&self) -> bool {
-        let default = self.acl.table();
-        let default = default.default();
-        self.users.get().is_some() || !default.takes_anybody() || !default.is_unrestricted()
-    }
-
-    /// The users of the RESP port.
-    pub fn acl(&self) -> &Acl {
-        &self.acl
     }
 
     /// What is known of the cluster, if this server is a node of one.

@@ -27,6 +27,7 @@ mod lend;
 mod native;
 mod read;
 mod roles;
+mod sealed;
 mod slow;
 mod starve;
 
@@ -56,6 +57,7 @@ use crate::shared::{Shared, unix_now};
 use idle::IdlePass;
 use latency::Latency;
 use read::Region;
+use sealed::Handshakes;
 use starve::Starved;
 
 /// What one round can read: small enough to stay in the processor's second-level cache.
@@ -82,6 +84,8 @@ const TOKEN_RESP: u64 = u64::MAX - 1;
 const TOKEN_MEMCACHED: u64 = u64::MAX - 2;
 const TOKEN_SHM_DOOR: u64 = u64::MAX - 3;
 const TOKEN_CLERK: u64 = u64::MAX - 4;
+const TOKEN_TLS_RESP: u64 = u64::MAX - 5;
+const TOKEN_TLS_MEMCACHED: u64 = u64::MAX - 6;
 /// Ports for datagrams count from here.
 const TOKEN_PORT: u64 = 1 << 61;
 /// Doorbells of clients in shared memory count from here.
@@ -95,6 +99,7 @@ const ROUNDS_PER_WAIT: u32 = 16;
 struct Listener {
     socket: TcpListener,
     protocol: Dialect,
+    is_tls: bool,
     token: u64,
 }
 
@@ -156,21 +161,42 @@ pub struct Worker<E, P> {
     /// Counts connections that were handed over, so that their targets take turns.
     next_target: usize,
     latency: Latency,
+    handshakes: Handshakes,
     /// Where replies wait for the disk.
     gate: Option<Gate>,
     idle: IdlePass,
 }
 
 /// The sockets that a worker starts with.
+#[derive(Default)]
 pub struct WorkerSockets {
     /// Its share of the RESP port.
     pub resp: Option<TcpListener>,
     /// Its share of the memcached port.
     pub memcached: Option<TcpListener>,
+    /// Its shares of the ports of TLS.
+    pub tls_resp: Option<TcpListener>,
+    /// The other one.
+    pub tls_memcached: Option<TcpListener>,
     /// Its side of the native protocol, if that is on.
     pub native: Option<Native>,
     /// Where clients in shared memory come in; one worker takes them for all.
     pub shm_door: Option<ShmDoor>,
+}
+
+impl WorkerSockets {
+    fn take_listeners(&mut self) -> Vec<Listener> {
+        let sockets = [
+            (self.resp.take(), Dialect::Resp, false, TOKEN_RESP),
+            (self.memcached.take(), Dialect::Memcached, false, TOKEN_MEMCACHED),
+            (self.tls_resp.take(), Dialect::Resp, true, TOKEN_TLS_RESP),
+            (self.tls_memcached.take(), Dialect::Memcached, true, TOKEN_TLS_MEMCACHED),
+        ];
+        let listeners = sockets.into_iter().filter_map(|(socket, protocol, is_tls, token)| {
+            Some(Listener { socket: socket?, protocol, is_tls, token })
+        });
+        listeners.collect()
+    }
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
@@ -180,18 +206,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         worker: WorkerId,
         engine: E,
         mut poller: P,
-        sockets: WorkerSockets,
+        mut sockets: WorkerSockets,
     ) -> io::Result<Worker<E, P>> {
         let (mailbox, _) = shared.mailbox(worker.index());
         poller.add(mailbox.waker.as_fd(), TOKEN_WAKER, Interest::READ)?;
-        let resp = sockets.resp.map(|socket| (socket, Dialect::Resp, TOKEN_RESP));
-        let memcached =
-            sockets.memcached.map(|socket| (socket, Dialect::Memcached, TOKEN_MEMCACHED));
-        let listeners: Vec<Listener> = resp
-            .into_iter()
-            .chain(memcached)
-            .map(|(socket, protocol, token)| Listener { socket, protocol, token })
-            .collect();
+        let listeners = sockets.take_listeners();
         for listener in &listeners {
             poller.add(listener.socket.as_fd(), listener.token, Interest::READ)?;
         }
@@ -249,6 +268,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             next_target,
             latency: Latency::new(now),
             idle: IdlePass::default(),
+            handshakes: Handshakes::default(),
         })
     }
 
@@ -373,6 +393,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.gathers_since = started_at;
         self.before_round();
+        self.end_handshakes(started_at);
         self.begin_due();
         if had_work {
             // The ready list is taken so that handlers may borrow the worker.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cluster::Scheme;
 use server::cluster::ClusterConfig;
 use server::cluster::PlaceError;
+use server::tls::{ClientCertificates, TlsConfig};
 use server::{
     Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction, HotSetSize,
     HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin, Poll, SizeCost,
@@ -95,13 +96,10 @@ impl ServeSettings {
                 DebugCommand::No,
                 &[("local", DebugCommand::Local), ("yes", DebugCommand::Yes)],
             ),
-            requirepass: lookup.text("requirepass"),
-            acl_file: lookup.path("acl-file"),
-            auth_file: lookup.path("auth-file"),
             config_file,
             rewrite_file: Some(rewrite),
             settings: shown_by_config_get(settings),
-            ..routing(&lookup)
+            ..secured(&lookup)?
         };
         refuse_misfits(&lookup, &config, machine)?;
         Ok(ServeSettings {
@@ -111,6 +109,51 @@ impl ServeSettings {
             log_format: Format::named(lookup.word("log-format")),
         })
     }
+}
+
+/// Who is let in; what else there is, [`routing`] knows.
+fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
+    Ok(Config {
+        tls_resp: lookup.address("tls-resp"),
+        tls_memcached: lookup.address("tls-memcached"),
+        tls: tls_of(lookup)?,
+        requirepass: lookup.text("requirepass"),
+        acl_file: lookup.path("acl-file"),
+        auth_file: lookup.path("auth-file"),
+        ..routing(lookup)
+    })
+}
+
+/// Certificates, where a port asks for them.
+fn tls_of(lookup: &Lookup<'_>) -> Result<Option<TlsConfig>, SettingError> {
+    let ports = ["tls-resp", "tls-memcached"];
+    let Some(port) = ports.into_iter().find(|key| lookup.address(key).is_some()) else {
+        return Ok(None);
+    };
+    let refuse = |key: &str, reason: &str| {
+        Err(SettingError { place: lookup.place(key), reason: reason.to_owned() })
+    };
+    let (Some(certificate), Some(key)) = (lookup.path("tls-cert"), lookup.path("tls-key")) else {
+        return refuse(port, "TLS shows a certificate; give --tls-cert PATH and --tls-key PATH");
+    };
+    let authority = lookup.path("tls-ca");
+    let by_default = match authority {
+        Some(_) => ClientCertificates::Required,
+        None => ClientCertificates::No,
+    };
+    let clients = lookup.choice(
+        "tls-auth-clients",
+        by_default,
+        &[
+            ("yes", ClientCertificates::Required),
+            ("optional", ClientCertificates::Optional),
+            ("no", ClientCertificates::No),
+        ],
+    );
+    if authority.is_none() && clients != ClientCertificates::No {
+        return refuse("tls-auth-clients", "nobody is named who signs them; give --tls-ca PATH");
+    }
+    Ok(Some(TlsConfig { certificate, key, authority, clients }))
 }
 
 /// Where the data outlives the server.
@@ -270,6 +313,10 @@ fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
     };
     let no_data =
         config.data.is_none().then(|| "nothing outlives the server; give --data-dir".to_owned());
+    let no_tls = config
+        .tls
+        .is_none()
+        .then(|| "no port speaks TLS; give --tls-resp or --tls-memcached".to_owned());
     let rules = [
         ("eviction", eviction),
         ("durability", no_data.clone()),
@@ -281,6 +328,10 @@ fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
         ("size-sample", by_size.clone()),
         ("large-help", by_size),
         ("hot-set", hot_set),
+        ("tls-cert", no_tls.clone()),
+        ("tls-key", no_tls.clone()),
+        ("tls-ca", no_tls.clone()),
+        ("tls-auth-clients", no_tls),
     ];
     let told = rules.into_iter().filter_map(|(key, why)| {
         let origin = &lookup.layered(key).origin;
@@ -361,11 +412,21 @@ fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
     if lookup.is_on("insecure") || is_closed_by_password(lookup, config)? {
         return Ok(());
     }
-    let ports = [("resp", config.resp), ("memcached", config.memcached), ("admin", config.admin)];
+    let ports = [
+        ("resp", config.resp),
+        ("memcached", config.memcached),
+        ("tls-resp", config.tls_resp),
+        ("tls-memcached", config.tls_memcached),
+        ("admin", config.admin),
+    ];
+    let shows_certificate = |tls: &TlsConfig| tls.clients == ClientCertificates::Required;
     for (key, address) in ports {
         let Some(address) = address.filter(|address| !is_loopback(*address)) else { continue };
-        if key == "memcached" && config.auth_file.is_some() {
+        if key.ends_with("memcached") && config.auth_file.is_some() {
             continue;
+        }
+        if key.starts_with("tls") && config.tls.as_ref().is_some_and(shows_certificate) {
+            continue; // Who has none does not come in.
         }
         return Err(SettingError {
             place: lookup.place(key),
@@ -380,7 +441,8 @@ fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
 
 /// Whether nobody comes in without a word. A file of users is looked into only where that matters.
 fn is_closed_by_password(lookup: &Lookup<'_>, config: &Config) -> Result<bool, SettingError> {
-    let ports = [config.resp, config.memcached, config.admin];
+    let ports =
+        [config.resp, config.memcached, config.tls_resp, config.tls_memcached, config.admin];
     let is_open = ports.into_iter().flatten().any(|address| !is_loopback(address));
     if config.acl_file.is_none() || !is_open {
         return Ok(config.requirepass.is_some());

@@ -53,7 +53,7 @@ const REASONS: [(&str, &str); 43] = [
     ("stream-", "there are no streams"),
     ("supervised", "systemd is told by itself when it asks"),
     ("syslog-", "log lines go to standard error"),
-    ("tls-", "TLS is not configured by these names"),
+    ("tls-", "TLS 1.2 and 1.3 have one set of ciphers, and certificates are files"),
     ("zset-", "there are no sorted sets"),
 ];
 
@@ -62,6 +62,7 @@ const REASONS: [(&str, &str); 43] = [
 struct Together {
     bind: Option<String>,
     port: Option<String>,
+    tls_port: Option<String>,
     dir: Option<String>,
     is_appending: bool,
     sync: Option<String>,
@@ -103,6 +104,12 @@ fn translate(directive: &Directive, together: &mut Together, imported: &mut Impo
         "maxclients" => imported.set("max-connections", first, &from),
         "requirepass" if first.is_empty() => {}
         "requirepass" => imported.set("requirepass", first, &from),
+        "tls-port" if first == "0" => {}
+        "tls-port" => together.tls_port = Some(first.to_owned()),
+        "tls-cert-file" => imported.set("tls-cert", first, &from),
+        "tls-key-file" => imported.set("tls-key", first, &from),
+        "tls-ca-cert-file" => imported.set("tls-ca", first, &from),
+        "tls-auth-clients" => imported.set("tls-auth-clients", first.to_ascii_lowercase(), &from),
         "aclfile" if first.is_empty() => {}
         "aclfile" => imported.set("acl-file", first, &from),
         "proto-max-bulk-len" => match bytes(first) {
@@ -174,19 +181,28 @@ fn log_level(level: &str) -> Option<&'static str> {
     })
 }
 
+/// An address of `bind`, as ours are written.
+fn host_of(bind: Option<&str>) -> String {
+    match bind {
+        None => "127.0.0.1".to_owned(),
+        Some("*") => "0.0.0.0".to_owned(),
+        Some("::*") => "[::]".to_owned(),
+        Some(host) if host.contains(':') => format!("[{host}]"),
+        Some(host) => host.to_owned(),
+    }
+}
+
 fn finish(together: Together, imported: &mut Imported) {
-    let Together { bind, port, dir, is_appending, sync } = together;
+    let Together { bind, port, tls_port, dir, is_appending, sync } = together;
+    if let Some(port) = tls_port {
+        let host = host_of(bind.as_deref());
+        imported.set("tls-resp", format!("{host}:{port}"), "bind and tls-port");
+    }
     match (bind, port) {
         (None, None) => {}
         (_, Some(port)) if port == "0" => imported.set("resp", "off", "port 0"),
         (bind, port) => {
-            let host = match bind.as_deref() {
-                None => "127.0.0.1".to_owned(),
-                Some("*") => "0.0.0.0".to_owned(),
-                Some("::*") => "[::]".to_owned(),
-                Some(host) if host.contains(':') => format!("[{host}]"),
-                Some(host) => host.to_owned(),
-            };
+            let host = host_of(bind.as_deref());
             let port = port.unwrap_or_else(|| "6379".to_owned());
             imported.set("resp", format!("{host}:{port}"), "bind and port");
         }

@@ -121,6 +121,11 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
         &[("reason", "idle")],
         totals.connections_idle_closed,
     );
+    page.family("dovetail_tls_handshakes", "counter", "Handshakes of TLS, by how they ended");
+    let tls = totals.tls;
+    for (result, count) in [("ok", tls.handshakes), ("refused", tls.refused), ("late", tls.late)] {
+        page.sample("dovetail_tls_handshakes_total", &[("result", result)], count);
+    }
     page.family_with_unit("dovetail_net_bytes", "counter", "Bytes from and to clients", "bytes");
     page.sample("dovetail_net_bytes_total", &[("dir", "in")], totals.net_input_bytes);
     page.sample("dovetail_net_bytes_total", &[("dir", "out")], totals.net_output_bytes);

@@ -45,8 +45,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             match accept_with(&listener.socket, flags) {
                 Ok(socket) => {
-                    let protocol = listener.protocol;
-                    self.admit(TcpStream::from(socket), protocol);
+                    let (protocol, is_tls) = (listener.protocol, listener.is_tls);
+                    self.admit(TcpStream::from(socket), protocol, is_tls);
                 }
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     return self.rest_from_accepting();
@@ -83,12 +83,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    pub(crate) fn admit(&mut self, socket: TcpStream, protocol: Dialect) {
+    pub(crate) fn admit(&mut self, socket: TcpStream, protocol: Dialect, is_tls: bool) {
         let (Ok(peer), Ok(local)) = (socket.peer_addr(), socket.local_addr()) else { return };
         // Replies must not wait for acknowledgements; a refusal only costs speed.
         let _ = socket.set_nodelay(true);
         // A client whose machine vanished is noticed after a while.
         let _ = SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+        let Ok(tls) = self.begin_tls(is_tls) else { return };
         let arrival = Arrival {
             protocol,
             worker: self.core.worker,
@@ -100,7 +101,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let connections_max = self.core.shared.live().max_connections();
         let Some(client) = self.core.shared.clients().admit(arrival, connections_max) else {
             self.core.counters().rejected.add(1);
-            return turn_away(&socket, protocol);
+            // Who speaks TLS would not understand.
+            return if !is_tls {
+                turn_away(&socket, protocol)
+            };
         };
         self.core.counters().accepted.add(1);
         let client_id = client.id;
@@ -114,6 +118,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }),
         };
         let mut connection = Connection::new(socket, client, speech);
+        connection.tls = tls;
         if self.core.cluster.is_some() && protocol == Dialect::Memcached {
             connection.awaiting.depth_max = DEPTH_AT_FIRST;
         }
@@ -125,6 +130,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.poller.add(socket.as_fd(), slot as u64, Interest::READ).is_err() {
             self.core.connections.remove(slot);
             self.core.shared.clients().remove(client_id);
+        } else if is_tls {
+            self.await_handshake(slot);
         }
     }
 }

@@ -9,7 +9,6 @@ use super::lend::Sender;
 use crate::cluster;
 use crate::connection::Ending;
 use crate::engine::Home;
-use crate::output::Sent;
 use crate::poller::{Interest, Poller};
 
 /// Unread bytes that are thrown away before a close. Closing with unread bytes would reset the
@@ -77,14 +76,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let mut is_blocked = sender != Sender::Own;
         if sender == Sender::Own
             && connection.ending != Ending::Now
-            && !connection.output.is_empty()
+            && (!connection.output.is_empty() || connection.tls.is_some())
         {
             let mut sent_bytes = 0;
-            match connection.output.send(connection.socket.as_fd(), &mut sent_bytes) {
-                Ok(Sent::All) => {}
-                Ok(Sent::Part | Sent::Blocked) => is_blocked = true,
-                Err(_) => connection.ending = Ending::Now,
-            }
+            is_blocked = Self::send_unsent(connection, &mut sent_bytes);
             if sent_bytes > 0 && connection.interest.write {
                 connection.client.set_active(self.core.now); // Slow, not idle.
             }
@@ -170,6 +165,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.ledger.release(connection.booked_bytes);
         self.core.shared.clients().remove(connection.client.id);
         self.core.shared.monitors().remove(connection.client.id);
+        if connection.ending != Ending::Now
+            && let Some(tls) = &mut connection.tls
+        {
+            tls.close(connection.socket.as_fd());
+        }
         if connection.ending == Ending::AfterFlush {
             let mut discarded_bytes = 0;
             while let Ok((count @ 1.., _)) =

@@ -49,6 +49,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return Sender::Own;
         };
         let connection = &mut self.core.connections[slot];
+        if connection.tls.is_some() {
+            return Sender::Own; // What is sealed has one order.
+        }
         let mut sent_bytes = 0;
         let sent = connection.output.send_front(connection.socket.as_fd(), &mut sent_bytes);
         let sender = match sent {

@@ -28,10 +28,10 @@ use crate::resp::Fed;
 pub(super) const HELD_BYTES_MAX: usize = 16 << 10;
 
 /// Read from one connection in one round into the arena.
-const READ_BYTES_MAX: usize = 32 << 10;
+pub(super) const READ_BYTES_MAX: usize = 32 << 10;
 
 /// Read from one connection in one round into a buffer of its own (K16).
-const READ_OWN_BYTES_MAX: usize = 256 << 10;
+pub(super) const READ_OWN_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of one connection that are to be parsed in this round.
 pub(super) struct Region {
@@ -136,7 +136,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return used_bytes;
         }
         self.core.lend_buffer(slot);
-        if self.core.connections[slot].input.need_bytes > HELD_BYTES_MAX {
+        let connection = &self.core.connections[slot];
+        if connection.tls.is_some() {
+            self.read_sealed(slot, used_bytes)
+        } else if connection.input.need_bytes > HELD_BYTES_MAX {
             self.read_own(slot);
             used_bytes
         } else {
@@ -198,6 +201,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
             Err(_) => connection.ending = Ending::Now,
         }
+        self.end_own_read(slot, len_before);
+    }
+
+    /// What has come into a buffer of its own is parsed once it may be complete.
+    pub(super) fn end_own_read(&mut self, slot: usize, len_before: usize) {
+        let connection = &mut self.core.connections[slot];
+        let input = &mut connection.input;
+        let count = input.held.len() - len_before;
         if count > 0 {
             connection.client.set_active(self.core.now);
         }
@@ -211,6 +222,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     fn own(bytes: Vec<u8>) -> Place {
         if E::ROUTES { Place::Shared(Arc::new(bytes)) } else { Place::Own(bytes) }
+    }
+
+    /// Bytes that were opened into the arena.
+    pub(super) fn add_arena_region(&mut self, slot: usize, start: usize, end: usize, count: usize) {
+        self.add_region(slot, Place::Arena { start, end }, count);
     }
 
     #[inline]

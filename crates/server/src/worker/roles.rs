@@ -192,6 +192,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.core.counters().hops.connections_taken.add(1);
         self.core.touch(slot);
+        self.await_handshake(slot);
         self.core.shared.roles().transit.end(); // I1.
     }
 }

@@ -1,0 +1,75 @@
+//! Who is let in: users, certificates, and their files, which are read again while the server runs.
+
+use std::net::SocketAddr;
+
+use super::Shared;
+use crate::acl::Acl;
+use crate::error::StartError;
+use crate::memcached::users::Users;
+use crate::tls::Certificates;
+
+/// How the reading of one thing ended: what holds now, or why what was there stays.
+pub type Reloaded = Result<&'static str, String>;
+
+impl Shared {
+    /// Whom memcached's port lets in; before the workers start.
+    pub(crate) fn set_users(&self, users: Users) {
+        // Set once, at the start.
+        let _ = self.users.set(users);
+    }
+
+    /// Reads the users of memcached's port anew; None: there is no file of them.
+    pub fn reload_auth_file(&self) -> Option<Result<(), StartError>> {
+        self.users().map(Users::reload)
+    }
+
+    /// Those users, if there is a file of them.
+    pub(crate) fn users(&self) -> Option<&Users> {
+        self.users.get()
+    }
+
+    /// Whether clients of memcached's port have to say who they are. No command is checked there:
+    /// it is open to those only whom the default user lets do everything.
+    pub(crate) fn memcached_needs_auth(&self) -> bool {
+        let default = self.acl.table();
+        let default = default.default();
+        self.users.get().is_some() || !default.takes_anybody() || !default.is_unrestricted()
+    }
+
+    /// What connections at the ports of TLS begin with.
+    pub fn tls(&self) -> Option<&Certificates> {
+        self.tls.as_ref()
+    }
+
+    /// The users of the RESP port.
+    pub fn acl(&self) -> &Acl {
+        &self.acl
+    }
+
+    /// The ports of TLS, once they are resolved.
+    pub(crate) fn set_tls_addresses(
+        &mut self,
+        resp: Option<SocketAddr>,
+        memcached: Option<SocketAddr>,
+    ) {
+        (self.config.tls_resp, self.config.tls_memcached) = (resp, memcached);
+    }
+
+    /// Reads certificates and users of the RESP port again, each by itself: one that is wrong
+    /// changes nothing of what it says.
+    pub fn reload(&self) -> Vec<Reloaded> {
+        let certificates = self.tls().map(|tls| {
+            tls.reload()
+                .map(|()| "certificates: read again, for connections that come")
+                .map_err(|reason| format!("certificates stay as they were: {reason}"))
+        });
+        let users = self.acl().has_file().then(|| {
+            let loaded = self.acl().load();
+            self.wake_all();
+            loaded
+                .map(|()| "users of --acl-file: read again")
+                .map_err(|reason| format!("users stay as they were: {reason}"))
+        });
+        certificates.into_iter().chain(users).collect()
+    }
+}

@@ -1,0 +1,113 @@
+//! The files: a certificate, its key, and who may sign clients' certificates.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+use super::stream::Stream;
+use crate::error::StartError;
+
+/// Whether clients show a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not asked.
+    No,
+    /// They are asked; one that is shown has to be right.
+    Optional,
+    /// Nobody comes in without.
+    Required,
+}
+
+/// What TLS needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// The server's certificate and those between it and a root, in PEM.
+    pub certificate: PathBuf,
+    /// Its private key, in PEM.
+    pub key: PathBuf,
+    /// Who signs certificates of clients, in PEM.
+    pub authority: Option<PathBuf>,
+    /// Whether clients show one.
+    pub clients: ClientCertificates,
+}
+
+/// What was in the files when they were read last.
+#[derive(Debug)]
+pub struct Certificates {
+    config: TlsConfig,
+    current: Mutex<Arc<ServerConfig>>,
+}
+
+impl Certificates {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One that is missing or does not fit the others.
+    pub fn open(config: &TlsConfig) -> Result<Certificates, StartError> {
+        let current = read(config).map_err(|reason| StartError::Tls { reason })?;
+        Ok(Certificates { config: config.clone(), current: Mutex::new(current) })
+    }
+
+    /// Reads the files again, for connections that come (T3).
+    ///
+    /// # Errors
+    /// The same; what was there stays.
+    pub fn reload(&self) -> Result<(), String> {
+        let new = read(&self.config)?;
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+
+    /// A connection that was just accepted.
+    pub fn accept(&self) -> Result<Stream, rustls::Error> {
+        let config = Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner));
+        Stream::new(config)
+    }
+}
+
+fn read(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
+    let provider = Arc::new(ring::default_provider());
+    let chain = certificates("tls-cert", &config.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&config.key)
+        .map_err(|error| of_file("tls-key", &config.key, &error))?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = match (&config.authority, config.clients) {
+        (_, ClientCertificates::No) => builder.with_no_client_auth(),
+        (None, _) => return Err("--tls-auth-clients needs --tls-ca".to_owned()),
+        (Some(path), clients) => {
+            let mut roots = RootCertStore::empty();
+            for root in certificates("tls-ca", path)? {
+                roots.add(root).map_err(|error| of_file("tls-ca", path, &error))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match clients {
+                ClientCertificates::Optional => verifier.allow_unauthenticated(),
+                _ => verifier,
+            };
+            let verifier = verifier.build().map_err(|error| of_file("tls-ca", path, &error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let built = builder.with_single_cert(chain, key);
+    Ok(Arc::new(built.map_err(|error| of_file("tls-cert", &config.certificate, &error))?))
+}
+
+fn certificates(setting: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let found = found.map_err(|error| of_file(setting, path, &error))?;
+    if found.is_empty() {
+        return Err(of_file(setting, path, &"no certificate in it"));
+    }
+    Ok(found)
+}
+
+fn of_file(setting: &str, path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("--{setting} {}: {error}", path.display())
+}

@@ -1,0 +1,184 @@
+//! One connection's TLS, moved by whoever has bytes: it never waits.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustls::{Reader, ServerConfig, ServerConnection};
+
+use crate::output::{Output, Sent};
+
+/// Sealed bytes that wait for the socket (T2).
+pub const SEALED_BYTES_MAX: usize = 64 << 10;
+
+/// What a connection takes when nothing waits: the session and the buffer of its records.
+const IDLE_BYTES: usize = 8 << 10;
+
+/// Plaintext that is sealed at a time: records are at most this long.
+const PIECE_BYTES_MAX: usize = 16 << 10;
+
+/// One connection's TLS.
+#[derive(Debug)]
+pub struct Stream {
+    session: ServerConnection,
+    is_handshaking: bool,
+}
+
+/// What [`Stream::receive`] found.
+#[derive(Debug)]
+pub enum Received {
+    /// So many bytes, sealed ones.
+    Sealed(usize),
+    /// Nothing has arrived.
+    Nothing,
+    /// The client sends no more.
+    End,
+    /// The client does not speak TLS as we do, or shows no right certificate. An alert may wait.
+    Refused(rustls::Error),
+    /// The socket is broken.
+    Broken,
+}
+
+impl Stream {
+    /// Of a connection that was just accepted.
+    pub fn new(config: Arc<ServerConfig>) -> Result<Stream, rustls::Error> {
+        let mut session = ServerConnection::new(config)?;
+        session.set_buffer_limit(Some(SEALED_BYTES_MAX));
+        Ok(Stream { session, is_handshaking: true })
+    }
+
+    /// Whether the client has not shown yet who it is.
+    pub fn is_handshaking(&self) -> bool {
+        self.is_handshaking
+    }
+
+    /// True once: the handshake has ended well.
+    pub fn take_handshake(&mut self) -> bool {
+        let has_ended = self.is_handshaking && !self.session.is_handshaking();
+        self.is_handshaking &= !has_ended;
+        has_ended
+    }
+
+    /// Memory that it takes, as the budget counts it.
+    pub fn held_bytes(&self) -> usize {
+        IDLE_BYTES + if self.session.wants_write() { SEALED_BYTES_MAX } else { 0 }
+    }
+
+    /// Reads once, through `sealed`, and gives `take` all that could be opened (T1): at most as
+    /// much as fits into `sealed` and one more record.
+    pub fn receive(
+        &mut self,
+        socket: impl AsFd,
+        sealed: &mut [u8],
+        mut take: impl FnMut(Reader<'_>),
+    ) -> Received {
+        let count = match recv(socket, &mut *sealed, RecvFlags::empty()) {
+            Ok((0, _)) => return Received::End,
+            Ok((count, _)) => count,
+            Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
+            Err(_) => return Received::Broken,
+        };
+        let mut rest = &sealed[..count];
+        while !rest.is_empty() {
+            match self.session.read_tls(&mut rest) {
+                Ok(0) => return Received::End, // Behind a close_notify.
+                Ok(_) => {}
+                Err(_) => return Received::Broken,
+            }
+            let state = match self.session.process_new_packets() {
+                Ok(state) => state,
+                Err(error) => return Received::Refused(error),
+            };
+            if state.plaintext_bytes_to_read() > 0 {
+                take(self.session.reader());
+            }
+            if state.peer_has_closed() {
+                return Received::End;
+            }
+        }
+        Received::Sealed(count)
+    }
+
+    /// Seals and sends what the socket takes.
+    pub fn send(
+        &mut self,
+        output: &mut Output,
+        socket: BorrowedFd<'_>,
+        sent_total: &mut u64,
+    ) -> io::Result<Sent> {
+        let sent = output.send_by(|piece| {
+            self.flush(socket, sent_total)?;
+            let piece = &piece[..piece.len().min(PIECE_BYTES_MAX)];
+            match self.session.writer().write(piece)? {
+                0 => Err(ErrorKind::WouldBlock.into()),
+                count => Ok(count),
+            }
+        })?;
+        match self.flush(socket, sent_total) {
+            Ok(()) => Ok(sent),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Sent::Blocked),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says that nothing more comes, if the socket takes that at once.
+    pub fn close(&mut self, socket: BorrowedFd<'_>) {
+        self.session.send_close_notify();
+        self.alert(socket);
+    }
+
+    /// Sends what waits sealed, if the socket takes that at once: nobody waits for it any more.
+    pub fn alert(&mut self, socket: BorrowedFd<'_>) {
+        let _ = self.flush(socket, &mut 0);
+    }
+
+    fn flush(&mut self, socket: BorrowedFd<'_>, sent_total: &mut u64) -> io::Result<()> {
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut Raw(socket)) {
+                Ok(count) => *sent_total += count as u64,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes all that is open into a buffer that it fits in; how much there was.
+pub fn fill(mut reader: Reader<'_>, free: &mut [u8]) -> usize {
+    let mut count = 0;
+    // An error: nothing more is open.
+    while let Ok(more @ 1..) = reader.read(&mut free[count..]) {
+        count += more;
+    }
+    count
+}
+
+/// Appends all that is open.
+pub fn append(mut reader: Reader<'_>, held: &mut Vec<u8>) {
+    // An error: nothing more is open. What was read is there.
+    let _ = reader.read_to_end(held);
+}
+
+/// A socket that is written to.
+struct Raw<'s>(BorrowedFd<'s>);
+
+impl Write for Raw<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match slices {
+            [one] => self.write(one),
+            // SIGPIPE is ignored from the start of every Rust program.
+            _ => Ok(rustix::io::writev(self.0, slices)?),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

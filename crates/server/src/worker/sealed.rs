@@ -1,0 +1,157 @@
+//! Connections that speak TLS: their reads, their sends, and how long they may take to begin.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::Worker;
+use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX, READ_OWN_BYTES_MAX};
+use crate::connection::{Connection, Ending};
+use crate::engine::Home;
+use crate::output::Sent;
+use crate::poller::Poller;
+use crate::tls::{Received, Stream, append, fill};
+
+/// Read from a socket at a time. With a record that had begun it opens to less than
+/// [`READ_BYTES_MAX`].
+const SEALED_READ_BYTES: usize = 15 << 10;
+
+/// A client that has not shown by then who it is, is cut off.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Handshakes that are under way, the oldest first.
+#[derive(Default)]
+pub(super) struct Handshakes(VecDeque<Handshake>);
+
+struct Handshake {
+    until: Instant,
+    slot: usize,
+    client_id: u64,
+}
+
+impl<E: Home, P: Poller> Worker<E, P> {
+    /// What a new connection of such a port begins with.
+    pub(super) fn begin_tls(&self, is_tls: bool) -> Result<Option<Box<Stream>>, rustls::Error> {
+        match self.core.shared.tls().filter(|_| is_tls) {
+            Some(certificates) => certificates.accept().map(Box::new).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A connection that speaks TLS has come.
+    pub(super) fn await_handshake(&mut self, slot: usize) {
+        let connection = &self.core.connections[slot];
+        if connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
+            let (until, client_id) = (Instant::now() + HANDSHAKE_TIME_MAX, connection.client.id);
+            self.handshakes.0.push_back(Handshake { until, slot, client_id });
+        }
+    }
+
+    /// Cuts off who takes too long. A worker that sleeps looks every second.
+    #[inline]
+    pub(super) fn end_handshakes(&mut self, now: Instant) {
+        while let Some(first) = self.handshakes.0.front().filter(|first| first.until <= now) {
+            let Handshake { slot, client_id, .. } = *first;
+            self.handshakes.0.pop_front();
+            self.end_handshake(slot, client_id);
+        }
+    }
+
+    #[cold]
+    fn end_handshake(&mut self, slot: usize, client_id: u64) {
+        let Some(connection) = self.core.connections.get_mut(slot) else { return };
+        let is_late = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
+        if connection.client.id == client_id && is_late {
+            connection.ending = Ending::Now;
+            self.core.counters().tls.late.add(1);
+            self.close(slot);
+        }
+    }
+
+    /// Reads once and opens it, as `read_arena` and `read_own` do for others; how much of the
+    /// arena is used.
+    #[inline(never)]
+    pub(super) fn read_sealed(&mut self, slot: usize, used_bytes: usize) -> usize {
+        let is_own = self.core.connections[slot].input.need_bytes > HELD_BYTES_MAX;
+        if is_own { self.open_own(slot, used_bytes) } else { self.open_arena(slot, used_bytes) }
+    }
+
+    fn open_arena(&mut self, slot: usize, used_bytes: usize) -> usize {
+        let connection = &mut self.core.connections[slot];
+        let Some(tls) = &mut connection.tls else { return used_bytes };
+        let held = &mut connection.input.held;
+        let after_held = used_bytes + held.len();
+        self.arena[used_bytes..after_held].copy_from_slice(held);
+        let free = &mut self.arena[after_held..after_held + READ_BYTES_MAX];
+        let (mut sealed, mut count) = ([0; SEALED_READ_BYTES], 0);
+        let take = |reader: rustls::Reader<'_>| count += fill(reader, &mut free[count..]);
+        let received = tls.receive(&connection.socket, &mut sealed, take);
+        self.note_received(slot, &received, self.is_draining);
+        if count == 0 {
+            return used_bytes;
+        }
+        self.core.connections[slot].input.held = Vec::new();
+        self.add_arena_region(slot, used_bytes, after_held + count, count);
+        after_held + count
+    }
+
+    fn open_own(&mut self, slot: usize, used_bytes: usize) -> usize {
+        let len_before = self.core.connections[slot].input.held.len();
+        let mut sealed = [0; SEALED_READ_BYTES];
+        loop {
+            let Connection { tls, input, socket, .. } = &mut self.core.connections[slot];
+            let Some(tls) = tls else { return used_bytes };
+            let take = |reader: rustls::Reader<'_>| append(reader, &mut input.held);
+            let received = tls.receive(socket, &mut sealed, take);
+            let is_whole = input.held.len() >= input.need_bytes;
+            let is_much = input.held.len() - len_before >= READ_OWN_BYTES_MAX;
+            self.note_received(slot, &received, self.is_draining);
+            if is_whole || is_much || !matches!(received, Received::Sealed(SEALED_READ_BYTES)) {
+                break;
+            }
+        }
+        self.end_own_read(slot, len_before);
+        used_bytes
+    }
+
+    fn note_received(&mut self, slot: usize, received: &Received, is_draining: bool) {
+        let counters = self.core.shared.counters(self.core.worker.index());
+        let connection = &mut self.core.connections[slot];
+        let Some(tls) = &mut connection.tls else { return };
+        if tls.take_handshake() {
+            counters.tls.handshakes.add(1);
+        }
+        match received {
+            Received::Sealed(count) => {
+                connection.input_ended |= is_draining && *count < SEALED_READ_BYTES;
+            }
+            Received::Nothing => connection.input_ended |= is_draining,
+            Received::End => connection.input_ended = true,
+            Received::Broken => connection.ending = Ending::Now,
+            Received::Refused(error) => {
+                tracing::debug!(client = %connection.client.peer, "TLS: {error}");
+                counters.tls.refused.add(1);
+                tls.alert(connection.socket.as_fd());
+                connection.ending = Ending::Now;
+            }
+        }
+    }
+
+    /// Sends what a connection has to send; whether the socket takes no more for now.
+    #[inline]
+    pub(super) fn send_unsent(connection: &mut Connection, sent_bytes: &mut u64) -> bool {
+        let Connection { tls, output, socket, .. } = connection;
+        let sent = match tls {
+            None => output.send(socket.as_fd(), sent_bytes),
+            Some(tls) => tls.send(output, socket.as_fd(), sent_bytes),
+        };
+        match sent {
+            Ok(Sent::All) => false,
+            Ok(Sent::Part | Sent::Blocked) => true,
+            Err(_) => {
+                connection.ending = Ending::Now;
+                false
+            }
+        }
+    }
+}
