@@ -3,7 +3,7 @@
 //! ```text
 //!  tests/blackbox/requirements.txt   pinned Python clients  ─▶ target/blackbox-venv ─▶ pytest
 //!  tests/blackbox/go/go.mod          pinned Go clients      ─▶ go test
-//!  redis-cli, redis-server, memcached                        ─▶ apt-get, when root
+//!  redis-cli, redis-server, memcached, chromium              ─▶ apt-get, when root
 //! ```
 //!
 //! The tests find the binary in `DOVETAIL_BIN`, and in `BLACKBOX_SERVE` flags that all their
@@ -92,8 +92,16 @@ pub fn prepare(root: &Path) -> Clients {
     let mut clients = Clients::default();
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let binary = target.join("release/dovetail").display().to_string();
-    if let Err(reason) = debian_packages() {
+    let servers = [
+        ("redis-server", "redis-server"),
+        ("redis-cli", "redis-tools"),
+        ("memcached", "memcached"),
+    ];
+    if let Err(reason) = debian_packages(&servers) {
         clients.skipped.push(format!("tests that need Debian's tools: {reason}"));
+    }
+    if let Err(reason) = debian_packages(&[("chromium", "chromium")]) {
+        clients.skipped.push(format!("the page in a browser: {reason}"));
     }
     match python(root, &target) {
         Ok(interpreter) => {
@@ -115,12 +123,8 @@ pub fn prepare(root: &Path) -> Clients {
     clients
 }
 
-fn debian_packages() -> Result<(), String> {
-    let wanted = [
-        ("redis-server", "redis-server"),
-        ("redis-cli", "redis-tools"),
-        ("memcached", "memcached"),
-    ];
+/// Programs, and the packages that have them.
+fn debian_packages(wanted: &[(&str, &str)]) -> Result<(), String> {
     let missing: Vec<&str> = wanted
         .iter()
         .filter(|(program, _)| !succeeds("which", &[program]))

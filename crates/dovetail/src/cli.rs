@@ -11,8 +11,9 @@ use crate::failure::{Failure, print};
 use crate::machine::Machine;
 use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, settle};
 use crate::{
-    check_command, cli_command, cluster_command, cm_command, compare_command, config_command,
-    doctor, migrate_command, plan_command, serve as serving, sim_command, top_command,
+    backup_command, check_command, cli_command, cluster_command, cm_command, compare_command,
+    config_command, doctor, migrate_command, plan_command, serve as serving, shell_command,
+    sim_command, top_command,
 };
 
 /// Parses the command line and runs what it names.
@@ -36,9 +37,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
         Some(("plan", matches)) => plan_command::run(matches),
         Some(("config", matches)) => config_command::run(matches),
         Some(("migrate", matches)) => migrate_command::run(matches),
+        Some(("backup", matches)) => backup_command::run(matches),
         Some(("check", matches)) => check_command::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),
         Some(("top", matches)) => top_command::run(matches),
+        Some(("completions", matches)) => shell_command::completions(matches, self::command()),
+        Some(("man", matches)) => shell_command::man(matches, self::command()),
         _ => {
             // Help on standard error, because it was not asked for.
             eprint!("{}", command.render_help());
@@ -80,9 +84,12 @@ fn command() -> Command {
         .subcommand(plan_command::command())
         .subcommand(config_command::command())
         .subcommand(migrate_command::command())
+        .subcommand(backup_command::command())
         .subcommand(check_command::command())
         .subcommand(top_command::command())
         .subcommand(doctor::command())
+        .subcommand(shell_command::completions_command())
+        .subcommand(shell_command::man_command())
 }
 
 /// Adds a flag for each row of the table, `--config`, `-v` and `-q`.

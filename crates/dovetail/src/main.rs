@@ -1,6 +1,7 @@
 //! The binary `dovetail`: the server, its load generator and its settings, on the command line.
 #![forbid(unsafe_code)]
 
+mod backup_command;
 mod check_command;
 mod cli;
 mod cli_command;
@@ -17,6 +18,7 @@ mod notify;
 mod plan_command;
 mod serve;
 mod settings;
+mod shell_command;
 mod sim_command;
 mod top_command;
 

@@ -29,7 +29,7 @@ use store::medium::{LogFile, Media};
 use crate::error::StartError;
 use checkpoints::CheckpointThread;
 
-pub use directory::{check_data, check_node, open_store};
+pub use directory::{backup_data, check_data, check_node, open_store};
 pub use node_file::{Tenancy, Tenant};
 
 /// When a write is acknowledged.

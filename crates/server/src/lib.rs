@@ -84,7 +84,7 @@ pub use compaction::Compacts;
 pub use config::{Cat, Config, DebugCommand, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevice};
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
-pub use durable::{Data, DataConfig, Durability, check_data, check_node};
+pub use durable::{Data, DataConfig, Durability, backup_data, check_data, check_node};
 pub use error::StartError;
 pub use hop::RolesError;
 pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};
@@ -99,6 +99,7 @@ pub use shared::{ProbeError, Reloaded, Shared};
 pub use sizes::{SizeChange, SizeNumbers, Sizes};
 pub use slo::{LatencyCounts, SLO_MAX, SLO_MIN, Slo, SloError};
 pub use store::durable::FORMAT as DATA_FORMAT;
+pub use store::durable::backup::Copied as DataCopied;
 pub use store::durable::check::{CheckpointState, Report as DataReport};
 pub use store::medium::Media;
 pub use store::{Eviction, HugePages, IndexKind, Mode, StoreStats};

@@ -35,6 +35,7 @@
 //! # References
 //! Rowan-KV §4.2, §4.4, §4.7; K1, K2, K14, K21, K26.
 
+pub mod backup;
 pub mod check;
 mod check_index;
 pub mod checkpoint;

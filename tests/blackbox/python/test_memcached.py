@@ -192,6 +192,18 @@ def test_statistics_have_the_names_that_exporters_read(cache):
     assert cache.version().count(b".") >= 1
 
 
+def test_a_class_has_what_exporters_want(cache):
+    """memcached_exporter takes the server for down where one of them is missing."""
+    cache.set("key", b"value")
+    cache.get("key")
+    found = cache.stats("slabs")
+    for name in ["get_hits", "cmd_set", "delete_hits", "incr_hits", "decr_hits", "cas_hits", "cas_badval", "touch_hits",
+                 "chunk_size", "chunks_per_page", "total_pages", "total_chunks", "used_chunks", "free_chunks",
+                 "free_chunks_end"]:
+        assert b"1:" + name.encode() in found, name
+    assert found[b"1:get_hits"] == 1 and found[b"1:cmd_set"] == 1
+
+
 def test_a_reset_counts_from_nothing(text_wire):
     assert text_wire.ask(b"stats reset\r\n") == b"RESET\r\n"
 

@@ -19,6 +19,8 @@ const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/page.js");
 const CHARTS: &str = include_str!("page/charts.js");
 const STYLE: &str = include_str!("page/page.css");
+/// By the name that browsers ask for where no page names one.
+const ICON: &str = include_str!("page/icon.svg");
 const NOT_FOUND: &str = "not found: there are /, /stats, /metrics, /healthz and /readyz\n";
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -31,6 +33,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .route("/page.js", get(async || answer("text/javascript; charset=utf-8", SCRIPT)))
         .route("/charts.js", get(async || answer("text/javascript; charset=utf-8", CHARTS)))
         .route("/page.css", get(async || answer("text/css; charset=utf-8", STYLE)))
+        .route("/favicon.ico", get(async || answer("image/svg+xml", ICON)))
         .route("/healthz", get(async || answer(TEXT, "ok\n")))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))

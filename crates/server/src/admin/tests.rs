@@ -47,6 +47,7 @@ fn every_path_answers_with_its_type() {
     check("GET /page.js", "200", "text/javascript");
     check("GET /charts.js", "200", "text/javascript");
     check("GET /page.css", "200", "text/css");
+    check("GET /favicon.ico", "200", "image/svg+xml");
     check("GET /nothing", "404", "not found: there are /, /stats");
 }
 
@@ -101,7 +102,18 @@ fn what_the_page_reads_is_in_the_stats() {
     let stats: serde_json::Value = serde_json::from_str(body.trim()).unwrap();
     let script = include_str!("page/page.js");
     // Parts that a server has only under some settings.
-    let optional = ["cluster", "dcrew", "sizes", "hot_set", "llc_ways", "workload", "tuner", "slo"];
+    let optional = [
+        "cluster",
+        "dcrew",
+        "sizes",
+        "hot_set",
+        "llc_ways",
+        "workload",
+        "tuner",
+        "slo",
+        // From /metrics.
+        "durations",
+    ];
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut read_count = 0;
     for place in script.split("now.").skip(1) {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
+use store::durable::backup::{Copied, backup};
 use store::durable::check::{Report, check};
 use store::durable::{Beside, DataError, NewData, Opened, Recovery, UsedCheckpoint};
 use store::medium::{FileMedium, LogFile, Media};
@@ -20,6 +21,8 @@ use crate::shared::{random_u64, unix_now};
 
 /// The file that everything is in.
 pub(super) const LOG_FILE: &str = "log";
+/// A copy of it that is under way.
+const LOG_NEW_FILE: &str = "log.new";
 const LOCK_FILE: &str = "LOCK";
 /// Recovery says how far it is so often.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
@@ -161,6 +164,38 @@ pub fn check_data(directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Resul
     let medium = medium.map_err(|error| format!("{LOG_FILE}: {error}"))?;
     let checkpoint = checkpoints::read(directory);
     check(&medium, unix_now().0, checkpoint, progress).map_err(|error| error.to_string())
+}
+
+/// Copies the log of a directory that a server may go on writing to an empty one, and makes it
+/// last; or why that cannot be done. What the copy is worth: `store::durable::backup`.
+pub fn backup_data(
+    directory: &Path,
+    to: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Copied, String> {
+    if let Some(kept) = node_file::read(directory)? {
+        let owner = &kept.owner;
+        return Err(format!("it is of {owner}: its copies are the other nodes'"));
+    }
+    let source = FileMedium::open_read_only(&directory.join(LOG_FILE));
+    let source = source.map_err(|error| format!("{LOG_FILE}: {error}"))?;
+    let there = |error: std::io::Error| format!("{}: {error}", to.display());
+    std::fs::create_dir_all(to).map_err(there)?;
+    let _lock = lock(to).map_err(|reason| format!("{}: {reason}", to.display()))?;
+    if to.join(LOG_FILE).exists() {
+        return Err(format!("{} has a log already; give an empty directory", to.display()));
+    }
+    // A copy that did not come to its end is none.
+    let unfinished = to.join(LOG_NEW_FILE);
+    match std::fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(there(error)),
+        _ => {}
+    }
+    let mut target = FileMedium::open(&unfinished).map_err(there)?;
+    let copied = backup(&source, &mut target, progress).map_err(|error| error.to_string())?;
+    std::fs::rename(&unfinished, to.join(LOG_FILE)).map_err(there)?;
+    File::open(to).and_then(|folder| folder.sync_all()).map_err(there)?;
+    Ok(copied)
 }
 
 /// Keeps other servers out as long as the file is open.

@@ -144,29 +144,36 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
 
 /// Writes that memcached would count as items stored, of both protocols' storage commands.
 fn stored_count(totals: &Totals) -> u64 {
-    let verbs = ["set", "add", "replace", "append", "prepend", "cas", "ms"];
     let of = |protocol, name| totals.command(protocol, name).map_or(0, |command| command.calls);
-    verbs.iter().map(|verb| of(Protocol::Memcached, verb)).sum::<u64>() + of(Protocol::Resp, "set")
+    WRITES.iter().map(|verb| of(Protocol::Memcached, verb)).sum::<u64>() + of(Protocol::Resp, "set")
+}
+
+const READS: [&str; 5] = ["get", "gets", "gat", "gats", "mg"];
+const WRITES: [&str; 7] = ["set", "add", "replace", "append", "prepend", "cas", "ms"];
+
+/// A count of some of memcached's commands together.
+fn counted(totals: &Totals, names: &[&str], pick: fn(&CommandTotals) -> u64) -> u64 {
+    names.iter().filter_map(|name| totals.command(Protocol::Memcached, name)).map(pick).sum()
+}
+
+/// A cas that neither missed nor failed has hit.
+fn cas_hits(command: &CommandTotals) -> u64 {
+    command.calls.saturating_sub(command.misses + command.errors)
 }
 
 fn commands(to: &mut Writer<'_>, totals: &Totals) {
-    let command = |name: &str| totals.command(Protocol::Memcached, name).copied();
-    let sum = |names: &[&str], pick: fn(&CommandTotals) -> u64| {
-        names.iter().filter_map(|name| command(name)).map(|command| pick(&command)).sum::<u64>()
-    };
-    let reads = ["get", "gets", "gat", "gats", "mg"];
-    let writes = ["set", "add", "replace", "append", "prepend", "cas", "ms"];
+    let sum = |names: &[&str], pick: fn(&CommandTotals) -> u64| counted(totals, names, pick);
     let metas = ["mg", "ms", "md", "ma", "me", "mn"];
     let touches = ["touch", "gat", "gats"];
     // memcached counts keys here, not commands.
-    let looked_up = sum(&reads, |command| command.hits + command.misses);
+    let looked_up = sum(&READS, |command| command.hits + command.misses);
     to.stat("cmd_get", looked_up);
-    to.stat("cmd_set", sum(&writes, |command| command.calls));
+    to.stat("cmd_set", sum(&WRITES, |command| command.calls));
     to.stat("cmd_flush", sum(&["flush_all"], |command| command.calls));
     to.stat("cmd_touch", sum(&touches, |command| command.hits + command.misses));
     to.stat("cmd_meta", sum(&metas, |command| command.calls));
-    to.stat("get_hits", sum(&reads, |command| command.hits));
-    to.stat("get_misses", sum(&reads, |command| command.misses));
+    to.stat("get_hits", sum(&READS, |command| command.hits));
+    to.stat("get_misses", sum(&READS, |command| command.misses));
     to.stat("get_expired", 0);
     to.stat("get_flushed", 0);
     // A count of ma says nothing of its direction.
@@ -176,9 +183,6 @@ fn commands(to: &mut Writer<'_>, totals: &Totals) {
         to.stat(&format!("{name}_misses"), sum(names, |command| command.misses));
         to.stat(&format!("{name}_hits"), sum(names, |command| command.hits));
     }
-    // A cas that neither missed nor failed has hit.
-    let cas_hits =
-        |command: &CommandTotals| command.calls.saturating_sub(command.misses + command.errors);
     to.stat("cas_hits", sum(&["cas"], cas_hits));
     to.stat("cas_misses", sum(&["cas"], |command| command.misses));
     to.stat("cas_badval", sum(&["cas"], |command| command.errors));
@@ -230,9 +234,24 @@ fn items(to: &mut Writer<'_>, shared: &Shared) {
 fn slabs(to: &mut Writer<'_>, shared: &Shared) {
     let (store, limits) = (shared.store_stats(), shared.store().limits());
     to.stat("1:chunk_size", limits.segment_bytes);
+    to.stat("1:chunks_per_page", 1);
     to.stat("1:total_pages", store.log_bytes / limits.segment_bytes.max(1));
+    to.stat("1:total_chunks", store.items);
     to.stat("1:used_chunks", store.items);
+    to.stat("1:free_chunks", 0);
+    to.stat("1:free_chunks_end", 0);
     to.stat("1:mem_requested", store.entry_bytes);
+    // memcached_exporter takes a class without its counts for a server that is down.
+    let totals = shared.totals_since_reset();
+    let hits = |names: &[&str]| counted(&totals, names, |command| command.hits);
+    to.stat("1:get_hits", hits(&READS));
+    to.stat("1:cmd_set", counted(&totals, &WRITES, |command| command.calls));
+    to.stat("1:delete_hits", hits(&["delete", "md"]));
+    to.stat("1:incr_hits", hits(&["incr", "ma"]));
+    to.stat("1:decr_hits", hits(&["decr"]));
+    to.stat("1:cas_hits", counted(&totals, &["cas"], cas_hits));
+    to.stat("1:cas_badval", counted(&totals, &["cas"], |command| command.errors));
+    to.stat("1:touch_hits", hits(&["touch"]));
     to.stat("active_slabs", 1);
     to.stat("total_malloced", store.log_bytes);
 }

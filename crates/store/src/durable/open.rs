@@ -72,6 +72,15 @@ pub enum DataError {
         /// By its superblock.
         wanted_bytes: u64,
     },
+    /// A copy was never whole.
+    #[error(
+        "segments are freed faster than they are read: {rounds} rounds were in vain; copy under \
+         less load, or with more --memory, so that less is cleaned"
+    )]
+    Restless {
+        /// As many as were tried.
+        rounds: u32,
+    },
     /// What was acknowledged is damaged.
     #[error("{} places are damaged, the first is {}", damage.len(), damage[0])]
     Damaged {

@@ -4,6 +4,34 @@
 const rate = (now, then, seconds) => Math.max(0, now - then) / seconds;
 const workers = (values) => Object.fromEntries(values.map((value, i) => ["worker " + i, value]));
 
+// How many commands took up to so many seconds, all of them together, from /metrics.
+function durations(metrics) {
+  const counts = new Map();
+  for (const line of metrics.split("\n")) {
+    const found = /^dovetail_command_duration_seconds_bucket\{.*le="([^"]+)"\} (\d+)/.exec(line);
+    if (!found) { continue; }
+    const end = found[1] === "+Inf" ? Infinity : Number(found[1]);
+    counts.set(end, (counts.get(end) || 0) + Number(found[2]));
+  }
+  return [...counts].sort((a, b) => a[0] - b[0]);
+}
+
+// Milliseconds within which such shares of the commands since `then` were done; null: there were none.
+function quantiles(now, then, shares) {
+  const before = new Map(then);
+  const counts = now.map(([end, count]) => [end, count - (before.get(end) || 0)]);
+  const all = counts.length > 0 ? counts[counts.length - 1][1] : 0;
+  if (all <= 0) { return null; }
+  return Object.fromEntries(Object.entries(shares).map(([name, share]) => {
+    const at = counts.findIndex(([, count]) => count >= share * all);
+    const [start, below] = at > 0 ? counts[at - 1] : [0, 0];
+    const [end, count] = counts[at];
+    // Within a bucket as if they were spread evenly; beyond the last border nothing is known.
+    const part = count > below ? (share * all - below) / (count - below) : 0;
+    return [name, 1000 * (Number.isFinite(end) ? start + (end - start) * part : start)];
+  }));
+}
+
 // Each chart: how its values are written, and its values from two snapshots, by name; null: none.
 const charts = [
   { title: "operations a second", write: brief,
@@ -13,6 +41,9 @@ const charts = [
     const all = hits + now.misses_total - then.misses_total;
     return all > 0 ? { hits: hits / all } : null;
   } },
+  { title: "latency of all commands in ms: p50, p99, p99.9", write: (ms) => ms.toFixed(2),
+    series: (now, then) => now.durations && then.durations
+      ? quantiles(now.durations, then.durations, { p50: 0.5, p99: 0.99, "p99.9": 0.999 }) : null },
   { title: "requests later than the SLO", write: percent, series: (now) =>
     now.slo && now.slo.lately ? { late: now.slo.lately.over_ratio } : null },
   { title: "latency, sampled, in ms", write: (ms) => ms.toFixed(2), series: (now) =>
@@ -44,8 +75,16 @@ const charts = [
     now.dcrew && then.dcrew ? {
       pins: rate(now.dcrew.pins_total, then.dcrew.pins_total, s),
       conflicts: rate(now.dcrew.conflicts_total, then.dcrew.conflicts_total, s) } : null },
-  { title: "memory", write: bytes, series: (now) => ({ resident: now.memory.resident_bytes,
-    log: now.memory.log_used_bytes, buffers: now.memory.client_buffer_bytes }) },
+  { title: "evicted and expired, a second", write: brief, series: (now, then, s) =>
+    now.store.evicted_by_log_total + now.store.evicted_by_index_total + now.store.expired_total > 0 ? {
+      "log full": rate(now.store.evicted_by_log_total, then.store.evicted_by_log_total, s),
+      "index full": rate(now.store.evicted_by_index_total, then.store.evicted_by_index_total, s),
+      expired: rate(now.store.expired_total, then.store.expired_total, s) } : null },
+  { title: "memory by use", write: bytes, stacked: true, series: (now) => ({
+    log: now.memory.log_used_bytes, index: now.memory.index_used_bytes,
+    "client buffers": now.memory.client_buffer_bytes }) },
+  { title: "memory, resident and the cap", write: bytes, series: (now) => ({
+    resident: now.memory.resident_bytes, cap: now.memory.limit_bytes }) },
   { title: "connections", write: whole, stacked: true, series: (now) => ({
     resp: now.connections.resp, memcached: now.connections.memcached,
     native: now.native.sessions + now.native.shm_clients }) },
@@ -196,14 +235,31 @@ function draw(now) {
   last = now;
 }
 
+// Since when nothing was heard: null while the server answers.
+let lostAt = null;
+function lost() {
+  lostAt = lostAt || new Date();
+  const about = document.getElementById("about");
+  about.textContent = `the server does not answer since ${lostAt.toTimeString().slice(0, 8)}; ` +
+    "what is below is what it said last";
+  about.classList.add("lost");
+  last = null;
+}
+
 async function poll() {
   // A page in the background asks for nothing.
   if (!document.hidden) {
     try {
-      draw(await (await fetch("stats")).json());
+      const asked = ["stats", "metrics"].map((path) => fetch(path, { signal: AbortSignal.timeout(5000) }));
+      const [stats, metrics] = await Promise.all(asked);
+      if (!stats.ok || !metrics.ok) { throw new Error(`status ${stats.status}, ${metrics.status}`); }
+      const now = await stats.json();
+      now.durations = durations(await metrics.text());
+      lostAt = null;
+      document.getElementById("about").classList.remove("lost");
+      draw(now);
     } catch {
-      document.getElementById("about").textContent = "the server does not answer";
-      last = null;
+      lost();
     }
   } else {
     last = null;

@@ -1,0 +1,95 @@
+//! `dovetail backup`: a copy of a data directory, while its server goes on.
+//!
+//! ```text
+//!  DIR/log ─▶ server::backup_data ─▶ TO/log.new ─ sync ─▶ TO/log ─▶ server::check_data
+//! ```
+//!
+//! Exit status 0: the copy is whole; 1: it could not be made, or what was read is damaged; 2: bad
+//! usage. What the copy has is said in docs/design/durability.md.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use base::ByteSize;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::one_line;
+use crate::failure::{Failure, print};
+
+/// What `dovetail backup` takes.
+#[derive(Debug, Args)]
+struct BackupArgs {
+    /// What the server's --data-dir names
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+
+    /// An empty directory, or one that is to be made; a server starts from it
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+
+    /// Segments a second at most, so that the disk is not taken from the server
+    #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u64).range(1..))]
+    rate: Option<u64>,
+}
+
+/// The subcommand.
+pub fn command() -> Command {
+    BackupArgs::augment_args(Command::new("backup"))
+        .about("Copy a data directory while its server goes on, and check the copy")
+}
+
+/// Copies, then reads the copy from end to end.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let args = BackupArgs::from_arg_matches(matches)
+        .map_err(|error| Failure::Usage(one_line(&error, None)))?;
+    let BackupArgs { data_dir, to, rate } = args;
+    let failed =
+        |reason: String| Failure::Runtime(format!("backup {}: {reason}", data_dir.display()));
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    if let Ok(style) = ProgressStyle::with_template("{msg} {pos}/{len} segments {bar:40} {eta}") {
+        bar.set_style(style);
+    }
+    bar.set_message("copied");
+    let began = Instant::now();
+    let pause = rate.map(|rate| Duration::from_secs_f64(1.0 / rate as f64));
+    let copied = server::backup_data(&data_dir, &to, &mut |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+        if let Some(pause) = pause {
+            std::thread::sleep(pause);
+        }
+    })
+    .map_err(&failed)?;
+    bar.set_message("checked");
+    let items = check(&to, &bar).map_err(&failed)?;
+    bar.finish_and_clear();
+    let size = ByteSize { bytes: copied.bytes };
+    let seconds = began.elapsed().as_secs_f64();
+    print(&format!(
+        "{}: {items} items, {} segments, {size} in {} rounds, {seconds:.1} s; whole by its check\n",
+        to.display(),
+        copied.segments,
+        copied.rounds,
+    ))
+}
+
+/// Whether the copy is what a server would start from; its items.
+fn check(to: &Path, bar: &ProgressBar) -> Result<u64, String> {
+    let report = server::check_data(to, &mut |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    })?;
+    match report.found.damage.first() {
+        None => Ok(report.found.items),
+        Some(first) => Err(format!(
+            "the copy has {} damaged places, as has what was copied: {first}; `dovetail check` \
+             shows them all",
+            report.found.damage.len()
+        )),
+    }
+}

@@ -1,0 +1,210 @@
+//! A copy of a log that a server goes on writing: read from beside it, without asking it.
+//!
+//! ```text
+//!  P0: all rows ─ t* ─ P1: all rows ─▶ segments in use ─▶ P2: all rows ─▶ rows, superblock, sync
+//!  ▲ was anything freed from P0 to P1, or until P2 of what is copied? │
+//!  └──────────────────────── again, with what is held ────────────────────┘
+//! ```
+//!
+//! # Invariants
+//! I1: at t*, between P0 and P1, every segment in use was one that P1 saw in use. What P0 saw in
+//!     use is seen so by P1, as the same use. What P0 saw free is as it was, or was taken since;
+//!     had it been freed in between and taken again, its row would have been written three times,
+//!     each time after a sync, and its generation would be higher by three.
+//! I2: each of them was read after P1 and before P2 saw it in use still; or earlier, and was closed
+//!     then under the same row. A segment's bytes are not written over before its row says free.
+//! I3: so the copy has all that the log had at t*, and perhaps some of what came after. What was
+//!     acknowledged before the copy began had been written before, so it is there: deletes too, for
+//!     they and what they bury were copied as they lay at t*.
+//!
+//! # Trade-offs
+//! Where cleaning frees segments all the time, the first rounds fail; each further one reads only
+//! what is new, so the last ones are as short as a look at all rows. A server could hold cleaning
+//! back instead: then a slow backup would fill its memory.
+
+use super::layout::{NoSuper, Row, RowState, Superblock};
+use super::open::DataError;
+use crate::medium::{Medium, MediumError};
+
+/// Rounds until it is given up.
+const ROUNDS_MAX: u32 = 200;
+/// Writes of a row that was free, for a use to begin, end and be followed by another.
+const GENERATIONS_OF_A_LIFE: u64 = 3;
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Segments in use, runs as one.
+    pub segments: u64,
+    /// Read and written, those of earlier rounds too.
+    pub bytes: u64,
+    /// Looks at all rows and what was new.
+    pub rounds: u32,
+}
+
+/// Copies what `source` holds into `target`, which is empty. `progress` is told of segments done
+/// and how many there are, and may take its time.
+///
+/// # Errors
+/// The source is no log or cannot be read, the target cannot be written, or segments are freed
+/// faster than they are read.
+pub fn backup(
+    source: &impl Medium,
+    target: &mut impl Medium,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Copied, DataError> {
+    let mut held: Vec<Row> = Vec::new();
+    let mut copied = Copied::default();
+    for _ in 0..ROUNDS_MAX {
+        copied.rounds += 1;
+        let Some((superblock, rows)) = round(source, target, &mut held, &mut copied, progress)?
+        else {
+            continue;
+        };
+        return finish(target, superblock, &rows, &mut copied).map_err(failed("cannot write"));
+    }
+    Err(DataError::Restless { rounds: ROUNDS_MAX })
+}
+
+fn failed(what: &'static str) -> impl Fn(MediumError) -> DataError {
+    move |source| DataError::Medium { what, source }
+}
+
+/// One round: the superblock and rows of a copy that holds, or `None`.
+fn round(
+    source: &impl Medium,
+    target: &mut impl Medium,
+    held: &mut Vec<Row>,
+    copied: &mut Copied,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Option<(Superblock, Vec<Row>)>, DataError> {
+    let superblock = read_superblock(source)?;
+    let (before, rows) = (all_rows(source, &superblock)?, all_rows(source, &superblock)?);
+    let (Some(before), Some(rows)) = (before, rows) else { return Ok(None) };
+    if !before.iter().zip(&rows).all(|(before, row)| may_follow(before, row)) {
+        return Ok(None);
+    }
+    held.resize(rows.len(), Row::default());
+    let used = rows.iter().filter(|row| row.state != RowState::Free).count() as u64;
+    let mut done = 0;
+    for (segment, row) in rows.iter().enumerate() {
+        if row.state == RowState::Free {
+            continue;
+        }
+        if held[segment] != *row || row.state == RowState::Open {
+            held[segment] = Row::default();
+            copied.bytes += copy_segment(source, target, &superblock, segment as u32, row)?;
+            held[segment] = *row;
+        }
+        done += 1;
+        progress(done, used);
+    }
+    let Some(after) = all_rows(source, &superblock)? else { return Ok(None) };
+    let stayed = rows.iter().zip(&after).all(|(row, after)| {
+        row.state == RowState::Free
+            || (after.state != RowState::Free && after.sequence == row.sequence)
+    });
+    let last = read_superblock(source)?;
+    // A flush between the looks would be there in part: its floor, and what came before it.
+    let is_same = last.flush_floor == superblock.flush_floor && last.data_id == superblock.data_id;
+    copied.segments = used;
+    Ok((stayed && is_same).then_some((last, rows)))
+}
+
+/// Whether a row can be the next look at a segment that nobody freed in between (I1).
+fn may_follow(before: &Row, row: &Row) -> bool {
+    match (before.state, row.state) {
+        (RowState::Free, RowState::Free) => before == row,
+        (RowState::Free, _) => row.generation < before.generation + GENERATIONS_OF_A_LIFE,
+        (_, RowState::Free) => false,
+        _ => before.sequence == row.sequence,
+    }
+}
+
+fn read_superblock(source: &impl Medium) -> Result<Superblock, DataError> {
+    Superblock::read(source).map_err(|error| match error {
+        NoSuper::Empty | NoSuper::Damaged => DataError::NoSuperblock,
+        NoSuper::Format(found) => DataError::Format { found },
+        NoSuper::Medium(error) => failed("cannot read")(error),
+    })
+}
+
+/// Every segment's row; `None`, if one cannot be read, as while it is being written.
+fn all_rows(source: &impl Medium, superblock: &Superblock) -> Result<Option<Vec<Row>>, DataError> {
+    let rows = (0..superblock.segment_count).map(|segment| superblock.read_row(source, segment));
+    rows.collect::<Result<Option<Vec<Row>>, MediumError>>().map_err(failed("cannot read"))
+}
+
+/// Copies what may be entries; how many bytes.
+fn copy_segment(
+    source: &impl Medium,
+    target: &mut impl Medium,
+    superblock: &Superblock,
+    segment: u32,
+    row: &Row,
+) -> Result<u64, DataError> {
+    let all = super::restore::used_bytes(superblock, row);
+    let (mut left, mut bytes) = (all, Vec::new());
+    let mut index = segment;
+    while left > 0 {
+        bytes.resize(left.min(superblock.segment_bytes) as usize, 0);
+        left -= bytes.len() as u64;
+        let offset = superblock.segment_offset(index);
+        source.read_at(offset, &mut bytes).map_err(failed("cannot read"))?;
+        // What was never written stays a hole.
+        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        target.write_at(offset, &bytes[..end]).map_err(failed("cannot write"))?;
+        index += 1;
+    }
+    Ok(all)
+}
+
+/// Says what the segments hold, and makes it last.
+fn finish(
+    target: &mut impl Medium,
+    superblock: Superblock,
+    rows: &[Row],
+    copied: &mut Copied,
+) -> Result<Copied, MediumError> {
+    for (segment, row) in rows.iter().enumerate() {
+        if row.state != RowState::Free {
+            superblock.write_row(target, segment as u32, &mut row.clone())?;
+        }
+    }
+    // The file has its length without its blocks: a start allocates them.
+    if let Some(last) = superblock.file_bytes().checked_sub(1) {
+        let mut byte = [0];
+        target.read_at(last, &mut byte)?;
+        target.write_at(last, &byte)?;
+    }
+    let mut superblock = Superblock { is_clean: false, ..superblock };
+    superblock.write(target)?;
+    target.sync()?;
+    Ok(*copied)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn row(state: RowState, generation: u64, sequence: u64) -> Row {
+        Row { generation, state, run_len: 1, sequence, end_bytes: 0 }
+    }
+
+    #[test]
+    fn what_was_freed_in_between_is_noticed() {
+        use RowState::{Closed, Free, Open};
+        let free = row(Free, 4, 9);
+        assert!(may_follow(&free, &free));
+        assert!(may_follow(&free, &row(Open, 5, 20)));
+        assert!(may_follow(&free, &row(Closed, 6, 20)));
+        // Taken, freed, and taken again.
+        assert!(!may_follow(&free, &row(Open, 7, 21)));
+        // Taken and freed.
+        assert!(!may_follow(&free, &row(Free, 6, 20)));
+        let open = row(Open, 5, 20);
+        assert!(may_follow(&open, &row(Closed, 90, 20)));
+        assert!(!may_follow(&open, &row(Free, 6, 20)));
+        assert!(!may_follow(&open, &row(Open, 8, 21)));
+    }
+}
