@@ -17,9 +17,9 @@ function durations(metrics) {
 }
 
 // Milliseconds within which such shares of the commands since `then` were done; null: there were none.
-function quantiles(now, then, shares) {
+function quantiles(taken, then, shares) {
   const before = new Map(then);
-  const counts = now.map(([end, count]) => [end, count - (before.get(end) || 0)]);
+  const counts = taken.map(([end, count]) => [end, count - (before.get(end) || 0)]);
   const all = counts.length > 0 ? counts[counts.length - 1][1] : 0;
   if (all <= 0) { return null; }
   return Object.fromEntries(Object.entries(shares).map(([name, share]) => {
