@@ -62,7 +62,7 @@ fn check_error(rules: &str, want: RuleError) {
 
 #[test]
 fn what_is_no_rule_is_told() {
-    for wrong in ["foo", "%Z~a", "%~a", "%", "+select|", ")", "(foo)", "(on)", "(+get ~a) ~b))"] {
+    for wrong in ["foo", "%Z~a", "%~a", "%", "+select|", ")", "(foo)", "(on)"] {
         check_error(wrong, RuleError::Syntax);
     }
     for wrong in ["+nosuch", "-nosuch", "+@foo", "-@foo", "+config|nosuch", "-select|0", "+"] {
@@ -75,6 +75,7 @@ fn what_is_no_rule_is_told() {
     check_error(&format!("!{}", "A".repeat(64)), RuleError::Hash);
     check_error("+config|get|x", RuleError::FirstArgOfSubcommand);
     assert_eq!(user("").apply(b"~a b"), Err(RuleError::Syntax));
+    assert_eq!(user("").apply(b"(~a) +get)"), Err(RuleError::Syntax), "no file could hold it");
 }
 
 #[track_caller]
