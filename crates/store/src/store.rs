@@ -100,6 +100,14 @@ fn open_index(config: &StoreConfig, log: &Log) -> Option<Index> {
     Index::new(Lines::over(log.mapping()), log.lender(segments_max), plan)
 }
 
+/// The tree, of an ordered index; `None`: it has no room for its first node.
+fn open_tree(config: &StoreConfig, log: &Log, index: &Index) -> Option<Option<Tree>> {
+    match config.index {
+        IndexKind::Hash => Some(None),
+        IndexKind::Tree => Tree::new(NodeMemory::new(log.mapping(), index.arena())).map(Some),
+    }
+}
+
 /// Segments of the log that are kept for who makes room, and how many of them writes may borrow.
 fn reserve_of(config: &StoreConfig) -> (u32, u32) {
     let sessions = config.session_max as u32;
@@ -275,13 +283,7 @@ impl Store {
             segment_count: log.segment_count(),
         };
         let mark_limit = mark_limit_of(&config);
-        let tree = match config.index {
-            IndexKind::Hash => None,
-            IndexKind::Tree => {
-                let memory = NodeMemory::new(log.mapping(), index.arena());
-                Some(Tree::new(memory).ok_or_else(too_small)?)
-            }
-        };
+        let tree = open_tree(&config, &log, &index).ok_or_else(too_small)?;
         let inner = Inner {
             limits,
             hasher: KeyHasher::new(config.hash_seed),

@@ -1,4 +1,4 @@
-//! `--idle-timeout`: connections that neither send anything nor take what waits for them are closed.
+//! `--idle-timeout`: connections that neither send nor take what waits for them are closed.
 //!
 //! ```text
 //!  pass: slots 0..255, 256..511, ... a part each time house is kept ─▶ the earliest end of all
