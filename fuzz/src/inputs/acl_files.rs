@@ -65,7 +65,7 @@ pub fn acl_files(rng: &mut Rng) -> Vec<u8> {
         }
         out.push(b'\n');
     }
-    if rng.one_in(2) {
+    if rng.one_in(2) && !out.is_empty() {
         damage(rng, &mut out);
     }
     out
