@@ -16,6 +16,15 @@ pub enum Failure {
     Silent(u8),
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Usage(message) | Failure::Runtime(message) => formatter.write_str(message),
+            Failure::Silent(status) => write!(formatter, "exit status {status}"),
+        }
+    }
+}
+
 impl Failure {
     /// Prints the line and gives the exit status.
     pub fn report(self) -> ExitCode {

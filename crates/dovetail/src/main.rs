@@ -16,6 +16,7 @@ mod machine;
 mod migrate_command;
 mod notify;
 mod plan_command;
+mod reload;
 mod serve;
 mod settings;
 mod shell_command;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  settings ─▶ Server::start ─▶ start block, `ready` ─▶ wait ─TERM, INT, USR1, SHUTDOWN─▶ stop
-//!                                                       ├─HUP: files are read anew
+//!                                                       ├─HUP: settings and files are read anew
 //!                                                       └─USR2: what every thread does, logged
 //!  stop: other nodes of the cluster take over, clients take their answers, threads end
 //! ```
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use base::ByteSize;
 use clap::ArgMatches;
-use server::{Config, Eviction, Mode, Pin, Poll, Server, Shared};
+use server::{Config, Eviction, Mode, Pin, Poll, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
@@ -25,6 +25,7 @@ use crate::failure::{Failure, print};
 use crate::logs;
 use crate::machine::Machine;
 use crate::notify;
+use crate::reload::Reload;
 use crate::settings::ServeSettings;
 use crate::settings::print::{Listing, toml};
 
@@ -54,7 +55,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         false => Failure::Runtime(error.to_string()),
     })?;
     announce(&server, &machine);
-    let stop_requests = watch(signals, &server)?;
+    let reload = Reload::new(matches, gathered.settings, Arc::clone(server.shared()));
+    let stop_requests = watch(signals, &server, reload)?;
     notify::tell(notify::State::Ready);
     // An error means that every watcher is gone; stopping is then all that is left.
     let reason = stop_requests.recv().unwrap_or("no watcher is left");
@@ -74,28 +76,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
-/// At SIGHUP: what is in files of its own; settings are read at start.
-fn read_anew(shared: &Shared) {
-    let of_memcached = shared.reload_auth_file();
-    let others = shared.reload();
-    if of_memcached.is_none() && others.is_empty() {
-        info!("SIGHUP: no file to read anew; another setting needs a restart");
-    }
-    match of_memcached {
-        None => {}
-        Some(Ok(())) => info!("SIGHUP: the users of --auth-file are read anew"),
-        Some(Err(error)) => warn!(%error, "SIGHUP: the users of before stay"),
-    }
-    for reloaded in others {
-        match reloaded {
-            Ok(line) => info!("SIGHUP: {line}"),
-            Err(line) => warn!("SIGHUP: {line}"),
-        }
-    }
-}
-
 /// Threads that turn signals and SHUTDOWN into the reason to stop.
-fn watch(mut signals: Signals, server: &Server) -> Result<mpsc::Receiver<&'static str>, Failure> {
+fn watch(
+    mut signals: Signals,
+    server: &Server,
+    mut reload: Reload,
+) -> Result<mpsc::Receiver<&'static str>, Failure> {
     let (stop, stop_requests) = mpsc::channel();
     let stop_by_client = stop.clone();
     let shutdown_requests = server.shutdown_requests();
@@ -110,7 +96,7 @@ fn watch(mut signals: Signals, server: &Server) -> Result<mpsc::Receiver<&'stati
         let mut signal_count = 0;
         for signal in signals.forever() {
             if signal == SIGHUP {
-                read_anew(&shared);
+                reload.run();
                 continue;
             }
             if signal == SIGUSR2 {

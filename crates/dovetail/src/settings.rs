@@ -547,6 +547,13 @@ pub const TABLE: &[Setting] = &[
         help: "Connections of Redis and memcached clients at one time",
     },
     Setting {
+        key: "max-connections-per-address",
+        value_name: "N",
+        kind: Kind::Count { min: 0, max: 1_000_000 },
+        default: "0",
+        help: "Of these, connections that come from one address; 0: as many as there may be",
+    },
+    Setting {
         key: "idle-timeout",
         value_name: "TIME|off",
         kind: Kind::SwitchedTime { min: Duration::from_secs(1), max: YEAR },

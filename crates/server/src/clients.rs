@@ -5,7 +5,7 @@
 //! request. A worker stores the time of a client's last activity at most once per round.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -118,20 +118,50 @@ pub(crate) struct Arrival {
     pub now: UnixMillis,
 }
 
+/// How many clients there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientsMax {
+    /// In all.
+    pub all: usize,
+    /// Of one address; 0: as many as there may be.
+    pub per_address: usize,
+}
+
+/// Why a client is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TooMany {
+    /// There are as many as there may be.
+    All,
+    /// There are as many of its address.
+    OfAddress,
+}
+
 /// All connected clients.
 #[derive(Debug, Default)]
 pub struct Clients {
     last_id: AtomicU64,
-    by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_id: BTreeMap<u64, Arc<Client>>,
+    /// How many clients an address has; those that have some.
+    by_address: BTreeMap<IpAddr, usize>,
 }
 
 impl Clients {
-    /// Adds a client unless there are `max` already.
-    pub(crate) fn admit(&self, arrival: Arrival, max: usize) -> Option<Arc<Client>> {
-        let mut by_id = unpoisoned(self.by_id.lock());
-        if by_id.len() >= max {
-            return None;
+    /// Adds a client unless there are too many already.
+    pub(crate) fn admit(&self, arrival: Arrival, max: ClientsMax) -> Result<Arc<Client>, TooMany> {
+        let mut table = unpoisoned(self.table.lock());
+        if table.by_id.len() >= max.all {
+            return Err(TooMany::All);
         }
+        let of_address = table.by_address.entry(arrival.peer.ip().to_canonical()).or_default();
+        if max.per_address > 0 && *of_address >= max.per_address {
+            return Err(TooMany::OfAddress); // The entry is not new: it has some.
+        }
+        *of_address += 1;
         let client = Arc::new(Client {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             protocol: arrival.protocol,
@@ -144,23 +174,31 @@ impl Clients {
             last_active_at: AtomicU64::new(arrival.now.0),
             names: Mutex::default(),
         });
-        by_id.insert(client.id, Arc::clone(&client));
-        Some(client)
+        table.by_id.insert(client.id, Arc::clone(&client));
+        Ok(client)
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        unpoisoned(self.by_id.lock()).remove(&id);
+        let mut table = unpoisoned(self.table.lock());
+        let Some(client) = table.by_id.remove(&id) else { return };
+        let address = client.peer.ip().to_canonical();
+        if let Some(of_address) = table.by_address.get_mut(&address) {
+            *of_address -= 1;
+            if *of_address == 0 {
+                table.by_address.remove(&address);
+            }
+        }
     }
 
     /// A copy of the list, by id.
     pub fn list(&self) -> Vec<Arc<Client>> {
-        unpoisoned(self.by_id.lock()).values().cloned().collect()
+        unpoisoned(self.table.lock()).by_id.values().cloned().collect()
     }
 
     /// How many there are of one protocol.
     pub fn count(&self, protocol: Dialect) -> usize {
-        let by_id = unpoisoned(self.by_id.lock());
-        by_id.values().filter(|client| client.protocol == protocol).count()
+        let table = unpoisoned(self.table.lock());
+        table.by_id.values().filter(|client| client.protocol == protocol).count()
     }
 }
 
@@ -168,8 +206,14 @@ impl Clients {
 mod tests {
     use super::*;
 
+    const ONE: ClientsMax = ClientsMax { all: 1, per_address: 0 };
+
     fn arrival() -> Arrival {
-        let any = SocketAddr::from(([127, 0, 0, 1], 1));
+        arrival_from([127, 0, 0, 1].into())
+    }
+
+    fn arrival_from(address: IpAddr) -> Arrival {
+        let any = SocketAddr::from((address, 1));
         Arrival {
             protocol: Dialect::Resp,
             worker: WorkerId(0),
@@ -183,7 +227,7 @@ mod tests {
     #[test]
     fn a_client_that_is_killed_on_its_way_is_found_by_one_side() {
         let clients = Clients::default();
-        let client = clients.admit(arrival(), 1).unwrap();
+        let client = clients.admit(arrival(), ONE).unwrap();
         assert!(!client.move_to(WorkerId(3)));
         assert_eq!(client.kill(), WorkerId(3));
         assert!(client.move_to(WorkerId(1)), "told at the next worker");
@@ -192,13 +236,40 @@ mod tests {
     #[test]
     fn no_more_than_max_are_admitted_and_ids_are_not_reused() {
         let clients = Clients::default();
-        let first = clients.admit(arrival(), 1).unwrap();
-        assert!(clients.admit(arrival(), 1).is_none());
+        let first = clients.admit(arrival(), ONE).unwrap();
+        assert_eq!(clients.admit(arrival(), ONE).unwrap_err(), TooMany::All);
         clients.remove(first.id);
-        let second = clients.admit(arrival(), 1).unwrap();
+        let second = clients.admit(arrival(), ONE).unwrap();
         assert_ne!(first.id, second.id);
         assert_eq!(clients.count(Dialect::Resp), 1);
         assert_eq!(clients.count(Dialect::Memcached), 0);
         assert_eq!(clients.list().len(), 1);
+    }
+
+    #[test]
+    fn an_address_has_its_own_limit_however_it_is_written() {
+        let clients = Clients::default();
+        let max = ClientsMax { all: 10, per_address: 2 };
+        let (here, there) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let mapped = match here {
+            IpAddr::V4(address) => IpAddr::V6(address.to_ipv6_mapped()),
+            IpAddr::V6(_) => here,
+        };
+        let first = clients.admit(arrival_from(here), max).unwrap();
+        clients.admit(arrival_from(mapped), max).unwrap();
+        for _ in 0..2 {
+            let refused = clients.admit(arrival_from(here), max).unwrap_err();
+            assert_eq!(refused, TooMany::OfAddress);
+        }
+        clients.admit(arrival_from(there), max).unwrap();
+        clients.remove(first.id);
+        clients.remove(first.id);
+        let again = clients.admit(arrival_from(mapped), max).unwrap();
+        assert!(clients.admit(arrival_from(here), max).is_err());
+        for client in clients.list() {
+            clients.remove(client.id);
+        }
+        assert_eq!(again.peer.ip(), mapped);
+        assert!(unpoisoned(clients.table.lock()).by_address.is_empty(), "nobody is left");
     }
 }

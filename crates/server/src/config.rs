@@ -117,6 +117,8 @@ pub struct Config {
     pub hot_set: HotSetSize,
     /// Client connections at a time, over both protocols.
     pub max_connections: usize,
+    /// The same of one address; 0: as many as there may be.
+    pub max_connections_per_address: usize,
     /// A connection is closed after so many milliseconds without a byte either way; 0: never.
     pub idle_timeout_ms: u64,
     /// The largest value; lowered to what `memory_bytes` can hold.
@@ -263,6 +265,7 @@ impl Default for Config {
             compacts: Compacts::Long,
             hot_set: HotSetSize::Auto,
             max_connections: 10_000,
+            max_connections_per_address: 0,
             idle_timeout_ms: 0,
             max_item_size_bytes: 32 << 20,
             debug_command: DebugCommand::No,

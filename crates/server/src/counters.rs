@@ -150,6 +150,8 @@ pub struct WorkerCounters {
     pub accepted: Cell,
     /// Connections refused: too many.
     pub rejected: Cell,
+    /// Connections refused: too many of one address.
+    pub rejected_of_address: Cell,
     /// Connections closed for having been idle.
     pub idle_closed: Cell,
     /// Bytes read.
@@ -442,6 +444,8 @@ pub struct Totals {
     pub connections_total: u64,
     /// Connections refused because there were `max_connections` already.
     pub connections_rejected: u64,
+    /// Connections refused for their address.
+    pub connections_rejected_of_address: u64,
     /// Connections closed for having been idle.
     pub connections_idle_closed: u64,
     /// Bytes read from clients.
@@ -516,6 +520,7 @@ impl Totals {
             connections_memcached: 0,
             connections_total: sum(|worker| &worker.accepted),
             connections_rejected: sum(|worker| &worker.rejected),
+            connections_rejected_of_address: sum(|worker| &worker.rejected_of_address),
             connections_idle_closed: sum(|worker| &worker.idle_closed),
             net_input_bytes: sum(|worker| &worker.input_bytes),
             net_output_bytes: sum(|worker| &worker.output_bytes),
@@ -555,6 +560,7 @@ impl Totals {
         for (now, then) in [
             (&mut self.connections_total, baseline.connections_total),
             (&mut self.connections_rejected, baseline.connections_rejected),
+            (&mut self.connections_rejected_of_address, baseline.connections_rejected_of_address),
             (&mut self.connections_idle_closed, baseline.connections_idle_closed),
             (&mut self.net_input_bytes, baseline.net_input_bytes),
             (&mut self.net_output_bytes, baseline.net_output_bytes),

@@ -11,13 +11,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::clients::ClientsMax;
+use crate::config::Config;
+
 /// The settings, by their keys.
-pub const LIVE_SETTINGS: [&str; 10] = [
+pub const LIVE_SETTINGS: [&str; 11] = [
     "threads",
     "cr-threads",
     "slo",
     "hot-set",
     "max-connections",
+    "max-connections-per-address",
     "requirepass",
     "idle-timeout",
     "slowlog-log-slower-than",
@@ -32,6 +36,8 @@ pub type RewriteFile = fn(&Path, &BTreeMap<&'static str, String>) -> io::Result<
 #[derive(Debug)]
 pub struct Live {
     max_connections: AtomicUsize,
+    /// 0: as many as there may be.
+    max_per_address: AtomicUsize,
     /// 0: off.
     idle_timeout_ms: AtomicU64,
     /// As they were given last, in the spelling of the file.
@@ -40,10 +46,11 @@ pub struct Live {
 
 impl Live {
     /// As started.
-    pub(crate) fn new(max_connections: usize, idle_timeout_ms: u64) -> Live {
+    pub(crate) fn new(config: &Config) -> Live {
         Live {
-            max_connections: AtomicUsize::new(max_connections),
-            idle_timeout_ms: AtomicU64::new(idle_timeout_ms),
+            max_connections: AtomicUsize::new(config.max_connections),
+            max_per_address: AtomicUsize::new(config.max_connections_per_address),
+            idle_timeout_ms: AtomicU64::new(config.idle_timeout_ms),
             changed: Mutex::default(),
         }
     }
@@ -52,6 +59,21 @@ impl Live {
     pub fn max_connections(&self) -> usize {
         // Relaxed: one connection sooner or later.
         self.max_connections.load(Ordering::Relaxed)
+    }
+
+    /// The same of one address; 0: no more than that.
+    pub fn max_connections_per_address(&self) -> usize {
+        self.max_per_address.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn clients_max(&self) -> ClientsMax {
+        let (all, per_address) = (self.max_connections(), self.max_connections_per_address());
+        ClientsMax { all, per_address }
+    }
+
+    /// Holds for the next connection; those that are open stay.
+    pub(crate) fn set_max_connections_per_address(&self, count: usize) {
+        self.max_per_address.store(count, Ordering::Relaxed);
     }
 
     /// Holds for the next connection; those that are open stay.

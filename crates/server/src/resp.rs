@@ -34,6 +34,7 @@ mod strings;
 pub mod transaction;
 
 pub(crate) use command::{Access, categories, key_access};
+pub(crate) use config::set_live;
 
 use std::time::Instant;
 

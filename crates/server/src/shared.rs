@@ -257,7 +257,7 @@ impl Shared {
             slo: Slo::new(config.slo, roles.layers().is_routed),
             watching: Watching::new(&config),
             roles,
-            live: Live::new(config.max_connections, config.idle_timeout_ms),
+            live: Live::new(&config),
             plan: MemoryPlan { item_size_max_bytes, ..plan },
             store,
             data,

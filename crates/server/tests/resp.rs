@@ -174,6 +174,7 @@ fn every_live_setting_is_set_and_read_back() {
         ("slo", [("1500us", "1500us"), ("OFF", "off")], of_time),
         ("hot-set", [("500", "500"), ("Auto", "auto")], "argument must be auto, off or 1 to 10000"),
         ("max-connections", [("77", "77"), ("10000", "10000")], of_integer),
+        ("max-connections-per-address", [("50", "50"), ("0", "0")], of_integer),
         ("idle-timeout", [("90", "90s"), ("0", "off")], of_integer),
         ("slowlog-log-slower-than", [("-1", "-1"), ("5000", "5000")], of_integer),
         ("slowlog-max-len", [("0", "0"), ("64", "64")], of_integer),

@@ -277,3 +277,54 @@ def test_who_is_idle_is_closed_and_who_is_slow_is_not(server, client):
     with wires.RespWire(server.resp_port) as idle:
         time.sleep(1.5)
         assert idle.ask("PING") == b"+PONG\r\n"
+
+
+def wait_log(server, word):
+    deadline = time.monotonic() + 10
+    while not any(word in line for line in server.log):
+        assert time.monotonic() < deadline, f"no line with {word!r}"
+        time.sleep(0.01)
+
+
+def test_sighup_takes_what_is_live_or_nothing_and_names_the_rest(tmp_path):
+    file = tmp_path / "dovetail.toml"
+    file.write_text('max-connections = 100\nidle-timeout = "50s"\nbatch = 32\n')
+    server = servers.start("--config", str(file), "--slowlog-max-len", "7")
+    client = redis.Redis(port=server.resp_port)
+    client.config_set("latency-monitor-threshold", 7)
+
+    def hup(text, word):
+        server.log.clear()
+        file.write_text(text)
+        server.process.send_signal(signal.SIGHUP)
+        wait_log(server, word)
+
+    def holds(name):
+        return client.config_get(name)[name]
+
+    hup('max-connections = 55\nidle-timeout = "90s"\nbatch = 8\nslowlog-max-len = 9\n', "new values hold")
+    assert any("batch needs a restart" in line for line in server.log)
+    assert (holds("maxclients"), holds("timeout"), holds("batch")) == ("55", "90", "32")
+    assert holds("slowlog-max-len") == "7", "a flag wins over the file"
+    assert holds("latency-monitor-threshold") == "7", "the file says nothing new of it"
+    hup('max-connections = 66\nidle-timeout = "soon"\n', "stay as they were")
+    assert holds("maxclients") == "55"
+    hup('max-connections = 66\nhot-set = 5\n', "stay as they were")
+    assert holds("maxclients") == "55", "none holds: keys are not sampled here"
+    hup("max-connections = 66\n", "new values hold")
+    assert (holds("maxclients"), holds("timeout")) == ("66", "0")
+    assert server.stop() == 0
+
+
+@pytest.mark.flags("--max-connections-per-address", "2")
+def test_an_address_may_have_so_many_connections(server):
+    with wires.RespWire(server.resp_port) as one, wires.TextWire(server.memcached_port) as two:
+        assert one.ask("PING") == b"+PONG\r\n"
+        assert two.ask(b"get a\r\n") == b"END\r\n"
+        with wires.RespWire(server.resp_port) as third:
+            assert third.read_to_end() == b"-ERR max number of clients of this address reached\r\n"
+        text = server.admin("/metrics")[1]
+        assert 'dovetail_connections_rejected_total{reason="max_connections_per_address"} 1' in text
+        assert one.ask("CONFIG", "SET", "max-connections-per-address", "0") == b"+OK\r\n"
+        with wires.RespWire(server.resp_port) as third:
+            assert third.ask("PING") == b"+PONG\r\n"

@@ -22,13 +22,14 @@ pub fn reference_page() -> String {
             Kind::Preset => "[a name](#presets)".to_owned(),
             _ => format!("`{}`", setting.value_name.replace('|', "`, `")),
         };
+        let changes = if LIVE_SETTINGS.contains(&setting.key) { "live" } else { "restart" };
         let default = match setting.default {
             "" => "not set".to_owned(),
             default => format!("`{default}`"),
         };
         let _ = writeln!(
             out,
-            "| `{}` | `{}` | {values} | {default} | {}. |",
+            "| `{}` | `{}` | {values} | {default} | {changes} | {}. |",
             setting.key,
             setting.environment_name(),
             setting.help,
@@ -74,8 +75,8 @@ variable `DOVETAIL_X_Y`. A flag wins over the environment, the environment over 
 over the preset, the preset over the default. The file is the one that `--config` or
 `DOVETAIL_CONFIG` names, else `/etc/dovetail/dovetail.toml` if it exists.
 
-| key | environment | values | default | meaning |
-|---|---|---|---|---|
+| key | environment | values | default | changes | meaning |
+|---|---|---|---|---|---|
 ";
 
 const REFERENCE_TAIL: &str = "
@@ -84,10 +85,16 @@ Times are a number and a unit, `ns`, `us`, `ms`, `s`, `m` or `h` (`500us`, `1.5m
 `bench` too; a number alone is refused, but for 0. Addresses are `HOST:PORT`; a port alone means
 loopback, `*:PORT` every interface.
 
-Settings are read at start. While the server runs, `CONFIG SET` changes those that are live: LIVE.
+Settings are read at start. While the server runs, `CONFIG SET` and SIGHUP change those that are
+live: LIVE.
 Each holds until the server ends, or until it is changed again; `CONFIG GET` says what holds.
 `CONFIG REWRITE` puts the live settings that were changed into the file, where all else stays as it
 is: comments, order, and what no setting knows. Whatever else is to change needs a restart.
+
+SIGHUP reads the file again, and the files of certificates and users that settings name. All live
+settings that differ from the last reading hold from then on, unless one of them is wrong: then none
+does. For others one line of the log says that they need a restart. A flag or a variable still wins
+over the file.
 
 - `dovetail serve --print-config` prints what would hold, as TOML that reads back (with passwords).
 - `dovetail config show --origin` prints the same with the origin of each value, passwords masked.

@@ -87,6 +87,7 @@ impl ServeSettings {
             ),
             batch: lookup.count("batch").unwrap_or(32),
             max_connections: lookup.count("max-connections").unwrap_or(10_000),
+            max_connections_per_address: lookup.count("max-connections-per-address").unwrap_or(0),
             idle_timeout_ms: lookup
                 .time("idle-timeout")
                 .map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),

@@ -114,7 +114,10 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     let connections = totals.connections_resp + totals.connections_memcached;
     to.stat("curr_connections", connections);
     to.stat("total_connections", totals.connections_total);
-    to.stat("rejected_connections", totals.connections_rejected);
+    to.stat(
+        "rejected_connections",
+        totals.connections_rejected + totals.connections_rejected_of_address,
+    );
     to.stat("connection_structures", connections);
     commands(to, &totals);
     to.stat("auth_cmds", totals.auth_attempts);

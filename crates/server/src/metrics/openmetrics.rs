@@ -114,6 +114,11 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
         &[("reason", "max_connections")],
         totals.connections_rejected,
     );
+    page.sample(
+        "dovetail_connections_rejected_total",
+        &[("reason", "max_connections_per_address")],
+        totals.connections_rejected_of_address,
+    );
     let family = "dovetail_connections_closed";
     page.family(family, "counter", "Connections that the server closed, by reason");
     page.sample(

@@ -7,6 +7,7 @@ use wire::resp::{
 };
 
 use staged::Staged;
+pub(crate) use staged::set_live;
 
 use super::Caller;
 use crate::config::Config;
@@ -206,6 +207,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("enable-module-command", "no".to_owned()),
         ("daemonize", "no".to_owned()),
         ("timeout", (shared.live().idle_timeout_ms() / 1000).to_string()),
+        ("max-connections-per-address", shared.live().max_connections_per_address().to_string()),
         ("idle-timeout", shared.live().idle_timeout_text()),
         ("tcp-keepalive", "300".to_owned()),
         ("requirepass", if has_no_password { "" } else { "***" }.to_owned()),

@@ -191,7 +191,10 @@ fn stats(section: &mut Section<'_>) {
     section.line("instantaneous_ops_per_sec", section.shared.calls_per_second());
     section.line("total_net_input_bytes", totals.net_input_bytes);
     section.line("total_net_output_bytes", totals.net_output_bytes);
-    section.line("rejected_connections", totals.connections_rejected);
+    section.line(
+        "rejected_connections",
+        totals.connections_rejected + totals.connections_rejected_of_address,
+    );
     section.line("total_error_replies", totals.errors());
     section.line("slowlog_entries_total", section.shared.slow_log().total());
     section.line("expired_keys", store.expired);

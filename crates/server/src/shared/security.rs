@@ -55,6 +55,14 @@ impl Shared {
         (self.config.tls_resp, self.config.tls_memcached) = (resp, memcached);
     }
 
+    /// What was read anew for live settings, each in the words of CONFIG SET: all hold, or none.
+    ///
+    /// # Errors
+    /// Why none does, in one line.
+    pub fn set_live(&self, values: &[(&'static str, String)]) -> Result<(), String> {
+        crate::resp::set_live(self, values)
+    }
+
     /// Reads certificates and users of the RESP port again, each by itself: one that is wrong
     /// changes nothing of what it says.
     pub fn reload(&self) -> Vec<Reloaded> {

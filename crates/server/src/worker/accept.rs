@@ -10,7 +10,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::Worker;
 use crate::acl::Pass;
-use crate::clients::Arrival;
+use crate::clients::{Arrival, TooMany};
 use crate::connection::{Connection, Memcached, Resp, Speech};
 use crate::counters::Dialect;
 use crate::engine::Home;
@@ -98,13 +98,20 @@ impl<E: Home, P: Poller> Worker<E, P> {
             descriptor: socket.as_raw_fd(),
             now: self.core.now,
         };
-        let connections_max = self.core.shared.live().max_connections();
-        let Some(client) = self.core.shared.clients().admit(arrival, connections_max) else {
-            self.core.counters().rejected.add(1);
-            // Who speaks TLS would not understand.
-            return if !is_tls {
-                turn_away(&socket, protocol)
-            };
+        let shared = &self.core.shared;
+        let client = match shared.clients().admit(arrival, shared.live().clients_max()) {
+            Ok(client) => client,
+            Err(too_many) => {
+                let counters = self.core.counters();
+                match too_many {
+                    TooMany::All => counters.rejected.add(1),
+                    TooMany::OfAddress => counters.rejected_of_address.add(1),
+                }
+                // Who speaks TLS would not understand.
+                return if !is_tls {
+                    turn_away(&socket, protocol, too_many)
+                };
+            }
         };
         self.core.counters().accepted.add(1);
         let client_id = client.id;
@@ -137,10 +144,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
 }
 
 /// One client too many: it is told so.
-fn turn_away(socket: &TcpStream, protocol: Dialect) {
-    let reply: &[u8] = match protocol {
-        Dialect::Resp => b"-ERR max number of clients reached\r\n",
-        Dialect::Memcached => b"ERROR Too many open connections\r\n",
+fn turn_away(socket: &TcpStream, protocol: Dialect, too_many: TooMany) {
+    let reply: &[u8] = match (protocol, too_many) {
+        (Dialect::Resp, TooMany::All) => b"-ERR max number of clients reached\r\n",
+        (Dialect::Resp, TooMany::OfAddress) => {
+            b"-ERR max number of clients of this address reached\r\n"
+        }
+        (Dialect::Memcached, _) => b"ERROR Too many open connections\r\n",
     };
     // It fits an empty socket buffer; if the client has gone, nobody misses it.
     let _ = rustix::net::send(socket, reply, rustix::net::SendFlags::NOSIGNAL);

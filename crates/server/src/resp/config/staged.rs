@@ -30,6 +30,7 @@ pub(super) struct Staged<'a> {
     hot_set: Option<HotSetSize>,
     max_connections: Option<usize>,
     default_password: Option<Vec<u8>>,
+    max_per_address: Option<usize>,
     idle_timeout_ms: Option<u64>,
     slow_log_us: Option<i64>,
     slow_log_len_max: Option<u64>,
@@ -77,6 +78,12 @@ impl<'a> Staged<'a> {
                     ("requirepass", password.to_owned())
                 })
                 .map_err(|_| "argument must be text in UTF-8".to_owned()),
+            "max-connections-per-address" => {
+                integer(value, 0, CONNECTIONS_MAX as i64).map(|count| {
+                    self.max_per_address = usize::try_from(count).ok();
+                    ("max-connections-per-address", count.to_string())
+                })
+            }
             // As Redis takes it, in whole seconds.
             "timeout" | "idle-timeout" => integer(value, 0, i64::from(i32::MAX)).map(|seconds| {
                 self.idle_timeout_ms = Some(seconds.cast_unsigned() * 1000);
@@ -120,6 +127,9 @@ impl<'a> Staged<'a> {
         }
         if let Some(password) = &self.default_password {
             shared.acl().set_default_password(password);
+        }
+        if let Some(count) = self.max_per_address {
+            shared.live().set_max_connections_per_address(count);
         }
         if let Some(ms) = self.idle_timeout_ms {
             shared.live().set_idle_timeout_ms(ms);
@@ -211,6 +221,20 @@ fn connection_count(value: &[u8], thread_count: usize) -> Result<usize, Reason> 
         )),
         _ => Ok(count),
     }
+}
+
+/// What a file that was read anew has for live settings, each in CONFIG SET's words: all hold, or
+/// none does, and one line says why.
+pub(crate) fn set_live(shared: &Shared, values: &[(&'static str, String)]) -> Result<(), String> {
+    let mut staged = Staged::default();
+    for (key, value) in values {
+        let taken = staged.take(shared, key, key.as_bytes(), value.as_bytes());
+        taken
+            .ok_or("it needs a restart".to_owned())
+            .flatten()
+            .map_err(|why| format!("{key}: {why}"))?;
+    }
+    staged.apply(shared).map_err(|(key, why)| format!("{}: {why}", text(key)))
 }
 
 #[cfg(test)]

@@ -1,0 +1,183 @@
+//! SIGHUP: the settings, and the files that they name, are read anew.
+//!
+//! ```text
+//!  flags, environment, file ─▶ as at the start ─▶ what differs from the last reading
+//!                                                  ├─ live:    holds from now on
+//!                                                  └─ restart: one line, and nothing of it holds
+//!  certificates, --acl-file, --auth-file ─▶ each by itself
+//! ```
+//!
+//! # Invariants
+//! I1: settings that are wrong, alone or together, change nothing; one line says what is wrong.
+//! I2: of the live settings that have changed all hold afterwards, or none does.
+//! I3: what CONFIG SET has changed stays, unless the file says something else than it did before.
+
+use std::sync::Arc;
+
+use clap::ArgMatches;
+use server::{LIVE_SETTINGS, Shared};
+use tracing::{info, warn};
+
+use crate::cli;
+use crate::machine::Machine;
+use crate::settings::{Layered, ServeSettings, Value};
+
+/// What it takes to read everything anew.
+pub struct Reload {
+    matches: ArgMatches,
+    /// As they were read last.
+    last: Vec<Layered>,
+    shared: Arc<Shared>,
+}
+
+/// What has changed in the settings.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Changes {
+    /// In the words of CONFIG SET.
+    live: Vec<(&'static str, String)>,
+    /// What only a restart changes.
+    restart: Vec<&'static str>,
+}
+
+impl Reload {
+    /// After a start with these settings.
+    pub fn new(matches: &ArgMatches, settings: Vec<Layered>, shared: Arc<Shared>) -> Reload {
+        Reload { matches: matches.clone(), last: settings, shared }
+    }
+
+    /// Reads all of it.
+    pub fn run(&mut self) {
+        match self.read_settings() {
+            Ok(line) => info!("SIGHUP: {line}"),
+            Err(line) => warn!("SIGHUP: {line}; the settings stay as they were"),
+        }
+        match self.shared.reload_auth_file() {
+            None => {}
+            Some(Ok(())) => info!("SIGHUP: the users of --auth-file are read anew"),
+            Some(Err(error)) => warn!(%error, "SIGHUP: the users of before stay"),
+        }
+        for reloaded in self.shared.reload() {
+            match reloaded {
+                Ok(line) => info!("SIGHUP: {line}"),
+                Err(line) => warn!("SIGHUP: {line}"),
+            }
+        }
+    }
+
+    fn read_settings(&mut self) -> Result<String, String> {
+        let machine = Machine::detect();
+        let gathered =
+            cli::gather(&self.matches, &machine).map_err(|failure| failure.to_string())?;
+        // I1: what contradicts itself is told now, and not at the next start.
+        ServeSettings::new(&gathered.settings, gathered.config_file, &machine)
+            .map_err(|error| error.to_string())?;
+        let changes = changes(&self.last, &gathered.settings);
+        self.shared.set_live(&changes.live)?;
+        if !changes.restart.is_empty() {
+            let keys = changes.restart.join(", ");
+            warn!("SIGHUP: a change of {keys} needs a restart, and does not hold yet");
+        }
+        // What needs a restart is told each time until there was one.
+        for (last, new) in self.last.iter_mut().zip(gathered.settings) {
+            if is_live(new.setting.key) {
+                *last = new;
+            }
+        }
+        let keys: Vec<&str> = changes.live.iter().map(|(key, _)| *key).collect();
+        Ok(match keys.is_empty() {
+            true => "no live setting has changed".to_owned(),
+            false => format!("new values hold for {}", keys.join(", ")),
+        })
+    }
+}
+
+fn is_live(key: &str) -> bool {
+    LIVE_SETTINGS.contains(&key)
+}
+
+fn changes(last: &[Layered], new: &[Layered]) -> Changes {
+    let mut changes = Changes::default();
+    for (last, new) in last.iter().zip(new) {
+        let key = new.setting.key;
+        match () {
+            () if last.value == new.value => {}
+            () if is_live(key) => changes.live.push((key, in_words_of_config_set(key, &new.value))),
+            () => changes.restart.push(key),
+        }
+    }
+    changes
+}
+
+/// Redis's units, where CONFIG SET has a name of Redis's.
+fn in_words_of_config_set(key: &str, value: &Value) -> String {
+    match (key, value) {
+        ("slowlog-log-slower-than", Value::Time(time)) => time.as_micros().to_string(),
+        ("slowlog-log-slower-than", _) => "-1".to_owned(),
+        ("latency-monitor-threshold", Value::Time(time)) => time.as_millis().to_string(),
+        ("idle-timeout", Value::Time(time)) => time.as_secs().max(1).to_string(),
+        ("latency-monitor-threshold" | "idle-timeout", _) => "0".to_owned(),
+        (_, Value::Time(time)) => base::format_duration(*time),
+        (_, Value::Count(count)) => count.to_string(),
+        (_, Value::Text(text)) => text.clone(),
+        (_, Value::Auto) => "auto".to_owned(),
+        (_, Value::Off) => "off".to_owned(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::settings::layers::combine;
+
+    fn settings(flags: &[(&'static str, &str)]) -> Vec<Layered> {
+        let flags: BTreeMap<&'static str, String> =
+            flags.iter().map(|(key, text)| (*key, (*text).to_owned())).collect();
+        combine(&flags, &|_| None, &[]).expect("these are right")
+    }
+
+    #[track_caller]
+    fn check(key: &'static str, from: &str, to: &str, want: &str) {
+        let found = changes(&settings(&[(key, from)]), &settings(&[(key, to)]));
+        let want = Changes { live: vec![(key, want.to_owned())], restart: Vec::new() };
+        assert_eq!(found, want);
+    }
+
+    #[test]
+    fn live_settings_are_told_in_the_words_that_config_set_takes() {
+        check("slowlog-log-slower-than", "10ms", "1500us", "1500");
+        check("slowlog-log-slower-than", "10ms", "off", "-1");
+        check("latency-monitor-threshold", "off", "20ms", "20");
+        check("latency-monitor-threshold", "20ms", "off", "0");
+        check("idle-timeout", "off", "90s", "90");
+        check("idle-timeout", "90s", "off", "0");
+        check("slo", "off", "1500us", "1500us");
+        check("slo", "1ms", "off", "off");
+        check("max-connections", "10", "20", "20");
+        check("max-connections-per-address", "10", "0", "0");
+        check("threads", "4", "3", "3");
+        check("cr-threads", "1", "auto", "auto");
+        check("hot-set", "auto", "5", "5");
+        check("slowlog-max-len", "10", "20", "20");
+        check("requirepass", "one", "two", "two");
+    }
+
+    #[test]
+    fn what_is_the_same_is_no_change_and_what_is_not_live_needs_a_restart() {
+        let (last, new) = (settings(&[("slo", "1ms")]), settings(&[("slo", "1000us")]));
+        assert_eq!(changes(&last, &new), Changes::default());
+        let new = settings(&[("slo", "2ms"), ("batch", "3"), ("mode", "store")]);
+        let want =
+            Changes { live: vec![("slo", "2ms".to_owned())], restart: vec!["mode", "batch"] };
+        assert_eq!(changes(&last, &new), want);
+    }
+
+    #[test]
+    fn every_live_setting_has_words() {
+        for key in LIVE_SETTINGS {
+            assert!(crate::settings::find(key).is_some(), "{key}");
+        }
+    }
+}
