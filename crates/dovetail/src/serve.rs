@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use base::ByteSize;
 use clap::ArgMatches;
-use server::{Config, Eviction, Mode, Pin, Poll, Server};
+use server::{Config, Eviction, Mode, Pin, Poll, Server, Warm};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
@@ -67,13 +67,17 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(false) => warn!("no others take over: clients may wait for a lease to end"),
         None => {}
     }
+    let shared = Arc::clone(server.shared());
     server.stop();
     if server.join(DRAIN_MAX) {
         info!("stopped");
     } else {
         warn!("stopped; connections that did not take their answers in 10 s were cut");
     }
-    Ok(())
+    match shared.warm().is_some_and(Warm::has_failed) {
+        true => Err(Failure::Runtime("--warm-file: nothing is kept; the log says why".to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// Threads that turn signals and SHUTDOWN into the reason to stop.

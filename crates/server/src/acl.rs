@@ -167,8 +167,8 @@ pub struct Acl {
     last_id: AtomicU64,
     /// `--acl-file`.
     file: Option<PathBuf>,
-    /// What the default user's password is where the file does not say.
-    requirepass: Option<String>,
+    /// What the default user's password is where the file does not say: the last one that holds.
+    requirepass: Mutex<Option<String>>,
 }
 
 impl Acl {
@@ -185,7 +185,7 @@ impl Acl {
             generation: AtomicU64::new(0),
             last_id: AtomicU64::new(0),
             file: config.acl_file.clone(),
-            requirepass: config.requirepass.clone(),
+            requirepass: Mutex::new(config.requirepass.clone()),
         };
         if let Some(path) = &acl.file {
             let refused = |reason| StartError::AclFile { path: path.clone(), reason };
@@ -240,6 +240,13 @@ impl Acl {
         };
         let applied = self.set_user(DEFAULT_USER, rules.iter().map(Vec::as_slice));
         debug_assert_eq!(applied, Ok(()), "these rules are always right");
+        // A file that is read again does not say otherwise by saying nothing.
+        let kept = (!password.is_empty()).then(|| String::from_utf8_lossy(password).into_owned());
+        *self.requirepass.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+    }
+
+    fn requirepass(&self) -> Option<String> {
+        self.requirepass.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// ACL DELUSER: how many there were. The default user stays.
@@ -280,7 +287,7 @@ impl Acl {
 
     /// These users instead of those of now. Who is the same as before keeps its connections.
     fn replace(&self, users: Vec<User>) {
-        let default = User::default_user(self.requirepass.as_deref());
+        let default = User::default_user(self.requirepass().as_deref());
         let fresh = users.into_iter().map(|mut user| {
             user.id = self.fresh_id();
             user

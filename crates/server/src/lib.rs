@@ -103,3 +103,4 @@ pub use store::durable::backup::Copied as DataCopied;
 pub use store::durable::check::{CheckpointState, Report as DataReport};
 pub use store::medium::Media;
 pub use store::{Eviction, HugePages, IndexKind, Mode, StoreStats};
+pub use warm::Warm;

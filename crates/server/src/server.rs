@@ -109,6 +109,9 @@ impl Server {
         };
         let plain = (resp_listeners, memcached_listeners);
         let sealed = (tls_resp_listeners, tls_memcached_listeners);
+        if let Some(warm) = server.shared.warm() {
+            warm.begin(server.shared.store())?;
+        }
         let listeners = Listeners { plain, sealed, natives };
         let fabric = server.start_workers(listeners, ended_sender)?;
         if let (Some(prepared), Some(fabric)) = (prepared, fabric) {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base::UnixMillis;
-use store::warm::{self, Found, Opened, WarmError, WarmFile};
+use store::warm::{self, Found, Misfit, Opened, WarmError, WarmFile};
 use store::{Mode, NodeShare, Store, StoreConfig, Tuning};
 
 use crate::error::StartError;
@@ -32,6 +32,7 @@ pub struct Warm {
     /// How long taking that over lasted.
     pub attach_time: Duration,
     is_dropped: AtomicBool,
+    has_failed: AtomicBool,
 }
 
 impl Warm {
@@ -57,7 +58,8 @@ impl Warm {
         let attach_time = began.elapsed();
         announce(path, found, attach_time);
         let path = path.to_owned();
-        let warm = Warm { path, file, found, attach_time, is_dropped: AtomicBool::new(false) };
+        let (is_dropped, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let warm = Warm { path, file, found, attach_time, is_dropped, has_failed };
         Ok((store, warm))
     }
 
@@ -75,6 +77,17 @@ impl Warm {
             Found::Kept(kept) if kept.note > 0 => Some(UnixMillis(kept.note)),
             _ => None,
         }
+    }
+
+    /// Clients may come: until here a start that fails has lost nothing.
+    pub(crate) fn begin(&self, store: &Store) -> Result<(), StartError> {
+        let begun = self.file.begin(store);
+        begun.map_err(|error| StartError::Warm { path: self.path.clone(), reason: explain(error) })
+    }
+
+    /// Whether the end could not keep what it should have kept.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
     }
 
     /// SHUTDOWN NOSAVE.
@@ -98,7 +111,10 @@ impl Warm {
                 path = %path,
                 "kept",
             ),
-            Err(error) => tracing::error!("{path}: nothing is kept: {error}"),
+            Err(error) => {
+                self.has_failed.store(true, Ordering::Release);
+                tracing::error!("{path}: nothing is kept: {error}");
+            }
         }
     }
 }
@@ -123,8 +139,9 @@ fn announce(path: &Path, found: Found, time: Duration) {
 
 fn explain(error: WarmError) -> String {
     match error {
+        WarmError::Misfit(misfit @ Misfit::Room(_)) => format!("{misfit}; nothing is lost"),
         WarmError::Misfit(misfit) => format!(
-            "{misfit}; nothing was changed. Start the program and the settings that wrote it, or \
+            "{misfit}; nothing is lost. Start the program and the settings that wrote it, or \
              remove it to begin empty"
         ),
         error => error.to_string(),

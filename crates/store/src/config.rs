@@ -125,7 +125,9 @@ pub enum OpenError {
         log_bytes: u64,
     },
     /// Recovered entries leave no room for the index, or for copies.
-    #[error("the memory is too small for the data file's segments and entries: give more memory")]
+    #[error(
+        "the memory is too small for the segments and entries that are there: give more memory"
+    )]
     NoRoom,
     /// A durable store must keep what it is given.
     #[error("a durable store needs mode Clean and an index that is not lossy")]

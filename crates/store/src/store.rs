@@ -120,6 +120,11 @@ fn reserve_of(config: &StoreConfig) -> (u32, u32) {
     }
 }
 
+fn keep_reserve(log: &Log, config: &StoreConfig) {
+    let (reserve, lent_max) = reserve_of(config);
+    log.allocator().set_reserve(reserve, lent_max);
+}
+
 fn mark_limit_of(config: &StoreConfig) -> u64 {
     match (config.mode, config.eviction) {
         (Mode::Clean, _) | (Mode::Evict, Eviction::Fifo) => 0,
@@ -274,8 +279,9 @@ impl Store {
         if begin.file().is_some() {
             index.clear_heads();
         }
-        let (reserve, lent_max) = reserve_of(&config);
-        log.allocator().set_reserve(reserve, lent_max);
+        if !matches!(begin, Begin::Warm { table: Some(_), .. }) {
+            keep_reserve(&log, &config);
+        }
         let entry_max_bytes = log.entry_max_bytes() - (HEADER_MAX_BYTES + 8) as u64;
         let limits = Limits {
             item_max_bytes: config.item_max_bytes.min(ITEM_MAX_BYTES).min(entry_max_bytes),
@@ -310,6 +316,11 @@ impl Store {
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
+    }
+
+    /// After the index of a full store was built, for which no segment may be kept aside.
+    pub(crate) fn keep_reserve(&self) {
+        keep_reserve(&self.inner.log, &self.inner.config);
     }
 
     /// What the committer covers, if this store is durable.

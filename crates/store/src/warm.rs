@@ -2,9 +2,10 @@
 //! what lives is written behind it.
 //!
 //! ```text
-//!  serve ─▶ [ memory, mapped ]                        no table: whoever finds it begins anew
+//!  serve ─▶ [ memory, mapped ][ room for a table ][ mark: running ]
 //!  keep  ─▶ [ memory ][ table ][ trailer ]            sessions have ended
-//!  open  ─▶ map, sums right? ─▶ index the entries that the table names ─▶ cut the table off
+//!  open  ─▶ map, sums right? ─▶ index the entries that the table names
+//!  begin ─▶ the mark takes the trailer's place        from now on the store changes
 //! ```
 //!
 //! A tmpfs is what this is for: the file's pages are memory then, and a restart of the program
@@ -12,12 +13,16 @@
 //! is nothing of the program's own addresses in the file.
 //!
 //! # Invariants
-//! I1: while a store runs, its file has no table: what a crash leaves is never believed.
-//! I2: what does not fit changes nothing in the file; only [`open_empty`] throws it away.
+//! I1: the last bytes of the file, which are no part of the memory, say what it is: a trailer of
+//!     what was kept, or the mark of a store that runs. They change in one step, so that what a
+//!     crash leaves is never believed, and no client can write there.
+//! I2: a kept file stays as good as it was until [`WarmFile::begin`], whatever goes wrong before.
+//!     What does not fit is refused; only [`open_empty`] throws it away.
+//! I6: a file that is none of these is not touched.
 //! I3: an entry is taken over only with the checksum that it was written with; others are counted.
 //! I4: chains go on above the highest version that any had, so that no CAS token comes twice (K1).
-//! I5: all blocks of the file are there before it is mapped: a full file system is an error, and no
-//!     SIGBUS later.
+//! I5: all blocks of the file, those of the table too, are there before the store runs: a full file
+//!     system is an error then, and neither a SIGBUS nor a loss at the end.
 //!
 //! # References
 //! memcached's `-e` and USR1, whose use this has; K1, K9, K14.
@@ -27,6 +32,7 @@ mod table;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -46,6 +52,9 @@ use table::{TRAILER_BYTES, Trailer};
 pub use table::LAYOUT;
 pub(crate) use table::{Row, Table};
 
+/// Bytes of the mark of a store that runs.
+const MARK_BYTES: u64 = TRAILER_BYTES as u64;
+
 /// Bytes of a table that are gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -64,6 +73,9 @@ pub enum WarmError {
     /// Another process has it.
     #[error("another server has it; stop that one or give another file")]
     Busy,
+    /// It has something, and nothing of a store's.
+    #[error("it is not empty, and no file of --warm-file: give another path, or remove it")]
+    Foreign,
     /// It was kept by something else than this program with these settings.
     #[error("{0}")]
     Misfit(Misfit),
@@ -159,17 +171,15 @@ pub fn open(
     let file = open_locked(path)?;
     let len_bytes = file.metadata().map_err(failed("cannot read"))?.len();
     match attach::read(&file, len_bytes)? {
-        Some((trailer, table)) => {
-            attach::attach(file, (trailer, table), config, (tuning, nodes), (threads, now))
+        attach::Last::Kept(kept) => {
+            attach::attach(file, *kept, config, (tuning, nodes), (threads, now))
         }
-        None => {
-            let found = if len_bytes == 0 { Found::Nothing } else { Found::NotEnded };
-            begin(file, config, (tuning, nodes), found)
-        }
+        attach::Last::Nothing => begin_empty(file, config, (tuning, nodes), Found::Nothing),
+        attach::Last::Running => begin_empty(file, config, (tuning, nodes), Found::NotEnded),
     }
 }
 
-/// Opens an empty store in `path`, whatever is there.
+/// Opens an empty store in `path`, whatever a store has left there.
 ///
 /// # Errors
 /// [`WarmError`].
@@ -178,59 +188,101 @@ pub fn open_empty(
     config: StoreConfig,
     tuning: (Tuning, &[NodeShare]),
 ) -> Result<Opened, WarmError> {
-    begin(open_locked(path)?, config, tuning, Found::Nothing)
+    begin_empty(open_locked(path)?, config, tuning, Found::Nothing)
 }
 
 fn open_locked(path: &Path) -> Result<File, WarmError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    // What clients store is nobody else's.
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // What clients store is nobody else's, and nobody else says by a link where it lies.
+    options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     let file = options.open(path).map_err(failed("cannot open it"))?;
-    if !file.metadata().map_err(failed("cannot read"))?.is_file() {
-        let source = io::Error::other("it is no regular file");
-        return Err(WarmError::File { what: "cannot map it", source });
+    let status = file.metadata().map_err(failed("cannot read"))?;
+    let refused = |why| WarmError::File { what: "cannot map it", source: io::Error::other(why) };
+    if !status.is_file() {
+        return Err(refused("it is no regular file"));
+    }
+    if MetadataExt::uid(&status) != rustix::process::geteuid().as_raw() {
+        return Err(refused("it is another user's"));
     }
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(Errno::WOULDBLOCK) => Err(WarmError::Busy),
-        Err(error) => Err(failed("cannot lock it")(error.into())),
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(WarmError::Busy),
+        Err(error) => return Err(failed("cannot lock it")(error.into())),
     }
+    attach::refuse_foreign(&file, status.len())?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))
+        .map_err(failed("cannot own it"))?;
+    Ok(file)
 }
 
-fn begin(
+fn begin_empty(
     file: File,
     config: StoreConfig,
     (tuning, nodes): (Tuning, &[NodeShare]),
     found: Found,
 ) -> Result<Opened, WarmError> {
     file.set_len(0).map_err(failed("cannot empty it"))?;
-    let memory_bytes = reserve(&file, config.memory_bytes)?;
+    let memory_bytes = whole_pages(config.memory_bytes);
+    let reserved = reserve(&file, memory_bytes + MARK_BYTES);
+    // The blocks that it got are given back.
+    reserved.inspect_err(|_| drop(file.set_len(0)))?;
+    write_mark(&file, memory_bytes + MARK_BYTES)?;
     let store = Store::open_at(config, tuning, nodes, Begin::Warm { file: &file, table: None })?;
-    Ok(Opened { store, file: WarmFile { file, memory_bytes }, found })
+    let file = WarmFile { file, memory_bytes };
+    file.begin(&store)?;
+    Ok(Opened { store, file, found })
 }
 
-/// I5; how long the file is then.
-fn reserve(file: &File, bytes: u64) -> Result<u64, WarmError> {
-    let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES as u64);
-    file.set_len(bytes).map_err(failed("cannot have the space for --memory"))?;
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(bytes),
-        Err(error) => {
-            // The blocks that it got are given back.
-            let _ = file.set_len(0);
-            Err(failed("cannot have the space for --memory")(error.into()))
-        }
+fn whole_pages(bytes: u64) -> u64 {
+    bytes.next_multiple_of(HUGE_PAGE_BYTES as u64)
+}
+
+/// Makes the file so long, with all blocks (I5).
+fn reserve(file: &File, len_bytes: u64) -> Result<(), WarmError> {
+    let failed = failed("cannot have the space for --memory");
+    if let Err(error) = file.set_len(len_bytes) {
+        return Err(failed(error));
+    }
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len_bytes) {
+        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => Err(failed(error.into())),
     }
 }
 
+/// I1: at the end of a file that is so long.
+fn write_mark(file: &File, len_bytes: u64) -> Result<(), WarmError> {
+    let at = len_bytes - MARK_BYTES;
+    file.write_all_at(&table::RUNNING, at).map_err(failed("cannot write"))
+}
+
 impl WarmFile {
+    /// From now on the store may change, and what was kept is not believed any more: after
+    /// everything that can go wrong at a start.
+    ///
+    /// # Errors
+    /// There is no space for the table of the end; what was kept is still there.
+    pub fn begin(&self, store: &Store) -> Result<(), WarmError> {
+        let running_bytes = self.running_bytes(store);
+        let len_bytes = self.file.metadata().map_err(failed("cannot read"))?.len();
+        // A file may be longer: its memory was larger.
+        let running_bytes = running_bytes.max(len_bytes + MARK_BYTES);
+        let reserved = reserve(&self.file, running_bytes);
+        reserved.inspect_err(|_| drop(self.file.set_len(len_bytes)))?;
+        write_mark(&self.file, running_bytes)
+    }
+
+    /// Memory, the largest table that it can have, and the mark.
+    fn running_bytes(&self, store: &Store) -> u64 {
+        let rows = u64::from(store.limits().segment_count);
+        self.memory_bytes + table::bytes_max(self.memory_bytes, rows) + MARK_BYTES
+    }
+
     /// Writes what lives behind the memory, with `note` for whoever opens it. Every session has
     /// ended, and none is opened any more.
     ///
     /// # Errors
-    /// The kernel's, a full file system among them; or a session is left. The file has no table
-    /// then.
+    /// The kernel's; or a session is left. Nothing is kept then.
     pub fn keep(&self, store: &Store, now: UnixMillis, note: u64) -> io::Result<Written> {
         let inner = store.inner();
         if inner.epochs.session_count() > 0 {
@@ -264,6 +316,8 @@ impl WarmFile {
         file.write_all(&trailer.to_bytes())?;
         file.flush()?;
         drop(file);
+        // I1: until here the mark is the end.
+        self.file.set_len(memory_bytes + table_bytes + TRAILER_BYTES as u64)?;
         // On a tmpfs this is nothing; elsewhere the pages are to be there after a reboot too.
         self.file.sync_all()?;
         Ok(Written { items, table_bytes: table_bytes + TRAILER_BYTES as u64 })

@@ -121,7 +121,8 @@ impl World {
                 }
             }
             60..=79 => {
-                if ask(&mut self.session, &self.store, &name, Op::Delete) != Answer::Full {
+                let answer = ask(&mut self.session, &self.store, &name, Op::Delete);
+                if answer != Answer::Full {
                     self.states.entry(key).or_default().push(None);
                 }
             }

@@ -41,6 +41,13 @@ fn open_at(path: &Path, config: StoreConfig, now: UnixMillis) -> Result<Opened, 
     warm::open(path, config, (Tuning::default(), &[]), (2, now))
 }
 
+/// Opened, and clients may come.
+fn running(path: &Path, config: StoreConfig) -> Opened {
+    let opened = open(path, config).unwrap();
+    opened.file.begin(&opened.store).unwrap();
+    opened
+}
+
 /// What a key has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Had {
@@ -206,7 +213,7 @@ fn a_store_is_kept_many_times_and_goes_on_evicting_in_between() {
     let place = place();
     let config = config(IndexKind::Hash, Mode::Evict);
     for life in 0..6_u64 {
-        let Opened { store, file, found } = open(&place.path, config.clone()).unwrap();
+        let Opened { store, file, found } = running(&place.path, config.clone());
         let mut session = store.session().unwrap();
         let marker = |life: u64| format!("life {life}").into_bytes();
         if life > 0 {
@@ -279,15 +286,7 @@ fn what_has_expired_meanwhile_is_not_kept_or_not_seen() {
     let seen = run(&store, &mut session, b"later", Op::Get).had.unwrap();
     assert_eq!(seen.expires_at, Some(UnixMillis(NOW.0 + 1000)));
     drop((session, store));
-    // Nothing was changed, but that server did not end: what it had is gone, expired or not.
     let config = config(IndexKind::Hash, Mode::Clean);
-    let Opened { store, file, found } = open(&place.path, config.clone()).unwrap();
-    assert_eq!(found, Found::NotEnded);
-    let mut session = store.session().unwrap();
-    set(&store, &mut session, b"later", &had(1000));
-    drop(session);
-    assert_eq!(file.keep(&store, NOW, 0).unwrap().items, 1);
-    drop((store, file));
     let late = UnixMillis(NOW.0 + 1001);
     let Opened { found, .. } = open_at(&place.path, config, late).unwrap();
     let kept = found_kept(found);
@@ -305,7 +304,13 @@ fn a_larger_memory_takes_it_over_and_one_that_is_too_small_changes_nothing() {
     assert!(matches!(refused, WarmError::Misfit(Misfit::Room(_))), "{refused}");
     assert!(before == std::fs::read(&place.path).unwrap(), "I2");
     let large = StoreConfig { memory_bytes: 32 << 20, ..config.clone() };
-    let Opened { store, file, found } = open(&place.path, large.clone()).unwrap();
+    // A start that fails behind this one has lost nothing, under either memory.
+    for config in [&large, &config, &large] {
+        let Opened { store, found, .. } = open(&place.path, config.clone()).unwrap();
+        assert_eq!(found_kept(found).items, there.len() as u64);
+        assert_holds(&store, &there);
+    }
+    let Opened { store, file, found } = running(&place.path, large.clone());
     assert_eq!(found_kept(found).items, there.len() as u64);
     assert_holds(&store, &there);
     file.keep(&store, NOW, 0).unwrap();
@@ -319,8 +324,8 @@ fn memory_without_a_table_is_not_believed() {
     let place = place();
     let config = config(IndexKind::Hash, Mode::Clean);
     kept_in(&place.path, config.clone());
-    // Opened, and gone without a word: killed.
-    drop(open(&place.path, config.clone()).unwrap());
+    // Clients came, and it is gone without a word: killed.
+    drop(running(&place.path, config.clone()));
     let Opened { store, found, .. } = open(&place.path, config.clone()).unwrap();
     assert_eq!(found, Found::NotEnded);
     assert_holds(&store, &BTreeMap::new());
@@ -334,8 +339,14 @@ fn a_table_that_was_cut_or_changed_is_refused_and_left_alone() {
     let whole = std::fs::read(&place.path).unwrap();
     let mut cut = whole.clone();
     cut.truncate(whole.len() - 1);
-    std::fs::write(&place.path, &cut).unwrap();
-    assert_eq!(open(&place.path, config.clone()).unwrap().found, Found::NotEnded);
+    for foreign in [&cut[..], b"somebody's notes", &[0; 4096]] {
+        std::fs::write(&place.path, foreign).unwrap();
+        let refused = open(&place.path, config.clone()).map(|_| ()).unwrap_err();
+        assert!(matches!(refused, WarmError::Foreign), "{refused}");
+        let tuning = (Tuning::default(), &[][..]);
+        assert!(warm::open_empty(&place.path, config.clone(), tuning).is_err());
+        assert!(foreign == std::fs::read(&place.path).unwrap(), "I6");
+    }
     let mut changed = whole.clone();
     changed[MEMORY_BYTES as usize + 40] ^= 1;
     std::fs::write(&place.path, &changed).unwrap();
@@ -379,4 +390,42 @@ fn a_file_has_one_store_and_a_store_with_a_session_is_not_kept() {
     assert!(file.keep(&store, NOW, 0).is_err());
     drop(session);
     assert!(file.keep(&store, NOW, 0).is_ok());
+}
+
+#[test]
+fn a_store_that_is_full_is_taken_over_by_a_server_like_its_own() {
+    for (index, len) in [(IndexKind::Hash, 0), (IndexKind::Hash, 30), (IndexKind::Tree, 0)] {
+        let place = place();
+        let config = config(index, Mode::Clean);
+        let Opened { store, file, .. } = running(&place.path, config.clone());
+        let mut session = store.session().unwrap();
+        let had = Had { value: vec![7; len], ..had_of(1, 0) };
+        let mut count = 0_u64;
+        while is_stored(&store, &mut session, &count.to_le_bytes(), &had) {
+            count += 1;
+            session.maintain(NOW);
+        }
+        drop(session);
+        file.keep(&store, NOW, 0).unwrap();
+        drop((store, file));
+        let opened = open(&place.path, config.clone());
+        let Opened { store, found, .. } =
+            opened.unwrap_or_else(|error| panic!("{index:?}, {len}, {count} items: {error}"));
+        assert_eq!(found_kept(found).items, count);
+        let mut session = store.session().unwrap();
+        // There is room again once there are fewer.
+        for id in 0..count / 2 {
+            run(&store, &mut session, &id.to_le_bytes(), Op::Delete);
+            session.maintain(NOW);
+        }
+        assert!(is_stored(&store, &mut session, b"one more", &had));
+        drop(session);
+        store.validate();
+    }
+}
+
+fn is_stored(store: &Store, session: &mut Session, key: &[u8], had: &Had) -> bool {
+    let (expiry, condition) = (Expiry::Never, Condition::Always);
+    let op = Op::Set(Set { value: &had.value, client_flags: 0, expiry, condition });
+    run(store, session, key, op).version.is_some()
 }

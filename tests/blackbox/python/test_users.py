@@ -3,8 +3,10 @@ memcached's port under a restricted default user, connections that end with thei
 """
 
 import contextlib
+import signal
 import socket
 import subprocess
+import time
 
 import pytest
 import redis
@@ -237,6 +239,25 @@ def test_a_file_of_users_is_read_saved_and_loaded(tmp_path):
             assert guest.recv(100) == b"CLIENT_ERROR unauthenticated\r\n"
     finally:
         assert server.stop() == 0
+
+
+@pytest.mark.parametrize("reload", ["SIGHUP", "ACL LOAD"])
+def test_a_password_of_config_set_outlives_a_file_that_is_read_again(tmp_path, reload):
+    path = tmp_path / "users"
+    path.write_text("user other on >pass ~* +@all\n")
+    server = servers.start("--acl-file", str(path))
+    with client(server.resp_port) as admin:
+        assert admin.ask("CONFIG", "SET", "requirepass", "secret") == b"+OK\r\n"
+        if reload == "SIGHUP":
+            server.process.send_signal(signal.SIGHUP)
+            while not any("read again" in line for line in server.log):
+                time.sleep(0.01)
+        else:
+            assert admin.ask("ACL", "LOAD") == b"+OK\r\n"
+        with client(server.resp_port) as stranger:
+            assert stranger.ask("GET", "a").startswith(b"-NOAUTH")
+            assert stranger.ask("AUTH", "secret") == b"+OK\r\n"
+    assert server.stop() == 0
 
 
 def test_a_file_that_is_wrong_does_not_start_a_server(tmp_path):

@@ -147,14 +147,19 @@ def test_another_layout_empties_a_cache_and_stops_a_store(path):
             assert server.stop() == 0
 
 
+def with_memory(flags):
+    return flags if "--memory" in flags else ("--memory", "128MiB", *flags)
+
+
 def refused(*flags):
     result = subprocess.run(
         [servers.binary(), "serve", "--resp", "0", "--memcached", "off", "--native", "off",
-         "--admin", "off", "--memory", "128MiB", *flags],
+         "--admin", "off", *with_memory(flags)],
         capture_output=True, text=True, timeout=30, env=servers.clean_environment(), cwd="/tmp",
     )
     assert result.returncode in (1, 2)
-    assert len(result.stderr.strip().splitlines()[-1:]) == 1
+    lines = [line for line in result.stderr.splitlines() if line.startswith("dovetail: ")]
+    assert len(lines) == 1, result.stderr
     return result
 
 
@@ -191,3 +196,54 @@ def test_signals_that_ask_leave_the_server_running():
     wait_log(server, "state", "resident_bytes")
     assert client_of(server).ping()
     assert server.stop() == 0
+
+
+def test_a_start_that_fails_loses_nothing(path, tmp_path):
+    flags = ("--mode", "store")
+    server = start(path, *flags)
+    client_of(server).set("a", 1)
+    assert server.stop() == 0
+    users = tmp_path / "users"
+    users.write_text("user x on +nosuch\n")
+    for wrong in (
+        ("--acl-file", str(users)), ("--shm", "/nonexistent/socket"),
+        ("--tls-resp", "127.0.0.1:0", "--tls-cert", "/missing", "--tls-key", "/missing"),
+        ("--memory", "1000GiB"),
+    ):
+        refused("--warm-file", path, *flags, *wrong)
+    server = start(path, *flags)
+    assert client_of(server).get("a") == b"1"
+    assert server.stop() == 0
+
+
+def test_somebody_elses_file_is_refused_and_left_alone(path, tmp_path):
+    notes = tmp_path / "notes"
+    notes.write_text("mine\n" * 100)
+    for mode in ("cache", "store"):
+        assert "no file of --warm-file" in refused("--warm-file", str(notes), "--mode", mode).stderr
+    assert notes.read_text() == "mine\n" * 100
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    assert "cannot open it" in refused("--warm-file", str(link)).stderr
+    server = start(path)
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert server.stop() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs")
+def test_a_file_system_that_is_too_small_is_told_at_the_start(tmp_path):
+    path = str(tmp_path / "warm")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200m", "none", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("nothing may be mounted here")
+    try:
+        server = start(path, "--mode", "store")
+        client_of(server).set("a", 1)
+        assert server.stop() == 0
+        result = refused("--warm-file", path, "--mode", "store", "--memory", "1GiB")
+        assert "cannot have the space" in result.stderr
+        server = start(path, "--mode", "store")
+        assert client_of(server).get("a") == b"1"
+        assert server.stop() == 0
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)

@@ -234,6 +234,9 @@ fn refuse_warm(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError>
     let refuse = |reason: &str| {
         Err(SettingError { place: lookup.place("warm-file"), reason: reason.to_owned() })
     };
+    if config.warm_file.is_some() && config.huge_pages == HugePages::Reserved {
+        return refuse("a file's pages are no reserved huge ones; use --huge-pages auto");
+    }
     match (&config.warm_file, &config.data, &config.cluster) {
         (Some(_), Some(_), _) => refuse("--data-dir outlives the server already; leave one out"),
         (Some(_), None, Some(_)) => {

@@ -22,6 +22,8 @@ use crate::poller::Poller;
 
 /// Connections that are looked at together: some 10 us, if none is in the cache.
 const STEP_SLOTS: usize = 256;
+/// Until who is overdue and is spared is looked at again.
+const SPARED_MS: u64 = 1000;
 /// Between two passes.
 const PASS_EVERY_MS: u64 = 50;
 
@@ -78,6 +80,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 self.core.counters().idle_closed.add(1);
                 self.close(slot);
             } else {
+                // Who is overdue and spared is looked at again after a while.
+                let due_ms = if due_ms <= now_ms { now_ms + SPARED_MS } else { due_ms };
                 self.idle.earliest_ms = self.idle.earliest_ms.min(due_ms);
             }
         }

@@ -2,8 +2,8 @@
 //! put into a new index.
 //!
 //! # Invariants
-//! I1: nothing of the file is changed before the whole table was found to fit; the segments that it
-//!     names are changed by nobody before the store is open.
+//! I1: the segments that the table names are changed by nobody before the store is open, and the
+//!     table stays the end of the file; where it is in the way of a larger memory it moves.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,9 @@ use std::os::unix::fs::FileExt;
 use base::UnixMillis;
 
 use super::table::{NoTrailer, TRAILER_BYTES};
-use super::{Found, Kept, Misfit, Opened, Table, Trailer, WarmError, WarmFile, failed, reserve};
+use super::{
+    Found, Kept, Misfit, Opened, Table, Trailer, WarmError, WarmFile, failed, reserve, whole_pages,
+};
 use crate::config::{OpenError, StoreConfig};
 use crate::crc;
 use crate::durable::share_out;
@@ -21,21 +23,57 @@ use crate::session::{Session, has_expired, is_whole_entry};
 use crate::store::{Begin, Store};
 use crate::tuning::Tuning;
 
-/// The table, if the file was kept.
-pub(super) fn read(file: &File, len_bytes: u64) -> Result<Option<(Trailer, Table)>, WarmError> {
+/// What a file has.
+pub(super) enum Last {
+    /// Nothing at all.
+    Nothing,
+    /// Memory of a store that runs, or was killed.
+    Running,
+    /// A store.
+    Kept(Box<KeptTable>),
+}
+
+/// What was kept.
+pub(super) struct KeptTable {
+    trailer: Trailer,
+    table: Table,
+    /// The same as it lies in the file.
+    bytes: Vec<u8>,
+}
+
+/// Before the file is touched in any way (I6 of warm.rs).
+pub(super) fn refuse_foreign(file: &File, len_bytes: u64) -> Result<(), WarmError> {
+    match read_trailer(file, len_bytes)? {
+        Some(Err(NoTrailer::Foreign)) => Err(WarmError::Foreign),
+        None if len_bytes > 0 => Err(WarmError::Foreign),
+        _ => Ok(()),
+    }
+}
+
+fn read_trailer(
+    file: &File,
+    len_bytes: u64,
+) -> Result<Option<Result<Trailer, NoTrailer>>, WarmError> {
     let Some(trailer_at) = len_bytes.checked_sub(TRAILER_BYTES as u64) else { return Ok(None) };
     let mut bytes = [0; TRAILER_BYTES];
     file.read_exact_at(&mut bytes, trailer_at).map_err(failed("cannot read"))?;
-    let trailer = match Trailer::parse(&bytes) {
-        Ok(trailer) => trailer,
-        Err(NoTrailer::NotEnded) => return Ok(None),
-        Err(NoTrailer::Layout { found }) => {
+    Ok(Some(Trailer::parse(&bytes)))
+}
+
+/// What is in the file, which is a store's, or empty.
+pub(super) fn read(file: &File, len_bytes: u64) -> Result<Last, WarmError> {
+    let trailer = match read_trailer(file, len_bytes)? {
+        None => return Ok(Last::Nothing),
+        Some(Ok(trailer)) => trailer,
+        Some(Err(NoTrailer::Running)) => return Ok(Last::Running),
+        Some(Err(NoTrailer::Foreign)) => return Err(WarmError::Foreign),
+        Some(Err(NoTrailer::Layout { found })) => {
             return Err(WarmError::Misfit(Misfit::Layout { found }));
         }
     };
     let damaged = || WarmError::Misfit(Misfit::Damaged);
     let end = trailer.memory_bytes.checked_add(trailer.table_bytes);
-    if end != Some(trailer_at) {
+    if end.and_then(|end| end.checked_add(TRAILER_BYTES as u64)) != Some(len_bytes) {
         return Err(damaged());
     }
     let mut bytes = vec![0; usize::try_from(trailer.table_bytes).map_err(|_| damaged())?];
@@ -44,17 +82,18 @@ pub(super) fn read(file: &File, len_bytes: u64) -> Result<Option<(Trailer, Table
         return Err(damaged());
     }
     let table = Table::parse(&bytes, trailer.memory_bytes).ok_or_else(damaged)?;
-    Ok(Some((trailer, table)))
+    Ok(Last::Kept(Box::new(KeptTable { trailer, table, bytes })))
 }
 
 /// A store with what the table names.
 pub(super) fn attach(
     file: File,
-    (trailer, table): (Trailer, Table),
+    kept: KeptTable,
     config: StoreConfig,
     (tuning, nodes): (Tuning, &[NodeShare]),
     (threads, now): (usize, UnixMillis),
 ) -> Result<Opened, WarmError> {
+    let KeptTable { trailer, table, bytes } = kept;
     let needed_bytes = table.rows.iter().map(|row| row.segment + row.run_len).max().unwrap_or(0);
     let needed_bytes = u64::from(needed_bytes) * table.segment_bytes;
     if needed_bytes > config.memory_bytes {
@@ -64,13 +103,15 @@ pub(super) fn attach(
              {memory_bytes}: give as much --memory as before"
         ))));
     }
-    let len_bytes = file.metadata().map_err(failed("cannot read"))?.len();
-    // The table stays where it is, unless the memory has grown over it.
-    let memory_bytes = reserve_at_least(&file, config.memory_bytes, len_bytes)?;
+    let memory_bytes = whole_pages(config.memory_bytes);
+    if memory_bytes > trailer.memory_bytes {
+        grow(&file, Trailer { memory_bytes, ..trailer }, &bytes)?;
+    }
+    drop(bytes);
     let begin = Begin::Warm { file: &file, table: Some(&table) };
     let store = Store::open_at(config, tuning, nodes, begin).map_err(no_fit)?;
     let damaged = fill(&store, &table, (threads, now), trailer.version).map_err(no_fit)?;
-    file.set_len(memory_bytes).map_err(failed("cannot cut its table off"))?;
+    store.keep_reserve();
     let kept = Kept {
         items: store.stats().items,
         damaged,
@@ -80,10 +121,18 @@ pub(super) fn attach(
     Ok(Opened { store, file: WarmFile { file, memory_bytes }, found: Found::Kept(kept) })
 }
 
-/// Makes the file at least as long as the memory; never shorter.
-fn reserve_at_least(file: &File, bytes: u64, len_bytes: u64) -> Result<u64, WarmError> {
-    let memory_bytes = bytes.next_multiple_of(crate::mapping::HUGE_PAGE_BYTES as u64);
-    if len_bytes >= memory_bytes { Ok(memory_bytes) } else { reserve(file, bytes) }
+/// Moves the table behind a memory that is larger than it was; on failure all is as before.
+fn grow(file: &File, trailer: Trailer, table: &[u8]) -> Result<(), WarmError> {
+    let len_bytes = file.metadata().map_err(failed("cannot read"))?.len();
+    let trailer_at = trailer.memory_bytes + trailer.table_bytes;
+    let grown = reserve(file, trailer_at + TRAILER_BYTES as u64).and_then(|()| {
+        let written = file
+            .write_all_at(table, trailer.memory_bytes)
+            .and_then(|()| file.write_all_at(&trailer.to_bytes(), trailer_at));
+        written.map_err(failed("cannot write"))
+    });
+    // The old table was not touched, unless the new one lies over it.
+    grown.inspect_err(|_| drop(file.set_len(len_bytes)))
 }
 
 fn no_fit(error: OpenError) -> WarmError {

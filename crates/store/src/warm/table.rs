@@ -4,13 +4,13 @@
 //! ```text
 //!  | memory ...           | header 16 | row | bits ... | row | bits ... | trailer 64 |
 //!  0                      memory_bytes                                   end of the file
+//!  | memory ...           | whatever, room for all of that               | RUNNING 64 |
 //!  row:   segment 4 | run 4 | used bytes 8 | latest expiry 8 | flags 4 | words of bits 4
 //!  bits:  bit n of word m: an entry that lives starts at byte 8 x (64 m + n) of the segment
 //! ```
 //!
 //! # Invariants
-//! I1: the trailer is written last: a file without one, or with one whose sums do not fit, was not
-//!     ended, and nothing in it is believed.
+//! I1: the trailer becomes the end of the file last: one whose sums do not fit is none.
 //! I2: rows stand in the order in which their segments were taken, the oldest first.
 //! I3: [`Table::parse`] never panics and makes no table that names bytes outside the memory.
 
@@ -22,6 +22,9 @@ use crate::record::ALIGN_BYTES;
 pub const LAYOUT: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"DVTLWARM";
+/// In the place of a trailer while a store runs.
+pub(super) const RUNNING: [u8; TRAILER_BYTES] =
+    *b"DVTLWARM is running, or was killed; nothing in here is believed.";
 /// Bytes of the trailer.
 pub(super) const TRAILER_BYTES: usize = 64;
 const HEADER_BYTES: usize = 16;
@@ -49,8 +52,10 @@ pub(super) struct Trailer {
 /// Why the last bytes of a file are no trailer that this program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoTrailer {
-    /// There is none: I1.
-    NotEnded,
+    /// A store runs, or was killed.
+    Running,
+    /// It is something else.
+    Foreign,
     /// Of another layout.
     Layout { found: u32 },
 }
@@ -72,9 +77,12 @@ impl Trailer {
 
     pub(super) fn parse(bytes: &[u8; TRAILER_BYTES]) -> Result<Trailer, NoTrailer> {
         let sum = crc::extend(crc::START, &bytes[..TRAILER_SUM_AT]);
+        if *bytes == RUNNING {
+            return Err(NoTrailer::Running);
+        }
         let mut rest = Bytes(bytes);
         if rest.take(MAGIC.len()) != Some(&MAGIC) {
-            return Err(NoTrailer::NotEnded);
+            return Err(NoTrailer::Foreign);
         }
         let layout = rest.u32().unwrap_or(0);
         rest.u32();
@@ -83,7 +91,7 @@ impl Trailer {
         let (version, note) = (word(), word());
         let table_sum = rest.u32().unwrap_or(0);
         if rest.u32() != Some(sum) {
-            return Err(NoTrailer::NotEnded);
+            return Err(NoTrailer::Foreign);
         }
         if layout != LAYOUT {
             return Err(NoTrailer::Layout { found: layout });
@@ -145,6 +153,13 @@ pub(crate) struct Table {
     pub segment_bytes: u64,
     /// I2.
     pub rows: Vec<Row>,
+}
+
+/// The most that a table of so much memory and so many segments takes, the trailer not counted.
+pub(super) fn bytes_max(memory_bytes: u64, segments: u64) -> u64 {
+    let bits_bytes = memory_bytes / (u64::from(u64::BITS) * ALIGN_BYTES as u64) * WORD_BYTES as u64;
+    let row_bytes = (ROW_BYTES + WORD_BYTES) as u64;
+    HEADER_BYTES as u64 + segments * row_bytes + bits_bytes
 }
 
 /// What a table begins with.
@@ -295,10 +310,11 @@ mod tests {
         };
         let bytes = trailer.to_bytes();
         assert_eq!(Trailer::parse(&bytes), Ok(trailer));
+        assert_eq!(Trailer::parse(&RUNNING), Err(NoTrailer::Running));
         for bit in 0..8 * TRAILER_BYTES {
             let mut bytes = bytes;
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Trailer::parse(&bytes), Err(NoTrailer::NotEnded), "bit {bit}");
+            assert_eq!(Trailer::parse(&bytes), Err(NoTrailer::Foreign), "bit {bit}");
         }
     }
 

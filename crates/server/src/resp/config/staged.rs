@@ -14,6 +14,8 @@ const CONNECTIONS_MAX: usize = 1_000_000;
 
 /// The most that the file takes, as the table of settings has it; what is more is as good.
 const DAY_US: i64 = 86_400_000_000;
+/// The longest that a connection may be asked to be idle, as the file takes it.
+const YEAR_S: i64 = 365 * 86_400;
 /// The same of entries.
 const SLOW_LOG_LEN_MAX: i64 = 1_000_000;
 
@@ -85,7 +87,7 @@ impl<'a> Staged<'a> {
                 })
             }
             // As Redis takes it, in whole seconds.
-            "timeout" | "idle-timeout" => integer(value, 0, i64::from(i32::MAX)).map(|seconds| {
+            "timeout" | "idle-timeout" => integer(value, 0, YEAR_S).map(|seconds| {
                 self.idle_timeout_ms = Some(seconds.cast_unsigned() * 1000);
                 let text = if seconds == 0 { "off".to_owned() } else { format!("{seconds}s") };
                 ("idle-timeout", text)
