@@ -189,7 +189,8 @@ fn verdict(outcome: Outcome) -> Result<(), Failure> {
         Ending::Interrupted => Err(Failure::Runtime(format!("migrate: interrupted; {go_on}"))),
         Ending::Complete if outcome.tally.refused_count() > 0 => {
             let count = outcome.tally.refused_count();
-            Err(Failure::Runtime(format!("migrate: {count} keys were refused")))
+            let keys = if count == 1 { "key was" } else { "keys were" };
+            Err(Failure::Runtime(format!("migrate: {count} {keys} refused")))
         }
         Ending::Complete => Ok(()),
     }

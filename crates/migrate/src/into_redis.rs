@@ -16,19 +16,39 @@ pub struct IntoRedis {
     link: RespLink,
     place: Place,
     replaces: bool,
+    /// A longer value would end the connection, and the copy with it.
+    value_bytes_max: u64,
 }
 
 impl IntoRedis {
     /// Connects. `replaces`: keys that are there are overwritten.
     pub fn connect(place: &Place, replaces: bool) -> Result<IntoRedis, Error> {
-        Ok(IntoRedis { link: RespLink::connect(place)?, place: place.clone(), replaces })
+        let mut link = RespLink::connect(place)?;
+        let value_bytes_max = value_bytes_max(&mut link)?;
+        Ok(IntoRedis { link, place: place.clone(), replaces, value_bytes_max })
     }
+}
+
+/// What the target takes, as far as it says.
+fn value_bytes_max(link: &mut RespLink) -> Result<u64, Error> {
+    let mut request = Vec::new();
+    write_request(&[b"CONFIG", b"GET", b"proto-max-bulk-len"], &mut request);
+    link.send(&request)?;
+    let Reply::Array(Some(words)) = link.receive()? else { return Ok(u64::MAX) };
+    let [_, Reply::Bulk(Some(bytes))] = &words[..] else { return Ok(u64::MAX) };
+    Ok(std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX))
 }
 
 impl Target for IntoRedis {
     fn write(&mut self, items: &[Item], tally: &mut Tally) -> Result<(), Error> {
         let (mut requests, mut sent) = (Vec::new(), Vec::with_capacity(items.len()));
         for item in items {
+            if item.value.len() as u64 > self.value_bytes_max {
+                let max = self.value_bytes_max;
+                let reason = format!("a value above the target's proto-max-bulk-len of {max}");
+                *tally.refused.entry(reason).or_default() += 1;
+                continue;
+            }
             let Some(left) = item.expiry.left() else {
                 tally.expired += 1;
                 continue;

@@ -97,6 +97,15 @@ def test_many_keys_arrive(server, client, source, old):
         assert client.get(f"key:{n}") == (f"value {n}" * (n % 30)).encode()
 
 
+@pytest.mark.flags("--max-item-size", "1MiB")
+def test_a_value_that_the_target_does_not_take_is_left_out_and_told(server, client, source, old):
+    old.mset({f"key:{n}": "v" for n in range(3000)})
+    old.set("large", b"x" * (2 << 20))
+    said = migrate(server, redis_url(source), status=1)
+    assert "above the target's proto-max-bulk-len of 1048576" in said and "1 key was refused" in said
+    assert client.dbsize() == 3000 and client.get("large") is None
+
+
 def test_what_is_there_stays_unless_told(server, client, source, old):
     old.mset({"a": "old a", "b": "old b"})
     client.set("a", "new a")
