@@ -26,6 +26,7 @@ use crate::manager::workload::Workload;
 use crate::shared::{Shared, unix_now};
 use crate::sizes::SizeNumbers;
 use crate::slo::{Lately, LatencyCounts};
+use crate::warm::Kept;
 
 mod cluster;
 mod commands;
@@ -101,6 +102,8 @@ pub struct Snapshot {
     pub ways: Option<(u32, u32)>,
     /// How often it changed what.
     pub changes: BTreeMap<&'static str, u64>,
+    /// What was kept across a restart, where there is a file for that.
+    pub warm: Option<Kept>,
     /// What the kernel says about this process.
     pub process: process::Usage,
 }
@@ -133,6 +136,7 @@ impl Snapshot {
             hot_set: shared.hot_keys().map(|keys| keys.now()).unwrap_or_default(),
             store: shared.store_stats(),
             data: durable::DataNumbers::take(shared),
+            warm: shared.warm().map(|warm| warm.kept()),
             cluster: shared.cluster().map(|view| cluster::ClusterNumbers::take(view)),
             client_buffer_bytes: shared.buffer_budget().granted_bytes(),
             journal: shared.control().journal.entries(),

@@ -27,12 +27,21 @@ use crate::shared::{Shared, unix_now};
 pub struct Warm {
     path: PathBuf,
     file: WarmFile,
-    /// What was there.
-    pub found: Found,
-    /// How long taking that over lasted.
-    pub attach_time: Duration,
+    found: Found,
+    attach_time: Duration,
     is_dropped: AtomicBool,
     has_failed: AtomicBool,
+}
+
+/// What was taken over at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Items that are there.
+    pub items: u64,
+    /// Items whose bytes had changed in the file.
+    pub lost_items: u64,
+    /// How long that took.
+    pub attach_time: Duration,
 }
 
 impl Warm {
@@ -63,12 +72,13 @@ impl Warm {
         Ok((store, warm))
     }
 
-    /// Items that were taken over at the start.
-    pub fn kept_items(&self) -> u64 {
-        match self.found {
-            Found::Kept(kept) => kept.items,
-            Found::Nothing | Found::NotEnded => 0,
-        }
+    /// What was taken over at the start.
+    pub fn kept(&self) -> Kept {
+        let (items, lost_items) = match self.found {
+            Found::Kept(kept) => (kept.items, kept.damaged),
+            Found::Nothing | Found::NotEnded => (0, 0),
+        };
+        Kept { items, lost_items, attach_time: self.attach_time }
     }
 
     /// A pending `flush_all` of the last server.

@@ -140,3 +140,12 @@ def test_the_package_names_files_that_are_there():
     units = root / "crates/dovetail" / package["systemd-units"]["unit-scripts"]
     assert (units / f"{package['systemd-units']['unit-name']}.service").is_file()
     subprocess.run(["bash", "-n", str(root / "contrib/deb/build.sh")], check=True)
+
+
+def test_a_server_does_not_start_on_an_interrupted_backup(tmp_path):
+    path = tmp_path / "copy"
+    path.mkdir()
+    (path / "log.new").write_bytes(b"half of one")
+    said = dovetail("serve", "--resp", "0", "--memcached", "off", "--native", "off", "--admin", "off", "--memory",
+                    "64MiB", "--mode", "store", "--data-dir", str(path), status=1)
+    assert "log.new is a backup that was interrupted" in said

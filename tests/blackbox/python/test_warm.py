@@ -79,6 +79,7 @@ def test_a_warm_file_keeps_the_store(path, mode, kind, how):
         assert wire.ask(b"gets flags\r\n").split()[2:5] == [b"77", b"3", token]
         assert wire.ask(b"cas flags 0 0 1 %s\r\nd\r\n" % token) == b"STORED\r\n"
     assert client.info("persistence")["dovetail_warm_items"] == 502
+    assert 'dovetail_warm_items{state="kept"} 502' in server.admin("/metrics")[1]
     assert server.stop() == 0
 
 

@@ -42,6 +42,7 @@ pub fn open_store(
     let refused = |reason: String| StartError::Data { path: data.path.clone(), reason };
     std::fs::create_dir_all(&data.path).map_err(|error| refused(error.to_string()))?;
     let lock = lock(&data.path).map_err(refused)?;
+    refuse_unfinished(&data.path).map_err(refused)?;
     let mut tenancy = match tenant {
         Some(tenant) => Some(Tenancy::begin(&data.path, tenant).map_err(refused)?),
         None => node_file::read(&data.path)
@@ -81,6 +82,18 @@ pub fn open_store(
         _lock: lock,
     };
     Ok((store, Some(data)))
+}
+
+/// A backup that was interrupted looks like an empty directory to whoever looks for a log.
+fn refuse_unfinished(path: &Path) -> Result<(), String> {
+    let is_there = |name| path.join(name).exists();
+    if is_there(LOG_NEW_FILE) && !is_there(LOG_FILE) {
+        return Err(format!(
+            "{LOG_NEW_FILE} is a backup that was interrupted; run the backup again, or remove it to \
+             begin empty"
+        ));
+    }
+    Ok(())
 }
 
 enum LogError {

@@ -7,6 +7,7 @@ use store::StoreStats;
 use crate::metrics::{
     Snapshot, cluster, commands as durations, compaction, durable, facts, native, slo,
 };
+use crate::warm::Kept;
 
 /// The type that a scraper must be told.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -28,6 +29,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     memory(&mut page, snapshot);
     store(&mut page, &snapshot.store);
     durable::families(&mut page, snapshot.data.as_ref());
+    warm(&mut page, snapshot.warm);
     cluster::families(&mut page, snapshot.cluster.as_ref());
     page.out.push_str("# EOF\n");
     page.out
@@ -95,6 +97,21 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
     );
     page.counter("dovetail_auth_attempts", "Attempts to log in", totals.auth_attempts);
     page.counter("dovetail_auth_errors", "Failed attempts to log in", totals.auth_errors);
+}
+
+/// Only where there is `--warm-file`.
+fn warm(page: &mut Page, kept: Option<Kept>) {
+    let Some(kept) = kept else { return };
+    page.family(
+        "dovetail_warm_items",
+        "gauge",
+        "Items taken over at the start, by what came of them",
+    );
+    page.sample("dovetail_warm_items", &[("state", "kept")], kept.items);
+    page.sample("dovetail_warm_items", &[("state", "lost")], kept.lost_items);
+    let name = "dovetail_warm_attach_seconds";
+    page.family_with_unit(name, "gauge", "How long taking them over lasted", "seconds");
+    page.sample(name, &[], kept.attach_time.as_secs_f64());
 }
 
 fn connections(page: &mut Page, snapshot: &Snapshot) {

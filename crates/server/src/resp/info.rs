@@ -166,8 +166,10 @@ fn persistence(section: &mut Section<'_>) {
     section.line("rdb_last_save_time", section.shared.saved_at().0 / 1000);
     section.line("rdb_last_bgsave_status", "ok");
     if let Some(warm) = section.shared.warm() {
-        section.line("dovetail_warm_items", warm.kept_items());
-        section.line("dovetail_warm_attach_ms", warm.attach_time.as_millis());
+        let kept = warm.kept();
+        section.line("dovetail_warm_items", kept.items);
+        section.line("dovetail_warm_lost_items", kept.lost_items);
+        section.line("dovetail_warm_attach_ms", kept.attach_time.as_millis());
     }
     let Some(data) = section.shared.data() else { return section.line("aof_enabled", 0) };
     let (durable, stats) = (data.durable(), data.durable().stats());
