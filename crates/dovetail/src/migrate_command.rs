@@ -28,15 +28,18 @@ use self::progress::Progress;
 use crate::cli::one_line;
 use crate::failure::{Failure, print};
 
+/// In brackets, which a doc comment would take for links.
+const FROM_HELP: &str = "redis://[user:password@]host:port[/db], \
+                         memcached://[user:password@]host:port, or rdb:///path/dump.rdb";
+
 /// Keys whose values are asked for at once.
 const CHUNK_KEYS_MAX: u64 = 128;
 
 /// What `dovetail migrate` takes.
 #[derive(Debug, Args)]
 struct MigrateArgs {
-    /// redis://[user:password@]host:port[/db], memcached://[user:password@]host:port, or
-    /// rdb:///path/dump.rdb
-    #[arg(long, value_name = "URL")]
+    /// Where the keys come from.
+    #[arg(long, value_name = "URL", help = FROM_HELP)]
     from: String,
 
     /// redis:// or memcached:// of the server that gets the keys; memcached's flags go through

@@ -89,8 +89,8 @@ fn refuse_unfinished(path: &Path) -> Result<(), String> {
     let is_there = |name| path.join(name).exists();
     if is_there(LOG_NEW_FILE) && !is_there(LOG_FILE) {
         return Err(format!(
-            "{LOG_NEW_FILE} is a backup that was interrupted; run the backup again, or remove it to \
-             begin empty"
+            "{LOG_NEW_FILE} is a backup that was interrupted; run the backup again, or remove it \
+             to begin empty"
         ));
     }
     Ok(())
