@@ -356,7 +356,7 @@ fn hup_and_pipe_do_not_end_the_server() {
     server.signal(Signal::PIPE);
     server.signal(Signal::HUP);
     let line = server.lines.next().unwrap().unwrap();
-    assert!(line.contains("needs a restart"), "{line}");
+    assert!(line.contains("no live setting has changed"), "{line}");
     server.signal(Signal::TERM);
     assert_eq!(server.end().0, Some(0));
 }

@@ -13,7 +13,7 @@
 //! A1: a table never changes; whoever holds one sees users of one moment. A2: what a client sends
 //! behind the reply to a change is judged by what was changed: workers look at the generation
 //! behind each read. A3: the default user always exists, with the number 0. A4: a connection whose
-//! user may do everything is judged by one comparison, that of its [`Standing`].
+//! user may do everything is judged by one comparison, that of its `Standing`.
 //!
 //! # Concurrency
 //! Any thread may change the table, under a lock; a request never takes it.

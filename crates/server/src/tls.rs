@@ -9,7 +9,7 @@
 //! # Invariants
 //! T1: between two reads a stream holds no plaintext: what was opened went where a plain connection
 //! would have read it, so that nothing waits which the poller does not tell of. T2: at most
-//! [`SEALED_BYTES_MAX`] wait sealed for the socket, beside what [`Output`] counts. T3: files are
+//! `SEALED_BYTES_MAX` wait sealed for the socket, beside what `Output` counts. T3: files are
 //! taken all together or not at all.
 //!
 //! # Trade-offs
