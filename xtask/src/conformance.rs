@@ -28,7 +28,7 @@ mod session;
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use differences::Hits;
 use run::Runner;
@@ -105,10 +105,12 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
     let (mut found, mut seed) = (0, args.seed);
     while comparison.commands < args.commands && found < args.differences {
         let (name, protocol) = protocols[(seed % protocols.len() as u64) as usize];
-        if let Some(smallest) = comparison.session(seed, protocol)? {
+        let compared = comparison.session(seed, protocol);
+        let again = format!("--seed {seed} --commands 1 --only {name}");
+        let compared = compared.with_context(|| format!("the session of {again}"))?;
+        if let Some(smallest) = compared {
             found += 1;
             println!("{smallest}");
-            let again = format!("--seed {seed} --commands 1 --only {name}");
             println!("replay: cargo xtask conformance {again}\n");
         }
         seed += 1;
