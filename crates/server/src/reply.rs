@@ -5,6 +5,8 @@ mod memcached;
 mod meta;
 mod resp;
 
+use std::ops::Range;
+
 use base::UnixMillis;
 use store::pin::{PinnedValue, Pins};
 use store::request::{Item, Outcome, Sink};
@@ -391,11 +393,26 @@ impl<D: Destination> Reply<'_, D> {
         head: impl FnOnce(&mut Vec<u8>),
         tail: impl FnOnce(&mut Vec<u8>),
     ) {
+        self.pinned_part(item, 0..item.value.len(), head, tail);
+    }
+
+    /// The same of a part of the value.
+    #[cold]
+    fn pinned_part(
+        &mut self,
+        item: &Item<'_>,
+        part: Range<usize>,
+        head: impl FnOnce(&mut Vec<u8>),
+        tail: impl FnOnce(&mut Vec<u8>),
+    ) {
         self.to.expect_large();
         self.to.append(head);
         match self.pins.try_pin(item) {
-            Some(pinned) => self.to.push_pinned(pinned),
-            None => self.to.append(|out| out.extend_from_slice(item.value)),
+            Some(mut pinned) => {
+                pinned.narrow(part);
+                self.to.push_pinned(pinned);
+            }
+            None => self.to.append(|out| out.extend_from_slice(&item.value[part])),
         }
         self.to.append(tail);
     }

@@ -1,6 +1,6 @@
 //! Pins: keep an item's bytes in place after the batch that found it (K12).
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::request::Item;
@@ -72,6 +72,27 @@ impl Pins<'_> {
     }
 }
 
+impl PinnedValue {
+    /// Only that part of the value from now on; the whole of it stays in place.
+    ///
+    /// # Panics
+    /// If the value is shorter than the end of `part`, or `part` ends before it begins.
+    pub fn narrow(&mut self, part: Range<usize>) {
+        let len = self.len();
+        assert!(part.start <= part.end && part.end <= len, "{part:?} of {len} bytes");
+        match &mut self.0 {
+            Held::Copied { bytes, len_bytes } => {
+                bytes.copy_within(part.clone(), 0);
+                *len_bytes = part.len();
+            }
+            Held::InLog { start, len_bytes, .. } => {
+                *start = start.wrapping_add(part.start);
+                *len_bytes = part.len();
+            }
+        }
+    }
+}
+
 impl Deref for PinnedValue {
     type Target = [u8];
 
@@ -92,5 +113,19 @@ impl Drop for PinnedValue {
         if let Held::InLog { store, segment, run_len, .. } = &self.0 {
             store.log.unpin(*segment, *run_len);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_copied_value_is_that_part() {
+        let mut value = PinnedValue(Held::Copied { bytes: *b"abcdef\0\0", len_bytes: 6 });
+        value.narrow(1..5);
+        assert_eq!(*value, *b"bcde");
+        value.narrow(2..2);
+        assert!(value.is_empty());
     }
 }

@@ -70,3 +70,18 @@ def test_many_large_values_in_one_pipeline(server, client):
         for number in range(len(values)):
             pipe.get(f"v{number}")
         assert pipe.execute() == values
+
+
+@pytest.mark.flags(memory="256MiB")
+def test_parts_and_payloads_of_large_values_wait_for_their_reader(server, client):
+    """A dozen replies are three times the client buffers."""
+    value = os.urandom(8 * MIB)
+    client.set("large", value)
+    payload = client.dump("large")
+    with wires.RespWire(server.resp_port) as wire:
+        wire.send(wires.encode("DUMP", "large") * 12 + wires.encode("GETRANGE", "large", 5, -8) * 12)
+        wire.send(wires.encode("GETRANGE", "large", MIB, 2 * MIB - 1) + wires.encode("PING"))
+        for part in [payload] * 12 + [value[5:-7]] * 12 + [value[MIB:2 * MIB]]:
+            assert wire.file.readline() == b"$%d\r\n" % len(part)
+            assert wire.file.read(len(part) + 2) == part + b"\r\n"
+        assert wire.reply() == b"+PONG\r\n"

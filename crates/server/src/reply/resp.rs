@@ -1,5 +1,7 @@
 //! Outcomes as RESP replies.
 
+use std::ops::Range;
+
 use store::request::{Item, Outcome};
 use wire::resp::number::parse_i64;
 use wire::resp::{CommandId, Encoder, ErrorReply, Unit, dump};
@@ -27,16 +29,21 @@ impl<D: Destination> Reply<'_, D> {
 
     #[inline]
     fn bulk(&mut self, item: &Item<'_>) {
-        let value = item.value;
-        if self.to.is_pinned(value.len()) {
-            let protocol = self.to.protocol();
-            self.pinned(
+        self.bulk_part(item, 0..item.value.len());
+    }
+
+    #[inline]
+    fn bulk_part(&mut self, item: &Item<'_>, part: Range<usize>) {
+        if self.to.is_pinned(part.len()) {
+            let (protocol, len_bytes) = (self.to.protocol(), part.len());
+            self.pinned_part(
                 item,
-                |out| Encoder::new(out, protocol).bulk_header(value.len()),
+                part,
+                |out| Encoder::new(out, protocol).bulk_header(len_bytes),
                 |out| Encoder::new(out, protocol).line_end(),
             );
         } else {
-            self.encode(|encoder| encoder.bulk(value));
+            self.encode(|encoder| encoder.bulk(&item.value[part]));
         }
     }
 
@@ -201,10 +208,10 @@ impl<D: Destination> Reply<'_, D> {
         let value = item.map_or(&b""[..], |item| item.value);
         match (shape, item) {
             (Shape::Length, _) => self.encode(|encoder| encoder.integer(value.len() as i64)),
-            (Shape::Range { start, end }, _) => {
-                let range = clamp_range(start, end, value.len());
-                self.encode(|encoder| encoder.bulk(&value[range]));
+            (Shape::Range { start, end }, Some(item)) => {
+                self.bulk_part(item, clamp_range(start, end, value.len()));
             }
+            (Shape::Range { .. }, None) => self.encode(|encoder| encoder.bulk(b"")),
             (Shape::Bit { offset_bits }, _) => {
                 let bit = bits::bit(value, offset_bits);
                 self.encode(|encoder| encoder.integer(i64::from(bit)));
@@ -292,7 +299,7 @@ fn encoding(value: &[u8]) -> &'static str {
 }
 
 /// GETRANGE's bounds, inclusive and negative from the end, as a range of the value.
-fn clamp_range(start: i64, end: i64, len: usize) -> std::ops::Range<usize> {
+fn clamp_range(start: i64, end: i64, len: usize) -> Range<usize> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     if start < 0 && end < 0 && start > end {
         return 0..0;

@@ -18,7 +18,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         command: Command<'a>,
     ) -> Option<Command<'a>> {
         match command {
-            Command::Dump { key } => self.single(caller, key, Op::Get, Shape::Dump),
+            Command::Dump { key } => {
+                self.single(caller, key, Op::Get, Shape::Dump);
+                // A copy of a value: whether there is room for the next one is known behind it.
+                self.flush();
+            }
             Command::Restore(restore) => self.restore(caller, restore),
             Command::MSetEx(request) => self.mset_ex(caller, &request),
             Command::Move { database_index, .. } => self.move_key(caller, database_index),

@@ -327,3 +327,21 @@ fn pinned_runs_leave_three_quarters_of_the_log() {
     driver.set(9, len_bytes, Expiry::Never);
     assert_eq!(driver.seen.refused, 0);
 }
+
+#[test]
+fn a_part_of_a_value_is_pinned_with_the_whole() {
+    let mut driver = Driver::new(Mode::Evict, Eviction::LruApprox);
+    driver.seen.is_pinning = true;
+    let whole: Vec<u8> = (0..3000).map(|index| index as u8).collect();
+    let (expiry, condition) = (Expiry::Never, Condition::Always);
+    driver.run(1, Op::Set(Set { value: &whole, client_flags: 0, expiry, condition }));
+    driver.run(1, Op::Get);
+    let mut pinned = driver.seen.pins.pop().unwrap();
+    assert_eq!(*pinned, whole);
+    pinned.narrow(1..2999);
+    assert_eq!(*pinned, whole[1..2999]);
+    pinned.narrow(2..3);
+    assert_eq!(*pinned, whole[3..4]);
+    pinned.narrow(1..1);
+    assert!(pinned.is_empty());
+}
