@@ -4,6 +4,7 @@
 mod acl_files;
 mod cluster_texts;
 mod memcached_binary;
+mod memcached_datagrams;
 mod peers;
 
 use store::record::{Change, Record, Seal, VERSION_MASK};
@@ -13,6 +14,7 @@ use crate::rng::Rng;
 pub use acl_files::acl_files;
 pub use cluster_texts::cluster_texts;
 pub use memcached_binary::memcached_binary;
+pub use memcached_datagrams::memcached_datagrams;
 pub use peers::{peer_datagrams, peer_messages};
 
 /// A stream of RESP commands, most of them damaged a little.

@@ -48,6 +48,12 @@ fn memcached_binary() {
 }
 
 #[test]
+fn memcached_datagrams() {
+    let input = inputs::memcached_datagrams;
+    check("memcached_datagrams", fuzz::memcached_datagrams, input);
+}
+
+#[test]
 fn memcached_text() {
     check("memcached_text", fuzz::memcached_text, inputs::memcached_text);
 }

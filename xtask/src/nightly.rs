@@ -13,7 +13,7 @@ use crate::step::{Step, Tally};
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
 /// Fuzz bodies of `fuzz/fuzz_targets`.
-const FUZZ_TARGETS: [&str; 22] = [
+const FUZZ_TARGETS: [&str; 23] = [
     "acl_files",
     "checkpoints",
     "cluster_texts",
@@ -23,6 +23,7 @@ const FUZZ_TARGETS: [&str; 22] = [
     "foreign_data",
     "globs",
     "memcached_binary",
+    "memcached_datagrams",
     "memcached_text",
     "native_client",
     "native_frames",

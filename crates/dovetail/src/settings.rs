@@ -147,6 +147,22 @@ pub const TABLE: &[Setting] = &[
                root's, 0660 those of its group too, 0666 everybody's",
     },
     Setting {
+        key: "udp-port",
+        value_name: "PORT",
+        kind: Kind::Count { min: 0, max: 65_535 },
+        default: "0",
+        help: "The port of memcached over UDP, at the address of --memcached; 0: none; never \
+               beside a password, and beyond loopback only with --insecure",
+    },
+    Setting {
+        key: "udp-reply-factor",
+        value_name: "COUNT",
+        kind: Kind::Count { min: 0, max: 1_000_000 },
+        default: "10",
+        help: "Bytes that are answered over UDP for each byte of a request, so that nobody is \
+               flooded in somebody else's name: a longer reply becomes one short error; 0: any",
+    },
+    Setting {
         key: "tls-resp",
         value_name: "ADDR|off",
         kind: Kind::Address,

@@ -65,6 +65,16 @@ pub fn steer(member: &UdpSocket, socket_count: u16) -> io::Result<()> {
     attach(member, &mut program(socket_count))
 }
 
+/// Steers each datagram of a group to a random one of the first `socket_count`, from now on: for
+/// protocols that any of them can serve.
+pub fn spread(member: &UdpSocket, socket_count: u16) -> io::Result<()> {
+    if socket_count == 0 {
+        let message = "datagrams are spread over at least one socket";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    attach(member, &mut anywhere(socket_count))
+}
+
 /// Steers a group by one byte of the payload: what has a 0 there goes to socket 0, all else to one
 /// of the `others` behind it, by `(byte - 1) mod others`.
 pub fn steer_apart(member: &UdpSocket, offset_bytes: u32, others: u16) -> io::Result<()> {
@@ -109,6 +119,16 @@ fn program(socket_count: u16) -> [libc::sock_filter; 9] {
             jf: 1,
             k: u32::from(ANY_PARTITION),
         },
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random),
+        step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, u32::from(socket_count)),
+        step(libc::BPF_RET | BPF_A, 0),
+    ]
+}
+
+/// The program of [`spread`].
+fn anywhere(socket_count: u16) -> [libc::sock_filter; 3] {
+    let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
+    [
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random),
         step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, u32::from(socket_count)),
         step(libc::BPF_RET | BPF_A, 0),

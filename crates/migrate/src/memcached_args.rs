@@ -140,7 +140,7 @@ fn special(
             imported.set("max-item-size", format!("{number}{unit}"), from);
         }
         'U' if value == "0" => {}
-        'U' => imported.ignore(from, "there is no UDP of memcached's"),
+        'U' => imported.set("udp-port", value, from),
         'M' => imported.set("mode", "store", from),
         'v' => imported.set("log", "debug", from),
         _ => imported.set("huge-pages", "auto", from),
@@ -180,6 +180,7 @@ mod tests {
             &["-d", "-l 10.0.0.1,10.0.0.2", "-u nobody"],
         );
         check("-MCvv -U 0", &[("mode", "store"), ("log", "debug")], &["-C"]);
+        check("-U 11211", &[("udp-port", "11211")], &[]);
         check("-l 127.0.0.1:11300", &[("memcached", "127.0.0.1:11300")], &[]);
         check("-p 0 --extended=modern", &[("memcached", "off")], &["--extended=modern"]);
         check("-m 10 -f 1.25", &[("memory", "64MiB")], &["-f 1.25"]);

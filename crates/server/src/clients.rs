@@ -17,7 +17,7 @@ use crate::counters::Dialect;
 /// One connected client.
 #[derive(Debug)]
 pub struct Client {
-    /// Never reused; starts at 1.
+    /// Never reused; starts at 1. 0: nobody in particular.
     pub id: u64,
     /// Which protocol its port speaks.
     pub protocol: Dialect,
@@ -58,6 +58,22 @@ impl ClientNames {
 }
 
 impl Client {
+    /// Whoever sends datagrams to an address: nobody in particular, and in no list.
+    pub(crate) fn of_datagrams(local: SocketAddr) -> Client {
+        Client {
+            id: 0,
+            protocol: Dialect::Memcached,
+            worker: AtomicU16::new(0),
+            is_killed: AtomicBool::new(false),
+            peer: local,
+            local,
+            descriptor: -1,
+            connected_at: UnixMillis(0),
+            last_active_at: AtomicU64::new(0),
+            names: Mutex::default(),
+        }
+    }
+
     /// When it last sent something.
     pub fn last_active_at(&self) -> UnixMillis {
         UnixMillis(self.last_active_at.load(Ordering::Relaxed))

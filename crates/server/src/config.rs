@@ -27,6 +27,10 @@ pub struct Config {
     pub resp: Option<SocketAddr>,
     /// Where memcached clients connect; `None`: off. Port 0 takes a free port.
     pub memcached: Option<SocketAddr>,
+    /// The port of memcached over UDP, at the address of [`Config::memcached`]; 0: off.
+    pub udp_port: u16,
+    /// Bytes that are answered over UDP for each byte of a request; 0: as many as there are.
+    pub udp_reply_factor: usize,
     /// Where Redis clients connect by TLS; `None`: off. Needs [`Config::tls`].
     pub tls_resp: Option<SocketAddr>,
     /// The same for memcached clients.
@@ -221,6 +225,8 @@ impl Default for Config {
         Config {
             resp: loopback(6379),
             memcached: loopback(11211),
+            udp_port: 0,
+            udp_reply_factor: 10,
             tls_resp: None,
             tls_memcached: None,
             tls: None,

@@ -19,6 +19,7 @@ use crate::acl::Pass;
 use crate::clients::Client;
 use crate::hop::Awaiting;
 use crate::memcached::Reading;
+use crate::memcached::udp::Exchange;
 use crate::output::Output;
 use crate::poller::Interest;
 use crate::resp::key_range::RangeWalk;
@@ -31,6 +32,8 @@ pub struct Connection {
     pub socket: TcpStream,
     /// What lies between it and everything else, at a port of TLS.
     pub tls: Option<Box<tls::Stream>>,
+    /// What asked, of a request that came by datagram: then the socket is not its own.
+    pub exchange: Option<Box<Exchange>>,
     /// As other threads see it.
     pub client: Arc<Client>,
     /// What has arrived and is not executed.
@@ -179,6 +182,7 @@ impl Connection {
         Connection {
             socket,
             tls: None,
+            exchange: None,
             client,
             input: Input::default(),
             output: Output::default(),

@@ -14,6 +14,7 @@
 mod hops;
 mod native;
 mod tls;
+mod udp;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +28,7 @@ use crate::slo::LatencyCells;
 pub use hops::{HopCells, HopTotals};
 pub use native::{DropReason, NativeCells, NativeTotals};
 pub use tls::{TlsCells, TlsTotals};
+pub use udp::{UdpCells, UdpDrop, UdpTotals};
 
 /// A counter with one writing thread.
 #[derive(Debug, Default)]
@@ -178,6 +180,8 @@ pub struct WorkerCounters {
     pub auth_errors: Cell,
     /// Of connections that speak TLS.
     pub tls: TlsCells,
+    /// Of memcached over UDP.
+    pub udp: UdpCells,
     /// Of requests between workers.
     pub hops: HopCells,
     /// Of native clients.
@@ -481,6 +485,8 @@ pub struct Totals {
     pub auth_errors: u64,
     /// Of connections that speak TLS.
     pub tls: TlsTotals,
+    /// Of memcached over UDP.
+    pub udp: UdpTotals,
     /// Of requests between workers.
     pub hops: HopTotals,
     /// Of native clients.
@@ -514,6 +520,7 @@ impl Totals {
         Totals {
             native: NativeTotals { requests, ..NativeTotals::sum(workers.clone()) },
             tls: TlsTotals::sum(workers.clone()),
+            udp: UdpTotals::sum(workers.clone()),
             hops: HopTotals::sum(workers.clone()),
             commands,
             connections_resp: 0,

@@ -9,6 +9,7 @@ mod meta;
 pub(crate) mod several;
 mod stats;
 mod storage;
+pub(crate) mod udp;
 pub(crate) mod users;
 
 use base::UnixMillis;

@@ -38,6 +38,7 @@ pub mod openmetrics;
 mod process;
 mod roles;
 mod slo;
+mod udp;
 
 pub(crate) use roles::threads;
 

@@ -23,6 +23,7 @@ use crate::hop::{Fabric, Layers, Routed, Turn};
 use crate::hot::{self, HotSetSize};
 use crate::listen::listen;
 use crate::manager::ManagerThread;
+use crate::memcached::udp::{self, UdpPort};
 use crate::memcached::users::Users;
 use crate::native::shm::ShmDoor;
 use crate::native::{self, Native, Shop};
@@ -77,6 +78,7 @@ impl Server {
         let listening = layers.listening_count();
         let (resp, resp_listeners) = bind(config.resp, listening, "resp")?;
         let (memcached, memcached_listeners) = bind(config.memcached, listening, "memcached")?;
+        let udp_sockets = bind_udp(&config, listening, layers.start.fronts)?;
         let (tls_resp, tls_resp_listeners) = bind(config.tls_resp, listening, "tls-resp")?;
         let (tls_memcached, tls_memcached_listeners) =
             bind(config.tls_memcached, listening, "tls-memcached")?;
@@ -94,6 +96,7 @@ impl Server {
         }
         let shared = Arc::new(shared);
         let shm_door = ShmDoor::open(shared.config(), shared.buffer_budget())?;
+        let udp = open_udp(&shared, udp_sockets)?;
         let natives = open_natives(&shared, key, (native_sockets, shm_door))?;
         let prepared = joined.map(|joined| cluster::prepare(&shared, joined)).transpose()?;
         let (ended_sender, ended) = crossbeam_channel::bounded(0);
@@ -112,7 +115,7 @@ impl Server {
         if let Some(warm) = server.shared.warm() {
             warm.begin(server.shared.store())?;
         }
-        let listeners = Listeners { plain, sealed, natives };
+        let listeners = Listeners { plain, sealed, natives, udp };
         let fabric = server.start_workers(listeners, ended_sender)?;
         if let (Some(prepared), Some(fabric)) = (prepared, fabric) {
             let shared = Arc::clone(&server.shared);
@@ -131,7 +134,7 @@ impl Server {
 
     fn start_workers(
         &mut self,
-        Listeners { plain, sealed, natives }: Listeners,
+        Listeners { plain, sealed, natives, udp }: Listeners,
         ended: Sender<()>,
     ) -> Result<Option<Arc<Fabric>>, StartError> {
         let config = self.shared.config();
@@ -139,7 +142,7 @@ impl Server {
         let nodes = topology::nodes(Path::new(SYSFS_NODES), &processors);
         let (mut resp, mut memcached) = (plain.0.into_iter(), plain.1.into_iter());
         let (mut tls_resp, mut tls_memcached) = (sealed.0.into_iter(), sealed.1.into_iter());
-        let mut natives = natives.into_iter();
+        let (mut natives, mut udp) = (natives.into_iter(), udp.into_iter());
         let roles = self.shared.roles().latest();
         let layers = self.shared.layers();
         let kept_bytes_max = self.shared.memory_plan().cell_kept_bytes_max;
@@ -158,6 +161,7 @@ impl Server {
                 tls_memcached: tls_memcached.next(),
                 native,
                 shm_door: shm_door.flatten(),
+                udp: udp.next(),
             };
             let mut session = self
                 .shared
@@ -271,6 +275,8 @@ struct Listeners {
     /// The same, for TLS.
     sealed: (Vec<TcpListener>, Vec<TcpListener>),
     natives: Vec<(Native, Option<ShmDoor>)>,
+    /// Of memcached over UDP.
+    udp: Vec<UdpPort>,
 }
 
 /// What a worker's thread needs to begin.
@@ -398,6 +404,26 @@ fn bind(
             listen(address, count, setting).map(|(at, listeners)| (Some(at), listeners))
         }
     }
+}
+
+/// The sockets of memcached over UDP, likewise.
+fn bind_udp(
+    config: &Config,
+    listening: usize,
+    fronts: usize,
+) -> Result<Vec<UdpSocket>, StartError> {
+    match config.memcached {
+        Some(address) if config.udp_port != 0 => {
+            udp::open_group(SocketAddr::new(address.ip(), config.udp_port), listening, fronts)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn open_udp(shared: &Shared, sockets: Vec<UdpSocket>) -> Result<Vec<UdpPort>, StartError> {
+    let open = |socket| UdpPort::new(socket, shared.config());
+    let ports = sockets.into_iter().map(open).collect::<io::Result<_>>();
+    ports.map_err(|source| StartError::System { what: "open memcached's port of UDP", source })
 }
 
 /// The sockets of the native port, one for each of `listening` threads, and steered to `fronts`.

@@ -30,6 +30,7 @@ mod roles;
 mod sealed;
 mod slow;
 mod starve;
+mod udp;
 
 use std::io;
 use std::net::TcpListener;
@@ -49,6 +50,7 @@ use crate::engine::Home;
 use crate::gather::Gather;
 use crate::hop::replicate::GroupAnswer;
 use crate::hop::{PublishedRoles, Returned};
+use crate::memcached::udp::UdpPort;
 use crate::moving::Moving;
 use crate::native::Native;
 use crate::native::shm::{ShmClient, ShmDoor};
@@ -86,6 +88,7 @@ const TOKEN_SHM_DOOR: u64 = u64::MAX - 3;
 const TOKEN_CLERK: u64 = u64::MAX - 4;
 const TOKEN_TLS_RESP: u64 = u64::MAX - 5;
 const TOKEN_TLS_MEMCACHED: u64 = u64::MAX - 6;
+const TOKEN_UDP: u64 = u64::MAX - 7;
 /// Ports for datagrams count from here.
 const TOKEN_PORT: u64 = 1 << 61;
 /// Doorbells of clients in shared memory count from here.
@@ -121,6 +124,8 @@ pub struct Worker<E, P> {
     listeners: Vec<Listener>,
     native: Option<Native>,
     shm_door: Option<ShmDoor>,
+    /// Its socket of memcached over UDP.
+    udp: Option<UdpPort>,
     /// Takes entries in for the node, under the scheme `rpc`.
     clerk: Option<Clerk>,
     /// Rounds since the sockets were asked for.
@@ -182,6 +187,8 @@ pub struct WorkerSockets {
     pub native: Option<Native>,
     /// Where clients in shared memory come in; one worker takes them for all.
     pub shm_door: Option<ShmDoor>,
+    /// Its share of memcached over UDP, if that is on.
+    pub udp: Option<UdpPort>,
 }
 
 impl WorkerSockets {
@@ -224,6 +231,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(door) = &sockets.shm_door {
             poller.add(door.as_fd(), TOKEN_SHM_DOOR, Interest::READ)?;
         }
+        let mut core = Core::new(Arc::clone(&shared), worker);
+        if let Some(udp) = &sockets.udp {
+            poller.add(udp.as_fd(), TOKEN_UDP, Interest::READ)?;
+            core.ledger.force(udp.held_bytes());
+        }
         let clerk = shared.cluster().and_then(|view| view.take_clerk(worker.index()));
         if let Some(clerk) = &clerk {
             poller.add(clerk.as_fd(), TOKEN_CLERK, Interest::READ)?;
@@ -237,12 +249,13 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let gate = shared.data().and_then(Data::gate);
         Ok(Worker {
             gate,
-            core: Core::new(shared, worker),
+            core,
             engine,
             poller,
             listeners,
             native: sockets.native,
             shm_door: sockets.shm_door,
+            udp: sockets.udp,
             clerk,
             rounds_without_wait: 0,
             has_served_queues: false,
@@ -329,6 +342,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             if !native.may_sleep() {
                 return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
             }
+        }
+        if let Some(udp) = &mut self.udp {
+            udp.keep_house(&self.core);
         }
         let sleep_max = self.sleep_max();
         if !self.engine.lie_down() {
@@ -422,6 +438,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
         }
         self.has_served_queues = false;
+        self.has_native_work = false;
         if let Some(native) = &mut self.native {
             self.has_served_queues = native.serve_shm(&mut self.engine, &self.core);
             let is_due = native.serve_due(&mut self.engine, &self.core);
@@ -438,6 +455,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
             // Last: small replies are on their way.
             self.send_loans();
+        }
+        if let Some(udp) = &mut self.udp {
+            self.has_native_work |= udp.flush(self.core.counters());
         }
         self.after_round(had_work || self.has_served_queues, started_at);
     }
@@ -513,6 +533,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.engine.own_session().maintain(self.core.now);
             if let Some(native) = &mut self.native {
                 native.keep_house(&self.core);
+            }
+            if let Some(udp) = &mut self.udp {
+                udp.keep_house(&self.core);
             }
         }
         self.feed_starved(now);

@@ -115,6 +115,8 @@ impl ServeSettings {
 /// Who is let in; what else there is, [`routing`] knows.
 fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
     Ok(Config {
+        udp_port: lookup.count("udp-port").and_then(|port| u16::try_from(port).ok()).unwrap_or(0),
+        udp_reply_factor: lookup.count("udp-reply-factor").unwrap_or(10),
         tls_resp: lookup.address("tls-resp"),
         tls_memcached: lookup.address("tls-memcached"),
         tls: tls_of(lookup)?,
@@ -302,6 +304,7 @@ fn refuse_misfits(
     refuse_contradictions(lookup, config)?;
     refuse_open_ports(lookup, config)?;
     refuse_open_native(lookup, config)?;
+    refuse_open_udp(lookup, config)?;
     refuse_open_shm(lookup, config)
 }
 
@@ -484,6 +487,33 @@ fn refuse_open_native(lookup: &Lookup<'_>, config: &Config) -> Result<(), Settin
         return Ok(());
     };
     Err(SettingError { place: lookup.place("native"), reason })
+}
+
+/// Datagrams carry no password, and name whom they like as their sender.
+fn refuse_open_udp(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    if config.udp_port == 0 {
+        return Ok(());
+    }
+    let secrets = [
+        ("--auth-file", config.auth_file.is_some()),
+        ("--acl-file", config.acl_file.is_some()),
+        ("--requirepass", config.requirepass.is_some()),
+    ];
+    let reason = match config.memcached {
+        None => "there is no address for it; give --memcached ADDR".to_owned(),
+        Some(address) => match secrets.into_iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => {
+                format!("refused beside {flag}: datagrams carry no password; use --udp-port 0")
+            }
+            None if is_loopback(address) || lookup.is_on("insecure") => return Ok(()),
+            None => format!(
+                "bind {} refused: datagrams can name anybody as their sender; use --insecure or \
+                 --udp-port 0",
+                address.ip()
+            ),
+        },
+    };
+    Err(SettingError { place: lookup.place("udp-port"), reason })
 }
 
 /// Clients in shared memory give no password: who may connect is who may write the socket's file.

@@ -268,6 +268,24 @@ fn the_native_port_is_open_to_strangers_only_by_a_word() {
 }
 
 #[test]
+fn datagrams_of_memcached_come_from_nearby_or_by_a_word() {
+    let check = |flags: &[(&'static str, &'static str)]| {
+        let flags: Vec<_> = [("udp-port", "11211")].iter().chain(flags).copied().collect();
+        let settings = layered(&flags, &[], "").unwrap();
+        ServeSettings::new(&settings, None, &MACHINE)
+            .map(|serve| serve.config.udp_port)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(check(&[]), Ok(11_211));
+    let refused = check(&[("requirepass", "x"), ("insecure", "on")]).unwrap_err();
+    assert!(refused.starts_with("--udp-port 11211: refused beside --requirepass"), "{refused}");
+    let refused = check(&[("memcached", "off")]).unwrap_err();
+    assert_eq!(refused, "--udp-port 11211: there is no address for it; give --memcached ADDR");
+    assert_eq!(check(&[("memcached", "0.0.0.0:1"), ("insecure", "on")]), Ok(11_211));
+    assert!(check(&[("memcached", "0.0.0.0:1")]).is_err());
+}
+
+#[test]
 fn shared_memory_is_open_to_others_only_by_a_word() {
     let open = [("shm", "/tmp/d.sock"), ("shm-access", "0660"), ("requirepass", "secret")];
     let refused = layered(&open, &[], "").unwrap();

@@ -52,6 +52,21 @@ fn datagrams_for_any_worker_reach_every_worker() {
 }
 
 #[test]
+fn what_is_spread_reaches_the_first_sockets_and_no_others() {
+    let (sockets, client) = open("127.0.0.1:0", 4);
+    spread(&sockets[0], 3).unwrap();
+    let mut counts = [0_u32; 4];
+    for _ in 0..400 {
+        client.send(&datagram(1)).unwrap();
+        counts[arrived_at(&sockets).unwrap()] += 1;
+    }
+    // The chance that one of three sees fewer than 50 of 400 is below 1 in 10^15.
+    assert!(counts[..3].iter().all(|count| *count >= 50), "{counts:?}");
+    assert_eq!(counts[3], 0);
+    assert!(spread(&sockets[0], 0).is_err());
+}
+
+#[test]
 fn a_datagram_without_a_partition_goes_to_the_first() {
     let (sockets, client) = open("127.0.0.1:0", 4);
     for len in 0..=5 {

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use store::StoreStats;
 
 use crate::metrics::{
-    Snapshot, cluster, commands as durations, compaction, durable, facts, native, slo,
+    Snapshot, cluster, commands as durations, compaction, durable, facts, native, slo, udp,
 };
 use crate::warm::Kept;
 
@@ -26,6 +26,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     dcrew(&mut page, snapshot);
     sizes(&mut page, snapshot);
     native::families(&mut page, &snapshot.totals.native);
+    udp::families(&mut page, &snapshot.totals.udp);
     memory(&mut page, snapshot);
     store(&mut page, &snapshot.store);
     durable::families(&mut page, snapshot.data.as_ref());

@@ -134,6 +134,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(mut native) = self.native.take() {
             native.drain(&mut self.engine, &self.core);
         }
+        self.close_udp();
         self.accept_again_at = None;
         self.read_all_last();
         // Whoever was parked goes on as it is.

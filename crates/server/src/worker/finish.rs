@@ -70,6 +70,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     fn finish(&mut self, slot: usize) {
+        if self.core.connections.get(slot).is_some_and(|open| open.exchange.is_some()) {
+            return self.finish_exchange(slot);
+        }
         let sender = if E::ROUTES { self.sender_of(slot) } else { Sender::Own };
         let Some(connection) = self.core.connections.get_mut(slot) else { return };
         connection.is_touched = false;
@@ -144,7 +147,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Brings the budget's books up to date with what the connection holds.
     #[inline]
-    fn book(&mut self, slot: usize) {
+    pub(super) fn book(&mut self, slot: usize) {
         let connection = &mut self.core.connections[slot];
         let held_bytes = connection.held_bytes();
         let booked_bytes = std::mem::replace(&mut connection.booked_bytes, held_bytes);
@@ -161,6 +164,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.cut_loan(slot);
         }
         let Some(mut connection) = self.core.connections.remove(slot) else { return };
+        if connection.exchange.is_some() {
+            connection.ending = Ending::Now;
+            return self.end_exchange(connection);
+        }
         self.engine.abandon(&mut self.core, &mut connection.awaiting);
         self.core.ledger.release(connection.booked_bytes);
         self.core.shared.clients().remove(connection.client.id);

@@ -100,6 +100,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let is_served = !connection.awaiting.is_empty() || connection.is_lent;
         connection.ending != Ending::Now
             && !is_served
+            && connection.exchange.is_none()
             && !self.core.is_paused
             && !self.core.shared.monitors().has(connection.client.id)
     }

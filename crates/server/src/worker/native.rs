@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use base::roles::RolePlan;
 
-use super::{TOKEN_CLERK, TOKEN_PORT, TOKEN_SHM, TOKEN_SHM_DOOR, Worker};
+use super::{TOKEN_CLERK, TOKEN_PORT, TOKEN_SHM, TOKEN_SHM_DOOR, TOKEN_UDP, Worker};
 use crate::engine::Home;
 use crate::native::shm::{ShmClient, ShmGuest};
 use crate::poller::{Interest, Poller, Ready};
@@ -21,6 +21,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         for event in ready {
             match event.token {
                 TOKEN_SHM_DOOR => self.admit_shm(),
+                TOKEN_UDP => self.serve_udp(),
                 TOKEN_CLERK => {
                     if let Some(clerk) = &mut self.clerk {
                         clerk.serve();

@@ -278,7 +278,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                     }
                 },
             }
-            if fed.need_bytes > HELD_BYTES_MAX {
+            if fed.need_bytes > HELD_BYTES_MAX && !self.is_exchange(slot) {
                 self.reserve_own(slot);
             }
         }

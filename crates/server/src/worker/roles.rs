@@ -83,6 +83,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Whoever parts with connections has begun a transit, so that the server goes on.
     fn take_up(&mut self, latest: &Arc<PublishedRoles>, plan: RolePlan) {
         let own = self.core.worker.index();
+        self.steer_udp(plan.fronts);
         let (slots, targets) = self.who_moves(&plan);
         if !slots.is_empty() {
             // Events of this round name positions that become free (I2).

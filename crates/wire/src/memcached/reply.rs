@@ -95,6 +95,8 @@ pub enum Reply {
     LineTooLong,
     /// `SERVER_ERROR object too large for cache`
     TooLarge,
+    /// `SERVER_ERROR reply beyond udp-reply-factor: use TCP`, which memcached has no case of
+    TooLargeForUdp,
     /// `SERVER_ERROR out of memory storing object`
     OutOfMemory,
     /// `SERVER_ERROR not all of the cluster is flushed: ask again`
@@ -157,6 +159,7 @@ impl Reply {
             }
             Reply::LineTooLong => b"CLIENT_ERROR line too long\r\n",
             Reply::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
+            Reply::TooLargeForUdp => b"SERVER_ERROR reply beyond udp-reply-factor: use TCP\r\n",
             Reply::OutOfMemory => b"SERVER_ERROR out of memory storing object\r\n",
             Reply::NotFlushed => b"SERVER_ERROR not all of the cluster is flushed: ask again\r\n",
             Reply::LogFailed => b"SERVER_ERROR the log cannot be written\r\n",

@@ -1,0 +1,342 @@
+//! memcached over UDP: a worker's socket, the requests that came by it, and what may be answered.
+//!
+//! ```text
+//!  kernel ──recvmmsg──▶ zone ──▶ frame, request ──▶ Exchange ──▶ the commands of a connection
+//!                                                      │              │ output
+//!  kernel ◀──sendmmsg── send queue ◀── parts of 1,400 bytes ◀─────────┘
+//! ```
+//!
+//! An exchange is a connection of one request: it lives in the worker's connections from the
+//! datagram that asks to those that answer, whoever executes it in between. Its descriptor is one
+//! more of the worker's UDP socket, and nothing is read from it or written to it.
+//!
+//! # Invariants
+//! I1: what is answered takes at most so many bytes for each byte that was asked by as the setting
+//!     says, headers counted, or [`ANSWER_BYTES_MIN`]: who names another as the sender of a
+//!     datagram gains nothing. Beyond, one short error is answered.
+//! I2: nothing is kept for a sender between two datagrams.
+//! I3: a datagram that is no request, or finds no room, is dropped and counted.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use base::UnixMillis;
+use landing::udp::{DATAGRAM_BYTES_MAX, Udp, UdpConfig};
+use landing::{Completion, SendError, Sender, Transport, Zone, ZoneSize};
+use wire::memcached::binary::{self, Head, Status};
+use wire::memcached::datagram::{self, FrameError, HEADER_BYTES};
+use wire::memcached::{Encoder, Reply};
+
+use crate::clients::Client;
+use crate::config::Config;
+use crate::connection::{Connection, Memcached, Speech};
+use crate::core::Core;
+use crate::counters::{UdpDrop, WorkerCounters};
+use crate::error::StartError;
+use crate::output::Output;
+use crate::poller::Interest;
+
+/// A reply to the shortest of requests: I1 lets it pass.
+pub const ANSWER_BYTES_MIN: usize = 64;
+
+/// No reply is longer, whatever the setting allows: a large item of memcached's default size.
+pub const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
+
+/// Requests of one worker that others execute at a time.
+const EXCHANGES_MAX: usize = 256;
+
+/// What datagrams land in: two of the longest in each of four buffers.
+const ZONE: ZoneSize = ZoneSize { buffer_bytes: 128 << 10, buffer_count: 4, completions_max: 1024 };
+
+/// What replies leave from.
+const SEND_BYTES: usize = 512 << 10;
+
+/// The kernel is asked so often what it dropped.
+const LOOK_EVERY_MS: u64 = 1000;
+
+/// Opens a socket for each thread that may ever poll; datagrams go to the first `front_count`.
+pub fn open_group(
+    address: SocketAddr,
+    thread_count: usize,
+    front_count: usize,
+) -> Result<Vec<UdpSocket>, StartError> {
+    let setting = "udp-port";
+    let refused = |source: io::Error| match source.kind() {
+        io::ErrorKind::AddrInUse => StartError::AddressInUse { address, setting },
+        _ => StartError::Listen { address, setting, source },
+    };
+    // A group would let a second server of the same user take part of our datagrams.
+    UdpSocket::bind(address).map_err(refused)?;
+    let sockets = landing::steer::unsteered(address, count_of(thread_count)).map_err(refused)?;
+    if let Some(first) = sockets.first() {
+        landing::steer::spread(first, count_of(front_count)).map_err(refused)?;
+    }
+    Ok(sockets)
+}
+
+fn count_of(sockets: usize) -> u16 {
+    u16::try_from(sockets).unwrap_or(u16::MAX)
+}
+
+/// One worker's side of memcached over UDP.
+pub struct UdpPort {
+    transport: Udp,
+    zone: Zone,
+    completions: Vec<Completion>,
+    /// Descriptors of exchanges that are over.
+    parked: Vec<TcpStream>,
+    /// Exchanges that are not.
+    open_count: usize,
+    /// Whom the commands of all exchanges belong to; in no list of clients.
+    client: Arc<Client>,
+    /// Reply bytes for each byte of a request; 0: as many as there are.
+    reply_factor: usize,
+    /// A reply on its way into datagrams.
+    reply: Vec<u8>,
+    looked_at: UnixMillis,
+}
+
+/// A request that came by datagram, and is not answered.
+#[derive(Debug)]
+pub struct Exchange {
+    to: Sender,
+    request_id: u16,
+    /// I1.
+    answer_bytes_max: usize,
+    /// Of a request in the binary protocol, for an error.
+    head: Option<Head>,
+}
+
+impl Exchange {
+    /// Whether a reply of that length is answered (I1).
+    pub fn allows(&self, reply_bytes: usize) -> bool {
+        let headers_bytes = datagram::count_of(reply_bytes) * HEADER_BYTES;
+        reply_bytes <= REPLY_BYTES_MAX && reply_bytes + headers_bytes <= self.answer_bytes_max
+    }
+}
+
+impl UdpPort {
+    /// A worker's side on a socket of the group.
+    pub fn new(socket: UdpSocket, config: &Config) -> io::Result<UdpPort> {
+        let local = socket.local_addr()?;
+        let udp_config = UdpConfig {
+            frame_bytes_max: DATAGRAM_BYTES_MAX,
+            send_bytes: SEND_BYTES,
+            ..UdpConfig::default()
+        };
+        Ok(UdpPort {
+            transport: Udp::from_socket(socket, udp_config)?,
+            // A frame does not say how long it is; the kernel says which it has cut.
+            zone: Zone::ring(ZONE, Box::new(|_| true))?,
+            completions: Vec::with_capacity(ZONE.completions_max),
+            parked: Vec::new(),
+            open_count: 0,
+            client: Arc::new(Client::of_datagrams(local)),
+            reply_factor: config.udp_reply_factor,
+            reply: Vec::new(),
+            looked_at: UnixMillis(0),
+        })
+    }
+
+    /// To be watched by the worker's poller.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.transport.as_fd()
+    }
+
+    /// Its buffers; part of the client buffers.
+    pub fn held_bytes(&self) -> u64 {
+        (ZONE.buffer_bytes * ZONE.buffer_count + SEND_BYTES) as u64
+    }
+
+    /// From now on datagrams go to the first `front_count` workers.
+    pub fn steer(&self, front_count: usize) {
+        let steered = self.transport.as_fd().try_clone_to_owned().and_then(|owned| {
+            landing::steer::spread(&UdpSocket::from(owned), count_of(front_count))
+        });
+        if let Err(error) = steered {
+            tracing::warn!("datagrams of memcached stay with their threads: {error}");
+        }
+    }
+
+    /// Lands a burst; how many datagrams it was.
+    pub fn receive(&mut self, counters: &WorkerCounters) -> usize {
+        self.completions.clear();
+        if let Err(error) = self.transport.receive(&mut self.zone) {
+            tracing::error!("the UDP socket of memcached failed: {error}");
+            return 0;
+        }
+        while let Some(completion) = self.zone.take() {
+            self.completions.push(completion);
+        }
+        counters.udp.datagrams_in.add(self.completions.len() as u64);
+        self.completions.len()
+    }
+
+    /// The bytes that landed at a place of the burst.
+    pub fn landed(&self, at: usize) -> &[u8] {
+        self.zone.bytes(&self.completions[at])
+    }
+
+    /// What is asked there.
+    pub fn asked(&self, at: usize) -> &[u8] {
+        self.landed(at).get(HEADER_BYTES..).unwrap_or_default()
+    }
+
+    /// The burst is executed.
+    pub fn release(&mut self) {
+        self.zone.release_taken();
+    }
+
+    /// The exchange that begins with a datagram of the burst.
+    pub fn open(&mut self, at: usize) -> Result<Connection, UdpDrop> {
+        let landed = self.zone.bytes(&self.completions[at]);
+        let (request_id, asked) = datagram::request(landed).map_err(|error| match error {
+            FrameError::NotAlone { .. } => UdpDrop::Several,
+            _ => UdpDrop::Short,
+        })?;
+        if self.open_count == EXCHANGES_MAX {
+            return Err(UdpDrop::Busy);
+        }
+        let exchange = Exchange {
+            to: self.completions[at].sender(),
+            request_id,
+            answer_bytes_max: match self.reply_factor {
+                0 => usize::MAX,
+                factor => factor.saturating_mul(landed.len()).max(ANSWER_BYTES_MIN),
+            },
+            head: head_of(asked),
+        };
+        let descriptor = match self.parked.pop() {
+            Some(parked) => parked,
+            None => self
+                .transport
+                .as_fd()
+                .try_clone_to_owned()
+                .map(TcpStream::from)
+                .map_err(|_| UdpDrop::Busy)?,
+        };
+        self.open_count += 1;
+        let speech = Speech::Memcached(Memcached::default());
+        let mut connection = Connection::new(descriptor, Arc::clone(&self.client), speech);
+        connection.interest = Interest { read: false, write: false };
+        connection.input_ended = true;
+        connection.exchange = Some(Box::new(exchange));
+        Ok(connection)
+    }
+
+    /// An exchange is over, answered or not; whoever kept it takes its descriptor back.
+    pub fn close(&mut self, connection: Connection) {
+        self.open_count -= 1;
+        self.parked.push(connection.socket);
+    }
+
+    /// Queues what answers an exchange.
+    pub fn answer(&mut self, exchange: &Exchange, output: &mut Output, counters: &WorkerCounters) {
+        let UdpPort { reply, transport, .. } = self;
+        reply.clear();
+        if exchange.allows(output.unsent_bytes()) {
+            // It only appends, and so takes all.
+            let _ = output.send_by(|bytes| {
+                reply.extend_from_slice(bytes);
+                Ok(bytes.len())
+            });
+        } else {
+            counters.udp.too_long.add(1);
+            refuse(reply, exchange);
+        }
+        counters.output_bytes.add(reply.len() as u64);
+        for (header, part) in datagram::parts(exchange.request_id, reply) {
+            if send(transport, exchange.to, &header, part).is_err() {
+                counters.udp.lost_replies.add(1);
+                break; // Without one of its parts the others are of no use.
+            }
+            counters.udp.datagrams_out.add(1);
+        }
+        // A long reply is rare.
+        reply.shrink_to(datagram::DATAGRAM_BYTES_MAX);
+    }
+
+    /// Sends what is queued, as far as the kernel takes it; whether some is left.
+    pub fn flush(&mut self, counters: &WorkerCounters) -> bool {
+        if self.transport.queued() == 0 {
+            return false;
+        }
+        if let Err(error) = self.transport.flush() {
+            counters.udp.lost_replies.add(1);
+            tracing::debug!("replies by UDP were not sent: {error}");
+        }
+        self.transport.queued() > 0
+    }
+
+    /// What is looked at now and then.
+    pub fn keep_house(&mut self, core: &Core) {
+        if core.now.0.abs_diff(self.looked_at.0) >= LOOK_EVERY_MS {
+            self.looked_at = core.now;
+            core.counters().udp.kernel_drops.set(self.transport.kernel_drops().unwrap_or(0));
+        }
+    }
+}
+
+/// What an error of the binary protocol repeats.
+fn head_of(asked: &[u8]) -> Option<Head> {
+    let header = asked.first_chunk::<{ binary::HEADER_BYTES }>()?;
+    let opaque = [header[12], header[13], header[14], header[15]];
+    (header[0] == binary::REQUEST_MAGIC).then_some(Head { opcode: header[1], opaque })
+}
+
+/// The one short error of I1.
+fn refuse(reply: &mut Vec<u8>, exchange: &Exchange) {
+    match exchange.head {
+        Some(head) => binary::Encoder::new(reply, head).refuse(Status::TooLarge),
+        None => Encoder::new(reply).reply(Reply::TooLargeForUdp),
+    }
+    debug_assert!(reply.len() + HEADER_BYTES <= ANSWER_BYTES_MIN, "I1");
+}
+
+fn send(
+    transport: &mut Udp,
+    to: Sender,
+    header: &[u8; HEADER_BYTES],
+    part: &[u8],
+) -> Result<(), SendError> {
+    let len_bytes = HEADER_BYTES + part.len();
+    if transport.reserve(to, len_bytes) == Err(SendError::Full) {
+        // It fails for good only without a socket, which the next receive reports.
+        let _ = transport.flush();
+    }
+    let room = transport.reserve(to, len_bytes)?;
+    room[..HEADER_BYTES].copy_from_slice(header);
+    room[HEADER_BYTES..len_bytes].copy_from_slice(part);
+    transport.commit(len_bytes);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(answer_bytes_max: usize) -> Exchange {
+        let to = Sender::address(SocketAddr::from(([127, 0, 0, 1], 9)));
+        Exchange { to, request_id: 1, answer_bytes_max, head: None }
+    }
+
+    #[test]
+    fn what_is_answered_is_bounded_with_its_headers() {
+        assert!(exchange(100).allows(92) && !exchange(100).allows(93));
+        // Two headers.
+        assert!(exchange(1416).allows(1400) && !exchange(1415).allows(1400));
+        assert!(exchange(usize::MAX).allows(REPLY_BYTES_MAX));
+        assert!(!exchange(usize::MAX).allows(REPLY_BYTES_MAX + 1));
+    }
+
+    #[test]
+    fn the_error_is_never_longer_than_the_least_that_may_be_answered() {
+        for head in [None, Some(Head { opcode: 0x0c, opaque: [1, 2, 3, 4] })] {
+            let mut reply = Vec::new();
+            refuse(&mut reply, &Exchange { head, ..exchange(0) });
+            assert!(!reply.is_empty() && reply.len() + HEADER_BYTES <= ANSWER_BYTES_MIN);
+        }
+    }
+}

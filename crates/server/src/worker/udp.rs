@@ -1,0 +1,175 @@
+//! memcached over UDP in a worker's round: datagrams become exchanges, and these are answered.
+//!
+//! # Invariants
+//! I1: an exchange ends here and nowhere else ([`Worker::end_exchange`]), but for one that is cut.
+//! I2: a datagram is executed where it came in, or by whom the router names; a worker that does not
+//!     poll drops what still reaches it.
+
+use super::Worker;
+use crate::connection::{Connection, Ending};
+use crate::counters::UdpDrop;
+use crate::engine::Home;
+use crate::gather::Gather;
+use crate::hop::DEPTH_AT_FIRST;
+use crate::memcached::udp::UdpPort;
+use crate::poller::Poller;
+
+/// Receives of one round at most: connections have their turn too. What is left is reported again.
+const BURSTS_MAX: usize = 8;
+
+impl<E: Home, P: Poller> Worker<E, P> {
+    /// Takes what has arrived, and executes it.
+    pub(super) fn serve_udp(&mut self) {
+        for _ in 0..BURSTS_MAX {
+            let Some(mut udp) = self.udp.take() else { return };
+            let count = udp.receive(self.core.counters());
+            if count > 0 {
+                self.take_burst(&mut udp, count);
+            }
+            self.udp = Some(udp);
+            if count == 0 {
+                return;
+            }
+            self.finish_touched();
+        }
+    }
+
+    /// Executes a burst as one batch.
+    fn take_burst(&mut self, udp: &mut UdpPort, count: usize) {
+        let slots: Vec<(usize, usize)> = (0..count)
+            .filter_map(|at| self.open_exchange(udp, at).map(|slot| (slot, at)))
+            .collect();
+        let mut gather = Gather::new(&mut self.engine, &mut self.core);
+        let fed: Vec<_> =
+            slots.iter().map(|(slot, at)| gather.feed(*slot, udp.asked(*at))).collect();
+        gather.finish();
+        drop(gather);
+        self.look_at_slowness();
+        self.engine.publish(&mut self.core);
+        for ((slot, at), fed) in slots.into_iter().zip(fed) {
+            // It may be cut by now.
+            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
+            connection.input.need_bytes = fed.need_bytes;
+            let rest = udp.asked(at).get(fed.consumed_bytes..).unwrap_or_default();
+            if !rest.is_empty() {
+                connection.input.held = rest.to_vec();
+            }
+        }
+        udp.release();
+    }
+
+    fn open_exchange(&mut self, udp: &mut UdpPort, at: usize) -> Option<usize> {
+        let counters = self.core.counters();
+        counters.input_bytes.add(udp.landed(at).len() as u64);
+        let is_front = self.member.plan().is_front(self.core.worker.index());
+        let opened = match udp.open(at) {
+            // A datagram carries no password.
+            Ok(connection) if self.core.memcached_needs_auth || !is_front => {
+                udp.close(connection);
+                Err(if is_front { UdpDrop::Auth } else { UdpDrop::Busy })
+            }
+            opened => opened,
+        };
+        let mut connection = match opened {
+            Ok(connection) => connection,
+            Err(reason) => {
+                counters.udp.drop_datagram(reason);
+                return None;
+            }
+        };
+        if self.core.cluster.is_some() {
+            connection.awaiting.depth_max = DEPTH_AT_FIRST;
+        }
+        let slot = self.core.connections.insert(connection);
+        self.core.touch(slot);
+        self.core.lend_buffer(slot);
+        Some(slot)
+    }
+
+    /// The end of a round for an exchange that took part: it is answered, or goes on.
+    #[cold]
+    pub(super) fn finish_exchange(&mut self, slot: usize) {
+        let connection = &mut self.core.connections[slot];
+        connection.is_touched = false;
+        if connection.ending != Ending::Now && self.goes_on(slot) {
+            return self.book(slot);
+        }
+        let Some(connection) = self.core.connections.remove(slot) else { return };
+        self.end_exchange(connection);
+    }
+
+    /// Whether there is more to come before the answer.
+    fn goes_on(&mut self, slot: usize) -> bool {
+        let connection = &self.core.connections[slot];
+        let unsent_bytes = connection.output.unsent_bytes();
+        let is_allowed =
+            connection.exchange.as_ref().is_none_or(|exchange| exchange.allows(unsent_bytes));
+        if !is_allowed || unsent_bytes > self.core.output_limit_bytes {
+            return false; // However it went on, it could not be answered.
+        }
+        if !connection.awaiting.is_empty() || !connection.awaiting.may_go_on() {
+            return true;
+        }
+        let input = &connection.input;
+        let is_whole = !input.held.is_empty() && input.need_bytes <= input.held.len();
+        if connection.ending == Ending::Open && is_whole {
+            // Behind a pause all connections are looked at.
+            if !self.core.is_paused {
+                self.resumable.push(slot);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Whether a connection is a request that came by datagram: nothing more comes of it.
+    pub(super) fn is_exchange(&self, slot: usize) -> bool {
+        self.core.connections[slot].exchange.is_some()
+    }
+
+    /// Answers an exchange, unless it was cut.
+    pub(super) fn end_exchange(&mut self, mut connection: Connection) {
+        self.engine.abandon(&mut self.core, &mut connection.awaiting);
+        self.core.ledger.release(connection.booked_bytes);
+        let Some(udp) = &mut self.udp else { return };
+        if connection.ending != Ending::Now
+            && let Some(exchange) = connection.exchange.take()
+        {
+            let counters = self.core.shared.counters(self.core.worker.index());
+            udp.answer(&exchange, &mut connection.output, counters);
+        }
+        if let Some(buffer) = connection.output.take_buffer() {
+            self.core.return_buffer(buffer);
+        }
+        udp.close(connection);
+    }
+
+    /// Other threads poll from now on.
+    pub(super) fn steer_udp(&mut self, front_count: usize) {
+        if let Some(udp) = self.udp.as_ref().filter(|_| self.core.worker.index() == 0) {
+            udp.steer(front_count);
+        }
+        self.cut_exchanges();
+    }
+
+    /// Nothing more comes by UDP; who waits for an answer asks again, elsewhere.
+    pub(super) fn close_udp(&mut self) {
+        self.cut_exchanges();
+        if let Some(udp) = self.udp.take() {
+            // It fails only if it is not watched.
+            let _ = self.poller.remove(udp.as_fd());
+            self.core.ledger.release(udp.held_bytes());
+        }
+    }
+
+    fn cut_exchanges(&mut self) {
+        if self.udp.is_none() {
+            return;
+        }
+        for slot in self.core.connections.slots() {
+            if self.core.connections[slot].exchange.is_some() {
+                self.close(slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The frame of memcached's datagrams.
+//!
+//! ```text
+//!  0            2          4       6          8
+//!  | request id | sequence | count | reserved | a request, or a part of its reply
+//! ```
+//!
+//! All numbers are big-endian. A request is one datagram. A reply is as many as it takes, numbered
+//! from 0, each with their count and the id of the request.
+//!
+//! # Invariants
+//! I1: the parts of a reply, put behind each other by their sequence, are the reply; each is as
+//!     long as may be, but for the last one.
+
+/// In front of each request and each part of a reply.
+pub const HEADER_BYTES: usize = 8;
+
+/// The longest datagram of a reply, as memcached sends them.
+pub const DATAGRAM_BYTES_MAX: usize = 1400;
+
+/// Bytes of a reply in a datagram.
+pub const PART_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES;
+
+/// Why a datagram is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// Nothing stands behind the header, if there is one.
+    #[error("{len_bytes} bytes: a header has 8, and a request follows it")]
+    TooShort {
+        /// Its length.
+        len_bytes: usize,
+    },
+    /// memcached reads no request that comes in several.
+    #[error("one of {count} datagrams: a request is one")]
+    NotAlone {
+        /// How many there are, by its header.
+        count: u16,
+    },
+}
+
+/// Takes a request out of its frame: its id, and what is asked. Sequence and reserved bytes of a
+/// request say nothing.
+///
+/// # Errors
+/// It is dropped without an answer, as memcached drops it.
+pub fn request(datagram: &[u8]) -> Result<(u16, &[u8]), FrameError> {
+    let Some((header, asked)) =
+        datagram.split_first_chunk::<HEADER_BYTES>().filter(|(_, asked)| !asked.is_empty())
+    else {
+        return Err(FrameError::TooShort { len_bytes: datagram.len() });
+    };
+    let number = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    match number(4) {
+        1 => Ok((number(0), asked)),
+        count => Err(FrameError::NotAlone { count }),
+    }
+}
+
+/// How many datagrams a reply takes.
+pub fn count_of(reply_bytes: usize) -> usize {
+    reply_bytes.div_ceil(PART_BYTES_MAX)
+}
+
+/// Cuts a reply into the parts of its datagrams, each with its header (I1). A reply that takes
+/// more than 65,535 of them is not to be sent.
+pub fn parts(
+    request_id: u16,
+    reply: &[u8],
+) -> impl Iterator<Item = ([u8; HEADER_BYTES], &[u8])> + Clone {
+    let [id0, id1] = request_id.to_be_bytes();
+    let [count0, count1] = (count_of(reply.len()) as u16).to_be_bytes();
+    reply.chunks(PART_BYTES_MAX).enumerate().map(move |(sequence, part)| {
+        let [sequence0, sequence1] = (sequence as u16).to_be_bytes();
+        ([id0, id1, sequence0, sequence1, count0, count1, 0, 0], part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_alone_and_not_empty() {
+        let framed = |count: u8, asked: &[u8]| {
+            [&[1, 2, 9, 9, 0, count, 7, 7], asked].concat() // Sequence and reserved say nothing.
+        };
+        assert_eq!(request(&framed(1, b"get k\r\n")), Ok((0x102, &b"get k\r\n"[..])));
+        assert_eq!(request(&framed(2, b"get k\r\n")), Err(FrameError::NotAlone { count: 2 }));
+        assert_eq!(request(&framed(0, b"get k\r\n")), Err(FrameError::NotAlone { count: 0 }));
+        assert_eq!(request(&framed(1, b"")), Err(FrameError::TooShort { len_bytes: 8 }));
+        assert_eq!(request(b"abc"), Err(FrameError::TooShort { len_bytes: 3 }));
+    }
+
+    #[test]
+    fn a_reply_is_cut_where_a_datagram_is_full() {
+        let reply: Vec<u8> = (0..PART_BYTES_MAX + 1).map(|at| at as u8).collect();
+        let check = |len: usize, want: &[(u8, usize)]| {
+            let found: Vec<_> = parts(7, &reply[..len])
+                .map(|(header, part)| {
+                    assert_eq!(header, [0, 7, 0, header[3], 0, want.len() as u8, 0, 0]);
+                    (header[3], part.len())
+                })
+                .collect();
+            assert_eq!(found, want, "{len}");
+            let joined: Vec<u8> =
+                parts(7, &reply[..len]).flat_map(|(_, part)| part.iter().copied()).collect();
+            assert_eq!(joined, reply[..len], "I1");
+        };
+        check(0, &[]);
+        check(1, &[(0, 1)]);
+        check(PART_BYTES_MAX, &[(0, PART_BYTES_MAX)]);
+        check(PART_BYTES_MAX + 1, &[(0, PART_BYTES_MAX), (1, 1)]);
+    }
+}
