@@ -210,6 +210,16 @@ const DUMPS: [&[u8]; 7] = [
     b"\x00\x0b99999999999\n\x00#\xb0H\xfb\x0e\xdb\xef\x7f",
 ];
 
+/// A time from now on, seconds apart from others: which of two equal ones is the later depends on
+/// the milliseconds between the commands, which are each server's own.
+fn apart(drawn: Vec<u8>, step: u64, rng: &mut Rng) -> Vec<u8> {
+    let parsed = std::str::from_utf8(&drawn).ok().and_then(|it| it.parse::<u64>().ok());
+    match parsed.filter(|time| (1000..=5_000_000).contains(time)) {
+        Some(time) => (time + step * rng.below(3000) as u64).to_string().into_bytes(),
+        None => drawn,
+    }
+}
+
 /// The argument that a letter of a template stands for; `None`: the word stands for itself.
 pub fn draw(word: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let text = |rng: &mut Rng, from: &[&str]| from[rng.below(from.len())].as_bytes().to_vec();
@@ -218,8 +228,8 @@ pub fn draw(word: &str, rng: &mut Rng) -> Option<Vec<u8>> {
         "v" => value(rng),
         "i" => text(rng, &INTEGERS),
         "f" => float(rng),
-        "s" => text(rng, &SECONDS),
-        "ms" => text(rng, &MILLISECONDS),
+        "s" => apart(text(rng, &SECONDS), 3, rng),
+        "ms" => apart(text(rng, &MILLISECONDS), 3000, rng),
         "at" => text(rng, &AT_SECONDS),
         "atms" => text(rng, &AT_MILLISECONDS),
         "p" => text(rng, &PATTERNS),
