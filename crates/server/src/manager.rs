@@ -47,7 +47,7 @@ use crate::config::{Cat, Tuning};
 use crate::error::StartError;
 use crate::hot::HotEpochs;
 use crate::shared::Shared;
-use crate::sizes::SizeWatcher;
+use crate::sizes::{SizeWatcher, StoredSizes};
 use crate::slo;
 
 /// Between two looks at an idle server, and so long without a request makes it idle.
@@ -65,6 +65,8 @@ pub struct Published {
     pub workload: workload::Shown,
     /// What the tuner does.
     pub tuner: tuning::Shown,
+    /// How large what is stored is.
+    pub stored_sizes: StoredSizes,
     /// Whether requests were answered in time lately.
     pub slo: slo::Shown,
     /// Ways of the memory-resident threads, and all; set once, if the machine has such.

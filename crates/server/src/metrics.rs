@@ -61,6 +61,8 @@ pub struct Snapshot {
     pub sizes: Option<SizeNumbers>,
     /// Requests by the size of their item, if the dispatch is size-aware.
     pub size_counts: Vec<SizeCount>,
+    /// Items by their size, among those that were drawn.
+    pub stored_sizes: Vec<SizeCount>,
     /// Entries of the write table, if there is one (d-CREW).
     pub table_entries: Option<usize>,
     /// `cache` or `store`.
@@ -123,6 +125,7 @@ impl Snapshot {
             cr_threads: shared.roles().asked().1,
             sizes: shared.sizes().map(|sizes| SizeNumbers::from(&*sizes.plan())),
             size_counts: shared.size_histogram(),
+            stored_sizes: shared.control().stored_sizes.histogram(),
             table_entries: shared.layers().table_entries(&plan, config),
             mode: match config.mode {
                 Mode::Evict => "cache",
@@ -247,13 +250,9 @@ impl Snapshot {
         let hops = &self.totals.hops;
         let Some(sizes) = self.sizes else { return Value::Null };
         let is_known = sizes.threshold_bytes < u64::MAX;
-        let bucket = |size: &SizeCount| {
-            let (size_max_bytes, count) = (size.size_max_bytes, size.requests);
-            json!({ "size_max_bytes": size_max_bytes, "count": count })
-        };
         json!({
             "threshold_bytes": is_known.then_some(sizes.threshold_bytes),
-            "buckets": self.size_counts.iter().map(bucket).collect::<Vec<_>>(),
+            "buckets": buckets(&self.size_counts),
             "helped_total": self.totals.hops.helped,
             "threads": { "small": sizes.small_workers, "large": sizes.large_workers },
             "handed_on_total": hops.handed_on,
@@ -313,6 +312,7 @@ impl Snapshot {
             "hops": self.hops_json(),
             "dcrew": self.dcrew_json(),
             "sizes": self.sizes_json(),
+            "stored_sizes": { "buckets": buckets(&self.stored_sizes) },
             "hot_set": self.hot_set_json(),
             "protocol_errors_total": totals.protocol_errors,
             "auth": { "attempts_total": totals.auth_attempts, "errors_total": totals.auth_errors },
@@ -339,6 +339,14 @@ impl Snapshot {
             "cpu_seconds_total": self.process.cpu_ms as f64 / 1000.0,
         })
     }
+}
+
+fn buckets(sizes: &[SizeCount]) -> Vec<Value> {
+    let bucket = |size: &SizeCount| {
+        let (size_max_bytes, count) = (size.size_max_bytes, size.requests);
+        json!({ "size_max_bytes": size_max_bytes, "count": count })
+    };
+    sizes.iter().map(bucket).collect()
 }
 
 #[cfg(test)]

@@ -81,6 +81,8 @@ pub enum ProbeError {
 pub(crate) enum Control {
     /// Store and read back a value; answer whether that went well.
     Probe(Sender<bool>),
+    /// Draw some items for [`crate::sizes::StoredSizes`].
+    Draw,
     /// Close this client.
     Kill {
         /// [`crate::clients::Client::id`].
@@ -636,6 +638,11 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Has every worker draw some items, for the next look at their sizes.
+    pub fn draw_sizes(&self) {
+        (0..self.mailboxes.len()).for_each(|worker| self.send(worker, Control::Draw));
     }
 
     /// Asks the client's worker to close it.

@@ -23,6 +23,7 @@
 
 mod epoch;
 mod sink;
+mod stored;
 mod watcher;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,8 @@ use crate::hop::Layers;
 use epoch::SizeEpochs;
 pub use epoch::{SizeChange, SizeNumbers};
 pub(crate) use sink::size_of;
+pub(crate) use stored::DRAWN_PER_LOOK;
+pub use stored::StoredSizes;
 pub(crate) use watcher::SizeWatcher;
 
 /// Replies of at least this size leave by the large worker. Shorter ones are sent sooner than a

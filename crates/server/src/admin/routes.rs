@@ -47,6 +47,7 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 async fn stats(State(shared): State<Arc<Shared>>) -> Response {
+    shared.draw_sizes();
     answer(JSON, format!("{}\n", Snapshot::take(&shared).json()))
 }
 

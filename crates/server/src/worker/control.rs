@@ -1,6 +1,6 @@
 //! What other threads ask of a worker: probes, kills, the end.
 
-use store::{Condition, Expiry, Op, Outcome, Pins, Request, Set, Sink};
+use store::{Condition, Expiry, Item, Op, Outcome, Pins, Request, Set, Sink};
 
 use super::{Due, Worker};
 use crate::compaction::Answering;
@@ -8,7 +8,8 @@ use crate::connection::Ending;
 use crate::engine::Home;
 use crate::poller::{Poller, Ready};
 use crate::rmw::{Refusal, Rmw};
-use crate::shared::Control;
+use crate::shared::{Control, random_u64};
+use crate::sizes::DRAWN_PER_LOOK;
 
 /// Checks that a SET is stored and a GET finds it.
 #[derive(Default)]
@@ -48,6 +49,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                     // Nobody may be waiting any more.
                     let _ = answer.send(self.probe());
                 }
+                Control::Draw => self.draw(),
                 Control::Kill { client_id } => self.kill(client_id),
                 Control::Feed { client_id, lines } => self.feed(client_id, &lines),
                 Control::Adopt(guest) => self.adopt_shm(*guest),
@@ -91,6 +93,20 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let mut sink = ProbeSink::default();
         self.engine.execute(self.core.now, &requests, &mut sink);
         sink.is_full || (sink.is_stored && sink.is_found)
+    }
+
+    /// Draws some items' sizes; a worker without a session of its own draws none.
+    fn draw(&mut self) {
+        let now = self.core.now;
+        let Some(session) = self.engine.session() else { return };
+        let mut drawn = Vec::with_capacity(DRAWN_PER_LOOK);
+        for _ in 0..DRAWN_PER_LOOK {
+            let size = |item: &Item<'_>| drawn.push((item.key.len() + item.value.len()) as u64);
+            if !session.random_item(now, random_u64(), size) {
+                break;
+            }
+        }
+        self.core.shared.control().stored_sizes.add(&drawn);
     }
 
     fn kill(&mut self, client_id: u64) {

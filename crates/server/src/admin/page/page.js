@@ -108,10 +108,20 @@ function show(id, isShown) {
   document.getElementById(id).toggleAttribute("hidden", !isShown);
 }
 
+// Of requests where they are counted, and of items that were drawn where they are not.
 function sizes(now) {
-  const found = now.sizes;
-  show("sizes-section", Boolean(found && found.buckets && found.buckets.length > 0));
-  if (!found || !found.buckets || found.buckets.length === 0) { return; }
+  const isCounted = Boolean(now.sizes && now.sizes.buckets && now.sizes.buckets.length > 0);
+  const found = isCounted ? now.sizes : now.stored_sizes;
+  const isShown = Boolean(found && found.buckets && found.buckets.length > 0);
+  show("sizes-section", isShown);
+  if (!isShown) { return; }
+  if (!isCounted) {
+    drawSizes(document.getElementById("sizes"), found.buckets, Infinity);
+    const drawn = found.buckets.reduce((sum, bucket) => sum + bucket.count, 0);
+    document.getElementById("sizes-about").textContent =
+      `key and value, of ${whole(drawn)} items drawn at random; heights are logarithms`;
+    return;
+  }
   const threshold = found.threshold_bytes === null ? Infinity : found.threshold_bytes;
   drawSizes(document.getElementById("sizes"), found.buckets, threshold);
   const border = Number.isFinite(threshold) ? `small is up to ${bytes(threshold)}` : "all are small";

@@ -1,0 +1,90 @@
+//! Sizes of what is stored, from a few items that are drawn whenever somebody looks.
+//!
+//! ```text
+//!  admin port: /stats ─▶ ask ─▶ each worker's mailbox ─▶ 64 random items ─▶ ring of 8,192 sizes
+//!                  ◀──────── histogram of the ring: one look behind ◀───────────┘
+//! ```
+//!
+//! # Invariants
+//! S1: a server that nobody looks at draws nothing.
+//! S2: who looks waits for nobody: it sees what the looks before it drew.
+
+use std::sync::{Mutex, PoisonError};
+
+use policy::size_class::{SizeCount, WorkerSizes};
+
+/// Drawn by each worker at a look: some ten microseconds between two batches.
+pub(crate) const DRAWN_PER_LOOK: usize = 64;
+
+/// The latest that are kept.
+const KEPT: usize = 8192;
+
+/// The sizes that were drawn lately.
+#[derive(Debug, Default)]
+pub struct StoredSizes(Mutex<Ring>);
+
+#[derive(Debug, Default)]
+struct Ring {
+    /// Keys and values in bytes.
+    sizes_bytes: Vec<u64>,
+    next: usize,
+}
+
+impl StoredSizes {
+    /// Adds what a worker drew: none if there are no items, and then what was is gone.
+    pub fn add(&self, drawn: &[u64]) {
+        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if drawn.is_empty() {
+            *ring = Ring::default();
+        }
+        for size in drawn {
+            let next = ring.next;
+            match ring.sizes_bytes.get_mut(next) {
+                Some(oldest) => *oldest = *size,
+                None => ring.sizes_bytes.push(*size),
+            }
+            ring.next = (next + 1) % KEPT;
+        }
+    }
+
+    /// How many items there are of which size, among those that were drawn.
+    pub fn histogram(&self) -> Vec<SizeCount> {
+        let counts = WorkerSizes::new(1);
+        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for size in &ring.sizes_bytes {
+            counts.record(*size);
+        }
+        counts.counted().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(sizes: &StoredSizes) -> u32 {
+        sizes.histogram().iter().map(|class| class.requests).sum()
+    }
+
+    #[test]
+    fn the_latest_are_kept() {
+        let sizes = StoredSizes::default();
+        sizes.add(&[10; 5000]);
+        sizes.add(&[1_000_000; 5000]);
+        assert_eq!(drawn(&sizes), KEPT as u32);
+        let histogram = sizes.histogram();
+        assert_eq!(histogram.len(), 2, "{histogram:?}");
+        assert!(histogram[0].size_max_bytes < 1000 && histogram[1].size_max_bytes >= 1_000_000);
+        assert_eq!((histogram[0].requests, histogram[1].requests), (KEPT as u32 - 5000, 5000));
+        sizes.add(&[1_000_000; KEPT]);
+        assert_eq!(sizes.histogram().len(), 1);
+    }
+
+    #[test]
+    fn an_empty_store_has_no_sizes() {
+        let sizes = StoredSizes::default();
+        sizes.add(&[7]);
+        sizes.add(&[]);
+        assert_eq!(drawn(&sizes), 0);
+    }
+}
