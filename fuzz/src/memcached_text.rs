@@ -113,6 +113,8 @@ fn check_meta(meta: &Meta<'_>, limits: &Limits) {
         client_flags: flags.client_flags,
         version: 1,
         expires_at: None,
+        is_read: true,
+        idle_seconds: u64::MAX,
         is_created: true,
         is_won: true,
         is_stale: true,

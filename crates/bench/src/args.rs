@@ -191,6 +191,10 @@ pub struct Args {
     #[arg(long, default_value = "on", value_name = "NAME", help_heading = "Embedded store")]
     pub lanes: String,
 
+    /// embedded: note when items are used last (on) or keep their checksums instead (off)
+    #[arg(long, default_value = "off", value_name = "NAME", help_heading = "Embedded store")]
+    pub last_use: String,
+
     /// embedded: note what is read only in a nearly full store (late) or always
     #[arg(long, default_value = "late", value_name = "NAME", help_heading = "Embedded store")]
     pub marks: String,

@@ -325,6 +325,7 @@ fn embedded(args: &Args, target: &Target) -> Result<EmbeddedPlan, BenchError> {
             prefetches_append: one_of("--append-ahead", &args.append_ahead, &ON_OFF)?,
             replaces_in_place: one_of("--in-place", &args.in_place, &ON_OFF)?,
             counts_in_lanes: one_of("--lanes", &args.lanes, &ON_OFF)?,
+            notes_use: one_of("--last-use", &args.last_use, &ON_OFF)?,
             marks_late: one_of("--marks", &args.marks, &[("late", true), ("always", false)])?,
         },
         times_calls: one_of("--latency", &args.latency, &[("sampled", false), ("every", true)])?,

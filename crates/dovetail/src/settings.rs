@@ -556,6 +556,15 @@ pub const TABLE: &[Setting] = &[
                1,000 without. Loads whose keys are all alike have none",
     },
     Setting {
+        key: "access-times",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "on",
+        help: "Items say when they were used last: h and l of memcached's meta commands, OBJECT \
+               IDLETIME; only of what is in memory alone: not with --data-dir, --warm-file or \
+               --cluster",
+    },
+    Setting {
         key: "max-connections",
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },

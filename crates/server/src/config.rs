@@ -68,6 +68,8 @@ pub struct Config {
     pub warm_file: Option<PathBuf>,
     /// As a node of which cluster; `None`: alone.
     pub cluster: Option<ClusterConfig>,
+    /// Whether items say when they were used last, in a store that is in memory alone.
+    pub access_times: bool,
     /// Which pages the memory is asked to lie on.
     pub huge_pages: HugePages,
     /// Whether the memory is divided between NUMA nodes.
@@ -245,6 +247,7 @@ impl Default for Config {
             data: None,
             warm_file: None,
             cluster: None,
+            access_times: true,
             huge_pages: HugePages::Auto,
             numa: Numa::Auto,
             index: IndexKind::Hash,

@@ -91,7 +91,7 @@ pub enum Shape {
     AccessFrequency,
     /// OBJECT REFCOUNT: 1 for a key that exists.
     ReferenceCount,
-    /// OBJECT IDLETIME: 0 for a key that exists.
+    /// OBJECT IDLETIME, in seconds.
     IdleTime,
     /// MEMORY USAGE.
     MemoryUsage,

@@ -20,7 +20,7 @@ mod number;
 mod text;
 
 use base::UnixMillis;
-use store::request::{Item, NoUpdate, Op, Update, Verdict};
+use store::request::{Item, NoUpdate, Op, Update, Use, Verdict};
 use wire::resp::{Comparison, ErrorReply, ExpireCondition};
 
 use compare::PackedExpiry;
@@ -29,7 +29,7 @@ pub(crate) use memcached::parse_decimal;
 // A batch holds many: the rare ones must not make the common ones longer.
 const _: () = assert!(size_of::<Op<'_, Rmw<'_>>>() == size_of::<Op<'_, NoUpdate>>());
 
-use meta::{MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, Way};
+use meta::{MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, Regard, Way};
 
 /// One read-modify-write.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -227,6 +227,19 @@ impl Update for Rmw<'_> {
 
     fn reads(&self, old: Option<&Item<'_>>) -> bool {
         matches!(self, Rmw::MetaGet(get) if get.reads(old))
+    }
+
+    fn usage(&self) -> Use {
+        match self {
+            Rmw::MetaGet(get) if get.regard != Regard::Read => Use::NoRead,
+            Rmw::MetaGet(_) | Rmw::SetExpiry(_) => Use::Read,
+            Rmw::Increase(_)
+            | Rmw::Decrease(_)
+            | Rmw::MetaIncrease(_)
+            | Rmw::MetaDecrease(_)
+            | Rmw::MetaInvalidate(_) => Use::NoRead,
+            _ => Use::Usual,
+        }
     }
 }
 

@@ -204,7 +204,8 @@ fn open_store(
         }
         None => {
             let data = config.data.as_ref();
-            let (store, data) = durable::open_store(store_config, &shares, data, tenant)?;
+            let wanted = (store_config, config.access_times);
+            let (store, data) = durable::open_store(wanted, &shares, data, tenant)?;
             (store, (data, None))
         }
     };

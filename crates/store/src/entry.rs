@@ -21,9 +21,13 @@
 //! expiry is *in place*: its value is one aligned word, which a write of the same length replaces
 //! under the key's lock (decision 0019). Its checksum leaves version and value out.
 //!
+//! In a store that is in memory alone nobody reads the checksum. There an entry may be *stamped*:
+//! those four bytes say when the item was used last (decision 0083).
+//!
 //! # Invariants
 //! I1: an entry never changes after its slot is published, except the version and the value of one
-//!     that is in place, by whoever holds the key's lock: value first, then version (K12).
+//!     that is in place, by whoever holds the key's lock: value first, then version (K12); and the
+//!     stamp, by anybody who may read the entry.
 //! I2: entries start at multiples of 8 bytes; `len_bytes` is such a multiple.
 //! I3: expiry 0 means never, as does no expiry word.
 //!
@@ -39,7 +43,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::UnixMillis;
 
-use crate::request::{Item, MARKS_MASK};
+use crate::request::{Item, LastUse, MARKS_MASK};
 
 pub(crate) use in_place::InPlace;
 pub(crate) use parsed::{Parsed, RawKind};
@@ -65,6 +69,8 @@ const KIND_EXPIRES: u64 = 1 << 2;
 const KIND_IN_PLACE: u64 = 1 << 3;
 /// ... the key is deleted (K2): instead of a value. Its expiry's word is a note of the writer.
 const KIND_DELETE: u64 = 1 << 4;
+/// ... in the place of the checksum stands when the item was used last; in memory only.
+const KIND_STAMPED: u64 = 1 << 5;
 
 /// Where the fields of the first word start.
 const KIND_SHIFT: u32 = 32;
@@ -170,6 +176,35 @@ impl Header {
     /// A complete header; `body_crc` is [`body_checksum`] of key and value.
     #[inline]
     pub(crate) fn new(shape: Shape, meta: Meta, body_crc: BodyCrc) -> Header {
+        let mut header = Header::unsummed(shape, meta);
+        header.words[0] |= u64::from(header.checksum_with(body_crc));
+        header
+    }
+
+    /// A header that says when the item was used last, and has no checksum.
+    #[inline]
+    fn stamped(shape: Shape, meta: Meta, last_use: LastUse) -> Header {
+        let mut header = Header::unsummed(shape, meta);
+        header.words[0] |= KIND_STAMPED << KIND_SHIFT | u64::from(last_use.bits());
+        header
+    }
+
+    /// With the one or the other; the checksum of a body is there where there is no stamp.
+    #[inline]
+    pub(crate) fn noting(
+        shape: Shape,
+        meta: Meta,
+        body_crc: Option<BodyCrc>,
+        last_use: LastUse,
+    ) -> Header {
+        match body_crc {
+            Some(body_crc) => Header::new(shape, meta, body_crc),
+            None => Header::stamped(shape, meta, last_use),
+        }
+    }
+
+    #[inline]
+    fn unsummed(shape: Shape, meta: Meta) -> Header {
         debug_assert!(meta.version != 0 && meta.version <= VERSION_MASK);
         debug_assert!(shape.is_wide || meta.client_flags == 0, "flags have a word");
         debug_assert!(shape.expires || meta.expires_at.is_none(), "an expiry has a word");
@@ -195,7 +230,6 @@ impl Header {
             | (key_len & 0xff) << KEY_LEN_SHIFT
             | (value_len & 0xffff) << VALUE_LEN_SHIFT;
         header.words[1] = meta.version;
-        header.words[0] |= u64::from(header.checksum_with(body_crc));
         header
     }
 
@@ -304,7 +338,11 @@ impl<'a> Entry<'a> {
     /// Word `index` of the header, but not the version's.
     #[inline]
     fn word(self, index: usize) -> u64 {
-        debug_assert!(index == 0 || (index > 1 && index < 2 + self.extra_word_count()));
+        if index == 0 {
+            // Its lower half may be a stamp.
+            return self.shared_word(self.start.cast()).load(Ordering::Relaxed);
+        }
+        debug_assert!(index > 1 && index < 2 + self.extra_word_count());
         // SAFETY: inside the header (callers look at `kind` first), so inside the entry.
         let word = unsafe { self.start.add(index) };
         // SAFETY: initialised, aligned and immutable for 'a (promise of `at`).
@@ -400,7 +438,7 @@ impl<'a> Entry<'a> {
     /// where the header is the short one.
     #[inline]
     pub(crate) fn has_key(self, key: &[u8]) -> bool {
-        let kind_and_len = (self.word(0) >> KIND_SHIFT) & 0xffff & !KIND_IN_PLACE;
+        let kind_and_len = (self.word(0) >> KIND_SHIFT) & 0xffff & !(KIND_IN_PLACE | KIND_STAMPED);
         if key.len() == 8 && kind_and_len == KIND_PUT | 8 << (KEY_LEN_SHIFT - KIND_SHIFT) {
             // SAFETY: behind the header's two words lies a key of eight bytes (just compared).
             let found = unsafe { self.start.add(2) };
@@ -469,7 +507,8 @@ impl<'a> Entry<'a> {
         debug_assert!(key.len() <= KEY_NARROW_MAX && value_len <= ALIGN_BYTES);
         let lens = (key.len() as u64) << KEY_LEN_SHIFT | (value_len as u64) << VALUE_LEN_SHIFT;
         let wanted = (KIND_PUT | KIND_IN_PLACE) << KIND_SHIFT | lens;
-        self.word(0) >> KIND_SHIFT == wanted >> KIND_SHIFT && self.has_key(key)
+        let found = (self.word(0) >> KIND_SHIFT) & !KIND_STAMPED;
+        found == wanted >> KIND_SHIFT && self.has_key(key)
     }
 
     /// Replaces the value of an entry that [takes](Entry::takes_in_place) it; the caller holds the
@@ -506,7 +545,7 @@ impl<'a> Entry<'a> {
     {
         let first = self.word(0);
         let kind = (first >> KIND_SHIFT) & 0xff;
-        if kind & !KIND_IN_PLACE != KIND_PUT {
+        if kind & !(KIND_IN_PLACE | KIND_STAMPED) != KIND_PUT {
             return self.read_long();
         }
         // Most entries: two words of header, and no field elsewhere.
@@ -528,7 +567,8 @@ impl<'a> Entry<'a> {
             *word = in_place::see_value(self.shared_word(value)).to_ne_bytes();
             &word[..value_len.min(ALIGN_BYTES)]
         };
-        Item { key, value, client_flags: 0, version, shard, expires_at: None }
+        let last_use = last_use_of(first);
+        Item { key, value, client_flags: 0, version, shard, expires_at: None, last_use }
     }
 
     /// [`Entry::read`] of entries with more words of header; those are never in place.
@@ -540,6 +580,26 @@ impl<'a> Entry<'a> {
             version: self.version(),
             shard: self.shard(),
             expires_at: self.expires_at(),
+            last_use: self.last_use(),
+        }
+    }
+
+    /// As far as it is noted.
+    #[inline]
+    fn last_use(self) -> LastUse {
+        last_use_of(self.word(0))
+    }
+
+    /// Notes a use of the item in an entry that is stamped, unless it says so already: a hot item's
+    /// line is written once a second. The rest of the word never changes, so that a plain store
+    /// does; of uses at the same moment one is noted.
+    #[inline(always)]
+    pub(crate) fn note_use(self, last_use: LastUse) {
+        let first = self.word(0);
+        let is_stamped = first & (KIND_STAMPED << KIND_SHIFT) != 0;
+        if is_stamped && first as u32 != last_use.bits() {
+            let stamped = first & !u64::from(u32::MAX) | u64::from(last_use.bits());
+            self.shared_word(self.start.cast()).store(stamped, Ordering::Relaxed);
         }
     }
 
@@ -591,12 +651,27 @@ impl<'a> Entry<'a> {
         self.shape().len_bytes()
     }
 
-    /// Whether the bytes are those that were appended; no one may be writing.
+    /// Whether there is no checksum.
+    pub(crate) fn is_stamped(self) -> bool {
+        self.kind() & KIND_STAMPED != 0
+    }
+
+    /// Whether the bytes are those that were appended; no one may be writing. A stamped entry has
+    /// nothing that would hold.
     pub(crate) fn checksum_holds(self) -> bool {
         let checksum = self.word(0) as u32;
         let body_crc = body_checksum(self.shape(), self.key(), self.value_at_rest());
         checksum == self.header().checksum_with(body_crc)
     }
+}
+
+/// What a header's first word says of the item's uses.
+#[inline]
+fn last_use_of(first: u64) -> LastUse {
+    if first & (KIND_STAMPED << KIND_SHIFT) == 0 {
+        return LastUse::UNKNOWN;
+    }
+    LastUse::from_bits(first as u32)
 }
 
 /// An entry as it was at one moment: what may be replaced is copied.
@@ -618,7 +693,13 @@ impl Seen<'_> {
         let value = &self.word[..entry.value_len_bytes().min(ALIGN_BYTES)];
         let (key, version) = (entry.key(), self.version);
         let shard = entry.shard();
-        Item { key, value, client_flags: 0, version, shard, expires_at: None }
+        let last_use = entry.last_use();
+        Item { key, value, client_flags: 0, version, shard, expires_at: None, last_use }
+    }
+
+    /// [`Entry::note_use`].
+    pub(crate) fn note_use(&self, last_use: LastUse) {
+        self.entry.note_use(last_use);
     }
 
     #[inline]

@@ -101,6 +101,11 @@ pub trait Update {
         false
     }
 
+    /// What it means for when the item was used last.
+    fn usage(&self) -> Use {
+        Use::Usual
+    }
+
     /// Whether it is a plain read of what is there: answered `Hit` or `Miss`.
     fn reads(&self, _old: Option<&Item<'_>>) -> bool {
         false
@@ -145,6 +150,87 @@ pub struct Item<'a> {
     pub shard: u16,
     /// `None`: never.
     pub expires_at: Option<UnixMillis>,
+    /// Before this request, as far as it is noted.
+    pub last_use: LastUse,
+}
+
+/// When an item was written or read last, in seconds, and whether it was read since it was
+/// written. Noted without a lock: of uses at the same moment one may be lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastUse(u32);
+
+/// The item was read.
+const READ_BIT: u32 = 1 << 31;
+
+impl LastUse {
+    /// The store does not note it ([`crate::Tuning::notes_use`]).
+    pub const UNKNOWN: LastUse = LastUse(0);
+
+    /// Written, and not read.
+    #[inline]
+    pub fn written(now: UnixMillis) -> LastUse {
+        // Modulo 2^31; the second that would be 0 is counted to the next.
+        LastUse(((now.0 / 1000) as u32 & !READ_BIT).max(1))
+    }
+
+    /// Read.
+    #[inline]
+    pub fn read(now: UnixMillis) -> LastUse {
+        LastUse::written(now).as_read()
+    }
+
+    /// The same, read.
+    #[inline]
+    pub fn as_read(self) -> LastUse {
+        LastUse(self.0 | READ_BIT)
+    }
+
+    /// The same, not read.
+    #[inline]
+    pub fn as_written(self) -> LastUse {
+        LastUse(self.0 & !READ_BIT)
+    }
+
+    /// Now, with what `before` says of reads.
+    #[inline]
+    pub fn after(self, before: LastUse) -> LastUse {
+        LastUse(self.0 & !READ_BIT | before.0 & READ_BIT)
+    }
+
+    /// Whether the item was read since it was written; false if that is not known.
+    #[inline]
+    pub fn is_read(self) -> bool {
+        self.0 & READ_BIT != 0
+    }
+
+    /// Seconds since then; 0 if that is not known.
+    pub fn seconds_ago(self, now: UnixMillis) -> u64 {
+        if self == LastUse::UNKNOWN {
+            return 0;
+        }
+        let ago = LastUse::written(now).0.wrapping_sub(self.0) & !READ_BIT;
+        // A clock that went back makes it lie ahead.
+        if ago >= READ_BIT / 2 { 0 } else { u64::from(ago) }
+    }
+
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn from_bits(bits: u32) -> LastUse {
+        LastUse(bits)
+    }
+}
+
+/// What an [`Update`] means for when its item was used last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// A new value was not read; a new expiry changes nothing of that. A read is a read.
+    Usual,
+    /// It says nothing of reads: a count, a mark, a look from outside.
+    NoRead,
+    /// The item was read, whatever else becomes of it.
+    Read,
 }
 
 /// The answer to one [`Request`].
@@ -213,5 +299,27 @@ impl Update for NoUpdate {
 
     fn apply(&self, _old: Option<&Item<'_>>, _value: &mut Vec<u8>) -> Verdict<NoUpdate> {
         match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_use_is_told_in_seconds_and_with_whether_it_was_read() {
+        let at = |second: u64| UnixMillis(second * 1000 + 999);
+        let written = LastUse::written(at(5));
+        assert!(!written.is_read() && written.as_read().is_read());
+        assert_eq!((written.seconds_ago(at(5)), written.as_read().seconds_ago(at(15))), (0, 10));
+        assert_eq!(written.seconds_ago(at(3)), 0, "the clock went back");
+        assert_eq!(LastUse::UNKNOWN.seconds_ago(at(9)), 0);
+        let counted = LastUse::read(at(9)).after(written);
+        assert!(!counted.is_read() && counted.seconds_ago(at(9)) == 0);
+        assert!(LastUse::written(at(9)).after(LastUse::read(at(1))).is_read());
+        // Where the seconds wrap around.
+        let last = LastUse::written(at((1 << 31) - 1));
+        assert_eq!(last.seconds_ago(at((1 << 31) + 4)), 5);
+        assert_ne!(LastUse::written(at(1 << 31)), LastUse::UNKNOWN);
     }
 }

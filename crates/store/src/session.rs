@@ -44,6 +44,7 @@ use crate::index::slot::{Slot, Tag};
 use crate::index::{Block, Chain, Position};
 use crate::log::{Appender, Lane, Queue, Role};
 use crate::pin::Pins;
+use crate::request::LastUse;
 use crate::store::Inner;
 use crate::tree::{NodeMemory, Spare};
 use crate::tuning::Prefetch;
@@ -114,6 +115,8 @@ struct Local {
     prefetch: Prefetch,
     /// Access marks that reads of this chunk may add up to (K13).
     mark_limit: u64,
+    /// What reads of this chunk note (`Entry::note_use`).
+    read_now: LastUse,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
 }
@@ -161,6 +164,7 @@ impl Session {
             hot: None,
             prefetch: inner.tuning.prefetch,
             mark_limit: 0,
+            read_now: LastUse::UNKNOWN,
             expiry_step_at: UnixMillis(0),
         };
         local.prefer(region);

@@ -15,7 +15,7 @@ use crate::counters::{Counts, SharedCounts, StoreStats, fold};
 use crate::cursor::CursorTable;
 use crate::durable::Durable;
 use crate::durable::restore::Segments as RestoredSegments;
-use crate::entry::HEADER_MAX_BYTES;
+use crate::entry::{BodyCrc, HEADER_MAX_BYTES, Shape, body_checksum};
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
 use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
@@ -252,6 +252,9 @@ impl Store {
         if is_durable && (config.mode != Mode::Clean || config.lossy_index) {
             return Err(OpenError::NotAStore);
         }
+        // Who reads entries elsewhere, or later, holds them against their checksums.
+        let is_in_memory_alone = !is_durable && begin.file().is_none();
+        let tuning = Tuning { notes_use: tuning.notes_use && is_in_memory_alone, ..tuning };
         check_range("batch", config.batch as u64, 1..BATCH_MAX as u64 + 1)?;
         check_range("session_max", config.session_max as u64, 1..4097)?;
         let is_s3_fifo = config.mode == Mode::Evict && config.eviction == Eviction::S3Fifo;
@@ -450,6 +453,11 @@ impl Store {
         true
     }
 
+    /// Whether [`crate::Item::last_use`] says something.
+    pub fn notes_use(&self) -> bool {
+        self.inner.tuning.notes_use
+    }
+
     /// Ends a wait in [`Store::populate_ahead`].
     pub fn wake_populate(&self) {
         self.inner.log.wake_waiters();
@@ -471,6 +479,12 @@ impl Inner {
         let free = u64::from(self.log.available_hint());
         let has_much = free * UNMARKED_FREE_PART > u64::from(self.log.segment_count());
         if has_much && self.tuning.marks_late { 0 } else { self.mark_limit }
+    }
+
+    /// The checksum of an entry's body; `None`: its entry is stamped instead.
+    #[inline]
+    pub(crate) fn sum_body(&self, shape: Shape, key: &[u8], value: &[u8]) -> Option<BodyCrc> {
+        (!self.tuning.notes_use).then(|| body_checksum(shape, key, value))
     }
 
     /// Adds an access mark to the slot at `position` (K13).

@@ -1,7 +1,7 @@
 //! Optimisations that can be switched off, to see what each is worth: for measuring, not for use.
 //!
-//! What a store answers is the same with any of these. They are looked at once a batch where that
-//! is possible, so that being able to switch them costs nothing.
+//! What a store answers is the same with any of these, but for [`crate::Item::last_use`]. They are
+//! looked at once a batch where that is possible, so that being able to switch them costs nothing.
 
 /// How stages 1 and 2 ask for lines (M5). The tree asks for its nodes whatever this says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,9 @@ pub struct Tuning {
     pub replaces_in_place: bool,
     /// Each session counts live bytes in a lane of its own.
     pub counts_in_lanes: bool,
+    /// Entries of a store that is in memory alone say when they were used last, in the place of
+    /// their checksum. Off where nobody asks: a checksum finds mistakes.
+    pub notes_use: bool,
     /// Reads leave access marks only once the log is nearly full.
     pub marks_late: bool,
 }
@@ -40,6 +43,7 @@ impl Default for Tuning {
             prefetches_append: true,
             replaces_in_place: true,
             counts_in_lanes: true,
+            notes_use: false,
             marks_late: true,
         }
     }

@@ -61,13 +61,15 @@ fn resizing() -> impl Strategy<Value = Action> {
 fn tuning() -> impl Strategy<Value = Tuning> {
     let prefetch =
         prop_oneof![Just(Prefetch::On), Just(Prefetch::NonTemporal), Just(Prefetch::Off)];
-    (prefetch, any::<[bool; 5]>()).prop_map(|(prefetch, [tags, append, in_place, lanes, late])| {
+    (prefetch, any::<[bool; 6]>()).prop_map(|(prefetch, switches)| {
+        let [tags, append, in_place, lanes, late, notes_use] = switches;
         Tuning {
             prefetch,
             matches_tags_at_once: tags,
             prefetches_append: append,
             replaces_in_place: in_place,
             counts_in_lanes: lanes,
+            notes_use,
             marks_late: late,
         }
     })

@@ -25,4 +25,4 @@ pub use command::{
 pub use command::{RELATIVE_EXPTIME_MAX_S, expiry_from_exptime};
 pub use meta::{Meta, MetaEcho, MetaFlags, MetaMode, MetaShown, MetaVerb};
 pub use parser::{NextCommand, Parser, next_command};
-pub use reply::{Encoder, Reply};
+pub use reply::{DumpedFacts, Encoder, Reply};

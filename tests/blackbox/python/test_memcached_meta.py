@@ -3,6 +3,7 @@
 import base64
 import random
 import re
+import time
 
 import pytest
 
@@ -107,6 +108,61 @@ def test_marks_are_gone_with_the_value_whoever_writes_it(wire):
     assert wire.ask(b"ms k 1\r\n1\r\nmd k I\r\nset k 0 0 1\r\n2\r\nmg k v\r\n") == (
         b"HD\r\nHD\r\nSTORED\r\nVA 1\r\n2\r\n")
     assert wire.ask(b"md k I\r\ntouch k 0\r\nmg k v\r\n") == b"HD\r\nTOUCHED\r\nVA 1 X W\r\n2\r\n"
+
+
+def test_whether_and_when_an_item_was_read(wire):
+    assert wire.ask(b"ms k 2\r\nhi\r\n") == b"HD\r\n"
+    assert wire.ask(b"mg k h l\r\nmg k l h\r\nmg k h v\r\n") == b"HD h0 l0\r\nHD l0 h1\r\nVA 2 h1\r\nhi\r\n"
+    time.sleep(2.1)
+    assert re.fullmatch(rb"HD h1 l[23]\r\n", wire.ask(b"mg k h l u\r\n")), "u counts for nothing"
+    assert re.fullmatch(rb"ME k exp=-1 la=[23] cas=\d+ fetch=yes cls=1 size=\d+\r\n", wire.ask(b"me k\r\n"))
+    assert re.fullmatch(rb"HD h1 l[23]\r\n", wire.ask(b"mg k h l\r\n"))
+    assert wire.ask(b"mg k h l\r\n") in (b"HD h1 l0\r\n", b"HD h1 l1\r\n")
+    dumped = wire.ask(b"lru_crawler metadump all\r\n")
+    found = re.search(rb"key=k exp=-1 la=(\d+) cas=\d+ fetch=yes ", dumped)
+    assert abs(int(found[1]) - time.time()) < 3
+    assert wire.ask(b"ms k 2\r\nho\r\nmg k h l\r\n") == b"HD\r\nHD h0 l0\r\n", "a new value was not read"
+
+
+@pytest.mark.parametrize("value", [b"10", b"12345678"])
+@pytest.mark.parametrize("key", [b"k", b"8 bytes!".replace(b" ", b"-")])
+def test_what_counts_as_a_read_and_what_does_not(subject, wire, key, value):
+    reads = [b"get %s\r\n", b"gets %s\r\n", b"gat 0 %s\r\n", b"touch %s 100\r\n", b"mg %s q\r\nmn\r\n", b"mg %s T30\r\n"]
+    others = [b"mg %s u v\r\n", b"me %s\r\n", b"incr %s 1\r\n", b"ma %s\r\n", b"add %s 0 0 1\r\n1\r\n", b"md %s I\r\n",
+              b"md %s C1\r\n", b"mg none v\r\n" + b"md %s C2\r\n"]
+    fetched = re.compile(rb"fetch=(yes|no)")
+
+    def is_fetched():
+        return fetched.search(wire.ask(b"me %s\r\n" % key))[1] == b"yes"
+
+    for command, want in [(it, True) for it in reads] + [(it, False) for it in others]:
+        assert wire.ask(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value)) == b"STORED\r\n"
+        assert not is_fetched()
+        wire.ask(command % key)
+        assert is_fetched() == want, command
+        wire.ask(b"get %s\r\n" % key)
+        wire.ask(b"md %s I\r\nincr %s 1\r\n" % (key, key))
+        assert is_fetched(), "marks and counts leave it"
+        wire.ask(b"append %s 0 0 1\r\n1\r\n" % key)
+        assert not is_fetched(), "append makes a new value"
+
+
+def test_idle_time_is_told_to_redis_clients_and_their_reads_count(subject, wire):
+    with wires.RespWire(subject.resp_port) as resp:
+        assert resp.ask("SET", "k", "v") == b"+OK\r\n"
+        assert wire.ask(b"mg k h u\r\n") == b"HD h0\r\n"
+        time.sleep(1.2)
+        for _ in range(2):
+            assert resp.ask("OBJECT", "IDLETIME", "k") in (b":1\r\n", b":2\r\n"), "to look is not to use"
+        assert resp.ask("OBJECT", "ENCODING", "k") == b"$6\r\nembstr\r\n"
+        assert wire.ask(b"mg k h u\r\n") == b"HD h0\r\n"
+        assert resp.ask("GET", "k") == b"$1\r\nv\r\n"
+        assert resp.ask("OBJECT", "IDLETIME", "k") == b":0\r\n"
+        assert wire.ask(b"mg k h u\r\n") == b"HD h1\r\n"
+        assert resp.ask("OBJECT", "IDLETIME", "none") == b"$-1\r\n"
+        assert resp.ask("MULTI") == b"+OK\r\n"
+        resp.ask("OBJECT", "IDLETIME", "k")
+        assert resp.ask("EXEC") == b"*1\r\n:0\r\n"
 
 
 class Random:
@@ -216,7 +272,7 @@ def test_keys_are_listed_for_tools(wire):
     assert wire.ask(b"set a 0 0 1\r\nx\r\nms YSBi 1 b\r\nx\r\n") == b"STORED\r\nHD\r\n"
     facts = wire.ask(b"lru_crawler metadump all\r\n").splitlines()
     assert sorted(line.split()[0] for line in facts[:-1]) == [b"key=a", b"key=a%20b"]
-    assert re.fullmatch(rb"key=\S+ exp=-1 la=0 cas=\d+ fetch=no cls=1 size=\d+", facts[0])
+    assert re.fullmatch(rb"key=\S+ exp=-1 la=\d+ cas=\d+ fetch=no cls=1 size=\d+", facts[0])
     assert facts[-1] == b"END"
     gets = wire.ask(b"lru_crawler mgdump hash\r\n").splitlines()
     assert sorted(gets[:-1]) == [b"mg YSBi b", b"mg a"] and gets[-1] == b"EN"

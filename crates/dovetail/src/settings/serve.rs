@@ -67,6 +67,7 @@ impl ServeSettings {
             data: data_of(&lookup),
             warm_file: lookup.path("warm-file"),
             cluster: cluster_of(&lookup)?,
+            access_times: lookup.is_on("access-times"),
             huge_pages: lookup.choice(
                 "huge-pages",
                 HugePages::Auto,

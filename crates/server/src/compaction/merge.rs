@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use base::UnixMillis;
 use store::pin::Pins;
-use store::request::{Item, Outcome, Request, Sink};
+use store::request::{Item, LastUse, Outcome, Request, Sink};
 
 use crate::rmw::{Refusal, Rmw};
 
@@ -46,6 +46,8 @@ impl KeptItem {
             version: self.version,
             shard: 0,
             expires_at: self.expires_at,
+            // What is put together in one batch was written now, or is not known.
+            last_use: LastUse::UNKNOWN,
         }
     }
 }

@@ -29,13 +29,15 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Opens a store, on a disk if the configuration says so; as whose, if it is a cluster's node.
 pub fn open_store(
-    config: StoreConfig,
+    (config, notes_use): (StoreConfig, bool),
     shares: &[NodeShare],
     data: Option<&DataConfig>,
     tenant: Option<&Tenant>,
 ) -> Result<(Arc<Store>, Option<Data>), StartError> {
     let Some(data) = data else {
-        let store = Store::open_on_nodes(config, Tuning::default(), shares)
+        // A node's entries go to others with their checksums.
+        let tuning = Tuning { notes_use: notes_use && tenant.is_none(), ..Tuning::default() };
+        let store = Store::open_on_nodes(config, tuning, shares)
             .map_err(|error| StartError::Store { reason: error.to_string() })?;
         return Ok((store, None));
     };

@@ -27,7 +27,7 @@ use base::UnixMillis;
 use cluster::message::{Change, ChangeKind, Changed};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
-use store::request::{Condition, Item, Op, Request};
+use store::request::{Condition, Item, LastUse, Op, Request};
 use wire::memcached::binary::{self, Status};
 
 use super::cell::{Cell, Cells};
@@ -236,7 +236,15 @@ fn item_of(current: Option<&Entry>, now: UnixMillis) -> Option<Item<'_>> {
     let value = entry.value.as_deref()?;
     let Entry { client_flags, expires_at, version, .. } = *entry;
     let version = version.bits();
-    Some(Item { key: &entry.key, value, client_flags, version, shard: 0, expires_at })
+    Some(Item {
+        key: &entry.key,
+        value,
+        client_flags,
+        version,
+        shard: 0,
+        expires_at,
+        last_use: LastUse::UNKNOWN,
+    })
 }
 
 impl Cell {

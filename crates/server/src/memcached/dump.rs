@@ -1,8 +1,9 @@
 //! lru_crawler metadump and mgdump: all keys at once, as long as the client buffers hold them.
 
-use store::request::Item;
+use base::UnixMillis;
+use store::request::{Item, LastUse};
 use store::{Session, entry_len_bytes};
-use wire::memcached::{DumpKind, Encoder, Reply};
+use wire::memcached::{DumpKind, DumpedFacts, Encoder, Reply};
 
 use crate::counters::MemcachedCommand;
 use crate::engine::Engine;
@@ -31,7 +32,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         };
         let is_whole = each_item(session, now, |item| {
             if is_own(item) {
-                line_of(kind, item, &mut lines);
+                line_of(kind, item, now, &mut lines);
             }
             lines.len() as u64 <= bytes_max
         });
@@ -49,7 +50,7 @@ impl<E: Engine> Gather<'_, '_, E> {
 /// Visits all items as long as `visit` wants more; whether it did to the end.
 fn each_item(
     session: &mut Session,
-    now: base::UnixMillis,
+    now: UnixMillis,
     mut visit: impl FnMut(&Item<'_>) -> bool,
 ) -> bool {
     let (mut cursor, mut goes_on) = (0, true);
@@ -63,14 +64,21 @@ fn each_item(
     }
 }
 
-fn line_of(kind: DumpKind, item: &Item<'_>, lines: &mut Vec<u8>) {
+fn line_of(kind: DumpKind, item: &Item<'_>, now: UnixMillis, lines: &mut Vec<u8>) {
     let mut encoder = Encoder::new(lines);
     match kind {
         DumpKind::Gets => encoder.dumped_get(item.key),
         DumpKind::Facts => {
-            let size_bytes = entry_len_bytes(item.key.len(), item.value.len());
-            let expires_at_s = item.expires_at.map(|at| at.0.div_ceil(1000));
-            encoder.dumped_facts(item.key, expires_at_s, item.version, size_bytes);
+            let is_known = item.last_use != LastUse::UNKNOWN;
+            let used_at_s = (now.0 / 1000).saturating_sub(item.last_use.seconds_ago(now));
+            let facts = DumpedFacts {
+                expires_at_s: item.expires_at.map(|at| at.0.div_ceil(1000)),
+                used_at_s: if is_known { used_at_s } else { 0 },
+                is_read: item.last_use.is_read(),
+                version: item.version,
+                size_bytes: entry_len_bytes(item.key.len(), item.value.len()),
+            };
+            encoder.dumped_facts(item.key, facts);
         }
     }
 }

@@ -10,7 +10,9 @@ use crate::counters::MemcachedCommand;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{MetaKind, MetaShape, Shape};
-use crate::rmw::meta::{MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, NewExpiry};
+use crate::rmw::meta::{
+    MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, NewExpiry, Regard,
+};
 use crate::rmw::{Rmw, Side};
 
 /// A meta command that is read.
@@ -85,12 +87,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             false => time(flags.vivify),
         };
         match kind {
+            MetaKind::Debug if self.core.shared.store().notes_use() => {
+                Op::Update(Rmw::MetaGet(MetaGet::LOOK))
+            }
             MetaKind::Debug => Op::Get,
             MetaKind::Get => Op::Update(Rmw::MetaGet(MetaGet {
                 vivify,
                 touch: time(flags.exptime),
                 recache: time(flags.recache),
                 is_touched_first: flags.is_touched_first,
+                regard: if flags.is_unnoted { Regard::Unnoted } else { Regard::Read },
             })),
             MetaKind::Set => self.meta_set(meta.value, flags),
             MetaKind::Delete if flags.invalidates || flags.removes_value => {

@@ -1,7 +1,8 @@
 //! Outcomes as replies to memcached's meta commands.
 
+use base::UnixMillis;
 use store::entry_len_bytes;
-use store::request::{Item, Outcome, STALE, WON};
+use store::request::{Item, LastUse, Outcome, STALE, WON};
 use wire::memcached::{Encoder, MetaEcho, MetaShown, Reply as Line};
 
 use super::{Destination, Reply};
@@ -82,7 +83,8 @@ impl<D: Destination> Reply<'_, D> {
             Outcome::Updated { old, new } => (old, new),
             Outcome::Deleted { old: None } => {
                 // Made, with a time that has passed.
-                let shown = MetaShown { is_created: true, is_won: true, ..shown(&NOTHING) };
+                let shown =
+                    MetaShown { is_created: true, is_won: true, ..shown(&NOTHING, self.now) };
                 return self.meta_item(echo, &NOTHING, &shown);
             }
             Outcome::Deleted { old } => (old, None),
@@ -99,13 +101,16 @@ impl<D: Destination> Reply<'_, D> {
         // What got a time that has passed is told of as it was.
         let is_won =
             marks & WON == 0 && (item.client_flags & WON != 0 || (is_gone && marks & STALE != 0));
+        let before = old.map_or(LastUse::UNKNOWN, |old| old.last_use);
         let shown = MetaShown {
+            is_read: before.is_read(),
+            idle_seconds: before.seconds_ago(self.now),
             expires_at: old.and_then(|old| old.expires_at),
             is_created,
             is_won,
             is_stale: marks & STALE != 0,
             has_winner: marks & WON != 0,
-            ..shown(&item)
+            ..shown(&item, self.now)
         };
         self.meta_item(echo, &item, &shown);
     }
@@ -183,7 +188,7 @@ impl<D: Destination> Reply<'_, D> {
             return;
         }
         let expires_at = old.and_then(|old| old.expires_at);
-        let shown = MetaShown { expires_at, is_created: old.is_none(), ..shown(&new) };
+        let shown = MetaShown { expires_at, is_created: old.is_none(), ..shown(&new, self.now) };
         let (number, now) = (new.value.trim_ascii_end(), self.now);
         self.to.append(|out| Encoder::new(out).meta_number(echo, number, &shown, now));
     }
@@ -191,9 +196,9 @@ impl<D: Destination> Reply<'_, D> {
     fn meta_debugged(&mut self, echo: &MetaEcho<'_>, outcome: &Outcome<'_, Refusal>) {
         let now = self.now;
         match outcome {
-            Outcome::Hit(item) => {
+            Outcome::Hit(item) | Outcome::Updated { old: Some(item), .. } => {
                 let size_bytes = entry_len_bytes(item.key.len(), item.value.len());
-                let shown = shown(item);
+                let shown = shown(item, now);
                 self.to.append(|out| Encoder::new(out).meta_debug(echo, &shown, size_bytes, now));
             }
             _ => self.to.append(|out| Encoder::new(out).meta_debug_miss()),
@@ -214,15 +219,24 @@ impl<D: Destination> Reply<'_, D> {
 }
 
 /// An item that is no more.
-const NOTHING: Item<'static> =
-    Item { key: b"", value: b"", client_flags: 0, version: 0, shard: 0, expires_at: None };
+const NOTHING: Item<'static> = Item {
+    key: b"",
+    value: b"",
+    client_flags: 0,
+    version: 0,
+    shard: 0,
+    expires_at: None,
+    last_use: LastUse::UNKNOWN,
+};
 
-fn shown(item: &Item<'_>) -> MetaShown {
+fn shown(item: &Item<'_>, now: UnixMillis) -> MetaShown {
     MetaShown {
         len_bytes: item.value.len(),
         client_flags: item.client_flags as u32,
         version: item.version,
         expires_at: item.expires_at,
+        is_read: item.last_use.is_read(),
+        idle_seconds: item.last_use.seconds_ago(now),
         is_created: false,
         is_won: false,
         is_stale: false,

@@ -246,7 +246,10 @@ impl<D: Destination> Reply<'_, D> {
             }
             (Shape::AccessFrequency, Some(_)) => self.error(&ErrorReply::NoAccessFrequency),
             (Shape::ReferenceCount, Some(_)) => self.encode(|encoder| encoder.integer(1)),
-            (Shape::IdleTime, Some(_)) => self.encode(|encoder| encoder.integer(0)),
+            (Shape::IdleTime, Some(item)) => {
+                let seconds = item.last_use.seconds_ago(now);
+                self.encode(|encoder| encoder.integer(seconds.cast_signed()));
+            }
             (Shape::RefusedTime(reason), Some(_)) => {
                 self.error(&reason.error_reply(CommandId::GetEx));
             }
@@ -262,7 +265,8 @@ impl<D: Destination> Reply<'_, D> {
 
 fn hit<'o, 'i>(outcome: &'o Outcome<'i, Refusal>) -> Option<&'o Item<'i>> {
     match outcome {
-        Outcome::Hit(item) => Some(item),
+        // A look under locks (`MetaGet::LOOK`) leaves what is there.
+        Outcome::Hit(item) | Outcome::Updated { old: Some(item), new: None } => Some(item),
         _ => None,
     }
 }

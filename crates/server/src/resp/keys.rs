@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
 use crate::rmw::Rmw;
+use crate::rmw::meta::MetaGet;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs `command` if it is one of these.
@@ -105,6 +106,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             CommandId::ObjectFreq => Shape::AccessFrequency,
             _ => Shape::IdleTime,
         };
-        self.single(caller, key, Op::Get, shape);
+        // To look at an object is not to use it.
+        let op = match self.core.shared.store().notes_use() {
+            true => Op::Update(Rmw::MetaGet(MetaGet::LOOK)),
+            false => Op::Get,
+        };
+        self.single(caller, key, op, shape);
     }
 }

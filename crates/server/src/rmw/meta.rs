@@ -61,6 +61,17 @@ impl NewExpiry {
     }
 }
 
+/// What a look at an item means for when it was used last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Regard {
+    /// It is a read.
+    Read,
+    /// Nothing: mg with u.
+    Unnoted,
+    /// Nothing, and nobody wins by it: me, and OBJECT.
+    Look,
+}
+
 /// mg, as far as it may change anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaGet {
@@ -72,9 +83,20 @@ pub struct MetaGet {
     pub recache: NewExpiry,
     /// T stands before R.
     pub is_touched_first: bool,
+    /// Whether it is a read.
+    pub regard: Regard,
 }
 
 impl MetaGet {
+    /// What is there, and nothing else.
+    pub const LOOK: MetaGet = MetaGet {
+        vivify: NewExpiry::KEPT,
+        touch: NewExpiry::KEPT,
+        recache: NewExpiry::KEPT,
+        is_touched_first: false,
+        regard: Regard::Look,
+    };
+
     pub(super) fn may_read(&self) -> bool {
         !self.touch.is_asked()
     }
@@ -87,7 +109,7 @@ impl MetaGet {
     }
 
     fn wins(&self, item: &Item<'_>) -> bool {
-        if item.client_flags & WON != 0 {
+        if item.client_flags & WON != 0 || self.regard == Regard::Look {
             return false;
         }
         let looked_at =

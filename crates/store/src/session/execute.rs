@@ -21,7 +21,7 @@ use crate::index::Position;
 use crate::index::slot::{Slot, Tag};
 use crate::pin::Pins;
 use crate::prefetch::{self, Hint, LINE_BYTES, Near, NonTemporal, Nothing};
-use crate::request::{Op, Outcome, Request, Sink, Update};
+use crate::request::{LastUse, Op, Outcome, Request, Sink, Update};
 use crate::store::Inner;
 use crate::tuning::{Prefetch, Way, took};
 
@@ -98,6 +98,7 @@ impl Local {
         first: usize,
         sink: &mut S,
     ) {
+        self.read_now = LastUse::read(now);
         if let Some(tree) = &inner.tree {
             return self.execute_chunk_ordered(inner, tree, now, chunk, first, sink);
         }
@@ -175,6 +176,7 @@ impl Local {
         if position.slot.marks() < self.mark_limit {
             inner.index.mark(position, self.mark_limit);
         }
+        entry.note_use(self.read_now);
         self.value_len_hint = item.value.len();
         sink.outcome(request_index, Outcome::Hit(item), Pins(inner));
     }

@@ -25,7 +25,7 @@ use crate::config::BATCH_MAX;
 use crate::hot_array::HotArray;
 use crate::index::slot::Tag;
 use crate::range::{NoOrder, Range, RangeEnd};
-use crate::request::{Item, Op, Request, Sink, Update};
+use crate::request::{Item, LastUse, Op, Request, Sink, Update};
 use crate::store::Inner;
 use crate::tree::{Hint, HotPlace, Sought, Tree};
 
@@ -148,6 +148,7 @@ impl Local {
         chunk: &[Request<'_, U>],
         sink: &mut S,
     ) {
+        self.read_now = LastUse::read(now);
         // Of each request its key's number in the array, and whether its place is looked at.
         let mut found: ArrayVec<(Option<usize>, bool), BATCH_MAX> = ArrayVec::new();
         let mut astray: ArrayVec<u8, BATCH_MAX> = ArrayVec::new();

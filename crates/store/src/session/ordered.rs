@@ -282,13 +282,14 @@ impl Local {
         let Call { inner, now, request_index, .. } = call;
         let mut word = Default::default();
         let read = position.map(|position| {
-            let item = Local::entry_of(inner, position).read(&mut word);
-            (position, item)
+            let entry = Local::entry_of(inner, position);
+            (position, entry, entry.read(&mut word))
         });
-        match read.filter(|(_, item)| item.expires_at.is_none_or(|at| at > now)) {
+        match read.filter(|(_, _, item)| item.expires_at.is_none_or(|at| at > now)) {
             None => sink.outcome(request_index, Outcome::Miss, Pins(inner)),
-            Some((position, item)) => {
+            Some((position, entry, item)) => {
                 inner.mark(position);
+                entry.note_use(self.read_now);
                 sink.outcome(request_index, Outcome::Hit(item), Pins(inner));
             }
         }

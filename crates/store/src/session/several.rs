@@ -16,7 +16,7 @@ use crate::index::slot::Tag;
 use crate::log::Purpose;
 use crate::pin::Pins;
 use crate::prefetch::Near;
-use crate::request::{Op, Outcome, Request, Sink, Update};
+use crate::request::{LastUse, Op, Outcome, Request, Sink, Update};
 use crate::store::Inner;
 
 /// Optimistic attempts before the locks are taken.
@@ -45,10 +45,12 @@ impl Session {
         if !is_snapshot {
             read_locked(inner, keys, &mut found);
         }
+        let read_now = LastUse::read(now);
         for (request_index, seen) in found.iter().enumerate() {
             let live = seen.as_ref().filter(|seen| !seen.is_expired(now));
             let outcome = live.map_or(Outcome::Miss, |seen| Outcome::Hit(seen.item()));
             sink.outcome(request_index, outcome, Pins(inner));
+            live.inspect(|seen| seen.note_use(read_now));
         }
         local.quiesce_after_reads(inner, now);
     }
@@ -177,6 +179,7 @@ impl LockedSession<'_> {
                     let item = seen.as_ref().map(Seen::item);
                     let outcome = item.map_or(Outcome::Miss, Outcome::Hit);
                     sink.outcome(request_index, outcome, Pins(inner));
+                    seen.inspect(|seen| seen.note_use(LastUse::read(now)));
                 }
                 Op::Set(set) => local.set(call, request.key, request.hash, set, sink),
                 Op::Delete => local.delete(call, request.key, request.hash, sink),

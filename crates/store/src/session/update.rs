@@ -5,17 +5,17 @@
 //! A new expiry copies its entry. In a full store it goes to where what cleaning keeps goes, as
 //! long as cleaning has enough left: it gives up about as much as it takes.
 
-use base::KeyHash;
+use base::{KeyHash, UnixMillis};
 
 use super::execute::{Call, find};
 use super::write::Found;
 use super::{Local, SCRATCH_KEPT_BYTES};
-use crate::entry::{Header, Meta, Seen, Shape, body_checksum};
+use crate::entry::{Header, Meta, Seen, Shape};
 use crate::index::slot::Tag;
 use crate::index::{Chain, IndexFull};
 use crate::log::{Appender, Purpose, Queue};
 use crate::pin::Pins;
-use crate::request::{Outcome, Sink, Update, Verdict};
+use crate::request::{Item, LastUse, Outcome, Sink, Update, Use, Verdict};
 use crate::store::Inner;
 
 /// How one attempt at a write under the lock ended.
@@ -107,15 +107,18 @@ impl Local {
         let found = find(inner, inner.index.head_of(hash), hash, key);
         let mut word = Default::default();
         let item = found
-            .map(|(position, entry)| (position, entry.read(&mut word)))
-            .filter(|(_, item)| item.expires_at.is_none_or(|at| at > now));
-        if !update.reads(item.as_ref().map(|(_, item)| item)) {
+            .map(|(position, entry)| (position, entry, entry.read(&mut word)))
+            .filter(|(_, _, item)| item.expires_at.is_none_or(|at| at > now));
+        if !update.reads(item.as_ref().map(|(_, _, item)| item)) {
             return false;
         }
         match item {
-            Some((position, item)) => {
+            Some((position, entry, item)) => {
                 inner.mark(position);
                 sink.outcome(request_index, Outcome::Hit(item), Pins(inner));
+                if update.usage() != Use::NoRead {
+                    entry.note_use(LastUse::read(now));
+                }
             }
             None => sink.outcome(request_index, Outcome::Miss, Pins(inner)),
         }
@@ -173,7 +176,8 @@ impl Local {
         };
         let meta = Meta { version: chain.next_version(), client_flags, expires_at };
         let is_touch = matches!(verdict, Verdict::Touch { .. });
-        let write = Write { key, tag, value: new_value, meta, queue, space };
+        let last_use = use_after(update.usage(), is_touch, old, now);
+        let write = Write { key, tag, value: new_value, meta, last_use, queue, space };
         let written = self.write_locked(inner, chain, found, write);
         self.scratch = value;
         match written {
@@ -196,7 +200,7 @@ impl Local {
         found: Found<'a>,
         write: Write<'_>,
     ) -> Written<'a> {
-        let Write { key, tag, value, meta, queue, space } = write;
+        let Write { key, tag, value, meta, last_use, queue, space } = write;
         if !inner.fits(key.len(), value.len()) {
             return Written::TooLarge { len_bytes: value.len() as u64 };
         }
@@ -207,6 +211,7 @@ impl Local {
         let in_place = found.filter(|(_, entry)| replaces && entry.takes_in_place(shape));
         if let Some((position, entry)) = in_place {
             entry.replace_value(value, meta.version);
+            entry.note_use(last_use);
             let seen = entry.see();
             inner.mark(position);
             chain.finish();
@@ -223,7 +228,8 @@ impl Local {
             return Written::NoRoom { len_bytes };
         };
         Appender::fill(&inner.log, &reservation, shape, key, value);
-        let header = Header::new(shape, meta, body_checksum(shape, key, value));
+        let body_crc = inner.sum_body(shape, key, value);
+        let header = Header::noting(shape, meta, body_crc, last_use);
         Appender::write_header(&inner.log, &reservation, &header);
         match self.publish(inner, &mut chain, tag, found, &reservation, meta) {
             Ok(entry) => {
@@ -238,6 +244,17 @@ impl Local {
                 Written::IndexFull
             }
         }
+    }
+}
+
+/// What is noted of a write that an update decided on.
+fn use_after(usage: Use, is_touch: bool, old: Option<Item<'_>>, now: UnixMillis) -> LastUse {
+    let written = LastUse::written(now);
+    let before = old.map_or(LastUse::UNKNOWN, |item| item.last_use);
+    match usage {
+        Use::Read => written.as_read(),
+        Use::Usual if !is_touch => written,
+        Use::Usual | Use::NoRead => written.after(before),
     }
 }
 
@@ -268,6 +285,7 @@ struct Write<'w> {
     tag: Tag,
     value: &'w [u8],
     meta: Meta,
+    last_use: LastUse,
     queue: Queue,
     space: Space,
 }

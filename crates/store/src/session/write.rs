@@ -13,12 +13,12 @@ use base::KeyHash;
 
 use super::Local;
 use super::execute::{Call, find};
-use crate::entry::{Entry, Header, Meta, Seen, Shape, body_checksum};
+use crate::entry::{Entry, Header, Meta, Seen, Shape};
 use crate::index::slot::{Slot, Tag};
 use crate::index::{Chain, IndexFull, Position};
 use crate::log::{Appender, Reservation};
 use crate::pin::Pins;
-use crate::request::{Condition, Expiry, Item, Outcome, Set, Sink};
+use crate::request::{Condition, Expiry, Item, LastUse, Outcome, Set, Sink};
 use crate::store::Inner;
 
 /// The entry a key has, and where.
@@ -83,7 +83,8 @@ impl Local {
         }
         let mut word = Default::default();
         let old = entry.read(&mut word);
-        let version = replace_in_place(inner, chain, (position, entry), set.value);
+        let written = LastUse::written(call.now);
+        let version = replace_in_place(inner, chain, (position, entry), set.value, written);
         sink.outcome(request_index, Outcome::Stored { version, old: Some(old) }, Pins(inner));
         true
     }
@@ -112,7 +113,7 @@ impl Local {
             let found = Local::find_locked(inner, &chain, guess, tag, key);
             if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape))
             {
-                return set_in_place(inner, chain, (position, entry), set, seen);
+                return set_in_place(call, chain, (position, entry), set, seen);
             }
         }
         self.have_nodes(inner);
@@ -131,7 +132,7 @@ impl Local {
             }
         };
         Appender::fill(&inner.log, reservation, shape, key, set.value);
-        let body_crc = body_checksum(shape, key, set.value);
+        let body_crc = inner.sum_body(shape, key, set.value);
         let mut chain = self.lock_chain(inner, hash);
         let found = Local::find_locked(inner, &chain, guess, tag, key);
         *seen = Local::see_live(found.map(|(_, entry)| entry), now);
@@ -142,7 +143,8 @@ impl Local {
             return outcome;
         }
         let meta = meta_of(set, chain.next_version(), old);
-        Appender::write_header(&inner.log, reservation, &Header::new(shape, meta, body_crc));
+        let header = Header::noting(shape, meta, body_crc, LastUse::written(now));
+        Appender::write_header(&inner.log, reservation, &header);
         match self.publish(inner, &mut chain, tag, found, reservation, meta) {
             Ok(_) => {
                 chain.finish();
@@ -364,7 +366,7 @@ impl Local {
 /// checksum, no slot.
 #[inline]
 fn set_in_place<'a, 's, R>(
-    inner: &Inner,
+    call: Call<'_>,
     chain: Chain<'_>,
     (position, entry): (Position, Entry<'a>),
     set: &Set<'_>,
@@ -375,7 +377,8 @@ fn set_in_place<'a, 's, R>(
     if let Some(outcome) = refusal(set.condition, old) {
         return outcome;
     }
-    let version = replace_in_place(inner, chain, (position, entry), set.value);
+    let written = LastUse::written(call.now);
+    let version = replace_in_place(call.inner, chain, (position, entry), set.value, written);
     Outcome::Stored { version, old }
 }
 
@@ -386,9 +389,11 @@ fn replace_in_place(
     chain: Chain<'_>,
     (position, entry): (Position, Entry<'_>),
     value: &[u8],
+    written: LastUse,
 ) -> u64 {
     let version = chain.next_version();
     entry.replace_value(value, version);
+    entry.note_use(written);
     // It stays among its elders in the log: that it was used is what keeps it.
     inner.mark(position);
     chain.finish();

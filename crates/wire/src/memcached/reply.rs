@@ -105,6 +105,21 @@ pub enum Reply {
     LogFailed,
 }
 
+/// What a line of `lru_crawler metadump` tells of an item beside its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DumpedFacts {
+    /// Seconds since 1970; `None`: never.
+    pub expires_at_s: Option<u64>,
+    /// The same; 0: it is not known.
+    pub used_at_s: u64,
+    /// It was read since it was written.
+    pub is_read: bool,
+    /// CAS token.
+    pub version: u64,
+    /// In the log.
+    pub size_bytes: usize,
+}
+
 impl Reply {
     /// The line, CRLF included.
     pub const fn bytes(self) -> &'static [u8] {
@@ -253,15 +268,8 @@ impl<'o> Encoder<'o> {
         write!(self.out, "STAT {name} {value}\r\n").expect("a vector takes every write");
     }
 
-    /// A line of `lru_crawler metadump`: `key` percent-encoded, `expires_at_s` in seconds since
-    /// 1970.
-    pub fn dumped_facts(
-        &mut self,
-        key: &[u8],
-        expires_at_s: Option<u64>,
-        version: u64,
-        size_bytes: usize,
-    ) {
+    /// A line of `lru_crawler metadump`: `key` percent-encoded.
+    pub fn dumped_facts(&mut self, key: &[u8], facts: DumpedFacts) {
         use std::io::Write;
         self.text(b"key=");
         for byte in key {
@@ -273,14 +281,17 @@ impl<'o> Encoder<'o> {
             }
         }
         self.text(b" exp=");
-        match expires_at_s {
+        match facts.expires_at_s {
             None => self.text(b"-1"),
             Some(at) => self.digits(at),
         }
-        self.text(b" la=0 cas=");
-        self.digits(version);
-        self.text(b" fetch=no cls=1 size=");
-        self.digits(size_bytes as u64);
+        self.text(b" la=");
+        self.digits(facts.used_at_s);
+        self.text(b" cas=");
+        self.digits(facts.version);
+        self.text(if facts.is_read { b" fetch=yes" } else { b" fetch=no" });
+        self.text(b" cls=1 size=");
+        self.digits(facts.size_bytes as u64);
         self.text(b"\n");
     }
 
@@ -333,7 +344,7 @@ impl<'o> Encoder<'o> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Encoder, Reply};
+    use super::{DumpedFacts, Encoder, Reply};
 
     #[track_caller]
     fn check(encode: impl Fn(&mut Encoder<'_>), want: &str) {
@@ -370,7 +381,11 @@ mod tests {
         check(|e| e.version("1.6.18"), "VERSION 1.6.18\r\n");
         check(|e| e.server_error("x"), "SERVER_ERROR x\r\n");
         let line = "key=a%20b exp=-1 la=0 cas=7 fetch=no cls=1 size=24\n";
-        check(|e| e.dumped_facts(b"a b", None, 7, 24), line);
+        let facts = DumpedFacts { version: 7, size_bytes: 24, ..DumpedFacts::default() };
+        check(|e| e.dumped_facts(b"a b", facts), line);
+        let facts = DumpedFacts { used_at_s: 9, is_read: true, expires_at_s: Some(8), ..facts };
+        let line = "key=k exp=8 la=9 cas=7 fetch=yes cls=1 size=24\n";
+        check(|e| e.dumped_facts(b"k", facts), line);
         check(|e| e.dumped_get(b"a"), "mg a\r\n");
         check(|e| e.dumped_get(b"a b"), "mg YSBi b\r\n");
     }

@@ -81,10 +81,10 @@ fn storing(rng: &mut Rng) -> Step {
     let bytes = match rng.below(12) {
         0 | 1 => {
             // An item that memcached made by N does not know that its key is binary.
-            let letters: &[u8] = if is_binary { b"svftOqNRZu" } else { b"svftOqNRZuk" };
+            let letters: &[u8] = if is_binary { b"svfthlOqNRZu" } else { b"svfthlOqNRZuk" };
             line(&[b"mg ", key, b, b" c", &flags(letters, rng)])
         }
-        2 => line(&[b"mg ", key, b, b" c v"]),
+        2 => line(&[b"mg ", key, b, b" c v h"]),
         3 | 4 => set(key, value, &[b, b" c", &flags(b"kOqFTM", rng)].concat()),
         5 => {
             let more = flags(b"kOqFZIIM", rng);

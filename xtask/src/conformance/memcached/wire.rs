@@ -130,11 +130,15 @@ fn unpadded(value: &[u8]) -> Option<&[u8]> {
     (is_padded && !number.is_empty() && number.iter().all(u8::is_ascii_digit)).then_some(number)
 }
 
-/// A line without tokens, without seconds that are left, and without what `me` tells of memory.
+/// A line without tokens, without seconds that are left or have passed, and without what `me` tells
+/// of memory.
+///
+/// memcached writes the time of a read down once a minute, this server once a second.
 fn masked(words: &[&[u8]], told: &mut Told<'_>) -> Vec<u8> {
     let is_meta = matches!(words[0], b"HD" | b"VA" | b"EN" | b"NF" | b"NS" | b"EX");
     let mut line = Vec::new();
-    for (index, word) in words.iter().enumerate().take(if words[0] == b"ME" { 2 } else { 99 }) {
+    let is_told = |word: &&[u8]| words[0] != b"ME" || !is_fact(word) || word.starts_with(b"fetch=");
+    for (index, word) in words.iter().filter(|word| is_told(word)).enumerate() {
         let letter = word.first().copied().filter(|_| is_meta && index > 0);
         let amount = number(word.get(1..).unwrap_or_default()).filter(|amount| *amount > 0);
         line.extend_from_slice(if index > 0 { b" " } else { b"" });
@@ -144,6 +148,7 @@ fn masked(words: &[&[u8]], told: &mut Told<'_>) -> Vec<u8> {
                 line.extend_from_slice(b"c#");
             }
             (Some(b't'), Some(_)) => line.extend_from_slice(b"t#"),
+            (Some(b'l'), _) if number(&word[1..]).is_some() => line.extend_from_slice(b"l#"),
             _ if words[0] == b"VALUE" && index == 4 => {
                 told(Some(words[1]), number(word).unwrap_or(0));
                 line.push(b'#');
@@ -153,6 +158,13 @@ fn masked(words: &[&[u8]], told: &mut Told<'_>) -> Vec<u8> {
     }
     line.extend_from_slice(b"\r\n");
     line
+}
+
+/// One of the words of `me` behind its key.
+fn is_fact(word: &[u8]) -> bool {
+    [&b"exp="[..], b"la=", b"cas=", b"fetch=", b"cls=", b"size="]
+        .iter()
+        .any(|it| word.starts_with(it))
 }
 
 #[cfg(test)]
@@ -179,7 +191,8 @@ mod tests {
         assert_eq!(mask("VALUE k 0 5 77"), "VALUE k 0 5 #\r\n");
         assert_eq!(mask("HD t55 c9 Oc5 kt7"), "HD t# c# Oc5 kt7\r\n");
         assert_eq!(mask("HD t-1 c0"), "HD t-1 c0\r\n");
-        assert_eq!(mask("ME key exp=5 la=0"), "ME key\r\n");
+        assert_eq!(mask("HD l0 h1 l12"), "HD l# h1 l#\r\n");
+        assert_eq!(mask("ME key exp=5 la=0 cas=1 fetch=yes"), "ME key fetch=yes\r\n");
         assert_eq!(tokens, [(Some(b"k".to_vec()), 77), (None, 9)]);
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use cluster::message::Changed;
-use store::request::{Condition, Expiry, Item, Op, Outcome, Request, Set, Update, Verdict};
+use store::request::{
+    Condition, Expiry, Item, LastUse, Op, Outcome, Request, Set, Update, Verdict,
+};
 
 use crate::rmw::{Refusal, Rmw};
 
@@ -97,7 +99,15 @@ fn carry_out<'s>(
         return (too_large, Changed::Nothing);
     }
     let version = context.version;
-    let new = Some(Item { key, value, client_flags, version, shard: 0, expires_at });
+    let new = Some(Item {
+        key,
+        value,
+        client_flags,
+        version,
+        shard: 0,
+        expires_at,
+        last_use: LastUse::UNKNOWN,
+    });
     let changed = Changed::Value { value: Arc::from(value), client_flags, expires_at };
     (Outcome::Updated { old, new }, changed)
 }
@@ -122,6 +132,7 @@ mod tests {
             version: 3,
             shard: 0,
             expires_at: Some(UnixMillis(9_000)),
+            last_use: LastUse::UNKNOWN,
         });
         let request = Request { key: b"k", hash: base::KeyHash(0), op };
         let mut scratch = Vec::new();

@@ -26,7 +26,9 @@ use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::hop::cell::{CELLS, Cell, Cells, Origin, payload_of};
 use crate::reply::{BinaryShape, MetaKind, MetaShape, Shape};
-use crate::rmw::meta::{MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, NewExpiry};
+use crate::rmw::meta::{
+    MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, NewExpiry, Regard,
+};
 use crate::rmw::{Bounded, Rmw, Side};
 
 const FORMAT: u8 = 2;
@@ -209,6 +211,8 @@ fn meta_update<'b>(fields: Fields, payload: &'b [u8]) -> Option<Rmw<'b>> {
             touch,
             recache: more,
             is_touched_first: switch & 1 != 0,
+            // No node notes when its items were used.
+            regard: Regard::Read,
         }),
         10 => Rmw::MetaStore(MetaStore { value: payload, client_flags, expiry, version }),
         11 => {
@@ -409,6 +413,7 @@ mod tests {
                 touch: NewExpiry::KEPT,
                 recache: expiry,
                 is_touched_first: true,
+                regard: Regard::Read,
             }),
             Rmw::MetaStore(MetaStore { value: b"v", client_flags: 3, expiry, version: 1 << 47 }),
             Rmw::MetaPrepend(MetaJoin {

@@ -1,7 +1,7 @@
 //! Every meta update on absent, fitting, stale and won items.
 
 use base::UnixMillis;
-use store::request::{Item, STALE, Update, Verdict, WON};
+use store::request::{Item, LastUse, STALE, Update, Use, Verdict, WON};
 
 use super::*;
 use crate::rmw::Rmw;
@@ -10,7 +10,15 @@ const END: UnixMillis = UnixMillis(50_000);
 
 fn item(value: &[u8], marks: u64) -> Item<'_> {
     let client_flags = 7 | marks;
-    Item { key: b"k", value, client_flags, version: 10, shard: 0, expires_at: Some(END) }
+    Item {
+        key: b"k",
+        value,
+        client_flags,
+        version: 10,
+        shard: 0,
+        expires_at: Some(END),
+        last_use: LastUse::UNKNOWN,
+    }
 }
 
 #[track_caller]
@@ -31,6 +39,7 @@ const GET: MetaGet = MetaGet {
     touch: NewExpiry::KEPT,
     recache: NewExpiry::KEPT,
     is_touched_first: false,
+    regard: Regard::Read,
 };
 
 fn at(ms: u64) -> NewExpiry {
@@ -116,4 +125,15 @@ fn joins_and_counts_make_what_is_missing_only_if_asked() {
     let guarded = MetaCount { version: 9, ..count };
     let refused = Verdict::Refuse(Refusal::OtherVersion(10));
     check(Rmw::MetaIncrease(guarded), Some(item(b"1", 0)), refused, b"");
+}
+
+#[test]
+fn a_look_neither_wins_nor_counts_as_a_read() {
+    let stale = item(b"v", STALE);
+    assert!(MetaGet::LOOK.reads(Some(&stale)) && MetaGet::LOOK.reads(None));
+    let unnoted = MetaGet { regard: Regard::Unnoted, ..MetaGet::LOOK };
+    assert!(unnoted.wins(&stale) && !MetaGet::LOOK.wins(&stale));
+    let read = MetaGet { regard: Regard::Read, ..MetaGet::LOOK };
+    let usages = [MetaGet::LOOK, unnoted, read].map(|get| Rmw::MetaGet(get).usage());
+    assert_eq!(usages, [Use::NoRead, Use::NoRead, Use::Read]);
 }

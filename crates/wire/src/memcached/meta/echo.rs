@@ -35,6 +35,10 @@ pub struct MetaShown {
     pub version: u64,
     /// Before the command.
     pub expires_at: Option<UnixMillis>,
+    /// It was read since it was written, before the command.
+    pub is_read: bool,
+    /// Seconds since it was used last, before the command.
+    pub idle_seconds: u64,
     /// The command has made it.
     pub is_created: bool,
     /// W: the client shall make the new value.
@@ -103,8 +107,8 @@ impl Encoder<'_> {
                 b't' => self.time_left(expires_at, now),
                 b'c' => self.flag(b'c', shown.version),
                 b'f' => self.flag(b'f', u64::from(shown.client_flags)),
-                // Nothing is kept of when an item was read (docs/compatibility.md).
-                b'l' | b'h' => self.flag(word[0], 0),
+                b'l' => self.flag(b'l', shown.idle_seconds),
+                b'h' => self.flag(b'h', u64::from(shown.is_read)),
                 _ => self.repeat(echo, word),
             }
         }
@@ -176,9 +180,12 @@ impl Encoder<'_> {
         self.text(echo.key);
         self.text(b" exp=");
         self.seconds_left(shown.expires_at, now);
-        self.text(b" la=0 cas=");
+        self.text(b" la=");
+        self.digits(shown.idle_seconds);
+        self.text(b" cas=");
         self.digits(shown.version);
-        self.text(b" fetch=no cls=1 size=");
+        self.text(if shown.is_read { b" fetch=yes" } else { b" fetch=no" });
+        self.text(b" cls=1 size=");
         self.digits(size_bytes as u64);
         self.line_end();
     }

@@ -54,6 +54,8 @@ pub struct MetaFlags {
     pub is_touched_first: bool,
     /// T stands behind N, and is the time of what is made too.
     pub is_touched_last: bool,
+    /// u: it does not count as a read.
+    pub is_unnoted: bool,
     /// F: client flags.
     pub client_flags: u32,
     /// C: only if the token is this.
@@ -80,6 +82,7 @@ impl Default for MetaFlags {
             recache: None,
             is_touched_first: false,
             is_touched_last: false,
+            is_unnoted: false,
             client_flags: 0,
             version: None,
             mode: MetaMode::Usual,
@@ -138,6 +141,7 @@ impl MetaFlags {
             b'q' => self.is_quiet = true,
             b'v' => self.with_value = true,
             b'c' => self.with_version = true,
+            b'u' => self.is_unnoted = true,
             b'I' => self.invalidates = true,
             b'x' => self.removes_value = true,
             b'N' => self.vivify = Some(exptime()?),
@@ -154,7 +158,7 @@ impl MetaFlags {
             b'D' => self.delta = number(Reply::InvalidDeltaValue)?,
             b'M' if token.len() != 1 => return Err(Wrong::AtEnd(Some(Reply::BadModeLength))),
             // Known, but what they ask for concerns the reply alone, or nothing here.
-            b'M' | b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'f' | b'l' | b'h' | b'u' => {}
+            b'M' | b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'f' | b'l' | b'h' => {}
             _ => return Err(Wrong::AtOnce(Reply::InvalidFlag)),
         }
         Ok(())

@@ -94,6 +94,8 @@ fn shown() -> MetaShown {
         client_flags: 7,
         version: 99,
         expires_at: Some(UnixMillis(NOW.0 + 29_500)),
+        is_read: false,
+        idle_seconds: 3,
         is_created: false,
         is_won: false,
         is_stale: false,
@@ -115,6 +117,8 @@ fn check_hit(words: &str, shown: MetaShown, want: &str) {
 fn replies_answer_in_the_order_of_the_request() {
     check_hit("", shown(), "HD");
     check_hit("c v s f t k O9", shown(), "VA 5 c99 s5 f7 t30 kkey O9");
+    check_hit("h l", shown(), "HD h0 l3");
+    check_hit("l h v", MetaShown { is_read: true, ..shown() }, "VA 5 l3 h1");
     check_hit("k b s", shown(), "HD ka2V5 b s5");
     check_hit("t T60 q", shown(), "HD t30");
     check_hit("T60 t", shown(), "HD t60");
