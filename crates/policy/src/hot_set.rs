@@ -30,12 +30,14 @@
 
 use base::KeyHash;
 
+mod heavy;
 mod members;
 mod sampler;
 mod sketch;
 mod top;
 pub mod worth;
 
+pub use heavy::{Heaviest, Heavy};
 pub use members::Members;
 pub use sampler::Sampler;
 pub use sketch::CountMin;

@@ -15,7 +15,7 @@
 //! | `window::rules` | when dependent writes are gathered, and how long | simulator |
 //! | `window::plan`, `execute` | what a closed window does, and its replies | server |
 //! | `window::windows`, `ahead` | windows that stay open from batch to batch | tests |
-//! | `hot_set` | which keys are hot in this epoch | server |
+//! | `hot_set` | which keys are hot in this epoch, and which weigh the most | server |
 //! | `tuner` | threads, cached items and cache ways | server |
 //! | `taxonomy` | which policy suits what is observed | server |
 //! | `rebalance` | which shards move to which server | tests |

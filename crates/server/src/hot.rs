@@ -20,6 +20,10 @@
 //! H3: samples that find their buffer full are dropped.
 //! H4: without two layers samples are counted, for the tuner and for people, and no key is hot.
 //!
+//! Where each worker executes what it receives, nobody asks where a request goes, and requests are
+//! not sampled one by one: every few milliseconds a worker reads the bytes of a gathering again
+//! ([`glance`]). [`session`] counts what HOTKEYS START asks for.
+//!
 //! # Limits
 //! At most [`TRACKED_MAX`] hot keys. Keys are listed by their first [`SAMPLE_KEY_BYTES_MAX`] bytes;
 //! hot keys that are longer are not in the sorted array, so that each read of one walks the tree.
@@ -29,6 +33,8 @@
 //! are not of hot keys, and one cache line says so (decision 0040).
 
 mod epochs;
+pub(crate) mod glance;
+pub(crate) mod session;
 #[cfg(test)]
 mod tests;
 
@@ -58,6 +64,10 @@ const SAMPLE_EVERY: u32 = 32;
 
 /// Samples of one front that wait: those of 65,000 accesses, which take at least 10 ms.
 const SAMPLES_WAITING_MAX: usize = 2048;
+
+/// The same, and keys that are tracked, where samples are for people only.
+const SAMPLES_SEEN_MAX: usize = 1024;
+const TRACKED_FOR_PEOPLE: usize = 1000;
 
 /// Of a sampled key.
 pub const SAMPLE_KEY_BYTES_MAX: usize = 52;
@@ -179,31 +189,39 @@ pub struct HotKeys {
     /// Counts the publications.
     epoch_id: AtomicU64,
     published: Mutex<Arc<Published>>,
+    /// Keys that are counted.
+    tracked_max: usize,
     /// By thread.
     samples: Vec<(Sender<Sample>, Receiver<Sample>)>,
 }
 
 impl HotKeys {
-    /// What a server starts with: only what is routed is sampled.
+    /// What a server starts with.
     pub(crate) fn of_server(config: &Config, is_routed: bool) -> Option<Arc<HotKeys>> {
         let is_ordered = config.index == IndexKind::Tree;
-        if is_routed { HotKeys::new(config.hot_set, config.threads, is_ordered) } else { None }
+        HotKeys::new(config.hot_set, config.threads, is_ordered, is_routed)
     }
 
     /// What counting and publishing take at most on such a server, beside the store.
     pub(crate) fn memory_bytes(config: &Config, is_routed: bool) -> u64 {
-        if !is_routed || config.hot_set == HotSetSize::Off {
+        if config.hot_set == HotSetSize::Off {
             return 0;
         }
         // A buffer's place has a stamp too; what was published last may still be looked at.
-        let buffers_bytes = config.threads * SAMPLES_WAITING_MAX * (size_of::<Sample>() + 8);
+        let place_bytes = config.threads * (size_of::<Sample>() + 8);
+        if !is_routed {
+            let counted_bytes = HotEpochs::memory_bytes(TRACKED_FOR_PEOPLE);
+            return (SAMPLES_SEEN_MAX * place_bytes + counted_bytes) as u64;
+        }
+        let buffers_bytes = SAMPLES_WAITING_MAX * place_bytes;
         let published_bytes =
             2 * (Members::memory_bytes(TRACKED_MAX) + HotKeys::array_bytes(config));
         let places_bytes = match config.index {
             IndexKind::Tree => config.threads * TRACKED_MAX * store::HOT_PLACE_BYTES,
             IndexKind::Hash => 0,
         };
-        (buffers_bytes + HotEpochs::memory_bytes() + published_bytes + places_bytes) as u64
+        (buffers_bytes + HotEpochs::memory_bytes(TRACKED_MAX) + published_bytes + places_bytes)
+            as u64
     }
 
     /// Of the hot keys in their order, which only a tree has.
@@ -219,6 +237,7 @@ impl HotKeys {
         size: HotSetSize,
         thread_count: usize,
         is_ordered: bool,
+        is_routed: bool,
     ) -> Option<Arc<HotKeys>> {
         let is_auto = size == HotSetSize::Auto;
         let size = match size {
@@ -226,7 +245,11 @@ impl HotKeys {
             HotSetSize::Auto => ITEMS_DEFAULT,
             HotSetSize::Items(items) => items.min(TRACKED_MAX),
         };
-        let buffer = |_| crossbeam_channel::bounded(SAMPLES_WAITING_MAX);
+        let (tracked_max, waiting_max) = match is_routed {
+            true => (TRACKED_MAX, SAMPLES_WAITING_MAX),
+            false => (TRACKED_FOR_PEOPLE, SAMPLES_SEEN_MAX),
+        };
+        let buffer = |_| crossbeam_channel::bounded(waiting_max);
         Some(Arc::new(HotKeys {
             size: AtomicUsize::new(size),
             is_ordered,
@@ -235,6 +258,7 @@ impl HotKeys {
             is_auto: AtomicBool::new(is_auto),
             epoch_id: AtomicU64::new(0),
             published: Mutex::default(),
+            tracked_max,
             samples: (0..thread_count).map(buffer).collect(),
         }))
     }
@@ -330,6 +354,11 @@ impl Watcher {
         }
     }
 
+    /// A key was asked for, and is sampled.
+    pub fn note_chosen(&self, hash: KeyHash, key: &[u8]) {
+        let _ = self.samples.try_send(Sample::new(hash, key)); // H3.
+    }
+
     /// A range began at a key.
     pub fn note_range(&mut self, hasher: &KeyHasher, key: &[u8]) {
         if self.sampler.wants() {
@@ -339,7 +368,7 @@ impl Watcher {
 
     #[cold]
     fn take_sample(&mut self, hash: KeyHash, key: &[u8]) {
-        let _ = self.samples.try_send(Sample::new(hash, key)); // H3.
+        self.note_chosen(hash, key);
     }
 
     /// Whether a key of that hash is hot in the epoch that the last [`Watcher::look`] saw.

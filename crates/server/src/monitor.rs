@@ -28,19 +28,48 @@ use crate::clients::Client;
 use crate::shared::{Control, Shared};
 use crate::slow_log::shown_args;
 
+/// Beside the number of clients that watch: a session of HOTKEYS counts keys.
+const COUNTS_KEYS: usize = 1 << (usize::BITS - 1);
+
 /// Who watches.
 #[derive(Debug, Default)]
 pub struct Monitors {
-    count: AtomicUsize,
+    /// How many clients, and [`COUNTS_KEYS`]: one word, so that a gathering looks at one.
+    watch: AtomicUsize,
     clients: Mutex<Vec<Arc<Client>>>,
 }
 
 impl Monitors {
-    /// Whether anybody does.
+    /// Whether anybody does, or keys are counted.
     #[inline]
     pub fn is_watched(&self) -> bool {
         // Relaxed: a command sooner or later.
-        self.count.load(Ordering::Relaxed) > 0
+        self.watch.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a session of HOTKEYS counts keys.
+    pub fn counts_keys(&self) -> bool {
+        self.watch.load(Ordering::Relaxed) & COUNTS_KEYS != 0
+    }
+
+    /// A session has begun, or ended.
+    pub fn count_keys(&self, counts: bool) {
+        if counts {
+            self.watch.fetch_or(COUNTS_KEYS, Ordering::Relaxed);
+        } else {
+            self.watch.fetch_and(!COUNTS_KEYS, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a client watches.
+    pub fn has_any(&self) -> bool {
+        self.watch.load(Ordering::Relaxed) & !COUNTS_KEYS > 0
+    }
+
+    fn set_len(&self, len: usize) {
+        // Under the lock of the clients: only the other bit may change meanwhile.
+        let with = |word| Some((word & COUNTS_KEYS) | len);
+        let _ = self.watch.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
     }
 
     /// The client watches from now on.
@@ -49,22 +78,22 @@ impl Monitors {
         if clients.iter().all(|known| known.id != client.id) {
             clients.push(Arc::clone(client));
         }
-        self.count.store(clients.len(), Ordering::Relaxed);
+        self.set_len(clients.len());
     }
 
     /// It watches no more, if it did.
     pub fn remove(&self, client_id: u64) {
-        if !self.is_watched() {
+        if !self.has_any() {
             return;
         }
         let mut clients = self.lock();
         clients.retain(|client| client.id != client_id);
-        self.count.store(clients.len(), Ordering::Relaxed);
+        self.set_len(clients.len());
     }
 
     /// Whether that client does.
     pub fn has(&self, client_id: u64) -> bool {
-        self.is_watched() && self.lock().iter().any(|client| client.id == client_id)
+        self.has_any() && self.lock().iter().any(|client| client.id == client_id)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Client>>> {

@@ -386,7 +386,7 @@ impl Shared {
         self.counters.iter().filter_map(|counters| counters.sizes.as_ref())
     }
 
-    /// Which keys are hot, unless requests are not routed or `--hot-set` is off.
+    /// Which keys are asked for most, unless `--hot-set` is off.
     pub fn hot_keys(&self) -> Option<&Arc<HotKeys>> {
         self.hot.as_ref()
     }
@@ -426,6 +426,11 @@ impl Shared {
     /// Who watches all commands.
     pub(crate) fn monitors(&self) -> &crate::monitor::Monitors {
         &self.watching.monitors
+    }
+
+    /// What HOTKEYS START has begun.
+    pub(crate) fn hot_sessions(&self) -> &crate::hot::session::HotSessions {
+        &self.watching.hot_sessions
     }
 
     /// 40 hexadecimal digits.

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::auth_log::AuthLog;
 use crate::config::Config;
+use crate::hot::session::HotSessions;
 use crate::latency_monitor::LatencyMonitor;
 use crate::monitor::Monitors;
 use crate::shared::{random_id, unix_now};
@@ -26,6 +27,8 @@ pub(crate) struct Watching {
     pub auth_log: AuthLog,
     /// MONITOR.
     pub monitors: Monitors,
+    /// HOTKEYS START.
+    pub hot_sessions: HotSessions,
     /// Of INFO; DEBUG CHANGE-REPL-ID draws another.
     pub replication_id: Mutex<String>,
     /// When SAVE or BGSAVE last ended well, or the start, in Unix milliseconds.
@@ -42,6 +45,7 @@ impl Watching {
             latency_monitor: LatencyMonitor::new(config.latency_monitor_ms),
             auth_log: AuthLog::default(),
             monitors: Monitors::default(),
+            hot_sessions: HotSessions::default(),
             replication_id: Mutex::new(random_id()),
             saved_at: AtomicU64::new(unix_now().0),
             durations_baseline: Mutex::default(),

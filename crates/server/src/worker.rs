@@ -31,6 +31,7 @@ mod sealed;
 mod slow;
 mod starve;
 mod udp;
+mod watched;
 
 use std::io;
 use std::net::TcpListener;
@@ -50,6 +51,7 @@ use crate::engine::Home;
 use crate::gather::Gather;
 use crate::hop::replicate::GroupAnswer;
 use crate::hop::{PublishedRoles, Returned};
+use crate::hot::glance::Glance;
 use crate::memcached::udp::UdpPort;
 use crate::moving::Moving;
 use crate::native::Native;
@@ -170,6 +172,10 @@ pub struct Worker<E, P> {
     /// Where replies wait for the disk.
     gate: Option<Gate>,
     idle: IdlePass,
+    /// Samples of keys, unless the engine takes them.
+    glance: Option<Glance>,
+    /// The next gathering is sampled.
+    is_glance_due: bool,
 }
 
 /// The sockets that a worker starts with.
@@ -247,9 +253,15 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let member = Member::new(*published.plan());
         let next_target = worker.index();
         let gate = shared.data().and_then(Data::gate);
+        let glance = shared
+            .hot_keys()
+            .filter(|_| !E::ROUTES)
+            .map(|keys| Glance::new(keys, shared.store().key_hasher(), worker.index(), now));
         Ok(Worker {
             gate,
             core,
+            glance,
+            is_glance_due: false,
             engine,
             poller,
             listeners,
@@ -473,8 +485,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         gather.finish();
         drop(gather);
-        self.look_at_slowness();
-        self.feed_monitors();
+        let took = self.look_at_slowness();
+        self.feed_watchers(took);
         self.engine.publish(&mut self.core);
         if Self::MEASURES {
             self.watch_latency();
@@ -529,6 +541,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         // Short of free segments: a step after every batch, so that no write reclaims a whole one.
         if is_due || self.engine.own_session().wants_room() {
             self.kept_house_at = now;
+            self.is_glance_due = self.glance.as_mut().is_some_and(|glance| glance.is_due(now));
             self.close_idle();
             self.engine.own_session().maintain(self.core.now);
             if let Some(native) = &mut self.native {

@@ -194,9 +194,6 @@ fn what_is_not_for_this_server_is_refused_with_what_is_there_instead() {
                     read which keys\r\n";
     client.ask("CLIENT TRACKING on\r\n", tracking);
     client.ask("CLIENT TRACKING off\r\nCLIENT GETREDIR\r\n", "+OK\r\n:-1\r\n");
-    let sampled = "-ERR no keys are sampled: this server runs to completion; start it with \
-                   --cr-threads 1 or more below --threads\r\n";
-    client.ask("HOTKEYS GET\r\n", sampled);
     client.ask("CLIENT KILL MAXAGE 1000\r\n", ":0\r\n");
     client.ask("CLIENT KILL MAXAGE 0\r\n", "-ERR maxage should be greater than 0\r\n");
 }

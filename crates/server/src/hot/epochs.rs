@@ -20,6 +20,9 @@ use crate::manager::{Controller, Decision, Observed};
 /// its buffer.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// The same where workers look at gatherings: they have then taken 800 at most.
+const LOOK_FOR_PEOPLE_EVERY: Duration = Duration::from_millis(50);
+
 /// Keys that are listed for people.
 const LISTED_MAX: usize = 100;
 
@@ -61,16 +64,16 @@ pub struct HotEpochs {
 
 impl HotEpochs {
     /// What it counts in, with the heads of the keys, each behind its two reference counts.
-    pub(super) fn memory_bytes() -> usize {
+    pub(super) fn memory_bytes(tracked_max: usize) -> usize {
         let head_bytes = 2 * size_of::<usize>() + SAMPLE_KEY_BYTES_MAX.next_multiple_of(8);
-        HotSet::<Tracked>::memory_bytes(TRACKED_MAX) + TRACKED_MAX * head_bytes
+        HotSet::<Tracked>::memory_bytes(tracked_max) + tracked_max * head_bytes
     }
 
     /// Nothing is counted yet.
     pub fn new(keys: Arc<HotKeys>, now: Instant) -> HotEpochs {
         HotEpochs {
+            counted: HotSet::new(keys.tracked_max, 0x686f_7420_7365_7421),
             keys,
-            counted: HotSet::new(TRACKED_MAX, 0x686f_7420_7365_7421),
             snapshot: Snapshot::default(),
             worth: Worth::default(),
             began_at: now,
@@ -132,7 +135,7 @@ impl HotEpochs {
         // A tuner that tries what it is without any must not make it begin anew afterwards.
         let judged_size = if size == 0 { ITEMS_DEFAULT } else { size };
         let item_count = self.worth.select(self.counted.counts(), samples, judged_size).min(size);
-        let eligible_count = self.worth.resize(self.counted.counts(), TRACKED_MAX);
+        let eligible_count = self.worth.resize(self.counted.counts(), self.keys.tracked_max);
         self.keys.eligible_count.store(eligible_count, Ordering::Relaxed);
         let (_, frequent_count) = worth::frequent(self.counted.counts(), ITEMS_DEFAULT);
         let listed = self.list(samples.counted);
@@ -182,7 +185,8 @@ impl Controller for HotEpochs {
     }
 
     fn period(&self) -> Duration {
-        LOOK_EVERY
+        let is_for_people = self.keys.tracked_max < TRACKED_MAX;
+        if is_for_people { LOOK_FOR_PEOPLE_EVERY } else { LOOK_EVERY }
     }
 
     /// Somebody waits for another size.

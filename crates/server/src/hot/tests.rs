@@ -20,7 +20,7 @@ struct Bench {
 
 impl Bench {
     fn new(size: HotSetSize) -> Bench {
-        let keys = HotKeys::new(size, 1, true).expect("it is on");
+        let keys = HotKeys::new(size, 1, true, true).expect("it is on");
         let mut watcher = Watcher::new(&keys, 0);
         watcher.sampler = Sampler::new(1, 0);
         let epochs = HotEpochs::new(Arc::clone(&keys), Instant { ns: 0 });
@@ -204,7 +204,7 @@ fn a_front_that_meets_a_publication_takes_it_in_its_next_round() {
 
 #[test]
 fn off_is_off() {
-    assert!(HotKeys::new(HotSetSize::Off, 4, false).is_none());
+    assert!(HotKeys::new(HotSetSize::Off, 4, false, false).is_none());
 }
 
 #[test]

@@ -81,7 +81,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             | CommandId::AclUsers
             | CommandId::AclWhoAmI => self.acl(caller, id, args),
             CommandId::Debug => self.debug(caller, args),
-            CommandId::HotKeys => self.hot_keys(caller, args),
+            CommandId::HotKeysGet
+            | CommandId::HotKeysList
+            | CommandId::HotKeysReset
+            | CommandId::HotKeysStart
+            | CommandId::HotKeysStop => self.hot_keys(caller, id, args),
             CommandId::Monitor => self.monitor(caller),
             CommandId::CommandGetKeysAndFlags => self.command_get_keys_and_flags(caller, args),
             _ => self.foreign(caller, id, args),

@@ -1,35 +1,39 @@
 //! Where a worker tells the slow log and the commands' clocks what they need (`timing`).
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::Worker;
-use crate::connection::Speech;
 use crate::counters::Dialect;
 use crate::engine::Home;
 use crate::latency_monitor::Kind;
-use crate::monitor::Feed;
 use crate::poller::Poller;
 use crate::timing::Batch;
 
 impl<E: Home, P: Poller> Worker<E, P> {
     /// Behind a gathering: whether its batches took too long. Costs a look at the clock per
-    /// gathering, unless nothing is slow by the settings.
-    pub(super) fn look_at_slowness(&mut self) {
+    /// gathering, unless nothing is slow by the settings. How long they took, if it has looked.
+    pub(super) fn look_at_slowness(&mut self) -> Option<Duration> {
         let shared = &self.core.shared;
         let slow = shared.slow_log().threshold();
         let monitored = shared.latency_monitor().threshold();
-        let Some(least) = slow.into_iter().chain(monitored).min() else { return };
-        let now = Instant::now();
-        let took = now.duration_since(self.gathers_since);
-        self.gathers_since = now;
-        let took = self.core.timing.close_batch(took);
+        let least = slow.into_iter().chain(monitored).min()?;
+        let took = self.time_batches();
         if took >= least {
             self.note_slow_batch(took);
         }
+        Some(took)
+    }
+
+    /// What this gathering's batches took, without commands that ran by themselves.
+    pub(super) fn time_batches(&mut self) -> Duration {
+        let now = Instant::now();
+        let took = now.duration_since(self.gathers_since);
+        self.gathers_since = now;
+        self.core.timing.close_batch(took)
     }
 
     #[cold]
-    fn note_slow_batch(&self, took: std::time::Duration) {
+    fn note_slow_batch(&self, took: Duration) {
         let (core, shared) = (&self.core, &self.core.shared);
         let mut batch = Batch::default();
         for region in &self.regions {
@@ -45,29 +49,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if shared.slow_log().threshold().is_some_and(|threshold| took >= threshold) {
             batch.log(core, took);
         }
-    }
-
-    /// Behind a gathering: what it was made of, for those who watch.
-    #[inline]
-    pub(super) fn feed_monitors(&mut self) {
-        if self.core.shared.monitors().is_watched() {
-            self.show_monitors();
-        }
-    }
-
-    #[cold]
-    fn show_monitors(&self) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut feed = Feed::default();
-        for region in &self.regions {
-            let Some(connection) = self.core.connections.get(region.slot) else { continue };
-            let Speech::Resp(resp) = &connection.speech else { continue };
-            if let Some(fed) = region.fed.get().filter(|_| !resp.pass.needs_auth()) {
-                let taken = &region.bytes(&self.arena)[..fed.consumed_bytes];
-                feed.add(&connection.client, since, taken);
-            }
-        }
-        feed.send(&self.core.shared);
     }
 
     /// The end of a round that found something to do.

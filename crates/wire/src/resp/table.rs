@@ -151,6 +151,7 @@ impl CommandId {
                 | CommandId::Cluster
                 | CommandId::Command
                 | CommandId::Config
+                | CommandId::HotKeys
                 | CommandId::Latency
                 | CommandId::Memory
                 | CommandId::Module

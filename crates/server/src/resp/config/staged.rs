@@ -199,7 +199,8 @@ fn hot_set(shared: &Shared, value: &[u8]) -> Result<HotSetSize, Reason> {
         ),
     };
     let started_with = shared.config().hot_set;
-    if shared.hot_keys().is_some() || size == started_with {
+    let is_read = shared.hot_keys().is_some() && shared.layers().is_routed;
+    if is_read || size == started_with {
         return Ok(size);
     }
     let reason = match started_with {

@@ -37,6 +37,7 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
         CommandId::AclHelp
         | CommandId::ConfigHelp
         | CommandId::CommandHelp
+        | CommandId::HotKeysHelp
         | CommandId::LatencyHelp
         | CommandId::MemoryHelp
         | CommandId::ModuleHelp

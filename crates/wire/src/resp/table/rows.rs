@@ -306,8 +306,20 @@ command_rows! {
         "What tests of clients need";
     Monitor = "monitor", 1, [A S L T], (0, 0, 0), Server, "1.0.0",
         "Shows every command as it arrives";
-    HotKeys = "hotkeys", -2, [A S L T], (0, 0, 0), Server, "8.6.0",
-        "Lists the keys that are asked for most";
+    HotKeys = "hotkeys", -2, [], (0, 0, 0), Server, "8.6.0",
+        "Commands about the keys that are asked for most";
+    HotKeysGet = "hotkeys|get", 2, [A S], (0, 0, 0), Server, "8.6.0",
+        "Lists the keys that are asked for most, or what the session has counted";
+    HotKeysStart = "hotkeys|start", -2, [A S], (0, 0, 0), Server, "8.6.0",
+        "Starts a session that counts time and bytes by key";
+    HotKeysStop = "hotkeys|stop", 2, [A S], (0, 0, 0), Server, "8.6.0",
+        "Ends the session and keeps what it has counted";
+    HotKeysReset = "hotkeys|reset", 2, [A S], (0, 0, 0), Server, "8.6.0",
+        "Forgets what the session has counted";
+    HotKeysList = "hotkeys|list", 3, [A S], (0, 0, 0), Server, "0.1.0",
+        "Shows all that is known of hot keys, as JSON";
+    HotKeysHelp = "hotkeys|help", 2, [L T], (0, 0, 0), Server, "8.6.0",
+        "Explains the subcommands";
     Lolwut = "lolwut", -1, [R F], (0, 0, 0), Server, "5.0.0",
         "Shows a joint, and the version";
     ReplicaOf = "replicaof", 3, [A S T Y], (0, 0, 0), Server, "5.0.0",

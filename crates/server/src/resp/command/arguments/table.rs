@@ -118,7 +118,12 @@ pub(super) static TABLE: &[(&str, &str)] = &[
         "arguments:b?(protover:i username_password:b=AUTH?(username:s password:s) \
          clientname:s=SETNAME?)",
     ),
-    ("hotkeys", "get:t=GET"),
+    ("hotkeys|list", "format:t=JSON"),
+    (
+        "hotkeys|start",
+        "metrics:b=METRICS(count:i cpu:t=CPU? net:t=NET?) k:i=COUNT? seconds:i=DURATION? \
+         ratio:i=SAMPLE? slots:b=SLOTS?(count:i slot:i*)",
+    ),
     ("incr", "key:k#0"),
     ("incrby", "key:k#0 increment:i"),
     ("incrbyfloat", "key:k#0 increment:d"),

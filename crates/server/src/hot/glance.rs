@@ -1,0 +1,146 @@
+//! Samples of a worker that executes what it receives: now and then it reads the bytes of a
+//! gathering again.
+//!
+//! ```text
+//!  housekeeping, every 4 ms ── is_due ──▶ behind the next gathering: its keys, at most 64 ─▶ manager
+//! ```
+//!
+//! # Invariants
+//! G1: a request pays nothing, and a gathering that is not looked at one load.
+//! G2: which gathering is looked at does not depend on what is in it, and where in it the look
+//!     begins is drawn, so that keys are sampled as often as they are asked for.
+//!
+//! # Limits
+//! Commands of native clients and of memcached's binary protocol are not looked at. Of a gathering
+//! of more than 64 keys a part is seen, so that it counts for less than it is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::hash::{KeyHasher, mix};
+use wire::Parsed;
+use wire::resp::asked_command;
+use wire::{memcached, resp};
+
+use super::{HotKeys, Watcher};
+use crate::counters::Dialect;
+
+/// Between two looks: 64 keys take some 5 us, so that looking costs a thousandth at most.
+const EVERY: Duration = Duration::from_millis(4);
+
+/// Keys of one look.
+const KEYS_MAX: usize = 64;
+
+/// A worker's side of the samples.
+pub(crate) struct Glance {
+    watcher: Watcher,
+    hasher: KeyHasher,
+    looked_at: Instant,
+    looks: u64,
+}
+
+impl Glance {
+    /// The side of the worker that runs on that thread.
+    pub fn new(keys: &Arc<HotKeys>, hasher: &KeyHasher, thread: usize, now: Instant) -> Glance {
+        let watcher = Watcher::new(keys, thread);
+        Glance { watcher, hasher: hasher.clone(), looked_at: now, looks: thread as u64 }
+    }
+
+    /// Whether the next gathering is to be looked at.
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now.duration_since(self.looked_at) >= EVERY;
+        if is_due {
+            self.looked_at = now;
+        }
+        is_due
+    }
+
+    /// Looks at a gathering: what each connection sent and the server took.
+    pub fn look<'b>(&mut self, taken: &[(Dialect, &'b [u8])]) {
+        if taken.is_empty() {
+            return;
+        }
+        self.looks += 1;
+        let start = mix(self.looks) as usize % taken.len(); // G2.
+        let mut keys: Vec<&'b [u8]> = Vec::with_capacity(KEYS_MAX);
+        let in_turn = taken[start..].iter().chain(&taken[..start]);
+        for (protocol, bytes) in in_turn {
+            if keys.len() >= KEYS_MAX {
+                break;
+            }
+            match protocol {
+                Dialect::Resp => keys_of_resp(bytes, &mut keys),
+                Dialect::Memcached => keys_of_memcached(bytes, &mut keys),
+            }
+        }
+        for key in keys {
+            self.watcher.note_chosen(self.hasher.hash(key), key);
+        }
+    }
+}
+
+/// The keys of whole commands, until there are enough.
+fn keys_of_resp<'b>(mut bytes: &'b [u8], keys: &mut Vec<&'b [u8]>) {
+    let limits = resp::Limits::new(usize::MAX);
+    while !bytes.is_empty() && keys.len() < KEYS_MAX {
+        let parsed = resp::Parser::default().parse(bytes, &limits);
+        let Parsed::Done { value, consumed_bytes } = parsed else { return };
+        bytes = &bytes[consumed_bytes..];
+        let spec = asked_command(value.iter()).filter(|spec| spec.keys.first > 0);
+        if let Some(spec) = spec.filter(|spec| spec.accepts_count(value.len())) {
+            let room = KEYS_MAX - keys.len();
+            keys.extend(spec.keys.of(value.iter()).take(room));
+        }
+    }
+}
+
+/// The same of text and meta commands.
+fn keys_of_memcached<'b>(mut bytes: &'b [u8], keys: &mut Vec<&'b [u8]>) {
+    use memcached::Command;
+    let limits = memcached::Limits::new(usize::MAX);
+    while !bytes.is_empty() && keys.len() < KEYS_MAX {
+        let mut parser = memcached::Parser::default();
+        let parsed = memcached::next_command(&mut parser, bytes, &limits);
+        let Parsed::Done { value, consumed_bytes } = parsed else { return };
+        bytes = &bytes[consumed_bytes..];
+        let room = KEYS_MAX - keys.len();
+        match value {
+            Ok(Command::Get(retrieve) | Command::GetAndTouch { retrieve, .. }) => {
+                keys.extend(retrieve.keys.take(room));
+            }
+            Ok(Command::Store(store)) => keys.push(store.key),
+            Ok(Command::Delete(delete)) => keys.push(delete.key),
+            Ok(Command::Arithmetic(arithmetic)) => keys.push(arithmetic.key),
+            Ok(Command::Touch(touch)) => keys.push(touch.key),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_in_what_clients_sent() {
+        let mut keys = Vec::new();
+        let bytes =
+            b"*2\r\n$3\r\nGET\r\n$1\r\na\r\nPING\r\nmget b c\r\n*1\r\n$3\r\nGET\r\nset d 1\r\n";
+        keys_of_resp(bytes, &mut keys);
+        assert_eq!(keys, [b"a", b"b", b"c", b"d"]);
+        keys.clear();
+        keys_of_memcached(b"get a b\r\nset c 0 0 1\r\nx\r\nincr d 1\r\ndelete e\r\n", &mut keys);
+        assert_eq!(keys, [b"a", b"b", b"c", b"d", b"e"]);
+    }
+
+    #[test]
+    fn no_more_keys_are_taken_than_there_is_room_for() {
+        let mut keys = Vec::new();
+        let many = format!("mget {}\r\n", "k ".repeat(200));
+        keys_of_resp(many.as_bytes(), &mut keys);
+        assert_eq!(keys.len(), KEYS_MAX);
+        keys.truncate(KEYS_MAX - 1);
+        keys_of_memcached(b"get a b c\r\n", &mut keys);
+        assert_eq!(keys.len(), KEYS_MAX);
+    }
+}

@@ -1,0 +1,224 @@
+//! Where a worker reads a gathering's bytes again: for MONITOR, for a session of HOTKEYS, and for
+//! the samples that run all the time.
+//!
+//! # Invariants
+//! W1: for a gathering that nobody watches this is one branch on two loads.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base::{KeyHasher, Slot};
+use store::request::{NoUpdate, Outcome, Sink};
+use store::{Op, Pins, Request};
+use wire::Parsed;
+use wire::resp::{Args, CommandId, Flags, Limits, Parser, Spec, asked_command};
+
+use super::Worker;
+use crate::connection::Speech;
+use crate::counters::Dialect;
+use crate::engine::Home;
+use crate::hot::session::{Part, Ran, Wanted};
+use crate::monitor::Feed;
+use crate::poller::Poller;
+use crate::slow_log::is_timed_alone;
+
+/// `:0`, `+OK` and their like, with the end of the line.
+const SHORT_REPLY_BYTES: u64 = 5;
+
+impl<E: Home, P: Poller> Worker<E, P> {
+    /// Behind a gathering whose batches took so long, if that is known: what it was made of, for
+    /// those who watch.
+    #[inline]
+    pub(super) fn feed_watchers(&mut self, took: Option<Duration>) {
+        if self.core.shared.monitors().is_watched() | self.is_glance_due {
+            self.show_gathering(took);
+        }
+    }
+
+    #[cold]
+    fn show_gathering(&mut self, took: Option<Duration>) {
+        if self.core.shared.monitors().has_any() {
+            self.show_monitors();
+        }
+        if self.core.shared.monitors().counts_keys() {
+            self.count_keys(took);
+        }
+        if std::mem::take(&mut self.is_glance_due)
+            && let Some(glance) = &mut self.glance
+        {
+            let mut taken = Vec::with_capacity(self.regions.len());
+            for region in &self.regions {
+                let connection = self.core.connections.get(region.slot);
+                if let (Some(connection), Some(fed)) = (connection, region.fed.get()) {
+                    let bytes = &region.bytes(&self.arena)[..fed.consumed_bytes];
+                    taken.push((connection.client.protocol, bytes));
+                }
+            }
+            glance.look(&taken);
+        }
+    }
+
+    fn show_monitors(&self) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut feed = Feed::default();
+        for region in &self.regions {
+            let Some(connection) = self.core.connections.get(region.slot) else { continue };
+            let Speech::Resp(resp) = &connection.speech else { continue };
+            if let Some(fed) = region.fed.get().filter(|_| !resp.pass.needs_auth()) {
+                let taken = &region.bytes(&self.arena)[..fed.consumed_bytes];
+                feed.add(&connection.client, since, taken);
+            }
+        }
+        feed.send(&self.core.shared);
+    }
+
+    fn count_keys(&mut self, took: Option<Duration>) {
+        let took = took.unwrap_or_else(|| self.time_batches());
+        let (core, shared) = (&self.core, &self.core.shared);
+        let session = shared.hot_sessions().latest();
+        let Some(session) = session.filter(|session| session.is_active(core.now)) else {
+            return shared.monitors().count_keys(false);
+        };
+        let mut commands = Vec::new();
+        for region in &self.regions {
+            let connection = core.connections.get(region.slot);
+            let is_resp = connection.is_some_and(|open| open.client.protocol == Dialect::Resp);
+            if let Some(fed) = region.fed.get().filter(|_| is_resp) {
+                read_commands(&region.bytes(&self.arena)[..fed.consumed_bytes], &mut commands);
+            }
+        }
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let share_ns = took_ns / commands.len().max(1) as u64;
+        let (hasher, now, worker) = (&core.hasher, core.now, core.worker.index());
+        let store = self.engine.own_session();
+        let value_len = |key: &[u8]| {
+            let request = Request { key, hash: hasher.hash(key), op: Op::<NoUpdate>::Get };
+            let mut found = Length(None);
+            store.execute(now, &[request], &mut found);
+            found.0
+        };
+        if let Some(mut part) = session.part(worker) {
+            count(&mut part, &session.wanted, (share_ns, hasher), &commands, value_len);
+        }
+    }
+}
+
+/// A command as it was read again.
+struct Command<'b> {
+    spec: &'static Spec,
+    args: Args<'b>,
+    in_bytes: u64,
+}
+
+fn read_commands<'b>(mut bytes: &'b [u8], commands: &mut Vec<Command<'b>>) {
+    let limits = Limits::new(usize::MAX);
+    while !bytes.is_empty() {
+        let parsed = Parser::default().parse(bytes, &limits);
+        let Parsed::Done { value: args, consumed_bytes } = parsed else { return };
+        bytes = &bytes[consumed_bytes..];
+        let spec = asked_command(args.iter()).filter(|spec| !is_timed_alone(spec));
+        if let Some(spec) = spec.filter(|spec| spec.accepts_count(args.len())) {
+            commands.push(Command { spec, args, in_bytes: consumed_bytes as u64 });
+        }
+    }
+}
+
+/// Tells the session of the commands that have keys.
+fn count(
+    part: &mut Part,
+    wanted: &Wanted,
+    (share_ns, hasher): (u64, &KeyHasher),
+    commands: &[Command<'_>],
+    mut value_len: impl FnMut(&[u8]) -> Option<u64>,
+) {
+    for Command { spec, args, in_bytes } in commands {
+        let mut keys = spec.keys.of(args.iter());
+        let Some(first) = keys.next().filter(|_| spec.keys.first > 0) else { continue };
+        let keys = || spec.keys.of(args.iter());
+        let reply_bytes = part.begin().then(|| match spec.id {
+            CommandId::MGet => keys().map(|key| bulk_bytes(value_len(key))).sum(),
+            _ => reply_bytes(spec.id, args, || value_len(first)),
+        });
+        let ran = Ran {
+            time_ns: share_ns,
+            in_bytes: *in_bytes,
+            slot: Slot::of(first),
+            is_read: spec.flags.contains(Flags::READONLY),
+            key_count: keys().len() as u64,
+            reply_bytes,
+        };
+        part.add(wanted, &ran, keys().map(|key| (hasher.hash(key), key)));
+    }
+}
+
+/// How long a reply is: the value's length as it is now, if the reply carries it.
+fn reply_bytes(id: CommandId, args: &Args<'_>, value_len: impl FnOnce() -> Option<u64>) -> u64 {
+    match id {
+        CommandId::Get | CommandId::GetEx | CommandId::GetSet | CommandId::Dump => {
+            bulk_bytes(value_len())
+        }
+        CommandId::Set if args.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get")) => {
+            bulk_bytes(value_len())
+        }
+        CommandId::GetRange | CommandId::Substr => {
+            let len = value_len().unwrap_or(0);
+            let place = |at| {
+                let place = args.get(at).and_then(wire::resp::number::parse_i64).unwrap_or(0);
+                let of_len = i64::try_from(len).unwrap_or(i64::MAX);
+                if place < 0 { (of_len + place).max(0) } else { place.min(of_len) }
+            };
+            let (start, end) = (place(2), place(3));
+            bulk_bytes(Some((end - start + 1).clamp(0, i64::MAX).cast_unsigned().min(len)))
+        }
+        _ => SHORT_REPLY_BYTES,
+    }
+}
+
+/// `$5` and the value, each with the end of its line; without a value `$-1`.
+fn bulk_bytes(len_bytes: Option<u64>) -> u64 {
+    let digits = |number: u64| u64::from(number.checked_ilog10().unwrap_or(0)) + 1;
+    len_bytes.map_or(SHORT_REPLY_BYTES, |len| 1 + digits(len) + 2 + len + 2)
+}
+
+/// Takes the length of the value that is found.
+struct Length(Option<u64>);
+
+impl Sink<NoUpdate> for Length {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, NoUpdate>, _: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            self.0 = Some(item.value.len() as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_as_long_as_they_are_on_the_wire() {
+        let check = |line: &str, len: Option<u64>, want: &str| {
+            let bytes = format!("{line}\r\n");
+            let mut commands = Vec::new();
+            read_commands(bytes.as_bytes(), &mut commands);
+            let [command] = &commands[..] else { panic!("one command: {line}") };
+            let found = reply_bytes(command.spec.id, &command.args, || len);
+            assert_eq!(found, want.len() as u64, "{line}");
+        };
+        check("GET a", Some(5), "$5\r\nhello\r\n");
+        check("GET a", Some(12), "$12\r\nhello, world\r\n");
+        check("GET a", None, "$-1\r\n");
+        check("SET a 1", Some(1), "+OK\r\n");
+        check("SET a 1 EX 5 get", Some(1), "$1\r\n1\r\n");
+        check("GETRANGE a 1 2", Some(5), "$2\r\nel\r\n");
+        check("GETRANGE a 0 -1", Some(5), "$5\r\nhello\r\n");
+        check("GETRANGE a 7 9", Some(5), "$0\r\n\r\n");
+    }
+
+    #[test]
+    fn what_runs_by_itself_or_is_no_command_has_no_part_in_a_batch() {
+        let mut commands = Vec::new();
+        read_commands(b"GET a\r\nPING\r\nDBSIZE\r\nGET\r\nnonsense\r\n", &mut commands);
+        let names: Vec<_> = commands.iter().map(|command| command.spec.name).collect();
+        assert_eq!(names, ["get", "ping"]);
+    }
+}
