@@ -167,9 +167,15 @@ fn announce(server: &Server, machine: &Machine) {
     );
     let tcp = [config.resp, config.memcached, config.tls_resp, config.tls_memcached];
     let has_port = tcp.into_iter().chain([config.native]).any(|port| port.is_some());
-    if !has_port && config.shm.is_none() {
-        warn!("--resp, --memcached, --native and --shm are off: no client can connect");
+    let sockets = [&config.unix_socket, &config.memcached_unix_socket, &config.shm];
+    if !has_port && sockets.iter().all(|path| path.is_none()) {
+        warn!(
+            "--resp, --memcached, --native, --unix-socket and --shm are off: no client can connect"
+        );
     }
+    let path = |path: &Option<std::path::PathBuf>| {
+        path.as_ref().map_or("off".to_owned(), |path| path.display().to_string())
+    };
     let shown = |address: Option<std::net::SocketAddr>| match address {
         Some(address) => address.to_string(),
         None => "off".to_owned(),
@@ -180,7 +186,9 @@ fn announce(server: &Server, machine: &Machine) {
         tls_resp = %shown(config.tls_resp),
         tls_memcached = %shown(config.tls_memcached),
         native = %shown(server.native_addr()),
-        shm = config.shm.as_ref().map_or("off".to_owned(), |path| path.display().to_string()),
+        unix_socket = path(&config.unix_socket),
+        memcached_unix_socket = path(&config.memcached_unix_socket),
+        shm = path(&config.shm),
         admin = %shown(server.admin_addr()),
         "ready",
     );

@@ -163,6 +163,30 @@ pub const TABLE: &[Setting] = &[
                flooded in somebody else's name: a longer reply becomes one short error; 0: any",
     },
     Setting {
+        key: "unix-socket",
+        value_name: "PATH|off",
+        kind: Kind::SocketPath,
+        default: "off",
+        help: "Unix socket at which Redis clients on this host connect (redis-cli -s); for whom, \
+               --unix-mode says",
+    },
+    Setting {
+        key: "memcached-unix-socket",
+        value_name: "PATH|off",
+        kind: Kind::SocketPath,
+        default: "off",
+        help: "Unix socket at which memcached clients on this host connect; for whom, --unix-mode \
+               says",
+    },
+    Setting {
+        key: "unix-mode",
+        value_name: "MODE",
+        kind: Kind::Mode,
+        default: "0700",
+        help: "Mode of the files of these sockets, octal: who may write one may connect, 0700 the \
+               server's own user and root, 0770 its group too, 0777 everybody",
+    },
+    Setting {
         key: "tls-resp",
         value_name: "ADDR|off",
         kind: Kind::Address,
@@ -174,7 +198,7 @@ pub const TABLE: &[Setting] = &[
         value_name: "ADDR|off",
         kind: Kind::Address,
         default: "off",
-        help: "Where memcached clients connect by TLS; needs the same",
+        help: "Where memcached clients connect by TLS; needs --tls-cert and --tls-key",
     },
     Setting {
         key: "tls-cert",

@@ -65,7 +65,7 @@ mod weaken;
 pub use self::{
     acceptor::{Accepted, Acceptor, AcceptorConfig, Access},
     channel::Armed,
-    claim::ListenError,
+    claim::{Claim, ListenError},
     client_end::{ClientConfig, ClientEnd, ConnectError, Woken},
     handshake::{BadWelcome, Refusal},
     layout::{BadRingSize, RING_BYTES_MAX, RING_BYTES_MIN, RingSize},

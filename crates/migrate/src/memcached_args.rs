@@ -18,7 +18,7 @@ fn flag(short: char) -> Option<Flag> {
         'c' => Some(Flag::Setting("max-connections")),
         't' => Some(Flag::Setting("threads")),
         'Y' => Some(Flag::Setting("auth-file")),
-        'p' | 'l' | 'm' | 'I' | 'U' => Some(Flag::Special { takes_value: true }),
+        'p' | 'l' | 'm' | 'I' | 'U' | 's' | 'a' => Some(Flag::Special { takes_value: true }),
         'M' | 'v' | 'L' => Some(Flag::Special { takes_value: false }),
         'd' => {
             ignored(false, "start it by systemd or another supervisor: contrib/systemd has a unit")
@@ -27,8 +27,6 @@ fn flag(short: char) -> Option<Flag> {
         'P' => ignored(true, "a supervisor knows the process"),
         'r' => ignored(false, "let systemd set LimitCORE="),
         'k' => ignored(false, "memory is reserved at the start: let systemd set LimitMEMLOCK="),
-        's' => ignored(true, "there are no sockets of files"),
-        'a' => ignored(true, "there are no sockets of files"),
         'A' => ignored(false, "a client cannot end the server"),
         'f' | 'n' => ignored(true, "there are no size classes: a log takes items as they come"),
         'D' => ignored(true, "there are no statistics by prefix"),
@@ -141,6 +139,16 @@ fn special(
         }
         'U' if value == "0" => {}
         'U' => imported.set("udp-port", value, from),
+        's' => {
+            imported.set("memcached-unix-socket", value, from);
+            // With a socket memcached opens no port.
+            port.get_or_insert_with(|| "0".to_owned());
+        }
+        'a' => {
+            let mode = u16::from_str_radix(value, 8).ok().filter(|mode| *mode <= 0o777);
+            let mode = mode.ok_or(format!("-a {value}: this is no mode of a file"))?;
+            imported.set("unix-mode", format!("{mode:04o}"), from);
+        }
         'M' => imported.set("mode", "store", from),
         'v' => imported.set("log", "debug", from),
         _ => imported.set("huge-pages", "auto", from),
@@ -183,6 +191,15 @@ mod tests {
         check("-U 11211", &[("udp-port", "11211")], &[]);
         check("-l 127.0.0.1:11300", &[("memcached", "127.0.0.1:11300")], &[]);
         check("-p 0 --extended=modern", &[("memcached", "off")], &["--extended=modern"]);
+        check(
+            "-s /run/m.sock -a 777",
+            &[
+                ("memcached-unix-socket", "/run/m.sock"),
+                ("unix-mode", "0777"),
+                ("memcached", "off"),
+            ],
+            &[],
+        );
         check("-m 10 -f 1.25", &[("memory", "64MiB")], &["-f 1.25"]);
     }
 
@@ -191,6 +208,7 @@ mod tests {
         let error = |line: &str| import(line.split(' ')).expect_err(line);
         assert_eq!(error("-m"), "-m: its value is missing");
         assert_eq!(error("-m x"), "-m x: this is no number of MiB");
+        assert_eq!(error("-a 9"), "-a 9: this is no mode of a file");
         assert_eq!(error("-I 1t"), "-I 1t: this is no size");
         assert_eq!(error("-q"), "-q: memcached has no such flag");
         assert_eq!(error("64"), "64: memcached's flags begin with a dash");

@@ -5,14 +5,50 @@
 //! request. A worker stores the time of a client's last activity at most once per round.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{UnixMillis, WorkerId};
 
 use crate::counters::Dialect;
+
+/// An end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// An address and a port.
+    Ip(SocketAddr),
+    /// A Unix socket, by the path at which the server listens: both ends have that name.
+    Unix(Arc<Path>),
+}
+
+impl End {
+    /// Its address, however it is written; `None`: it has none.
+    fn address(&self) -> Option<IpAddr> {
+        match self {
+            End::Ip(address) => Some(address.ip().to_canonical()),
+            End::Unix(_) => None,
+        }
+    }
+
+    /// Whether it is on this host for certain.
+    pub fn is_local(&self) -> bool {
+        self.address().is_none_or(|address| address.is_loopback())
+    }
+}
+
+impl fmt::Display for End {
+    /// As CLIENT LIST has it: `127.0.0.1:1234`, or `/path:0`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Ip(address) => address.fmt(formatter),
+            End::Unix(path) => write!(formatter, "{}:0", path.display()),
+        }
+    }
+}
 
 /// One connected client.
 #[derive(Debug)]
@@ -22,9 +58,9 @@ pub struct Client {
     /// Which protocol its port speaks.
     pub protocol: Dialect,
     /// Its end.
-    pub peer: SocketAddr,
+    pub peer: End,
     /// Our end.
-    pub local: SocketAddr,
+    pub local: End,
     /// Our descriptor.
     pub descriptor: RawFd,
     /// When it connected.
@@ -65,8 +101,8 @@ impl Client {
             protocol: Dialect::Memcached,
             worker: AtomicU16::new(0),
             is_killed: AtomicBool::new(false),
-            peer: local,
-            local,
+            peer: End::Ip(local),
+            local: End::Ip(local),
             descriptor: -1,
             connected_at: UnixMillis(0),
             last_active_at: AtomicU64::new(0),
@@ -124,12 +160,12 @@ fn unpoisoned<'a, T>(
 }
 
 /// Everything that is known of a connection when it is accepted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub protocol: Dialect,
     pub worker: WorkerId,
-    pub peer: SocketAddr,
-    pub local: SocketAddr,
+    pub peer: End,
+    pub local: End,
     pub descriptor: RawFd,
     pub now: UnixMillis,
 }
@@ -173,11 +209,13 @@ impl Clients {
         if table.by_id.len() >= max.all {
             return Err(TooMany::All);
         }
-        let of_address = table.by_address.entry(arrival.peer.ip().to_canonical()).or_default();
-        if max.per_address > 0 && *of_address >= max.per_address {
-            return Err(TooMany::OfAddress); // The entry is not new: it has some.
+        if let Some(address) = arrival.peer.address() {
+            let of_address = table.by_address.entry(address).or_default();
+            if max.per_address > 0 && *of_address >= max.per_address {
+                return Err(TooMany::OfAddress); // The entry is not new: it has some.
+            }
+            *of_address += 1;
         }
-        *of_address += 1;
         let client = Arc::new(Client {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             protocol: arrival.protocol,
@@ -197,7 +235,7 @@ impl Clients {
     pub(crate) fn remove(&self, id: u64) {
         let mut table = unpoisoned(self.table.lock());
         let Some(client) = table.by_id.remove(&id) else { return };
-        let address = client.peer.ip().to_canonical();
+        let Some(address) = client.peer.address() else { return };
         if let Some(of_address) = table.by_address.get_mut(&address) {
             *of_address -= 1;
             if *of_address == 0 {
@@ -229,11 +267,11 @@ mod tests {
     }
 
     fn arrival_from(address: IpAddr) -> Arrival {
-        let any = SocketAddr::from((address, 1));
+        let any = End::Ip(SocketAddr::from((address, 1)));
         Arrival {
             protocol: Dialect::Resp,
             worker: WorkerId(0),
-            peer: any,
+            peer: any.clone(),
             local: any,
             descriptor: 3,
             now: UnixMillis(1),
@@ -285,7 +323,23 @@ mod tests {
         for client in clients.list() {
             clients.remove(client.id);
         }
-        assert_eq!(again.peer.ip(), mapped);
+        assert_eq!(again.peer, End::Ip(SocketAddr::from((mapped, 1))));
         assert!(unpoisoned(clients.table.lock()).by_address.is_empty(), "nobody is left");
+    }
+
+    #[test]
+    fn a_unix_socket_has_no_address_to_have_a_limit() {
+        let clients = Clients::default();
+        let max = ClientsMax { all: 3, per_address: 1 };
+        let end = End::Unix(Path::new("/run/d.sock").into());
+        let arrival = || Arrival { peer: end.clone(), local: end.clone(), ..arrival() };
+        let first = clients.admit(arrival(), max).unwrap();
+        clients.admit(arrival(), max).unwrap();
+        clients.admit(self::arrival(), max).unwrap();
+        assert_eq!(clients.admit(arrival(), max).unwrap_err(), TooMany::All);
+        assert_eq!(first.peer.to_string(), "/run/d.sock:0");
+        assert!(first.peer.is_local());
+        clients.remove(first.id);
+        assert_eq!(clients.list().len(), 2);
     }
 }

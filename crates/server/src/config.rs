@@ -37,6 +37,12 @@ pub struct Config {
     pub tls_memcached: Option<SocketAddr>,
     /// What TLS needs.
     pub tls: Option<TlsConfig>,
+    /// The Unix socket at which Redis clients connect; `None`: off.
+    pub unix_socket: Option<PathBuf>,
+    /// The same for memcached clients.
+    pub memcached_unix_socket: Option<PathBuf>,
+    /// The mode of these sockets' files: who may write one may connect.
+    pub unix_mode: u16,
     /// Where native clients send their datagrams; `None`: off. Port 0 takes a free port.
     pub native: Option<SocketAddr>,
     /// Nobody asked for the native port: start without it if its address is in use.
@@ -238,6 +244,9 @@ impl Default for Config {
             native_transport: NativeTransport::Auto,
             native_queue_bytes: 4 << 20,
             native_xdp: None,
+            unix_socket: None,
+            memcached_unix_socket: None,
+            unix_mode: 0o700,
             shm: None,
             shm_mode: 0o600,
             admin: loopback(8379),

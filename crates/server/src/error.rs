@@ -154,6 +154,16 @@ pub enum StartError {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// A Unix socket cannot be listened at.
+    #[error("--{setting} {}: {reason}", path.display())]
+    Unix {
+        /// The setting that named it.
+        setting: &'static str,
+        /// As it was given.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// Clients in shared memory cannot be taken.
     #[error("--shm {}: {reason}", path.display())]
     Shm {
@@ -227,6 +237,7 @@ impl StartError {
             | StartError::Tls { .. }
             | StartError::Xdp { .. }
             | StartError::Shm { .. }
+            | StartError::Unix { .. }
             | StartError::Store { .. }
             | StartError::Data { .. }
             | StartError::Warm { .. }

@@ -6,7 +6,10 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
 
+use landing::shm::{Claim, ListenError};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::StartError;
@@ -14,6 +17,9 @@ use crate::StartError;
 /// Connections that wait in the kernel to be accepted, per listener; the kernel lowers it to its
 /// own `somaxconn`.
 const BACKLOG_MAX: i32 = 4096;
+
+/// The kernel's structure for an address has room for so many bytes and a zero.
+const PATH_BYTES_MAX: usize = 107;
 
 /// Opens `count` listeners on `address`; a port 0 is resolved once and shared by all of them.
 pub fn listen(
@@ -42,6 +48,45 @@ fn listen_inner(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Ve
         listeners.push(next.into());
     }
     Ok((resolved, listeners))
+}
+
+/// A Unix socket that clients connect to. Its name goes with it.
+#[derive(Debug)]
+pub struct UnixListener {
+    /// What is listened at.
+    pub claim: Claim,
+    /// Its path, as clients' ends are shown.
+    pub path: Arc<Path>,
+}
+
+/// Listens at a path, if there is one.
+pub fn listen_unix(
+    path: Option<&Path>,
+    mode: u16,
+    setting: &'static str,
+) -> Result<Option<Arc<UnixListener>>, StartError> {
+    let Some(path) = path else { return Ok(None) };
+    let refused = |reason| StartError::Unix { setting, path: path.to_owned(), reason };
+    match path.as_os_str().len() {
+        1..=PATH_BYTES_MAX => {}
+        bytes => {
+            return Err(refused(format!(
+                "a socket's path has 1 to {PATH_BYTES_MAX} bytes, and this one {bytes}"
+            )));
+        }
+    }
+    let claim = Claim::listen(path, mode).map_err(|error| {
+        refused(match error {
+            ListenError::InUse { .. } => {
+                "another server answers there: stop it or choose another path".to_owned()
+            }
+            ListenError::NotASocket { .. } => {
+                "there is a file that is no socket: choose another path".to_owned()
+            }
+            ListenError::System { error, .. } => format!("cannot listen there: {error}"),
+        })
+    })?;
+    Ok(Some(Arc::new(UnixListener { claim, path: path.into() })))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,6 +134,42 @@ mod tests {
             format!(
                 "{resolved} is in use: stop the other server or choose another address with --resp"
             )
+        );
+    }
+
+    #[test]
+    fn a_socket_of_a_living_server_stays_and_one_of_a_dead_server_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d.sock");
+        let refused = |path: &Path| {
+            let error = listen_unix(Some(path), 0o600, "unix-socket").unwrap_err().to_string();
+            error.strip_prefix(&format!("--unix-socket {}: ", path.display())).map(str::to_owned)
+        };
+        let first = listen_unix(Some(&path), 0o600, "unix-socket").unwrap();
+        assert_eq!(
+            refused(&path).unwrap(),
+            "another server answers there: stop it or choose another path"
+        );
+        drop(first);
+        assert!(!path.exists(), "its name went with it");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let again = listen_unix(Some(&path), 0o640, "unix-socket").unwrap().unwrap();
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(&*again.path).unwrap().permissions().mode() & 0o777, 0o640);
+        let file = directory.path().join("file");
+        std::fs::write(&file, "kept").unwrap();
+        assert_eq!(
+            refused(&file).unwrap(),
+            "there is a file that is no socket: choose another path"
+        );
+        assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+        let long = directory.path().join("x".repeat(107));
+        assert!(
+            refused(&long).unwrap().starts_with("a socket's path has 1 to 107 bytes, and this")
+        );
+        assert!(
+            refused(Path::new("/nowhere/at/all")).unwrap().starts_with("cannot listen there: ")
         );
     }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 use wire::Parsed;
 use wire::resp::{ArgIter, Flags, Limits, Parser, Spec};
 
-use crate::clients::Client;
+use crate::clients::{Client, End};
 use crate::shared::{Control, Shared};
 use crate::slow_log::shown_args;
 
@@ -128,7 +128,12 @@ impl Feed {
     fn add_line(&mut self, client: &Client, at: Duration, args: ArgIter<'_>) {
         let (seconds, us) = (at.as_secs(), at.subsec_micros());
         // Writing to a string cannot fail.
-        let _ = write!(self.lines, "+{seconds}.{us:06} [0 {}]", client.peer);
+        let _ = match &client.peer {
+            End::Ip(address) => write!(self.lines, "+{seconds}.{us:06} [0 {address}]"),
+            End::Unix(path) => {
+                write!(self.lines, "+{seconds}.{us:06} [0 unix:{}]", path.display())
+            }
+        };
         shown_args(args, |arg| {
             self.lines.push_str(" \"");
             arg.iter().for_each(|byte| push_escaped(&mut self.lines, *byte));

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -21,7 +21,7 @@ use crate::engine::{Home, RunToCompletion};
 use crate::error::StartError;
 use crate::hop::{Fabric, Layers, Routed, Turn};
 use crate::hot::{self, HotSetSize};
-use crate::listen::listen;
+use crate::listen::{UnixListener, listen, listen_unix};
 use crate::manager::ManagerThread;
 use crate::memcached::udp::{self, UdpPort};
 use crate::memcached::users::Users;
@@ -82,6 +82,13 @@ impl Server {
         let (tls_resp, tls_resp_listeners) = bind(config.tls_resp, listening, "tls-resp")?;
         let (tls_memcached, tls_memcached_listeners) =
             bind(config.tls_memcached, listening, "tls-memcached")?;
+        let unix = |path: &Option<PathBuf>, setting| {
+            listen_unix(path.as_deref(), config.unix_mode, setting)
+        };
+        let unix = (
+            unix(&config.unix_socket, "unix-socket")?,
+            unix(&config.memcached_unix_socket, "memcached-unix-socket")?,
+        );
         let (native, native_sockets) = bind_native(&config, listening, layers.start.fronts)?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
@@ -115,7 +122,7 @@ impl Server {
         if let Some(warm) = server.shared.warm() {
             warm.begin(server.shared.store())?;
         }
-        let listeners = Listeners { plain, sealed, natives, udp };
+        let listeners = Listeners { plain, sealed, unix, natives, udp };
         let fabric = server.start_workers(listeners, ended_sender)?;
         if let (Some(prepared), Some(fabric)) = (prepared, fabric) {
             let shared = Arc::clone(&server.shared);
@@ -134,7 +141,7 @@ impl Server {
 
     fn start_workers(
         &mut self,
-        Listeners { plain, sealed, natives, udp }: Listeners,
+        Listeners { plain, sealed, unix, natives, udp }: Listeners,
         ended: Sender<()>,
     ) -> Result<Option<Arc<Fabric>>, StartError> {
         let config = self.shared.config();
@@ -145,6 +152,7 @@ impl Server {
         let (mut natives, mut udp) = (natives.into_iter(), udp.into_iter());
         let roles = self.shared.roles().latest();
         let layers = self.shared.layers();
+        let listening = layers.listening_count();
         let kept_bytes_max = self.shared.memory_plan().cell_kept_bytes_max;
         let new_fabric = || {
             let (stealing, helping) = (layers.stealing(), layers.helping(config));
@@ -159,6 +167,8 @@ impl Server {
                 memcached: memcached.next(),
                 tls_resp: tls_resp.next(),
                 tls_memcached: tls_memcached.next(),
+                unix_resp: unix.0.clone().filter(|_| index < listening),
+                unix_memcached: unix.1.clone().filter(|_| index < listening),
                 native,
                 shm_door: shm_door.flatten(),
                 udp: udp.next(),
@@ -274,6 +284,8 @@ struct Listeners {
     plain: (Vec<TcpListener>, Vec<TcpListener>),
     /// The same, for TLS.
     sealed: (Vec<TcpListener>, Vec<TcpListener>),
+    /// The same, of Unix sockets, which all workers share.
+    unix: (Option<Arc<UnixListener>>, Option<Arc<UnixListener>>),
     natives: Vec<(Native, Option<ShmDoor>)>,
     /// Of memcached over UDP.
     udp: Vec<UdpPort>,

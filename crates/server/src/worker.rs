@@ -35,7 +35,7 @@ mod watched;
 
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,7 @@ use crate::gather::Gather;
 use crate::hop::replicate::GroupAnswer;
 use crate::hop::{PublishedRoles, Returned};
 use crate::hot::glance::Glance;
+use crate::listen::UnixListener;
 use crate::memcached::udp::UdpPort;
 use crate::moving::Moving;
 use crate::native::Native;
@@ -91,6 +92,8 @@ const TOKEN_CLERK: u64 = u64::MAX - 4;
 const TOKEN_TLS_RESP: u64 = u64::MAX - 5;
 const TOKEN_TLS_MEMCACHED: u64 = u64::MAX - 6;
 const TOKEN_UDP: u64 = u64::MAX - 7;
+const TOKEN_UNIX_RESP: u64 = u64::MAX - 8;
+const TOKEN_UNIX_MEMCACHED: u64 = u64::MAX - 9;
 /// Ports for datagrams count from here.
 const TOKEN_PORT: u64 = 1 << 61;
 /// Doorbells of clients in shared memory count from here.
@@ -102,10 +105,27 @@ const ROUNDS_PER_WAIT: u32 = 16;
 
 /// A listener of this worker.
 struct Listener {
-    socket: TcpListener,
+    socket: Ear,
     protocol: Dialect,
     is_tls: bool,
     token: u64,
+}
+
+/// Where a listener listens.
+enum Ear {
+    /// Its own share of a port.
+    Tcp(TcpListener),
+    /// A Unix socket, which all workers have together: whoever is first accepts.
+    Unix(Arc<UnixListener>),
+}
+
+impl AsFd for Ear {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Ear::Tcp(socket) => socket.as_fd(),
+            Ear::Unix(listener) => listener.claim.as_fd(),
+        }
+    }
 }
 
 /// What a round begins with.
@@ -189,6 +209,10 @@ pub struct WorkerSockets {
     pub tls_resp: Option<TcpListener>,
     /// The other one.
     pub tls_memcached: Option<TcpListener>,
+    /// The Unix sockets.
+    pub unix_resp: Option<Arc<UnixListener>>,
+    /// The other one.
+    pub unix_memcached: Option<Arc<UnixListener>>,
     /// Its side of the native protocol, if that is on.
     pub native: Option<Native>,
     /// Where clients in shared memory come in; one worker takes them for all.
@@ -200,10 +224,22 @@ pub struct WorkerSockets {
 impl WorkerSockets {
     fn take_listeners(&mut self) -> Vec<Listener> {
         let sockets = [
-            (self.resp.take(), Dialect::Resp, false, TOKEN_RESP),
-            (self.memcached.take(), Dialect::Memcached, false, TOKEN_MEMCACHED),
-            (self.tls_resp.take(), Dialect::Resp, true, TOKEN_TLS_RESP),
-            (self.tls_memcached.take(), Dialect::Memcached, true, TOKEN_TLS_MEMCACHED),
+            (self.resp.take().map(Ear::Tcp), Dialect::Resp, false, TOKEN_RESP),
+            (self.memcached.take().map(Ear::Tcp), Dialect::Memcached, false, TOKEN_MEMCACHED),
+            (self.tls_resp.take().map(Ear::Tcp), Dialect::Resp, true, TOKEN_TLS_RESP),
+            (
+                self.tls_memcached.take().map(Ear::Tcp),
+                Dialect::Memcached,
+                true,
+                TOKEN_TLS_MEMCACHED,
+            ),
+            (self.unix_resp.take().map(Ear::Unix), Dialect::Resp, false, TOKEN_UNIX_RESP),
+            (
+                self.unix_memcached.take().map(Ear::Unix),
+                Dialect::Memcached,
+                false,
+                TOKEN_UNIX_MEMCACHED,
+            ),
         ];
         let listeners = sockets.into_iter().filter_map(|(socket, protocol, is_tls, token)| {
             Some(Listener { socket: socket?, protocol, is_tls, token })

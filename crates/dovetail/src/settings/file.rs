@@ -133,6 +133,7 @@ fn wanted(kind: Kind) -> String {
         Kind::Address => "an address in quotes, e.g. \"127.0.0.1:6379\", or \"off\"".to_owned(),
         Kind::Path => "a path in quotes".to_owned(),
         Kind::SocketPath => "a path in quotes, or \"off\"".to_owned(),
+        Kind::Mode => "a mode in quotes, e.g. \"0770\"".to_owned(),
         Kind::Device => "a device in quotes, or \"off\"".to_owned(),
         Kind::Size { .. } | Kind::AutoSize { .. } => "a size in quotes, e.g. \"64MiB\"".to_owned(),
         Kind::Count { min, max } => format!("a whole number from {min} to {max}, no quotes"),

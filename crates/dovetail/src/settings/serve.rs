@@ -54,6 +54,9 @@ impl ServeSettings {
             native_key_file: lookup.path("native-key-file"),
             native_transport: lookup.native_transport(),
             native_xdp: lookup.device("native-xdp"),
+            unix_socket: lookup.path("unix-socket"),
+            memcached_unix_socket: lookup.path("memcached-unix-socket"),
+            unix_mode: lookup.mode("unix-mode"),
             shm: lookup.path("shm"),
             shm_mode: lookup.shm_mode(),
             admin: lookup.address("admin"),
@@ -641,6 +644,13 @@ impl Lookup<'_> {
             "recvmmsg" => NativeTransport::Recvmmsg,
             "io-uring" => NativeTransport::IoUring,
             _ => NativeTransport::Auto,
+        }
+    }
+
+    fn mode(&self, key: &str) -> u16 {
+        match self.layered(key).value {
+            Value::Mode(mode) => mode,
+            _ => 0o700,
         }
     }
 

@@ -110,6 +110,8 @@ fn what_is_printed_reads_back() {
         ("max-connections", "7"),
         ("native-key-file", "/etc/dovetail/native key"),
         ("shm", "/run/dovetail/shm"),
+        ("unix-socket", "/run/dovetail/resp.sock"),
+        ("unix-mode", "777"),
     ];
     let settings = layered(&flags, &[], "").unwrap();
     let printed = toml(&settings, Listing::Complete);
@@ -178,6 +180,15 @@ fn a_bad_value_says_what_would_be_right() {
     check_flag_error("index", "btree", "--index: `btree` is not one of hash or tree");
     check_flag_error("huge-pages", "on", "--huge-pages: `on` is not one of auto, hugetlb or off");
     check_flag_error("shm", "", "--shm: `` is not a socket's path: write 1 to 107 bytes, or `off`");
+    for text in ["", "7", "0o700", "1777", "789", "-700", "07777"] {
+        check_flag_error(
+            "unix-mode",
+            text,
+            &format!(
+                "--unix-mode: `{text}` is not the mode of a file: write 0000 to 0777, e.g. 0770"
+            ),
+        );
+    }
     for text in ["", "eth0:", "eth0:0", "eth0:-1", "a/b", "sixteen-letters-", "a b"] {
         check_flag_error(
             "native-xdp",

@@ -20,6 +20,8 @@ pub enum Kind {
     Host,
     /// The path of a socket, or `off`.
     SocketPath,
+    /// The mode of a file, octal.
+    Mode,
     /// A network device and how many of its queues, or `off`.
     Device,
     /// A size within bounds.
@@ -108,6 +110,8 @@ pub enum Value {
     Text(String),
     /// A path, as it was written.
     Path(String),
+    /// The mode of a file.
+    Mode(u16),
     /// A network device.
     Device {
         /// Its name.
@@ -130,6 +134,7 @@ impl Kind {
             Kind::SocketPath if !is_socket_path(text) => {
                 Err(format!("`{text}` is not a socket's path: write 1 to 107 bytes, or `off`"))
             }
+            Kind::Mode => read_mode(text),
             Kind::Device => read_device(text),
             Kind::Path | Kind::Host | Kind::SocketPath => Ok(Value::Path(text.to_owned())),
             Kind::AutoSize { .. } | Kind::AutoCount { .. } | Kind::SwitchedCount { .. }
@@ -193,6 +198,15 @@ fn read_device(text: &str) -> Result<Value, String> {
             "`{text}` is not a network device: write DEVICE or DEVICE:QUEUES, e.g. eth0 or \
              eth0:4, or `off`"
         )),
+    }
+}
+
+fn read_mode(text: &str) -> Result<Value, String> {
+    let is_octal =
+        (3..=4).contains(&text.len()) && text.bytes().all(|digit| digit.is_ascii_digit());
+    match u16::from_str_radix(text, 8) {
+        Ok(mode @ 0..=0o777) if is_octal => Ok(Value::Mode(mode)),
+        _ => Err(format!("`{text}` is not the mode of a file: write 0000 to 0777, e.g. 0770")),
     }
 }
 
@@ -298,6 +312,7 @@ impl fmt::Display for Value {
             Value::Time(time) => formatter.write_str(&base::format_duration(*time)),
             Value::Choice(word) => formatter.write_str(word),
             Value::Dispatch(dispatch) => dispatch.fmt(formatter),
+            Value::Mode(mode) => write!(formatter, "{mode:04o}"),
             Value::Text(text) | Value::Path(text) => formatter.write_str(text),
             Value::Device { name, queues: None } => formatter.write_str(name),
             Value::Device { name, queues: Some(queues) } => write!(formatter, "{name}:{queues}"),

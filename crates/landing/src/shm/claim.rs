@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use thiserror::Error;
 
 /// Clients that may wait to be accepted.
-const BACKLOG: i32 = 128;
+const BACKLOG: i32 = 511;
 
 /// Why the server cannot listen at a path.
 #[derive(Debug, Error)]
@@ -39,11 +39,27 @@ pub enum ListenError {
 }
 
 /// A listening socket and the name that it has in the file system.
-pub(crate) struct Claim {
-    pub socket: OwnedFd,
+#[derive(Debug)]
+pub struct Claim {
+    pub(crate) socket: OwnedFd,
     path: CString,
     /// Device and inode of the name: another server's socket of the same name is not ours.
     inode: (u64, u64),
+}
+
+impl Claim {
+    /// Listens at `path`, whose file has that mode: a socket that a dead server left there is
+    /// replaced, and anything else of that name is an error. Accepting does not block. Whoever
+    /// drops this takes the name away again.
+    pub fn listen(path: &Path, mode: u16) -> Result<Claim, ListenError> {
+        claim(path, Mode::from_raw_mode(u32::from(mode)))
+    }
+}
+
+impl AsFd for Claim {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 /// Listens at `path`, readable and writable as `mode` says.

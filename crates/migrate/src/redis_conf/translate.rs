@@ -123,7 +123,14 @@ fn translate(directive: &Directive, together: &mut Together, imported: &mut Impo
         },
         "logfile" if first.is_empty() => {}
         "logfile" => imported.ignore(what, "log lines go to standard error"),
-        "unixsocket" | "unixsocketperm" => imported.ignore(what, "there are no sockets of files"),
+        "unixsocket" if first.is_empty() => {}
+        "unixsocket" => imported.set("unix-socket", first, &from),
+        "unixsocketperm" => match octal(first) {
+            // There it stands for what the process's mask leaves.
+            Some(0) => {}
+            Some(mode) => imported.set("unix-mode", format!("{mode:04o}"), &from),
+            None => imported.ignore(what, "this is no mode of a file"),
+        },
         "timeout" | "tcp-keepalive" | "tcp-backlog" if first == "0" => {}
         _ => ignore(directive, imported),
     }
@@ -220,6 +227,11 @@ fn finish(together: Together, imported: &mut Imported) {
     imported.set("durability", durability, "appendfsync");
 }
 
+/// The mode of a file.
+fn octal(text: &str) -> Option<u16> {
+    u16::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777)
+}
+
 /// A size as Redis reads it: k is 1000, kb is 1024.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.len() - text.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
@@ -277,6 +289,11 @@ mod tests {
         check("appendonly yes\ndir /d", &[("data-dir", "/d"), ("durability", "none")], &[]);
         check("dir /d\nport 0\nbind ::1", &[("resp", "off")], &["dir"]);
         check("bind ::1", &[("resp", "[::1]:6379")], &[]);
+        check(
+            "port 0\nunixsocket /run/redis.sock\nunixsocketperm 770",
+            &[("unix-socket", "/run/redis.sock"), ("unix-mode", "0770"), ("resp", "off")],
+            &[],
+        );
     }
 
     #[test]
@@ -290,6 +307,11 @@ mod tests {
         check("maxmemory-policy volatile-ttl", &[], &["line 1: maxmemory-policy volatile-ttl"]);
         check("maxmemory-samples 5", &[], &["line 1: maxmemory-samples 5"]);
         check("masterauth hunter2\nuser a on >pw", &[], &["line 1: masterauth", "line 2: user"]);
+        check(
+            "unixsocketperm 999\nunixsocketperm 1777\nunixsocket ''",
+            &[],
+            &["line 1: unixsocketperm 999", "line 2: unixsocketperm 1777"],
+        );
         check("aclfile /u.acl\naclfile \"\"", &[("acl-file", "/u.acl")], &[]);
         check("something new", &[], &["line 1: something new"]);
         let imported = import(b"requirepass 'two words'").expect("it is one");

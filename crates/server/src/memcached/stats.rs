@@ -6,6 +6,7 @@ use wire::memcached::{Encoder, Reply, StatsKind};
 
 use super::MEMCACHED_VERSION;
 use crate::Mode;
+use crate::clients::End;
 use crate::counters::{CommandTotals, Dialect, MemcachedCommand, Protocol, Totals};
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -265,8 +266,13 @@ fn connections(to: &mut Writer<'_>, shared: &Shared) {
         if client.protocol == Dialect::Memcached {
             let descriptor = client.descriptor;
             let seconds_idle = now.0.saturating_sub(client.last_active_at().0) / 1000;
-            to.stat(&format!("{descriptor}:addr"), format_args!("tcp:{}", client.peer));
-            to.stat(&format!("{descriptor}:listen_addr"), format_args!("tcp:{}", client.local));
+            for (name, end) in [("addr", &client.peer), ("listen_addr", &client.local)] {
+                let name = format!("{descriptor}:{name}");
+                match end {
+                    End::Ip(address) => to.stat(&name, format_args!("tcp:{address}")),
+                    End::Unix(path) => to.stat(&name, format_args!("unix:{}", path.display())),
+                }
+            }
             to.stat(&format!("{descriptor}:state"), "conn_read");
             to.stat(&format!("{descriptor}:secs_since_last_cmd"), seconds_idle);
         }

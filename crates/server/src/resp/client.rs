@@ -11,7 +11,7 @@ use wire::resp::{
 
 use super::Caller;
 use super::connection::text;
-use crate::clients::Client;
+use crate::clients::{Client, End};
 use crate::connection::{Ending, Resp, Speech};
 use crate::counters::Dialect;
 use crate::engine::Engine;
@@ -238,14 +238,13 @@ fn unblock_error<'a>(mut args: ArgIter<'a>) -> Option<ErrorReply<'a>> {
 fn is_selected(filter: &ClientFilter<'_>, client: &Client, now: UnixMillis) -> bool {
     let age_seconds = now.0.saturating_sub(client.connected_at.0) / 1000;
     let is_id = |id: &[u8]| itoa::Buffer::new().format(client.id).as_bytes() == id;
-    let is_address =
-        |wanted: &[u8], address: std::net::SocketAddr| address.to_string().as_bytes() == wanted;
+    let is_address = |wanted: &[u8], address: &End| address.to_string().as_bytes() == wanted;
     client.protocol == Dialect::Resp
         && filter.ids.is_none_or(|mut ids| ids.any(is_id))
         && filter.id.is_none_or(|id| id == client.id)
         && filter.type_name.is_none_or(|name| name == "normal")
-        && filter.address.is_none_or(|address| is_address(address, client.peer))
-        && filter.local_address.is_none_or(|address| is_address(address, client.local))
+        && filter.address.is_none_or(|address| is_address(address, &client.peer))
+        && filter.local_address.is_none_or(|address| is_address(address, &client.local))
         && filter.user.is_none_or(|user| user == client.names().user().as_bytes())
         && filter.max_age_seconds.is_none_or(|least| age_seconds >= least)
 }

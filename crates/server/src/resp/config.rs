@@ -189,6 +189,11 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("proto-max-bulk-len", config.max_item_size_bytes.to_string()),
         ("port", port.to_string()),
         ("bind", bind),
+        (
+            "unixsocket",
+            config.unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string()),
+        ),
+        ("unixsocketperm", format!("{:o}", config.unix_mode)),
         ("databases", "1".to_owned()),
         ("io-threads", threads.to_string()),
         ("threads", threads.to_string()),

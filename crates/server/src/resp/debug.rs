@@ -33,7 +33,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// DEBUG.
     pub(super) fn debug(&mut self, caller: Caller, mut args: ArgIter<'a>) {
         self.flush();
-        let is_local = self.core.connections[caller.slot].client.peer.ip().is_loopback();
+        let is_local = self.core.connections[caller.slot].client.peer.is_local();
         let is_allowed = match self.core.shared.config().debug_command {
             DebugCommand::No => false,
             DebugCommand::Local => is_local,

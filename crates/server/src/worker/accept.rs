@@ -2,15 +2,16 @@
 
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use socket2::{SockRef, TcpKeepalive};
 
-use super::Worker;
+use super::{Ear, Worker};
 use crate::acl::Pass;
-use crate::clients::{Arrival, TooMany};
+use crate::clients::{Arrival, End, TooMany};
 use crate::connection::{Connection, Memcached, Resp, Speech};
 use crate::counters::Dialect;
 use crate::engine::Home;
@@ -46,7 +47,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
             match accept_with(&listener.socket, flags) {
                 Ok(socket) => {
                     let (protocol, is_tls) = (listener.protocol, listener.is_tls);
-                    self.admit(TcpStream::from(socket), protocol, is_tls);
+                    let ends = match &listener.socket {
+                        Ear::Tcp(_) => None,
+                        Ear::Unix(listener) => Some(End::Unix(Arc::clone(&listener.path))),
+                    };
+                    // A stream of bytes is one whatever it goes through.
+                    self.admit_from(TcpStream::from(socket), ends, (protocol, is_tls));
                 }
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     return self.rest_from_accepting();
@@ -83,12 +89,25 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
+    #[cfg(any(test, feature = "drive"))]
     pub(crate) fn admit(&mut self, socket: TcpStream, protocol: Dialect, is_tls: bool) {
-        let (Ok(peer), Ok(local)) = (socket.peer_addr(), socket.local_addr()) else { return };
-        // Replies must not wait for acknowledgements; a refusal only costs speed.
-        let _ = socket.set_nodelay(true);
-        // A client whose machine vanished is noticed after a while.
-        let _ = SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+        self.admit_from(socket, None, (protocol, is_tls));
+    }
+
+    /// `unix`: what both ends are called, if it is no connection of TCP.
+    fn admit_from(
+        &mut self,
+        socket: TcpStream,
+        unix: Option<End>,
+        (protocol, is_tls): (Dialect, bool),
+    ) {
+        let (peer, local) = match unix {
+            Some(end) => (end.clone(), end),
+            None => {
+                let Some(ends) = prepare_tcp(&socket) else { return };
+                ends
+            }
+        };
         let Ok(tls) = self.begin_tls(is_tls) else { return };
         let arrival = Arrival {
             protocol,
@@ -141,6 +160,16 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.await_handshake(slot);
         }
     }
+}
+
+/// Both ends of a connection of TCP, which is set up; `None`: it has gone already.
+fn prepare_tcp(socket: &TcpStream) -> Option<(End, End)> {
+    let ends = (End::Ip(socket.peer_addr().ok()?), End::Ip(socket.local_addr().ok()?));
+    // Replies must not wait for acknowledgements; a refusal only costs speed.
+    let _ = socket.set_nodelay(true);
+    // A client whose machine vanished is noticed after a while.
+    let _ = SockRef::from(socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+    Some(ends)
 }
 
 /// One client too many: it is told so.

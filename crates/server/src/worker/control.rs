@@ -1,5 +1,7 @@
 //! What other threads ask of a worker: probes, kills, the end.
 
+use std::os::fd::AsFd;
+
 use store::{Condition, Expiry, Item, Op, Outcome, Pins, Request, Set, Sink};
 
 use super::{Due, Worker};
@@ -144,7 +146,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return;
         }
         self.is_draining = true;
-        self.listeners.clear();
+        for listener in self.listeners.drain(..) {
+            // A Unix socket is open as long as any worker has it: it would be reported for ever.
+            let _ = self.poller.remove(listener.socket.as_fd());
+        }
         self.shm_door = None;
         (self.has_served_queues, self.has_native_work) = (false, false);
         if let Some(mut native) = self.native.take() {
