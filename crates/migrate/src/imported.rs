@@ -20,6 +20,15 @@ pub struct Ignored {
     pub why: String,
 }
 
+/// A user of the RESP port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Where it comes from, from 1 on.
+    pub line: usize,
+    /// As a line of a file of users: `user NAME RULE ...`. It may hold passwords.
+    pub text: Vec<u8>,
+}
+
 /// All of it (the crate's I1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
@@ -27,6 +36,8 @@ pub struct Imported {
     pub settings: Vec<Setting>,
     /// In the order of the source.
     pub ignored: Vec<Ignored>,
+    /// The same.
+    pub users: Vec<User>,
 }
 
 impl Imported {

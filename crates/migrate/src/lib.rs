@@ -40,7 +40,7 @@ pub use error::Error;
 pub use from_memcached::FromMemcached;
 pub use from_rdb::FromRdb;
 pub use from_redis::FromRedis;
-pub use imported::{Ignored, Imported, Setting};
+pub use imported::{Ignored, Imported, Setting, User};
 pub use into_memcached::IntoMemcached;
 pub use into_redis::IntoRedis;
 pub use item::{Expiry, Item};

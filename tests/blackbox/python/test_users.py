@@ -267,8 +267,30 @@ def test_a_file_that_is_wrong_does_not_start_a_server(tmp_path):
                "--admin", "off", "--memory", "128MiB"]
     ended = subprocess.run(command, capture_output=True, text=True, env=servers.clean_environment(), timeout=20)
     assert ended.returncode != 0
-    want = f"--acl-file {path}: line 3: Unknown command or category name in ACL"
+    want = f"--acl-file {path}: line 3: the rule '+nosuch': Unknown command or category name in ACL"
     assert want in ended.stderr, ended.stderr
+
+
+def test_users_of_redis_conf_become_a_file_of_users(tmp_path):
+    conf, users = tmp_path / "redis.conf", tmp_path / "users.acl"
+    conf.write_text('maxclients 50\nuser default off\nuser "app" on >se#cret ~app:* +@read -keys\n')
+    command = [servers.binary(), "config", "import", str(conf)]
+    plain = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "line 2: user: users stand in a file of their own: say which by --acl-file PATH" in plain.stdout
+    assert "se#cret" not in plain.stdout + plain.stderr
+    run = subprocess.run([*command, "--acl-file", str(users)], capture_output=True, text=True, check=True)
+    assert f'acl-file = "{users}"' in run.stdout and "se#cret" not in run.stdout + run.stderr
+    assert users.stat().st_mode & 0o777 == 0o600
+    again = subprocess.run([*command, "--acl-file", str(users)], capture_output=True, text=True, check=False)
+    assert again.returncode != 0 and "cannot be written" in again.stderr, "no file is overwritten"
+    server = servers.Dovetail("--acl-file", str(users))
+    with client(server.resp_port) as app:
+        assert app.ask("GET", "app:1").startswith(b"-NOAUTH")
+        assert app.ask("AUTH", "app", "se#cret") == b"+OK\r\n"
+        assert app.ask("GET", "app:1") == b"$-1\r\n"
+        assert app.ask("KEYS", "*").startswith(b"-NOPERM")
+        assert app.ask("SET", "app:1", "x").startswith(b"-NOPERM")
+    assert server.stop() == 0
 
 
 def test_a_default_user_that_may_not_do_everything_closes_memcached():

@@ -5,15 +5,19 @@
 //!  dovetail config import --memcached -m 1024 -c 4096    all that follows is memcached's
 //! ```
 //!
+//! Users go to a file of their own, if `--acl-file` names one: they hold passwords.
+//!
 //! What was translated goes to standard output, with what was not as comments behind it, so that
 //! the output is a configuration file; a summary goes to standard error.
 
 use std::fmt::Write;
-use std::io::Read;
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::io::{Read, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command};
-use migrate::{Imported, memcached_args, redis_conf};
+use migrate::{Imported, User, memcached_args, redis_conf};
 
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
@@ -32,13 +36,20 @@ pub fn command() -> Command {
                 .required_unless_present("memcached"),
         )
         .arg(
+            Arg::new("acl-file")
+                .long("acl-file")
+                .value_name("PATH")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("Where the lines `user ...` go: a new file, which acl-file then names"),
+        )
+        .arg(
             Arg::new("memcached")
                 .long("memcached")
                 .value_name("FLAG")
                 .help("Everything that follows is what memcached was started with")
                 .num_args(1..)
                 .allow_hyphen_values(true)
-                .conflicts_with("file"),
+                .conflicts_with_all(["file", "acl-file"]),
         )
 }
 
@@ -53,9 +64,52 @@ pub fn run(matches: &ArgMatches, machine: &Machine) -> Result<(), Failure> {
                 .map_err(|mistake| Failure::Usage(format!("config import: {file}: {mistake}")))?
         }
     };
+    let mut imported = imported;
+    take_users(&mut imported, matches.get_one::<PathBuf>("acl-file").map(PathBuf::as_path))?;
     let (text, counts) = render(imported, machine);
     print(&text)?;
     eprintln!("{counts}");
+    Ok(())
+}
+
+/// Users become a file of their own, and a setting; without a path they are named as not
+/// translated.
+fn take_users(imported: &mut Imported, path: Option<&Path>) -> Result<(), Failure> {
+    let users = std::mem::take(&mut imported.users);
+    if users.is_empty() {
+        return Ok(());
+    }
+    let has_file = imported.settings.iter().any(|setting| setting.key == "acl-file");
+    let why = match path {
+        _ if has_file => "users stand in aclfile alone: Redis would refuse to start with both",
+        None => "users stand in a file of their own: say which by --acl-file PATH",
+        Some(path) => return write_users(imported, &users, path),
+    };
+    for user in users {
+        let what = format!("line {}: user", user.line);
+        imported.ignored.push(migrate::Ignored { what, why: why.to_owned() });
+    }
+    Ok(())
+}
+
+fn write_users(imported: &mut Imported, users: &[User], path: &Path) -> Result<(), Failure> {
+    let text: Vec<u8> =
+        users.iter().flat_map(|user| user.text.iter().copied().chain([b'\n'])).collect();
+    for wrong in server::acl::check_file(&text) {
+        let what = path.display().to_string();
+        imported.ignored.push(migrate::Ignored { what, why: wrong });
+    }
+    let mut options = OpenOptions::new();
+    // The file holds passwords: nobody else's business, and no other file is overwritten.
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(&text));
+    written.map_err(|error| {
+        let reason = reason_of(&error);
+        Failure::Runtime(format!("config import: {} cannot be written: {reason}", path.display()))
+    })?;
+    let from = format!("{} lines `user ...`", users.len());
+    let (key, value) = ("acl-file", path.display().to_string());
+    imported.settings.push(migrate::Setting { key, value, from });
     Ok(())
 }
 
@@ -145,6 +199,28 @@ mod tests {
         assert!(text.contains("line 5: io-threads: threads: "), "{text}");
         let entries = crate::settings::file::parse(Path::new("out"), &text).unwrap();
         assert_eq!(entries.len(), 3, "{text}");
+    }
+
+    #[test]
+    fn users_go_to_a_file_that_was_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users.acl");
+        let conf = b"user a on >pw ~* +@all\nuser b off +nosuch";
+        let mut imported = redis_conf::import(conf).unwrap();
+        take_users(&mut imported, Some(&path)).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"user a on >pw ~* +@all\nuser b off +nosuch\n");
+        let text = render(imported, &Machine::detect()).0;
+        assert!(text.contains(&format!("acl-file = \"{}\"", path.display())), "{text}");
+        let wrong = "line 2: the rule '+nosuch': Unknown command or category name in ACL";
+        assert!(text.contains(wrong) && !text.contains("pw"), "{text}");
+        let mut again = redis_conf::import(conf).unwrap();
+        assert!(take_users(&mut again, Some(&path)).is_err(), "it is there");
+        let mut without = redis_conf::import(conf).unwrap();
+        take_users(&mut without, None).unwrap();
+        assert_eq!(without.ignored.len(), 2);
+        let mut both = redis_conf::import(b"aclfile /u\nuser a on").unwrap();
+        take_users(&mut both, Some(&path)).unwrap();
+        assert_eq!((both.ignored.len(), both.settings.len()), (1, 1));
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! Directives of redis.conf as settings of ours.
 
 use super::{Directive, Mistake, directives};
-use crate::imported::Imported;
+use crate::imported::{Imported, User};
 
 /// Directives whose values are secret (I2), and what they are for.
-const SECRETS: [(&str, &str); 3] = [
+const SECRETS: [(&str, &str); 2] = [
     ("masterauth", "copies authenticate by the cluster's own key: see docs/cluster.md"),
-    ("user", "users stand in a file of their own: move these lines to it, and give acl-file"),
     ("tls-key-file-pass", "keys are read unencrypted"),
 ];
 
@@ -110,6 +109,7 @@ fn translate(directive: &Directive, together: &mut Together, imported: &mut Impo
         "tls-key-file" => imported.set("tls-key", first, &from),
         "tls-ca-cert-file" => imported.set("tls-ca", first, &from),
         "tls-auth-clients" => imported.set("tls-auth-clients", first.to_ascii_lowercase(), &from),
+        "user" => user(directive, imported),
         "aclfile" if first.is_empty() => {}
         "aclfile" => imported.set("acl-file", first, &from),
         "proto-max-bulk-len" => match bytes(first) {
@@ -134,6 +134,19 @@ fn translate(directive: &Directive, together: &mut Together, imported: &mut Impo
         "timeout" | "tcp-keepalive" | "tcp-backlog" if first == "0" => {}
         _ => ignore(directive, imported),
     }
+}
+
+/// A user, as a line of a file of users, whose words nothing quotes.
+fn user(directive: &Directive, imported: &mut Imported) {
+    let is_word = |word: &Vec<u8>| !word.is_empty() && !word.iter().any(u8::is_ascii_whitespace);
+    if directive.values.is_empty() || !directive.values.iter().all(is_word) {
+        let why = "a user has a name, and no word of it has a space: set it by ACL SETUSER";
+        return imported.ignore(format!("line {}: user", directive.line), why);
+    }
+    let words: Vec<&[u8]> = directive.values.iter().map(Vec::as_slice).collect();
+    imported
+        .users
+        .push(User { line: directive.line, text: [b"user ", &*words.join(&b' ')].concat() });
 }
 
 /// The line as it is shown (I2).
@@ -306,7 +319,11 @@ mod tests {
         check("maxmemory 0", &[], &["line 1: maxmemory 0"]);
         check("maxmemory-policy volatile-ttl", &[], &["line 1: maxmemory-policy volatile-ttl"]);
         check("maxmemory-samples 5", &[], &["line 1: maxmemory-samples 5"]);
-        check("masterauth hunter2\nuser a on >pw", &[], &["line 1: masterauth", "line 2: user"]);
+        check(
+            "masterauth hunter2\nuser 'a b' on >pw",
+            &[],
+            &["line 1: masterauth", "line 2: user"],
+        );
         check(
             "unixsocketperm 999\nunixsocketperm 1777\nunixsocket ''",
             &[],
@@ -317,6 +334,16 @@ mod tests {
         let imported = import(b"requirepass 'two words'").expect("it is one");
         assert_eq!(imported.settings[0].value, "two words");
         assert_eq!(import(b"\nsave \"").map_err(|mistake| mistake.line), Err(2));
+    }
+
+    #[test]
+    fn users_are_lines_of_a_file_of_their_own() {
+        let imported =
+            import(b"port 1\nuser a on >pw ~x:* +@all\nuser \"b\" off").expect("they are");
+        let lines: Vec<(usize, &[u8])> =
+            imported.users.iter().map(|user| (user.line, &*user.text)).collect();
+        let want: [(usize, &[u8]); 2] = [(2, b"user a on >pw ~x:* +@all"), (3, b"user b off")];
+        assert_eq!((lines.as_slice(), imported.ignored.len()), (&want[..], 0));
     }
 
     #[test]

@@ -38,7 +38,12 @@ pub enum Wrong {
     /// A parenthesis that nobody closes.
     Parenthesis,
     /// One of its rules.
-    Rule(RuleError),
+    Rule {
+        /// Without what may be a password.
+        rule: String,
+        /// What is wrong with it.
+        error: RuleError,
+    },
 }
 
 impl fmt::Display for LineError {
@@ -49,7 +54,7 @@ impl fmt::Display for LineError {
             Wrong::Name(name) => write!(formatter, "the name '{name}' has invalid characters"),
             Wrong::Duplicate(name) => write!(formatter, "a second line of user '{name}'"),
             Wrong::Parenthesis => formatter.write_str("a parenthesis is not closed"),
-            Wrong::Rule(error) => error.fmt(formatter),
+            Wrong::Rule { rule, error } => write!(formatter, "the rule '{rule}': {error}"),
         }
     }
 }
@@ -64,7 +69,7 @@ pub(super) fn told(path: &Path, errors: &[LineError]) -> String {
                 format!("{path}:{line} should start with user keyword followed by the username. ")
             }
             Wrong::Name(name) => {
-                format!("'{path}:{line}: username '{name}' contains invalid characters. ")
+                format!("{path}:{line}: username '{name}' contains invalid characters. ")
             }
             Wrong::Duplicate(name) => {
                 format!("WARNING: Duplicate user '{name}' found on line {line}. ")
@@ -72,7 +77,7 @@ pub(super) fn told(path: &Path, errors: &[LineError]) -> String {
             Wrong::Parenthesis => {
                 format!("{path}:{line}: Unmatched parenthesis in selector definition.")
             }
-            Wrong::Rule(error) => format!("{path}:{line}: {error}. "),
+            Wrong::Rule { error, .. } => format!("{path}:{line}: {error}. "),
         };
     }
     text + NOTHING_CHANGED
@@ -109,13 +114,29 @@ fn parse_line<'l>(
     }
     let rules = merge_selectors(words).map_err(|_| vec![Wrong::Parenthesis])?;
     let mut user = User::new(name, 0);
-    let failed = |rule: &Vec<u8>| user.apply(rule).err().map(Wrong::Rule);
+    let failed = |rule: &Vec<u8>| {
+        let error = user.apply(rule).err()?;
+        Some(Wrong::Rule { rule: shown_rule(rule), error })
+    };
     let wrongs: Vec<Wrong> = rules.iter().filter_map(failed).collect();
     if !wrongs.is_empty() {
         return Err(wrongs);
     }
     users.push(user);
     Ok(())
+}
+
+/// A rule for people: of passwords and their digests nothing but the sign before them.
+fn shown_rule(rule: &[u8]) -> String {
+    match rule {
+        [sign @ (b'>' | b'<' | b'#' | b'!'), _, ..] => format!("{}...", char::from(*sign)),
+        _ => String::from_utf8_lossy(rule).into_owned(),
+    }
+}
+
+/// What is wrong with the text of a file of users, a line each; empty: nothing.
+pub fn check(text: &[u8]) -> Vec<String> {
+    parse(text).err().unwrap_or_default().iter().map(ToString::to_string).collect()
 }
 
 /// Replaces the file, which a link may lead to.
