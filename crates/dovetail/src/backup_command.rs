@@ -29,7 +29,8 @@ struct BackupArgs {
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
 
-    /// Segments a second at most, so that the disk is not taken from the server
+    /// Segments a second at most, so that the disk is not taken from the server. Whole segments are
+    /// counted, of which the log has hundreds, each copied at once: `dovetail check` tells their size
     #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
 }
@@ -47,6 +48,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let BackupArgs { data_dir, to, rate } = args;
     let failed =
         |reason: String| Failure::Runtime(format!("backup {}: {reason}", data_dir.display()));
+    if is_inside(&to, &data_dir) {
+        return Err(Failure::Usage(format!(
+            "backup --to {}: it lies in the data directory; name one outside of {}",
+            to.display(),
+            data_dir.display()
+        )));
+    }
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -78,6 +86,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     ))
 }
 
+/// Whether a path, of which the end may not be there yet, lies in a directory or is it.
+fn is_inside(path: &Path, directory: &Path) -> bool {
+    let Ok(directory) = directory.canonicalize() else { return false };
+    let Ok(path) = std::path::absolute(path) else { return false };
+    let found = path.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
+    found.is_some_and(|ancestor| ancestor.starts_with(directory))
+}
+
 /// Whether the copy is what a server would start from; its items.
 fn check(to: &Path, bar: &ProgressBar) -> Result<u64, String> {
     let report = server::check_data(to, &mut |done, all| {
@@ -91,5 +107,24 @@ fn check(to: &Path, bar: &ProgressBar) -> Result<u64, String> {
              shows them all",
             report.found.damage.len()
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_the_data_directory_is_told_however_it_is_spelt() {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path().join("data");
+        std::fs::create_dir_all(data.join("sub")).unwrap();
+        std::os::unix::fs::symlink(&data, root.path().join("link")).unwrap();
+        for inside in ["data", "data/new", "data/sub/a/b", "link/new", "data/../data/x"] {
+            assert!(is_inside(&root.path().join(inside), &data), "{inside}");
+        }
+        for outside in ["", "other", "data-2", "other/data/x"] {
+            assert!(!is_inside(&root.path().join(outside), &data), "{outside}");
+        }
     }
 }

@@ -67,7 +67,7 @@ struct MigrateArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     db: u64,
 
-    /// Look at everything, and write nothing
+    /// Look at everything, and write nothing: what the target would refuse is not known then
     #[arg(long)]
     dry_run: bool,
 

@@ -53,6 +53,15 @@ class Writers:
             thread.join()
 
 
+def test_a_copy_into_the_data_directory_is_refused(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    for inside in (data, data / "copy", data / "a" / "b"):
+        said = dovetail("backup", "--data-dir", str(data), "--to", str(inside), status=2)
+        assert "it lies in the data directory; name one outside of" in said
+    assert list(data.iterdir()) == []
+
+
 @pytest.mark.parametrize("value_bytes", [20, 60_000])
 def test_a_copy_under_load_has_what_was_acknowledged_before(tmp_path, value_bytes):
     server = start(tmp_path / "data")
@@ -96,9 +105,13 @@ def test_where_a_copy_may_lie(tmp_path):
         dovetail("backup", "--data-dir", str(tmp_path / "data"), "--to", str(tmp_path / "copy"))
         said = dovetail("backup", "--data-dir", str(tmp_path / "data"), "--to", str(tmp_path / "copy"), status=1)
         assert "has a log already; give an empty directory" in said
-        # The server has its own locked.
-        said = dovetail("backup", "--data-dir", str(tmp_path / "data"), "--to", str(tmp_path / "data"), status=1)
-        assert "another server has it" in said
+        # Another server has its own locked.
+        other = start(tmp_path / "other")
+        try:
+            said = dovetail("backup", "--data-dir", str(tmp_path / "data"), "--to", str(tmp_path / "other"), status=1)
+            assert "another server has it" in said
+        finally:
+            other.stop()
     finally:
         server.stop()
     said = dovetail("backup", "--data-dir", str(tmp_path / "none"), "--to", str(tmp_path / "copy-2"), status=1)

@@ -109,6 +109,9 @@ pub fn summary(tally: &Tally, is_dry: bool, seconds: f64) -> String {
         "{verb} {} of {} keys ({amount}) in {seconds:.1} s",
         tally.copied, tally.seen
     );
+    if is_dry {
+        text.push_str("the target was not asked: it may have some already, or refuse some\n");
+    }
     for (count, what) in [
         (tally.existed, "were there and stayed as they are: --replace overwrites"),
         (tally.expired, "have expired"),
