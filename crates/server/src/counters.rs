@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use policy::size_class::WorkerSizes;
-use wire::resp::{CommandId, Flags, Spec};
+use wire::resp::{CommandId, ErrorCode, Flags, Spec};
 
 use crate::compaction::{Compacted, SIZE_CLASSES};
 use crate::slo::LatencyCells;
@@ -148,6 +148,14 @@ pub struct WorkerCounters {
     pub spent_ns: Box<[Cell]>,
     /// By [`CommandIndex`]: how long commands took; of those that never ran nothing.
     pub durations: Box<[OnceLock<Box<LatencyCells>>]>,
+    /// By [`CommandIndex`]: error replies of commands that were not begun.
+    pub rejected_calls: Box<[Cell]>,
+    /// Error replies of RESP, by their first word.
+    pub errors_by_code: [Cell; ErrorCode::COUNT],
+    /// Commands that a user has no right to run.
+    pub denied_commands: Cell,
+    /// Commands on keys that a user has no right to.
+    pub denied_keys: Cell,
     /// Connections accepted.
     pub accepted: Cell,
     /// Connections refused: too many.
@@ -195,8 +203,15 @@ impl WorkerCounters {
     pub fn new() -> WorkerCounters {
         let commands = (0..CommandIndex::COUNT).map(|_| CommandCells::default()).collect();
         let spent_ns = (0..CommandIndex::COUNT).map(|_| Cell::default()).collect();
+        let rejected_calls = (0..CommandIndex::COUNT).map(|_| Cell::default()).collect();
         let durations = (0..CommandIndex::COUNT).map(|_| OnceLock::new()).collect();
-        WorkerCounters { commands, spent_ns, durations, ..WorkerCounters::default() }
+        WorkerCounters {
+            commands,
+            spent_ns,
+            rejected_calls,
+            durations,
+            ..WorkerCounters::default()
+        }
     }
 
     /// The same; where sizes matter, one in so many is counted.
@@ -217,6 +232,28 @@ impl WorkerCounters {
         self.command(index).calls.add(1);
         let word = &self.ran[usize::from(index.0 / 64) % RAN_WORDS];
         word.set(word.get() | 1 << (index.0 % 64));
+    }
+
+    /// A command is answered with an error.
+    #[cold]
+    pub fn failed(&self, index: CommandIndex, code: ErrorCode) {
+        self.command(index).errors.add(1);
+        if !index.is_resp() {
+            return;
+        }
+        self.errors_by_code[code as usize].add(1);
+        if code.is_rejection() {
+            self.rejected_calls[index.position()].add(1);
+        }
+    }
+
+    /// A command is answered with an error before it is begun, whatever the error.
+    #[cold]
+    pub fn refused(&self, index: CommandIndex, code: ErrorCode) {
+        self.failed(index, code);
+        if index.is_resp() && !code.is_rejection() {
+            self.rejected_calls[index.position()].add(1);
+        }
     }
 
     /// Calls `take` with the position of each command that has run since the last call.
@@ -362,6 +399,11 @@ impl CommandIndex {
         usize::from(self.0)
     }
 
+    /// Whether it is one of RESP.
+    pub fn is_resp(self) -> bool {
+        self.0 <= CommandIndex::UNKNOWN_RESP.0
+    }
+
     /// The position of a RESP command.
     #[inline]
     pub fn resp(id: CommandId) -> CommandIndex {
@@ -431,6 +473,8 @@ pub struct CommandTotals {
     pub misses: u64,
     /// Error replies.
     pub errors: u64,
+    /// Of these, those of calls that were not begun.
+    pub rejected: u64,
     /// What they took of the workers' time, in nanoseconds (`timing`).
     pub spent_ns: u64,
 }
@@ -440,6 +484,12 @@ pub struct CommandTotals {
 pub struct Totals {
     /// One entry for each command of each protocol, also those never called.
     pub commands: Vec<CommandTotals>,
+    /// Error replies of RESP by [`ErrorCode`].
+    pub errors_by_code: [u64; ErrorCode::COUNT],
+    /// Commands that a user had no right to run.
+    pub denied_commands: u64,
+    /// Commands on keys that a user had no right to.
+    pub denied_keys: u64,
     /// Connections open now, Redis clients.
     pub connections_resp: u64,
     /// Connections open now, memcached clients.
@@ -511,6 +561,7 @@ impl Totals {
                 hits: sum(|cells| &cells.hits),
                 misses: sum(|cells| &cells.misses),
                 errors: sum(|cells| &cells.errors),
+                rejected: workers.clone().map(|worker| worker.rejected_calls[index].get()).sum(),
                 spent_ns: workers.clone().map(|worker| worker.spent_ns[index].get()).sum(),
             }
         };
@@ -523,6 +574,11 @@ impl Totals {
             udp: UdpTotals::sum(workers.clone()),
             hops: HopTotals::sum(workers.clone()),
             commands,
+            errors_by_code: std::array::from_fn(|code| {
+                workers.clone().map(|worker| worker.errors_by_code[code].get()).sum()
+            }),
+            denied_commands: sum(|worker| &worker.denied_commands),
+            denied_keys: sum(|worker| &worker.denied_keys),
             connections_resp: 0,
             connections_memcached: 0,
             connections_total: sum(|worker| &worker.accepted),
@@ -556,7 +612,11 @@ impl Totals {
             now.hits = now.hits.saturating_sub(then.hits);
             now.misses = now.misses.saturating_sub(then.misses);
             now.errors = now.errors.saturating_sub(then.errors);
+            now.rejected = now.rejected.saturating_sub(then.rejected);
             now.spent_ns = now.spent_ns.saturating_sub(then.spent_ns);
+        }
+        for (now, then) in self.errors_by_code.iter_mut().zip(baseline.errors_by_code) {
+            *now = now.saturating_sub(then);
         }
         for (now, then) in self.compaction_by_writes.iter_mut().zip(baseline.compaction_by_writes) {
             *now = now.saturating_sub(then);
@@ -581,6 +641,8 @@ impl Totals {
             (&mut self.protocol_errors, baseline.protocol_errors),
             (&mut self.auth_attempts, baseline.auth_attempts),
             (&mut self.auth_errors, baseline.auth_errors),
+            (&mut self.denied_commands, baseline.denied_commands),
+            (&mut self.denied_keys, baseline.denied_keys),
         ] {
             *now = now.saturating_sub(then);
         }

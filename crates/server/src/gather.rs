@@ -46,6 +46,8 @@ pub struct Gather<'g, 'a, E: Engine> {
     pub core: &'g mut Core,
     /// The buffer that the commands lie in, if it may be kept beyond the round.
     pub ground: Option<&'a Arc<Vec<u8>>>,
+    /// The bytes of the command that was admitted last, for errors that repeat it.
+    pub raw: &'a [u8],
     /// The command's request goes where the router says.
     is_routing: bool,
     requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
@@ -73,6 +75,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             engine,
             core,
             ground: None,
+            raw: b"",
             is_routing: false,
             requests: ArrayVec::new(),
             pendings: ArrayVec::new(),

@@ -29,6 +29,11 @@ impl Usage {
     }
 }
 
+/// What the machine has; zero where /proc is not mounted.
+pub fn machine_memory_bytes() -> u64 {
+    status_bytes(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemTotal:")
+}
+
 /// A line such as `VmRSS:     1234 kB`.
 fn status_bytes(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));

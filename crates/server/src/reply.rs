@@ -10,7 +10,7 @@ use std::ops::Range;
 use base::UnixMillis;
 use store::pin::{PinnedValue, Pins};
 use store::request::{Item, Outcome, Sink};
-use wire::resp::{BitRange, BitSearch, InvalidTime, Protocol, Unit};
+use wire::resp::{BitRange, BitSearch, ErrorCode, InvalidTime, Protocol, Unit};
 
 use crate::compaction::{Answering, Tells};
 use crate::connection::{Connection, Ending};
@@ -320,8 +320,7 @@ impl ReplySink<'_> {
         pin_bytes_min: usize,
     ) {
         let pending = &self.pendings[request_index];
-        let cells = self.counters.command(pending.command);
-        count(cells, &outcome, pending.shape);
+        count(self.counters, pending.command, &outcome, pending.shape);
         if pending.is_quiet {
             // The sums of quiet commands must not leak into the next command's.
             *self.tally = Tally::default();
@@ -342,17 +341,23 @@ impl ReplySink<'_> {
 
 /// Counts hits and misses. A write that finds no key is no miss, except where the key had to exist.
 #[inline]
-pub fn count(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Shape) {
+pub fn count(
+    counters: &WorkerCounters,
+    command: CommandIndex,
+    outcome: &Outcome<'_, Refusal>,
+    shape: Shape,
+) {
+    let cells = counters.command(command);
     match outcome {
         Outcome::Hit(_) => cells.hits.add(1),
         Outcome::Miss => cells.misses.add(1),
         Outcome::Updated { .. } | Outcome::Deleted { .. } => count_update(cells, outcome, shape),
         Outcome::Refused(Refusal::Absent) => cells.misses.add(1),
-        Outcome::Refused(_)
-        | Outcome::OutOfMemory
-        | Outcome::Unwritable
-        | Outcome::TooLarge { .. }
-        | Outcome::VersionMismatch { .. } => cells.errors.add(1),
+        Outcome::Refused(_) | Outcome::TooLarge { .. } | Outcome::VersionMismatch { .. } => {
+            counters.failed(command, ErrorCode::Err);
+        }
+        Outcome::OutOfMemory => counters.failed(command, ErrorCode::Oom),
+        Outcome::Unwritable => counters.failed(command, ErrorCode::MisConf),
         Outcome::Stored { .. } | Outcome::NotStored { .. } => {}
     }
 }

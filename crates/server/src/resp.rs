@@ -41,7 +41,7 @@ use std::time::Instant;
 use store::request::{Expiry, Op};
 use wire::Parsed;
 use wire::resp::{
-    Command, CommandError, CommandId, Encoder, ErrorReply, Flags, Group, Limits, Parser,
+    Command, CommandError, CommandId, Encoder, ErrorCode, ErrorReply, Flags, Group, Limits, Parser,
     next_command,
 };
 
@@ -107,6 +107,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 }
                 Parsed::Bad(error) => {
                     self.core.counters().protocol_errors.add(1);
+                    self.core.counters().errors_by_code[ErrorCode::Err as usize].add(1);
                     self.reply_to(slot, |out| error.encode(out));
                     self.core.connections[slot].ending = Ending::AfterFlush;
                     return Fed { consumed_bytes: input.len(), need_bytes: 0 };
@@ -197,6 +198,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             resp.replies = Replies::On;
         }
         let caller = Caller { slot, index, is_quiet };
+        self.raw = raw;
         let standing = resp.pass.standing;
         let is_queueing = resp.is_queueing();
         self.core.counters().called(index);
@@ -320,20 +322,35 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// An error reply.
     #[cold]
     pub(crate) fn fail(&mut self, caller: Caller, error: &ErrorReply) {
-        self.core.counters().command(caller.index).errors.add(1);
+        self.core.counters().failed(caller.index, error.code());
+        self.say_error(caller, error);
+    }
+
+    /// The same where a command's name is repeated as it was typed.
+    fn say_error(&mut self, caller: Caller, error: &ErrorReply) {
+        if let ErrorReply::SubcommandSyntax(id) = *error {
+            // Its limits were checked when it was framed.
+            let parsed = Parser::default().parse(self.raw, &Limits::new(usize::MAX));
+            if let Parsed::Done { value, .. } = parsed
+                && let Some(typed) = value.get(1)
+                && typed.eq_ignore_ascii_case(id.spec().own_name().as_bytes())
+            {
+                let error = ErrorReply::SubcommandTyped { id, typed };
+                return self.say(caller, |encoder| encoder.error(&error));
+            }
+        }
         self.say(caller, |encoder| encoder.error(error));
     }
 
     /// A command that could not be read.
     #[cold]
     pub(crate) fn refuse(&mut self, caller: Caller, error: &CommandError<'_>) {
-        if self.core.cluster.is_none()
-            && let CommandError::Argument { id, .. } = error
-            && id.spec().group == Group::Cluster
-        {
-            return self.fail(caller, &ErrorReply::ClusterDisabled);
+        if let CommandError::Argument { id, reply } = error {
+            let is_disabled = self.core.cluster.is_none() && id.spec().group == Group::Cluster;
+            let error = if is_disabled { &ErrorReply::ClusterDisabled } else { reply };
+            return self.fail(caller, error);
         }
-        self.core.counters().command(caller.index).errors.add(1);
+        self.core.counters().refused(caller.index, ErrorCode::Err);
         self.say(caller, |encoder| error.encode(encoder.out()));
     }
 }

@@ -121,11 +121,23 @@ pub(crate) struct Mailbox {
 /// Rates over less time are mostly noise.
 const RATE_TIME_MIN: Duration = Duration::from_millis(250);
 
-/// Where the last rate was taken.
+/// Where the last rates were taken.
 struct RateSample {
     at: Instant,
-    calls: u64,
-    calls_per_second: u64,
+    /// What was counted then.
+    counted: Rates,
+    rates: Rates,
+}
+
+/// What is counted in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// Commands.
+    pub calls: u64,
+    /// From clients.
+    pub input_bytes: u64,
+    /// To clients.
+    pub output_bytes: u64,
 }
 
 /// What all threads of a server see.
@@ -155,6 +167,8 @@ pub struct Shared {
     /// Of a node of a cluster: the way to its control thread.
     door: OnceLock<Arc<Door>>,
     baseline: Mutex<Totals>,
+    /// What the store had counted when the totals were reset.
+    store_baseline: Mutex<StoreStats>,
     rate: Mutex<RateSample>,
     run_id: String,
     started: Instant,
@@ -280,7 +294,12 @@ impl Shared {
             cluster: OnceLock::new(),
             door: OnceLock::new(),
             baseline: Mutex::default(),
-            rate: Mutex::new(RateSample { at: Instant::now(), calls: 0, calls_per_second: 0 }),
+            store_baseline: Mutex::default(),
+            rate: Mutex::new(RateSample {
+                at: Instant::now(),
+                counted: Rates::default(),
+                rates: Rates::default(),
+            }),
             started: Instant::now(),
             started_at: unix_now(),
             is_stopping: AtomicBool::new(false),
@@ -573,21 +592,50 @@ impl Shared {
 
     pub(crate) fn reset_totals(&self) {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
+        let store = self.store_stats();
+        *self.store_baseline.lock().unwrap_or_else(PoisonError::into_inner) = store;
         let taken = |index| Some((index, self.durations(index)?));
         self.watching.reset_durations((0..CommandIndex::COUNT).filter_map(taken));
     }
 
     /// Commands per second, averaged since the last call that was at least 250 ms ago.
     pub fn calls_per_second(&self) -> u64 {
+        self.rates().calls
+    }
+
+    /// What is counted per second, averaged as [`Shared::calls_per_second`] is.
+    pub fn rates(&self) -> Rates {
         let mut sample = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = sample.at.elapsed();
         if elapsed >= RATE_TIME_MIN {
-            let calls = self.totals().calls();
-            let new_calls = calls.saturating_sub(sample.calls);
-            let calls_per_second = (new_calls as f64 / elapsed.as_secs_f64()) as u64;
-            *sample = RateSample { at: Instant::now(), calls, calls_per_second };
+            let totals = self.totals();
+            let counted = Rates {
+                calls: totals.calls(),
+                input_bytes: totals.net_input_bytes,
+                output_bytes: totals.net_output_bytes,
+            };
+            let then = sample.counted;
+            let rate = |now: u64, then: u64| {
+                (now.saturating_sub(then) as f64 / elapsed.as_secs_f64()) as u64
+            };
+            let rates = Rates {
+                calls: rate(counted.calls, then.calls),
+                input_bytes: rate(counted.input_bytes, then.input_bytes),
+                output_bytes: rate(counted.output_bytes, then.output_bytes),
+            };
+            *sample = RateSample { at: Instant::now(), counted, rates };
         }
-        sample.calls_per_second
+        sample.rates
+    }
+
+    /// Items that expired, and that were evicted, since the totals were reset.
+    pub(crate) fn gone_since_reset(&self) -> (u64, u64) {
+        let (now, then) = (
+            self.store_stats(),
+            *self.store_baseline.lock().unwrap_or_else(PoisonError::into_inner),
+        );
+        let evicted = |stats: &StoreStats| stats.evicted_by_log + stats.evicted_by_index;
+        (now.expired.saturating_sub(then.expired), evicted(&now).saturating_sub(evicted(&then)))
     }
 
     /// One worker's counters; only that worker adds to them.

@@ -13,6 +13,7 @@ mod command;
 mod compare;
 pub mod dump;
 mod error;
+mod error_code;
 mod foreign;
 mod glob;
 mod limits;
@@ -38,6 +39,7 @@ pub use command::{
 };
 pub use compare::{Compares, Comparison, DIGEST_DIGITS, SetIf};
 pub use error::{CommandError, Elsewhere, ErrorReply};
+pub use error_code::ErrorCode;
 pub use foreign::is_foreign_command;
 pub use glob::{glob_matches, glob_matches_any_case, glob_prefix};
 

@@ -44,7 +44,9 @@ SAME = [
     ["ACL", "GENPASS", "x"], ["ACL", "GENPASS", "5000"], ["ACL", "DELUSER", "default"], ["ACL", "DELUSER", "x"],
     ["ACL", "LOG", "RESET"], ["ACL", "LOG", "x"], ["ACL", "LOG"], ["ACL", "DRYRUN", "default", "get", "a"],
     ["ACL", "DRYRUN", "nobody", "get", "a"], ["ACL", "DRYRUN", "default", "nosuch"],
-    ["ACL", "DRYRUN", "default", "get"], ["ACL", "foo"],
+    ["ACL", "DRYRUN", "default", "get"], ["ACL", "foo"], ["ACL", "CAT", "x", "y"], ["acl", "cAt", "string", "y"],
+    ["ACL", "GENPASS", "1", "2"], ["ACL", "LOG", "1", "2"], ["SLOWLOG", "Get", "1", "2"],
+    ["CLIENT", "PAUSE", "1", "WRITE", "x"], ["client", "UNBLOCK", "1", "ERROR", "x"],
 ]
 
 # Rows of COMMAND and entries of COMMAND DOCS that are equal.

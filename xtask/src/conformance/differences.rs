@@ -46,7 +46,7 @@ fn has_body(bytes: &[u8], start: &[u8]) -> bool {
     body.starts_with(start) || body.strip_prefix(b"txt:").is_some_and(|it| it.starts_with(start))
 }
 
-const DIFFERENCES: [Difference; 11] = [
+const DIFFERENCES: [Difference; 10] = [
     Difference {
         name: "HELLO tells another version and id",
         explains: |seen| {
@@ -86,13 +86,6 @@ const DIFFERENCES: [Difference; 11] = [
         explains: |seen| {
             let is_list = |reply: &Reply| matches!(reply, Reply::One(it) if has_body(it, b"id="));
             seen.is(&["CLIENT", "LIST"]) && is_list(seen.ours) && is_list(seen.theirs)
-        },
-    },
-    Difference {
-        name: "CLIENT PAUSE's error names it in lower case",
-        explains: |seen| {
-            let lower = |reply: &Reply| reply.shown().to_ascii_lowercase();
-            seen.is(&["CLIENT", "PAUSE"]) && lower(seen.ours) == lower(seen.theirs)
         },
     },
     Difference {

@@ -256,7 +256,7 @@ pub(super) fn answer(
     pins: Pins<'_>,
 ) {
     let shape = cell.shape;
-    reply::count(counters.command(cell.command), &outcome, shape);
+    reply::count(counters, cell.command, &outcome, shape);
     if !cell.is_quiet {
         let mut tally = Tally::default();
         let note = std::mem::take(&mut cell.note);

@@ -29,6 +29,7 @@ use cluster::record::Entry;
 use cluster::{Slot, Version};
 use store::request::{Condition, Item, LastUse, Op, Request};
 use wire::memcached::binary::{self, Status};
+use wire::resp::ErrorCode;
 
 use super::cell::{Cell, Cells};
 use crate::core::Tally;
@@ -67,6 +68,18 @@ pub enum Refused {
     TooFewCopies,
     /// It was under way when this node ceased to be the primary.
     Uncertain,
+}
+
+impl Refused {
+    /// The first word of what a Redis client is told.
+    fn code(&self) -> ErrorCode {
+        match self {
+            Refused::Moved { .. } => ErrorCode::Moved,
+            Refused::Full => ErrorCode::Oom,
+            Refused::TooFewCopies => ErrorCode::NoReplicas,
+            Refused::Down | Refused::Uncertain => ErrorCode::ClusterDown,
+        }
+    }
 }
 
 impl Errand {
@@ -144,7 +157,7 @@ impl Errand {
     pub fn refuse(&self, why: &Refused, shared: &Shared) {
         // SAFETY: as in `request`; the request is not looked at meanwhile.
         let cell = unsafe { &mut *self.cell() };
-        shared.counters(shared.control_index()).command(cell.command).errors.add(1);
+        shared.counters(shared.control_index()).failed(cell.command, why.code());
         cell.forget_reply();
         if !cell.is_quiet {
             cell.refuse(why);
@@ -208,7 +221,7 @@ impl Change for ErrandChange {
         cell.forget_reply(); // I2
         let counters = self.shared.counters(self.shared.control_index());
         let shape = cell.shape;
-        reply::count(counters.command(cell.command), &outcome, shape);
+        reply::count(counters, cell.command, &outcome, shape);
         if !cell.is_quiet {
             let mut tally = Tally::default();
             let pins = self.shared.store().pins();

@@ -15,6 +15,7 @@ fn snapshot() -> Snapshot {
         hits,
         misses,
         errors,
+        rejected: 0,
         spent_ns: 0,
     };
     Snapshot {

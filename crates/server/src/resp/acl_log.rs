@@ -125,6 +125,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 
     fn note_refusal(&mut self, caller: Caller, attempt: Attempt) {
+        match attempt.reason {
+            Reason::Command => self.core.counters().denied_commands.add(1),
+            Reason::Key => self.core.counters().denied_keys.add(1),
+            Reason::Auth => {}
+        }
         let client = std::sync::Arc::clone(&self.core.connections[caller.slot].client);
         let info = self.describe(caller, &client);
         self.core.shared.auth_log().add(attempt, info.trim_end(), self.core.now);

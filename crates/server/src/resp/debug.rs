@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::resp::{ArgIter, Encoder, ErrorReply, Protocol};
+use wire::resp::{ArgIter, Encoder, ErrorCode, ErrorReply, Protocol};
 
 use super::Caller;
 use crate::config::DebugCommand;
@@ -51,7 +51,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 self.say(caller, |encoder| encoder.ok());
             }
             (b"error", Some(text), None) => {
-                self.core.counters().command(caller.index).errors.add(1);
+                self.core.counters().failed(caller.index, ErrorCode::Err);
                 self.say(caller, |encoder| encode_error(encoder, text));
             }
             (b"log", Some(message), None) => {

@@ -46,6 +46,13 @@ pub enum ErrorReply<'a> {
     WrongArity(CommandId),
     /// `ERR unknown subcommand or wrong number of arguments for 'pause'. Try CLIENT HELP.`
     SubcommandSyntax(CommandId),
+    /// The same, with the name as the client typed it.
+    SubcommandTyped {
+        /// Which it is.
+        id: CommandId,
+        /// As it was typed.
+        typed: &'a [u8],
+    },
     /// `ERR unknown subcommand or wrong number of arguments for 'x'. Try DEBUG HELP.`
     DebugSubcommand(&'a [u8]),
     /// `ERR no such key`
@@ -287,6 +294,12 @@ impl ErrorReply<'_> {
                 let head = "ERR unknown subcommand or wrong number of arguments for '";
                 let parent = id.spec().parent_name().unwrap_or_default().to_ascii_uppercase();
                 push_parts(out, &[head, id.spec().own_name(), "'. Try ", &parent, " HELP."]);
+            }
+            ErrorReply::SubcommandTyped { id, typed } => {
+                let head = "unknown subcommand or wrong number of arguments for '";
+                push_named(out, head, cut(typed, ECHO_MAX_BYTES), "'. Try ");
+                let parent = id.spec().parent_name().unwrap_or_default().to_ascii_uppercase();
+                push_parts(out, &[&parent, " HELP."]);
             }
             ErrorReply::DebugSubcommand(name) => {
                 push_named(out, DEBUG_UNKNOWN, name, "'. Try DEBUG HELP.");
