@@ -20,8 +20,8 @@ use crate::manager::{Controller, Decision, Observed};
 /// its buffer.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The same where workers look at gatherings: they have then taken 800 at most.
-const LOOK_FOR_PEOPLE_EVERY: Duration = Duration::from_millis(50);
+/// The same where workers look at gatherings: they have then taken 400 at most.
+const LOOK_FOR_PEOPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// Keys that are listed for people.
 const LISTED_MAX: usize = 100;
