@@ -48,10 +48,10 @@ pub(super) fn read(id: CommandId, mut rest: ArgIter<'_>) -> Read<'_> {
             if !(0..=1).contains(&local_count) {
                 return Err(ErrorReply::Other("value is out of range, value must between 0 and 1"));
             }
-            let replica_count = replica_count?;
-            if replica_count < 0 {
-                return Err(ErrorReply::NotPositive);
-            }
+            // Said of what is no number too.
+            let is_count = |count: &i64| *count >= 0;
+            let replica_count = replica_count.ok().filter(is_count);
+            let replica_count = replica_count.ok_or(ErrorReply::NotPositive)?;
             let (is_local, timeout_ms) = (local_count == 1, wait_ms(args)?);
             Command::WaitAof { is_local, replica_count, timeout_ms }
         }

@@ -194,6 +194,7 @@ fn waits_are_refused_as_in_redis() {
     check_error("waitaof 2 0 0", "ERR value is out of range, value must between 0 and 1");
     check_error("waitaof x 0 0", "ERR value is not an integer or out of range");
     check_error("waitaof 0 -1 0", "ERR value is out of range, must be positive");
+    check_error("waitaof 0 x 0", "ERR value is out of range, must be positive");
     check_error("waitaof 0 0 x", "ERR timeout is not an integer or out of range");
     check_error("wait 0 -1", "ERR timeout is negative");
 }
