@@ -69,6 +69,9 @@ pub struct Client {
     worker: AtomicU16,
     is_killed: AtomicBool,
     last_active_at: AtomicU64,
+    /// What CLIENT LIST tells others of it: commands that MULTI has queued, and 0 without one.
+    queued_and_one: AtomicU64,
+    is_resp3: AtomicBool,
     /// Names that it gave itself.
     names: Mutex<ClientNames>,
 }
@@ -106,6 +109,8 @@ impl Client {
             descriptor: -1,
             connected_at: UnixMillis(0),
             last_active_at: AtomicU64::new(0),
+            queued_and_one: AtomicU64::new(0),
+            is_resp3: AtomicBool::new(false),
             names: Mutex::default(),
         }
     }
@@ -123,6 +128,30 @@ impl Client {
     /// The worker that serves it, or has until a moment ago.
     pub fn worker(&self) -> WorkerId {
         WorkerId(self.worker.load(Ordering::Relaxed))
+    }
+
+    /// How many commands its MULTI has queued; `None`: there is no MULTI.
+    pub fn queued_count(&self) -> Option<u64> {
+        self.queued_and_one.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(crate) fn set_queued(&self, count: Option<usize>) {
+        // Relaxed, here and below: nothing is concluded from what a list shows.
+        self.queued_and_one.store(count.map_or(0, |count| count as u64 + 1), Ordering::Relaxed);
+    }
+
+    /// Whether HELLO 3 holds.
+    pub fn is_resp3(&self) -> bool {
+        self.is_resp3.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_resp3(&self, is_resp3: bool) {
+        self.is_resp3.store(is_resp3, Ordering::Relaxed);
+    }
+
+    /// Whether somebody closes it: it is gone for whoever looks.
+    pub fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::Relaxed)
     }
 
     /// Marks it as to be closed; the worker to tell.
@@ -226,6 +255,8 @@ impl Clients {
             descriptor: arrival.descriptor,
             connected_at: arrival.now,
             last_active_at: AtomicU64::new(arrival.now.0),
+            queued_and_one: AtomicU64::new(0),
+            is_resp3: AtomicBool::new(false),
             names: Mutex::default(),
         });
         table.by_id.insert(client.id, Arc::clone(&client));
@@ -283,7 +314,9 @@ mod tests {
         let clients = Clients::default();
         let client = clients.admit(arrival(), ONE).unwrap();
         assert!(!client.move_to(WorkerId(3)));
+        assert!(!client.is_killed());
         assert_eq!(client.kill(), WorkerId(3));
+        assert!(client.is_killed());
         assert!(client.move_to(WorkerId(1)), "told at the next worker");
     }
 

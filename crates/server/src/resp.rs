@@ -204,7 +204,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.core.counters().called(index);
         let allowed_before_auth = id.is_some_and(|id| id.spec().flags.contains(Flags::NO_AUTH));
         if standing == Standing::NeedsAuth && !allowed_before_auth {
-            self.fail(caller, &ErrorReply::NoAuth);
+            self.turn_away(caller, &parsed);
             return true;
         }
         if standing == Standing::Restricted && self.is_denied(caller, &parsed, raw) {
@@ -224,6 +224,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return self.timed(caller, parsed, raw);
         }
         self.perform(caller, parsed, raw)
+    }
+
+    /// A command of who has not logged in. What is no command at all is said to be none first.
+    #[cold]
+    fn turn_away(&mut self, caller: Caller, parsed: &Result<Command<'a>, CommandError<'a>>) {
+        match parsed {
+            Err(error) if error.aborts_transaction() => self.refuse(caller, error),
+            Ok(Command::Exec) => self.fail(caller, &ErrorReply::NoAuthExec),
+            _ => self.fail(caller, &ErrorReply::NoAuth),
+        }
     }
 
     /// A command that runs by itself, on the clock. What was gathered before it is not its own.

@@ -67,6 +67,54 @@ def test_a_password_is_asked_for(server):
                 client.ping()
 
 
+@pytest.mark.flags("--requirepass", "secret")
+@pytest.mark.dovetail_only
+def test_what_is_no_command_is_said_before_the_password_is_asked_for(server):
+    with wires.RespWire(server.resp_port) as wire:
+        assert wire.ask("GET") == b"-ERR wrong number of arguments for 'get' command\r\n"
+        unknown = b"-ERR unknown command 'NOSUCH', with args beginning with: 'a' \r\n"
+        assert wire.ask("NOSUCH", "a") == unknown
+        assert wire.ask("CLIENT", "NOSUCH") == b"-ERR unknown subcommand 'NOSUCH'. Try CLIENT HELP.\r\n"
+        no_auth = b"NOAUTH Authentication required.\r\n"
+        assert wire.ask("SET", "a", "b", "EX", "x") == b"-" + no_auth
+        assert wire.ask("EXEC") == b"-EXECABORT Transaction discarded because of: " + no_auth
+        assert wire.ask("AUTH", "secret") == b"+OK\r\n"
+        assert wire.ask("MULTI") == b"+OK\r\n" and wire.ask("RESET") == b"+RESET\r\n"
+        assert wire.ask("EXEC") == b"-EXECABORT Transaction discarded because of: " + no_auth
+
+
+def test_others_are_listed_as_they_are(client, server):
+    with wires.RespWire(server.resp_port) as other:
+        other.ask("CLIENT", "SETNAME", "other")
+
+        def listed():
+            (found,) = [it for it in client.client_list() if it["name"] == "other"]
+            return found["flags"], found["multi"], found["resp"]
+
+        assert listed() == ("N", "-1", "2")
+        other.ask("HELLO", "3")
+        assert other.ask("MULTI") == b"+OK\r\n" and listed() == ("x", "0", "3")
+        other.ask("GET", "a")
+        assert listed() == ("x", "1", "3")
+        other.ask("EXEC")
+        assert listed() == ("N", "-1", "3")
+        other.ask("MULTI")
+        other.ask("DISCARD")
+        other.ask("HELLO", "2")
+        assert listed() == ("N", "-1", "2")
+    own = client.client_info()
+    assert own["cmd"] == "client|info"
+
+
+def test_who_was_killed_is_gone_for_the_next_command(wire, server):
+    for _ in range(20):
+        with wires.RespWire(server.resp_port) as victim:
+            number = victim.ask("CLIENT", "ID")[1:-2]
+            kill = wires.encode("CLIENT", "KILL", "ID", number)
+            wire.send(kill + kill + wires.encode("CLIENT", "LIST", "ID", number))
+            assert [wire.reply() for _ in range(3)] == [b":1\r\n", b":0\r\n", b"$0\r\n\r\n"]
+
+
 def test_a_password_where_none_is_set(wire):
     want = (
         b"-ERR AUTH <password> called without any password configured for the default user. "

@@ -12,8 +12,8 @@ use wire::resp::{
 use super::Caller;
 use super::connection::text;
 use crate::clients::{Client, End};
-use crate::connection::{Ending, Resp, Speech};
-use crate::counters::Dialect;
+use crate::connection::Ending;
+use crate::counters::{CommandIndex, Dialect};
 use crate::engine::Engine;
 use crate::gather::Gather;
 
@@ -158,12 +158,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let now = self.core.now;
         let seconds_since = |then: UnixMillis| now.0.saturating_sub(then.0) / 1000;
         let names = client.names();
-        let queued = match &own.speech {
-            Speech::Resp(Resp { transaction: Some(transaction), .. }) if is_own => {
-                transaction.queued_count()
-            }
-            _ => None,
-        };
+        let queued = client.queued_count();
         let multi = queued.map_or(-1, |count| i64::try_from(count).unwrap_or(i64::MAX));
         let (held, unsent) =
             if is_own { (own.input.held.len(), own.output.unsent_bytes()) } else { (0, 0) };
@@ -188,9 +183,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             seconds_since(client.connected_at),
             seconds_since(client.last_active_at()),
             held + unsent,
-            if is_own { "client" } else { "NULL" },
+            if is_own { CommandIndex::describe(caller.index.position()).1 } else { "NULL" },
             names.user(),
-            if is_own && own.protocol() == wire::resp::Protocol::Resp3 { 3 } else { 2 },
+            if client.is_resp3() { 3 } else { 2 },
             names.library,
             names.library_version,
         );
@@ -240,6 +235,7 @@ fn is_selected(filter: &ClientFilter<'_>, client: &Client, now: UnixMillis) -> b
     let is_id = |id: &[u8]| itoa::Buffer::new().format(client.id).as_bytes() == id;
     let is_address = |wanted: &[u8], address: &End| address.to_string().as_bytes() == wanted;
     client.protocol == Dialect::Resp
+        && !client.is_killed()
         && filter.ids.is_none_or(|mut ids| ids.any(is_id))
         && filter.id.is_none_or(|id| id == client.id)
         && filter.type_name.is_none_or(|name| name == "normal")

@@ -56,6 +56,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.settle(caller.slot);
         let connection = &mut self.core.connections[caller.slot];
         connection.resp().protocol = protocol;
+        connection.client.set_resp3(protocol == Protocol::Resp3);
         if let Some(name) = hello.name {
             connection.client.change_names(|names| names.name = text(name));
         }
@@ -122,6 +123,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let connection = &mut self.core.connections[caller.slot];
         let parser = connection.resp().parser;
         *connection.resp() = Resp { parser, pass, ..Resp::default() };
+        connection.client.set_resp3(false);
         connection.client.change_names(|names| {
             names.name.clear();
             names.user.clear();

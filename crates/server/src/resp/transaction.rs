@@ -119,6 +119,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let transaction = self.transaction(caller.slot);
         transaction.queued.extend_from_slice(raw);
         transaction.command_count += 1;
+        self.show_queue(caller.slot);
         self.say(caller, |encoder| encoder.simple("QUEUED"));
     }
 
@@ -153,7 +154,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return self.fail(caller, &ErrorReply::NestedMulti);
         }
         transaction.is_queueing = true;
+        self.show_queue(caller.slot);
         self.say(caller, |encoder| encoder.ok());
+    }
+
+    /// For CLIENT LIST of others.
+    fn show_queue(&mut self, slot: usize) {
+        let count = self.transaction(slot).queued_count();
+        self.core.connections[slot].client.set_queued(count);
     }
 
     /// DISCARD: forgets the watched keys too.
@@ -162,6 +170,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if transaction.take_if(|transaction| transaction.is_queueing).is_none() {
             return self.fail(caller, &ErrorReply::DiscardWithoutMulti);
         }
+        self.core.connections[caller.slot].client.set_queued(None);
         self.say(caller, |encoder| encoder.ok());
     }
 
@@ -222,6 +231,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let Some(transaction) = transaction else {
             return self.fail(caller, &ErrorReply::ExecWithoutMulti);
         };
+        self.core.connections[caller.slot].client.set_queued(None);
         if transaction.is_spoilt {
             return self.fail(caller, &ErrorReply::ExecAbort);
         }
@@ -381,6 +391,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// QUIT, RESET and the end of a connection forget everything.
     pub(super) fn forget_transaction(&mut self, slot: usize) {
         self.core.connections[slot].resp().transaction = None;
+        self.core.connections[slot].client.set_queued(None);
     }
 
     /// QUIT.

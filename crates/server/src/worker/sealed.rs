@@ -131,7 +131,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
             Received::Refused(error) => {
                 tracing::debug!(client = %connection.client.peer, "TLS: {error}");
                 counters.tls.refused.add(1);
-                tls.alert(connection.socket.as_fd());
+                // Who does not speak TLS would take an alert for a reply.
+                if !is_plain(error) {
+                    tls.alert(connection.socket.as_fd());
+                }
                 connection.ending = Ending::Now;
             }
         }
@@ -154,4 +157,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
         }
     }
+}
+
+/// Whether what came first was no record of TLS.
+fn is_plain(error: &rustls::Error) -> bool {
+    use rustls::{Error, InvalidMessage};
+    matches!(error, Error::InvalidMessage(InvalidMessage::InvalidContentType))
 }

@@ -232,6 +232,8 @@ pub enum ErrorReply<'a> {
     Denied(&'a str),
     /// `EXECABORT ...`: the user has no right to EXEC.
     DeniedExec,
+    /// `EXECABORT ...`: EXEC of who has not logged in.
+    NoAuthExec,
     /// `ERR ...` with the server's own text.
     Other(&'a str),
 }
@@ -393,6 +395,9 @@ impl ErrorReply<'_> {
             ErrorReply::DeniedExec => {
                 "EXECABORT Transaction discarded because of: NOPERM this user has no permissions \
                  to run the 'exec' command"
+            }
+            ErrorReply::NoAuthExec => {
+                "EXECABORT Transaction discarded because of: NOAUTH Authentication required."
             }
             ErrorReply::ExecAbort => "EXECABORT Transaction discarded because of previous errors.",
             _ => self.fixed_text_of_data(),

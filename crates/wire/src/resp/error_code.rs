@@ -65,7 +65,9 @@ impl ErrorReply<'_> {
         match self {
             ErrorReply::OutOfMemory => ErrorCode::Oom,
             ErrorReply::LogFailed => ErrorCode::MisConf,
-            ErrorReply::DeniedExec | ErrorReply::ExecAbort => ErrorCode::ExecAbort,
+            ErrorReply::DeniedExec | ErrorReply::NoAuthExec | ErrorReply::ExecAbort => {
+                ErrorCode::ExecAbort
+            }
             ErrorReply::BusyKey => ErrorCode::BusyKey,
             ErrorReply::NoAuth | ErrorReply::HelloNoAuth => ErrorCode::NoAuth,
             ErrorReply::WrongPassword => ErrorCode::WrongPass,
@@ -94,6 +96,7 @@ mod tests {
             ErrorReply::OutOfMemory,
             ErrorReply::LogFailed,
             ErrorReply::DeniedExec,
+            ErrorReply::NoAuthExec,
             ErrorReply::ExecAbort,
             ErrorReply::BusyKey,
             ErrorReply::NoAuth,
