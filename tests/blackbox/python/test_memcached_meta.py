@@ -283,14 +283,30 @@ def test_what_is_not_here_is_refused_in_memcacheds_words(subject, reference):
     lines = [
         b"cache_memlimit x", b"cache_memlimit 7", b"cache_memlimit 4000000000", b"cache_memlimit",
         b"slabs x", b"slabs", b"lru_crawler", b"lru_crawler x", b"stats detail", b"stats detail x",
+        b"stats cachedump", b"stats cachedump 1", b"stats cachedump x 1", b"stats cachedump 1 -1",
+        b"stats cachedump 64 1", b"stats cachedump 2 5", b"stats cachedump 0 0 x",
         b"stats detail off", b"verbosity 1", b"mn x",
     ]
     with wires.TextWire(subject.memcached_port) as left, wires.TextWire(reference.memcached_port) as right:
         for line in lines:
             assert left.ask(line + b"\r\n") == right.ask(line + b"\r\n"), line
-        for line in [b"slabs reassign 1 2", b"watch fetchers", b"stats cachedump 1 1", b"lru_crawler crawl all"]:
+        for line in [b"slabs reassign 1 2", b"watch fetchers", b"lru_crawler crawl all"]:
             assert left.ask(line + b"\r\n").startswith(b"CLIENT_ERROR "), line
         assert left.ask(b"cache_memlimit 64\r\n").startswith(b"MEMLIMIT_ADJUST_FAILED ")
+
+
+@needs_reference
+def test_older_tools_list_keys_by_class(subject, reference):
+    seen = []
+    for port in (subject.memcached_port, reference.memcached_port):
+        with wires.TextWire(port) as wire:
+            wire.ask(b"flush_all\r\n")
+            wire.ask(b"set a 0 0 1\r\nx\r\nset b 0 4000000000 3\r\nxyz\r\nms YSBi 1 b\r\nx\r\n")
+            lines = wire.ask(b"stats cachedump 1 0\r\n").splitlines()
+            assert lines[-1] == b"END"
+            seen.append(sorted(lines[:-1]))
+            assert wire.ask(b"stats cachedump 1 1\r\n").count(b"ITEM ") == 1
+    assert seen[0] == seen[1] == [b"ITEM a [1 b; 0 s]", b"ITEM b [3 b; 4000000000 s]"]
 
 
 def test_meta_commands_are_counted(wire):

@@ -12,6 +12,9 @@ use super::words::{Words, parse_unsigned};
 const LIMIT_MIN_MIB: u64 = 8;
 const LIMIT_MAX_MIB: u64 = 1_000_000_000;
 
+/// memcached has at most so many classes.
+const CLASSES: u32 = 64;
+
 /// How keys are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpKind {
@@ -19,6 +22,13 @@ pub enum DumpKind {
     Facts,
     /// `lru_crawler mgdump`, of later memcacheds: an mg command each, then EN.
     Gets,
+    /// `stats cachedump class count`: an ITEM line each, then END.
+    Items {
+        /// Of which class; there is one, 1.
+        class: u32,
+        /// At most so many; 0: as many as there are.
+        count_max: u32,
+    },
 }
 
 impl<'a> Line<'a> {
@@ -44,6 +54,21 @@ impl<'a> Line<'a> {
             (b"disable", 2) => self.reject(Reply::Ok, false),
             _ => self.reject(Reply::Error, false),
         }
+    }
+
+    /// What older tools list keys by.
+    pub(super) fn cache_dump(&self, words: &Words<'a>) -> NextCommand<'a> {
+        if words.count < 4 {
+            return self.reject(Reply::BadLine, false);
+        }
+        let number = |index: usize| u32::try_from(parse_unsigned(words.get(index))?).ok();
+        let (Some(class), Some(count_max)) = (number(2), number(3)) else {
+            return self.reject(Reply::BadFormat, false);
+        };
+        if class >= CLASSES {
+            return self.reject(Reply::NoSuchClass, false);
+        }
+        self.done(Command::Dump(DumpKind::Items { class, count_max }))
     }
 
     /// The memory that a server has is set when it starts.

@@ -308,7 +308,7 @@ impl<'a> Line<'a> {
             (b"detail", b"off") => StatsKind::Detail { is_dump: false },
             (b"detail", b"on") => return self.reject(Reply::NoPrefixes, false),
             (b"detail", _) => return self.reject(Reply::DetailUsage, false),
-            (b"cachedump", _) => return self.reject(Reply::NoCacheDump, false),
+            (b"cachedump", _) => return self.cache_dump(words),
             _ => stats_kind(words),
         };
         self.done(Command::Stats(kind))

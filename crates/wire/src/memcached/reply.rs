@@ -77,8 +77,10 @@ pub enum Reply {
     NoCrawler,
     /// `CLIENT_ERROR slab reassignment disabled`
     NoSlabs,
-    /// `CLIENT_ERROR stats cachedump not allowed`
-    NoCacheDump,
+    /// `CLIENT_ERROR bad command line`
+    BadLine,
+    /// `CLIENT_ERROR Illegal slab id`
+    NoSuchClass,
     /// `SERVER_ERROR prefixes of keys are not counted`
     NoPrefixes,
     /// `CLIENT_ERROR usage: stats detail on|off|dump`
@@ -163,7 +165,8 @@ impl Reply {
             Reply::NoWatchers => b"CLIENT_ERROR watch commands not allowed\r\n",
             Reply::NoCrawler => b"CLIENT_ERROR lru crawler disabled\r\n",
             Reply::NoSlabs => b"CLIENT_ERROR slab reassignment disabled\r\n",
-            Reply::NoCacheDump => b"CLIENT_ERROR stats cachedump not allowed\r\n",
+            Reply::BadLine => b"CLIENT_ERROR bad command line\r\n",
+            Reply::NoSuchClass => b"CLIENT_ERROR Illegal slab id\r\n",
             Reply::NoPrefixes => b"SERVER_ERROR prefixes of keys are not counted\r\n",
             Reply::DetailUsage => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
             Reply::LimitTooSmall => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
@@ -266,6 +269,20 @@ impl<'o> Encoder<'o> {
     pub fn stat(&mut self, name: &str, value: impl std::fmt::Display) {
         use std::io::Write;
         write!(self.out, "STAT {name} {value}\r\n").expect("a vector takes every write");
+    }
+
+    /// A line of `stats cachedump`; a key that would break the line is left out.
+    pub fn dumped_item(&mut self, key: &[u8], value_len_bytes: usize, expires_at_s: Option<u64>) {
+        if key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
+            return;
+        }
+        for part in [b"ITEM ", key, b" ["] {
+            self.text(part);
+        }
+        self.digits(value_len_bytes as u64);
+        self.text(b" b; ");
+        self.digits(expires_at_s.unwrap_or(0));
+        self.text(b" s]\r\n");
     }
 
     /// A line of `lru_crawler metadump`: `key` percent-encoded.

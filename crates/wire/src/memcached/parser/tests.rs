@@ -3,7 +3,7 @@
 use super::{Limits, Parser, next_command};
 use crate::Parsed;
 use crate::memcached::{
-    Arithmetic, Command, Delete, ProtocolError, Reply, StatsKind, Store, StoreVerb, Touch,
+    Arithmetic, Command, Delete, DumpKind, ProtocolError, Reply, StatsKind, Store, StoreVerb, Touch,
 };
 
 fn limits() -> Limits {
@@ -229,6 +229,9 @@ fn the_rest_is_read_as_memcached_reads_it() {
     check("stats\r\n", Command::Stats(StatsKind::General));
     check("stats settings\r\n", Command::Stats(StatsKind::Settings));
     check("config get cluster\r\n", Command::ConfigGetCluster);
+    let items = |class, count_max| Command::Dump(DumpKind::Items { class, count_max });
+    check("stats cachedump 1 100\r\n", items(1, 100));
+    check("stats cachedump 63 0 more\r\n", items(63, 0));
     check("stats foo\r\n", Command::Stats(StatsKind::Other(b"foo")));
     for line in [
         "",
