@@ -29,8 +29,8 @@ struct BackupArgs {
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
 
-    /// Segments a second at most, so that the disk is not taken from the server. Whole segments are
-    /// counted, of which the log has hundreds, each copied at once: `dovetail check` tells their size
+    /// Segments a second at most, so that the disk is not taken from the server; each is copied at
+    /// once, and `dovetail check` tells how large they are
     #[arg(long, value_name = "SEGMENTS", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
 }

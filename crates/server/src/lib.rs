@@ -95,7 +95,7 @@ pub use policy::size_class::{
 };
 pub use policy::{Dispatch, WritePolicy};
 pub use server::Server;
-pub use shared::{ProbeError, Reloaded, Shared};
+pub use shared::{ProbeError, Rates, Reloaded, Shared};
 pub use sizes::{SizeChange, SizeNumbers, Sizes};
 pub use slo::{LatencyCounts, SLO_MAX, SLO_MIN, Slo, SloError};
 pub use store::durable::FORMAT as DATA_FORMAT;

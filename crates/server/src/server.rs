@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -82,19 +82,12 @@ impl Server {
         let (tls_resp, tls_resp_listeners) = bind(config.tls_resp, listening, "tls-resp")?;
         let (tls_memcached, tls_memcached_listeners) =
             bind(config.tls_memcached, listening, "tls-memcached")?;
-        let unix = |path: &Option<PathBuf>, setting| {
-            listen_unix(path.as_deref(), config.unix_mode, setting)
-        };
-        let unix = (
-            unix(&config.unix_socket, "unix-socket")?,
-            unix(&config.memcached_unix_socket, "memcached-unix-socket")?,
-        );
+        let unix = bind_unix(&config)?;
         let (native, native_sockets) = bind_native(&config, listening, layers.start.fronts)?;
         let (admin, admin_listeners) = bind(config.admin, 1, "admin")?;
         let key = config.native_key_file.as_deref().map(native::read_key).transpose()?;
         let users = config.auth_file.as_deref().map(Users::read).transpose()?;
-        let clustered = config.cluster.clone();
-        let joined = clustered.map(|cluster| cluster::join(&config, &cluster)).transpose()?;
+        let joined = config.cluster.clone().map(|it| cluster::join(&config, &it)).transpose()?;
         let mut shared = Shared::open(config, joined.as_ref().map(|joined| &joined.tenant))?;
         shared.set_addresses(resp, memcached, native, admin);
         shared.set_tls_addresses(tls_resp, tls_memcached);
@@ -285,7 +278,7 @@ struct Listeners {
     /// The same, for TLS.
     sealed: (Vec<TcpListener>, Vec<TcpListener>),
     /// The same, of Unix sockets, which all workers share.
-    unix: (Option<Arc<UnixListener>>, Option<Arc<UnixListener>>),
+    unix: UnixListeners,
     natives: Vec<(Native, Option<ShmDoor>)>,
     /// Of memcached over UDP.
     udp: Vec<UdpPort>,
@@ -436,6 +429,17 @@ fn open_udp(shared: &Shared, sockets: Vec<UdpSocket>) -> Result<Vec<UdpPort>, St
     let open = |socket| UdpPort::new(socket, shared.config());
     let ports = sockets.into_iter().map(open).collect::<io::Result<_>>();
     ports.map_err(|source| StartError::System { what: "open memcached's port of UDP", source })
+}
+
+/// The Unix sockets of RESP and of memcached.
+type UnixListeners = (Option<Arc<UnixListener>>, Option<Arc<UnixListener>>);
+
+fn bind_unix(config: &Config) -> Result<UnixListeners, StartError> {
+    let (resp, memcached) = (&config.unix_socket, &config.memcached_unix_socket);
+    Ok((
+        listen_unix(resp.as_deref(), config.unix_mode, "unix-socket")?,
+        listen_unix(memcached.as_deref(), config.unix_mode, "memcached-unix-socket")?,
+    ))
 }
 
 /// The sockets of the native port, one for each of `listening` threads, and steered to `fronts`.

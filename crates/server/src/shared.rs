@@ -8,6 +8,7 @@
 //! # Concurrency
 //! Everything here may be called from any thread. Nothing here is touched per request.
 
+mod rates;
 mod security;
 
 use std::net::SocketAddr;
@@ -29,7 +30,7 @@ use crate::budget::BufferBudget;
 use crate::clients::Clients;
 use crate::cluster::View;
 use crate::config::Config;
-use crate::counters::{CommandIndex, Dialect, NativeTotals, Totals, WorkerCounters};
+use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::durable::{self, Data, Tenant};
 use crate::error::StartError;
 use crate::hop::replicate::Door;
@@ -53,6 +54,8 @@ use crate::warm::Warm;
 use crate::watching::Watching;
 use crate::{affinity, topology};
 
+use rates::RateSample;
+pub use rates::Rates;
 pub use security::Reloaded;
 
 /// Why [`Shared::probe`] did not see its value back.
@@ -116,28 +119,6 @@ pub(crate) enum Control {
 pub(crate) struct Mailbox {
     pub sender: Sender<Control>,
     pub waker: Waker,
-}
-
-/// Rates over less time are mostly noise.
-const RATE_TIME_MIN: Duration = Duration::from_millis(250);
-
-/// Where the last rates were taken.
-struct RateSample {
-    at: Instant,
-    /// What was counted then.
-    counted: Rates,
-    rates: Rates,
-}
-
-/// What is counted in a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rates {
-    /// Commands.
-    pub calls: u64,
-    /// From clients.
-    pub input_bytes: u64,
-    /// To clients.
-    pub output_bytes: u64,
 }
 
 /// What all threads of a server see.
@@ -295,11 +276,7 @@ impl Shared {
             door: OnceLock::new(),
             baseline: Mutex::default(),
             store_baseline: Mutex::default(),
-            rate: Mutex::new(RateSample {
-                at: Instant::now(),
-                counted: Rates::default(),
-                rates: Rates::default(),
-            }),
+            rate: Mutex::new(RateSample::now()),
             started: Instant::now(),
             started_at: unix_now(),
             is_stopping: AtomicBool::new(false),
@@ -581,61 +558,6 @@ impl Shared {
     pub fn set_cluster(&self, view: Arc<View>) {
         // Set once, at the start.
         let _ = self.cluster.set(view);
-    }
-
-    /// What was counted since CONFIG RESETSTAT or `stats reset`. The workers' counters only grow,
-    /// so that [`Shared::totals`] stays fit for scrapers.
-    pub fn totals_since_reset(&self) -> Totals {
-        let baseline = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
-        self.totals().since(&baseline)
-    }
-
-    pub(crate) fn reset_totals(&self) {
-        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
-        let store = self.store_stats();
-        *self.store_baseline.lock().unwrap_or_else(PoisonError::into_inner) = store;
-        let taken = |index| Some((index, self.durations(index)?));
-        self.watching.reset_durations((0..CommandIndex::COUNT).filter_map(taken));
-    }
-
-    /// Commands per second, averaged since the last call that was at least 250 ms ago.
-    pub fn calls_per_second(&self) -> u64 {
-        self.rates().calls
-    }
-
-    /// What is counted per second, averaged as [`Shared::calls_per_second`] is.
-    pub fn rates(&self) -> Rates {
-        let mut sample = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
-        let elapsed = sample.at.elapsed();
-        if elapsed >= RATE_TIME_MIN {
-            let totals = self.totals();
-            let counted = Rates {
-                calls: totals.calls(),
-                input_bytes: totals.net_input_bytes,
-                output_bytes: totals.net_output_bytes,
-            };
-            let then = sample.counted;
-            let rate = |now: u64, then: u64| {
-                (now.saturating_sub(then) as f64 / elapsed.as_secs_f64()) as u64
-            };
-            let rates = Rates {
-                calls: rate(counted.calls, then.calls),
-                input_bytes: rate(counted.input_bytes, then.input_bytes),
-                output_bytes: rate(counted.output_bytes, then.output_bytes),
-            };
-            *sample = RateSample { at: Instant::now(), counted, rates };
-        }
-        sample.rates
-    }
-
-    /// Items that expired, and that were evicted, since the totals were reset.
-    pub(crate) fn gone_since_reset(&self) -> (u64, u64) {
-        let (now, then) = (
-            self.store_stats(),
-            *self.store_baseline.lock().unwrap_or_else(PoisonError::into_inner),
-        );
-        let evicted = |stats: &StoreStats| stats.evicted_by_log + stats.evicted_by_index;
-        (now.expired.saturating_sub(then.expired), evicted(&now).saturating_sub(evicted(&then)))
     }
 
     /// One worker's counters; only that worker adds to them.

@@ -287,16 +287,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let now = Instant::now();
         let (poll, published) = (shared.config().poll, shared.roles().latest());
         let member = Member::new(*published.plan());
-        let next_target = worker.index();
-        let gate = shared.data().and_then(Data::gate);
-        let glance = shared
-            .hot_keys()
-            .filter(|_| !E::ROUTES)
-            .map(|keys| Glance::new(keys, shared.store().key_hasher(), worker.index(), now));
         Ok(Worker {
-            gate,
+            gate: shared.data().and_then(Data::gate),
             core,
-            glance,
+            glance: (!E::ROUTES).then(|| Glance::of(&shared, worker, now)).flatten(),
             is_glance_due: false,
             engine,
             poller,
@@ -326,7 +320,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             published,
             arrivals: Vec::new(),
             shm_arrivals: Vec::new(),
-            next_target,
+            next_target: worker.index(),
             latency: Latency::new(now),
             idle: IdlePass::default(),
             handshakes: Handshakes::default(),

@@ -1,4 +1,5 @@
-//! The keys with the most weight of all that was seen, in bounded memory: space-saving with weights.
+//! The keys with the most weight of all that was seen, in bounded memory: space-saving with
+//! weights.
 //!
 //! ```text
 //!  add(key, 7) ── known ──▶ its weight + 7

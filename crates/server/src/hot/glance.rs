@@ -2,7 +2,7 @@
 //! gathering again.
 //!
 //! ```text
-//!  housekeeping, every 16 ms ─ is_due ──▶ behind the next gathering: its keys, at most 64 ─▶ manager
+//!  housekeeping, every 16 ms ─ is_due ─▶ behind the next gathering: 64 keys at most ─▶ manager
 //! ```
 //!
 //! # Invariants
@@ -14,19 +14,20 @@
 //! Commands of native clients and of memcached's binary protocol are not looked at. Of a gathering
 //! of more than 64 keys a part is seen, so that it counts for less than it is.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::WorkerId;
 use base::hash::{KeyHasher, mix};
 use wire::Parsed;
 use wire::resp::asked_command;
 use wire::{memcached, resp};
 
-use super::{HotKeys, Watcher};
+use super::Watcher;
 use crate::counters::Dialect;
+use crate::shared::Shared;
 
-/// Between two looks: 64 keys take some 10 us here and as much at the manager, so that looking costs
-/// a thousandth at most.
+/// Between two looks: 64 keys take some 10 us here and as much at the manager, so that looking
+/// costs a thousandth at most.
 const EVERY: Duration = Duration::from_millis(16);
 
 /// Keys of one look.
@@ -41,10 +42,11 @@ pub(crate) struct Glance {
 }
 
 impl Glance {
-    /// The side of the worker that runs on that thread.
-    pub fn new(keys: &Arc<HotKeys>, hasher: &KeyHasher, thread: usize, now: Instant) -> Glance {
-        let watcher = Watcher::new(keys, thread);
-        Glance { watcher, hasher: hasher.clone(), looked_at: now, looks: thread as u64 }
+    /// A worker's side; `None`: no keys are sampled.
+    pub fn of(shared: &Shared, worker: WorkerId, now: Instant) -> Option<Glance> {
+        let watcher = Watcher::new(shared.hot_keys()?, worker.index());
+        let hasher = shared.store().key_hasher().clone();
+        Some(Glance { watcher, hasher, looked_at: now, looks: u64::from(worker.0) })
     }
 
     /// Whether the next gathering is to be looked at.

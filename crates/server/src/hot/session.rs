@@ -20,8 +20,8 @@
 //!
 //! # Limits
 //! Commands of native clients and of memcached's port are not counted, nor inline commands with
-//! escapes. Keys are known by their first [`HEAD_BYTES_MAX`] bytes. The totals of bytes under SAMPLE
-//! hold the replies of what was sampled, times the ratio.
+//! escapes. Keys are known by their first [`HEAD_BYTES_MAX`] bytes. The totals of bytes under
+//! SAMPLE hold the replies of what was sampled, times the ratio.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

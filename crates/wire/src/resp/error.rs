@@ -293,16 +293,9 @@ impl ErrorReply<'_> {
                 push_wrong_arity(out, id.name());
             }
             ErrorReply::SubcommandSyntax(id) => {
-                let head = "ERR unknown subcommand or wrong number of arguments for '";
-                let parent = id.spec().parent_name().unwrap_or_default().to_ascii_uppercase();
-                push_parts(out, &[head, id.spec().own_name(), "'. Try ", &parent, " HELP."]);
+                push_subcommand(out, id, id.spec().own_name().as_bytes());
             }
-            ErrorReply::SubcommandTyped { id, typed } => {
-                let head = "unknown subcommand or wrong number of arguments for '";
-                push_named(out, head, cut(typed, ECHO_MAX_BYTES), "'. Try ");
-                let parent = id.spec().parent_name().unwrap_or_default().to_ascii_uppercase();
-                push_parts(out, &[&parent, " HELP."]);
-            }
+            ErrorReply::SubcommandTyped { id, typed } => push_subcommand(out, id, typed),
             ErrorReply::DebugSubcommand(name) => {
                 push_named(out, DEBUG_UNKNOWN, name, "'. Try DEBUG HELP.");
             }
@@ -523,6 +516,13 @@ fn push_named(out: &mut Vec<u8>, head: &str, name: &[u8], tail: &str) {
     push_parts(out, &["ERR ", head]);
     push_line(out, name);
     out.extend_from_slice(tail.as_bytes());
+}
+
+fn push_subcommand(out: &mut Vec<u8>, id: CommandId, typed: &[u8]) {
+    let head = "unknown subcommand or wrong number of arguments for '";
+    push_named(out, head, cut(typed, ECHO_MAX_BYTES), "'. Try ");
+    let parent = id.spec().parent_name().unwrap_or_default().to_ascii_uppercase();
+    push_parts(out, &[&parent, " HELP."]);
 }
 
 fn push_wrong_arity(out: &mut Vec<u8>, name: &str) {
