@@ -618,6 +618,13 @@ pub const TABLE: &[Setting] = &[
         help: "The largest value, at most 512MiB",
     },
     Setting {
+        key: "enable-shutdown",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "off",
+        help: "Clients of memcached's port may end the server by shutdown, as with memcached -A",
+    },
+    Setting {
         key: "enable-debug-command",
         value_name: "no|local|yes",
         kind: Kind::Choice(&["no", "local", "yes"]),

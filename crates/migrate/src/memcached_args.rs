@@ -19,7 +19,7 @@ fn flag(short: char) -> Option<Flag> {
         't' => Some(Flag::Setting("threads")),
         'Y' => Some(Flag::Setting("auth-file")),
         'p' | 'l' | 'm' | 'I' | 'U' | 's' | 'a' => Some(Flag::Special { takes_value: true }),
-        'M' | 'v' | 'L' => Some(Flag::Special { takes_value: false }),
+        'A' | 'M' | 'v' | 'L' => Some(Flag::Special { takes_value: false }),
         'd' => {
             ignored(false, "start it by systemd or another supervisor: contrib/systemd has a unit")
         }
@@ -27,7 +27,6 @@ fn flag(short: char) -> Option<Flag> {
         'P' => ignored(true, "a supervisor knows the process"),
         'r' => ignored(false, "let systemd set LimitCORE="),
         'k' => ignored(false, "memory is reserved at the start: let systemd set LimitMEMLOCK="),
-        'A' => ignored(false, "a client cannot end the server"),
         'f' | 'n' => ignored(true, "there are no size classes: a log takes items as they come"),
         'D' => ignored(true, "there are no statistics by prefix"),
         'R' | 'b' => ignored(true, "nothing has to be set"),
@@ -36,7 +35,7 @@ fn flag(short: char) -> Option<Flag> {
         'S' => ignored(false, "SASL comes with the file of users"),
         'F' => ignored(false, "flush_all is always there"),
         'X' => ignored(false, "lru_crawler metadump is always there"),
-        'W' => ignored(false, "watch is refused: there is no stream of events"),
+        'W' => ignored(false, "watch is always there"),
         'e' => ignored(true, "--data-dir keeps what shall outlive the server"),
         'o' => ignored(true, "these are memcached's own knobs"),
         'N' => ignored(true, "--threads and --pin say where threads run"),
@@ -149,6 +148,7 @@ fn special(
             let mode = mode.ok_or(format!("-a {value}: this is no mode of a file"))?;
             imported.set("unix-mode", format!("{mode:04o}"), from);
         }
+        'A' => imported.set("enable-shutdown", "on", from),
         'M' => imported.set("mode", "store", from),
         'v' => imported.set("log", "debug", from),
         _ => imported.set("huge-pages", "auto", from),

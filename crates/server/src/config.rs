@@ -27,10 +27,8 @@ pub struct Config {
     pub resp: Option<SocketAddr>,
     /// Where memcached clients connect; `None`: off. Port 0 takes a free port.
     pub memcached: Option<SocketAddr>,
-    /// The port of memcached over UDP, at the address of [`Config::memcached`]; 0: off.
-    pub udp_port: u16,
-    /// Bytes that are answered over UDP for each byte of a request; 0: as many as there are.
-    pub udp_reply_factor: usize,
+    /// memcached over UDP, at the address of [`Config::memcached`].
+    pub udp: UdpConfig,
     /// Where Redis clients connect by TLS; `None`: off. Needs [`Config::tls`].
     pub tls_resp: Option<SocketAddr>,
     /// The same for memcached clients.
@@ -135,6 +133,8 @@ pub struct Config {
     pub idle_timeout_ms: u64,
     /// The largest value; lowered to what `memory_bytes` can hold.
     pub max_item_size_bytes: u64,
+    /// Whether clients of memcached's port may end the server.
+    pub enable_shutdown: bool,
     /// Who may use DEBUG.
     pub debug_command: DebugCommand,
     /// The default user's password, which clients must give on both protocols.
@@ -233,8 +233,7 @@ impl Default for Config {
         Config {
             resp: loopback(6379),
             memcached: loopback(11211),
-            udp_port: 0,
-            udp_reply_factor: 10,
+            udp: UdpConfig { port: 0, reply_factor: 10 },
             tls_resp: None,
             tls_memcached: None,
             tls: None,
@@ -286,6 +285,7 @@ impl Default for Config {
             max_connections_per_address: 0,
             idle_timeout_ms: 0,
             max_item_size_bytes: 32 << 20,
+            enable_shutdown: false,
             debug_command: DebugCommand::No,
             requirepass: None,
             acl_file: None,
@@ -298,6 +298,15 @@ impl Default for Config {
             settings: Vec::new(),
         }
     }
+}
+
+/// memcached over UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpConfig {
+    /// 0: off.
+    pub port: u16,
+    /// Bytes that are answered for each byte of a request; 0: as many as there are.
+    pub reply_factor: usize,
 }
 
 /// Who may use DEBUG.

@@ -160,6 +160,8 @@ pub struct Memcached {
     pub failed_read: Option<Box<[u8]>>,
     /// Its first byte decides.
     pub framing: Framing,
+    /// Lines of watch that had no room.
+    pub skipped_lines: u64,
     /// A mechanism of SASL has been named and wants its message.
     pub is_sasl_begun: bool,
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::{KeyHash, KeyHasher, UnixMillis, WorkerId};
+use wire::memcached::WatchTopics;
 
 use crate::acl;
 use crate::budget::Ledger;
@@ -12,6 +13,7 @@ use crate::counters::WorkerCounters;
 use crate::shared::Shared;
 use crate::slab::Slab;
 use crate::timing::Timing;
+use crate::watchers::Lines;
 
 /// Buffers kept for reuse per worker, and the largest that is worth keeping.
 const POOL_BUFFERS_MAX: usize = 64;
@@ -58,6 +60,12 @@ pub struct Core {
     pub batch_id: u64,
     /// What the round's commands took.
     pub timing: Timing,
+    /// What somebody watches, since the round began.
+    pub watch_topics: WatchTopics,
+    /// What becomes of requests is among it.
+    pub is_watched: bool,
+    /// What is shown to those who watch.
+    pub lines: Lines,
     /// What several requests of one command add up to.
     pub tally: Tally,
     /// What the replies to meta commands of the batch repeat.
@@ -109,6 +117,9 @@ impl Core {
             is_paused_for_all: false,
             batch_id: 1,
             timing: Timing::default(),
+            watch_topics: WatchTopics::NONE,
+            is_watched: false,
+            lines: Lines::default(),
             tally: Tally::default(),
             notes: Vec::new(),
             cluster: shared.cluster().cloned(),

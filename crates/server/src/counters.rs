@@ -318,12 +318,14 @@ pub enum MemcachedCommand {
     Ma,
     Me,
     LruCrawler,
+    Watch,
+    RefreshCerts,
     Noop,
     Auth,
     Unknown,
 }
 
-const MEMCACHED_NAMES: [&str; 31] = [
+const MEMCACHED_NAMES: [&str; 33] = [
     "get",
     "gets",
     "gat",
@@ -352,6 +354,8 @@ const MEMCACHED_NAMES: [&str; 31] = [
     "ma",
     "me",
     "lru_crawler",
+    "watch",
+    "refresh_certs",
     "noop",
     "auth",
     "unknown",

@@ -105,6 +105,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             slot: answer.slot as u32,
             command: answer.command,
             is_quiet: answer.is_quiet,
+            is_special: answer.is_quiet,
             shape: answer.shape,
         });
         if is_large_reader {
@@ -132,6 +133,8 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     /// when everything before it is answered, and is then parsed again (K10).
     #[inline]
     pub fn enter(&mut self, slot: usize, is_routable: bool) -> bool {
+        // What is watched is executed where its lines are made.
+        let is_routable = is_routable && !self.core.is_watched;
         self.is_routing = is_routable && self.engine.is_routing();
         let awaiting = &mut self.core.connections[slot].awaiting;
         let may_begin = is_routable || awaiting.is_empty();
@@ -174,7 +177,10 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         if self.requests.is_empty() {
             return;
         }
-        let now = self.core.now;
+        let (now, is_watched) = (self.core.now, self.core.is_watched);
+        if is_watched {
+            self.pendings.iter_mut().for_each(|pending| pending.is_special = true);
+        }
         let mut sink = ReplySink::new(self.core, &self.pendings);
         sink.counters.batches.add(1);
         sink.counters.batch_requests.add(self.requests.len() as u64);
@@ -185,6 +191,9 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             self.engine.execute(now, &self.requests, &mut sink);
         }
         counters.compaction.add(self.engine.take_compacted());
+        if is_watched {
+            self.show_watched();
+        }
         self.requests.clear();
         self.pendings.clear();
         if E::ROUTES {
@@ -193,10 +202,24 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         self.core.batch_id += 1;
     }
 
+    /// The lines of what was executed.
+    #[cold]
+    fn show_watched(&mut self) {
+        let Core { shared, connections, lines, now, .. } = &mut *self.core;
+        let mut seen = std::mem::take(&mut lines.seen);
+        let executed = self.requests.iter().zip(&self.pendings);
+        for ((request, pending), seen) in executed.zip(&seen) {
+            let client = &connections[pending.slot as usize].client;
+            lines.add_request(shared, *now, (request, *seen), client);
+        }
+        seen.clear();
+        lines.seen = seen;
+    }
+
     /// Executes what was gathered, at the end: others may take a part of it.
     #[inline]
     pub fn finish(&mut self) {
-        if E::ROUTES {
+        if E::ROUTES && !self.core.is_watched {
             let (requests, pendings) = (&self.requests, &self.pendings);
             let tail = self.engine.offer_tail(self.core, &mut self.here, requests, pendings);
             self.requests.truncate(requests.len() - tail);

@@ -76,12 +76,15 @@ mod timing;
 pub mod tls;
 mod topology;
 mod warm;
+mod watchers;
 mod watching;
 mod worker;
 
 pub use budget::BufferBudget;
 pub use compaction::Compacts;
-pub use config::{Cat, Config, DebugCommand, NativeTransport, Numa, Pin, Poll, Tuning, XdpDevice};
+pub use config::{
+    Cat, Config, DebugCommand, NativeTransport, Numa, Pin, Poll, Tuning, UdpConfig, XdpDevice,
+};
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
 pub use durable::{Data, DataConfig, Durability, backup_data, check_data, check_node};

@@ -2,6 +2,7 @@
 //!
 //! Both ports serve the same keys: a value that a Redis client wrote has flags 0 here.
 
+mod administration;
 mod auth;
 pub(crate) mod binary;
 mod dump;
@@ -20,6 +21,7 @@ use wire::memcached::{
     expiry_from_exptime, next_command,
 };
 
+use crate::clients::End;
 use crate::connection::{Ending, Framing};
 use crate::counters::{CommandIndex, MemcachedCommand};
 use crate::engine::Engine;
@@ -240,10 +242,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::Stats(kind) => self.stats(slot, kind),
             Command::Dump(kind) => self.dump(slot, kind),
             Command::ConfigGetCluster => self.cluster_config(slot),
-            Command::Shutdown => {
-                let caller = self.caller(slot, MemcachedCommand::Shutdown, false);
-                self.say_line(caller, Reply::ShutdownDisabled);
-            }
+            Command::Shutdown { is_valid } => self.shut_down(slot, is_valid),
+            Command::RefreshCertificates { noreply } => self.refresh_certificates(slot, noreply),
+            Command::Watch { topics, noreply } => self.watch_events(slot, topics, noreply),
             Command::MetaNoop => {
                 let caller = self.caller(slot, MemcachedCommand::Mn, false);
                 self.say_line(caller, Reply::MetaNoop);
@@ -251,10 +252,21 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// config get cluster: members that speak memcached. Without a cluster nobody knows the word.
+    /// config get cluster: members that speak memcached. Who is alone names the address that the
+    /// client has found.
     fn cluster_config(&mut self, slot: usize) {
         let caller = self.caller(slot, MemcachedCommand::Config, false);
-        let Some(view) = &self.core.cluster else { return self.say_line(caller, Reply::Error) };
+        let Some(view) = &self.core.cluster else {
+            // By a Unix socket nobody finds an address.
+            let local = match self.core.connections[slot].client.local {
+                End::Ip(local) => Some(local),
+                End::Unix(_) => self.core.shared.config().memcached,
+            };
+            let Some(local) = local else { return self.say_line(caller, Reply::Error) };
+            let host = local.ip().to_canonical().to_string();
+            let nodes = [(host.as_str(), local.port())];
+            return self.reply_to(slot, |out| Encoder::new(out).cluster_config(1, nodes));
+        };
         let configuration = view.configuration();
         let version = configuration.as_ref().map_or(0, |it| it.term.0);
         let all = configuration.iter().flat_map(|it| it.addresses.values());

@@ -19,6 +19,7 @@ use crate::counters::{CommandCells, CommandIndex, WorkerCounters};
 use crate::output::{PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use crate::rmw::Refusal;
 use crate::slab::Slab;
+use crate::watchers::Seen;
 
 pub use binary::BinaryShape;
 pub use meta::{MetaKind, MetaShape};
@@ -181,6 +182,8 @@ pub struct Pending {
     pub command: CommandIndex,
     /// Nothing is sent.
     pub is_quiet: bool,
+    /// Nothing is sent, or somebody watches.
+    pub is_special: bool,
     /// What is sent.
     pub shape: Shape,
 }
@@ -203,6 +206,8 @@ pub struct ReplySink<'s> {
     pub output_limit_bytes: usize,
     /// Of copied bytes; a client whose one command is answered by more is closed.
     pub output_copied_bytes_max: usize,
+    /// What became of the requests, while somebody watches.
+    pub seen: Option<&'s mut Vec<Seen>>,
 }
 
 impl<'s> ReplySink<'s> {
@@ -218,6 +223,7 @@ impl<'s> ReplySink<'s> {
             now: core.now,
             output_limit_bytes: core.output_limit_bytes,
             output_copied_bytes_max: core.output_copied_bytes_max,
+            seen: core.is_watched.then_some(&mut core.lines.seen),
         }
     }
 }
@@ -319,11 +325,10 @@ impl ReplySink<'_> {
         pins: Pins<'_>,
         pin_bytes_min: usize,
     ) {
-        let pending = &self.pendings[request_index];
+        let pendings = self.pendings;
+        let pending = &pendings[request_index];
         count(self.counters, pending.command, &outcome, pending.shape);
-        if pending.is_quiet {
-            // The sums of quiet commands must not leak into the next command's.
-            *self.tally = Tally::default();
+        if pending.is_special && self.is_silent(pending, &outcome) {
             return;
         }
         let connection = &mut self.connections[pending.slot as usize];
@@ -336,6 +341,21 @@ impl ReplySink<'_> {
         let to = Direct { connection, output_limit_bytes, pin_bytes_min };
         let mut reply = Reply { to, tally: self.tally, notes: self.notes, pins, now: self.now };
         reply.answer(pending.shape, outcome);
+    }
+}
+
+impl ReplySink<'_> {
+    /// Whether nothing is sent; notes the outcome for those who watch.
+    #[cold]
+    fn is_silent(&mut self, pending: &Pending, outcome: &Outcome<'_, Refusal>) -> bool {
+        if let Some(seen) = &mut self.seen {
+            seen.push(Seen::of(outcome));
+        }
+        if pending.is_quiet {
+            // The sums of quiet commands must not leak into the next command's.
+            *self.tally = Tally::default();
+        }
+        pending.is_quiet
     }
 }
 

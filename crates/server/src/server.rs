@@ -418,8 +418,8 @@ fn bind_udp(
     fronts: usize,
 ) -> Result<Vec<UdpSocket>, StartError> {
     match config.memcached {
-        Some(address) if config.udp_port != 0 => {
-            udp::open_group(SocketAddr::new(address.ip(), config.udp_port), listening, fronts)
+        Some(address) if config.udp.port != 0 => {
+            udp::open_group(SocketAddr::new(address.ip(), config.udp.port), listening, fronts)
         }
         _ => Ok(Vec::new()),
     }

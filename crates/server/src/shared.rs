@@ -10,6 +10,7 @@
 
 mod rates;
 mod security;
+mod watched;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -97,6 +98,13 @@ pub(crate) enum Control {
         client_id: u64,
         /// Whole lines.
         lines: Arc<str>,
+    },
+    /// What a client is shown that watches.
+    Watched {
+        /// [`crate::clients::Client::id`].
+        client_id: u64,
+        /// Whole lines.
+        lines: Box<crate::watchers::Watched>,
     },
     /// Serve this client in shared memory.
     Adopt(Box<ShmGuest>),
@@ -417,16 +425,6 @@ impl Shared {
     /// Who failed to log in.
     pub(crate) fn auth_log(&self) -> &crate::auth_log::AuthLog {
         &self.watching.auth_log
-    }
-
-    /// Who watches all commands.
-    pub(crate) fn monitors(&self) -> &crate::monitor::Monitors {
-        &self.watching.monitors
-    }
-
-    /// What HOTKEYS START has begun.
-    pub(crate) fn hot_sessions(&self) -> &crate::hot::session::HotSessions {
-        &self.watching.hot_sessions
     }
 
     /// 40 hexadecimal digits.

@@ -15,6 +15,7 @@ use crate::monitor::Monitors;
 use crate::shared::{random_id, unix_now};
 use crate::slo::LatencyCounts;
 use crate::slow_log::SlowLog;
+use crate::watchers::Watchers;
 
 /// All of it.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Watching {
     pub monitors: Monitors,
     /// HOTKEYS START.
     pub hot_sessions: HotSessions,
+    /// watch of memcached.
+    pub watchers: Watchers,
     /// Of INFO; DEBUG CHANGE-REPL-ID draws another.
     pub replication_id: Mutex<String>,
     /// When SAVE or BGSAVE last ended well, or the start, in Unix milliseconds.
@@ -46,6 +49,7 @@ impl Watching {
             auth_log: AuthLog::default(),
             monitors: Monitors::default(),
             hot_sessions: HotSessions::default(),
+            watchers: Watchers::default(),
             replication_id: Mutex::new(random_id()),
             saved_at: AtomicU64::new(unix_now().0),
             durations_baseline: Mutex::default(),

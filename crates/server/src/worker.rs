@@ -31,6 +31,7 @@ mod sealed;
 mod slow;
 mod starve;
 mod udp;
+mod watch;
 mod watched;
 
 use std::io;
@@ -501,6 +502,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(udp) = &mut self.udp {
             self.has_native_work |= udp.flush(self.core.counters());
         }
+        self.send_watched();
         self.after_round(had_work || self.has_served_queues, started_at);
     }
 
@@ -529,6 +531,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.now = unix_now(); // I2.
         self.core.share_output_limit();
         self.core.renew_passes();
+        self.look_at_watchers();
         if let Some(view) = self.core.shared.cluster() {
             self.core.places_seen = view.generation();
         }

@@ -53,8 +53,8 @@ pub use placement::{NodeShare, Placement};
 pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};
 pub use replica::{Installed, NotInstalled, RecoveredDelete, Replica, ReplicaChange};
 pub use request::{
-    Condition, Expiry, Item, LastUse, NoUpdate, Op, Outcome, Request, Set, Sink, Update, Use,
-    Verdict,
+    Condition, Evicted, Expiry, Item, LastUse, NoUpdate, Op, Outcome, Request, Set, Sink, Update,
+    Use, Verdict,
 };
 pub use session::{HOT_PLACE_BYTES, LockedSession, Session, Sweep};
 pub use store::Store;

@@ -154,6 +154,19 @@ pub struct Item<'a> {
     pub last_use: LastUse,
 }
 
+/// An entry that had to go for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    /// Its key.
+    pub key: Box<[u8]>,
+    /// How long its value was.
+    pub value_len_bytes: usize,
+    /// `None`: never.
+    pub expires_at: Option<UnixMillis>,
+    /// As far as it is noted.
+    pub last_use: LastUse,
+}
+
 /// When an item was written or read last, in seconds, and whether it was read since it was
 /// written. Noted without a lock: of uses at the same moment one may be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

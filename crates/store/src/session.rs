@@ -14,6 +14,7 @@
 //! A session is `Send`, not `Sync`: one thread at a time.
 
 mod durable;
+mod evicted;
 mod execute;
 mod expire;
 mod hot;
@@ -117,6 +118,8 @@ struct Local {
     mark_limit: u64,
     /// What reads of this chunk note (`Entry::note_use`).
     read_now: LastUse,
+    /// What had to go, while somebody watches that.
+    evicted: Option<Box<evicted::EvictedLately>>,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
 }
@@ -165,6 +168,7 @@ impl Session {
             prefetch: inner.tuning.prefetch,
             mark_limit: 0,
             read_now: LastUse::UNKNOWN,
+            evicted: None,
             expiry_step_at: UnixMillis(0),
         };
         local.prefer(region);

@@ -285,12 +285,13 @@ def test_what_is_not_here_is_refused_in_memcacheds_words(subject, reference):
         b"slabs x", b"slabs", b"lru_crawler", b"lru_crawler x", b"stats detail", b"stats detail x",
         b"stats cachedump", b"stats cachedump 1", b"stats cachedump x 1", b"stats cachedump 1 -1",
         b"stats cachedump 64 1", b"stats cachedump 2 5", b"stats cachedump 0 0 x",
-        b"stats detail off", b"verbosity 1", b"mn x",
+        b"stats detail off", b"verbosity 1", b"mn x", b"watch x", b"watch fetchers x", b"shutdown", b"shutdown x",
+        b"refresh_certs",
     ]
     with wires.TextWire(subject.memcached_port) as left, wires.TextWire(reference.memcached_port) as right:
         for line in lines:
             assert left.ask(line + b"\r\n") == right.ask(line + b"\r\n"), line
-        for line in [b"slabs reassign 1 2", b"watch fetchers", b"lru_crawler crawl all"]:
+        for line in [b"slabs reassign 1 2", b"lru_crawler crawl all"]:
             assert left.ask(line + b"\r\n").startswith(b"CLIENT_ERROR "), line
         assert left.ask(b"cache_memlimit 64\r\n").startswith(b"MEMLIMIT_ADJUST_FAILED ")
 

@@ -11,7 +11,7 @@ use server::tls::{ClientCertificates, TlsConfig};
 use server::{
     Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction, HotSetSize,
     HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin, Poll, SizeCost,
-    SizeThreshold, StartError, Tuning, WritePolicy, XdpDevice,
+    SizeThreshold, StartError, Tuning, UdpConfig, WritePolicy, XdpDevice,
 };
 
 use crate::logs::{Format, Level};
@@ -70,7 +70,6 @@ impl ServeSettings {
             data: data_of(&lookup),
             warm_file: lookup.path("warm-file"),
             cluster: cluster_of(&lookup)?,
-            access_times: lookup.is_on("access-times"),
             huge_pages: lookup.choice(
                 "huge-pages",
                 HugePages::Auto,
@@ -119,8 +118,12 @@ impl ServeSettings {
 /// Who is let in; what else there is, [`routing`] knows.
 fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
     Ok(Config {
-        udp_port: lookup.count("udp-port").and_then(|port| u16::try_from(port).ok()).unwrap_or(0),
-        udp_reply_factor: lookup.count("udp-reply-factor").unwrap_or(10),
+        udp: UdpConfig {
+            port: lookup.count("udp-port").and_then(|it| u16::try_from(it).ok()).unwrap_or(0),
+            reply_factor: lookup.count("udp-reply-factor").unwrap_or(10),
+        },
+        enable_shutdown: lookup.is_on("enable-shutdown"),
+        access_times: lookup.is_on("access-times"),
         tls_resp: lookup.address("tls-resp"),
         tls_memcached: lookup.address("tls-memcached"),
         tls: tls_of(lookup)?,
@@ -495,7 +498,7 @@ fn refuse_open_native(lookup: &Lookup<'_>, config: &Config) -> Result<(), Settin
 
 /// Datagrams carry no password, and name whom they like as their sender.
 fn refuse_open_udp(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
-    if config.udp_port == 0 {
+    if config.udp.port == 0 {
         return Ok(());
     }
     let secrets = [

@@ -284,7 +284,7 @@ fn datagrams_of_memcached_come_from_nearby_or_by_a_word() {
         let flags: Vec<_> = [("udp-port", "11211")].iter().chain(flags).copied().collect();
         let settings = layered(&flags, &[], "").unwrap();
         ServeSettings::new(&settings, None, &MACHINE)
-            .map(|serve| serve.config.udp_port)
+            .map(|serve| serve.config.udp.port)
             .map_err(|error| error.to_string())
     };
     assert_eq!(check(&[]), Ok(11_211));

@@ -200,7 +200,7 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("maxbytes", config.memory_bytes);
     to.stat("maxconns", shared.live().max_connections());
     to.stat("tcpport", port);
-    to.stat("udpport", config.udp_port);
+    to.stat("udpport", config.udp.port);
     to.stat("inter", interface);
     to.stat("verbosity", 0);
     to.stat("oldest", 0);

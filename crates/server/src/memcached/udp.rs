@@ -70,7 +70,8 @@ pub fn open_group(
     // A group would let a second server of the same user take part of our datagrams.
     UdpSocket::bind(address).map_err(refused)?;
     let sockets = landing::steer::unsteered(address, count_of(thread_count)).map_err(refused)?;
-    if let Some(first) = sockets.first() {
+    // By themselves datagrams of one sender go to one socket, and so stay in their order.
+    if let Some(first) = sockets.first().filter(|_| front_count < thread_count) {
         landing::steer::spread(first, count_of(front_count)).map_err(refused)?;
     }
     Ok(sockets)
@@ -134,7 +135,7 @@ impl UdpPort {
             parked: Vec::new(),
             open_count: 0,
             client: Arc::new(Client::of_datagrams(local)),
-            reply_factor: config.udp_reply_factor,
+            reply_factor: config.udp.reply_factor,
             reply: Vec::new(),
             looked_at: UnixMillis(0),
         })

@@ -68,6 +68,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             slot: caller.slot as u32,
             command: caller.index,
             is_quiet: caller.is_quiet,
+            is_special: caller.is_quiet,
             shape: Shape::Value,
         };
         let pendings = vec![pending; keys.len()];

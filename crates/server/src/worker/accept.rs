@@ -152,6 +152,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return self.pass_on(connection);
         }
         let slot = self.core.connections.insert(connection);
+        if protocol == Dialect::Memcached {
+            self.tell_watchers(slot, None);
+        }
         let socket = &self.core.connections[slot].socket;
         if self.poller.add(socket.as_fd(), slot as u64, Interest::READ).is_err() {
             self.core.connections.remove(slot);

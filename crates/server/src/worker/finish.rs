@@ -8,6 +8,7 @@ use super::Worker;
 use super::lend::Sender;
 use crate::cluster;
 use crate::connection::Ending;
+use crate::counters::Dialect;
 use crate::engine::Home;
 use crate::poller::{Interest, Poller};
 
@@ -163,6 +164,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if E::ROUTES && self.core.connections.get_mut(slot).is_some_and(|open| open.is_lent) {
             self.cut_loan(slot);
         }
+        self.tell_watchers_of_end(slot);
         let Some(mut connection) = self.core.connections.remove(slot) else { return };
         if connection.exchange.is_some() {
             connection.ending = Ending::Now;
@@ -172,6 +174,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.ledger.release(connection.booked_bytes);
         self.core.shared.clients().remove(connection.client.id);
         self.core.shared.monitors().remove(connection.client.id);
+        self.core.shared.watchers().remove(connection.client.id);
         if connection.ending != Ending::Now
             && let Some(tls) = &mut connection.tls
         {
@@ -187,6 +190,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
             // The client may have gone already.
             let _ = shutdown(&connection.socket, Shutdown::Write);
+        }
+    }
+
+    fn tell_watchers_of_end(&mut self, slot: usize) {
+        let Some(connection) = self.core.connections.get(slot) else { return };
+        if connection.exchange.is_none() && connection.client.protocol == Dialect::Memcached {
+            let reason = match connection.ending {
+                _ if self.is_draining => "shutdown",
+                Ending::Now => "error",
+                Ending::Open | Ending::AfterFlush => "normal",
+            };
+            self.tell_watchers(slot, Some(reason));
         }
     }
 

@@ -103,5 +103,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
             && connection.exchange.is_none()
             && !self.core.is_paused
             && !self.core.shared.monitors().has(connection.client.id)
+            && !self.core.shared.watchers().has(connection.client.id)
     }
 }

@@ -256,6 +256,7 @@ impl Local {
             self.counts.expired += 1;
         } else {
             self.count_evicted(job.victim.queue, position.slot);
+            self.note_evicted(entry);
             self.remember_ghost(inner, job, hash);
         }
         Step::Finished

@@ -319,6 +319,7 @@ impl Local {
         let (_, position) = oldest.ok_or(IndexFull)?;
         let entry = Local::entry_of(inner, position);
         self.counts.evicted_by_index += 1;
+        self.note_evicted(entry);
         self.counts.evicted_unread += u64::from(position.slot.marks() == 0);
         chain.replace(position, slot);
         self.count_removed(inner, position, entry);

@@ -6,6 +6,7 @@
 use super::command::Command;
 use super::parser::{Line, NextCommand};
 use super::reply::Reply;
+use super::watch::WatchTopics;
 use super::words::{Words, parse_unsigned};
 
 /// The least that memcached takes as a limit, in MiB, and the most.
@@ -37,10 +38,27 @@ impl<'a> Line<'a> {
         Some(match name {
             b"lru_crawler" => self.lru_crawler(words),
             b"cache_memlimit" => self.memory_limit(words),
-            b"watch" => self.reject(Reply::NoWatchers, words.ends_in_noreply()),
+            b"watch" => self.watch(words),
             b"slabs" => self.reject(slabs(words), false),
             _ => return None,
         })
+    }
+
+    /// Without a word, every look at an item.
+    fn watch(&self, words: &Words<'a>) -> NextCommand<'a> {
+        let noreply = words.ends_in_noreply();
+        let named = 1..words.count - usize::from(noreply);
+        let mut topics = WatchTopics::NONE;
+        for index in named {
+            match WatchTopics::by_name(words.get(index)) {
+                Some(topic) => topics = topics.with(topic),
+                None => return self.reject(Reply::Error, false),
+            }
+        }
+        if topics == WatchTopics::NONE {
+            topics = WatchTopics::FETCHERS;
+        }
+        self.done(Command::Watch { topics, noreply })
     }
 
     fn lru_crawler(&self, words: &Words<'a>) -> NextCommand<'a> {

@@ -5,6 +5,7 @@ use base::UnixMillis;
 use super::administration::DumpKind;
 use super::meta::Meta;
 use super::reply::Reply;
+use super::watch::WatchTopics;
 
 /// One request. Keys are checked: 1 to 250 bytes, no space, no control byte that ends a word.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,8 +47,23 @@ pub enum Command<'a> {
     Stats(StatsKind<'a>),
     /// config get cluster: who the nodes of the cluster are. Not of memcached itself.
     ConfigGetCluster,
-    /// shutdown: reply [`Reply::ShutdownDisabled`].
-    Shutdown,
+    /// shutdown.
+    Shutdown {
+        /// Alone, or `graceful`.
+        is_valid: bool,
+    },
+    /// refresh_certs.
+    RefreshCertificates {
+        /// Do not reply.
+        noreply: bool,
+    },
+    /// watch: the connection gets lines from now on, and nothing else.
+    Watch {
+        /// Of what.
+        topics: WatchTopics,
+        /// Do not reply.
+        noreply: bool,
+    },
     /// mn, the meta no-op: reply MN.
     MetaNoop,
     /// mg, ms, md, ma and me.

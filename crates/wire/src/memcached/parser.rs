@@ -145,7 +145,13 @@ impl<'a> Line<'a> {
             b"mn" => self.done(Command::MetaNoop),
             b"version" => self.done(Command::Version),
             b"quit" => self.done(Command::Quit),
-            b"shutdown" => self.done(Command::Shutdown),
+            b"shutdown" => {
+                let is_graceful = words.count == 2 && words.get(1) == b"graceful";
+                self.done(Command::Shutdown { is_valid: words.count == 1 || is_graceful })
+            }
+            b"refresh_certs" => {
+                self.done(Command::RefreshCertificates { noreply: words.ends_in_noreply() })
+            }
             b"stats" => self.stats(&words),
             b"flush_all" => self.flush_all(&words),
             b"verbosity" => self.verbosity(&words),

@@ -33,6 +33,10 @@ pub enum Reply {
     Error,
     /// `ERROR: shutdown not enabled`
     ShutdownDisabled,
+    /// `CLIENT_ERROR invalid shutdown mode`
+    InvalidShutdown,
+    /// `Error TLS not enabled`
+    TlsDisabled,
     /// `CLIENT_ERROR bad command line format`
     BadFormat,
     /// `CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]`
@@ -139,6 +143,8 @@ impl Reply {
             Reply::MetaMiss => b"EN\r\n",
             Reply::Error => b"ERROR\r\n",
             Reply::ShutdownDisabled => b"ERROR: shutdown not enabled\r\n",
+            Reply::InvalidShutdown => b"CLIENT_ERROR invalid shutdown mode\r\n",
+            Reply::TlsDisabled => b"Error TLS not enabled\r\n",
             Reply::BadFormat => b"CLIENT_ERROR bad command line format\r\n",
             Reply::BadDelete => {
                 b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
@@ -287,16 +293,10 @@ impl<'o> Encoder<'o> {
 
     /// A line of `lru_crawler metadump`: `key` percent-encoded.
     pub fn dumped_facts(&mut self, key: &[u8], facts: DumpedFacts) {
-        use std::io::Write;
+        let mut name = String::new();
+        super::push_uri_encoded(key, &mut name);
         self.text(b"key=");
-        for byte in key {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    self.out.push(*byte);
-                }
-                other => write!(self.out, "%{other:02X}").expect("a vector takes every write"),
-            }
-        }
+        self.text(name.as_bytes());
         self.text(b" exp=");
         match facts.expires_at_s {
             None => self.text(b"-1"),
@@ -336,6 +336,13 @@ impl<'o> Encoder<'o> {
     pub fn server_error(&mut self, text: &str) {
         self.out.extend_from_slice(b"SERVER_ERROR ");
         self.out.extend_from_slice(text.as_bytes());
+        self.line_end();
+    }
+
+    /// `Error text`, of certificates that could not be read.
+    pub fn certificate_error(&mut self, text: &str) {
+        self.text(b"Error ");
+        self.text(text.as_bytes());
         self.line_end();
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Limits, Parser, next_command};
 use crate::Parsed;
+use crate::memcached::WatchTopics;
 use crate::memcached::{
     Arithmetic, Command, Delete, DumpKind, ProtocolError, Reply, StatsKind, Store, StoreVerb, Touch,
 };
@@ -220,7 +221,15 @@ fn the_rest_is_read_as_memcached_reads_it() {
     check("version\r\n", Command::Version);
     check("mn\r\n", Command::MetaNoop);
     check("quit\r\n", Command::Quit);
-    check("shutdown\r\n", Command::Shutdown);
+    check("shutdown\r\n", Command::Shutdown { is_valid: true });
+    check("shutdown graceful\r\n", Command::Shutdown { is_valid: true });
+    check("shutdown now\r\n", Command::Shutdown { is_valid: false });
+    check("refresh_certs noreply\r\n", Command::RefreshCertificates { noreply: true });
+    let watch = |topics, noreply| Command::Watch { topics, noreply };
+    check("watch\r\n", watch(WatchTopics::FETCHERS, false));
+    let both = WatchTopics::MUTATIONS.with(WatchTopics::EVICTIONS);
+    check("watch mutations evictions noreply\r\n", watch(both, true));
+    check("watch rawcmds\r\n", watch(WatchTopics::OTHERS, false));
     check("verbosity 1\r\n", Command::Verbosity { noreply: false });
     check("verbosity 1 noreply\r\n", Command::Verbosity { noreply: true });
     check("flush_all\r\n", Command::FlushAll { delay: 0, noreply: false });

@@ -1,0 +1,58 @@
+//! What operators ask of a running server: its end, certificates, the stream of events.
+
+use wire::memcached::{Encoder, Reply, WatchTopics};
+
+use crate::connection::Ending;
+use crate::counters::MemcachedCommand;
+use crate::engine::Engine;
+use crate::gather::Gather;
+
+impl<E: Engine> Gather<'_, '_, E> {
+    /// shutdown: the server ends as by SIGTERM, if it was told that clients may ask for that.
+    pub(super) fn shut_down(&mut self, slot: usize, is_valid: bool) {
+        let caller = self.caller(slot, MemcachedCommand::Shutdown, false);
+        if !self.core.shared.config().enable_shutdown {
+            return self.say_line(caller, Reply::ShutdownDisabled);
+        }
+        if !is_valid {
+            return self.say_line(caller, Reply::InvalidShutdown);
+        }
+        self.settle(slot);
+        tracing::info!("a client of memcached's port asked for shutdown");
+        self.core.connections[slot].ending = Ending::AfterFlush;
+        self.core.shared.request_shutdown();
+    }
+
+    /// refresh_certs: as SIGHUP does, for connections that come.
+    pub(super) fn refresh_certificates(&mut self, slot: usize, noreply: bool) {
+        let caller = self.caller(slot, MemcachedCommand::RefreshCerts, noreply);
+        match self.core.shared.tls().map(|tls| tls.reload()) {
+            None => self.say_line(caller, Reply::TlsDisabled),
+            Some(Ok(())) => {
+                tracing::info!("certificates: read again, for connections that come");
+                self.say_line(caller, Reply::Ok);
+            }
+            Some(Err(reason)) => {
+                tracing::warn!("certificates stay as they were: {reason}");
+                if !noreply {
+                    let line = reason.replace(['\r', '\n'], " ");
+                    self.reply_to(slot, |out| Encoder::new(out).certificate_error(&line));
+                }
+            }
+        }
+    }
+
+    /// watch: from now on the connection is shown lines, and what it sends is skipped.
+    pub(super) fn watch_events(&mut self, slot: usize, topics: WatchTopics, noreply: bool) {
+        let caller = self.caller(slot, MemcachedCommand::Watch, noreply);
+        let is_datagram = self.core.connections[slot].exchange.is_some();
+        // Other nodes of a cluster have items too.
+        if is_datagram || self.core.cluster.is_some() {
+            return self.say_line(caller, Reply::NoWatchers);
+        }
+        self.say_line(caller, Reply::Ok);
+        let connection = &mut self.core.connections[slot];
+        connection.input.skip_bytes = u64::MAX;
+        self.core.shared.watchers().add(&connection.client, topics);
+    }
+}

@@ -1,0 +1,315 @@
+//! watch: what happens to items and connections, as lines for clients that ask for them.
+//!
+//! ```text
+//!  a batch ── anybody watching? (one flag a round) ── no ─▶ nothing
+//!               │ yes
+//!               └▶ requests, outcomes ─▶ lines of the round ─▶ each watcher's worker, its output
+//! ```
+//!
+//! # Invariants
+//! W1: without a watcher a batch costs one look at a flag of the worker's own, a round two relaxed
+//!     loads, and a reply nothing.
+//! W2: a round makes at most [`LINES_BYTES_MAX`] of lines, and a watcher that has not taken what
+//!     came before gets no more than its output may hold: what is left out is counted and told, as
+//!     `skipped=`. Lines that wait in an output are part of the client buffers.
+//! W3: nobody waits for a watcher.
+//!
+//! # Limits
+//! Lines of several workers come as they come; their numbers (gid) say in what order they were
+//! made. While items are watched, workers that route execute each request where it came in. In a
+//! cluster items are not watched: other nodes have them.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base::UnixMillis;
+use store::request::{Condition, Evicted, Expiry, Item, Op, Outcome, Request};
+use wire::memcached::{WatchTopics, push_uri_encoded};
+
+use crate::clients::{Client, End};
+use crate::rmw::{Refusal, Rmw, Side};
+use crate::shared::{Control, Shared};
+
+/// Of one round of one worker.
+const LINES_BYTES_MAX: usize = 256 << 10;
+
+/// Who watches what.
+#[derive(Debug, Default)]
+pub struct Watchers {
+    /// All that somebody watches.
+    topics: AtomicU8,
+    last_line: AtomicU64,
+    clients: Mutex<Vec<(Arc<Client>, WatchTopics)>>,
+}
+
+impl Watchers {
+    /// What somebody watches.
+    #[inline]
+    pub fn topics(&self) -> WatchTopics {
+        // Relaxed: an event sooner or later.
+        WatchTopics(self.topics.load(Ordering::Relaxed))
+    }
+
+    /// The client watches from now on.
+    pub fn add(&self, client: &Arc<Client>, topics: WatchTopics) {
+        let mut clients = self.lock();
+        clients.push((Arc::clone(client), topics));
+        self.publish(&clients);
+    }
+
+    /// It watches no more, if it did.
+    pub fn remove(&self, client_id: u64) {
+        if self.topics() == WatchTopics::NONE {
+            return;
+        }
+        let mut clients = self.lock();
+        clients.retain(|(client, _)| client.id != client_id);
+        self.publish(&clients);
+    }
+
+    /// Whether that client does.
+    pub fn has(&self, client_id: u64) -> bool {
+        let is_any = self.topics() != WatchTopics::NONE;
+        is_any && self.lock().iter().any(|(client, _)| client.id == client_id)
+    }
+
+    fn publish(&self, clients: &[(Arc<Client>, WatchTopics)]) {
+        // Who watches nothing that happens here is here all the same.
+        let none = if clients.is_empty() { WatchTopics::NONE } else { WatchTopics::OTHERS };
+        let all = clients.iter().fold(none, |all, (_, topics)| all.with(*topics));
+        self.topics.store(all.0, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Client>, WatchTopics)>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What became of a request, for its lines.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The length of the value that was there.
+    found: Option<usize>,
+    /// What memcached says of a write.
+    status: &'static str,
+    /// The length of the value that is there now, of a write that says so.
+    written: Option<usize>,
+}
+
+impl Seen {
+    /// Of an outcome.
+    pub fn of(outcome: &Outcome<'_, Refusal>) -> Seen {
+        let len = |item: &Item<'_>| item.value.len();
+        let (found, status, written) = match outcome {
+            Outcome::Hit(item) => (Some(len(item)), "stored", None),
+            Outcome::Miss => (None, "not_found", None),
+            Outcome::Stored { old, .. } => (old.as_ref().map(len), "stored", None),
+            Outcome::NotStored { old } => (old.as_ref().map(len), "not_stored", None),
+            Outcome::VersionMismatch { old } => (Some(len(old)), "exists", None),
+            Outcome::Deleted { old } => (old.as_ref().map(len), "stored", None),
+            Outcome::Updated { old, new } => {
+                (old.as_ref().map(len), "stored", new.as_ref().map(len))
+            }
+            Outcome::Refused(Refusal::OtherVersion(_)) => (Some(0), "exists", None),
+            Outcome::Refused(_) => (None, "not_stored", None),
+            Outcome::OutOfMemory | Outcome::Unwritable => (None, "no_memory", None),
+            Outcome::TooLarge { .. } => (None, "too_large", None),
+        };
+        Seen { found, status, written }
+    }
+}
+
+/// One worker's lines in the making.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// What became of the requests of the batch.
+    pub seen: Vec<Seen>,
+    text: String,
+    /// Which topic each line is of, and where it ends.
+    ends: Vec<(WatchTopics, usize)>,
+    /// Lines that had no room.
+    lost: u64,
+}
+
+impl Lines {
+    /// Whether there is nothing to send.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The lines of a request and what became of it.
+    pub fn add_request(
+        &mut self,
+        shared: &Shared,
+        now: UnixMillis,
+        (request, seen): (&Request<'_, Rmw<'_>>, Seen),
+        client: &Client,
+    ) {
+        let (key, cfd) = (request.key, client.descriptor);
+        let (status, class, size) = match seen.found {
+            Some(size) => ("found", 1, size),
+            None => ("not_found", 0, 0),
+        };
+        self.add(shared, WatchTopics::FETCHERS, "item_get", key, |line| {
+            let _ = write!(line, "status={status} clsid={class} cfd={cfd} size={size}");
+        });
+        let written = match &request.op {
+            Op::Set(set) => Some((command_of(set.condition), set.expiry, set.value.len())),
+            Op::Update(update) => joined(update, seen),
+            Op::Get | Op::Delete => None,
+        };
+        if let Some((command, expiry, size)) = written {
+            let ttl = match expiry {
+                Expiry::At(at) => at.0.saturating_sub(now.0).div_ceil(1000),
+                Expiry::Never | Expiry::Keep => 0,
+            };
+            let status = seen.status;
+            self.add(shared, WatchTopics::MUTATIONS, "item_store", key, |line| {
+                let _ = write!(
+                    line,
+                    "status={status} cmd={command} ttl={ttl} clsid=1 cfd={cfd} size={size}"
+                );
+            });
+        }
+        if let (Op::Delete, Some(size)) = (&request.op, seen.found) {
+            self.add(shared, WatchTopics::DELETIONS, "deleted", key, |line| {
+                let _ = write!(line, "cmd=delete clsid=1 size={size}");
+            });
+        }
+    }
+
+    /// The line of an entry that had to go.
+    pub fn add_eviction(&mut self, shared: &Shared, now: UnixMillis, evicted: &Evicted) {
+        let fetch = if evicted.last_use.is_read() { "yes" } else { "no" };
+        let ttl = evicted.expires_at.map_or(-1, |at| {
+            i64::try_from(at.0.saturating_sub(now.0).div_ceil(1000)).unwrap_or(i64::MAX)
+        });
+        let (ago, size) = (evicted.last_use.seconds_ago(now), evicted.value_len_bytes);
+        self.add(shared, WatchTopics::EVICTIONS, "eviction", &evicted.key, |line| {
+            let _ = write!(line, "fetch={fetch} ttl={ttl} la={ago} clsid=1 size={size}");
+        });
+    }
+
+    /// Entries that had to go, without a line.
+    pub fn lose(&mut self, count: u64) {
+        self.lost += count;
+    }
+
+    /// The line of a connection that came, or went for a reason.
+    pub fn add_connection(&mut self, shared: &Shared, client: &Client, closed: Option<&str>) {
+        let kind = if closed.is_some() { "conn_close" } else { "conn_new" };
+        let cfd = client.descriptor;
+        self.begin(shared, kind, |line| {
+            let _ = match &client.peer {
+                End::Ip(peer) => {
+                    write!(line, "rip={} rport={} transport=tcp ", peer.ip(), peer.port())
+                }
+                End::Unix(_) => write!(line, "rip=unix rport=0 transport=unix "),
+            };
+            if let Some(reason) = closed {
+                let _ = write!(line, "reason={reason} ");
+            }
+            let _ = write!(line, "cfd={cfd}");
+        });
+        self.end(WatchTopics::CONNECTIONS);
+    }
+
+    fn add(
+        &mut self,
+        shared: &Shared,
+        topic: WatchTopics,
+        kind: &str,
+        key: &[u8],
+        facts: impl FnOnce(&mut String),
+    ) {
+        if !shared.watchers().topics().has(topic) {
+            return;
+        }
+        self.begin(shared, kind, |line| {
+            line.push_str("key=");
+            push_uri_encoded(key, line);
+            line.push(' ');
+            facts(line);
+        });
+        self.end(topic);
+    }
+
+    fn begin(&mut self, shared: &Shared, kind: &str, rest: impl FnOnce(&mut String)) {
+        if self.text.len() >= LINES_BYTES_MAX {
+            return; // W2; `end` counts it.
+        }
+        let gid = shared.watchers().last_line.fetch_add(1, Ordering::Relaxed) + 1;
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (seconds, us) = (at.as_secs(), at.subsec_micros());
+        let _ = write!(self.text, "ts={seconds}.{us:06} gid={gid} type={kind} ");
+        rest(&mut self.text);
+        self.text.push('\n');
+    }
+
+    fn end(&mut self, topic: WatchTopics) {
+        let begun = self.ends.last().map_or(0, |(_, end)| *end);
+        if begun == self.text.len() {
+            self.lost += 1;
+        } else {
+            self.ends.push((topic, self.text.len()));
+        }
+    }
+
+    /// To all who watch.
+    #[cold]
+    pub fn send(&mut self, shared: &Shared) {
+        for (client, topics) in shared.watchers().lock().iter() {
+            let (mut text, mut count, mut start) = (String::new(), 0, 0);
+            for (topic, end) in &self.ends {
+                if topics.has(*topic) {
+                    text.push_str(&self.text[start..*end]);
+                    count += 1;
+                }
+                start = *end;
+            }
+            if count > 0 {
+                let lines = Box::new(Watched { text, count, lost: self.lost });
+                let client_id = client.id;
+                shared.send(client.worker().index(), Control::Watched { client_id, lines });
+            }
+        }
+        *self = Lines { seen: std::mem::take(&mut self.seen), ..Lines::default() };
+    }
+}
+
+/// Lines on their way to who watches.
+#[derive(Debug)]
+pub struct Watched {
+    /// Each ends in a line feed.
+    pub text: String,
+    /// How many.
+    pub count: u64,
+    /// More that had no room where they were made.
+    pub lost: u64,
+}
+
+fn command_of(condition: Condition) -> &'static str {
+    match condition {
+        Condition::Always => "set",
+        Condition::IfAbsent => "add",
+        Condition::IfPresent => "replace",
+        Condition::IfVersion(_) => "cas",
+    }
+}
+
+/// An update that stores a value as memcached understands it, with the length that is there now.
+fn joined(update: &Rmw<'_>, seen: Seen) -> Option<(&'static str, Expiry, usize)> {
+    let (command, len) = match update {
+        Rmw::Join(part, Side::Behind) | Rmw::Append(part) => ("append", part.bytes.len()),
+        Rmw::Join(part, Side::Before) | Rmw::Prepend(part) => ("prepend", part.bytes.len()),
+        Rmw::MetaAppend(join) => ("append", join.bytes.len()),
+        Rmw::MetaPrepend(join) => ("prepend", join.bytes.len()),
+        Rmw::MetaStore(store) => ("set", store.value.len()),
+        Rmw::SetIf { value, .. } => ("set", value.len()),
+        _ => return None,
+    };
+    Some((command, Expiry::Never, seen.written.unwrap_or(len)))
+}

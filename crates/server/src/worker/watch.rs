@@ -1,0 +1,84 @@
+//! watch in a worker's round: what is watched, and what is shown to its own clients.
+
+use std::io::Write;
+
+use wire::memcached::WatchTopics;
+
+use super::Worker;
+use crate::connection::Speech;
+use crate::engine::Home;
+use crate::poller::Poller;
+use crate::watchers::Watched;
+
+impl<E: Home, P: Poller> Worker<E, P> {
+    /// A round begins: what somebody watches.
+    #[inline]
+    pub(super) fn look_at_watchers(&mut self) {
+        let topics = self.core.shared.watchers().topics();
+        if topics != self.core.watch_topics {
+            self.set_watched(topics);
+        }
+    }
+
+    #[cold]
+    fn set_watched(&mut self, topics: WatchTopics) {
+        self.core.watch_topics = topics;
+        self.core.is_watched = topics.has(WatchTopics::ITEMS);
+        self.engine.own_session().watch_evictions(topics.has(WatchTopics::EVICTIONS));
+    }
+
+    /// A round ends: its lines go to those who watch.
+    #[inline]
+    pub(super) fn send_watched(&mut self) {
+        if self.core.shared.watchers().topics() != WatchTopics::NONE {
+            self.send_lines();
+        }
+    }
+
+    #[cold]
+    fn send_lines(&mut self) {
+        let core = &mut self.core;
+        let (shared, now) = (&core.shared, core.now);
+        let lines = &mut core.lines;
+        let session = self.engine.own_session();
+        let lost = session.take_evicted(|evicted| lines.add_eviction(shared, now, evicted));
+        lines.lose(lost);
+        if !lines.is_empty() {
+            lines.send(shared);
+        }
+    }
+
+    /// A connection came, or goes for a reason.
+    #[inline]
+    pub(super) fn tell_watchers(&mut self, slot: usize, closed: Option<&str>) {
+        if self.core.shared.watchers().topics().has(WatchTopics::CONNECTIONS) {
+            let core = &mut self.core;
+            let Some(connection) = core.connections.get(slot) else { return };
+            core.lines.add_connection(&core.shared, &connection.client, closed);
+        }
+    }
+
+    /// Shows a client of this worker's what it watches, as far as it has taken what came before.
+    pub(super) fn show_watcher(&mut self, client_id: u64, lines: &Watched) {
+        let is_it = |slot: &usize| self.core.connections[*slot].client.id == client_id;
+        let Some(slot) = self.core.connections.slots().into_iter().find(is_it) else { return };
+        let limit_bytes = self.core.output_limit_bytes;
+        self.core.lend_buffer(slot);
+        let connection = &mut self.core.connections[slot];
+        let Speech::Memcached(memcached) = &mut connection.speech else { return };
+        memcached.skipped_lines += lines.lost;
+        if connection.output.unsent_bytes() > limit_bytes {
+            memcached.skipped_lines += lines.count;
+        } else {
+            let skipped = std::mem::take(&mut memcached.skipped_lines);
+            connection.output.append(|out| {
+                if skipped > 0 {
+                    // Writing to a vector cannot fail.
+                    let _ = writeln!(out, "skipped={skipped}");
+                }
+                out.extend_from_slice(lines.text.as_bytes());
+            });
+        }
+        self.core.touch(slot);
+    }
+}

@@ -1,0 +1,85 @@
+//! What `watch` is asked for.
+
+use std::fmt::Write;
+
+/// A set of what can be watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchTopics(pub u8);
+
+impl WatchTopics {
+    /// Nothing.
+    pub const NONE: WatchTopics = WatchTopics(0);
+    /// `fetchers`: every look at an item.
+    pub const FETCHERS: WatchTopics = WatchTopics(1);
+    /// `mutations`: every try to store one.
+    pub const MUTATIONS: WatchTopics = WatchTopics(2);
+    /// `evictions`: items that had to go.
+    pub const EVICTIONS: WatchTopics = WatchTopics(4);
+    /// `connevents`: connections that come and go.
+    pub const CONNECTIONS: WatchTopics = WatchTopics(8);
+    /// `deletions`, of later memcacheds: items that were deleted.
+    pub const DELETIONS: WatchTopics = WatchTopics(16);
+    /// What 1.6.18 takes and has no lines of here: `rawcmds`, `sysevents`, those of proxies.
+    pub const OTHERS: WatchTopics = WatchTopics(32);
+    /// What becomes of requests on items.
+    pub const ITEMS: WatchTopics = WatchTopics(1 | 2 | 16);
+
+    /// Of a word of the command.
+    pub fn by_name(name: &[u8]) -> Option<WatchTopics> {
+        Some(match name {
+            b"fetchers" => WatchTopics::FETCHERS,
+            b"mutations" => WatchTopics::MUTATIONS,
+            b"evictions" => WatchTopics::EVICTIONS,
+            b"connevents" => WatchTopics::CONNECTIONS,
+            b"deletions" => WatchTopics::DELETIONS,
+            b"rawcmds" | b"sysevents" | b"proxyreqs" | b"proxyevents" | b"proxyuser" => {
+                WatchTopics::OTHERS
+            }
+            _ => return None,
+        })
+    }
+
+    /// Both.
+    pub fn with(self, other: WatchTopics) -> WatchTopics {
+        WatchTopics(self.0 | other.0)
+    }
+
+    /// Whether some of the others are among these.
+    #[inline]
+    pub fn has(self, other: WatchTopics) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// Appends a key as watchers and lists of keys show it: percent-encoded.
+pub fn push_uri_encoded(key: &[u8], out: &mut String) {
+    for byte in key {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(*byte));
+            }
+            other => write!(out, "%{other:02X}").expect("a string takes every write"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_sets() {
+        let both = WatchTopics::FETCHERS.with(WatchTopics::DELETIONS);
+        assert!(both.has(WatchTopics::ITEMS) && both.has(WatchTopics::FETCHERS));
+        assert!(!both.has(WatchTopics::MUTATIONS) && !WatchTopics::NONE.has(WatchTopics::ITEMS));
+        assert_eq!(WatchTopics::by_name(b"evictions"), Some(WatchTopics::EVICTIONS));
+        assert_eq!(WatchTopics::by_name(b"all"), None);
+    }
+
+    #[test]
+    fn keys_are_shown_in_one_word() {
+        let mut out = String::new();
+        push_uri_encoded(b"a b%\x01\xff-._~Z", &mut out);
+        assert_eq!(out, "a%20b%25%01%FF-._~Z");
+    }
+}
