@@ -1,5 +1,5 @@
-//! lru_crawler metadump and mgdump: all keys at once, as long as the client buffers hold them; stats
-//! cachedump: some of them.
+//! lru_crawler metadump and mgdump: all keys at once, as long as the client buffers hold them;
+//! stats cachedump: some of them.
 
 use base::UnixMillis;
 use store::request::{Item, LastUse};
