@@ -46,7 +46,7 @@ fn has_body(bytes: &[u8], start: &[u8]) -> bool {
     body.starts_with(start) || body.strip_prefix(b"txt:").is_some_and(|it| it.starts_with(start))
 }
 
-const DIFFERENCES: [Difference; 10] = [
+const DIFFERENCES: [Difference; 11] = [
     Difference {
         name: "HELLO tells another version and id",
         explains: |seen| {
@@ -86,6 +86,14 @@ const DIFFERENCES: [Difference; 10] = [
         explains: |seen| {
             let is_list = |reply: &Reply| matches!(reply, Reply::One(it) if has_body(it, b"id="));
             seen.is(&["CLIENT", "LIST"]) && is_list(seen.ours) && is_list(seen.theirs)
+        },
+    },
+    Difference {
+        name: "Errors of subcommands name them in lower case within EXEC",
+        explains: |seen| {
+            let lower = |reply: &Reply| reply.shown().to_ascii_lowercase();
+            let theirs = lower(seen.theirs);
+            theirs.contains("unknown subcommand or wrong number") && lower(seen.ours) == theirs
         },
     },
     Difference {
