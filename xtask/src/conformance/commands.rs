@@ -147,7 +147,6 @@ pub const TEMPLATES: &[&str] = &[
     "SLOWLOG GET x",
     "SLOWLOG GET -2",
     "SLOWLOG GET i junk",
-    "ACL GENPASS i v",
     "ACL LOG i v",
     "ACL WHOAMI",
     "CLIENT UNBLOCK i junk",
