@@ -89,7 +89,8 @@ pub fn step(rng: &mut Rng) -> Step {
         7 | 8 => {
             let opcode = one_of(rng, &[0x0e, 0x0f, 0x19, 0x1a]);
             let key = if key == NUMBER { b"b" } else { key };
-            Packet { opcode, key, value: rng.pick(&VALUES), ..packet }.bytes()
+            let joined = Packet { opcode, key, value: rng.pick(&VALUES), ..packet };
+            return Step::of(key, joined.bytes());
         }
         9 => Packet { opcode: one_of(rng, &[0x04, 0x14]), ..packet }.bytes(),
         10..=12 => {
