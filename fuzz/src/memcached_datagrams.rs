@@ -14,7 +14,12 @@ pub fn memcached_datagrams(data: &[u8]) {
             assert_eq!((asked, asked.is_empty()), (&data[HEADER_BYTES..], false));
         }
         Err(FrameError::TooShort { len_bytes }) => assert!(len_bytes <= HEADER_BYTES),
-        Err(_) => assert_ne!(&data[4..6], &[0, 1]),
+        Err(FrameError::Reply) => {
+            let first = data[HEADER_BYTES];
+            assert!(!first.is_ascii_lowercase() && first != 0x80, "a request of either protocol");
+        }
+        Err(FrameError::NotAlone { count }) => assert_ne!(count, 1),
+        Err(error) => panic!("{error}"),
     }
     // Longer replies than inputs are.
     let Some((times, reply)) = data.split_first() else { return };

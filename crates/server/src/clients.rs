@@ -72,6 +72,8 @@ pub struct Client {
     /// What CLIENT LIST tells others of it: commands that MULTI has queued, and 0 without one.
     queued_and_one: AtomicU64,
     is_resp3: AtomicBool,
+    /// Lines that it watches and that had no room on their way to it.
+    lost_lines: AtomicU64,
     /// Names that it gave itself.
     names: Mutex<ClientNames>,
 }
@@ -111,6 +113,7 @@ impl Client {
             last_active_at: AtomicU64::new(0),
             queued_and_one: AtomicU64::new(0),
             is_resp3: AtomicBool::new(false),
+            lost_lines: AtomicU64::new(0),
             names: Mutex::default(),
         }
     }
@@ -147,6 +150,14 @@ impl Client {
 
     pub(crate) fn set_resp3(&self, is_resp3: bool) {
         self.is_resp3.store(is_resp3, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lose_lines(&self, count: u64) {
+        self.lost_lines.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_lost_lines(&self) -> u64 {
+        self.lost_lines.swap(0, Ordering::Relaxed)
     }
 
     /// Whether somebody closes it: it is gone for whoever looks.
@@ -257,6 +268,7 @@ impl Clients {
             last_active_at: AtomicU64::new(arrival.now.0),
             queued_and_one: AtomicU64::new(0),
             is_resp3: AtomicBool::new(false),
+            lost_lines: AtomicU64::new(0),
             names: Mutex::default(),
         });
         table.by_id.insert(client.id, Arc::clone(&client));

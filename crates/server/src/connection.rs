@@ -89,6 +89,9 @@ pub struct Input {
     pub need_bytes: usize,
     /// Bytes to be thrown away before the next command.
     pub skip_bytes: u64,
+    /// Whether any were skipped: what it sends is no longer read again for samples of keys, which
+    /// could not tell such bytes from commands.
+    pub has_skipped: bool,
 }
 
 impl Input {

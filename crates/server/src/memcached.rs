@@ -115,9 +115,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// Skips the body of a command that was refused.
     fn swallow(&mut self, slot: usize, input: &[u8]) -> usize {
-        let left = &mut self.core.connections[slot].input.skip_bytes;
-        let skipped = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
-        *left -= skipped as u64;
+        let ours = &mut self.core.connections[slot].input;
+        let skipped = usize::try_from(ours.skip_bytes).unwrap_or(usize::MAX).min(input.len());
+        ours.skip_bytes -= skipped as u64;
+        ours.has_skipped |= skipped > 0;
         skipped
     }
 

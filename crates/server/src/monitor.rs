@@ -27,6 +27,7 @@ use wire::resp::{ArgIter, Flags, Limits, Parser, Spec};
 use crate::clients::{Client, End};
 use crate::shared::{Control, Shared};
 use crate::slow_log::shown_args;
+use crate::watchers::UnderWay;
 
 /// Beside the number of clients that watch: a session of HOTKEYS counts keys.
 const COUNTS_KEYS: usize = 1 << (usize::BITS - 1);
@@ -36,6 +37,8 @@ const COUNTS_KEYS: usize = 1 << (usize::BITS - 1);
 pub struct Monitors {
     /// How many clients, and [`COUNTS_KEYS`]: one word, so that a gathering looks at one.
     watch: AtomicUsize,
+    /// Lines on their way to monitors' workers.
+    pub under_way: UnderWay,
     clients: Mutex<Vec<Arc<Client>>>,
 }
 
@@ -149,6 +152,14 @@ impl Feed {
         }
         let lines: Arc<str> = self.lines.into();
         for client in shared.monitors().lock().iter() {
+            if client.is_killed() {
+                continue;
+            }
+            if !shared.monitors().under_way.try_add(shared, lines.len()) {
+                tracing::warn!("a client of MONITOR was cut off: its worker is too far behind");
+                shared.kill_client(client);
+                continue;
+            }
             let (client_id, lines) = (client.id, Arc::clone(&lines));
             shared.send(client.worker().index(), Control::Feed { client_id, lines });
         }

@@ -11,7 +11,8 @@
 //!     loads, and a reply nothing.
 //! W2: a round makes at most [`LINES_BYTES_MAX`] of lines, and a watcher that has not taken what
 //!     came before gets no more than its output may hold: what is left out is counted and told, as
-//!     `skipped=`. Lines that wait in an output are part of the client buffers.
+//!     `skipped=`. Lines that wait in an output are part of the client buffers; those on their way
+//!     to a worker are at most a thirty-second of them ([`UnderWay`]).
 //! W3: nobody waits for a watcher.
 //!
 //! # Limits
@@ -35,12 +36,17 @@ use crate::shared::{Control, Shared};
 /// Of one round of one worker.
 const LINES_BYTES_MAX: usize = 256 << 10;
 
+/// Of the client buffers, for what is under way.
+const UNDER_WAY_PART: u64 = 32;
+
 /// Who watches what.
 #[derive(Debug, Default)]
 pub struct Watchers {
     /// All that somebody watches.
     topics: AtomicU8,
     last_line: AtomicU64,
+    /// Lines on their way to watchers' workers.
+    pub under_way: UnderWay,
     clients: Mutex<Vec<(Arc<Client>, WatchTopics)>>,
 }
 
@@ -90,6 +96,8 @@ impl Watchers {
 /// What became of a request, for its lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
+    /// Whether it is known what was there: a write that was put together with others has version 0.
+    is_known: bool,
     /// The length of the value that was there.
     found: Option<usize>,
     /// What memcached says of a write.
@@ -117,7 +125,8 @@ impl Seen {
             Outcome::OutOfMemory | Outcome::Unwritable => (None, "no_memory", None),
             Outcome::TooLarge { .. } => (None, "too_large", None),
         };
-        Seen { found, status, written }
+        let is_known = !matches!(outcome, Outcome::Stored { version: 0, old: None });
+        Seen { is_known, found, status, written }
     }
 }
 
@@ -153,9 +162,11 @@ impl Lines {
             Some(size) => ("found", 1, size),
             None => ("not_found", 0, 0),
         };
-        self.add(shared, WatchTopics::FETCHERS, "item_get", key, |line| {
-            let _ = write!(line, "status={status} clsid={class} cfd={cfd} size={size}");
-        });
+        if seen.is_known {
+            self.add(shared, WatchTopics::FETCHERS, "item_get", key, |line| {
+                let _ = write!(line, "status={status} clsid={class} cfd={cfd} size={size}");
+            });
+        }
         let written = match &request.op {
             Op::Set(set) => Some((command_of(set.condition), set.expiry, set.value.len())),
             Op::Update(update) => joined(update, seen),
@@ -270,13 +281,38 @@ impl Lines {
                 }
                 start = *end;
             }
-            if count > 0 {
+            if count > 0 && !shared.watchers().under_way.try_add(shared, text.len()) {
+                client.lose_lines(count + self.lost);
+            } else if count > 0 {
                 let lines = Box::new(Watched { text, count, lost: self.lost });
                 let client_id = client.id;
                 shared.send(client.worker().index(), Control::Watched { client_id, lines });
             }
         }
         *self = Lines { seen: std::mem::take(&mut self.seen), ..Lines::default() };
+    }
+}
+
+/// Bytes that wait in mailboxes: a worker that is busy for long takes none.
+#[derive(Debug, Default)]
+pub struct UnderWay(AtomicU64);
+
+impl UnderWay {
+    /// Adds a message's bytes, unless more than a part of the client buffers would be under way.
+    pub fn try_add(&self, shared: &Shared, bytes: usize) -> bool {
+        let bytes_max = shared.buffer_budget().limit_bytes() / UNDER_WAY_PART;
+        // Relaxed: a sum that is looked at alone.
+        let before = self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+        let fits = before + bytes as u64 <= bytes_max;
+        if !fits {
+            self.remove(bytes);
+        }
+        fits
+    }
+
+    /// The message has arrived.
+    pub fn remove(&self, bytes: usize) {
+        self.0.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 }
 

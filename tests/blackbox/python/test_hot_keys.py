@@ -8,6 +8,7 @@ import redis
 from redis.commands.core import HotkeysMetricsTypes as Metric
 
 import servers
+import wires
 
 pytestmark = [pytest.mark.dovetail_only, pytest.mark.index("hash")]
 
@@ -186,3 +187,36 @@ def test_a_session_takes_its_room_from_the_clients_buffers(server):
         client.hotkeys_reset()
     status, text = server.admin("/stats")
     assert status == 200 and servers.HOST and json.loads(text)
+
+
+@pytest.mark.flags("--requirepass", "secret")
+def test_strangers_are_not_counted(server):
+    with redis.Redis(port=server.resp_port, password="secret", protocol=2) as client:
+        client.set("known", "x" * 100)
+        client.execute_command("HOTKEYS", "START", "METRICS", "2", "CPU", "NET")
+        with wires.RespWire(server.resp_port) as stranger:
+            for _ in range(50):
+                assert stranger.ask("GET", "secretly").startswith(b"-NOAUTH")
+        for _ in range(50):
+            client.get("known")
+        found = str(client.execute_command("HOTKEYS GET"))
+        assert "known" in found and "secretly" not in found
+
+
+def test_a_session_is_no_use_of_what_it_measures(client, text_wire):
+    client.set("k", "v1")
+    client.execute_command("HOTKEYS", "START", "METRICS", "1", "NET")
+    client.set("k", "v2")
+    client.set("k", "v3")
+    client.execute_command("HOTKEYS", "STOP")
+    assert text_wire.ask(b"mg k u h\r\n") == b"HD h0\r\n"
+
+
+@pytest.mark.flags("--max-item-size", "1KiB")
+def test_bytes_of_refused_values_are_no_keys(client, text_wire):
+    body = b"get alice-123\r\n" * 20_000
+    for _ in range(10):
+        reply = text_wire.ask(b"set k 0 0 %d\r\n" % len(body) + body + b"\r\n")
+        assert reply.startswith(b"SERVER_ERROR object too large")
+        time.sleep(0.02)
+    assert "alice" not in str(client.execute_command("HOTKEYS GET"))

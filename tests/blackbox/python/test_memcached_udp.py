@@ -207,6 +207,13 @@ def test_garbage_ends_nothing(server, udp):
     assert server.is_running()
 
 
+def test_no_answer_draws_an_answer(server, udp):
+    """A forged sender would couple two servers."""
+    for request in SAME_AS_MEMCACHED + [b"FOO\r\n", b"\x81" + bytes(23)]:
+        reply = request if request[:1] in b"F\x81" else udp.ask(request)[0]
+        assert udp.is_silent(HEADER.pack(7, 0, 1, 0) + reply), reply
+
+
 def test_stats_tell_the_port(server, text):
     text.send(b"stats settings\r\n")
     lines = iter(text.line, b"END\r\n")

@@ -126,11 +126,16 @@ fn parse_line<'l>(
     Ok(())
 }
 
-/// A rule for people: of passwords and their digests nothing but the sign before them.
+/// A rule for people: of passwords and their digests nothing but the sign before them, and nothing
+/// of a word without a sign, which may be a password whose sign was forgotten.
 fn shown_rule(rule: &[u8]) -> String {
     match rule {
+        [b'+' | b'-' | b'~' | b'%' | b'&' | b'(' | b')' | b'@', ..] => {
+            String::from_utf8_lossy(rule).into_owned()
+        }
         [sign @ (b'>' | b'<' | b'#' | b'!'), _, ..] => format!("{}...", char::from(*sign)),
-        _ => String::from_utf8_lossy(rule).into_owned(),
+        [sign @ (b'>' | b'<' | b'#' | b'!')] => char::from(*sign).to_string(),
+        _ => format!("... of {} bytes", rule.len()),
     }
 }
 

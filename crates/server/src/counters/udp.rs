@@ -24,6 +24,8 @@ pub struct UdpCells {
 pub enum UdpDrop {
     /// No header, or nothing behind it.
     Short,
+    /// It begins as a reply does.
+    Reply,
     /// One of several that make a request.
     Several,
     /// Clients have to log in, which no datagram can.
@@ -34,12 +36,14 @@ pub enum UdpDrop {
 
 impl UdpDrop {
     /// All, in the order of their counters.
-    pub const ALL: [UdpDrop; 4] = [UdpDrop::Short, UdpDrop::Several, UdpDrop::Auth, UdpDrop::Busy];
+    pub const ALL: [UdpDrop; 5] =
+        [UdpDrop::Short, UdpDrop::Reply, UdpDrop::Several, UdpDrop::Auth, UdpDrop::Busy];
 
     /// As in metric labels.
     pub fn name(self) -> &'static str {
         match self {
             UdpDrop::Short => "short",
+            UdpDrop::Reply => "reply",
             UdpDrop::Several => "several",
             UdpDrop::Auth => "auth",
             UdpDrop::Busy => "busy",

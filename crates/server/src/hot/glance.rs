@@ -115,7 +115,9 @@ fn keys_of_memcached<'b>(mut bytes: &'b [u8], keys: &mut Vec<&'b [u8]>) {
             Ok(Command::Delete(delete)) => keys.push(delete.key),
             Ok(Command::Arithmetic(arithmetic)) => keys.push(arithmetic.key),
             Ok(Command::Touch(touch)) => keys.push(touch.key),
-            _ => {}
+            Ok(_) => {}
+            // A block may follow that is no command.
+            Err(_) => return,
         }
     }
 }

@@ -326,7 +326,7 @@ impl HotSessions {
         now: UnixMillis,
     ) -> Result<(), u64> {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *latest = None; // Its memory is free for this one.
+        // The one before stays, with what it has counted, where there is no room for this one.
         *latest = Some(Arc::new(HotSession::start(wanted, worker_count, budget, now)?));
         Ok(())
     }

@@ -11,7 +11,9 @@ impl<E: Engine> Gather<'_, '_, E> {
     /// shutdown: the server ends as by SIGTERM, if it was told that clients may ask for that.
     pub(super) fn shut_down(&mut self, slot: usize, is_valid: bool) {
         let caller = self.caller(slot, MemcachedCommand::Shutdown, false);
-        if !self.core.shared.config().enable_shutdown {
+        // A datagram's sender may be forged.
+        let is_datagram = self.core.connections[slot].exchange.is_some();
+        if is_datagram || !self.core.shared.config().enable_shutdown {
             return self.say_line(caller, Reply::ShutdownDisabled);
         }
         if !is_valid {

@@ -195,6 +195,7 @@ impl UdpPort {
         let landed = self.zone.bytes(&self.completions[at]);
         let (request_id, asked) = datagram::request(landed).map_err(|error| match error {
             FrameError::NotAlone { .. } => UdpDrop::Several,
+            FrameError::Reply => UdpDrop::Reply,
             _ => UdpDrop::Short,
         })?;
         if self.open_count == EXCHANGES_MAX {

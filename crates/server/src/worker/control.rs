@@ -124,6 +124,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// What MONITOR shows a client; one that has not taken what came before is cut off.
     fn feed(&mut self, client_id: u64, lines: &str) {
+        self.core.shared.monitors().under_way.remove(lines.len());
         for slot in self.core.connections.slots() {
             let connection = &mut self.core.connections[slot];
             if connection.client.id != client_id {

@@ -60,13 +60,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Shows a client of this worker's what it watches, as far as it has taken what came before.
     pub(super) fn show_watcher(&mut self, client_id: u64, lines: &Watched) {
+        self.core.shared.watchers().under_way.remove(lines.text.len());
         let is_it = |slot: &usize| self.core.connections[*slot].client.id == client_id;
         let Some(slot) = self.core.connections.slots().into_iter().find(is_it) else { return };
         let limit_bytes = self.core.output_limit_bytes;
         self.core.lend_buffer(slot);
         let connection = &mut self.core.connections[slot];
         let Speech::Memcached(memcached) = &mut connection.speech else { return };
-        memcached.skipped_lines += lines.lost;
+        memcached.skipped_lines += lines.lost + connection.client.take_lost_lines();
         if connection.output.unsent_bytes() > limit_bytes {
             memcached.skipped_lines += lines.count;
         } else {

@@ -7,18 +7,19 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::{KeyHasher, Slot};
-use store::request::{NoUpdate, Outcome, Sink};
+use store::request::{Outcome, Sink};
 use store::{Op, Pins, Request};
 use wire::Parsed;
 use wire::resp::{Args, CommandId, Flags, Limits, Parser, Spec, asked_command};
 
 use super::Worker;
 use crate::connection::Speech;
-use crate::counters::Dialect;
 use crate::engine::Home;
 use crate::hot::session::{Part, Ran, Wanted};
 use crate::monitor::Feed;
 use crate::poller::Poller;
+use crate::rmw::meta::MetaGet;
+use crate::rmw::{Refusal, Rmw};
 use crate::slow_log::is_timed_alone;
 
 /// `:0`, `+OK` and their like, with the end of the line.
@@ -48,7 +49,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let mut taken = Vec::with_capacity(self.regions.len());
             for region in &self.regions {
                 let connection = self.core.connections.get(region.slot);
-                if let (Some(connection), Some(fed)) = (connection, region.fed.get()) {
+                if let (Some(connection), Some(fed)) = (connection, region.fed.get())
+                    && !connection.input.has_skipped
+                {
                     let bytes = &region.bytes(&self.arena)[..fed.consumed_bytes];
                     taken.push((connection.client.protocol, bytes));
                 }
@@ -80,9 +83,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         };
         let mut commands = Vec::new();
         for region in &self.regions {
-            let connection = core.connections.get(region.slot);
-            let is_resp = connection.is_some_and(|open| open.client.protocol == Dialect::Resp);
-            if let Some(fed) = region.fed.get().filter(|_| is_resp) {
+            let Some(connection) = core.connections.get(region.slot) else { continue };
+            let Speech::Resp(resp) = &connection.speech else { continue };
+            if let Some(fed) = region.fed.get().filter(|_| !resp.pass.needs_auth()) {
                 read_commands(&region.bytes(&self.arena)[..fed.consumed_bytes], &mut commands);
             }
         }
@@ -91,7 +94,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let (hasher, now, worker) = (&core.hasher, core.now, core.worker.index());
         let store = self.engine.own_session();
         let value_len = |key: &[u8]| {
-            let request = Request { key, hash: hasher.hash(key), op: Op::<NoUpdate>::Get };
+            // Not a use of the item.
+            let op = Op::Update(Rmw::MetaGet(MetaGet::LOOK));
+            let request = Request { key, hash: hasher.hash(key), op };
             let mut found = Length(None);
             store.execute(now, &[request], &mut found);
             found.0
@@ -181,8 +186,8 @@ fn bulk_bytes(len_bytes: Option<u64>) -> u64 {
 /// Takes the length of the value that is found.
 struct Length(Option<u64>);
 
-impl Sink<NoUpdate> for Length {
-    fn outcome(&mut self, _: usize, outcome: Outcome<'_, NoUpdate>, _: Pins<'_>) {
+impl Sink<Refusal> for Length {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         if let Outcome::Hit(item) = outcome {
             self.0 = Some(item.value.len() as u64);
         }

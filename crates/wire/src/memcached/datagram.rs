@@ -31,6 +31,10 @@ pub enum FrameError {
         /// Its length.
         len_bytes: usize,
     },
+    /// It begins as a reply does. To answer a forged one would have two servers answer each other
+    /// for ever.
+    #[error("a reply, not a request")]
+    Reply,
     /// memcached reads no request that comes in several.
     #[error("one of {count} datagrams: a request is one")]
     NotAlone {
@@ -52,9 +56,17 @@ pub fn request(datagram: &[u8]) -> Result<(u16, &[u8]), FrameError> {
     };
     let number = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     match number(4) {
+        1 if begins_a_reply(asked[0]) => Err(FrameError::Reply),
         1 => Ok((number(0), asked)),
         count => Err(FrameError::NotAlone { count }),
     }
+}
+
+/// Replies begin with words in capitals, with a number, or with the magic of binary responses, and
+/// no request does. What else is said (keys that are listed) is no command, and its answer is such
+/// a reply.
+fn begins_a_reply(first: u8) -> bool {
+    first.is_ascii_uppercase() || first.is_ascii_digit() || first == 0x81
 }
 
 /// How many datagrams a reply takes.
@@ -90,6 +102,18 @@ mod tests {
         assert_eq!(request(&framed(0, b"get k\r\n")), Err(FrameError::NotAlone { count: 0 }));
         assert_eq!(request(&framed(1, b"")), Err(FrameError::TooShort { len_bytes: 8 }));
         assert_eq!(request(b"abc"), Err(FrameError::TooShort { len_bytes: 3 }));
+    }
+
+    #[test]
+    fn what_begins_as_a_reply_is_no_request() {
+        for reply in
+            [&b"ERROR\r\n"[..], b"SERVER_ERROR x\r\n", b"VALUE k 0 1\r\n", b"HD\r\n", b"5\r\n"]
+        {
+            let frame = [&[0, 1, 0, 0, 0, 1, 0, 0], reply].concat();
+            assert_eq!(request(&frame), Err(FrameError::Reply), "{reply:?}");
+        }
+        assert_eq!(request(&[0, 1, 0, 0, 0, 1, 0, 0, 0x81, 0]), Err(FrameError::Reply));
+        assert!(request(&[0, 1, 0, 0, 0, 1, 0, 0, 0x80, 0]).is_ok());
     }
 
     #[test]
