@@ -186,7 +186,8 @@ fn a_manager_of_another_release_is_one_line_for_the_server_and_so_is_a_datagram(
             }
         }
     });
-    let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // An address of its own: elsewhere a connection of another test may have taken the port by now.
+    let peer = UdpSocket::bind("127.0.0.77:0").unwrap().local_addr().unwrap().to_string();
     let server = Manager::run(
         &[
             ["serve", "--cluster", &url, "--peer", &peer, "--log-format", "json"].as_slice(),
