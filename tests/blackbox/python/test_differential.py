@@ -154,6 +154,7 @@ def test_redis_gives_the_same_replies(subject, reference, seed):
 DESCRIBED_OTHERWISE = {
     b"client", b"cluster", b"command", b"config", b"memory", b"object", b"client|setinfo",
     b"client|no-touch", b"cluster|myshardid", b"waitaof", b"kv.range", b"slowlog", b"latency",
+    b"hotkeys|list",
     b"acl", b"module", b"hotkeys", b"hotkeys|get", b"hotkeys|start", b"hotkeys|stop", b"hotkeys|reset",
     b"hotkeys|help", b"delex", b"delifeq", b"digest", b"msetex",
 }
