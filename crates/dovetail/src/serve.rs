@@ -10,6 +10,7 @@
 //! Exit status 0 once drained, 2 if the settings contradict each other; a second signal leaves at
 //! once with 1.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -183,6 +184,7 @@ fn announce(server: &Server, machine: &Machine) {
     info!(
         resp = %shown(server.resp_addr()),
         memcached = %shown(server.memcached_addr()),
+        memcached_udp = %shown(udp_address(server, config)),
         tls_resp = %shown(config.tls_resp),
         tls_memcached = %shown(config.tls_memcached),
         native = %shown(server.native_addr()),
@@ -192,6 +194,12 @@ fn announce(server: &Server, machine: &Machine) {
         admin = %shown(server.admin_addr()),
         "ready",
     );
+}
+
+/// Where memcached's datagrams go.
+fn udp_address(server: &Server, config: &Config) -> Option<SocketAddr> {
+    let address = server.memcached_addr().filter(|_| config.udp.port != 0)?;
+    Some(SocketAddr::new(address.ip(), config.udp.port))
 }
 
 fn spelled(bytes: u64) -> ByteSize {

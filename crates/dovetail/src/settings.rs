@@ -96,7 +96,7 @@ pub const TABLE: &[Setting] = &[
         value_name: "ADDR|off",
         kind: Kind::Address,
         default: "127.0.0.1:11211",
-        help: "Where memcached clients connect (TCP, text protocol)",
+        help: "Where memcached clients connect (TCP; text, meta and binary protocol)",
     },
     Setting {
         key: "native",
@@ -561,6 +561,14 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Count { min: 0, max: 1_000_000 },
         default: "128",
         help: "Entries that SLOWLOG keeps, of at most about 5 KiB each",
+    },
+    Setting {
+        key: "tracking-table-max-keys",
+        value_name: "N",
+        kind: Kind::Count { min: 0, max: 1_000_000_000 },
+        default: "1000000",
+        help: "Keys whose readers are remembered for client-side caching, within a quarter of the \
+               client buffers; 0: as many as have room there",
     },
     Setting {
         key: "latency-monitor-threshold",

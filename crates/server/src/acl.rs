@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use file::{LineError, check as check_file};
+pub use file::{LineError, Wrong, check as check_file};
 pub(crate) use pass::{Fate, Pass, Standing};
 pub(crate) use selector::{CATEGORIES, Denied, Selector};
 pub use user::User;

@@ -84,6 +84,11 @@ impl Reservation {
         budget.try_grant(bytes).then(reservation)
     }
 
+    /// What is held.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Grows if there is room, or shrinks.
     pub fn try_resize(&mut self, bytes: u64) -> bool {
         if bytes > self.bytes && !self.budget.try_grant(bytes - self.bytes) {

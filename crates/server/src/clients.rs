@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{UnixMillis, WorkerId};
@@ -67,11 +67,15 @@ pub struct Client {
     pub connected_at: UnixMillis,
     /// The worker that serves it.
     worker: AtomicU16,
+    /// Where that worker has it.
+    slot: AtomicU32,
     is_killed: AtomicBool,
     last_active_at: AtomicU64,
     /// What CLIENT LIST tells others of it: commands that MULTI has queued, and 0 without one.
     queued_and_one: AtomicU64,
     is_resp3: AtomicBool,
+    /// SUBSCRIBE to the channel of invalidations.
+    is_subscribed: AtomicBool,
     /// Lines that it watches and that had no room on their way to it.
     lost_lines: AtomicU64,
     /// Names that it gave itself.
@@ -105,6 +109,7 @@ impl Client {
             id: 0,
             protocol: Dialect::Memcached,
             worker: AtomicU16::new(0),
+            slot: AtomicU32::new(0),
             is_killed: AtomicBool::new(false),
             peer: End::Ip(local),
             local: End::Ip(local),
@@ -113,6 +118,7 @@ impl Client {
             last_active_at: AtomicU64::new(0),
             queued_and_one: AtomicU64::new(0),
             is_resp3: AtomicBool::new(false),
+            is_subscribed: AtomicBool::new(false),
             lost_lines: AtomicU64::new(0),
             names: Mutex::default(),
         }
@@ -133,6 +139,16 @@ impl Client {
         WorkerId(self.worker.load(Ordering::Relaxed))
     }
 
+    /// Where its worker has it, or had until a moment ago.
+    pub(crate) fn slot(&self) -> usize {
+        self.slot.load(Ordering::Relaxed) as usize
+    }
+
+    pub(crate) fn set_slot(&self, slot: usize) {
+        // Relaxed: only its worker concludes anything from it, and writes it.
+        self.slot.store(slot as u32, Ordering::Relaxed);
+    }
+
     /// How many commands its MULTI has queued; `None`: there is no MULTI.
     pub fn queued_count(&self) -> Option<u64> {
         self.queued_and_one.load(Ordering::Relaxed).checked_sub(1)
@@ -150,6 +166,15 @@ impl Client {
 
     pub(crate) fn set_resp3(&self, is_resp3: bool) {
         self.is_resp3.store(is_resp3, Ordering::Relaxed);
+    }
+
+    /// Whether it is subscribed to the channel of invalidations.
+    pub fn is_subscribed(&self) -> bool {
+        self.is_subscribed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_subscribed(&self, is_subscribed: bool) {
+        self.is_subscribed.store(is_subscribed, Ordering::Relaxed);
     }
 
     pub(crate) fn lose_lines(&self, count: u64) {
@@ -260,6 +285,7 @@ impl Clients {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             protocol: arrival.protocol,
             worker: AtomicU16::new(arrival.worker.0),
+            slot: AtomicU32::new(0),
             is_killed: AtomicBool::new(false),
             peer: arrival.peer,
             local: arrival.local,
@@ -268,6 +294,7 @@ impl Clients {
             last_active_at: AtomicU64::new(arrival.now.0),
             queued_and_one: AtomicU64::new(0),
             is_resp3: AtomicBool::new(false),
+            is_subscribed: AtomicBool::new(false),
             lost_lines: AtomicU64::new(0),
             names: Mutex::default(),
         });
@@ -285,6 +312,11 @@ impl Clients {
                 table.by_address.remove(&address);
             }
         }
+    }
+
+    /// One of them.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
+        unpoisoned(self.table.lock()).by_id.get(&id).cloned()
     }
 
     /// A copy of the list, by id.

@@ -121,6 +121,8 @@ pub struct Config {
     pub slow_log_us: i64,
     /// Entries of the slow log.
     pub slow_log_len_max: u64,
+    /// Keys whose readers are remembered for client-side caching; 0: as many as have room.
+    pub tracking_table_keys_max: u64,
     /// What takes so many milliseconds is sampled for LATENCY; 0: nothing is.
     pub latency_monitor_ms: u64,
     /// How many frequent keys the threads that only poll read themselves.
@@ -226,10 +228,14 @@ impl Config {
     }
 }
 
+/// An address that only this machine reaches.
+fn loopback(port: u16) -> Option<SocketAddr> {
+    Some(SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
 impl Default for Config {
     /// All protocols and the admin port on loopback at their usual ports, 1 GiB, one thread.
     fn default() -> Config {
-        let loopback = |port| Some(SocketAddr::from(([127, 0, 0, 1], port)));
         Config {
             resp: loopback(6379),
             memcached: loopback(11211),
@@ -277,6 +283,7 @@ impl Default for Config {
             slo: None,
             slow_log_us: 10_000,
             slow_log_len_max: 128,
+            tracking_table_keys_max: 1_000_000,
             latency_monitor_ms: 0,
             compaction: true,
             compacts: Compacts::Long,

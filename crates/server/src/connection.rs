@@ -25,6 +25,7 @@ use crate::poller::Interest;
 use crate::resp::key_range::RangeWalk;
 use crate::resp::transaction::Transaction;
 use crate::tls;
+use crate::tracking::Tracker;
 
 /// A connection of one worker.
 pub struct Connection {
@@ -127,6 +128,12 @@ pub struct Resp {
     pub transaction: Option<Box<Transaction>>,
     /// READONLY: reads of other nodes' slots that this node has a copy of are served.
     pub reads_copies: bool,
+    /// CLIENT TRACKING: how.
+    pub tracker: Option<Arc<Tracker>>,
+    /// CLIENT CACHING, of the next command.
+    pub is_caching_asked: bool,
+    /// SUBSCRIBE, to the channel of invalidations: the only one there is.
+    pub is_subscribed: bool,
     /// A KV.RANGE that has begun: its command is still the first of the input.
     pub walk: Option<Box<RangeWalk>>,
 }

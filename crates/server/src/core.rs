@@ -13,6 +13,7 @@ use crate::counters::WorkerCounters;
 use crate::shared::Shared;
 use crate::slab::Slab;
 use crate::timing::Timing;
+use crate::tracking::Telling;
 use crate::watchers::Lines;
 
 /// Buffers kept for reuse per worker, and the largest that is worth keeping.
@@ -56,6 +57,13 @@ pub struct Core {
     pub is_paused: bool,
     /// All of them.
     pub is_paused_for_all: bool,
+    /// Somebody tracks, or is about to.
+    pub is_tracked: bool,
+    /// Some commands wait, or somebody tracks: plain ones take the long way to see whether that is
+    /// theirs.
+    pub has_exceptions: bool,
+    /// What clients that track are to be told.
+    pub telling: Telling,
     /// Number of the batch that is being gathered; 0 is never one.
     pub batch_id: u64,
     /// What the round's commands took.
@@ -115,6 +123,9 @@ impl Core {
             memcached_needs_auth: shared.memcached_needs_auth(),
             is_paused: false,
             is_paused_for_all: false,
+            is_tracked: false,
+            has_exceptions: false,
+            telling: Telling::default(),
             batch_id: 1,
             timing: Timing::default(),
             watch_topics: WatchTopics::NONE,
@@ -139,6 +150,11 @@ impl Core {
             .min(self.shared.config().output_limit_bytes);
         self.output_limit_bytes =
             usize::try_from(limit_bytes).unwrap_or(usize::MAX).max(OUTPUT_LIMIT_BYTES_MIN);
+    }
+
+    /// What keeps plain commands from the short way has changed.
+    pub fn note_exceptions(&mut self) {
+        self.has_exceptions = self.is_paused || self.is_tracked;
     }
 
     /// Judges connections anew if the users have changed.

@@ -12,7 +12,7 @@ use cluster::Slot;
 use policy::size_class::SizePlan;
 use policy::{Route, RouteRequest};
 use store::request::{Item, Request};
-use store::{LockedSession, NoOrder, Range, RangeEnd, Session};
+use store::{Changes, LockedSession, NoOrder, Range, RangeEnd, Session};
 
 use crate::compaction::{Answering, Compacted, Compaction};
 use crate::config::Config;
@@ -51,6 +51,13 @@ pub trait Engine {
 
     /// The session, unless keys are locked.
     fn session(&mut self) -> Option<&mut Session>;
+
+    /// What the session has changed, also while keys are locked, in exchange for empty notes.
+    fn take_changes(&mut self, empty: &mut Changes) {
+        if let Some(session) = self.session() {
+            session.take_changes(empty);
+        }
+    }
 
     /// Requests on keys of that slot belong together from now on, in a cluster: no others come
     /// between, and [`Engine::session`] is `None`. `None`: keys are locked instead.
@@ -385,5 +392,9 @@ impl Engine for LockedSession<'_> {
 
     fn session(&mut self) -> Option<&mut Session> {
         None
+    }
+
+    fn take_changes(&mut self, empty: &mut Changes) {
+        LockedSession::take_changes(self, empty);
     }
 }

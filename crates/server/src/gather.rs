@@ -50,6 +50,8 @@ pub struct Gather<'g, 'a, E: Engine> {
     pub raw: &'a [u8],
     /// The command's request goes where the router says.
     is_routing: bool,
+    /// What clients that track read is among the requests: nobody else may execute those.
+    pub holds_tracked: bool,
     requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
     pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
     here: E::Here,
@@ -77,6 +79,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             ground: None,
             raw: b"",
             is_routing: false,
+            holds_tracked: false,
             requests: ArrayVec::new(),
             pendings: ArrayVec::new(),
             here: E::Here::default(),
@@ -177,6 +180,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         if self.requests.is_empty() {
             return;
         }
+        self.holds_tracked = false;
         let (now, is_watched) = (self.core.now, self.core.is_watched);
         if is_watched {
             self.pendings.iter_mut().for_each(|pending| pending.is_special = true);
@@ -219,7 +223,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     /// Executes what was gathered, at the end: others may take a part of it.
     #[inline]
     pub fn finish(&mut self) {
-        if E::ROUTES && !self.core.is_watched {
+        if E::ROUTES && !self.core.is_watched && !self.holds_tracked {
             let (requests, pendings) = (&self.requests, &self.pendings);
             let tail = self.engine.offer_tail(self.core, &mut self.here, requests, pendings);
             self.requests.truncate(requests.len() - tail);

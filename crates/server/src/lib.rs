@@ -75,6 +75,7 @@ mod state_log;
 mod timing;
 pub mod tls;
 mod topology;
+pub mod tracking;
 mod warm;
 mod watchers;
 mod watching;

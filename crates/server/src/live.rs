@@ -15,7 +15,7 @@ use crate::clients::ClientsMax;
 use crate::config::Config;
 
 /// The settings, by their keys.
-pub const LIVE_SETTINGS: [&str; 11] = [
+pub const LIVE_SETTINGS: [&str; 12] = [
     "threads",
     "cr-threads",
     "slo",
@@ -26,6 +26,7 @@ pub const LIVE_SETTINGS: [&str; 11] = [
     "idle-timeout",
     "slowlog-log-slower-than",
     "slowlog-max-len",
+    "tracking-table-max-keys",
     "latency-monitor-threshold",
 ];
 

@@ -265,7 +265,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             };
             let Some(local) = local else { return self.say_line(caller, Reply::Error) };
             let host = local.ip().to_canonical().to_string();
-            let nodes = [(host.as_str(), local.port())];
+            // Who asks by a datagram is told where connections go.
+            let is_datagram = self.core.connections[slot].exchange.is_some();
+            let configured = self.core.shared.config().memcached.filter(|_| is_datagram);
+            let port = configured.map_or(0, |it| it.port());
+            let nodes = [(host.as_str(), if port == 0 { local.port() } else { port })];
             return self.reply_to(slot, |out| Encoder::new(out).cluster_config(1, nodes));
         };
         let configuration = view.configuration();

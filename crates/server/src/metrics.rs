@@ -38,6 +38,7 @@ pub mod openmetrics;
 mod process;
 mod roles;
 mod slo;
+mod tracking;
 mod udp;
 
 pub(crate) use roles::threads;
@@ -79,6 +80,8 @@ pub struct Snapshot {
     pub durations: Vec<(Protocol, &'static str, LatencyCounts)>,
     /// Entries that the slow log ever got.
     pub slow_log_total: u64,
+    /// Client-side caching.
+    pub tracking: tracking::TrackingNumbers,
     /// What is hot.
     pub hot_set: Arc<HotSet>,
     /// What the store holds and has done.
@@ -137,6 +140,7 @@ impl Snapshot {
             totals: shared.totals(),
             durations: commands::durations(shared),
             slow_log_total: shared.slow_log().total(),
+            tracking: tracking::TrackingNumbers::of(shared.tracking()),
             hot_set: shared.hot_keys().map(|keys| keys.now()).unwrap_or_default(),
             store: shared.store_stats(),
             data: durable::DataNumbers::take(shared),

@@ -369,6 +369,10 @@ pub fn count(
 ) {
     let cells = counters.command(command);
     match outcome {
+        // What they found is not what was asked for.
+        Outcome::Hit(_) if matches!(shape, Shape::AccessFrequency | Shape::RefusedTime(_)) => {
+            counters.failed(command, ErrorCode::Err);
+        }
         Outcome::Hit(_) => cells.hits.add(1),
         Outcome::Miss => cells.misses.add(1),
         Outcome::Updated { .. } | Outcome::Deleted { .. } => count_update(cells, outcome, shape),

@@ -31,6 +31,8 @@ mod scan;
 mod several;
 mod slow_log;
 mod strings;
+mod subscribe;
+mod tracking;
 pub mod transaction;
 
 pub(crate) use command::{Access, categories, key_access};
@@ -130,7 +132,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let is_plain = standing != Standing::NeedsAuth
             && resp.transaction.is_none()
             && resp.replies == Replies::On
-            && !self.core.is_paused;
+            && (!self.core.has_exceptions || self.is_unexceptional(slot));
         if E::ROUTES && !self.enter(slot, is_plain && is_on_one_key(&parsed)) {
             return false;
         }
@@ -173,22 +175,23 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if let Some(walk) = self.core.connections[slot].resp().walk.take() {
             return self.go_on(walk);
         }
-        let id = match &parsed {
+        match &parsed {
             Ok(Command::Empty) => return true,
             Ok(Command::Quoted(line)) => {
                 let mut bytes = Vec::new();
                 line.rewrite(&mut bytes);
                 return self.rewritten(slot, &bytes);
             }
-            Ok(command) => command.id(),
             Err(CommandError::CrossProtocol) => {
                 tracing::warn!("a web client spoke to the Redis port; its connection was closed");
                 self.core.connections[slot].ending = Ending::Now;
                 return true;
             }
-            Err(error) => error.id(),
-        };
-        if self.must_wait(id) {
+            _ => {}
+        }
+        let id = id_of(&parsed);
+        let asks_to_track = id == Some(CommandId::ClientTracking);
+        if self.must_wait(id) || (asks_to_track && !self.may_track(slot, &parsed)) {
             return false;
         }
         let index = id.map_or(CommandIndex::UNKNOWN_RESP, CommandIndex::resp);
@@ -216,7 +219,28 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             return true;
         }
-        if is_queueing {
+        if self.core.has_exceptions
+            && self.listens_only(slot)
+            && parsed.is_ok()
+            && self.is_out_of_place(caller, id)
+        {
+            return true;
+        }
+        if self.core.is_tracked && self.tracks(slot) {
+            return self.perform_tracked(caller, parsed, raw);
+        }
+        self.perform_admitted(caller, parsed, raw)
+    }
+
+    /// A command that may run now, or be queued.
+    fn perform_admitted(
+        &mut self,
+        caller: Caller,
+        parsed: Result<Command<'a>, CommandError<'a>>,
+        raw: &'a [u8],
+    ) -> bool {
+        let id = id_of(&parsed);
+        if self.core.connections[caller.slot].resp().is_queueing() {
             self.queue(caller, parsed, raw);
             return true;
         }
@@ -365,6 +389,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     }
 }
 
+/// Which command was meant.
+fn id_of(parsed: &Result<Command<'_>, CommandError<'_>>) -> Option<CommandId> {
+    match parsed {
+        Ok(command) => command.id(),
+        Err(error) => error.id(),
+    }
+}
+
 /// Whether a command is one request on one key, or an error before it becomes one: such commands
 /// are routed (K10). Everything else is a barrier for its connection.
 fn is_on_one_key(parsed: &Result<Command<'_>, CommandError<'_>>) -> bool {
@@ -385,7 +417,6 @@ fn is_on_one_key(parsed: &Result<Command<'_>, CommandError<'_>>) -> bool {
             | Command::SetIf(_)
             | Command::DelIf { .. }
             | Command::Digest { .. }
-            | Command::Dump { .. }
             | Command::SetBit { .. }
             | Command::GetBit { .. }
             | Command::BitCount { .. }

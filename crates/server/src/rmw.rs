@@ -29,7 +29,7 @@ pub(crate) use memcached::parse_decimal;
 // A batch holds many: the rare ones must not make the common ones longer.
 const _: () = assert!(size_of::<Op<'_, Rmw<'_>>>() == size_of::<Op<'_, NoUpdate>>());
 
-use meta::{MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, Regard, Way};
+use meta::{MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, Named, Regard, Way};
 
 /// One read-modify-write.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,7 +88,9 @@ pub enum Rmw<'a> {
     Decrease(u64),
     /// mg.
     MetaGet(MetaGet),
-    /// ms of an older token.
+    /// md and binary delete with a CAS token.
+    DeleteToken(u64),
+    /// ms with a token to give, or of an older one.
     MetaStore(MetaStore<'a>),
     /// ms that appends.
     MetaAppend(MetaJoin<'a>),
@@ -100,6 +102,8 @@ pub enum Rmw<'a> {
     MetaIncrease(MetaCount),
     /// ma that takes away.
     MetaDecrease(MetaCount),
+    /// One of those with E: elsewhere, so that those without are not longer for it.
+    Named(&'a Named<'a>),
 }
 
 impl Rmw<'_> {
@@ -118,10 +122,12 @@ impl Rmw<'_> {
             | Rmw::MetaPrepend(_)
             | Rmw::MetaInvalidate(_) => true,
             Rmw::MetaGet(get) => !get.may_read(),
+            Rmw::Named(named) => named.update.copies_value(),
             Rmw::MetaStore(_) | Rmw::MetaIncrease(_) | Rmw::MetaDecrease(_) => false,
             Rmw::IncrementBy(_)
             | Rmw::IncrementByFloat(_)
             | Rmw::DeleteVersion(_)
+            | Rmw::DeleteToken(_)
             | Rmw::SetIf { .. }
             | Rmw::DeleteIf(_)
             | Rmw::Increase(_)
@@ -165,7 +171,9 @@ pub enum Refusal {
     Absent,
     /// memcached: the value is not a decimal number.
     NotNumeric,
-    /// The item has this version and not the one that was asked for.
+    /// memcached: the key exists.
+    Present,
+    /// The item has this version, or CAS token, and not the one that was asked for.
     OtherVersion(u64),
 }
 
@@ -181,7 +189,8 @@ impl Refusal {
             Refusal::NotAFloat => ErrorReply::NotAFloat,
             Refusal::FloatOverflow => ErrorReply::FloatOverflow,
             Refusal::TooLong => ErrorReply::StringTooLong,
-            Refusal::Absent => ErrorReply::NoSuchKey,
+            // Nor that a key be absent, by an update.
+            Refusal::Absent | Refusal::Present => ErrorReply::NoSuchKey,
         }
     }
 }
@@ -195,7 +204,8 @@ impl Update for Rmw<'_> {
             Rmw::IncrementByFloat(increment) => number::increment_float(old, increment, value),
             Rmw::Append(tail) => text::join(old, tail, Side::Behind, value),
             Rmw::Prepend(head) => text::join(old, head, Side::Before, value),
-            Rmw::DeleteVersion(version) => delete_version(old, version),
+            Rmw::DeleteVersion(version) => delete_if(old, |item| item.version, version),
+            Rmw::DeleteToken(token) => delete_if(old, |item| item.cas(), token),
             Rmw::SetRange { offset_bytes, value: part } => {
                 text::set_range(old, offset_bytes, part, value)
             }
@@ -217,16 +227,25 @@ impl Update for Rmw<'_> {
             Rmw::MetaInvalidate(invalidate) => invalidate.apply(old, value),
             Rmw::MetaIncrease(count) => count.apply(Way::Up, old, value),
             Rmw::MetaDecrease(count) => count.apply(Way::Down, old, value),
+            Rmw::Named(named) => named.apply(old, value),
         }
     }
 
     #[inline]
     fn may_read(&self) -> bool {
-        matches!(self, Rmw::MetaGet(get) if get.may_read())
+        match self {
+            Rmw::MetaGet(get) => get.may_read(),
+            Rmw::Named(named) => named.update.may_read(),
+            _ => false,
+        }
     }
 
     fn reads(&self, old: Option<&Item<'_>>) -> bool {
-        matches!(self, Rmw::MetaGet(get) if get.reads(old))
+        match self {
+            Rmw::MetaGet(get) => get.reads(old),
+            Rmw::Named(named) => named.update.reads(old),
+            _ => false,
+        }
     }
 
     fn usage(&self) -> Use {
@@ -238,16 +257,21 @@ impl Update for Rmw<'_> {
             | Rmw::MetaIncrease(_)
             | Rmw::MetaDecrease(_)
             | Rmw::MetaInvalidate(_) => Use::NoRead,
+            Rmw::Named(named) => named.update.usage(),
             _ => Use::Usual,
         }
     }
 }
 
-fn delete_version(old: Option<&Item<'_>>, version: u64) -> Verdict<Refusal> {
+fn delete_if(
+    old: Option<&Item<'_>>,
+    number_of: impl Fn(&Item<'_>) -> u64,
+    wanted: u64,
+) -> Verdict<Refusal> {
     match old {
         None => Verdict::Keep,
-        Some(old) if old.version == version => Verdict::Delete,
-        Some(old) => Verdict::Refuse(Refusal::OtherVersion(old.version)),
+        Some(old) if number_of(old) == wanted => Verdict::Delete,
+        Some(old) => Verdict::Refuse(Refusal::OtherVersion(number_of(old))),
     }
 }
 

@@ -51,6 +51,7 @@ use crate::slo::{LatencyCounts, Slo};
 use crate::slow_log::SlowLog;
 use crate::tls::Certificates;
 use crate::topology::SYSFS_NODES;
+use crate::tracking::{Messages, Tracking};
 use crate::warm::Warm;
 use crate::watching::Watching;
 use crate::{affinity, topology};
@@ -106,6 +107,8 @@ pub(crate) enum Control {
         /// Whole lines.
         lines: Box<crate::watchers::Watched>,
     },
+    /// What clients that track are told.
+    Track(Messages),
     /// Serve this client in shared memory.
     Adopt(Box<ShmGuest>),
     /// Serve a client in shared memory that another worker has parted with.
@@ -138,6 +141,7 @@ pub struct Shared {
     sizes: Option<Sizes>,
     slo: Slo,
     watching: Watching,
+    tracking: Tracking,
     /// What is hot, where requests are routed and sampled.
     hot: Option<Arc<HotKeys>>,
     plan: MemoryPlan,
@@ -216,6 +220,11 @@ fn open_store(
     Ok((store, kept))
 }
 
+/// What the store takes beside the longest key.
+fn value_max_bytes(store: &Store) -> u64 {
+    store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64)
+}
+
 /// Values have to be shorter than was asked for.
 fn tell_of_lowered(config: &Config, item_size_max_bytes: u64) {
     tracing::warn!(
@@ -248,9 +257,7 @@ impl Shared {
                 least: base::ByteSize { bytes: MemoryPlan::least_bytes(hops, hot_set_bytes) },
             })?;
         let (store, (data, warm)) = open_store(&config, &plan, tenant)?;
-        let fits_bytes =
-            store.limits().item_max_bytes.saturating_sub(store::KEY_LEN_MAX_BYTES as u64);
-        let item_size_max_bytes = plan.item_size_max_bytes.min(fits_bytes);
+        let item_size_max_bytes = plan.item_size_max_bytes.min(value_max_bytes(&store));
         if item_size_max_bytes < config.max_item_size_bytes {
             tell_of_lowered(&config, item_size_max_bytes);
             config.max_item_size_bytes = item_size_max_bytes;
@@ -258,7 +265,9 @@ impl Shared {
         let flush_at = AtomicU64::new(warm_flush_at(warm.as_ref()));
         let sizes = Sizes::for_dispatch(&config, roles.layers());
         let sample_every = sizes.as_ref().map(|_| config.size_sample);
+        let budget = Arc::new(BufferBudget::new(plan.buffers_bytes));
         Ok(Shared {
+            tracking: Tracking::new(config.threads, config.tracking_table_keys_max, &budget),
             hot: HotKeys::of_server(&config, roles.layers().is_routed),
             slo: Slo::new(config.slo, roles.layers().is_routed),
             watching: Watching::new(&config),
@@ -268,7 +277,7 @@ impl Shared {
             store,
             data,
             warm,
-            budget: Arc::new(BufferBudget::new(plan.buffers_bytes)),
+            budget,
             clients: Clients::default(),
             counters: (0..config.threads + usize::from(config.cluster.is_some()))
                 .map(|_| WorkerCounters::for_sizes(sample_every).into())

@@ -30,11 +30,12 @@ use store::request::{Condition, Evicted, Expiry, Item, Op, Outcome, Request};
 use wire::memcached::{WatchTopics, push_uri_encoded};
 
 use crate::clients::{Client, End};
+use crate::rmw::meta::Guard;
 use crate::rmw::{Refusal, Rmw, Side};
 use crate::shared::{Control, Shared};
 
 /// Of one round of one worker.
-const LINES_BYTES_MAX: usize = 256 << 10;
+pub const LINES_BYTES_MAX: usize = 256 << 10;
 
 /// Of the client buffers, for what is under way.
 const UNDER_WAY_PART: u64 = 32;
@@ -47,10 +48,47 @@ pub struct Watchers {
     last_line: AtomicU64,
     /// Lines on their way to watchers' workers.
     pub under_way: UnderWay,
+    /// For `stats`.
+    pub counts: LineCounts,
     clients: Mutex<Vec<(Arc<Client>, WatchTopics)>>,
 }
 
+/// What became of lines, since the start.
+#[derive(Debug, Default)]
+pub struct LineCounts {
+    made: AtomicU64,
+    /// No room where they were made.
+    dropped: AtomicU64,
+    /// On their way to watchers, each counted.
+    sent: AtomicU64,
+    /// A watcher has not taken what came before.
+    skipped: AtomicU64,
+}
+
+impl LineCounts {
+    /// A watcher gets so many less.
+    pub fn skip(&self, count: u64) {
+        self.skipped.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Names as memcached has them, and numbers.
+    pub fn named(&self) -> [(&'static str, u64); 4] {
+        [
+            ("log_worker_dropped", &self.dropped),
+            ("log_worker_written", &self.made),
+            ("log_watcher_skipped", &self.skipped),
+            ("log_watcher_sent", &self.sent),
+        ]
+        .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
+    }
+}
+
 impl Watchers {
+    /// How many watch.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     /// What somebody watches.
     #[inline]
     pub fn topics(&self) -> WatchTopics {
@@ -104,6 +142,8 @@ pub struct Seen {
     status: &'static str,
     /// The length of the value that is there now, of a write that says so.
     written: Option<usize>,
+    /// When that ends.
+    expires_at: Option<UnixMillis>,
 }
 
 impl Seen {
@@ -121,12 +161,20 @@ impl Seen {
                 (old.as_ref().map(len), "stored", new.as_ref().map(len))
             }
             Outcome::Refused(Refusal::OtherVersion(_)) => (Some(0), "exists", None),
+            // Of how many bytes is not told.
+            Outcome::Refused(Refusal::NotNumeric | Refusal::Present) => {
+                (Some(0), "not_stored", None)
+            }
             Outcome::Refused(_) => (None, "not_stored", None),
             Outcome::OutOfMemory | Outcome::Unwritable => (None, "no_memory", None),
             Outcome::TooLarge { .. } => (None, "too_large", None),
         };
         let is_known = !matches!(outcome, Outcome::Stored { version: 0, old: None });
-        Seen { is_known, found, status, written }
+        let expires_at = match outcome {
+            Outcome::Updated { new: Some(new), .. } => new.expires_at,
+            _ => None,
+        };
+        Seen { is_known, found, status, written, expires_at }
     }
 }
 
@@ -272,6 +320,9 @@ impl Lines {
     /// To all who watch.
     #[cold]
     pub fn send(&mut self, shared: &Shared) {
+        let counts = &shared.watchers().counts;
+        counts.made.fetch_add(self.ends.len() as u64, Ordering::Relaxed);
+        counts.dropped.fetch_add(self.lost, Ordering::Relaxed);
         for (client, topics) in shared.watchers().lock().iter() {
             let (mut text, mut count, mut start) = (String::new(), 0, 0);
             for (topic, end) in &self.ends {
@@ -283,9 +334,11 @@ impl Lines {
             }
             if count > 0 && !shared.watchers().under_way.try_add(shared, text.len()) {
                 client.lose_lines(count + self.lost);
+                counts.skip(count);
             } else if count > 0 {
                 let lines = Box::new(Watched { text, count, lost: self.lost });
                 let client_id = client.id;
+                counts.sent.fetch_add(count, Ordering::Relaxed);
                 shared.send(client.worker().index(), Control::Watched { client_id, lines });
             }
         }
@@ -332,7 +385,7 @@ fn command_of(condition: Condition) -> &'static str {
         Condition::Always => "set",
         Condition::IfAbsent => "add",
         Condition::IfPresent => "replace",
-        Condition::IfVersion(_) => "cas",
+        Condition::IfVersion(_) | Condition::IfToken(_) => "cas",
     }
 }
 
@@ -343,9 +396,24 @@ fn joined(update: &Rmw<'_>, seen: Seen) -> Option<(&'static str, Expiry, usize)>
         Rmw::Join(part, Side::Before) | Rmw::Prepend(part) => ("prepend", part.bytes.len()),
         Rmw::MetaAppend(join) => ("append", join.bytes.len()),
         Rmw::MetaPrepend(join) => ("prepend", join.bytes.len()),
-        Rmw::MetaStore(store) => ("set", store.value.len()),
+        Rmw::MetaStore(store) => (guarded(store.guard), store.value.len()),
+        Rmw::MetaIncrease(_) | Rmw::MetaDecrease(_) if seen.found.is_none() => ("add", 0),
+        Rmw::Named(named) => return joined(&named.update, seen),
         Rmw::SetIf { value, .. } => ("set", value.len()),
         _ => return None,
     };
-    Some((command, Expiry::Never, seen.written.unwrap_or(len)))
+    if command == "add" && seen.written.is_none() {
+        return None;
+    }
+    let expiry = seen.expires_at.map_or(Expiry::Never, Expiry::At);
+    Some((command, expiry, seen.written.unwrap_or(len)))
+}
+
+fn guarded(guard: Guard) -> &'static str {
+    match guard {
+        Guard::None => "set",
+        Guard::Absent => "add",
+        Guard::Present => "replace",
+        Guard::SameToken | Guard::SameOrOlderToken => "cas",
+    }
 }

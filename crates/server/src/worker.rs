@@ -30,6 +30,7 @@ mod roles;
 mod sealed;
 mod slow;
 mod starve;
+mod tracking;
 mod udp;
 mod watch;
 mod watched;
@@ -377,7 +378,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.core.now = unix_now();
         self.close_idle();
-        if self.engine.own_session().maintain(self.core.now) {
+        let has_more_to_do = self.engine.own_session().maintain(self.core.now);
+        self.tell_changes();
+        if has_more_to_do || !self.core.touched.is_empty() {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
         }
         if let Some(native) = &mut self.native {
@@ -410,8 +413,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         !self.resumable.is_empty()
             || !self.due.is_empty()
             || self.has_native_work
-            || (E::ROUTES
-                && (!self.core.touched.is_empty() || self.can_take_up() || self.engine.has_loans()))
+            || !self.core.touched.is_empty()
+            || (E::ROUTES && (self.can_take_up() || self.engine.has_loans()))
     }
 
     /// Whether nothing keeps the worker from taking up the roles that it is parked for.
@@ -427,7 +430,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.is_expiring = shared.store_stats().items_with_expiry > 0;
         }
         let mut sleep = if self.is_expiring { SLEEP_MAX_EXPIRING } else { SLEEP_MAX };
-        if !self.starved.is_empty() || self.accept_again_at.is_some() || self.is_draining {
+        if !self.starved.is_empty()
+            || self.accept_again_at.is_some()
+            || self.is_draining
+            || self.core.telling.is_waiting()
+        {
             sleep = sleep.min(SLEEP_MAX_WAITING);
         }
         let (paused_until, _) = shared.paused();
@@ -503,6 +510,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.has_native_work |= udp.flush(self.core.counters());
         }
         self.send_watched();
+        self.tell_changes();
+        self.finish_touched();
         self.after_round(had_work || self.has_served_queues, started_at);
     }
 
@@ -517,6 +526,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         gather.finish();
         drop(gather);
+        self.tell_changes();
         let took = self.look_at_slowness();
         self.feed_watchers(took);
         self.engine.publish(&mut self.core);
@@ -532,6 +542,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.share_output_limit();
         self.core.renew_passes();
         self.look_at_watchers();
+        self.look_at_trackers();
         if let Some(view) = self.core.shared.cluster() {
             self.core.places_seen = view.generation();
         }
@@ -545,6 +556,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let (paused_until, writes_only) = self.core.shared.paused();
         self.core.is_paused_for_all = paused_until > self.core.now && !writes_only;
         let was_paused = std::mem::replace(&mut self.core.is_paused, paused_until > self.core.now);
+        self.core.note_exceptions();
         if was_paused && !self.core.is_paused {
             self.resume_all();
         }

@@ -190,9 +190,7 @@ fn what_is_not_for_this_server_is_refused_with_what_is_there_instead() {
     client.ask("REPLICAOF 10.0.0.1 6379\r\nSYNC\r\nPSYNC ? -1\r\n", replicated.repeat(3));
     client.ask("REPLICAOF no one\r\nSWAPDB 0 0\r\nMODULE LIST\r\n", "+OK\r\n+OK\r\n*0\r\n");
     client.ask("SWAPDB 0 1\r\nMOVE a 1\r\n", "-ERR DB index is out of range\r\n".repeat(2));
-    let tracking = "-ERR client-side caching is not supported: this server does not track who has \
-                    read which keys\r\n";
-    client.ask("CLIENT TRACKING on\r\n", tracking);
+    client.ask("CLIENT TRACKING on\r\nCLIENT GETREDIR\r\n", "+OK\r\n:0\r\n");
     client.ask("CLIENT TRACKING off\r\nCLIENT GETREDIR\r\n", "+OK\r\n:-1\r\n");
     client.ask("CLIENT KILL MAXAGE 1000\r\n", ":0\r\n");
     client.ask("CLIENT KILL MAXAGE 0\r\n", "-ERR maxage should be greater than 0\r\n");

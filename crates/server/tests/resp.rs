@@ -178,6 +178,7 @@ fn every_live_setting_is_set_and_read_back() {
         ("idle-timeout", [("90", "90s"), ("0", "off")], of_integer),
         ("slowlog-log-slower-than", [("-1", "-1"), ("5000", "5000")], of_integer),
         ("slowlog-max-len", [("0", "0"), ("64", "64")], of_integer),
+        ("tracking-table-max-keys", [("7", "7"), ("0", "0")], of_integer),
         ("latency-monitor-threshold", [("100", "100"), ("0", "0")], of_integer),
     ];
     // A password is not read back.

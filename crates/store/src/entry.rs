@@ -568,7 +568,16 @@ impl<'a> Entry<'a> {
             &word[..value_len.min(ALIGN_BYTES)]
         };
         let last_use = last_use_of(first);
-        Item { key, value, client_flags: 0, version, shard, expires_at: None, last_use }
+        Item {
+            key,
+            value,
+            client_flags: 0,
+            version,
+            token: None,
+            shard,
+            expires_at: None,
+            last_use,
+        }
     }
 
     /// [`Entry::read`] of entries with more words of header; those are never in place.
@@ -578,10 +587,12 @@ impl<'a> Entry<'a> {
             value: self.value_at_rest(),
             client_flags: self.client_flags(),
             version: self.version(),
+            token: None,
             shard: self.shard(),
             expires_at: self.expires_at(),
             last_use: self.last_use(),
         }
+        .unfolded()
     }
 
     /// As far as it is noted.
@@ -694,7 +705,16 @@ impl Seen<'_> {
         let (key, version) = (entry.key(), self.version);
         let shard = entry.shard();
         let last_use = entry.last_use();
-        Item { key, value, client_flags: 0, version, shard, expires_at: None, last_use }
+        Item {
+            key,
+            value,
+            client_flags: 0,
+            version,
+            token: None,
+            shard,
+            expires_at: None,
+            last_use,
+        }
     }
 
     /// [`Entry::note_use`].

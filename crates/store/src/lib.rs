@@ -56,7 +56,7 @@ pub use request::{
     Condition, Evicted, Expiry, Item, LastUse, NoUpdate, Op, Outcome, Request, Set, Sink, Update,
     Use, Verdict,
 };
-pub use session::{HOT_PLACE_BYTES, LockedSession, Session, Sweep};
+pub use session::{Changes, HOT_PLACE_BYTES, LockedSession, Origin, Session, Sweep};
 pub use store::Store;
 pub use tuning::{Prefetch, Tuning};
 

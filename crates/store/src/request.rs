@@ -9,6 +9,11 @@
 //! # Invariants
 //! I1: a sink sees the outcomes of one call in the order of the requests, each exactly once.
 //! I2: an [`Item`] is valid only during the sink's call, unless the sink takes a pin (K12).
+//! I3: what is stored of an item is what replicas, logs and windows carry: [`Item::unfolded`] makes
+//!     an item of it, [`Item::folded`] makes it of an item. Only a [`Verdict::WriteToken`] gives an
+//!     item a token; every other write takes it away (decision 0086).
+
+use std::borrow::Cow;
 
 use base::{KeyHash, UnixMillis};
 
@@ -18,6 +23,11 @@ use crate::pin::Pins;
 pub const STALE: u64 = 1 << 32;
 /// The same: a client was told that the new value is its to make.
 pub const WON: u64 = 1 << 33;
+/// The same, of what is stored: behind the value stand [`TOKEN_BYTES`] that are the CAS token which
+/// a client has chosen (I3). An [`Item`] shows neither them nor this.
+const HAS_TOKEN: u64 = 1 << 34;
+/// Of a token behind a value, little endian.
+const TOKEN_BYTES: usize = 8;
 /// All marks that an item can have.
 pub const MARKS_MASK: u64 = 0xff << 32;
 
@@ -81,6 +91,8 @@ pub enum Condition {
     IfPresent,
     /// The key exists (`Miss` otherwise) with this version (`VersionMismatch` otherwise).
     IfVersion(u64),
+    /// The same with this CAS token, which is the version unless a client has chosen one.
+    IfToken(u64),
 }
 
 /// A read-modify-write: pure, may be applied more than once before it takes effect.
@@ -124,7 +136,16 @@ pub enum Verdict<R> {
         /// The new item's expiry; `None` is never. A passed time deletes.
         expires_at: Option<UnixMillis>,
     },
-    /// Keeps the value, client flags and marks, changes only the expiry.
+    /// The same, and the item's CAS token is this until it is written again.
+    WriteToken {
+        /// The new item's client flags and marks.
+        client_flags: u64,
+        /// As in [`Verdict::Write`].
+        expires_at: Option<UnixMillis>,
+        /// Any number.
+        token: u64,
+    },
+    /// Keeps the value, client flags, marks and token, changes only the expiry.
     Touch {
         /// The new expiry; `None` is never. A passed time deletes.
         expires_at: Option<UnixMillis>,
@@ -144,14 +165,69 @@ pub struct Item<'a> {
     pub value: &'a [u8],
     /// As written by the client, in the low half; above them marks such as [`STALE`].
     pub client_flags: u64,
-    /// 48-bit version (K1), the memcached CAS token. Never 0.
+    /// 48-bit version (K1). Never 0.
     pub version: u64,
+    /// The CAS token that a client has chosen, if one has.
+    pub token: Option<u64>,
     /// Which shard's primary gave the version; 0: it is not replicated.
     pub shard: u16,
     /// `None`: never.
     pub expires_at: Option<UnixMillis>,
     /// Before this request, as far as it is noted.
     pub last_use: LastUse,
+}
+
+impl<'a> Item<'a> {
+    /// What is stored of an item under a key, outside of a store.
+    pub fn of_stored(
+        key: &'a [u8],
+        value: &'a [u8],
+        client_flags: u64,
+        version: u64,
+        expires_at: Option<UnixMillis>,
+    ) -> Item<'a> {
+        let (shard, last_use) = (0, LastUse::UNKNOWN);
+        Item { key, value, client_flags, version, token: None, shard, expires_at, last_use }
+            .unfolded()
+    }
+
+    /// memcached's CAS token.
+    #[inline]
+    pub fn cas(&self) -> u64 {
+        self.token.unwrap_or(self.version)
+    }
+
+    /// Takes the token from behind the value, if there is one (I3).
+    #[inline]
+    pub fn unfolded(self) -> Item<'a> {
+        if self.client_flags & HAS_TOKEN == 0 {
+            return self;
+        }
+        let client_flags = self.client_flags & !HAS_TOKEN;
+        match self.value.split_last_chunk::<TOKEN_BYTES>() {
+            Some((value, token)) => {
+                Item { value, client_flags, token: Some(u64::from_le_bytes(*token)), ..self }
+            }
+            // Bytes of strangers.
+            None => Item { client_flags, ..self },
+        }
+    }
+
+    /// The value and the client flags as they are stored: the token, if there is one, behind the
+    /// value (I3).
+    pub fn folded(&self) -> (Cow<'a, [u8]>, u64) {
+        let Some(token) = self.token else { return (Cow::Borrowed(self.value), self.client_flags) };
+        let mut value = Vec::with_capacity(self.value.len() + TOKEN_BYTES);
+        value.extend_from_slice(self.value);
+        let client_flags = fold_token(token, &mut value, self.client_flags);
+        (Cow::Owned(value), client_flags)
+    }
+}
+
+/// Puts a token behind a value; the client flags to store with it (I3).
+pub fn fold_token(token: u64, value: &mut Vec<u8>, client_flags: u64) -> u64 {
+    value.extend_from_slice(&token.to_le_bytes());
+    client_flags | HAS_TOKEN
 }
 
 /// An entry that had to go for others.
@@ -318,6 +394,24 @@ impl Update for NoUpdate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_is_stored_behind_the_value() {
+        let plain = Item::of_stored(b"k", b"value", 7 | STALE, 3, None);
+        assert_eq!((plain.cas(), plain.token), (3, None));
+        assert_eq!(plain.folded(), (Cow::Borrowed(&b"value"[..]), 7 | STALE));
+        for token in [0, 3, u64::MAX] {
+            let item = Item { token: Some(token), ..plain };
+            let (stored, client_flags) = item.folded();
+            assert_eq!(stored.len(), 13);
+            let read = Item::of_stored(b"k", &stored, client_flags, 4, None);
+            assert_eq!((read.value, read.client_flags), (&b"value"[..], 7 | STALE));
+            assert_eq!((read.cas(), read.version), (token, 4));
+        }
+        // Nothing that was folded.
+        let short = Item::of_stored(b"k", b"value", HAS_TOKEN, 3, None);
+        assert_eq!((short.value, short.client_flags, short.cas()), (&b"value"[..], 0, 3));
+    }
 
     #[test]
     fn a_use_is_told_in_seconds_and_with_whether_it_was_read() {

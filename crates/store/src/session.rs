@@ -13,6 +13,7 @@
 //! # Concurrency
 //! A session is `Send`, not `Sync`: one thread at a time.
 
+mod changed;
 mod durable;
 mod evicted;
 mod execute;
@@ -52,6 +53,7 @@ use crate::tuning::Prefetch;
 
 use execute::Guess;
 
+pub use changed::{Changes, Origin};
 pub(crate) use execute::know_processor;
 pub use hot::HOT_PLACE_BYTES;
 pub(crate) use keep::{has_expired, is_whole_entry};
@@ -120,6 +122,8 @@ struct Local {
     read_now: LastUse,
     /// What had to go, while somebody watches that.
     evicted: Option<Box<evicted::EvictedLately>>,
+    /// Which keys have changed, while somebody watches that.
+    changes: Option<Box<changed::Changes>>,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
 }
@@ -169,6 +173,7 @@ impl Session {
             mark_limit: 0,
             read_now: LastUse::UNKNOWN,
             evicted: None,
+            changes: None,
             expiry_step_at: UnixMillis(0),
         };
         local.prefer(region);

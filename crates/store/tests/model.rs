@@ -29,7 +29,7 @@ fn value_len() -> impl Strategy<Value = usize> {
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         6 => key().prop_map(Action::Get),
-        6 => (key(), value_len(), 0_u8..4, 0_u8..4)
+        6 => (key(), value_len(), 0_u8..5, 0_u8..4)
             .prop_map(|(key, len, condition, expiry)| Action::Set { key, len, condition, expiry }),
         2 => key().prop_map(Action::Delete),
         2 => (key(), 0_usize..300).prop_map(|(key, len)| Action::Append { key, len }),

@@ -203,6 +203,21 @@ def test_strangers_are_not_counted(server):
         assert "known" in found and "secretly" not in found
 
 
+@pytest.mark.flags("--requirepass", "secret")
+def test_what_a_user_may_not_do_is_not_counted(server):
+    with redis.Redis(port=server.resp_port, password="secret", protocol=2) as client:
+        client.execute_command("ACL", "SETUSER", "few", "on", ">pw", "~known", "+get")
+        client.set("known", "x" * 100)
+        client.execute_command("HOTKEYS", "START", "METRICS", "1", "NET")
+        with redis.Redis(port=server.resp_port, username="few", password="pw", protocol=2) as few:
+            for _ in range(50):
+                assert few.get("known")
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    few.get("hidden")
+        found = str(client.execute_command("HOTKEYS GET"))
+        assert "known" in found and "hidden" not in found
+
+
 def test_a_session_is_no_use_of_what_it_measures(client, text_wire):
     client.set("k", "v1")
     client.execute_command("HOTKEYS", "START", "METRICS", "1", "NET")

@@ -44,6 +44,8 @@ TRAFFIC = [
     ["ACL", "SETUSER", "few", "on", ">pw", "~few:*", "+get", "+auth"], ["AUTH", "few", "pw"], ["SET", "few:1", "x"],
     ["GET", "other"], ["GET", "few:1"],
 ]
+# By who may do all.
+REFUSED_LATE = [["SET", "there", "1"], ["GETEX", "there", "EX", "0"], ["OBJECT", "FREQ", "there"], ["GETEX", "there"]]
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,9 @@ def reset(server):
 
 def drive(server):
     with wires.RespWire(server.resp_port) as wire:
+        for words in REFUSED_LATE:
+            wire.ask(*words)
+    with wires.RespWire(server.resp_port) as wire:
         for words in TRAFFIC:
             wire.ask(*words)
 
@@ -95,7 +100,7 @@ def test_errors_are_counted_by_code_and_by_command_as_in_redis(pair):
         drive(server)
     (errors, commands), (wanted_errors, wanted_commands) = (counts(server) for server in pair)
     assert errors == wanted_errors
-    for name in ("get", "set", "incr", "incrbyfloat", "expire", "setrange", "exec", "rename", "auth"):
+    for name in ("get", "set", "incr", "incrbyfloat", "expire", "setrange", "exec", "rename", "auth", "getex", "object|freq"):
         assert commands[f"cmdstat_{name}"] == wanted_commands[f"cmdstat_{name}"], name
     ours, wanted = (told(server, "stats") for server in pair)
     assert ours["total_error_replies"] == wanted["total_error_replies"]

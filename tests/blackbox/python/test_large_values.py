@@ -72,6 +72,19 @@ def test_many_large_values_in_one_pipeline(server, client):
         assert pipe.execute() == values
 
 
+@pytest.mark.flags("--write-policy", "d-crew", "--dispatch", "size-aware", threads="2", memory="256MiB")
+def test_payloads_wait_for_their_reader_where_requests_travel(server, client):
+    value = os.urandom(8 * MIB)
+    client.set("large", value)
+    payload = client.dump("large")
+    with wires.RespWire(server.resp_port) as wire:
+        wire.send(wires.encode("DUMP", "large") * 12 + wires.encode("PING"))
+        for _ in range(12):
+            assert wire.file.readline() == b"$%d\r\n" % len(payload)
+            assert wire.file.read(len(payload) + 2) == payload + b"\r\n"
+        assert wire.reply() == b"+PONG\r\n"
+
+
 @pytest.mark.flags(memory="256MiB")
 def test_parts_and_payloads_of_large_values_wait_for_their_reader(server, client):
     """A dozen replies are three times the client buffers."""

@@ -89,6 +89,32 @@ def test_a_token_guards_and_an_older_one_may_leave_a_stale_value(wire):
     assert wire.ask(b"md k C%s\r\n" % token()) == b"HD\r\n"
 
 
+def test_a_client_may_give_the_token(wire):
+    """As memcached 1.6.45 answers; 1.6.18 does not know E."""
+    largest = b"%d" % (2**64 - 1)
+    assert wire.ask(b"ms k 1 E1000000 c\r\na\r\n") == b"HD c1000000\r\n"
+    assert wire.ask(b"mg k c v\r\ngets k\r\n") == b"VA 1 c1000000\r\na\r\nVALUE k 0 1 1000000\r\na\r\nEND\r\n"
+    assert wire.ask(b"me k\r\n").split()[4] == b"cas=1000000"
+    assert wire.ask(b"cas k 0 0 1 999999\r\nb\r\nmd k C999999\r\n") == b"EXISTS\r\nEX\r\n"
+    assert wire.ask(b"ms k 1 C1000000 E%s c\r\nb\r\n" % largest) == b"HD c%s\r\n" % largest
+    # It says nothing of the value, its length or its time, and stays while that is the same.
+    assert wire.ask(b"touch k 100\r\nmg k v c t s\r\n") == b"TOUCHED\r\nVA 1 c%s t100 s1\r\nb\r\n" % largest
+    assert wire.ask(b"ms k 1 MA E5 c\r\nc\r\nms k 1 MP E6 c\r\na\r\nms k 1 ME E7 c\r\nx\r\n") == (
+        b"HD c5\r\nHD c6\r\nNS c0\r\n")
+    assert wire.ask(b"get k\r\nmg k c\r\n") == b"VALUE k 0 3\r\nabc\r\nEND\r\nHD c6\r\n"
+    # An older token, by the order of those that were given, leaves a stale value.
+    assert wire.ask(b"ms k 1 C4 I E8 c\r\nd\r\nmg k v c s\r\n").startswith(b"HD c8\r\nVA 1 c8 s1 X W\r\nd\r\n")
+    assert wire.ask(b"md k I E9 C8\r\nmg k c v\r\n").startswith(b"HD\r\nVA 1 c9 v"[:-2])
+    assert wire.ask(b"ma n N0 J98 E10 c v\r\nma n E11 c v\r\nma n D5 E12 c v\r\n") == (
+        b"VA 2 c10\r\n98\r\nVA 2 c11\r\n99\r\nVA 3 c12\r\n104\r\n")
+    assert wire.ask(b"mg none N0 E13 c v\r\nmg none c\r\n") == b"VA 0 c13 W\r\n\r\nHD c13 Z\r\n"
+    # Any other write gives one of the server's.
+    assert wire.ask(b"set k 0 0 1\r\nx\r\nincr n 1\r\nms none 1\r\ny\r\n") == b"STORED\r\n105\r\nHD\r\n"
+    for key in (b"k", b"n", b"none"):
+        assert int(wire.ask(b"mg %s c\r\n" % key).split()[1][1:]) not in (9, 12, 13)
+    assert wire.ask(b"ms k 1 Ex\r\na\r\n") == b"CLIENT_ERROR bad token in command line format\r\n"
+
+
 def test_modes_of_ms_and_ma(wire):
     assert wire.ask(b"ms k 1 MR\r\na\r\nms k 1 MA\r\na\r\nms k 1 ME\r\na\r\nms k 1 ME\r\nb\r\n") == (
         b"NS\r\nNS\r\nHD\r\nNS\r\n")
@@ -236,7 +262,7 @@ class Random:
                 b"mg\r\n", b"ms\r\n", b"md\r\n", b"ma\r\n", b"me\r\n", b"mn\r\n", b"mx\r\n", b"ms a\r\n",
                 b"ms a x\r\n", b"ms a -1\r\n", b"mg %s v\r\n" % (b"k" * 251), b"ms a 3\r\nabcde\r\n",
                 b"mg a v v\r\n", b"mg a" + b" s" * 19 + b"\r\n", b"ms a 1" + b" s" * 19 + b"\r\n",
-                b"md a E1\r\n", b"mg a E1\r\n", b"set a 0 0 1\r\n1\r\n", b"get a b c\r\n",
+                b"md a G1\r\n", b"mg a G1\r\n", b"set a 0 0 1\r\n1\r\n", b"get a b c\r\n",
             ]),
         ])()
 

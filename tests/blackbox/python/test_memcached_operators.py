@@ -22,6 +22,7 @@ COMMANDS = [
     b"delete k\r\n", b"set n 0 100 2\r\n10\r\n", b"incr n 1\r\n", b"decr n 1\r\n", b"incr zz 1\r\n", b"touch n 200\r\n", b"touch zz 1\r\n",
     b"gat 10 n\r\n", b"gat 10 zz\r\n", b"mg n v\r\n", b"mg zz v\r\n", b"mg vv v N30\r\n", b"ms m 2 T90\r\nhi\r\n", b"ms m 2 ME\r\nhi\r\n",
     b"md m\r\n", b"md m\r\n", b"ma n\r\n", b"ma zz\r\n", b"me n\r\n", b"mn\r\n", b"ms YSVi 2 b\r\nhi\r\n", b"mg YSVi b v\r\n", b"version\r\n",
+    b"ms m 1 MA\r\n!\r\n", b"ms p 1 T90\r\nx\r\n", b"ms p 1 MA\r\ny\r\n", b"ms p 1 MR\r\nz\r\n", b"ms p 1 C1\r\nz\r\n",
 ]
 
 
@@ -162,6 +163,41 @@ def test_the_real_memcached_tells_the_same(server):
         assert events(server.memcached_port) == events(reference.memcached_port)
     finally:
         reference.stop()
+
+
+@needs_reference
+def test_what_noreply_hides_and_how_numbers_are_read(server):
+    reference = servers.Reference()
+    lines = [b"watch x noreply", b"refresh_certs noreply", b"stats cachedump 4294967297 1", b"stats cachedump 1 4294967296"]
+    try:
+        for line in lines:
+            for port in (server.memcached_port, reference.memcached_port):
+                with wires.TextWire(port) as wire:
+                    wire.ask(b"flush_all\r\n")
+            ours, wanted = (ask(it, line + b"\r\nversion\r\n") for it in (server, reference))
+            assert ours == wanted, line
+    finally:
+        reference.stop()
+
+
+def test_stats_count_lines_and_watchers(server):
+    def told():
+        found = {}
+        for line in ask(server, b"stats\r\n")[0].splitlines():
+            words = line.split()
+            if words[1:] and words[1].startswith(b"log_w"):
+                found[words[1]] = int(words[2])
+        return found
+    before = told()
+    assert before[b"log_watchers"] == 0
+    with Watcher(server.memcached_port, b"mutations") as watcher:
+        ask(server, b"set counted 0 0 1\r\nx\r\n")
+        watcher.event()
+        after = told()
+    assert after[b"log_watchers"] == 1 and after[b"log_watcher_skipped"] == before[b"log_watcher_skipped"]
+    for name in (b"log_watcher_sent", b"log_worker_written"):
+        assert after[name] > before[name]
+    assert b"STAT shutdown_command no\r\n" in ask(server, b"stats settings\r\n")[0]
 
 
 def test_an_open_server_names_itself_as_its_only_node(server):

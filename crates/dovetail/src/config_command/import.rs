@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command};
 use migrate::{Imported, User, memcached_args, redis_conf};
+use server::acl::{LineError, Wrong};
 
 use crate::failure::{Failure, print};
 use crate::machine::Machine;
@@ -93,12 +94,25 @@ fn take_users(imported: &mut Imported, path: Option<&Path>) -> Result<(), Failur
 }
 
 fn write_users(imported: &mut Imported, users: &[User], path: &Path) -> Result<(), Failure> {
-    let text: Vec<u8> =
-        users.iter().flat_map(|user| user.text.iter().copied().chain([b'\n'])).collect();
-    for wrong in server::acl::check_file(&text) {
-        let what = path.display().to_string();
-        imported.ignored.push(migrate::Ignored { what, why: wrong });
+    let joined = |users: &[&User]| -> Vec<u8> {
+        users.iter().flat_map(|user| user.text.iter().copied().chain([b'\n'])).collect()
+    };
+    let mut kept: Vec<&User> = users.iter().collect();
+    let mut twice = Vec::new();
+    for LineError { line, wrong } in server::acl::check_file(&joined(&kept)) {
+        // A line of the file is a user, in their order.
+        let (index, mut why) = (line - 1, wrong.to_string());
+        if matches!(wrong, Wrong::Duplicate(_)) {
+            twice.push(index);
+            why += ": it is left out, Redis would not start with it";
+        }
+        let what = format!("line {}: user", users[index].line);
+        imported.ignored.push(migrate::Ignored { what, why });
     }
+    for index in twice.into_iter().rev() {
+        kept.remove(index);
+    }
+    let text = joined(&kept);
     let mut options = OpenOptions::new();
     // The file holds passwords: nobody else's business, and no other file is overwritten.
     let file = options.write(true).create_new(true).mode(0o600).open(path);
@@ -107,7 +121,7 @@ fn write_users(imported: &mut Imported, users: &[User], path: &Path) -> Result<(
         let reason = reason_of(&error);
         Failure::Runtime(format!("config import: {} cannot be written: {reason}", path.display()))
     })?;
-    let from = format!("{} lines `user ...`", users.len());
+    let from = format!("{} lines `user ...`", kept.len());
     let (key, value) = ("acl-file", path.display().to_string());
     imported.settings.push(migrate::Setting { key, value, from });
     Ok(())
@@ -211,8 +225,14 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"user a on >pw ~* +@all\nuser b off +nosuch\n");
         let text = render(imported, &Machine::detect()).0;
         assert!(text.contains(&format!("acl-file = \"{}\"", path.display())), "{text}");
-        let wrong = "line 2: the rule '+nosuch': Unknown command or category name in ACL";
+        let wrong = "line 2: user: the rule '+nosuch': Unknown command or category name in ACL";
         assert!(text.contains(wrong) && !text.contains("pw"), "{text}");
+        let twice = directory.path().join("twice.acl");
+        let mut imported = redis_conf::import(b"port 1\nuser a on\n\nuser a off\n").unwrap();
+        take_users(&mut imported, Some(&twice)).unwrap();
+        assert_eq!(std::fs::read(&twice).unwrap(), b"user a on\n");
+        let ignored = &imported.ignored[0];
+        assert!(ignored.what.starts_with("line 4") && ignored.why.contains("second line"));
         let mut again = redis_conf::import(conf).unwrap();
         assert!(take_users(&mut again, Some(&path)).is_err(), "it is there");
         let mut without = redis_conf::import(conf).unwrap();

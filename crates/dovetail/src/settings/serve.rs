@@ -287,6 +287,8 @@ fn routing(lookup: &Lookup<'_>) -> Config {
             .time("slowlog-log-slower-than")
             .map_or(-1, |time| i64::try_from(time.as_micros()).unwrap_or(i64::MAX)),
         slow_log_len_max: lookup.count("slowlog-max-len").unwrap_or(128) as u64,
+        tracking_table_keys_max: lookup.count("tracking-table-max-keys").unwrap_or(1_000_000)
+            as u64,
         latency_monitor_ms: lookup
             .time("latency-monitor-threshold")
             .map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),

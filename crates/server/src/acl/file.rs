@@ -48,8 +48,13 @@ pub enum Wrong {
 
 impl fmt::Display for LineError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "line {}: ", self.line)?;
-        match &self.wrong {
+        write!(formatter, "line {}: {}", self.line, self.wrong)
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Wrong::Begin => formatter.write_str("a line is `user NAME RULE ...`"),
             Wrong::Name(name) => write!(formatter, "the name '{name}' has invalid characters"),
             Wrong::Duplicate(name) => write!(formatter, "a second line of user '{name}'"),
@@ -139,9 +144,9 @@ fn shown_rule(rule: &[u8]) -> String {
     }
 }
 
-/// What is wrong with the text of a file of users, a line each; empty: nothing.
-pub fn check(text: &[u8]) -> Vec<String> {
-    parse(text).err().unwrap_or_default().iter().map(ToString::to_string).collect()
+/// What is wrong with the text of a file of users; empty: nothing.
+pub fn check(text: &[u8]) -> Vec<LineError> {
+    parse(text).err().unwrap_or_default()
 }
 
 /// Replaces the file, which a link may lead to.

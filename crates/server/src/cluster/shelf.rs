@@ -238,8 +238,9 @@ fn entry_of((shard, number): (ShardId, NonZeroU16), item: &Item<'_>) -> Option<A
         return None;
     }
     let version = Version::from_bits(item.version)?;
-    let (client_flags, expires_at) = (item.client_flags, item.expires_at);
-    let value = Some(item.value.into());
+    let expires_at = item.expires_at;
+    let (value, client_flags) = item.folded();
+    let value = Some(Arc::from(&*value));
     let put =
         Entry { value, client_flags, expires_at, ..delete_of(shard, item.key.into(), version) };
     Some(Arc::new(put))

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use base::UnixMillis;
 use store::pin::Pins;
-use store::request::{Item, LastUse, Outcome, Request, Sink};
+use store::request::{Item, Outcome, Request, Sink};
 
 use crate::rmw::{Refusal, Rmw};
 
@@ -28,7 +28,7 @@ pub(super) enum Kept {
 /// An item that is, or never was, in the store.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct KeptItem {
-    /// Among the values kept aside.
+    /// Among the values kept aside, as it is stored.
     pub value: Range<usize>,
     pub client_flags: u64,
     /// 0: it has not reached the store.
@@ -39,16 +39,9 @@ pub(super) struct KeptItem {
 impl KeptItem {
     /// As an operation sees it.
     pub fn item<'a>(&self, key: &'a [u8], scratch: &'a [u8]) -> Item<'a> {
-        Item {
-            key,
-            value: &scratch[self.value.clone()],
-            client_flags: self.client_flags,
-            version: self.version,
-            shard: 0,
-            expires_at: self.expires_at,
-            // What is put together in one batch was written now, or is not known.
-            last_use: LastUse::UNKNOWN,
-        }
+        let value = &scratch[self.value.clone()];
+        // What is put together in one batch was written now, or when is not known.
+        Item::of_stored(key, value, self.client_flags, self.version, self.expires_at)
     }
 }
 

@@ -9,7 +9,9 @@ use base::UnixMillis;
 use policy::window::{Change, Executor, FinalWrite};
 use store::Session;
 use store::pin::Pins;
-use store::request::{Condition, Expiry, Item, Op, Outcome, Request, Set, Sink, Update, Verdict};
+use store::request::{
+    Condition, Expiry, Item, Op, Outcome, Request, Set, Sink, Update, Verdict, fold_token,
+};
 
 use super::SCRATCH_BYTES_MAX;
 use super::find::Member;
@@ -110,8 +112,15 @@ impl<'x> Replay<'x> {
             (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => {
                 return (Kept::NotStored { old: value.clone() }, Change::Unchanged);
             }
-            (Condition::IfVersion(_), None) => return (Kept::Miss, Change::Unchanged),
+            (Condition::IfVersion(_) | Condition::IfToken(_), None) => {
+                return (Kept::Miss, Change::Unchanged);
+            }
             (Condition::IfVersion(version), Some(old)) if old.version != version => {
+                return (Kept::VersionMismatch { old: old.clone() }, Change::Unchanged);
+            }
+            (Condition::IfToken(token), Some(old))
+                if old.item(key, self.scratch).cas() != token =>
+            {
                 return (Kept::VersionMismatch { old: old.clone() }, Change::Unchanged);
             }
             _ => {}
@@ -137,7 +146,7 @@ impl<'x> Replay<'x> {
         bytes.clear();
         let old = value.as_ref().map(|old| old.item(key, self.scratch));
         let verdict = update.apply(old.as_ref(), &mut bytes);
-        let result = self.carry_out(key, verdict, &bytes, value);
+        let result = self.carry_out(key, verdict, &mut bytes, value);
         *self.value = bytes;
         result
     }
@@ -146,7 +155,7 @@ impl<'x> Replay<'x> {
         &mut self,
         key: &[u8],
         verdict: Verdict<Refusal>,
-        bytes: &[u8],
+        bytes: &mut Vec<u8>,
         value: &mut Option<KeptItem>,
     ) -> (Kept, Change) {
         let old = value.clone();
@@ -160,6 +169,9 @@ impl<'x> Replay<'x> {
                 return (Kept::Deleted { old }, Change::Changed);
             }
             (Verdict::Write { client_flags, expires_at }, _) => (client_flags, expires_at),
+            (Verdict::WriteToken { client_flags, expires_at, token }, _) => {
+                (fold_token(token, bytes, client_flags), expires_at)
+            }
             (Verdict::Touch { expires_at }, Some(old)) => (old.client_flags, expires_at),
         };
         if expires_at.is_some_and(|at| at <= self.now) {
@@ -307,12 +319,13 @@ struct Taken<'t> {
 impl Sink<Refusal> for Taken<'_> {
     fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         let Outcome::Hit(item) = outcome else { return };
-        let Item { value, client_flags, version, expires_at, .. } = item;
+        let Item { version, expires_at, .. } = item;
+        let (value, client_flags) = item.folded();
         let start = self.scratch.len();
         let is_long = value.len() > LOOKED_BYTES_MAX;
         self.is_too_long = is_long || start + value.len() > SCRATCH_BYTES_MAX;
         if !self.is_too_long {
-            self.scratch.extend_from_slice(value);
+            self.scratch.extend_from_slice(&value);
         }
         let value = start..self.scratch.len();
         self.item = Some(KeptItem { value, client_flags, version, expires_at });

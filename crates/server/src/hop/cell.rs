@@ -32,7 +32,7 @@ use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::output::PIN_VALUE_BYTES_MIN_OVER_LIMIT;
 use crate::reply::{Destination, Shape};
-use crate::rmw::meta::{MetaJoin, MetaStore};
+use crate::rmw::meta::{MetaJoin, MetaStore, Named};
 use crate::rmw::{Bounded, Rmw};
 
 /// Keys and values of up to this length are copied; longer ones stay where they were read, if they
@@ -68,6 +68,8 @@ pub(super) struct Cell {
     pub now: UnixMillis,
     bytes: Vec<u8>,
     ground: Option<Arc<Vec<u8>>>,
+    /// What the request borrows beside bytes.
+    named: Option<Arc<Named<'static>>>,
     /// What the reply repeats of its command; its shape says where.
     pub note: Vec<u8>,
     /// The reply's bytes but those of a pinned value.
@@ -118,6 +120,7 @@ impl Cell {
             now: UnixMillis(0),
             bytes: Vec::new(),
             ground: None,
+            named: None,
             note: Vec::new(),
             reply: Vec::new(),
             pinned: None,
@@ -159,13 +162,13 @@ impl Cell {
             self.ground = Some(Arc::clone(ground));
             // SAFETY: the bytes lie in `ground`, as was just checked, and that stays with the cell,
             // whole and unchanged, until `clear` has dropped the request (I2).
-            self.request = Some(moved(request, |bytes| unsafe { outlive(bytes) }));
+            self.request = Some(moved(request, &mut self.named, |bytes| unsafe { outlive(bytes) }));
             return 0;
         }
         // So that no later byte moves an earlier one.
         self.bytes.reserve(len_bytes);
         let bytes = &mut self.bytes;
-        self.request = Some(moved(request, |source| {
+        self.request = Some(moved(request, &mut self.named, |source| {
             let start = bytes.len();
             bytes.extend_from_slice(source);
             // SAFETY: the bytes were reserved, so they do not move, and nobody changes them before
@@ -196,6 +199,7 @@ impl Cell {
     pub fn clear(&mut self, kept_bytes_max: usize) {
         self.request = None; // Before what it borrows (I2).
         self.ground = None;
+        self.named = None;
         self.pinned = None;
         self.split_bytes = 0;
         for buffer in [&mut self.bytes, &mut self.reply, &mut self.note] {
@@ -240,8 +244,10 @@ pub(super) fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
             Rmw::MetaAppend(join) | Rmw::MetaPrepend(join) => join.bytes,
             Rmw::MetaStore(store) => store.value,
             Rmw::SetIf { value, .. } => value,
+            Rmw::Named(named) => payload_of(&Op::Update(named.update)),
             Rmw::IncrementBy(_)
             | Rmw::DeleteVersion(_)
+            | Rmw::DeleteToken(_)
             | Rmw::DeleteIf(_)
             | Rmw::SetBit { .. }
             | Rmw::SetExpiry(_)
@@ -261,6 +267,7 @@ pub(super) fn payload_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
 fn operand_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
     match *op {
         Op::Update(Rmw::SetIf { comparison, .. } | Rmw::DeleteIf(comparison)) => comparison.operand,
+        Op::Update(Rmw::Named(named)) => operand_of(&Op::Update(named.update)),
         _ => b"",
     }
 }
@@ -268,6 +275,7 @@ fn operand_of<'a>(op: &Op<'a, Rmw<'a>>) -> &'a [u8] {
 /// The same request on bytes that `keep` puts elsewhere.
 fn moved(
     request: &Request<'_, Rmw<'_>>,
+    named: &mut Option<Arc<Named<'static>>>,
     mut keep: impl FnMut(&[u8]) -> &'static [u8],
 ) -> Request<'static, Rmw<'static>> {
     let key = keep(request.key);
@@ -277,44 +285,57 @@ fn moved(
         Op::Set(Set { value, client_flags, expiry, condition }) => {
             Op::Set(Set { value: keep(value), client_flags, expiry, condition })
         }
-        Op::Update(update) => Op::Update(match update {
-            Rmw::IncrementBy(delta) => Rmw::IncrementBy(delta),
-            Rmw::IncrementByFloat(increment) => Rmw::IncrementByFloat(keep(increment)),
-            Rmw::Append(tail) => Rmw::Append(bounded(tail, &mut keep)),
-            Rmw::Prepend(head) => Rmw::Prepend(bounded(head, &mut keep)),
-            Rmw::DeleteVersion(version) => Rmw::DeleteVersion(version),
-            Rmw::SetRange { offset_bytes, value } => {
-                Rmw::SetRange { offset_bytes, value: bounded(value, &mut keep) }
-            }
-            Rmw::SetBit { offset_bits, bit } => Rmw::SetBit { offset_bits, bit },
-            Rmw::SetIf { comparison, value, expiry } => {
-                let value = keep(value);
-                Rmw::SetIf { comparison: compared(comparison, &mut keep), value, expiry }
-            }
-            Rmw::DeleteIf(comparison) => Rmw::DeleteIf(compared(comparison, &mut keep)),
-            Rmw::SetExpiry(expires_at) => Rmw::SetExpiry(expires_at),
-            Rmw::Expire { at, condition } => Rmw::Expire { at, condition },
-            Rmw::Persist => Rmw::Persist,
-            Rmw::Join(bytes, side) => Rmw::Join(bounded(bytes, &mut keep), side),
-            Rmw::Increase(delta) => Rmw::Increase(delta),
-            Rmw::Decrease(delta) => Rmw::Decrease(delta),
-            Rmw::MetaGet(get) => Rmw::MetaGet(get),
-            Rmw::MetaInvalidate(invalidate) => Rmw::MetaInvalidate(invalidate),
-            Rmw::MetaIncrease(count) => Rmw::MetaIncrease(count),
-            Rmw::MetaDecrease(count) => Rmw::MetaDecrease(count),
-            Rmw::MetaStore(MetaStore { value, client_flags, expiry, version }) => {
-                Rmw::MetaStore(MetaStore { value: keep(value), client_flags, expiry, version })
-            }
-            Rmw::MetaAppend(join) => Rmw::MetaAppend(joined(join, &mut keep)),
-            Rmw::MetaPrepend(join) => Rmw::MetaPrepend(joined(join, &mut keep)),
-        }),
+        Op::Update(Rmw::Named(Named { update, token })) => {
+            let there = named.insert(Arc::new(Named {
+                update: moved_update(*update, &mut keep),
+                token: *token,
+            }));
+            // SAFETY: the cell keeps what it points to, unchanged, until `clear` has dropped the
+            // request (I2).
+            Op::Update(Rmw::Named(unsafe { &*Arc::as_ptr(there) }))
+        }
+        Op::Update(update) => Op::Update(moved_update(update, &mut keep)),
     };
     Request { key, hash: request.hash, op }
 }
 
+fn moved_update(update: Rmw<'_>, keep: &mut impl FnMut(&[u8]) -> &'static [u8]) -> Rmw<'static> {
+    match update {
+        Rmw::IncrementBy(delta) => Rmw::IncrementBy(delta),
+        Rmw::IncrementByFloat(increment) => Rmw::IncrementByFloat(keep(increment)),
+        Rmw::Append(tail) => Rmw::Append(bounded(tail, keep)),
+        Rmw::Prepend(head) => Rmw::Prepend(bounded(head, keep)),
+        Rmw::DeleteVersion(version) => Rmw::DeleteVersion(version),
+        Rmw::DeleteToken(token) => Rmw::DeleteToken(token),
+        Rmw::SetRange { offset_bytes, value } => {
+            Rmw::SetRange { offset_bytes, value: bounded(value, keep) }
+        }
+        Rmw::SetBit { offset_bits, bit } => Rmw::SetBit { offset_bits, bit },
+        Rmw::SetIf { comparison, value, expiry } => {
+            let value = keep(value);
+            Rmw::SetIf { comparison: compared(comparison, keep), value, expiry }
+        }
+        Rmw::DeleteIf(comparison) => Rmw::DeleteIf(compared(comparison, keep)),
+        Rmw::SetExpiry(expires_at) => Rmw::SetExpiry(expires_at),
+        Rmw::Expire { at, condition } => Rmw::Expire { at, condition },
+        Rmw::Persist => Rmw::Persist,
+        Rmw::Join(bytes, side) => Rmw::Join(bounded(bytes, keep), side),
+        Rmw::Increase(delta) => Rmw::Increase(delta),
+        Rmw::Decrease(delta) => Rmw::Decrease(delta),
+        Rmw::MetaGet(get) => Rmw::MetaGet(get),
+        Rmw::MetaInvalidate(invalidate) => Rmw::MetaInvalidate(invalidate),
+        Rmw::MetaIncrease(count) => Rmw::MetaIncrease(count),
+        Rmw::MetaDecrease(count) => Rmw::MetaDecrease(count),
+        Rmw::MetaStore(store) => Rmw::MetaStore(MetaStore { value: keep(store.value), ..store }),
+        Rmw::MetaAppend(join) => Rmw::MetaAppend(joined(join, keep)),
+        Rmw::MetaPrepend(join) => Rmw::MetaPrepend(joined(join, keep)),
+        // There is no token on a token.
+        Rmw::Named(named) => moved_update(named.update, keep),
+    }
+}
+
 fn joined(join: MetaJoin<'_>, keep: &mut impl FnMut(&[u8]) -> &'static [u8]) -> MetaJoin<'static> {
-    let MetaJoin { bytes, max_bytes, version, vivify, client_flags } = join;
-    MetaJoin { bytes: keep(bytes), max_bytes, version, vivify, client_flags }
+    MetaJoin { bytes: keep(join.bytes), ..join }
 }
 
 fn bounded(part: Bounded<'_>, keep: &mut impl FnMut(&[u8]) -> &'static [u8]) -> Bounded<'static> {

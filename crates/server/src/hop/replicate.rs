@@ -27,7 +27,7 @@ use base::UnixMillis;
 use cluster::message::{Change, ChangeKind, Changed};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
-use store::request::{Condition, Item, LastUse, Op, Request};
+use store::request::{Condition, Item, Op, Request};
 use wire::memcached::binary::{self, Status};
 use wire::resp::ErrorCode;
 
@@ -249,15 +249,7 @@ fn item_of(current: Option<&Entry>, now: UnixMillis) -> Option<Item<'_>> {
     let value = entry.value.as_deref()?;
     let Entry { client_flags, expires_at, version, .. } = *entry;
     let version = version.bits();
-    Some(Item {
-        key: &entry.key,
-        value,
-        client_flags,
-        version,
-        shard: 0,
-        expires_at,
-        last_use: LastUse::UNKNOWN,
-    })
+    Some(Item::of_stored(&entry.key, value, client_flags, version, expires_at))
 }
 
 impl Cell {

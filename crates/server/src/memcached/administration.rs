@@ -2,6 +2,7 @@
 
 use wire::memcached::{Encoder, Reply, WatchTopics};
 
+use super::Caller;
 use crate::connection::Ending;
 use crate::counters::MemcachedCommand;
 use crate::engine::Engine;
@@ -29,17 +30,16 @@ impl<E: Engine> Gather<'_, '_, E> {
     pub(super) fn refresh_certificates(&mut self, slot: usize, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::RefreshCerts, noreply);
         match self.core.shared.tls().map(|tls| tls.reload()) {
-            None => self.say_line(caller, Reply::TlsDisabled),
+            // An error: it is told all the same, as the one below.
+            None => self.say_line(Caller { is_quiet: false, ..caller }, Reply::TlsDisabled),
             Some(Ok(())) => {
                 tracing::info!("certificates: read again, for connections that come");
                 self.say_line(caller, Reply::Ok);
             }
             Some(Err(reason)) => {
                 tracing::warn!("certificates stay as they were: {reason}");
-                if !noreply {
-                    let line = reason.replace(['\r', '\n'], " ");
-                    self.reply_to(slot, |out| Encoder::new(out).certificate_error(&line));
-                }
+                let line = reason.replace(['\r', '\n'], " ");
+                self.reply_to(slot, |out| Encoder::new(out).certificate_error(&line));
             }
         }
     }

@@ -176,13 +176,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     (Verb::Set, 0) => Condition::Always,
                     (Verb::Add, 0) => Condition::IfAbsent,
                     (_, 0) => Condition::IfPresent,
-                    (_, cas) => Condition::IfVersion(cas),
+                    (_, cas) => Condition::IfToken(cas),
                 },
             }),
             Verb::Append => self.binary_join(request, Side::Behind),
             Verb::Prepend => self.binary_join(request, Side::Before),
             Verb::Delete if request.cas == 0 => Op::Delete,
-            Verb::Delete => Op::Update(Rmw::DeleteVersion(request.cas)),
+            Verb::Delete => Op::Update(Rmw::DeleteToken(request.cas)),
             Verb::Touch | Verb::GetAndTouch | Verb::GetKeyAndTouch => {
                 Op::Update(Rmw::SetExpiry(expires_at()))
             }

@@ -97,7 +97,7 @@ fn line_of(kind: DumpKind, item: &Item<'_>, now: UnixMillis, lines: &mut Vec<u8>
                 expires_at_s: item.expires_at.map(|at| at.0.div_ceil(1000)),
                 used_at_s: if is_known { used_at_s } else { 0 },
                 is_read: item.last_use.is_read(),
-                version: item.version,
+                version: item.cas(),
                 size_bytes: entry_len_bytes(item.key.len(), item.value.len()),
             };
             encoder.dumped_facts(item.key, facts);

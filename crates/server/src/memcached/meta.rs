@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{MetaKind, MetaShape, Shape};
 use crate::rmw::meta::{
-    MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, NewExpiry, Regard,
+    Guard, MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, Named, NewExpiry, Regard,
 };
 use crate::rmw::{Rmw, Side};
 
@@ -35,14 +35,21 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         };
         let caller = self.caller(slot, command, false);
         let asked = Asked { meta, flags: meta.flags(), kind };
-        match meta.decoded_key() {
-            None => self.ask_meta(caller, asked, meta.key, false),
-            Some(key) => {
-                let mut apart = self.apart();
-                apart.ask_meta(caller, asked, &key, true);
-                apart.flush();
-            }
+        let key = meta.decoded_key();
+        if key.is_none() && asked.flags.new_version.is_none() {
+            let op = self.meta_op(&asked);
+            return self.ask_meta(caller, asked, (meta.key, false), op);
         }
+        // What it has of its own has to stay until it is executed.
+        let (is_base64, key) = (key.is_some(), key.as_deref().unwrap_or(meta.key));
+        let mut op = self.meta_op(&asked);
+        let mut named = None;
+        if let (Op::Update(update), Some(token)) = (op, asked.flags.new_version) {
+            op = Op::Update(Rmw::Named(named.insert(Named { update, token })));
+        }
+        let mut apart = self.apart();
+        apart.ask_meta(caller, asked, (key, is_base64), op);
+        apart.flush();
     }
 
     /// Deletes what a refused ms would have replaced.
@@ -58,9 +65,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         apart.flush();
     }
 
-    fn ask_meta(&mut self, caller: Caller, asked: Asked<'a>, key: &'a [u8], is_base64: bool) {
+    fn ask_meta(
+        &mut self,
+        caller: Caller,
+        asked: Asked<'a>,
+        (key, is_base64): (&'a [u8], bool),
+        op: Op<'a, Rmw<'a>>,
+    ) {
         let Asked { meta, flags, kind } = asked;
-        let op = self.meta_op(&asked);
         let notes = self.fresh_notes();
         let note_start = notes.len();
         MetaEcho::note(meta.verb, meta.words, key, is_base64, notes);
@@ -108,7 +120,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 }))
             }
             MetaKind::Delete => match flags.version {
-                Some(version) => Op::Update(Rmw::DeleteVersion(version)),
+                Some(version) => Op::Update(Rmw::DeleteToken(version)),
                 None => Op::Delete,
             },
             MetaKind::Count => {
@@ -144,19 +156,27 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 Side::Before => Rmw::MetaPrepend(join),
             })
         };
-        let condition = match (flags.mode, flags.version) {
+        let guard = match (flags.mode, flags.version) {
             (MetaMode::Append, _) => return join(Side::Behind),
             (MetaMode::Prepend, _) => return join(Side::Before),
-            (MetaMode::Add, _) => Condition::IfAbsent,
-            (_, Some(version)) if flags.invalidates => {
-                let (client_flags, expiry) = (flags.client_flags, NewExpiry::at(expires_at));
-                let store = MetaStore { value, client_flags, expiry, version };
-                return Op::Update(Rmw::MetaStore(store));
-            }
-            (_, Some(version)) => Condition::IfVersion(version),
-            (MetaMode::Replace, None) => Condition::IfPresent,
-            (MetaMode::Usual | MetaMode::Decrease, None) => Condition::Always,
+            (MetaMode::Add, _) => Guard::Absent,
+            (_, Some(_)) if flags.invalidates => Guard::SameOrOlderToken,
+            (_, Some(_)) => Guard::SameToken,
+            (MetaMode::Replace, None) => Guard::Present,
+            (MetaMode::Usual | MetaMode::Decrease, None) => Guard::None,
         };
+        let version = flags.version.unwrap_or(0);
+        let condition = match guard {
+            Guard::None => Condition::Always,
+            Guard::Absent => Condition::IfAbsent,
+            Guard::Present => Condition::IfPresent,
+            Guard::SameToken | Guard::SameOrOlderToken => Condition::IfToken(version),
+        };
+        if guard == Guard::SameOrOlderToken || flags.new_version.is_some() {
+            let (client_flags, expiry) = (flags.client_flags, NewExpiry::at(expires_at));
+            let store = MetaStore { value, client_flags, expiry, guard, version };
+            return Op::Update(Rmw::MetaStore(store));
+        }
         Op::Set(Set {
             value,
             client_flags: flags.client_flags.into(),

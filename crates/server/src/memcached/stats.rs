@@ -13,6 +13,7 @@ use crate::gather::Gather;
 use crate::metrics::facts::facts;
 use crate::process::Usage;
 use crate::shared::{Shared, unix_now};
+use crate::watchers::LINES_BYTES_MAX;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Answers `stats [kind]`.
@@ -141,6 +142,9 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("evictions", store.evicted_by_log + store.evicted_by_index);
     to.stat("evicted_unfetched", store.evicted_unread);
     to.stat("reclaimed", store.expired);
+    let watchers = shared.watchers();
+    watchers.counts.named().into_iter().for_each(|(name, count)| to.stat(name, count));
+    to.stat("log_watchers", watchers.len());
     for fact in facts(&store) {
         to.stat(&format!("dovetail_{}", fact.name), fact.amount);
     }
@@ -216,6 +220,8 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("maxconns_fast", "yes");
     to.stat("flush_enabled", "yes");
     to.stat("binding_protocol", "auto-negotiate");
+    to.stat("shutdown_command", yes_no(config.enable_shutdown));
+    to.stat("watcher_logbuf_size", LINES_BYTES_MAX);
     to.stat("dovetail_eviction", config.eviction_name());
     to.stat("dovetail_index", config.index_name());
     to.stat("dovetail_pages", shared.store().page_kind());

@@ -17,7 +17,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             StoreVerb::Set => (MemcachedCommand::Set, Condition::Always),
             StoreVerb::Add => (MemcachedCommand::Add, Condition::IfAbsent),
             StoreVerb::Replace => (MemcachedCommand::Replace, Condition::IfPresent),
-            StoreVerb::Cas(version) => (MemcachedCommand::Cas, Condition::IfVersion(version)),
+            StoreVerb::Cas(version) => (MemcachedCommand::Cas, Condition::IfToken(version)),
             StoreVerb::Append => return self.join(slot, store, Side::Behind),
             StoreVerb::Prepend => return self.join(slot, store, Side::Before),
         };

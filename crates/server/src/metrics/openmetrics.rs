@@ -5,7 +5,8 @@ use std::fmt::{Display, Write};
 use store::StoreStats;
 
 use crate::metrics::{
-    Snapshot, cluster, commands as durations, compaction, durable, facts, native, slo, udp,
+    Snapshot, cluster, commands as durations, compaction, durable, facts, native, slo, tracking,
+    udp,
 };
 use crate::warm::Kept;
 
@@ -27,6 +28,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     sizes(&mut page, snapshot);
     native::families(&mut page, &snapshot.totals.native);
     udp::families(&mut page, &snapshot.totals.udp);
+    tracking::families(&mut page, &snapshot.tracking);
     memory(&mut page, snapshot);
     store(&mut page, &snapshot.store);
     durable::families(&mut page, snapshot.data.as_ref());

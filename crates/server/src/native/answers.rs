@@ -262,6 +262,7 @@ fn refusal_status(refusal: Refusal) -> Status {
         Refusal::IntegerOverflow => Status::OutOfRange,
         Refusal::TooLong => Status::TooLarge,
         Refusal::Absent => Status::Miss,
+        Refusal::Present => Status::NotStored,
         Refusal::OtherVersion(_) => Status::VersionMismatch,
     }
 }

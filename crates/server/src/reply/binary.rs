@@ -105,7 +105,7 @@ impl<D: Destination> Reply<'_, D> {
         match found {
             Some(item) if verb == Verb::Touch => self.to.append(|out| {
                 let flags = item.client_flags as u32;
-                Encoder::new(out, shape.head).item_front(flags, item.version, b"", 0);
+                Encoder::new(out, shape.head).item_front(flags, item.cas(), b"", 0);
             }),
             Some(item) => self.binary_item(shape.head, item, verb.tells_key()),
             None if is_quiet => {}
@@ -118,7 +118,7 @@ impl<D: Destination> Reply<'_, D> {
     }
 
     fn binary_item(&mut self, head: Head, item: &Item<'_>, tells_key: bool) {
-        let (flags, cas, value) = (item.client_flags as u32, item.version, item.value);
+        let (flags, cas, value) = (item.client_flags as u32, item.cas(), item.value);
         let key = if tells_key { item.key } else { b"" };
         let front =
             |out: &mut Vec<u8>| Encoder::new(out, head).item_front(flags, cas, key, value.len());
@@ -139,7 +139,7 @@ impl<D: Destination> Reply<'_, D> {
     ) {
         let (number, cas) = match outcome {
             Outcome::Updated { new: Some(item), .. } => {
-                (parse_decimal(item.value).unwrap_or(0), item.version)
+                (parse_decimal(item.value).unwrap_or(0), item.cas())
             }
             // Made, with a time that has passed.
             Outcome::Deleted { .. } => {
@@ -158,7 +158,7 @@ impl<D: Destination> Reply<'_, D> {
 fn written(verb: Verb, outcome: &Outcome<'_, Refusal>) -> Result<u64, Status> {
     match outcome {
         Outcome::Stored { version, .. } => Ok(*version),
-        Outcome::Updated { new: Some(item), .. } => Ok(item.version),
+        Outcome::Updated { new: Some(item), .. } => Ok(item.cas()),
         Outcome::Deleted { .. } => Ok(0),
         Outcome::Miss => Err(Status::NotFound),
         _ => Err(match verb {

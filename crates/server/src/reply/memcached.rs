@@ -41,7 +41,7 @@ impl<D: Destination> Reply<'_, D> {
 
     #[inline]
     fn mc_block(&mut self, item: &Item<'_>, with_cas: bool) {
-        let cas = with_cas.then_some(item.version);
+        let cas = with_cas.then_some(item.cas());
         let (key, flags, value) = (item.key, item.client_flags as u32, item.value);
         if self.to.is_pinned(value.len()) {
             self.pinned(

@@ -144,7 +144,7 @@ impl<D: Destination> Reply<'_, D> {
     ) {
         let (status, version) = match outcome {
             Outcome::Stored { version, .. } => (b"HD", *version),
-            Outcome::Updated { new: Some(new), .. } => (b"HD", new.version),
+            Outcome::Updated { new: Some(new), .. } => (b"HD", new.cas()),
             Outcome::Deleted { .. } => (b"HD", 0),
             Outcome::VersionMismatch { .. } | Outcome::Refused(Refusal::OtherVersion(_)) => {
                 (b"EX", 0)
@@ -224,6 +224,7 @@ const NOTHING: Item<'static> = Item {
     value: b"",
     client_flags: 0,
     version: 0,
+    token: None,
     shard: 0,
     expires_at: None,
     last_use: LastUse::UNKNOWN,
@@ -233,7 +234,7 @@ fn shown(item: &Item<'_>, now: UnixMillis) -> MetaShown {
     MetaShown {
         len_bytes: item.value.len(),
         client_flags: item.client_flags as u32,
-        version: item.version,
+        version: item.cas(),
         expires_at: item.expires_at,
         is_read: item.last_use.is_read(),
         idle_seconds: item.last_use.seconds_ago(now),

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use wire::resp::number::parse_i64;
-use wire::resp::{
-    ArgIter, ClientFilter, Command, CommandId, Encoder, ErrorReply, KillSkipMe, PauseMode,
-};
+use wire::resp::{ArgIter, ClientFilter, Command, CommandId, ErrorReply, KillSkipMe, PauseMode};
 
 use super::Caller;
 use super::connection::text;
@@ -16,6 +14,7 @@ use crate::connection::Ending;
 use crate::counters::{CommandIndex, Dialect};
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::tracking::Tracker;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs any command that is left.
@@ -59,6 +58,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let until = UnixMillis(self.core.now.0.saturating_add(timeout_ms));
                 self.core.shared.pause(until, mode == PauseMode::Write);
                 self.core.is_paused = until > self.core.now;
+                self.core.note_exceptions();
                 self.say(caller, |encoder| encoder.ok());
             }
             Command::ClientUnpause => {
@@ -70,26 +70,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// What comes with client-side caching, which there is none of, and with blocking commands.
-    pub(super) fn client_operate(&mut self, caller: Caller, id: CommandId, mut args: ArgIter<'a>) {
+    /// What comes with client-side caching and with blocking commands.
+    pub(super) fn client_operate(&mut self, caller: Caller, id: CommandId, args: ArgIter<'a>) {
         let error = match id {
-            CommandId::ClientGetRedir => {
-                return self.say(caller, |encoder| encoder.integer(-1));
-            }
-            CommandId::ClientTrackingInfo => return self.say(caller, encode_no_tracking),
             CommandId::ClientUnblock => match unblock_error(args) {
                 // Nobody waits for a key here.
                 None => return self.say(caller, |encoder| encoder.integer(0)),
                 Some(error) => error,
             },
-            CommandId::ClientTracking => match args.next().map(<[u8]>::to_ascii_lowercase) {
-                Some(word) if word == b"off" => {
-                    return self.say(caller, |encoder| encoder.ok());
-                }
-                Some(word) if word == b"on" => NO_TRACKING,
-                _ => ErrorReply::Syntax,
-            },
-            _ => NO_CACHING,
+            _ => return self.track(caller, id, args),
         };
         self.fail(caller, &error);
     }
@@ -151,6 +140,22 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
+    /// What CLIENT LIST says in letters.
+    fn flags_of(&self, client: &Client, tracker: Option<&Tracker>) -> String {
+        let is_of = |test: fn(&Tracker) -> bool| tracker.is_some_and(test);
+        let flags = [
+            (self.core.shared.monitors().has(client.id), 'O'),
+            (client.is_subscribed(), 'P'),
+            (client.queued_count().is_some(), 'x'),
+            (tracker.is_some(), 't'),
+            (is_of(Tracker::is_broken), 'R'),
+            (is_of(Tracker::is_broadcasting), 'B'),
+        ];
+        let set = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| *letter);
+        let letters: String = set.collect();
+        if letters.is_empty() { "N".to_owned() } else { letters }
+    }
+
     /// One line of CLIENT LIST. What only the client's own worker knows is shown for the caller.
     pub(super) fn describe(&self, caller: Caller, client: &Client) -> String {
         let own = &self.core.connections[caller.slot];
@@ -162,19 +167,18 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let multi = queued.map_or(-1, |count| i64::try_from(count).unwrap_or(i64::MAX));
         let (held, unsent) =
             if is_own { (own.input.held.len(), own.output.unsent_bytes()) } else { (0, 0) };
-        let flags = match queued {
-            _ if self.core.shared.monitors().has(client.id) => "O",
-            Some(_) => "x",
-            None => "N",
-        };
+        let tracker = self.core.shared.tracking().tracker(client.id);
+        let redirect = tracker.as_ref().map_or(-1, |tracker| tracker.redirect_shown());
+        let flags = self.flags_of(client, tracker.as_deref());
+        let subscribed = u8::from(client.is_subscribed());
         let mut line = String::new();
         // Writing to a string cannot fail.
         let _ = writeln!(
             line,
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 sub=0 psub=0 \
-             ssub=0 multi={multi} qbuf={held} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
-             obl={unsent} oll=0 omem=0 tot-mem={} events=r cmd={} user={} redir=-1 \
-             resp={} lib-name={} lib-ver={}",
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 \
+             sub={subscribed} psub=0 ssub=0 multi={multi} qbuf={held} qbuf-free=0 \
+             argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={unsent} oll=0 omem=0 tot-mem={} events=r \
+             cmd={} user={} redir={redirect} resp={} lib-name={} lib-ver={}",
             client.id,
             client.peer,
             client.local,
@@ -191,27 +195,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         );
         line
     }
-}
-
-const NO_TRACKING: ErrorReply<'static> = ErrorReply::Other(
-    "client-side caching is not supported: this server does not track who has read which keys",
-);
-
-const NO_CACHING: ErrorReply<'static> = ErrorReply::Other(
-    "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
-     mode enabled",
-);
-
-/// CLIENT TRACKINGINFO.
-fn encode_no_tracking(encoder: &mut Encoder<'_>) {
-    encoder.map_header(3);
-    encoder.bulk(b"flags");
-    encoder.set_header(1);
-    encoder.bulk(b"off");
-    encoder.bulk(b"redirect");
-    encoder.integer(-1);
-    encoder.bulk(b"prefixes");
-    encoder.array_header(0);
 }
 
 /// What is wrong with `CLIENT UNBLOCK id [TIMEOUT|ERROR]`.
@@ -238,7 +221,9 @@ fn is_selected(filter: &ClientFilter<'_>, client: &Client, now: UnixMillis) -> b
         && !client.is_killed()
         && filter.ids.is_none_or(|mut ids| ids.any(is_id))
         && filter.id.is_none_or(|id| id == client.id)
-        && filter.type_name.is_none_or(|name| name == "normal")
+        && filter
+            .type_name
+            .is_none_or(|name| name == if client.is_subscribed() { "pubsub" } else { "normal" })
         && filter.address.is_none_or(|address| is_address(address, &client.peer))
         && filter.local_address.is_none_or(|address| is_address(address, &client.local))
         && filter.user.is_none_or(|user| user == client.names().user().as_bytes())

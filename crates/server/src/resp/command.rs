@@ -68,6 +68,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             | CommandId::ClientTrackingInfo
             | CommandId::ClientCaching
             | CommandId::ClientUnblock => self.client_operate(caller, id, args),
+            CommandId::Subscribe => self.subscribe(caller, args),
+            CommandId::Unsubscribe => self.unsubscribe(caller, args),
             CommandId::AclCat
             | CommandId::AclDelUser
             | CommandId::AclDryRun
@@ -204,6 +206,7 @@ pub(crate) fn categories(spec: &'static Spec) -> impl Iterator<Item = &'static s
         has(Flags::WRITE).then_some("write"),
         in_group(Group::String).then_some("string"),
         in_group(Group::Bitmap).then_some("bitmap"),
+        in_group(Group::PubSub).then_some("pubsub"),
         is_admin.then_some("admin"),
         Some(if has(Flags::FAST) { "fast" } else { "slow" }),
         (is_admin || is(&[Keys, FlushDb, FlushAll, Info, Restore, SwapDb])).then_some("dangerous"),

@@ -207,7 +207,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("hz", "1000".to_owned()),
         ("activedefrag", "no".to_owned()),
         ("maxmemory-clients", "0".to_owned()),
-        ("tracking-table-max-keys", "0".to_owned()),
+        ("tracking-table-max-keys", shared.tracking().keys_max().to_string()),
         ("enable-debug-command", config.debug_command.name().to_owned()),
         ("enable-module-command", "no".to_owned()),
         ("daemonize", "no".to_owned()),

@@ -3,6 +3,7 @@
 use wire::resp::{AuthRequest, Command, ErrorReply, HelloRequest, Protocol, ReplyMode};
 
 use super::Caller;
+use super::subscribe::encode_pong;
 use crate::acl::{DEFAULT_USER, Pass};
 use crate::connection::{Replies, Resp};
 use crate::engine::Engine;
@@ -15,6 +16,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs any command that is left.
     pub(super) fn run_connection(&mut self, caller: Caller, command: Command<'a>) {
         match command {
+            Command::Ping { message } if self.listens_only(caller.slot) => {
+                self.say(caller, |encoder| encode_pong(encoder, message));
+            }
             Command::Ping { message: None } => self.say(caller, |encoder| encoder.simple("PONG")),
             Command::Ping { message: Some(message) } | Command::Echo { message } => {
                 self.say(caller, |encoder| encoder.bulk(message));
@@ -124,11 +128,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let parser = connection.resp().parser;
         *connection.resp() = Resp { parser, pass, ..Resp::default() };
         connection.client.set_resp3(false);
+        connection.client.set_subscribed(false);
         connection.client.change_names(|names| {
             names.name.clear();
             names.user.clear();
         });
-        self.core.shared.monitors().remove(self.core.connections[caller.slot].client.id);
+        let client_id = self.core.connections[caller.slot].client.id;
+        self.core.shared.monitors().remove(client_id);
+        self.core.shared.tracking().forget(client_id);
         let caller = Caller { is_quiet: false, ..caller };
         self.say(caller, |encoder| encoder.simple("RESET"));
     }

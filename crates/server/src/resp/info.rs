@@ -1,6 +1,7 @@
 //! INFO: the sections and names that monitoring tools for Redis read.
 
 use std::fmt::{Display, Write};
+use std::sync::Arc;
 
 use rustix::process::getpid;
 use store::StoreStats;
@@ -10,6 +11,7 @@ use wire::resp::{ArgIter, ErrorCode, Spec};
 use super::Caller;
 use super::config::memory_policy;
 use super::connection::REDIS_VERSION;
+use crate::clients::Client;
 use crate::cluster::told::{Peers, RoleCounts};
 use crate::counters::{Protocol, Totals};
 use crate::engine::Engine;
@@ -142,8 +144,10 @@ fn clients(section: &mut Section<'_>) {
     section.line("cluster_connections", 0);
     section.line("maxclients", section.shared.live().max_connections());
     section.line("blocked_clients", 0);
-    section.line("tracking_clients", 0);
-    section.line("pubsub_clients", 0);
+    section.line("tracking_clients", section.shared.tracking().tracker_count());
+    let is_subscribed = |client: &&Arc<Client>| client.is_subscribed();
+    let clients = section.shared.clients().list();
+    section.line("pubsub_clients", clients.iter().filter(is_subscribed).count());
     section.line("clients_in_timeout_table", 0);
     section.line("dovetail_memcached_clients", totals.connections_memcached);
     section.line("dovetail_native_sessions", totals.native.sessions);
@@ -260,9 +264,10 @@ fn stats(section: &mut Section<'_>) {
     for name in ["pubsub_channels", "pubsub_patterns", "latest_fork_usec", "total_forks"] {
         section.line(name, 0);
     }
-    for name in ["tracking_total_keys", "tracking_total_items", "tracking_total_prefixes"] {
-        section.line(name, 0);
-    }
+    let table = section.shared.tracking().totals();
+    section.line("tracking_total_keys", table.keys);
+    section.line("tracking_total_items", table.items);
+    section.line("tracking_total_prefixes", section.shared.tracking().prefix_count());
     section.line("acl_access_denied_auth", totals.auth_errors);
     section.line("acl_access_denied_cmd", totals.denied_commands);
     section.line("acl_access_denied_key", totals.denied_keys);

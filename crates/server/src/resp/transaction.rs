@@ -366,10 +366,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.is_denied_in_exec(caller, &queued.parsed, queued.raw) {
             return;
         }
+        if self.core.is_tracked {
+            self.remember_reads(caller.slot, id, queued.raw);
+        }
         match &queued.parsed {
             Ok(Command::KvRange(request)) => self.key_range_at_once(caller, request),
             Ok(command) => self.run(caller, *command),
             Err(error) => self.refuse(caller, error),
+        }
+        if self.core.is_tracked {
+            self.end_queued(caller.slot, id);
         }
     }
 

@@ -10,13 +10,14 @@
 //!
 //! An item is *stale* or *won* by marks beside its client flags ([`STALE`], [`WON`]): part of what
 //! the key has, so that they are logged and replicated as values are. Who is told that he has won
-//! has written the item, which therefore has another CAS token from then on.
+//! has written the item, which therefore has another CAS token from then on, unless a client had
+//! chosen it (E): that one stays until the next value.
 
 use base::UnixMillis;
-use store::request::{Item, MARKS_MASK, STALE, Verdict, WON};
+use store::request::{Item, MARKS_MASK, STALE, Update, Verdict, WON};
 
 use super::memcached::{join_parts, pad, parse_decimal};
-use super::{Bounded, Refusal, Side};
+use super::{Bounded, Refusal, Rmw, Side};
 
 /// A time to give to an item, if it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,13 +134,54 @@ impl MetaGet {
         if self.wins(item) {
             value.extend_from_slice(item.value);
             let client_flags = item.client_flags | WON;
-            return Verdict::Write { client_flags, expires_at };
+            // Another value has another token; this is the same.
+            return match item.token {
+                None => Verdict::Write { client_flags, expires_at },
+                Some(token) => Verdict::WriteToken { client_flags, expires_at, token },
+            };
         }
         if self.touch.is_asked() { Verdict::Touch { expires_at } } else { Verdict::Keep }
     }
 }
 
-/// ms with a token that may be an older one (C and I).
+/// What must hold for ms to store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// Nothing.
+    None,
+    /// Mode E.
+    Absent,
+    /// Mode R.
+    Present,
+    /// C.
+    SameToken,
+    /// C and I: of an older token it is stored as stale.
+    SameOrOlderToken,
+}
+
+/// A meta command with E: what it writes gets the client's own CAS token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Named<'a> {
+    /// The command without E.
+    pub update: Rmw<'a>,
+    /// The token.
+    pub token: u64,
+}
+
+impl Named<'_> {
+    pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
+        match self.update.apply(old, value) {
+            // Who wins an item changes no value.
+            verdict if old.is_some() && matches!(self.update, Rmw::MetaGet(_)) => verdict,
+            Verdict::Write { client_flags, expires_at } => {
+                Verdict::WriteToken { client_flags, expires_at, token: self.token }
+            }
+            verdict => verdict,
+        }
+    }
+}
+
+/// ms as an update: because it gives a token (E), or its own may be an older one (C and I).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaStore<'a> {
     /// The new bytes.
@@ -148,21 +190,29 @@ pub struct MetaStore<'a> {
     pub client_flags: u32,
     /// The new time.
     pub expiry: NewExpiry,
-    /// The token.
+    /// What must hold.
+    pub guard: Guard,
+    /// C.
     pub version: u64,
 }
 
 impl MetaStore<'_> {
     pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
-        let Some(item) = old else { return Verdict::Keep };
         let flags = u64::from(self.client_flags);
-        let (client_flags, expires_at) = if item.version == self.version {
-            (flags, self.expiry.or(None))
-        } else if self.version != 0 && self.version < item.version {
-            // What the newer item's time and winner are stays so.
-            (flags | STALE | item.client_flags & WON, item.expires_at)
-        } else {
-            return Verdict::Refuse(Refusal::OtherVersion(item.version));
+        let (client_flags, expires_at) = match (self.guard, old) {
+            (Guard::SameToken | Guard::SameOrOlderToken, None) => return Verdict::Keep,
+            (Guard::Absent, Some(_)) => return Verdict::Refuse(Refusal::Present),
+            (Guard::Present, None) => return Verdict::Refuse(Refusal::Absent),
+            (Guard::SameOrOlderToken, Some(item)) if (1..item.cas()).contains(&self.version) => {
+                // What the newer item's time and winner are stays so.
+                (flags | STALE | item.client_flags & WON, item.expires_at)
+            }
+            (Guard::SameToken | Guard::SameOrOlderToken, Some(item))
+                if self.version != item.cas() =>
+            {
+                return Verdict::Refuse(Refusal::OtherVersion(item.cas()));
+            }
+            _ => (flags, self.expiry.or(None)),
         };
         value.extend_from_slice(self.value);
         Verdict::Write { client_flags, expires_at }
@@ -197,8 +247,8 @@ impl MetaJoin<'_> {
                 value.extend_from_slice(self.bytes);
                 Verdict::Write { client_flags: self.client_flags.into(), expires_at }
             }
-            (Some(item), _) if self.version != 0 && self.version != item.version => {
-                Verdict::Refuse(Refusal::OtherVersion(item.version))
+            (Some(item), _) if self.version != 0 && self.version != item.cas() => {
+                Verdict::Refuse(Refusal::OtherVersion(item.cas()))
             }
             (Some(item), _) => {
                 let part = Bounded { bytes: self.bytes, max_bytes: self.max_bytes.into() };
@@ -224,8 +274,8 @@ pub struct MetaInvalidate {
 impl MetaInvalidate {
     pub(super) fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<Refusal> {
         let Some(item) = old else { return Verdict::Keep };
-        if self.version.is_some_and(|version| version != item.version) {
-            return Verdict::Refuse(Refusal::OtherVersion(item.version));
+        if self.version.is_some_and(|version| version != item.cas()) {
+            return Verdict::Refuse(Refusal::OtherVersion(item.cas()));
         }
         let mark = if self.makes_stale { STALE } else { 0 };
         if self.removes_value {
@@ -276,8 +326,8 @@ impl MetaCount {
             value.extend_from_slice(itoa::Buffer::new().format(self.initial).as_bytes());
             return Verdict::Write { client_flags: 0, expires_at };
         };
-        if !item.value.is_empty() && self.version != 0 && self.version != item.version {
-            return Verdict::Refuse(Refusal::OtherVersion(item.version));
+        if !item.value.is_empty() && self.version != 0 && self.version != item.cas() {
+            return Verdict::Refuse(Refusal::OtherVersion(item.cas()));
         }
         let Some(number) = parse_decimal(item.value) else {
             return Verdict::Refuse(Refusal::NotNumeric);

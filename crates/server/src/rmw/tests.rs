@@ -1,7 +1,7 @@
 //! Every read-modify-write on absent, fitting and unfitting values.
 
 use base::UnixMillis;
-use store::request::{Expiry, Item, LastUse, Update, Verdict};
+use store::request::{Expiry, Item, Update, Verdict};
 use wire::resp::{Compares, ExpireCondition};
 
 use super::*;
@@ -11,15 +11,7 @@ const KEPT: Verdict<Refusal> = Verdict::Write { client_flags: 7, expires_at: Som
 const FRESH: Verdict<Refusal> = Verdict::Write { client_flags: 0, expires_at: None };
 
 fn item(value: &[u8]) -> Item<'_> {
-    Item {
-        key: b"k",
-        value,
-        client_flags: 7,
-        version: 1,
-        shard: 0,
-        expires_at: Some(OLD_EXPIRY),
-        last_use: LastUse::UNKNOWN,
-    }
+    Item::of_stored(b"k", value, 7, 1, Some(OLD_EXPIRY))
 }
 
 #[track_caller]

@@ -1,8 +1,9 @@
-//! Who watches what the server does, by MONITOR, HOTKEYS or watch.
+//! Who watches what the server does, by MONITOR, HOTKEYS, watch or client-side caching.
 
 use super::Shared;
 use crate::hot::session::HotSessions;
 use crate::monitor::Monitors;
+use crate::tracking::Tracking;
 use crate::watchers::Watchers;
 
 impl Shared {
@@ -14,6 +15,11 @@ impl Shared {
     /// What HOTKEYS START has begun.
     pub(crate) fn hot_sessions(&self) -> &HotSessions {
         &self.watching.hot_sessions
+    }
+
+    /// Who keeps copies of what it reads.
+    pub(crate) fn tracking(&self) -> &Tracking {
+        &self.tracking
     }
 
     /// Who watches items and connections, at memcached's port.

@@ -152,6 +152,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return self.pass_on(connection);
         }
         let slot = self.core.connections.insert(connection);
+        self.core.connections[slot].client.set_slot(slot);
         if protocol == Dialect::Memcached {
             self.tell_watchers(slot, None);
         }

@@ -55,6 +55,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Control::Kill { client_id } => self.kill(client_id),
                 Control::Feed { client_id, lines } => self.feed(client_id, &lines),
                 Control::Watched { client_id, lines } => self.show_watcher(client_id, &lines),
+                Control::Track(messages) => self.core.receive(messages),
                 Control::Adopt(guest) => self.adopt_shm(*guest),
                 Control::MoveShm(client) => {
                     self.shm_arrivals.push(client);

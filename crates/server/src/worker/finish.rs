@@ -175,6 +175,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.shared.clients().remove(connection.client.id);
         self.core.shared.monitors().remove(connection.client.id);
         self.core.shared.watchers().remove(connection.client.id);
+        self.core.shared.tracking().forget(connection.client.id);
+        if self.core.is_tracked {
+            self.core.tell_of_end(connection.client.id);
+        }
         if connection.ending != Ending::Now
             && let Some(tls) = &mut connection.tls
         {

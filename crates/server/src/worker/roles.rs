@@ -175,6 +175,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.ledger.take_over(booked);
         let slot = self.core.connections.insert(connection);
         let connection = &mut self.core.connections[slot];
+        connection.client.set_slot(slot);
         Moving::settle_at(connection, slot);
         let is_killed = connection.client.move_to(self.core.worker);
         // Users may have changed on the way.

@@ -68,8 +68,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let connection = &mut self.core.connections[slot];
         let Speech::Memcached(memcached) = &mut connection.speech else { return };
         memcached.skipped_lines += lines.lost + connection.client.take_lost_lines();
-        if connection.output.unsent_bytes() > limit_bytes {
+        if connection.output.unsent_bytes() + lines.text.len() > limit_bytes {
             memcached.skipped_lines += lines.count;
+            self.core.shared.watchers().counts.skip(lines.count);
         } else {
             let skipped = std::mem::take(&mut memcached.skipped_lines);
             connection.output.append(|out| {

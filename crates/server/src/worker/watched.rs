@@ -13,6 +13,7 @@ use wire::Parsed;
 use wire::resp::{Args, CommandId, Flags, Limits, Parser, Spec, asked_command};
 
 use super::Worker;
+use crate::acl::Standing;
 use crate::connection::Speech;
 use crate::engine::Home;
 use crate::hot::session::{Part, Ran, Wanted};
@@ -81,12 +82,18 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let Some(session) = session.filter(|session| session.is_active(core.now)) else {
             return shared.monitors().count_keys(false);
         };
-        let mut commands = Vec::new();
+        let (mut commands, mut read) = (Vec::new(), Vec::new());
         for region in &self.regions {
             let Some(connection) = core.connections.get(region.slot) else { continue };
             let Speech::Resp(resp) = &connection.speech else { continue };
             if let Some(fed) = region.fed.get().filter(|_| !resp.pass.needs_auth()) {
-                read_commands(&region.bytes(&self.arena)[..fed.consumed_bytes], &mut commands);
+                read_commands(&region.bytes(&self.arena)[..fed.consumed_bytes], &mut read);
+                // What a user may not do is not done.
+                if resp.pass.standing == Standing::Restricted {
+                    let user = resp.pass.user(&core.acl);
+                    read.retain(|it| user.check(it.spec, it.args.iter()).is_ok());
+                }
+                commands.append(&mut read);
             }
         }
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);

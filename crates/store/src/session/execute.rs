@@ -171,7 +171,7 @@ impl Local {
         let item = entry.read(&mut word);
         if item.expires_at.is_some_and(|at| at <= now) {
             sink.outcome(request_index, Outcome::Miss, Pins(inner));
-            return;
+            return self.meet_expired(inner, now, request.hash, request.key);
         }
         if position.slot.marks() < self.mark_limit {
             inner.index.mark(position, self.mark_limit);

@@ -1,13 +1,14 @@
 //! The expiry pass: all sessions together walk the index, a few buckets a millisecond, and remove
-//! what has expired. Reads never remove; they only no longer see it.
+//! what has expired. Reads only no longer see it, but for [`Local::meet_expired`].
 
 use base::sync::Ordering;
 use base::{KeyHash, UnixMillis};
 
 use super::Local;
+use super::execute::NO_GUESS;
 use crate::counters;
 use crate::entry::Entry;
-use crate::index::slot::Slot;
+use crate::index::slot::{Slot, Tag};
 use crate::prefetch;
 use crate::store::Inner;
 
@@ -137,6 +138,35 @@ impl Local {
         swept
     }
 
+    /// A read has met an entry that had expired. While keys that change are noted it goes at once:
+    /// who keeps a copy does not know its time, and the pass may come to it late.
+    #[inline]
+    pub(super) fn meet_expired(
+        &mut self,
+        inner: &Inner,
+        now: UnixMillis,
+        hash: KeyHash,
+        key: &[u8],
+    ) {
+        if self.changes.is_some() && self.held.is_empty() {
+            self.expire_key(inner, now, hash, key);
+        }
+    }
+
+    #[cold]
+    fn expire_key(&mut self, inner: &Inner, now: UnixMillis, hash: KeyHash, key: &[u8]) {
+        let mut chain = self.lock_chain(inner, hash);
+        let found = Local::find_locked(inner, &chain, NO_GUESS, Tag::of(hash), key);
+        let Some((position, entry)) = found.filter(|(_, entry)| entry.is_expired(now)) else {
+            return;
+        };
+        if self.unlink(inner, &mut chain, position, entry) {
+            self.note_gone(entry.key());
+            chain.finish();
+            self.counts.expired += 1;
+        }
+    }
+
     /// Removes the entry that `seen` named, if it is still there.
     fn expire_entry(
         &mut self,
@@ -158,6 +188,7 @@ impl Local {
         if !self.unlink(inner, &mut chain, position, entry) {
             return false;
         }
+        self.note_gone(entry.key());
         chain.finish();
         self.counts.expired += 1;
         true

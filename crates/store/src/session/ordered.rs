@@ -285,8 +285,12 @@ impl Local {
             let entry = Local::entry_of(inner, position);
             (position, entry, entry.read(&mut word))
         });
-        match read.filter(|(_, _, item)| item.expires_at.is_none_or(|at| at > now)) {
+        match read {
             None => sink.outcome(request_index, Outcome::Miss, Pins(inner)),
+            Some((_, entry, item)) if item.expires_at.is_some_and(|at| at <= now) => {
+                sink.outcome(request_index, Outcome::Miss, Pins(inner));
+                self.meet_expired(inner, now, inner.hasher.hash(entry.key()), entry.key());
+            }
             Some((position, entry, item)) => {
                 inner.mark(position);
                 entry.note_use(self.read_now);

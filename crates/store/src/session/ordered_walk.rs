@@ -114,6 +114,7 @@ impl Session {
             }
         }
         local.publish_counts(inner);
+        local.note_flushed();
         self.end_flush();
     }
 }
@@ -135,6 +136,7 @@ impl Local {
             let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
             swept.seen += u32::from(entry.has_expiry());
             if entry.is_expired(now) && self.remove_ordered(inner, tree, *slot) {
+                self.note_gone(entry.key());
                 self.counts.expired += 1;
                 swept.expired += 1;
             }

@@ -251,6 +251,7 @@ impl Local {
         if !self.unlink(inner, &mut chain, position, entry) {
             return Step::Stuck;
         }
+        self.note_gone(entry.key());
         chain.finish();
         if fate == Fate::Expire {
             self.counts.expired += 1;

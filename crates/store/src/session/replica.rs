@@ -226,6 +226,7 @@ impl Local {
         }
         if let Some((position, entry)) = found {
             self.unlink_bare(inner, &mut chain, position, entry);
+            self.note_changed(key);
         }
         chain.finish_with(version);
         Ok(Installed::Newest)
@@ -262,6 +263,7 @@ impl Local {
         };
         if let Some(position) = found {
             self.unlink_bare(inner, &mut chain, position, entry);
+            self.note_gone(entry.key());
             chain.finish();
         }
     }

@@ -149,6 +149,7 @@ impl Session {
             self.local.free_retired(&self.inner);
         }
         self.end_flush();
+        self.local.note_flushed();
         self.local.publish_counts(&self.inner);
     }
 

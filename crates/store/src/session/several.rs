@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base::{KeyHash, UnixMillis};
 
 use super::execute::{Call, NO_GUESS, find, prefetch_entry};
-use super::{Local, Session};
+use super::{Changes, Local, Session};
 use crate::entry::{HEADER_BYTES, Seen};
 use crate::index::slot::Tag;
 use crate::log::Purpose;
@@ -51,6 +51,10 @@ impl Session {
             let outcome = live.map_or(Outcome::Miss, |seen| Outcome::Hit(seen.item()));
             sink.outcome(request_index, outcome, Pins(inner));
             live.inspect(|seen| seen.note_use(read_now));
+            if seen.is_some() && live.is_none() {
+                let (hash, key) = keys[request_index];
+                local.meet_expired(inner, now, hash, key);
+            }
         }
         local.quiesce_after_reads(inner, now);
     }
@@ -188,6 +192,11 @@ impl LockedSession<'_> {
                 }
             }
         }
+    }
+
+    /// What has changed under these locks; as [`Session::take_changes`].
+    pub fn take_changes(&mut self, empty: &mut Changes) {
+        self.session.take_changes(empty);
     }
 
     /// Segments that writes under these locks may still take; for deciding before writing.

@@ -15,7 +15,7 @@ use crate::index::slot::Tag;
 use crate::index::{Chain, IndexFull};
 use crate::log::{Appender, Purpose, Queue};
 use crate::pin::Pins;
-use crate::request::{Item, LastUse, Outcome, Sink, Update, Use, Verdict};
+use crate::request::{Item, LastUse, Outcome, Sink, Update, Use, Verdict, fold_token};
 use crate::store::Inner;
 
 /// How one attempt at a write under the lock ended.
@@ -120,7 +120,10 @@ impl Local {
                     entry.note_use(LastUse::read(now));
                 }
             }
-            None => sink.outcome(request_index, Outcome::Miss, Pins(inner)),
+            None => {
+                sink.outcome(request_index, Outcome::Miss, Pins(inner));
+                self.meet_expired(inner, now, hash, key);
+            }
         }
         true
     }
@@ -141,6 +144,9 @@ impl Local {
         let Seens { old, new } = seen;
         *old = Local::see_live(found.map(|(_, entry)| entry), now);
         let old = old.as_ref().map(Seen::item);
+        if old.is_none() && found.is_some() {
+            self.note_gone(key);
+        }
         let mut value = std::mem::take(&mut self.scratch);
         value.clear();
         let verdict = update.apply(old.as_ref(), &mut value);
@@ -161,7 +167,17 @@ impl Local {
                 });
             }
             (Verdict::Write { client_flags, expires_at }, _) => (client_flags, expires_at),
-            (Verdict::Touch { expires_at }, Some(item)) => (item.client_flags, expires_at),
+            (Verdict::WriteToken { client_flags, expires_at, token }, _) => {
+                (fold_token(token, &mut value, client_flags), expires_at)
+            }
+            (Verdict::Touch { expires_at }, Some(item)) => {
+                let mut client_flags = item.client_flags;
+                if let Some(token) = item.token {
+                    value.extend_from_slice(item.value);
+                    client_flags = fold_token(token, &mut value, client_flags);
+                }
+                (client_flags, expires_at)
+            }
         };
         if expires_at.is_some_and(|at| at <= now) {
             self.scratch = value;
@@ -170,12 +186,10 @@ impl Local {
                 false => Outcome::OutOfMemory,
             });
         }
-        let new_value = match (verdict, old) {
-            (Verdict::Touch { .. }, Some(item)) => item.value,
-            _ => &value[..],
-        };
-        let meta = Meta { version: chain.next_version(), client_flags, expires_at };
         let is_touch = matches!(verdict, Verdict::Touch { .. });
+        let kept = old.filter(|item| is_touch && item.token.is_none());
+        let new_value = kept.map_or(&value[..], |item| item.value);
+        let meta = Meta { version: chain.next_version(), client_flags, expires_at };
         let last_use = use_after(update.usage(), is_touch, old, now);
         let write = Write { key, tag, value: new_value, meta, last_use, queue, space };
         let written = self.write_locked(inner, chain, found, write);
@@ -215,6 +229,7 @@ impl Local {
             let seen = entry.see();
             inner.mark(position);
             chain.finish();
+            self.note_changed(key);
             return Written::Entry(seen);
         }
         let len_bytes = shape.len_bytes();

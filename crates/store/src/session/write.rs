@@ -85,6 +85,7 @@ impl Local {
         let old = entry.read(&mut word);
         let written = LastUse::written(call.now);
         let version = replace_in_place(inner, chain, (position, entry), set.value, written);
+        self.note_changed(key);
         sink.outcome(request_index, Outcome::Stored { version, old: Some(old) }, Pins(inner));
         true
     }
@@ -113,7 +114,11 @@ impl Local {
             let found = Local::find_locked(inner, &chain, guess, tag, key);
             if let Some((position, entry)) = found.filter(|(_, entry)| entry.takes_in_place(shape))
             {
-                return set_in_place(call, chain, (position, entry), set, seen);
+                let outcome = set_in_place(call, chain, (position, entry), set, seen);
+                if let Outcome::Stored { .. } = &outcome {
+                    self.note_changed(key);
+                }
+                return outcome;
             }
         }
         self.have_nodes(inner);
@@ -215,7 +220,7 @@ impl Local {
     /// store answers a SET NX of a key that it has.
     #[cold]
     fn is_refused_before_room<'a>(
-        &self,
+        &mut self,
         call: Call<'a>,
         key: &[u8],
         hash: KeyHash,
@@ -229,6 +234,9 @@ impl Local {
         }
         let found = find(inner, inner.index.head_of(hash), hash, key);
         *seen = Local::see_live(found.map(|(_, entry)| entry), now);
+        if seen.is_none() && found.is_some() {
+            self.meet_expired(inner, now, hash, key);
+        }
         refusal::<()>(set.condition, seen.as_ref().map(Seen::item)).is_some()
     }
 
@@ -268,7 +276,11 @@ impl Local {
         appender.published(&inner.log, reservation, meta.expires_at);
         self.count_added(len_bytes, meta.expires_at.is_some());
         // SAFETY: just published by this session, which does not quiesce inside a request.
-        Ok(unsafe { inner.log.entry(slot.offset_bytes()) })
+        let entry = unsafe { inner.log.entry(slot.offset_bytes()) };
+        if self.changes.is_some() {
+            self.note_changed(entry.key());
+        }
+        Ok(entry)
     }
 
     /// Adds a slot; a cache drops another entry of the bucket when no overflow bucket is left.
@@ -322,6 +334,7 @@ impl Local {
         self.note_evicted(entry);
         self.counts.evicted_unread += u64::from(position.slot.marks() == 0);
         chain.replace(position, slot);
+        self.note_gone(entry.key());
         self.count_removed(inner, position, entry);
         Ok(())
     }
@@ -357,6 +370,7 @@ impl Local {
         let Some((position, entry)) = found else { return true };
         let is_unlinked = self.unlink(inner, &mut chain, position, entry);
         if is_unlinked {
+            self.note_changed(entry.key());
             chain.finish();
         }
         is_unlinked
@@ -418,8 +432,11 @@ fn refusal<R>(condition: Condition, old: Option<Item<'_>>) -> Option<Outcome<'_,
         (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => {
             Some(Outcome::NotStored { old })
         }
-        (Condition::IfVersion(_), None) => Some(Outcome::Miss),
+        (Condition::IfVersion(_) | Condition::IfToken(_), None) => Some(Outcome::Miss),
         (Condition::IfVersion(version), Some(item)) if item.version != version => {
+            Some(Outcome::VersionMismatch { old: item })
+        }
+        (Condition::IfToken(token), Some(item)) if item.cas() != token => {
             Some(Outcome::VersionMismatch { old: item })
         }
         _ => None,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use store::{
-    Condition, Direction, Eviction, Expiry, HugePages, IndexKind, Item, Mode, NoUpdate, Op,
-    Outcome, Pins, Range, Request, Session, Set, Sink, Store, StoreConfig, Update, Verdict,
+    Changes, Condition, Direction, Eviction, Expiry, HugePages, IndexKind, Item, Mode, NoUpdate,
+    Op, Outcome, Pins, Range, Request, Session, Set, Sink, Store, StoreConfig, Update, Verdict,
 };
 
 /// One step of a test, in terms of keys and lengths; contents follow from the step's number.
@@ -93,13 +93,21 @@ struct Known {
     value: Vec<u8>,
     client_flags: u64,
     version: u64,
+    token: Option<u64>,
     expires_at: Option<UnixMillis>,
+}
+
+impl Known {
+    fn cas(&self) -> u64 {
+        self.token.unwrap_or(self.version)
+    }
 }
 
 /// A read-modify-write of the tests.
 #[derive(Clone, Copy, Debug)]
 enum TestUpdate<'a> {
-    Append(&'a [u8]),
+    /// With the token that the longer value gets.
+    Append(&'a [u8], Option<u64>),
     Touch(Option<UnixMillis>),
 }
 
@@ -108,12 +116,14 @@ impl Update for TestUpdate<'_> {
 
     fn apply(&self, old: Option<&Item<'_>>, value: &mut Vec<u8>) -> Verdict<NoUpdate> {
         match self {
-            TestUpdate::Append(tail) => {
+            TestUpdate::Append(tail, token) => {
                 value.extend_from_slice(old.map_or(&[], |item| item.value));
                 value.extend_from_slice(tail);
-                Verdict::Write {
-                    client_flags: old.map_or(0, |item| item.client_flags),
-                    expires_at: old.and_then(|item| item.expires_at),
+                let client_flags = old.map_or(0, |item| item.client_flags);
+                let expires_at = old.and_then(|item| item.expires_at);
+                match *token {
+                    None => Verdict::Write { client_flags, expires_at },
+                    Some(token) => Verdict::WriteToken { client_flags, expires_at, token },
                 }
             }
             TestUpdate::Touch(expires_at) => Verdict::Touch { expires_at: *expires_at },
@@ -142,6 +152,7 @@ fn known(item: &Item<'_>) -> Known {
         value: item.value.to_vec(),
         client_flags: item.client_flags,
         version: item.version,
+        token: item.token,
         expires_at: item.expires_at,
     }
 }
@@ -178,20 +189,25 @@ pub struct Oracle {
     now: UnixMillis,
     step: u64,
     forgotten: u64,
+    /// What somebody keeps who has read it, until he is told that it has changed.
+    copies: BTreeMap<Vec<u8>, Known>,
 }
 
 impl Oracle {
     pub fn new(store: &Arc<Store>) -> Oracle {
-        let mut asleep = store.session().unwrap();
+        let (mut session, mut asleep) = (store.session().unwrap(), store.session().unwrap());
+        session.watch_changes(true);
+        asleep.watch_changes(true);
         asleep.park();
         Oracle {
             store: Arc::clone(store),
-            session: store.session().unwrap(),
+            session,
             asleep,
             model: BTreeMap::new(),
             now: UnixMillis(1000),
             step: 0,
             forgotten: 0,
+            copies: BTreeMap::new(),
         }
     }
 
@@ -228,10 +244,47 @@ impl Oracle {
             return None;
         }
         assert_eq!(seen, expected.as_ref(), "step {}, key {key:?}", self.step);
+        if let Some(seen) = seen {
+            self.copies.insert(key.to_vec(), seen.clone());
+        }
         expected
     }
 
+    /// Drops the copies of what has changed.
+    fn tell(&mut self) {
+        for session in [&mut self.session, &mut self.asleep] {
+            let mut changes = Changes::default();
+            session.take_changes(&mut changes);
+            if changes.has_all() {
+                self.copies.clear();
+            }
+            changes.iter().for_each(|(key, _)| drop(self.copies.remove(key)));
+        }
+    }
+
+    /// A copy that is kept is what the key has, or its time has passed and nobody has met it since.
+    fn check_copies(&self) {
+        for (key, copy) in &self.copies {
+            let is_over = copy.expires_at.is_some_and(|at| at <= self.now);
+            let known = self.model.get(key);
+            let versions = (copy.version, known.map(|known| known.version));
+            assert!(is_over || known == Some(copy), "{key:?} is kept as of {versions:?}");
+        }
+    }
+
     pub fn apply(&mut self, action: &Action) {
+        self.act(action);
+        self.tell();
+        if self.step.is_multiple_of(64) {
+            // What had to go is not known before somebody looks.
+            let keys: Vec<_> = self.copies.keys().cloned().collect();
+            keys.iter().for_each(|key| self.get(key));
+            self.tell();
+        }
+        self.check_copies();
+    }
+
+    fn act(&mut self, action: &Action) {
         self.step += 1;
         match action {
             Action::Get(key) => self.get(key),
@@ -281,7 +334,11 @@ impl Oracle {
     fn get(&mut self, key: &[u8]) {
         match self.execute(key, Op::Get) {
             Answer::Hit(seen) => drop(self.reconcile(key, Some(&seen))),
-            Answer::Miss => drop(self.reconcile(key, None)),
+            Answer::Miss => {
+                self.reconcile(key, None);
+                self.tell();
+                assert!(!self.copies.contains_key(key), "{key:?} is kept, and gone");
+            }
             answer => panic!("{answer:?} to a get"),
         }
     }
@@ -295,6 +352,7 @@ impl Oracle {
             0 => Condition::Always,
             1 => Condition::IfAbsent,
             2 => Condition::IfPresent,
+            3 => Condition::IfToken(old.as_ref().map_or(1, Known::cas)),
             _ => Condition::IfVersion(old.as_ref().map_or(1, |known| known.version)),
         };
         let expiry = match expiry {
@@ -323,7 +381,10 @@ impl Oracle {
                 let floor = old.as_ref().map_or(0, |known| known.version);
                 assert!(version > floor, "versions grow (K1)");
                 assert!(condition != Condition::IfAbsent || seen.is_none());
-                let known = Known { value, client_flags, version, expires_at };
+                // A cache may have dropped the old one to make room for the new one.
+                let kept = seen.as_ref().and_then(|seen| seen.expires_at);
+                let expires_at = if expiry == Expiry::Keep { kept } else { expires_at };
+                let known = Known { value, client_flags, version, token: None, expires_at };
                 self.model.insert(key.to_vec(), known);
             }
             Answer::NotStored => match condition {
@@ -338,12 +399,14 @@ impl Oracle {
 
     fn append(&mut self, key: &[u8], len: usize) {
         let tail = self.bytes(len);
-        match self.execute(key, Op::Update(TestUpdate::Append(&tail))) {
+        // A token may be any number, other items' among them.
+        let token = self.step.is_multiple_of(3).then_some(self.step % 7);
+        match self.execute(key, Op::Update(TestUpdate::Append(&tail, token))) {
             Answer::Updated { old, new: Some(new) } => {
                 let old = self.reconcile(key, old.as_ref());
                 let mut value = old.as_ref().map_or(Vec::new(), |known| known.value.clone());
                 value.extend_from_slice(&tail);
-                assert_eq!(new.value, value);
+                assert_eq!((&new.value, new.token), (&value, token));
                 assert_eq!(new.expires_at, old.as_ref().and_then(|known| known.expires_at));
                 assert!(new.version > old.map_or(0, |known| known.version), "versions grow (K1)");
                 self.model.insert(key.to_vec(), new);
@@ -361,6 +424,7 @@ impl Oracle {
                 assert_eq!(old.is_some(), new.is_some());
                 if let (Some(old), Some(new)) = (old, new) {
                     assert_eq!((&new.value, new.client_flags), (&old.value, old.client_flags));
+                    assert_eq!(new.token, old.token);
                     assert_eq!(new.expires_at, expires_at);
                     self.model.insert(key.to_vec(), new);
                 }
@@ -410,7 +474,8 @@ impl Oracle {
         for (((key, _), value), answer) in pairs.iter().zip(values).zip(answers.0) {
             match answer {
                 Answer::Stored { version, .. } => {
-                    let known = Known { value, client_flags: 0, version, expires_at: None };
+                    let (client_flags, token, expires_at) = (0, None, None);
+                    let known = Known { value, client_flags, version, token, expires_at };
                     self.model.insert(key.clone(), known);
                 }
                 Answer::OutOfMemory => {}
@@ -453,7 +518,8 @@ impl Oracle {
                     let old = self.reconcile(key, old.as_ref());
                     assert!(version > old.as_ref().map_or(0, |old| old.version), "K1");
                     let expires_at = old.and_then(|old| old.expires_at);
-                    let known = Known { value, client_flags: 0, version, expires_at };
+                    let (client_flags, token) = (0, None);
+                    let known = Known { value, client_flags, version, token, expires_at };
                     self.model.insert(key.clone(), known);
                 }
                 (Some(Some(_)), Answer::OutOfMemory) => {

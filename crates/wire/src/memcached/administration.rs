@@ -52,7 +52,7 @@ impl<'a> Line<'a> {
         for index in named {
             match WatchTopics::by_name(words.get(index)) {
                 Some(topic) => topics = topics.with(topic),
-                None => return self.reject(Reply::Error, false),
+                None => return self.reject(Reply::Error, noreply),
             }
         }
         if topics == WatchTopics::NONE {
@@ -79,7 +79,8 @@ impl<'a> Line<'a> {
         if words.count < 4 {
             return self.reject(Reply::BadLine, false);
         }
-        let number = |index: usize| u32::try_from(parse_unsigned(words.get(index))?).ok();
+        // As memcached keeps them.
+        let number = |index: usize| parse_unsigned(words.get(index)).map(|number| number as u32);
         let (Some(class), Some(count_max)) = (number(2), number(3)) else {
             return self.reject(Reply::BadFormat, false);
         };

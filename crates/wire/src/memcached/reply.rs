@@ -279,7 +279,7 @@ impl<'o> Encoder<'o> {
 
     /// A line of `stats cachedump`; a key that would break the line is left out.
     pub fn dumped_item(&mut self, key: &[u8], value_len_bytes: usize, expires_at_s: Option<u64>) {
-        if key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
+        if key.is_empty() || key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
             return;
         }
         for part in [b"ITEM ", key, b" ["] {

@@ -89,9 +89,7 @@ const FOREIGN: [(&str, &[&str]); 9] = [
             "punsubscribe",
             "spublish",
             "ssubscribe",
-            "subscribe",
             "sunsubscribe",
-            "unsubscribe",
         ],
     ),
     (

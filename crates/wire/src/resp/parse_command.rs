@@ -78,6 +78,7 @@ pub(super) fn from_args<'a>(args: &Args<'a>) -> Result<Command<'a>, CommandError
         Group::Server | Group::Transactions => server::read(spec.id, rest),
         Group::Connection => connection::read(spec.id, rest),
         Group::Cluster => cluster::read(spec.id, rest),
+        Group::PubSub => Ok(Command::Operator { id: spec.id, args: rest }),
     };
     read.map_err(|reply| CommandError::Argument { id: spec.id, reply })
 }

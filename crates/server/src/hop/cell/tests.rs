@@ -6,6 +6,7 @@ use wire::resp::{Compares, ExpireCondition};
 
 use super::*;
 use crate::rmw::Side;
+use crate::rmw::meta::NewExpiry;
 
 const ORIGIN: Origin<'static> = Origin {
     notes: &[],
@@ -20,6 +21,14 @@ const ORIGIN: Origin<'static> = Origin {
     now: UnixMillis(7),
 };
 
+const JOIN: MetaJoin<'static> = MetaJoin {
+    bytes: b"part",
+    max_bytes: 99,
+    version: 4,
+    vivify: NewExpiry::NEVER,
+    client_flags: 5,
+};
+
 #[track_caller]
 fn check(key: &[u8], op: Op<'_, Rmw<'_>>, ground: Option<&Arc<Vec<u8>>>) {
     let mut cell = Cell::new();
@@ -32,6 +41,7 @@ fn check(key: &[u8], op: Op<'_, Rmw<'_>>, ground: Option<&Arc<Vec<u8>>>) {
     assert_eq!(ground.map_or(1, Arc::strong_count), if is_lent { 2 } else { 1 });
     cell.clear(KEPT_BYTES_MAX);
     assert_eq!(ground.map_or(1, Arc::strong_count), 1);
+    assert!(cell.named.is_none());
     assert!(cell.bytes.capacity() <= KEPT_BYTES_MAX);
 }
 
@@ -64,8 +74,12 @@ fn every_kind_of_request_arrives_as_it_was() {
         Rmw::Join(part, Side::Before),
         Rmw::Increase(1),
         Rmw::Decrease(2),
+        Rmw::DeleteToken(9),
+        Rmw::MetaAppend(JOIN),
     ];
-    let updates = updates.map(Op::Update);
+    let named = updates.map(|update| Named { update, token: 500 });
+    let named = named.iter().map(|named| Op::Update(Rmw::Named(named)));
+    let updates = updates.into_iter().map(Op::Update).chain(named);
     for op in [Op::Get, Op::Delete, set(b""), set(b"value")].into_iter().chain(updates) {
         check(b"key", op, None);
     }

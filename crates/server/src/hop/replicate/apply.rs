@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use cluster::message::Changed;
-use store::request::{
-    Condition, Expiry, Item, LastUse, Op, Outcome, Request, Set, Update, Verdict,
-};
+use store::request::{Condition, Expiry, Item, Op, Outcome, Request, Set, Update, Verdict};
 
 use crate::rmw::{Refusal, Rmw};
 
@@ -53,8 +51,11 @@ fn apply_set<'s>(
         (Condition::IfAbsent, Some(_)) | (Condition::IfPresent, None) => {
             Some(Outcome::NotStored { old })
         }
-        (Condition::IfVersion(_), None) => Some(Outcome::Miss),
+        (Condition::IfVersion(_) | Condition::IfToken(_), None) => Some(Outcome::Miss),
         (Condition::IfVersion(version), Some(old)) if old.version != version => {
+            Some(Outcome::VersionMismatch { old })
+        }
+        (Condition::IfToken(token), Some(old)) if old.cas() != token => {
             Some(Outcome::VersionMismatch { old })
         }
         _ => None,
@@ -82,34 +83,32 @@ fn carry_out<'s>(
     context: Context,
     written: &'s [u8],
 ) -> (Outcome<'s, Refusal>, Changed) {
-    let (value, client_flags, expires_at) = match (verdict, old) {
+    let version = context.version;
+    let written =
+        |client_flags, expires_at| Item::of_stored(key, written, client_flags, version, expires_at);
+    let new = match (verdict, old) {
         (Verdict::Keep, _) | (Verdict::Touch { .. }, None) => {
             return (Outcome::Updated { old, new: None }, Changed::Nothing);
         }
         (Verdict::Refuse(why), _) => return (Outcome::Refused(why), Changed::Nothing),
         (Verdict::Delete, None) => return (Outcome::Deleted { old }, Changed::Nothing),
         (Verdict::Delete, Some(_)) => return (Outcome::Deleted { old }, Changed::Deleted),
-        (Verdict::Write { client_flags, expires_at }, _) => (written, client_flags, expires_at),
-        (Verdict::Touch { expires_at }, Some(old)) => (old.value, old.client_flags, expires_at),
+        (Verdict::Write { client_flags, expires_at }, _) => written(client_flags, expires_at),
+        (Verdict::WriteToken { client_flags, expires_at, token }, _) => {
+            Item { token: Some(token), ..written(client_flags, expires_at) }
+        }
+        (Verdict::Touch { expires_at }, Some(old)) => Item { version, expires_at, ..old },
     };
+    let expires_at = new.expires_at;
     if expires_at.is_some_and(|at| at <= context.now) {
         return (Outcome::Deleted { old }, Changed::Deleted);
     }
-    if let Some(too_large) = too_large(value, context) {
+    if let Some(too_large) = too_large(new.value, context) {
         return (too_large, Changed::Nothing);
     }
-    let version = context.version;
-    let new = Some(Item {
-        key,
-        value,
-        client_flags,
-        version,
-        shard: 0,
-        expires_at,
-        last_use: LastUse::UNKNOWN,
-    });
-    let changed = Changed::Value { value: Arc::from(value), client_flags, expires_at };
-    (Outcome::Updated { old, new }, changed)
+    let (value, client_flags) = new.folded();
+    let changed = Changed::Value { value: Arc::from(&*value), client_flags, expires_at };
+    (Outcome::Updated { old, new: Some(new) }, changed)
 }
 
 fn too_large<'s>(value: &[u8], context: Context) -> Option<Outcome<'s, Refusal>> {
@@ -125,15 +124,10 @@ mod tests {
     const NOW: UnixMillis = UnixMillis(1_000);
 
     fn run(op: Op<'_, Rmw<'_>>, old: Option<&[u8]>) -> (String, Changed) {
-        let old = old.map(|value| Item {
-            key: b"k",
-            value,
-            client_flags: 7,
-            version: 3,
-            shard: 0,
-            expires_at: Some(UnixMillis(9_000)),
-            last_use: LastUse::UNKNOWN,
-        });
+        run_on(op, old.map(|value| Item::of_stored(b"k", value, 7, 3, Some(UnixMillis(9_000)))))
+    }
+
+    fn run_on(op: Op<'_, Rmw<'_>>, old: Option<Item<'_>>) -> (String, Changed) {
         let request = Request { key: b"k", hash: base::KeyHash(0), op };
         let mut scratch = Vec::new();
         let context = Context { now: NOW, version: 4, value_max_bytes: 10 };
@@ -177,6 +171,37 @@ mod tests {
         let same = Condition::IfVersion(3);
         check(set("a", Expiry::Never, same), there, "stored 4", value("a", 1, None));
         check(set("elevenbytes", Expiry::Never, always), None, "TooLarge", nothing);
+    }
+
+    #[test]
+    fn a_chosen_token_goes_to_all_copies() {
+        use crate::rmw::meta::{Guard, MetaStore, Named, NewExpiry};
+
+        let store = MetaStore {
+            value: b"v",
+            client_flags: 7,
+            expiry: NewExpiry::NEVER,
+            guard: Guard::None,
+            version: 0,
+        };
+        let named = Named { update: Rmw::MetaStore(store), token: 500 };
+        let (told, changed) = run(Op::Update(Rmw::Named(&named)), None);
+        assert_eq!(told, "updated 4 v");
+        let Changed::Value { value: stored, client_flags, .. } = changed else {
+            panic!("not stored");
+        };
+        let old = Item::of_stored(b"k", &stored, client_flags, 3, None);
+        assert_eq!((old.cas(), old.value), (500, &b"v"[..]));
+        // A new time keeps it, a new value does not.
+        let (told, changed) =
+            run_on(Op::Update(Rmw::SetExpiry(Some(UnixMillis(5_000)))), Some(old));
+        let expires_at = Some(UnixMillis(5_000));
+        let touched = Changed::Value { value: stored.clone(), client_flags, expires_at };
+        assert_eq!((told.as_str(), changed), ("updated 4 v", touched));
+        let cas = |token| set("a", Expiry::Never, Condition::IfToken(token));
+        assert_eq!(run_on(cas(500), Some(old)), ("stored 4".to_owned(), value("a", 1, None)));
+        assert_eq!(run_on(cas(3), Some(old)).0, "VersionMismatch");
+        assert_eq!(run_on(cas(3), None).0, "Miss");
     }
 
     #[test]

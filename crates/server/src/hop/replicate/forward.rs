@@ -10,7 +10,8 @@
 //! `switch`: bits 0-1 the expiry's kind, 2-3 the condition's, 4 with_cas, 5 is_last; of a meta
 //! command its own. `number` is a delta or a condition's version, `limit` a longest value, `more`
 //! what a meta command has besides: an initial value, or R's time. Of the binary protocol `shape`
-//! is the opcode with the top bit set, and in the place of meta's shape stands the opaque.
+//! is the opcode with the top bit set, and in the place of meta's shape stands the opaque. A CAS
+//! token that a client gives stands behind the payload; the format then is another.
 
 use std::sync::Arc;
 
@@ -27,16 +28,20 @@ use crate::gather::Answer;
 use crate::hop::cell::{CELLS, Cell, Cells, Origin, payload_of};
 use crate::reply::{BinaryShape, MetaKind, MetaShape, Shape};
 use crate::rmw::meta::{
-    MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, NewExpiry, Regard,
+    Guard, MetaCount, MetaGet, MetaInvalidate, MetaJoin, MetaStore, Named, NewExpiry, Regard,
 };
 use crate::rmw::{Bounded, Rmw, Side};
 
 const FORMAT: u8 = 2;
+/// The same, with E's token in the last eight bytes.
+const FORMAT_NAMED: u8 = 3;
 const HEADER_BYTES: usize = 72;
 /// What stands for [`Shape::Meta`].
 const SHAPE_META: u8 = 6;
 /// What stands for [`Shape::Binary`], with the opcode.
 const SHAPE_BINARY: u8 = 1 << 7;
+const GUARDS: [Guard; 5] =
+    [Guard::SameOrOlderToken, Guard::SameToken, Guard::None, Guard::Absent, Guard::Present];
 const META_KINDS: [MetaKind; 5] =
     [MetaKind::Get, MetaKind::Set, MetaKind::Delete, MetaKind::Count, MetaKind::Debug];
 /// The front of cells that have none.
@@ -57,7 +62,11 @@ struct Fields {
 
 pub(super) fn encode(cell: &Cell) -> Vec<u8> {
     let request = cell.request();
-    let fields = fields_of(&request.op);
+    let (op, token) = match request.op {
+        Op::Update(Rmw::Named(Named { update, token })) => (Op::Update(*update), Some(*token)),
+        op => (op, None),
+    };
+    let fields = fields_of(&op);
     let (shape, bits) = match cell.shape {
         Shape::McValue { with_cas, is_last } => {
             (0, u8::from(with_cas) << 4 | u8::from(is_last) << 5)
@@ -73,7 +82,8 @@ pub(super) fn encode(cell: &Cell) -> Vec<u8> {
     let payload = payload_of(&request.op);
     let lens = request.key.len() + cell.note.len() + payload.len();
     let mut bytes = Vec::with_capacity(HEADER_BYTES + lens);
-    bytes.extend([FORMAT, fields.op, shape, fields.switch | bits]);
+    let format = if token.is_some() { FORMAT_NAMED } else { FORMAT };
+    bytes.extend([format, fields.op, shape, fields.switch | bits]);
     let Fields { number, limit, expiry, touch, more, version, .. } = fields;
     for word in [cell.now.0, number, limit, expiry, touch, more, version] {
         bytes.extend(word.to_le_bytes());
@@ -85,6 +95,7 @@ pub(super) fn encode(cell: &Cell) -> Vec<u8> {
     bytes.extend_from_slice(request.key);
     bytes.extend_from_slice(&cell.note);
     bytes.extend_from_slice(payload);
+    bytes.extend(token.map(u64::to_le_bytes).into_iter().flatten());
     bytes
 }
 
@@ -126,7 +137,8 @@ fn fields_of(op: &Op<'_, Rmw<'_>>) -> Fields {
                 Condition::Always => (0, 0),
                 Condition::IfAbsent => (1, 0),
                 Condition::IfPresent => (2, 0),
-                Condition::IfVersion(version) => (3, version),
+                // No other protocol is forwarded so, and memcached's has tokens alone.
+                Condition::IfVersion(token) | Condition::IfToken(token) => (3, token),
             };
             let switch = expiry_kind | condition << 2;
             Fields { op: 1, switch, number, expiry, client_flags: set.client_flags as u32, ..none }
@@ -142,7 +154,9 @@ fn fields_of(op: &Op<'_, Rmw<'_>>) -> Fields {
                 expiry: at.map_or(0, |at| at.0),
                 ..none
             },
-            Rmw::DeleteVersion(version) => Fields { op: 8, version, ..none },
+            Rmw::DeleteVersion(version) | Rmw::DeleteToken(version) => {
+                Fields { op: 8, version, ..none }
+            }
             ref other => meta_fields(other),
         },
     }
@@ -162,6 +176,8 @@ fn meta_fields(update: &Rmw<'_>) -> Fields {
         },
         Rmw::MetaStore(store) => Fields {
             op: 10,
+            // There are five.
+            switch: GUARDS.iter().position(|guard| *guard == store.guard).unwrap_or(0) as u8,
             expiry: store.expiry.to_bits(),
             version: store.version,
             client_flags: store.client_flags,
@@ -205,7 +221,7 @@ fn meta_update<'b>(fields: Fields, payload: &'b [u8]) -> Option<Rmw<'b>> {
     let [expiry, touch, more] =
         [fields.expiry, fields.touch, fields.more].map(NewExpiry::from_bits);
     Some(match fields.op {
-        8 => Rmw::DeleteVersion(version),
+        8 => Rmw::DeleteToken(version),
         9 => Rmw::MetaGet(MetaGet {
             vivify: expiry,
             touch,
@@ -214,7 +230,10 @@ fn meta_update<'b>(fields: Fields, payload: &'b [u8]) -> Option<Rmw<'b>> {
             // No node notes when its items were used.
             regard: Regard::Read,
         }),
-        10 => Rmw::MetaStore(MetaStore { value: payload, client_flags, expiry, version }),
+        10 => {
+            let (value, guard) = (payload, *GUARDS.get(usize::from(switch))?);
+            Rmw::MetaStore(MetaStore { value, client_flags, expiry, guard, version })
+        }
         11 => {
             let (bytes, max_bytes) = (payload, u32::try_from(limit).ok()?);
             let vivify = expiry;
@@ -243,6 +262,8 @@ struct Forwarded<'b> {
     shape: Shape,
     note: &'b [u8],
     now: UnixMillis,
+    /// What it gives to what it writes.
+    token: Option<u64>,
 }
 
 /// None: they are no such bytes.
@@ -256,9 +277,14 @@ fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
     let (key, rest) = rest.split_at_checked(usize::from(short(64)?))?;
     let (note, payload) = rest.split_at_checked(usize::from(short(66)?))?;
     let switch = head[3];
-    if head[0] != FORMAT {
-        return None;
-    }
+    let (payload, token) = match head[0] {
+        FORMAT => (payload, None),
+        FORMAT_NAMED => {
+            let (payload, token) = payload.split_last_chunk()?;
+            (payload, Some(u64::from_le_bytes(*token)))
+        }
+        _ => return None,
+    };
     let part = Bounded { bytes: payload, max_bytes: limit };
     let op = match head[1] {
         0 => Op::Get,
@@ -274,7 +300,7 @@ fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
                 0 => Condition::Always,
                 1 => Condition::IfAbsent,
                 2 => Condition::IfPresent,
-                _ => Condition::IfVersion(number),
+                _ => Condition::IfToken(number),
             },
         }),
         2 => Op::Delete,
@@ -289,8 +315,13 @@ fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
             Op::Update(meta_update(fields, payload)?)
         }
     };
-    let shape = match head[2] {
-        0 => Shape::McValue { with_cas: switch & 16 != 0, is_last: switch & 32 != 0 },
+    let shape = shape_of(head, note)?;
+    Some(Forwarded { key, op, shape, note, now: UnixMillis(now), token })
+}
+
+fn shape_of(head: &[u8], note: &[u8]) -> Option<Shape> {
+    Some(match head[2] {
+        0 => Shape::McValue { with_cas: head[3] & 16 != 0, is_last: head[3] & 32 != 0 },
         1 => Shape::McStored,
         2 => Shape::McDeleted,
         3 => Shape::McNumber,
@@ -310,8 +341,7 @@ fn decode(bytes: &[u8]) -> Option<Forwarded<'_>> {
             })
         }
         _ => Shape::McNothing,
-    };
-    Some(Forwarded { key, op, shape, note, now: UnixMillis(now) })
+    })
 }
 
 /// Cells for what other nodes forward to this one.
@@ -332,7 +362,11 @@ impl Guests {
 
     /// Takes a request in. None: there is no room, or it cannot be read.
     pub fn take(&mut self, from: NodeId, id: u64, bytes: &[u8]) -> Option<Errand> {
-        let Forwarded { key, op, shape, note: notes, now } = decode(bytes)?;
+        let Forwarded { key, mut op, shape, note: notes, now, token } = decode(bytes)?;
+        let mut named = None;
+        if let (Op::Update(update), Some(token)) = (op, token) {
+            op = Op::Update(Rmw::Named(named.insert(Named { update, token })));
+        }
         let index = self.free.pop()?;
         let command = CommandIndex::UNKNOWN_RESP;
         let answer = Answer { slot: 0, command, is_quiet: false, shape };
@@ -384,6 +418,11 @@ mod tests {
         Shape::Binary(BinaryShape { head, note_start: 0, note_len })
     }
 
+    fn metas_named<'a>(metas: &[Rmw<'a>]) -> Vec<Named<'a>> {
+        let tokens = [0, 1, u64::MAX].into_iter().cycle();
+        metas.iter().zip(tokens).map(|(update, token)| Named { update: *update, token }).collect()
+    }
+
     #[test]
     fn what_memcached_asks_comes_over_whole() {
         let part = Bounded { bytes: b"tail", max_bytes: 77 };
@@ -392,7 +431,7 @@ mod tests {
         let all = [
             (Op::Get, value),
             (Op::Get, Shape::McValue { with_cas: false, is_last: true }),
-            (set(Condition::IfVersion(1 << 47), Expiry::At(at)), Shape::McStored),
+            (set(Condition::IfToken(1 << 47), Expiry::At(at)), Shape::McStored),
             (set(Condition::IfAbsent, Expiry::Keep), Shape::McStored),
             (set(Condition::IfPresent, Expiry::Never), Shape::McStored),
             (Op::Delete, Shape::McDeleted),
@@ -402,11 +441,15 @@ mod tests {
             (Op::Update(Rmw::Decrease(3)), Shape::McNumber),
             (Op::Update(Rmw::SetExpiry(Some(at))), Shape::McTouched),
             (Op::Update(Rmw::SetExpiry(None)), value),
-            (Op::Update(Rmw::DeleteVersion(8)), meta(MetaKind::Delete)),
+            (Op::Update(Rmw::DeleteToken(8)), meta(MetaKind::Delete)),
             (Op::Get, binary(0x0d)),
             (set(Condition::Always, Expiry::Never), binary(0x11)),
         ];
         let expiry = NewExpiry::at(Some(at));
+        let store = |guard| {
+            let (value, client_flags, version) = (b"v", 3, 1 << 47);
+            Rmw::MetaStore(MetaStore { value, client_flags, expiry, guard, version })
+        };
         let metas = [
             Rmw::MetaGet(MetaGet {
                 vivify: NewExpiry::NEVER,
@@ -415,7 +458,11 @@ mod tests {
                 is_touched_first: true,
                 regard: Regard::Read,
             }),
-            Rmw::MetaStore(MetaStore { value: b"v", client_flags: 3, expiry, version: 1 << 47 }),
+            store(Guard::SameOrOlderToken),
+            store(Guard::SameToken),
+            store(Guard::None),
+            store(Guard::Absent),
+            store(Guard::Present),
             Rmw::MetaPrepend(MetaJoin {
                 bytes: b"tail",
                 max_bytes: 77,
@@ -437,11 +484,13 @@ mod tests {
                 touch: NewExpiry::NEVER,
             }),
         ];
-        let metas = metas.map(|update| (Op::Update(update), meta(MetaKind::Get)));
-        let all = all.into_iter().chain(metas);
         let mut notes = Vec::new();
         MetaEcho::note(MetaVerb::Get, b"k v O1", b"key", false, &mut notes);
         let notes = &notes[..];
+        let named = metas_named(&metas);
+        let named = named.iter().map(|it| (Op::Update(Rmw::Named(it)), meta(MetaKind::Set)));
+        let metas = metas.map(|update| (Op::Update(update), meta(MetaKind::Get)));
+        let all = all.into_iter().chain(metas).chain(named);
         for (op, shape) in all {
             let mut cell = Cell::new();
             let command = CommandIndex::UNKNOWN_RESP;
@@ -452,7 +501,12 @@ mod tests {
             let bytes = encode(&cell);
             let found = decode(&bytes).unwrap();
             assert_eq!((found.key, found.shape, found.now), (&b"key"[..], shape, now));
+            let (op, token) = match op {
+                Op::Update(Rmw::Named(it)) => (Op::Update(it.update), Some(it.token)),
+                op => (op, None),
+            };
             assert_eq!(format!("{:?}", found.op), format!("{op:?}"));
+            assert_eq!(found.token, token);
             for cut in 0..HEADER_BYTES + 3 {
                 assert!(decode(&bytes[..cut]).is_none(), "{cut}");
             }

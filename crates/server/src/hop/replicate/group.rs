@@ -26,7 +26,7 @@ use cluster::message::{Change, ChangeKind, Changed};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
 use store::pin::Pins;
-use store::request::{Item, LastUse, Op, Outcome, Request, Sink};
+use store::request::{Item, Op, Outcome, Request, Sink};
 
 use super::apply::{Context, apply};
 use super::kind_of;
@@ -209,20 +209,13 @@ impl Change for GroupChange {
 fn view<'k>(key: &'k [u8], kept: &'k Option<KeptItem>) -> Option<Item<'k>> {
     let KeptItem { value, client_flags, version, expires_at } = kept.as_ref()?;
     let (client_flags, version, expires_at) = (*client_flags, *version, *expires_at);
-    Some(Item {
-        key,
-        value,
-        client_flags,
-        version,
-        shard: 0,
-        expires_at,
-        last_use: LastUse::UNKNOWN,
-    })
+    Some(Item::of_stored(key, value, client_flags, version, expires_at))
 }
 
 fn keep_item(item: &Item<'_>) -> KeptItem {
-    let Item { value, client_flags, version, expires_at, .. } = *item;
-    KeptItem { value: value.to_vec(), client_flags, version, expires_at }
+    let Item { version, expires_at, .. } = *item;
+    let (value, client_flags) = item.folded();
+    KeptItem { value: value.into_owned(), client_flags, version, expires_at }
 }
 
 fn keep(outcome: &Outcome<'_, Refusal>) -> Kept {

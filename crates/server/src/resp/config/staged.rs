@@ -19,6 +19,9 @@ const YEAR_S: i64 = 365 * 86_400;
 /// The same of entries.
 const SLOW_LOG_LEN_MAX: i64 = 1_000_000;
 
+/// The same of keys that are tracked.
+const TRACKING_KEYS_MAX: i64 = 1_000_000_000;
+
 /// Why a value cannot be had, in the client's words.
 pub(super) type Reason = String;
 
@@ -36,6 +39,7 @@ pub(super) struct Staged<'a> {
     idle_timeout_ms: Option<u64>,
     slow_log_us: Option<i64>,
     slow_log_len_max: Option<u64>,
+    tracking_keys_max: Option<u64>,
     latency_monitor_ms: Option<u64>,
     /// By the keys of the file.
     changes: Vec<(&'static str, String)>,
@@ -101,6 +105,10 @@ impl<'a> Staged<'a> {
                 self.slow_log_len_max = Some(len_max.cast_unsigned());
                 ("slowlog-max-len", len_max.min(SLOW_LOG_LEN_MAX).to_string())
             }),
+            "tracking-table-max-keys" => integer(value, 0, i64::MAX).map(|keys_max| {
+                self.tracking_keys_max = Some(keys_max.cast_unsigned());
+                ("tracking-table-max-keys", keys_max.min(TRACKING_KEYS_MAX).to_string())
+            }),
             "latency-monitor-threshold" => integer(value, 0, i64::MAX).map(|ms| {
                 self.latency_monitor_ms = Some(ms.cast_unsigned());
                 let text =
@@ -142,6 +150,9 @@ impl<'a> Staged<'a> {
         }
         if let Some(len_max) = self.slow_log_len_max {
             shared.slow_log().set_len_max(len_max);
+        }
+        if let Some(keys_max) = self.tracking_keys_max {
+            shared.tracking().set_keys_max(keys_max);
         }
         if let Some(ms) = self.latency_monitor_ms {
             shared.latency_monitor().set_threshold_ms(ms);

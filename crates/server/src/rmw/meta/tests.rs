@@ -1,7 +1,7 @@
 //! Every meta update on absent, fitting, stale and won items.
 
 use base::UnixMillis;
-use store::request::{Item, LastUse, STALE, Update, Use, Verdict, WON};
+use store::request::{Item, STALE, Update, Use, Verdict, WON};
 
 use super::*;
 use crate::rmw::Rmw;
@@ -9,16 +9,7 @@ use crate::rmw::Rmw;
 const END: UnixMillis = UnixMillis(50_000);
 
 fn item(value: &[u8], marks: u64) -> Item<'_> {
-    let client_flags = 7 | marks;
-    Item {
-        key: b"k",
-        value,
-        client_flags,
-        version: 10,
-        shard: 0,
-        expires_at: Some(END),
-        last_use: LastUse::UNKNOWN,
-    }
+    Item::of_stored(b"k", value, 7 | marks, 10, Some(END))
 }
 
 #[track_caller]
@@ -77,8 +68,9 @@ fn mg_makes_touches_and_wins() {
 #[test]
 fn an_older_token_leaves_a_stale_value() {
     let store = |version| {
-        let expiry = at(90_000);
-        Rmw::MetaStore(MetaStore { value: b"new", client_flags: 1, expiry, version })
+        let (value, client_flags) = (b"new", 1);
+        let (expiry, guard) = (at(90_000), Guard::SameOrOlderToken);
+        Rmw::MetaStore(MetaStore { value, client_flags, expiry, guard, version })
     };
     check(store(10), None, Verdict::Keep, b"");
     check(store(10), Some(item(b"v", STALE)), write(1, Some(UnixMillis(90_000))), b"new");
@@ -87,6 +79,59 @@ fn an_older_token_leaves_a_stale_value() {
         let refused = Verdict::Refuse(Refusal::OtherVersion(10));
         check(store(version), Some(item(b"v", 0)), refused, b"");
     }
+}
+
+#[test]
+fn who_names_a_token_gives_it_to_what_he_writes() {
+    let own = |token| Item { token: Some(token), ..item(b"1", 0) };
+    let with =
+        |client_flags, expires_at, token| Verdict::WriteToken { client_flags, expires_at, token };
+    let check_named = |update, old, want, want_value: &[u8]| {
+        check(Rmw::Named(&Named { update, token: 500 }), old, want, want_value);
+    };
+    let store = |guard, version| {
+        let (value, client_flags, expiry) = (b"new", 1, NewExpiry::NEVER);
+        Rmw::MetaStore(MetaStore { value, client_flags, expiry, guard, version })
+    };
+    let written = with(1, None, 500);
+    let other = |token| Verdict::Refuse(Refusal::OtherVersion(token));
+    check_named(store(Guard::None, 0), None, written, b"new");
+    check_named(store(Guard::None, 0), Some(own(9)), written, b"new");
+    check_named(store(Guard::Absent, 0), None, written, b"new");
+    check_named(store(Guard::Absent, 0), Some(own(9)), Verdict::Refuse(Refusal::Present), b"");
+    check_named(store(Guard::Present, 0), None, Verdict::Refuse(Refusal::Absent), b"");
+    check_named(store(Guard::Present, 0), Some(item(b"v", 0)), written, b"new");
+    check_named(store(Guard::SameToken, 9), Some(own(9)), written, b"new");
+    check_named(store(Guard::SameToken, 10), Some(own(9)), other(9), b"");
+    check_named(store(Guard::SameToken, 10), None, Verdict::Keep, b"");
+    let stale = with(1 | STALE, Some(END), 500);
+    check_named(store(Guard::SameOrOlderToken, 8), Some(own(9)), stale, b"new");
+    check_named(store(Guard::SameOrOlderToken, 10), Some(own(9)), other(9), b"");
+    check(Rmw::DeleteToken(9), Some(own(9)), Verdict::Delete, b"");
+    check(Rmw::DeleteToken(10), Some(own(9)), other(9), b"");
+    check(Rmw::DeleteVersion(10), Some(own(9)), Verdict::Delete, b"");
+
+    let (touch, removes_value) = (NewExpiry::KEPT, false);
+    let (version, makes_stale) = (Some(9), true);
+    let marked = MetaInvalidate { version, touch, makes_stale, removes_value };
+    let stale = with(7 | STALE, Some(END), 500);
+    check_named(Rmw::MetaInvalidate(marked), Some(own(9)), stale, b"1");
+    let (delta, version, vivify, initial) = (1, 9, NewExpiry::NEVER, 5);
+    let count = MetaCount { delta, version, vivify, initial, touch };
+    check_named(Rmw::MetaIncrease(count), Some(own(9)), with(7, Some(END), 500), b"2");
+    check_named(Rmw::MetaIncrease(count), Some(own(8)), other(8), b"");
+    check_named(Rmw::MetaDecrease(count), None, with(0, None, 500), b"5");
+    let (bytes, max_bytes, client_flags) = (b"x", 10, 3);
+    let join = MetaJoin { bytes, max_bytes, version: 9, vivify, client_flags };
+    check_named(Rmw::MetaAppend(join), Some(own(9)), with(7, Some(END), 500), b"1x");
+    check_named(Rmw::MetaPrepend(join), None, with(3, None, 500), b"x");
+    let made = Rmw::MetaGet(MetaGet { vivify, ..GET });
+    check_named(made, None, with(WON, None, 500), b"");
+    // A mark beside the same value changes no token, and a new value takes it away.
+    let old = Item { token: Some(9), ..item(b"v", STALE) };
+    check_named(made, Some(old), with(7 | STALE | WON, Some(END), 9), b"v");
+    check_named(made, Some(item(b"v", STALE)), write(7 | STALE | WON, Some(END)), b"v");
+    check(Rmw::MetaIncrease(count), Some(own(9)), write(7, Some(END)), b"2");
 }
 
 #[test]
@@ -110,7 +155,8 @@ fn md_marks_or_empties() {
 #[test]
 fn joins_and_counts_make_what_is_missing_only_if_asked() {
     let (vivify, client_flags) = (NewExpiry::KEPT, 3);
-    let join = MetaJoin { bytes: b"x", max_bytes: 10, version: 0, vivify, client_flags };
+    let (bytes, max_bytes) = (b"x", 10);
+    let join = MetaJoin { bytes, max_bytes, version: 0, vivify, client_flags };
     check(Rmw::MetaAppend(join), None, Verdict::Refuse(Refusal::Absent), b"");
     let made = MetaJoin { vivify: NewExpiry::NEVER, ..join };
     check(Rmw::MetaAppend(made), None, write(3, None), b"x");

@@ -60,6 +60,8 @@ pub struct MetaFlags {
     pub client_flags: u32,
     /// C: only if the token is this.
     pub version: Option<u64>,
+    /// E: the token from now on.
+    pub new_version: Option<u64>,
     /// M.
     pub mode: MetaMode,
     /// J: what ma begins with.
@@ -85,6 +87,7 @@ impl Default for MetaFlags {
             is_unnoted: false,
             client_flags: 0,
             version: None,
+            new_version: None,
             mode: MetaMode::Usual,
             initial: 0,
             delta: 1,
@@ -154,6 +157,7 @@ impl MetaFlags {
             // memcached reads 64 bits and keeps the low half.
             b'F' => self.client_flags = parse_unsigned(token).ok_or(Wrong::AtEnd(None))? as u32,
             b'C' => self.version = Some(number(Reply::BadToken)?),
+            b'E' => self.new_version = Some(number(Reply::BadToken)?),
             b'J' => self.initial = number(Reply::InvalidInitial)?,
             b'D' => self.delta = number(Reply::InvalidDeltaValue)?,
             b'M' if token.len() != 1 => return Err(Wrong::AtEnd(Some(Reply::BadModeLength))),

@@ -76,6 +76,8 @@ fn wrong_lines_are_refused_as_memcached_refuses_them() {
     check_refused("ms k -1\r\n", Reply::BadFormat, 0);
     check_refused("ms k 3 Fx\r\n", Reply::BadFormat, 5);
     check_refused("ms k 3 Cx\r\n", Reply::BadToken, 5);
+    check_refused("ms k 3 E\r\n", Reply::BadToken, 5);
+    check_refused("mg k E18446744073709551616\r\n", Reply::BadToken, 0);
     check_refused("ms k 3 MX\r\n", Reply::InvalidSetMode, 5);
     check_refused("ms k 3 MXX\r\n", Reply::BadModeLength, 5);
     check_refused("ms k 1001 v\r\n", Reply::TooLarge, 1003);

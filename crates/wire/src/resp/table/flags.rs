@@ -15,33 +15,36 @@ impl Flags {
     pub const DENYOOM: Flags = Flags(1 << 2);
     /// For operators.
     pub const ADMIN: Flags = Flags(1 << 3);
+    /// About channels.
+    pub const PUBSUB: Flags = Flags(1 << 4);
     /// Not from scripts.
-    pub const NOSCRIPT: Flags = Flags(1 << 4);
+    pub const NOSCRIPT: Flags = Flags(1 << 5);
     /// Allowed while loading.
-    pub const LOADING: Flags = Flags(1 << 5);
+    pub const LOADING: Flags = Flags(1 << 6);
     /// Allowed on a stale replica.
-    pub const STALE: Flags = Flags(1 << 6);
+    pub const STALE: Flags = Flags(1 << 7);
     /// Constant or logarithmic time.
-    pub const FAST: Flags = Flags(1 << 7);
+    pub const FAST: Flags = Flags(1 << 8);
     /// Allowed before AUTH.
-    pub const NO_AUTH: Flags = Flags(1 << 8);
+    pub const NO_AUTH: Flags = Flags(1 << 9);
     /// Not in the slow log.
-    pub const SKIP_SLOWLOG: Flags = Flags(1 << 9);
+    pub const SKIP_SLOWLOG: Flags = Flags(1 << 10);
     /// Not while a replica loads in the background.
-    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 10);
+    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 11);
     /// Not inside MULTI.
-    pub const NO_MULTI: Flags = Flags(1 << 11);
+    pub const NO_MULTI: Flags = Flags(1 << 12);
     /// Allowed while a script runs too long.
-    pub const ALLOW_BUSY: Flags = Flags(1 << 12);
+    pub const ALLOW_BUSY: Flags = Flags(1 << 13);
 
     /// Where its keys stand depends on its arguments.
-    pub const MOVABLE_KEYS: Flags = Flags(1 << 13);
+    pub const MOVABLE_KEYS: Flags = Flags(1 << 14);
 
-    const NAMES: [&'static str; 14] = [
+    const NAMES: [&'static str; 15] = [
         "write",
         "readonly",
         "denyoom",
         "admin",
+        "pubsub",
         "noscript",
         "loading",
         "stale",
@@ -90,6 +93,8 @@ pub enum Group {
     Transactions,
     /// The cluster.
     Cluster,
+    /// Channels.
+    PubSub,
 }
 
 impl Group {
@@ -103,6 +108,7 @@ impl Group {
             Group::Server => "server",
             Group::Transactions => "transactions",
             Group::Cluster => "cluster",
+            Group::PubSub => "pubsub",
         }
     }
 }

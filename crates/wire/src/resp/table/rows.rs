@@ -16,6 +16,7 @@ const Q: Flags = Flags::SKIP_SLOWLOG;
 const X: Flags = Flags::NO_MULTI;
 const Y: Flags = Flags::NO_ASYNC_LOADING;
 const K: Flags = Flags::MOVABLE_KEYS;
+const P: Flags = Flags::PUBSUB;
 
 macro_rules! command_rows {
     ($($id:ident = $name:literal, $arity:literal, [$($flag:ident)*], ($first:literal, $last:literal,
@@ -95,13 +96,17 @@ command_rows! {
     ClientGetRedir = "client|getredir", 2, [S L T], (0, 0, 0), Connection, "6.0.0",
         "Tells who gets this connection's invalidations";
     ClientTracking = "client|tracking", -3, [S L T], (0, 0, 0), Connection, "6.0.0",
-        "Turns client-side caching off";
+        "Turns client-side caching on or off";
     ClientTrackingInfo = "client|trackinginfo", 2, [S L T], (0, 0, 0), Connection, "6.2.0",
         "Tells what is tracked for this connection";
     ClientCaching = "client|caching", 3, [S L T], (0, 0, 0), Connection, "6.0.0",
         "Chooses what the next command's keys are to client-side caching";
     ClientUnblock = "client|unblock", -3, [A S L T], (0, 0, 0), Connection, "5.0.0",
         "Ends a client's wait";
+    Subscribe = "subscribe", -2, [P S L T], (0, 0, 0), PubSub, "2.0.0",
+        "Listens to the channel of invalidations";
+    Unsubscribe = "unsubscribe", -1, [P S L T], (0, 0, 0), PubSub, "2.0.0",
+        "Listens no more";
     Command = "command", -1, [L T], (0, 0, 0), Server, "2.8.13",
         "Describes all commands";
     CommandGetKeys = "command|getkeys", -4, [L T], (0, 0, 0), Server, "2.8.13",

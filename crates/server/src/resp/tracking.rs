@@ -1,0 +1,395 @@
+//! CLIENT TRACKING, CACHING, GETREDIR and TRACKINGINFO, and what a client that tracks reads.
+//!
+//! ```text
+//!  CLIENT TRACKING ON ─▶ do all threads know? ─ no ─▶ wake them, parse the command again later
+//!                               │ yes
+//!  its commands:  reads  ─▶ keys into the table ─▶ run
+//!                 others ─▶ what was gathered runs ─▶ run ─▶ what changed is told
+//! ```
+//!
+//! # Invariants
+//! I1: commands of a client that tracks are executed by its own worker, in its gathering: as
+//!     barriers, where requests are routed (tracking T4).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use wire::resp::number::parse_i64;
+use wire::resp::{ArgIter, Command, CommandError, CommandId, Encoder, ErrorReply, Flags};
+
+use super::redirect::keys_in;
+use super::{Caller, id_of};
+use crate::acl::Standing;
+use crate::connection::Resp;
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::shared::Shared;
+use crate::tracking::{Consent, Mode, Tracker, find_overlap, redirect_target};
+
+const NOT_ASKED: ErrorReply<'static> = ErrorReply::Other(
+    "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
+     mode enabled",
+);
+
+const NOT_OPT_IN: ErrorReply<'static> =
+    ErrorReply::Other("CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.");
+
+const NOT_OPT_OUT: ErrorReply<'static> =
+    ErrorReply::Other("CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.");
+
+const TWO_TARGETS: ErrorReply<'static> =
+    ErrorReply::Other("A client can only redirect to a single other client");
+
+const NO_TARGET: ErrorReply<'static> =
+    ErrorReply::Other("The client ID you want redirect to does not exist");
+
+const PREFIX_ALONE: ErrorReply<'static> =
+    ErrorReply::Other("PREFIX option requires BCAST mode to be enabled");
+
+const SWITCHES_BROADCAST: ErrorReply<'static> = ErrorReply::Other(
+    "You can't switch BCAST mode on/off before disabling tracking for this client, and then \
+     re-enabling it with a different mode.",
+);
+
+const BROADCAST_WITH_CONSENT: ErrorReply<'static> =
+    ErrorReply::Other("OPTIN and OPTOUT are not compatible with BCAST");
+
+const BOTH_CONSENTS: ErrorReply<'static> =
+    ErrorReply::Other("You can't specify both OPTIN mode and OPTOUT mode");
+
+const SWITCHES_CONSENT: ErrorReply<'static> = ErrorReply::Other(
+    "You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then \
+     re-enabling it with a different mode.",
+);
+
+const NOT_IN_CLUSTER: ErrorReply<'static> = ErrorReply::Other(
+    "client-side caching is not supported in a cluster: other nodes change keys, too",
+);
+
+/// What CLIENT TRACKING asks for.
+#[derive(Default)]
+struct Wanted<'a> {
+    redirect: Option<u64>,
+    prefixes: Vec<&'a [u8]>,
+    is_broadcasting: bool,
+    opts_in: bool,
+    opts_out: bool,
+    is_no_loop: bool,
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(shared: &Shared, mut args: ArgIter<'a>) -> Result<Wanted<'a>, ErrorReply<'static>> {
+        let mut wanted = Wanted::default();
+        while let Some(word) = args.next() {
+            let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+            if is("redirect") && args.len() > 0 {
+                let id = args.next().unwrap_or_default();
+                if wanted.redirect.is_some() {
+                    return Err(TWO_TARGETS);
+                }
+                let id = parse_i64(id).ok_or(ErrorReply::NotAnInteger)?;
+                let id = u64::try_from(id).map_err(|_| NO_TARGET)?;
+                wanted.redirect = Some(redirect_target(shared, id).ok_or(NO_TARGET)?.id);
+            } else if is("prefix") && args.len() > 0 {
+                wanted.prefixes.extend(args.next());
+            } else if is("bcast") {
+                wanted.is_broadcasting = true;
+            } else if is("optin") {
+                wanted.opts_in = true;
+            } else if is("optout") {
+                wanted.opts_out = true;
+            } else if is("noloop") {
+                wanted.is_no_loop = true;
+            } else {
+                return Err(ErrorReply::Syntax);
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// What is wrong with it, as far as no prefixes overlap.
+    fn error(&self, before: Option<&Tracker>) -> Option<ErrorReply<'static>> {
+        if !self.is_broadcasting && !self.prefixes.is_empty() {
+            return Some(PREFIX_ALONE);
+        }
+        if before.is_some_and(|before| before.is_broadcasting() != self.is_broadcasting) {
+            return Some(SWITCHES_BROADCAST);
+        }
+        if self.is_broadcasting && (self.opts_in || self.opts_out) {
+            return Some(BROADCAST_WITH_CONSENT);
+        }
+        if self.opts_in && self.opts_out {
+            return Some(BOTH_CONSENTS);
+        }
+        let consent = before.and_then(Tracker::consent);
+        let switches = (self.opts_in && consent == Some(Consent::OptOut))
+            || (self.opts_out && consent == Some(Consent::OptIn));
+        switches.then_some(SWITCHES_CONSENT)
+    }
+
+    fn consent(&self) -> Consent {
+        match (self.opts_in, self.opts_out) {
+            (true, _) => Consent::OptIn,
+            (_, true) => Consent::OptOut,
+            _ => Consent::Always,
+        }
+    }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Whether a plain command of the connection may take the short way, although some must not.
+    #[cold]
+    pub(super) fn is_unexceptional(&mut self, slot: usize) -> bool {
+        !self.core.is_paused && !self.tracks(slot) && !self.listens_only(slot)
+    }
+
+    /// Whether the connection's client tracks.
+    pub(super) fn tracks(&mut self, slot: usize) -> bool {
+        self.core.connections[slot].resp().tracker.is_some()
+    }
+
+    /// Whether CLIENT TRACKING may run: before it says that somebody tracks, every thread that
+    /// writes knows (tracking T2).
+    #[cold]
+    pub(super) fn may_track(
+        &mut self,
+        slot: usize,
+        parsed: &Result<Command<'a>, CommandError<'a>>,
+    ) -> bool {
+        let Ok(Command::Operator { args, .. }) = parsed else { return true };
+        let is_on = args.clone().next().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
+        let standing = self.core.connections[slot].resp().pass.standing;
+        let is_refused = standing == Standing::NeedsAuth || self.core.cluster.is_some();
+        if !is_on || is_refused || self.core.shared.is_stopping() {
+            return true;
+        }
+        let client_id = self.core.connections[slot].client.id;
+        let is_ready = self.core.shared.tracking().is_ready(client_id);
+        if !is_ready {
+            self.core.shared.wake_all();
+        }
+        is_ready
+    }
+
+    /// A command of a client that tracks.
+    #[cold]
+    pub(super) fn perform_tracked(
+        &mut self,
+        caller: Caller,
+        parsed: Result<Command<'a>, CommandError<'a>>,
+        raw: &'a [u8],
+    ) -> bool {
+        let slot = caller.slot;
+        let id = id_of(&parsed);
+        let reads = id.is_some_and(|id| id.spec().flags.contains(Flags::READONLY));
+        if reads {
+            if parsed.is_ok() && !self.core.connections[slot].resp().is_queueing() {
+                self.remember_reads(slot, id, raw);
+            }
+            let is_done = self.perform_admitted(caller, parsed, raw);
+            self.end_tracked(slot, id);
+            return is_done;
+        }
+        let tracker = self.core.connections[slot].resp().tracker.clone();
+        let own = tracker.filter(|tracker| tracker.is_no_loop).map(|tracker| tracker.client.id);
+        if own.is_some() {
+            self.tell_changes(None); // Those of others.
+        }
+        let is_done = self.perform_admitted(caller, parsed, raw);
+        self.tell_changes(own);
+        self.end_tracked(slot, id);
+        is_done
+    }
+
+    /// Executes what was gathered, and tells what that has changed.
+    fn tell_changes(&mut self, by: Option<u64>) {
+        self.look_up_changes(by);
+        self.core.tell();
+    }
+
+    /// Executes what was gathered, and looks up who is to be told what that has changed.
+    fn look_up_changes(&mut self, by: Option<u64>) {
+        self.flush();
+        self.engine.take_changes(&mut self.core.telling.changes);
+        self.core.look_up_changes(by);
+    }
+
+    /// Behind a command of a transaction of a client that tracks: what the next ones read is
+    /// another matter.
+    #[cold]
+    pub(super) fn end_queued(&mut self, slot: usize, id: Option<CommandId>) {
+        let Some(tracker) = self.core.connections[slot].resp().tracker.clone() else { return };
+        if id.is_none_or(|id| !id.spec().flags.contains(Flags::READONLY)) {
+            self.look_up_changes(Some(tracker.client.id).filter(|_| tracker.is_no_loop));
+        }
+    }
+
+    /// CLIENT CACHING holds for one command, or for one transaction.
+    fn end_tracked(&mut self, slot: usize, id: Option<CommandId>) {
+        let resp = self.core.connections[slot].resp();
+        let is_of_client = id.is_some_and(|id| id.name().starts_with("client|"));
+        if !is_of_client && !resp.is_queueing() {
+            resp.is_caching_asked = false;
+        }
+    }
+
+    /// The keys that a command is about to read, if its client keeps copies (tracking T3).
+    pub(super) fn remember_reads(&mut self, slot: usize, id: Option<CommandId>, raw: &[u8]) {
+        let Some(id) = id.filter(|id| id.spec().flags.contains(Flags::READONLY)) else { return };
+        let Resp { tracker: Some(tracker), is_caching_asked, .. } =
+            self.core.connections[slot].resp()
+        else {
+            return;
+        };
+        let is_remembered = match tracker.consent() {
+            None => false,
+            Some(Consent::Always) => true,
+            Some(Consent::OptIn) => *is_caching_asked,
+            Some(Consent::OptOut) => !*is_caching_asked,
+        };
+        if !is_remembered {
+            return;
+        }
+        let client_id = tracker.client.id;
+        let tracking = self.core.shared.tracking();
+        for key in keys_in(id, raw).into_iter().flatten() {
+            tracking.remember(key, client_id, &mut self.core.telling.taken);
+        }
+        self.holds_tracked = true;
+    }
+
+    /// CLIENT TRACKING and what belongs to it.
+    pub(super) fn track(&mut self, caller: Caller, id: CommandId, mut args: ArgIter<'a>) {
+        self.settle(caller.slot);
+        match id {
+            CommandId::ClientTracking => {
+                let word = args.next().unwrap_or_default();
+                match Wanted::parse(&self.core.shared, args) {
+                    Err(error) => self.fail(caller, &error),
+                    Ok(wanted) if word.eq_ignore_ascii_case(b"on") => {
+                        self.start_tracking(caller, &wanted);
+                    }
+                    Ok(_) if word.eq_ignore_ascii_case(b"off") => {
+                        self.core.connections[caller.slot].resp().tracker = None;
+                        let client_id = self.core.connections[caller.slot].client.id;
+                        self.core.shared.tracking().stop(client_id);
+                        self.say(caller, |encoder| encoder.ok());
+                    }
+                    Ok(_) => self.fail(caller, &ErrorReply::Syntax),
+                }
+            }
+            CommandId::ClientCaching => self.ask_caching(caller, args.next().unwrap_or_default()),
+            CommandId::ClientGetRedir => {
+                let tracker = &self.core.connections[caller.slot].resp().tracker;
+                let shown = tracker.as_ref().map_or(-1, |tracker| tracker.redirect_shown());
+                self.say(caller, |encoder| encoder.integer(shown));
+            }
+            _ => {
+                let resp = self.core.connections[caller.slot].resp();
+                let (tracker, is_asked) = (resp.tracker.clone(), resp.is_caching_asked);
+                self.say(caller, |encoder| encode_info(encoder, tracker.as_deref(), is_asked));
+            }
+        }
+    }
+
+    fn start_tracking(&mut self, caller: Caller, wanted: &Wanted<'a>) {
+        let before = self.core.connections[caller.slot].resp().tracker.clone();
+        if self.core.cluster.is_some() {
+            return self.fail(caller, &NOT_IN_CLUSTER);
+        }
+        if let Some(error) = wanted.error(before.as_deref()) {
+            return self.fail(caller, &error);
+        }
+        let mode = if wanted.is_broadcasting {
+            let mut prefixes: BTreeSet<Box<[u8]>> = match before.as_deref() {
+                Some(Tracker { mode: Mode::Broadcast(prefixes), .. }) => prefixes.clone(),
+                _ => BTreeSet::new(),
+            };
+            if let Some(overlap) = find_overlap(&prefixes, &wanted.prefixes) {
+                let whose = if overlap.is_known { "an existing" } else { "another provided" };
+                let text = format!(
+                    "Prefix '{}' overlaps with {whose} prefix '{}'. Prefixes for a single client \
+                     must not overlap.",
+                    String::from_utf8_lossy(overlap.prefix),
+                    String::from_utf8_lossy(&overlap.other),
+                );
+                return self.fail(caller, &ErrorReply::Other(&text));
+            }
+            prefixes.extend(wanted.prefixes.iter().map(|prefix| Box::from(*prefix)));
+            if wanted.prefixes.is_empty() {
+                // Who names none wants all keys, beside those that it has named before.
+                prefixes.insert(Box::default());
+            }
+            Mode::Broadcast(prefixes)
+        } else {
+            Mode::Read(wanted.consent())
+        };
+        let connection = &mut self.core.connections[caller.slot];
+        let mut tracker = Tracker::new(&connection.client, mode);
+        tracker.is_no_loop = wanted.is_no_loop;
+        tracker.redirect = wanted.redirect;
+        let tracker = Arc::new(tracker);
+        connection.resp().tracker = Some(Arc::clone(&tracker));
+        self.core.shared.tracking().start(&tracker);
+        self.say(caller, |encoder| encoder.ok());
+    }
+
+    /// CLIENT CACHING.
+    fn ask_caching(&mut self, caller: Caller, word: &[u8]) {
+        let resp = self.core.connections[caller.slot].resp();
+        let consent = resp.tracker.as_ref().map(|tracker| tracker.consent());
+        let error = match consent {
+            None => NOT_ASKED,
+            Some(consent) if word.eq_ignore_ascii_case(b"yes") => {
+                if consent == Some(Consent::OptIn) {
+                    resp.is_caching_asked = true;
+                    return self.say(caller, |encoder| encoder.ok());
+                }
+                NOT_OPT_IN
+            }
+            Some(consent) if word.eq_ignore_ascii_case(b"no") => {
+                if consent == Some(Consent::OptOut) {
+                    resp.is_caching_asked = true;
+                    return self.say(caller, |encoder| encoder.ok());
+                }
+                NOT_OPT_OUT
+            }
+            Some(_) => ErrorReply::Syntax,
+        };
+        self.fail(caller, &error);
+    }
+}
+
+/// CLIENT TRACKINGINFO.
+fn encode_info(encoder: &mut Encoder<'_>, tracker: Option<&Tracker>, is_asked: bool) {
+    let mut flags = vec![if tracker.is_some() { "on" } else { "off" }];
+    let mut redirect = -1;
+    let mut prefixes: Vec<&[u8]> = Vec::new();
+    if let Some(tracker) = tracker {
+        match tracker.consent() {
+            None => flags.push("bcast"),
+            Some(Consent::Always) => {}
+            Some(Consent::OptIn) => {
+                flags.push("optin");
+                flags.extend(is_asked.then_some("caching-yes"));
+            }
+            Some(Consent::OptOut) => {
+                flags.push("optout");
+                flags.extend(is_asked.then_some("caching-no"));
+            }
+        }
+        flags.extend(tracker.is_no_loop.then_some("noloop"));
+        flags.extend(tracker.is_broken().then_some("broken_redirect"));
+        redirect = tracker.redirect_shown();
+        prefixes.extend(tracker.prefixes());
+    }
+    encoder.map_header(3);
+    encoder.bulk(b"flags");
+    encoder.set_header(flags.len());
+    flags.iter().for_each(|flag| encoder.bulk(flag.as_bytes()));
+    encoder.bulk(b"redirect");
+    encoder.integer(redirect);
+    encoder.bulk(b"prefixes");
+    encoder.array_header(prefixes.len());
+    prefixes.iter().for_each(|prefix| encoder.bulk(prefix));
+}

@@ -1,0 +1,358 @@
+//! Client-side caching: who has read what, and who is told when that changes.
+//!
+//! ```text
+//!  a client that tracks ─ reads ─▶ table: key ─▶ its readers      (64 parts, each with a lock)
+//!                                    │
+//!  a batch has changed keys ─ take ──┘─▶ told: directly, or by the mailbox of the client's worker
+//! ```
+//!
+//! # Invariants
+//! T1: while nobody tracks, a round costs one relaxed load, and a change of a key one look at the
+//!     session's own option.
+//! T2: nobody tracks before every thread that writes has seen that somebody will
+//!     ([`Tracking::is_ready`]): what such a thread has written before is seen by whoever reads
+//!     from then on, and what it writes from then on it looks up here.
+//! T3: a client's key is in the table before it is read. Who writes looks a key up behind the
+//!     write. Both take the lock of the key's part: either the reader is found, or its lock was
+//!     taken later than the writer's, and it reads what was written.
+//! T4: a message is put behind the reply to the read that it is about: a gathering executes what
+//!     it has registered before its worker takes or makes any message.
+//! T5: what is taken out of the table is told; what is flushed is taken out before it is told, so
+//!     that who reads in between is told once too often rather than not at all.
+//! T6: a message is never lost as long as its client is connected: one that does not take its
+//!     messages is cut off, and knows by that that its copies are worth nothing.
+//!
+//! # Limits
+//! The table holds at most `tracking-table-max-keys` keys, and a quarter of the client buffers;
+//! beyond, the oldest of some part are told as if they had changed.
+
+mod prefixes;
+mod registry;
+pub mod table;
+mod tell;
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::CachePadded;
+
+use crate::budget::{BufferBudget, Reservation};
+use crate::watchers::UnderWay;
+pub use prefixes::{Broadcast, Overlap, find_overlap};
+use registry::Registry;
+pub use registry::{Consent, Mode, Tracker};
+use table::{Table, Taken};
+pub(crate) use tell::{CHANNEL, Messages, Telling, redirect_target};
+
+/// Parts of the table.
+const PARTS: usize = 64;
+
+/// Of the client buffers, for the table.
+const TABLE_PART: u64 = 4;
+
+/// A part books its memory in steps.
+const BOOKED_STEP_BYTES: u64 = 16 << 10;
+
+/// A part of the table, with what is booked for it.
+struct Part {
+    table: Table,
+    booked: Reservation,
+}
+
+/// Who tracks, and what they have read.
+pub struct Tracking {
+    /// Odd while somebody tracks or is about to; changes each time that this does.
+    word: AtomicU64,
+    /// By thread that writes: which word it has acted by last.
+    seen: Vec<CachePadded<AtomicU64>>,
+    registry: Mutex<Registry>,
+    parts: Vec<Mutex<Part>>,
+    /// Chooses a key's part.
+    hasher: std::hash::RandomState,
+    keys: AtomicUsize,
+    keys_max: AtomicU64,
+    part_bytes_max: u64,
+    /// Messages on their way to other workers.
+    pub under_way: UnderWay,
+    /// Messages that were put into an output or a mailbox, since the start.
+    told: AtomicU64,
+    /// Keys that had to go for others, since the start.
+    crowded_out: AtomicU64,
+}
+
+/// What the table holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableTotals {
+    /// Keys.
+    pub keys: usize,
+    /// Pairs of a key and a client that has read it.
+    pub items: usize,
+    /// What they take.
+    pub held_bytes: usize,
+}
+
+impl Tracking {
+    /// Nobody tracks; `thread_count` threads write, and the table holds `keys_max` keys.
+    pub fn new(thread_count: usize, keys_max: u64, budget: &Arc<BufferBudget>) -> Tracking {
+        let part = || {
+            let booked = Reservation::try_new(budget, 0).expect("nothing always fits");
+            Mutex::new(Part { table: Table::default(), booked })
+        };
+        Tracking {
+            word: AtomicU64::new(0),
+            seen: (0..thread_count).map(|_| CachePadded::default()).collect(),
+            registry: Mutex::default(),
+            parts: (0..PARTS).map(|_| part()).collect(),
+            hasher: std::hash::RandomState::new(),
+            keys: AtomicUsize::new(0),
+            keys_max: AtomicU64::new(keys_max),
+            part_bytes_max: budget.limit_bytes() / TABLE_PART / PARTS as u64,
+            under_way: UnderWay::default(),
+            told: AtomicU64::new(0),
+            crowded_out: AtomicU64::new(0),
+        }
+    }
+
+    /// What a thread acts by; see [`is_on`].
+    #[inline]
+    pub fn word(&self) -> u64 {
+        // Relaxed: a thread that is late is waited for (T2).
+        self.word.load(Ordering::Relaxed)
+    }
+
+    /// A thread acts by that word: from now on it looks up what it writes, if it says so.
+    pub fn set_seen(&self, thread: usize, word: u64) {
+        // Release, with the Acquire of `is_ready`: what the thread has written before is visible to
+        // who finds it ready (T2).
+        self.seen[thread].store(word, Ordering::Release);
+    }
+
+    /// A client is about to track. True: every thread that writes knows that somebody does; if not,
+    /// the client waits, and all threads are to be woken.
+    pub fn is_ready(&self, client_id: u64) -> bool {
+        let mut registry = self.registry();
+        if registry.begin(client_id) {
+            self.word.fetch_add(1, Ordering::Relaxed);
+        }
+        // Nobody changes it: this client is about to track.
+        let word = self.word();
+        debug_assert!(is_on(word), "somebody is about to track");
+        drop(registry);
+        self.seen.iter().all(|seen| seen.load(Ordering::Acquire) == word)
+    }
+
+    /// The client tracks from now on, as `tracker` says. Only after [`Tracking::is_ready`].
+    pub fn start(&self, tracker: &Arc<Tracker>) {
+        self.registry().insert(tracker);
+    }
+
+    /// The client tracks no more, if it did. It may go on at once.
+    pub fn stop(&self, client_id: u64) {
+        if is_on(self.word()) {
+            self.registry().remove(client_id);
+        }
+    }
+
+    /// The client is gone, or begins anew.
+    pub fn forget(&self, client_id: u64) {
+        if !is_on(self.word()) {
+            return;
+        }
+        let mut registry = self.registry();
+        registry.remove(client_id);
+        if registry.end(client_id) {
+            self.word.fetch_add(1, Ordering::Relaxed);
+            // Nobody is told of anything: nobody is here.
+            self.clear();
+        }
+    }
+
+    /// Who tracks for that client.
+    pub fn tracker(&self, client_id: u64) -> Option<Arc<Tracker>> {
+        if !is_on(self.word()) {
+            return None;
+        }
+        self.registry().tracker(client_id).cloned()
+    }
+
+    /// All who track.
+    pub fn trackers(&self) -> Vec<Arc<Tracker>> {
+        self.registry().trackers().cloned().collect()
+    }
+
+    /// How many do.
+    pub fn tracker_count(&self) -> usize {
+        self.registry().trackers().count()
+    }
+
+    /// How many prefixes they have asked for.
+    pub fn prefix_count(&self) -> usize {
+        self.registry().prefixes.count()
+    }
+
+    /// The keys that changed, by the prefixes that somebody has asked for; for
+    /// [`Tracking::broadcast_to`].
+    pub fn note_broadcast(&self, broadcast: &mut Broadcast, key: &[u8], by: Option<u64>) {
+        self.registry().prefixes.note(broadcast, key, by);
+    }
+
+    /// Who has asked for that prefix.
+    pub fn broadcast_to(&self, prefix: &[u8]) -> Vec<Arc<Tracker>> {
+        let registry = self.registry();
+        let clients = registry.prefixes.clients_of(prefix);
+        clients.filter_map(|client_id| registry.tracker(client_id).cloned()).collect()
+    }
+
+    /// Whether anybody has asked for prefixes.
+    pub fn has_prefixes(&self) -> bool {
+        self.registry().prefixes.count() > 0
+    }
+
+    /// A client is about to read a key (T3). What had no room any more is added to `crowded`: who
+    /// has read it is to be told, behind what has been read meanwhile (T4).
+    pub fn remember(&self, key: &[u8], client_id: u64, crowded: &mut Vec<Taken>) {
+        let index = self.part_of(key);
+        let mut part = self.part(index);
+        let crowded_before = crowded.len();
+        let is_new = self.counted(&mut part, |part| {
+            let before = part.table.key_count();
+            part.table.add(key, client_id);
+            part.table.key_count() > before
+        });
+        self.counted(&mut part, |part| {
+            while !part.has_room(self.part_bytes_max) {
+                let Some(taken) = part.table.take_oldest() else { break };
+                crowded.push(taken);
+            }
+        });
+        drop(part);
+        if is_new && self.is_full() {
+            self.make_room(index, crowded);
+        }
+        let gone = (crowded.len() - crowded_before) as u64;
+        if gone > 0 {
+            self.crowded_out.fetch_add(gone, Ordering::Relaxed);
+        }
+    }
+
+    /// A key has changed: who has read it is to be told. `keeps` has changed it and does not want
+    /// to know.
+    pub fn take(&self, key: &[u8], keeps: Option<u64>) -> Option<Taken> {
+        let mut part = self.part(self.part_of(key));
+        self.counted(&mut part, |part| part.table.take(key, keeps))
+    }
+
+    /// Everything has changed (T5).
+    pub fn clear(&self) {
+        for index in 0..PARTS {
+            self.counted(&mut self.part(index), |part| part.table.clear());
+        }
+    }
+
+    /// What is in the table.
+    pub fn totals(&self) -> TableTotals {
+        let mut totals = TableTotals::default();
+        for index in 0..PARTS {
+            let part = self.part(index);
+            totals.keys += part.table.key_count();
+            totals.items += part.table.item_count();
+            totals.held_bytes += part.table.held_bytes();
+        }
+        totals
+    }
+
+    /// At most so many keys; 0: as many as have room.
+    pub fn keys_max(&self) -> u64 {
+        self.keys_max.load(Ordering::Relaxed)
+    }
+
+    /// Holds from the next key on.
+    pub fn set_keys_max(&self, keys_max: u64) {
+        self.keys_max.store(keys_max, Ordering::Relaxed);
+    }
+
+    /// Messages since the start.
+    pub fn told_total(&self) -> u64 {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    /// Some more.
+    pub fn count_told(&self, count: u64) {
+        self.told.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Keys that had to go for others, since the start.
+    pub fn crowded_out_total(&self) -> u64 {
+        self.crowded_out.load(Ordering::Relaxed)
+    }
+
+    fn is_full(&self) -> bool {
+        let keys_max = self.keys_max();
+        keys_max > 0 && self.keys.load(Ordering::Relaxed) as u64 > keys_max
+    }
+
+    /// Takes the oldest keys of parts, those behind the one of the latest key first.
+    fn make_room(&self, latest: usize, crowded: &mut Vec<Taken>) {
+        for step in 1..=PARTS {
+            let index = (latest + step) % PARTS;
+            while self.is_full() {
+                let taken = self.counted(&mut self.part(index), |part| part.table.take_oldest());
+                let Some(taken) = taken else { break };
+                crowded.push(taken);
+            }
+        }
+    }
+
+    /// Changes a part, under its lock, and counts its keys anew.
+    fn counted<T>(&self, part: &mut Part, change: impl FnOnce(&mut Part) -> T) -> T {
+        let before = part.table.key_count();
+        let result = change(part);
+        let after = part.table.key_count();
+        // Relaxed: a bound that is kept sooner or later.
+        self.keys.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        if after < before {
+            part.shrink();
+        }
+        result
+    }
+
+    fn part_of(&self, key: &[u8]) -> usize {
+        self.hasher.hash_one(key) as usize % PARTS
+    }
+
+    fn part(&self, index: usize) -> MutexGuard<'_, Part> {
+        self.parts[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Part {
+    /// Books what the part has grown by; false: it has to become smaller.
+    fn has_room(&mut self, bytes_max: u64) -> bool {
+        let held_bytes = self.table.held_bytes() as u64;
+        if held_bytes <= self.booked.bytes() {
+            return true;
+        }
+        let step_bytes = BOOKED_STEP_BYTES.min(bytes_max.max(1));
+        let wanted = held_bytes.next_multiple_of(step_bytes);
+        held_bytes <= bytes_max && self.booked.try_resize(wanted.min(bytes_max))
+    }
+
+    fn shrink(&mut self) {
+        let held_bytes = self.table.held_bytes() as u64;
+        if held_bytes + 2 * BOOKED_STEP_BYTES <= self.booked.bytes() || held_bytes == 0 {
+            // Smaller always fits.
+            self.booked.try_resize(held_bytes);
+        }
+    }
+}
+
+/// Whether that word says that somebody tracks.
+#[inline]
+pub fn is_on(word: u64) -> bool {
+    word & 1 == 1
+}

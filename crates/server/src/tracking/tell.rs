@@ -1,0 +1,354 @@
+//! What clients that track are told, and how it reaches them.
+//!
+//! ```text
+//!  changes ─▶ table, prefixes ─▶ messages ─┬▶ a connection of this worker: into its output
+//!                                          └▶ of another: by its mailbox, all of a look at once
+//! ```
+//!
+//! # Invariants
+//! I1: a message is put into an output between two replies, never in the middle of one: while a
+//!     reply is under way in parts (KV.RANGE), the message waits.
+//! I2: messages are only made and taken while no request of a gathering waits to be executed (T4).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use store::{Changes, Origin};
+use wire::resp::{Encoder, Protocol};
+
+use super::prefixes::Broadcast;
+use super::table::Taken;
+use super::{Tracker, Tracking};
+use crate::clients::Client;
+use crate::connection::{Connection, Ending, Speech};
+use crate::core::Core;
+use crate::counters::Dialect;
+use crate::shared::{Control, Shared};
+
+/// Where clients of RESP2 hear of invalidations.
+pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// What a message takes on its way, besides its keys.
+const MESSAGE_BYTES: usize = 64;
+
+/// What one worker's clients are told, on its way.
+pub(crate) type Messages = Vec<Message>;
+
+/// A worker's messages in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Telling {
+    /// What the worker acts by ([`Tracking::word`]).
+    pub seen: u64,
+    /// Empty notes, to take full ones for.
+    pub changes: Changes,
+    /// Keys that were taken out of the table: they have changed, or there was no room for them.
+    pub taken: Vec<Taken>,
+    /// Any key may have changed.
+    has_all: bool,
+    /// What is told at the end of the gathering.
+    broadcast: Broadcast,
+    /// Messages whose clients could not take them: they are in the middle of a reply, or on their
+    /// way between workers.
+    waiting: Messages,
+}
+
+impl Telling {
+    /// Whether messages wait for a better time.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
+/// What a client is told.
+#[derive(Debug)]
+pub(crate) struct Message {
+    client: Arc<Client>,
+    /// In the place of the one that tracks.
+    is_redirected: bool,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// A key that it has read.
+    Key(Arc<[u8]>),
+    /// Keys with a prefix that it has asked for.
+    Keys(Arc<[Box<[u8]>]>),
+    /// Everything; as the client that tracks writes that there is nothing.
+    All(Protocol),
+    /// The client that was to be told in its place is gone.
+    Broken(u64),
+}
+
+/// What came of handing a message over.
+enum Handed {
+    Over,
+    /// In the middle of a reply.
+    Later,
+    /// The client is not here.
+    Elsewhere,
+}
+
+impl Message {
+    fn bytes(&self) -> usize {
+        let keys = match &self.what {
+            What::Key(key) => key.len(),
+            What::Keys(keys) => keys.iter().map(|key| key.len()).sum(),
+            What::All(_) | What::Broken(_) => 0,
+        };
+        keys + MESSAGE_BYTES
+    }
+
+    /// What its client reads of it; false: nothing, for it has no way to be told.
+    fn encode(&self, connection: &mut Connection) -> bool {
+        let Speech::Resp(resp) = &connection.speech else { return false };
+        let (protocol, is_subscribed) = (resp.protocol, resp.is_subscribed);
+        let is_pushed = protocol == Protocol::Resp3;
+        let is_published = !is_pushed && self.is_redirected && is_subscribed;
+        if !is_pushed && (!is_published || matches!(self.what, What::Broken(_))) {
+            return false;
+        }
+        connection.output.append(|out| {
+            let mut encoder = Encoder::new(out, protocol);
+            if let What::Broken(client_id) = self.what {
+                encoder.push_header(2);
+                encoder.bulk(b"tracking-redir-broken");
+                return encoder.integer(client_id.cast_signed());
+            }
+            if is_published {
+                encoder.array_header(3);
+                encoder.bulk(b"message");
+                encoder.bulk(CHANNEL);
+            } else {
+                encoder.push_header(2);
+                encoder.bulk(b"invalidate");
+            }
+            match &self.what {
+                What::Key(key) => {
+                    encoder.array_header(1);
+                    encoder.bulk(key);
+                }
+                What::Keys(keys) => {
+                    encoder.array_header(keys.len());
+                    keys.iter().for_each(|key| encoder.bulk(key));
+                }
+                What::All(protocol) => Encoder::new(encoder.out(), *protocol).null(),
+                What::Broken(_) => {}
+            }
+        });
+        true
+    }
+}
+
+/// Messages to other workers.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    by_worker: BTreeMap<usize, Messages>,
+    told: u64,
+}
+
+impl Outgoing {
+    /// Puts a message into the mailbox of its client's worker, with the others of this look; one
+    /// that there is no room for costs its client the connection (T6).
+    fn post(&mut self, shared: &Shared, message: Message) {
+        if shared.tracking().under_way.try_add(shared, message.bytes()) {
+            self.by_worker.entry(message.client.worker().index()).or_default().push(message);
+        } else {
+            tracing::warn!("a client that tracks was cut off: its worker is too far behind");
+            shared.kill_client(&message.client);
+        }
+    }
+
+    pub fn send(self, shared: &Shared) {
+        for (worker, messages) in self.by_worker {
+            shared.send(worker, Control::Track(messages));
+        }
+        if self.told > 0 {
+            shared.tracking().count_told(self.told);
+        }
+    }
+}
+
+/// Whom a message for a tracker goes to, and what it is told.
+fn address(shared: &Shared, tracker: &Tracker, what: What) -> Message {
+    let own = |what| Message { client: Arc::clone(&tracker.client), is_redirected: false, what };
+    let Some(target_id) = tracker.redirect else { return own(what) };
+    match redirect_target(shared, target_id) {
+        Some(client) => Message { client, is_redirected: true, what },
+        None => {
+            tracker.set_broken();
+            own(What::Broken(target_id))
+        }
+    }
+}
+
+/// The client that is told in the place of another, if it is there.
+pub(crate) fn redirect_target(shared: &Shared, client_id: u64) -> Option<Arc<Client>> {
+    let client = shared.clients().get(client_id);
+    client.filter(|client| client.protocol == Dialect::Resp && !client.is_killed())
+}
+
+fn null_of(tracker: &Tracker) -> Protocol {
+    if tracker.client.is_resp3() { Protocol::Resp3 } else { Protocol::Resp2 }
+}
+
+impl Core {
+    /// Looks up who has read what has changed, for [`Core::tell`]. `by`, who has changed what
+    /// requests did, does not want to know.
+    #[cold]
+    pub fn look_up_changes(&mut self, by: Option<u64>) {
+        let (tracking, telling) = (self.shared.tracking(), &mut self.telling);
+        if telling.changes.has_all() {
+            tracking.clear();
+            telling.has_all = true;
+        }
+        let has_prefixes = tracking.has_prefixes();
+        for (key, origin) in telling.changes.iter() {
+            let by = by.filter(|_| origin == Origin::Request);
+            if has_prefixes {
+                tracking.note_broadcast(&mut telling.broadcast, key, by);
+            }
+            telling.taken.extend(tracking.take(key, by));
+        }
+        telling.changes.clear();
+    }
+
+    /// Tells who has read what was looked up; keys by prefix wait for [`Core::tell_broadcast`].
+    #[cold]
+    pub fn tell(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let tracking = shared.tracking();
+        let mut outgoing = Outgoing::default();
+        let mut all_taken = std::mem::take(&mut self.telling.taken);
+        for taken in all_taken.drain(..) {
+            self.tell_readers(tracking, taken, &mut outgoing);
+        }
+        self.telling.taken = all_taken;
+        if std::mem::take(&mut self.telling.has_all) {
+            for tracker in tracking.trackers() {
+                self.tell_one(&tracker, What::All(null_of(&tracker)), &mut outgoing);
+            }
+        }
+        outgoing.send(&shared);
+    }
+
+    /// Tells of the keys of a gathering by their prefixes.
+    #[cold]
+    pub fn tell_broadcast(&mut self) {
+        if self.telling.broadcast.is_empty() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut outgoing = Outgoing::default();
+        let mut broadcast = std::mem::take(&mut self.telling.broadcast);
+        for (prefix, keys) in broadcast.take() {
+            let all: Arc<[Box<[u8]>]> = keys.keys().cloned().collect();
+            for tracker in shared.tracking().broadcast_to(&prefix) {
+                let own = Some(tracker.client.id).filter(|_| tracker.is_no_loop);
+                let keys: Arc<[Box<[u8]>]> = match own {
+                    Some(_) if keys.values().any(|by| *by == own) => {
+                        let others = keys.iter().filter(|(_, by)| **by != own);
+                        others.map(|(key, _)| key.clone()).collect()
+                    }
+                    _ => Arc::clone(&all),
+                };
+                if !keys.is_empty() {
+                    self.tell_one(&tracker, What::Keys(keys), &mut outgoing);
+                }
+            }
+        }
+        outgoing.send(&shared);
+    }
+
+    fn tell_readers(&mut self, tracking: &Tracking, taken: Taken, outgoing: &mut Outgoing) {
+        for reader in taken.readers {
+            // Who has gone, or tracks in another way by now, is not told.
+            let tracker = tracking.tracker(reader).filter(|tracker| !tracker.is_broadcasting());
+            if let Some(tracker) = tracker {
+                self.tell_one(&tracker, What::Key(Arc::clone(&taken.key)), outgoing);
+            }
+        }
+    }
+
+    fn tell_one(&mut self, tracker: &Tracker, what: What, outgoing: &mut Outgoing) {
+        let shared = Arc::clone(&self.shared);
+        let message = address(&shared, tracker, what);
+        outgoing.told += 1;
+        let is_here = message.client.worker() == self.worker;
+        if !(is_here && matches!(self.hand_over(&message), Handed::Over)) {
+            outgoing.post(&shared, message);
+        }
+    }
+
+    /// Takes what other workers have put into the mailbox.
+    pub fn receive(&mut self, messages: Messages) {
+        self.telling.waiting.extend(messages);
+        self.tell_waiting();
+    }
+
+    /// Hands over what waits, as far as that is possible now.
+    pub fn tell_waiting(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut outgoing = Outgoing::default();
+        for message in std::mem::take(&mut self.telling.waiting) {
+            match self.hand_over(&message) {
+                Handed::Over => shared.tracking().under_way.remove(message.bytes()),
+                Handed::Later => self.telling.waiting.push(message),
+                Handed::Elsewhere if shared.clients().get(message.client.id).is_none() => {
+                    shared.tracking().under_way.remove(message.bytes());
+                }
+                // On its way from here, or to here.
+                Handed::Elsewhere if message.client.worker() == self.worker => {
+                    self.telling.waiting.push(message);
+                }
+                Handed::Elsewhere => {
+                    shared.tracking().under_way.remove(message.bytes());
+                    outgoing.post(&shared, message);
+                }
+            }
+        }
+        outgoing.send(&shared);
+    }
+
+    fn hand_over(&mut self, message: &Message) -> Handed {
+        // Where the client is, or was: whoever is there may be another.
+        let Some(slot) = self.slot_of(&message.client) else { return Handed::Elsewhere };
+        let connection = &mut self.connections[slot];
+        let Speech::Resp(resp) = &connection.speech else { return Handed::Over };
+        if connection.ending != Ending::Open {
+            return Handed::Over; // It reads nothing more.
+        }
+        if resp.walk.is_some() {
+            return Handed::Later; // I1.
+        }
+        if connection.output.unsent_bytes() > self.output_limit_bytes {
+            tracing::warn!("a client that does not read what it tracks was cut off");
+            connection.ending = Ending::Now;
+        } else {
+            self.lend_buffer(slot);
+            message.encode(&mut self.connections[slot]);
+        }
+        self.touch(slot);
+        Handed::Over
+    }
+
+    fn slot_of(&self, client: &Client) -> Option<usize> {
+        let slot = client.slot();
+        let connection = self.connections.get(slot)?;
+        (connection.client.id == client.id).then_some(slot)
+    }
+
+    /// Who was told in the place of others is gone: those learn it now.
+    #[cold]
+    pub fn tell_of_end(&mut self, client_id: u64) {
+        let shared = Arc::clone(&self.shared);
+        let mut outgoing = Outgoing::default();
+        for tracker in shared.tracking().trackers() {
+            if tracker.redirect == Some(client_id) && tracker.client.id != client_id {
+                // The target is in no list any more: that it is gone is what is told.
+                self.tell_one(&tracker, What::Broken(client_id), &mut outgoing);
+            }
+        }
+        outgoing.send(&shared);
+    }
+}

@@ -1,0 +1,52 @@
+//! Client-side caching in a worker's round: whether anybody tracks, and when who does is told.
+//!
+//! # Invariants
+//! I1: while nobody tracks, a round looks at one word.
+//! I2: what a gathering has changed is told before its replies leave; what else a round has
+//!     changed, at its end.
+
+use super::Worker;
+use crate::engine::Home;
+use crate::poller::Poller;
+use crate::tracking::is_on;
+
+impl<E: Home, P: Poller> Worker<E, P> {
+    /// A round begins: whether somebody tracks.
+    #[inline]
+    pub(super) fn look_at_trackers(&mut self) {
+        if self.core.shared.tracking().word() != self.core.telling.seen {
+            self.take_up_tracking();
+        }
+        if self.core.telling.is_waiting() {
+            self.core.tell_waiting();
+        }
+    }
+
+    #[cold]
+    fn take_up_tracking(&mut self) {
+        let tracking = self.core.shared.tracking();
+        let word = tracking.word();
+        self.core.telling.seen = word;
+        self.core.is_tracked = is_on(word);
+        self.core.note_exceptions();
+        self.engine.own_session().watch_changes(is_on(word));
+        // Last: from now on this worker looks up what it writes (tracking T2).
+        self.core.shared.tracking().set_seen(self.core.worker.index(), word);
+    }
+
+    /// Tells what has changed since the last call (I2).
+    #[inline]
+    pub(super) fn tell_changes(&mut self) {
+        if self.core.is_tracked {
+            self.tell_changes_now();
+        }
+    }
+
+    #[cold]
+    fn tell_changes_now(&mut self) {
+        self.engine.own_session().take_changes(&mut self.core.telling.changes);
+        self.core.look_up_changes(None);
+        self.core.tell();
+        self.core.tell_broadcast();
+    }
+}

@@ -1,0 +1,163 @@
+//! Which keys have changed, for whoever tells clients that keep copies.
+//!
+//! ```text
+//!  a change under its chain's lock ─▶ key noted ─▶ take_changes ─▶ clients are told
+//!  bytes:  [ k e y 1 ][ k 2 ][ k e y 3 ] ...       ends: [(5, Request), (7, Store), ...]
+//! ```
+//!
+//! # Invariants
+//! I1: unwatched, a change costs one look at the session's own option, and a read nothing.
+//! I2: a key is noted when its slot or value has changed, not before: whoever takes the notes and
+//!     then looks who has read the key finds everybody who has read what was there before.
+//! I3: what is not noted for want of room ([`NOTED_BYTES_MAX`]) is covered by
+//!     [`Changes::has_all`].
+
+use super::{Local, Session};
+
+/// Keys that are noted between two looks, in bytes.
+const NOTED_BYTES_MAX: usize = 256 << 10;
+
+/// Room that is kept between two looks.
+const KEPT_BYTES_MAX: usize = 16 << 10;
+
+/// What changed a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A request that this session has executed.
+    Request,
+    /// The store itself: the key has expired, or had to go for others.
+    Store,
+}
+
+/// Keys that have changed, in the order of their changes; a key as often as it did.
+#[derive(Debug, Default)]
+pub struct Changes {
+    bytes: Vec<u8>,
+    ends: Vec<(usize, Origin)>,
+    has_all: bool,
+}
+
+impl Changes {
+    /// Whether nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty() && !self.has_all
+    }
+
+    /// Whether any key may have changed, beyond those that are named.
+    pub fn has_all(&self) -> bool {
+        self.has_all
+    }
+
+    /// The keys that are named.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Origin)> {
+        let mut start = 0;
+        self.ends.iter().map(move |(end, origin)| {
+            let key = &self.bytes[start..*end];
+            start = *end;
+            (key, *origin)
+        })
+    }
+
+    /// Notes a key.
+    pub fn add(&mut self, key: &[u8], origin: Origin) {
+        if self.bytes.len() + key.len() > NOTED_BYTES_MAX {
+            self.has_all = true; // I3.
+            return;
+        }
+        self.bytes.extend_from_slice(key);
+        self.ends.push((self.bytes.len(), origin));
+    }
+
+    /// Any key may have changed.
+    pub fn add_all(&mut self) {
+        self.has_all = true;
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
+        self.ends.clear();
+        self.ends.shrink_to(KEPT_BYTES_MAX / size_of::<(usize, Origin)>());
+        self.has_all = false;
+    }
+}
+
+impl Session {
+    /// Whether keys that change are noted for [`Session::take_changes`] from now on.
+    pub fn watch_changes(&mut self, is_watched: bool) {
+        if is_watched != self.local.changes.is_some() {
+            self.local.changes = is_watched.then(Box::default);
+        }
+    }
+
+    /// What has changed by this session since the last call, in exchange for empty notes.
+    pub fn take_changes(&mut self, empty: &mut Changes) {
+        debug_assert!(empty.is_empty(), "what was taken before is lost");
+        if let Some(changes) = &mut self.local.changes {
+            std::mem::swap(&mut **changes, empty);
+        }
+    }
+}
+
+impl Local {
+    /// A request has changed a key.
+    #[inline]
+    pub(super) fn note_changed(&mut self, key: &[u8]) {
+        if let Some(changes) = &mut self.changes {
+            note(changes, key, Origin::Request);
+        }
+    }
+
+    /// A key goes by itself.
+    #[inline]
+    pub(super) fn note_gone(&mut self, key: &[u8]) {
+        if let Some(changes) = &mut self.changes {
+            note(changes, key, Origin::Store);
+        }
+    }
+
+    /// All keys go.
+    pub(super) fn note_flushed(&mut self) {
+        if let Some(changes) = &mut self.changes {
+            changes.add_all();
+        }
+    }
+}
+
+#[cold]
+fn note(changes: &mut Changes, key: &[u8], origin: Origin) {
+    changes.add(key, origin);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_back_in_their_order() {
+        let mut changes = Changes::default();
+        changes.add(b"one", Origin::Request);
+        changes.add(b"", Origin::Store);
+        changes.add(b"one", Origin::Request);
+        let noted: Vec<_> = changes.iter().collect();
+        let want: [(&[u8], _); 3] =
+            [(b"one", Origin::Request), (b"", Origin::Store), (b"one", Origin::Request)];
+        assert_eq!(noted, want);
+        assert!(!changes.has_all());
+        changes.clear();
+        assert!(changes.is_empty());
+    }
+
+    #[test]
+    fn what_has_no_room_counts_as_everything() {
+        let mut changes = Changes::default();
+        let key = vec![b'k'; NOTED_BYTES_MAX / 2];
+        changes.add(&key, Origin::Request);
+        changes.add(&key, Origin::Request);
+        assert!(!changes.has_all());
+        changes.add(b"k", Origin::Request);
+        assert!(changes.has_all(), "I3");
+        assert_eq!(changes.iter().count(), 2);
+    }
+}
