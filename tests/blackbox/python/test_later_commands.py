@@ -140,7 +140,7 @@ def test_foreign_commands_say_what_is_missing(wire):
         reply = wire.ask(*words)
         assert reply.lower().startswith(b"-err unknown command '" + lack + b"': this server has strings only")
     wire.ask("MULTI")
-    wire.ask("SUBSCRIBE", "c")
+    assert wire.ask("SUBSCRIBE", "c").startswith(b"-ERR unknown command 'SUBSCRIBE'")
     assert wire.ask("EXEC").startswith(b"-EXECABORT")
 
 

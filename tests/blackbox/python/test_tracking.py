@@ -144,6 +144,16 @@ CLIENT TRACKING ON BCAST PREFIX a PREFIX b|CLIENT TRACKINGINFO|RESET|CLIENT TRAC
 """
 
 
+def test_prefixes_are_named_by_their_bytes(subject, reference):
+    for prefix, other in [(b"a\xff", b"a\xff\xfe"), (b"a\0b", b"a\0"), (b"a\r\nb", b"a"), (b"", b"\xc3(")]:
+        with wires.RespWire(subject.resp_port) as ours, wires.RespWire(reference.resp_port) as theirs:
+            ours.ask("HELLO", "3"), theirs.ask("HELLO", "3")
+            together = ("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", prefix, "PREFIX", other)
+            assert ours.ask(*together) == theirs.ask(*together)
+            for words in (together[:6], together[:4] + together[6:]):
+                assert ours.ask(*words) == theirs.ask(*words)
+
+
 @pytest.mark.parametrize("who", ["a", "A"])
 def test_redis_answers_the_same(subject, reference, who):
     commands = [command for line in ERRORS.strip().splitlines() for command in line.split("|")]

@@ -61,19 +61,24 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// client libraries do that. All are changed, or none.
     fn config_set(&mut self, caller: Caller, pairs: ConfigPairs<'a>) {
         let settings = settings(&self.core.shared);
-        let mut seen: Vec<&str> = Vec::new();
-        let mut staged = Staged::default();
+        let mut wanted: Vec<(&(String, String), &[u8], &[u8])> = Vec::new();
+        // All names before the first value, as in Redis.
         for (name, value) in pairs {
             let is_name =
                 |setting: &&(String, String)| setting.0.as_bytes().eq_ignore_ascii_case(name);
-            let Some((known, current)) = settings.iter().find(is_name) else {
+            let Some(setting) = settings.iter().find(is_name) else {
                 return self.fail(caller, &ErrorReply::ConfigUnknown(name));
             };
+            if wanted.iter().any(|(other, ..)| other.0 == setting.0) {
+                let reason = "duplicate parameter";
+                return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
+            }
+            wanted.push((setting, name, value));
+        }
+        let mut staged = Staged::default();
+        for ((known, current), name, value) in wanted {
             let is_policy = known == "maxmemory-policy";
-            let reason = if seen.contains(&known.as_str()) {
-                "duplicate parameter"
-            } else if let Some(taken) = staged.take(&self.core.shared, known, name, value) {
-                seen.push(known);
+            let reason = if let Some(taken) = staged.take(&self.core.shared, known, name, value) {
                 let Err(reason) = taken else { continue };
                 return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason: &reason });
             } else if is_policy && !MEMORY_POLICIES.iter().any(|name| is(name, value)) {
@@ -82,7 +87,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             {
                 "can't set immutable config"
             } else {
-                seen.push(known);
                 continue;
             };
             return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });

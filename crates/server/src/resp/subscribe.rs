@@ -17,14 +17,18 @@ const ALLOWED: [CommandId; 5] = [
     CommandId::Reset,
 ];
 
+/// What who asks for another channel hears.
+pub(super) const NO_SUCH_CHANNEL: ErrorReply<'static> = ErrorReply::Other(
+    "unknown command 'SUBSCRIBE': this server has strings only, no pub/sub but the channel \
+     __redis__:invalidate",
+);
+
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// SUBSCRIBE.
     pub(super) fn subscribe(&mut self, caller: Caller, channels: ArgIter<'a>) {
         self.settle(caller.slot);
-        if channels.clone().any(|channel| channel != CHANNEL) {
-            let text = "unknown command 'SUBSCRIBE': this server has strings only, no pub/sub but \
-                        the channel __redis__:invalidate";
-            return self.fail(caller, &ErrorReply::Other(text));
+        if has_others(channels.clone()) {
+            return self.fail(caller, &NO_SUCH_CHANNEL);
         }
         let connection = &mut self.core.connections[caller.slot];
         connection.resp().is_subscribed = true;
@@ -80,6 +84,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.fail(caller, &ErrorReply::Other(&text));
         true
     }
+}
+
+/// Whether some channels are none of this server.
+pub(super) fn has_others(mut channels: ArgIter<'_>) -> bool {
+    channels.any(|channel| channel != CHANNEL)
 }
 
 /// PING of a client that listens only.

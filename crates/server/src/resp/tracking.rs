@@ -24,7 +24,7 @@ use crate::connection::Resp;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::shared::Shared;
-use crate::tracking::{Consent, Mode, Tracker, find_overlap, redirect_target};
+use crate::tracking::{Consent, Mode, Overlap, Tracker, find_overlap, redirect_target};
 
 const NOT_ASKED: ErrorReply<'static> = ErrorReply::Other(
     "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
@@ -306,14 +306,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 _ => BTreeSet::new(),
             };
             if let Some(overlap) = find_overlap(&prefixes, &wanted.prefixes) {
-                let whose = if overlap.is_known { "an existing" } else { "another provided" };
-                let text = format!(
-                    "Prefix '{}' overlaps with {whose} prefix '{}'. Prefixes for a single client \
-                     must not overlap.",
-                    String::from_utf8_lossy(overlap.prefix),
-                    String::from_utf8_lossy(&overlap.other),
-                );
-                return self.fail(caller, &ErrorReply::Other(&text));
+                let Overlap { prefix, ref other, is_known } = overlap;
+                return self.fail(caller, &ErrorReply::PrefixOverlap { prefix, other, is_known });
             }
             prefixes.extend(wanted.prefixes.iter().map(|prefix| Box::from(*prefix)));
             if wanted.prefixes.is_empty() {

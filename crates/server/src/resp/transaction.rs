@@ -28,6 +28,7 @@ use wire::resp::{
 use super::Caller;
 use super::redirect::{Keyed, keys_in, slot_of};
 use super::several::TOO_MANY_PARTS;
+use super::subscribe::{NO_SUCH_CHANNEL, has_others};
 use crate::compaction::Answering;
 use crate::connection::Ending;
 use crate::counters::CommandIndex;
@@ -107,6 +108,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Ok(command) if is_barred(&command) => {
                 self.spoil(caller.slot);
                 return self.fail(caller, &ErrorReply::NotInTransaction);
+            }
+            // As every command that this server does not have.
+            Ok(Command::Operator { id: CommandId::Subscribe, args }) if has_others(args.clone()) => {
+                self.spoil(caller.slot);
+                return self.fail(caller, &NO_SUCH_CHANNEL);
             }
             _ => {}
         }

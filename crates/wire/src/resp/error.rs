@@ -234,6 +234,15 @@ pub enum ErrorReply<'a> {
     DeniedExec,
     /// `EXECABORT ...`: EXEC of who has not logged in.
     NoAuthExec,
+    /// CLIENT TRACKING with a prefix that begins as another one does.
+    PrefixOverlap {
+        /// The one that is wanted, ...
+        prefix: &'a [u8],
+        /// ... and the other, ...
+        other: &'a [u8],
+        /// ... which the client had named before, not in the same command.
+        is_known: bool,
+    },
     /// `ERR ...` with the server's own text.
     Other(&'a str),
 }
@@ -344,6 +353,13 @@ impl ErrorReply<'_> {
                 );
             }
             ErrorReply::Denied(text) => push_parts(out, &["NOPERM ", text]),
+            ErrorReply::PrefixOverlap { prefix, other, is_known } => {
+                let whose = if is_known { "an existing" } else { "another provided" };
+                push_named(out, "Prefix '", prefix, "' overlaps with ");
+                push_parts(out, &[whose, " prefix '"]);
+                push_line(out, other);
+                push_parts(out, &[PREFIX_OVERLAP]);
+            }
             ErrorReply::Other(text) => push_named(out, "", text.as_bytes(), ""),
             _ => out.extend_from_slice(self.fixed_text().as_bytes()),
         }
@@ -509,6 +525,7 @@ fn push_redirect(out: &mut Vec<u8>, word: &str, elsewhere: Elsewhere<'_>) {
 
 const DEBUG_UNKNOWN: &str = "unknown subcommand or wrong number of arguments for '";
 
+const PREFIX_OVERLAP: &str = "'. Prefixes for a single client must not overlap.";
 const CONFIG_SET_FAILED: &str = "CONFIG SET failed (possibly related to argument '";
 
 /// `ERR head`, bytes of the request that cannot break the line, and a tail.
@@ -662,6 +679,11 @@ mod tests {
         let head = "ERR CONFIG SET failed (possibly related to argument 'x') - ";
         check(failed, &format!("{head}can't set immutable config"));
         check(ErrorReply::ConfigDuplicate(b"x"), &format!("{head}duplicate parameter"));
+        let (prefix, other) = (&b"a\0b"[..], &b"a"[..]);
+        let overlap = ErrorReply::PrefixOverlap { prefix, other, is_known: true };
+        let text = "ERR Prefix 'a' overlaps with an existing prefix 'a'. Prefixes for a single \
+                    client must not overlap.";
+        check(overlap, text);
         check(ErrorReply::Other("own text"), "ERR own text");
     }
 
