@@ -57,6 +57,15 @@ fn resizing() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// Beside the others, values of which the log holds about twenty: it has to evict.
+fn crowded() -> impl Strategy<Value = Action> {
+    let large = (0_u32..40, 60_000_usize..150_000).prop_map(|(id, len)| {
+        let key = format!("large:{id}").into_bytes();
+        Action::Set { key, len, condition: 0, expiry: 0 }
+    });
+    prop_oneof![5 => action(), 1 => large]
+}
+
 /// What is switched off for measuring.
 fn tuning() -> impl Strategy<Value = Tuning> {
     let prefetch =
@@ -101,7 +110,7 @@ fn check_tuned(
 
 proptest! {
     #[test]
-    fn a_cache_of_two_queues_forgets_only_by_evicting(actions in vec(action(), 1..400)) {
+    fn a_cache_of_two_queues_forgets_only_by_evicting(actions in vec(crowded(), 1..400)) {
         check(Mode::Evict, Eviction::S3Fifo, false, &actions);
     }
 
@@ -111,12 +120,12 @@ proptest! {
     }
 
     #[test]
-    fn a_fifo_cache_forgets_only_what_it_counts(actions in vec(action(), 1..400)) {
+    fn a_fifo_cache_forgets_only_what_it_counts(actions in vec(crowded(), 1..400)) {
         check(Mode::Evict, Eviction::Fifo, false, &actions);
     }
 
     #[test]
-    fn an_lru_cache_forgets_only_what_it_counts(actions in vec(action(), 1..400)) {
+    fn an_lru_cache_forgets_only_what_it_counts(actions in vec(crowded(), 1..400)) {
         check(Mode::Evict, Eviction::LruApprox, false, &actions);
     }
 

@@ -130,6 +130,8 @@ impl Local {
     pub(super) fn quiesce_after_reads(&mut self, inner: &Inner, now: UnixMillis) {
         inner.epochs.quiesce(self.place);
         self.reclaim_in_step(inner, now);
+        // What that has evicted counts now: the next write of this session may be long in coming.
+        self.publish_counts(inner);
     }
 
     #[cold]
