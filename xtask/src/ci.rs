@@ -20,7 +20,7 @@ pub fn run(root: &Path, scope: Scope) -> bool {
     let mut steps = workspace_steps(root);
     let mut skipped = Vec::new();
     if scope == Scope::WithClients {
-        steps.extend(xdp_steps());
+        steps.push(xdp_step());
         match rdma::missing(root) {
             Some(reason) => skipped.push(reason),
             None => steps.push(rdma_step()),
@@ -54,22 +54,21 @@ pub fn run(root: &Path, scope: Scope) -> bool {
 /// AF_XDP alone; true if it conforms, or if this machine cannot say.
 pub fn run_xdp(root: &Path) -> bool {
     let mut tally = Tally::default();
-    let is_good = xdp_steps().iter().all(|step| take(step, root, &mut tally));
+    let is_good = take(&xdp_step(), root, &mut tally);
     println!("{} passed, {} failed", tally.passed, tally.failed);
     is_good
 }
 
-/// Between network namespaces. Tests that need root or iproute2 say so, hence no capture.
-fn xdp_steps() -> [Step; 3] {
-    let test = "cargo test --locked -p landing --features xdp";
-    [
-        Step::new("AF_XDP, parts", &format!("{test} --lib xdp")),
-        Step::new("AF_XDP", &format!("{test} --test conformance --test xdp -- --nocapture")),
-        Step::new(
-            "AF_XDP, server and clients",
-            "cargo test --locked -p dovetail --features xdp --test xdp -- --nocapture",
-        ),
-    ]
+/// One build for all tests: of a part of the workspace, or with other features, cargo would build
+/// most of it anew (12 of 33 minutes).
+const TESTS: &str =
+    "cargo test --locked --workspace --features landing/xdp,server/xdp,dovetail/xdp";
+
+/// Between network namespaces. All tests have run before, and with them these: again, because who
+/// is not root or lacks iproute2 is to see what they say, hence no capture.
+fn xdp_step() -> Step {
+    let line = format!("{TESTS} --test conformance --test xdp -- --nocapture");
+    Step::new("AF_XDP", &line)
 }
 
 /// In an emulated machine, whose tests are counted as if they were here.
@@ -98,16 +97,14 @@ fn workspace_steps(root: &Path) -> Vec<Step> {
     // Another configuration in the same directory would rebuild everything twice.
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let loom_target = target.join("loom").display().to_string();
-    // Every figure at a few hundred requests a point: seconds, and the tests built the binary.
+    // Every figure at a few hundred requests a point: seconds, by the binary of the tests.
     let figures = target.join("figures-smoke").display().to_string();
-    let every_figure = format!(
-        "cargo run --quiet --locked --package dovetail -- sim all --requests 500 --out {figures}"
-    );
+    let binary = target.join("debug/dovetail").display().to_string();
+    let every_figure = format!("{binary} sim all --requests 500 --out {figures}");
     vec![
         Step::new("format", "cargo fmt --all --check"),
         Step::new("tidy", "cargo run --quiet --locked --package xtask -- tidy"),
-        Step::new("test", "cargo test --locked --workspace --exclude fuzz"),
-        Step::new("fuzz smoke", "cargo test --locked --package fuzz"),
+        Step::new("test", TESTS),
         Step::new("simulator smoke", &every_figure),
         Step::new("clippy", "cargo clippy --locked --workspace --all-targets -- -D warnings"),
         Step::new(
@@ -121,6 +118,9 @@ fn workspace_steps(root: &Path) -> Vec<Step> {
             "cargo test --locked --release -p base -p store -p policy -p landing --lib",
         )
         .with("RUSTFLAGS", "--cfg loom")
+        // What a release gains by being linked as a whole is lost on waiting for it.
+        .with("CARGO_PROFILE_RELEASE_LTO", "off")
+        .with("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
         .with("CARGO_TARGET_DIR", loom_target),
         Step::new("documentation", "cargo doc --locked --workspace --no-deps")
             .with("RUSTDOCFLAGS", "-D warnings"),
