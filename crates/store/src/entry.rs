@@ -568,16 +568,7 @@ impl<'a> Entry<'a> {
             &word[..value_len.min(ALIGN_BYTES)]
         };
         let last_use = last_use_of(first);
-        Item {
-            key,
-            value,
-            client_flags: 0,
-            version,
-            token: None,
-            shard,
-            expires_at: None,
-            last_use,
-        }
+        Item::plain(key, value, version, shard, last_use)
     }
 
     /// [`Entry::read`] of entries with more words of header; those are never in place.
@@ -705,16 +696,7 @@ impl Seen<'_> {
         let (key, version) = (entry.key(), self.version);
         let shard = entry.shard();
         let last_use = entry.last_use();
-        Item {
-            key,
-            value,
-            client_flags: 0,
-            version,
-            token: None,
-            shard,
-            expires_at: None,
-            last_use,
-        }
+        Item::plain(key, value, version, shard, last_use)
     }
 
     /// [`Entry::note_use`].

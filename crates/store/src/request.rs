@@ -178,6 +178,27 @@ pub struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
+    /// An item of the shortest entry: no client flags, no token, no expiry.
+    #[inline]
+    pub(crate) fn plain(
+        key: &'a [u8],
+        value: &'a [u8],
+        version: u64,
+        shard: u16,
+        last_use: LastUse,
+    ) -> Item<'a> {
+        Item {
+            key,
+            value,
+            client_flags: 0,
+            version,
+            token: None,
+            shard,
+            expires_at: None,
+            last_use,
+        }
+    }
+
     /// What is stored of an item under a key, outside of a store.
     pub fn of_stored(
         key: &'a [u8],
@@ -186,9 +207,8 @@ impl<'a> Item<'a> {
         version: u64,
         expires_at: Option<UnixMillis>,
     ) -> Item<'a> {
-        let (shard, last_use) = (0, LastUse::UNKNOWN);
-        Item { key, value, client_flags, version, token: None, shard, expires_at, last_use }
-            .unfolded()
+        let plain = Item::plain(key, value, version, 0, LastUse::UNKNOWN);
+        Item { client_flags, expires_at, ..plain }.unfolded()
     }
 
     /// memcached's CAS token.
