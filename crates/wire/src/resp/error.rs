@@ -347,18 +347,12 @@ impl ErrorReply<'_> {
                 push_parts(out, &["ERR ", &name, MANAGED]);
             }
             ErrorReply::TwoSources(name) => {
-                push_parts(
-                    out,
-                    &["ERR BITOP ", name, " must be called with at least two source keys."],
-                );
+                let tail = " must be called with at least two source keys.";
+                push_parts(out, &["ERR BITOP ", name, tail]);
             }
             ErrorReply::Denied(text) => push_parts(out, &["NOPERM ", text]),
             ErrorReply::PrefixOverlap { prefix, other, is_known } => {
-                let whose = if is_known { "an existing" } else { "another provided" };
-                push_named(out, "Prefix '", prefix, "' overlaps with ");
-                push_parts(out, &[whose, " prefix '"]);
-                push_line(out, other);
-                push_parts(out, &[PREFIX_OVERLAP]);
+                push_overlap(out, prefix, other, is_known);
             }
             ErrorReply::Other(text) => push_named(out, "", text.as_bytes(), ""),
             _ => out.extend_from_slice(self.fixed_text().as_bytes()),
@@ -533,6 +527,14 @@ fn push_named(out: &mut Vec<u8>, head: &str, name: &[u8], tail: &str) {
     push_parts(out, &["ERR ", head]);
     push_line(out, name);
     out.extend_from_slice(tail.as_bytes());
+}
+
+fn push_overlap(out: &mut Vec<u8>, prefix: &[u8], other: &[u8], is_known: bool) {
+    let whose = if is_known { "an existing" } else { "another provided" };
+    push_named(out, "Prefix '", prefix, "' overlaps with ");
+    push_parts(out, &[whose, " prefix '"]);
+    push_line(out, other);
+    push_parts(out, &[PREFIX_OVERLAP]);
 }
 
 fn push_subcommand(out: &mut Vec<u8>, id: CommandId, typed: &[u8]) {
