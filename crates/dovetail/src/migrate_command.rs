@@ -11,7 +11,7 @@
 
 mod progress;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ use base::ByteSize;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use migrate::{
     Address, Ending, Error, FromMemcached, FromRdb, FromRedis, IntoMemcached, IntoRedis, Options,
-    Outcome, Source, Target,
+    Outcome, Source, Target, TlsFiles,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -30,7 +30,8 @@ use crate::failure::{Failure, print};
 
 /// In brackets, which a doc comment would take for links.
 const FROM_HELP: &str = "redis://[user:password@]host:port[/db], \
-                         memcached://[user:password@]host:port, or rdb:///path/dump.rdb";
+                         memcached://[user:password@]host:port (by TLS: rediss://, memcacheds://), \
+                         or rdb:///path/dump.rdb";
 
 /// Keys whose values are asked for at once.
 const CHUNK_KEYS_MAX: u64 = 128;
@@ -42,14 +43,28 @@ struct MigrateArgs {
     #[arg(long, value_name = "URL", help = FROM_HELP)]
     from: String,
 
-    /// redis:// or memcached:// of the server that gets the keys; memcached's flags go through
-    /// memcached's port only. Without it, the default ports of this machine
+    /// The server that gets the keys: redis:// or memcached://, by TLS rediss:// or memcacheds://;
+    /// memcached's flags go through memcached's port only. Without it, the default ports of this
+    /// machine
     #[arg(long, value_name = "URL")]
     to: Option<String>,
 
     /// Keys a second at most
     #[arg(long, value_name = "KEYS", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
+
+    /// Of rediss:// and memcacheds://: PEM file of who signs the servers' certificates; without it,
+    /// those whom this machine believes
+    #[arg(long, value_name = "PATH")]
+    tls_ca: Option<PathBuf>,
+
+    /// PEM file with a certificate for servers that ask for one
+    #[arg(long, value_name = "PATH", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// PEM file with its private key
+    #[arg(long, value_name = "PATH", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
 
     /// Of keys and values, in a second at most: 10MiB
     #[arg(long, value_name = "SIZE")]
@@ -86,11 +101,11 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let args = MigrateArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
-    let from = address("--from", &args.from)?;
+    let from = address(&args, "--from", &args.from)?;
     let to = match (&args.to, &from) {
-        (Some(to), _) => address("--to", to)?,
-        (None, Address::Memcached(_)) => address("--to", "memcached://127.0.0.1:11211")?,
-        (None, _) => address("--to", "redis://127.0.0.1:6379")?,
+        (Some(to), _) => address(&args, "--to", to)?,
+        (None, Address::Memcached(_)) => address(&args, "--to", "memcached://127.0.0.1:11211")?,
+        (None, _) => address(&args, "--to", "redis://127.0.0.1:6379")?,
     };
     check_pair(&args, &from, &to)?;
     let stop = stop_flag()?;
@@ -113,14 +128,33 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     verdict(outcome)
 }
 
-fn address(flag: &str, text: &str) -> Result<Address, Failure> {
-    text.parse().map_err(|error| Failure::Usage(format!("migrate: {flag}: {error}")))
+fn address(args: &MigrateArgs, flag: &str, text: &str) -> Result<Address, Failure> {
+    let mut address =
+        text.parse().map_err(|error| Failure::Usage(format!("migrate: {flag}: {error}")))?;
+    if let Address::Redis(place) | Address::Memcached(place) = &mut address
+        && let Some(files) = &mut place.tls
+    {
+        *files = TlsFiles {
+            authority: args.tls_ca.clone(),
+            certificate: args.tls_cert.clone(),
+            key: args.tls_key.clone(),
+        };
+    }
+    Ok(address)
 }
 
 /// What goes where: memcached's flags have no place in RESP, a file takes nothing.
 fn check_pair(args: &MigrateArgs, from: &Address, to: &Address) -> Result<(), Failure> {
     let wrong = |text: &str| Err(Failure::Usage(format!("migrate: {text}")));
+    let is_tls = |address: &Address| match address {
+        Address::Redis(place) | Address::Memcached(place) => place.tls.is_some(),
+        Address::Rdb(_) => false,
+    };
+    let has_files = args.tls_ca.is_some() || args.tls_cert.is_some();
     match (from, to) {
+        _ if has_files && !is_tls(from) && !is_tls(to) => {
+            wrong("--tls-ca, --tls-cert and --tls-key are for rediss:// and memcacheds://")
+        }
         (_, Address::Rdb(_)) => wrong("--to: a file is not written; write redis://host:port"),
         (Address::Memcached(_), Address::Redis(_)) => wrong(
             "--to: memcached's flags go through memcached's port: write memcached://host:port",

@@ -1,8 +1,8 @@
-//! Where to copy from and to: `redis://`, `memcached://` and `rdb://`.
+//! Where to copy from and to: `redis://`, `memcached://`, both by TLS with an `s`, and `rdb://`.
 //!
 //! ```text
-//!  redis://[[user]:password@]host[:port][/database]
-//!  memcached://[user:password@]host[:port]
+//!  redis://[[user]:password@]host[:port][/database]     rediss:// by TLS
+//!  memcached://[user:password@]host[:port]              memcacheds:// by TLS
 //!  rdb:///path/to/dump.rdb
 //! ```
 //!
@@ -10,6 +10,8 @@
 
 use std::fmt;
 use std::path::PathBuf;
+
+use crate::tls::TlsFiles;
 
 /// A server and who asks it.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,6 +26,14 @@ pub struct Place {
     pub password: Option<String>,
     /// Of a Redis server.
     pub database: u32,
+    /// `None`: in the clear.
+    pub tls: Option<TlsFiles>,
+}
+
+impl Place {
+    fn by_tls(self) -> Place {
+        Place { tls: Some(TlsFiles::default()), ..self }
+    }
 }
 
 impl fmt::Debug for Place {
@@ -62,8 +72,8 @@ pub struct AddressError {
     reason: String,
 }
 
-const FORMS: &str =
-    "write redis://[user:password@]host:port[/db], memcached://host:port or rdb:///path/dump.rdb";
+const FORMS: &str = "write redis://[user:password@]host:port[/db], memcached://host:port \
+                     (by TLS: rediss://, memcacheds://) or rdb:///path/dump.rdb";
 
 fn wrong(reason: impl Into<String>) -> AddressError {
     AddressError { reason: reason.into() }
@@ -78,10 +88,13 @@ impl std::str::FromStr for Address {
         };
         match scheme {
             "redis" => place(rest, 6379, true).map(Address::Redis),
+            "rediss" => place(rest, 6379, true).map(|place| Address::Redis(place.by_tls())),
             "memcached" => place(rest, 11211, false).map(Address::Memcached),
+            "memcacheds" => {
+                place(rest, 11211, false).map(|place| Address::Memcached(place.by_tls()))
+            }
             "rdb" if rest.is_empty() => Err(wrong("no path: write rdb:///path/dump.rdb")),
             "rdb" => Ok(Address::Rdb(PathBuf::from(rest))),
-            "rediss" => Err(wrong("TLS is not spoken here: let a tunnel end it (stunnel)")),
             _ => Err(wrong(format!("{scheme}:// is none of the addresses: {FORMS}"))),
         }
     }
@@ -135,7 +148,7 @@ fn place(rest: &str, port: u16, has_databases: bool) -> Result<Place, AddressErr
         Some(text) => text.parse().map_err(|_| wrong("the port is no number below 65,536"))?,
         None => port,
     };
-    Ok(Place { host: host.to_owned(), port, user, password, database })
+    Ok(Place { host: host.to_owned(), port, user, password, database, tls: None })
 }
 
 /// Percent signs and two digits as the byte that they stand for.
@@ -167,7 +180,8 @@ mod tests {
 
     fn redis(host: &str, port: u16, user: &str, password: Option<&str>, database: u32) -> Address {
         let (host, user) = (host.to_owned(), user.to_owned());
-        Address::Redis(Place { host, port, user, password: password.map(Into::into), database })
+        let password = password.map(Into::into);
+        Address::Redis(Place { host, port, user, password, database, tls: None })
     }
 
     #[track_caller]
@@ -184,6 +198,13 @@ mod tests {
         check("rdb:///var/dump.rdb", Address::Rdb("/var/dump.rdb".into()));
         let found: Address = "memcached://cache".parse().expect("an address");
         assert!(matches!(found, Address::Memcached(place) if place.port == 11211));
+        let tls = |text: &str| match text.parse() {
+            Ok(Address::Redis(place) | Address::Memcached(place)) => (place.port, place.tls),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(tls("rediss://:p@cache"), (6379, Some(TlsFiles::default())));
+        assert_eq!(tls("memcacheds://cache:7"), (7, Some(TlsFiles::default())));
+        assert_eq!(tls("redis://cache"), (6379, None));
     }
 
     #[track_caller]
@@ -196,7 +217,7 @@ mod tests {
     fn other_addresses_are_refused_by_what_is_wrong() {
         check_refused("localhost:6379", "no address");
         check_refused("http://x", "none of the addresses");
-        check_refused("rediss://x", "TLS");
+        check_refused("https://x", "rediss://");
         check_refused("redis://", "host is missing");
         check_refused("redis://::1:6379", "brackets");
         check_refused("redis://h:70000", "65,536");

@@ -33,6 +33,7 @@ pub mod rdb;
 pub mod redis_conf;
 pub mod resp;
 mod throttle;
+mod tls;
 
 pub use address::{Address, AddressError, Place};
 pub use copy::{Batch, Ending, Options, Outcome, Source, Tally, Target, Watch, copy};
@@ -44,3 +45,4 @@ pub use imported::{Ignored, Imported, Setting, User};
 pub use into_memcached::IntoMemcached;
 pub use into_redis::IntoRedis;
 pub use item::{Expiry, Item};
+pub use tls::TlsFiles;

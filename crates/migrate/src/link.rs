@@ -1,11 +1,12 @@
-//! A TCP connection that is asked and answers, in turn.
+//! A TCP connection, encrypted or not, that is asked and answers, in turn.
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use crate::address::Place;
 use crate::error::Error;
+use crate::tls::{TlsStream, greet};
 
 /// For a connection to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -14,10 +15,42 @@ const STALL_MAX: Duration = Duration::from_secs(30);
 /// Read from the kernel at once.
 const READ_BYTES: usize = 128 << 10;
 
+/// Bytes in the clear, or not.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Clear(TcpStream),
+    Tls(Box<TlsStream>),
+}
+
 /// Both directions of one connection.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) input: BufReader<TcpStream>,
+    pub(crate) input: BufReader<Stream>,
+}
+
+impl Read for Stream {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Clear(stream) => stream.read(to),
+            Stream::Tls(stream) => stream.read(to),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Clear(stream) => stream.write(from),
+            Stream::Tls(stream) => stream.write(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Clear(stream) => stream.flush(),
+            Stream::Tls(stream) => stream.flush(),
+        }
+    }
 }
 
 impl Link {
@@ -26,7 +59,9 @@ impl Link {
     }
 
     pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<()> {
-        self.input.get_mut().write_all(request)
+        let stream = self.input.get_mut();
+        stream.write_all(request)?;
+        stream.flush()
     }
 }
 
@@ -38,6 +73,10 @@ fn dial(place: &Place) -> io::Result<Link> {
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(STALL_MAX))?;
                 stream.set_write_timeout(Some(STALL_MAX))?;
+                let stream = match &place.tls {
+                    None => Stream::Clear(stream),
+                    Some(files) => Stream::Tls(Box::new(greet(&place.host, stream, files)?)),
+                };
                 return Ok(Link { input: BufReader::with_capacity(READ_BYTES, stream) });
             }
             Err(error) => last = error,
