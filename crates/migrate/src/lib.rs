@@ -29,6 +29,7 @@ mod item;
 mod link;
 pub mod memcached_args;
 pub mod memcached_words;
+mod nodes;
 pub mod rdb;
 pub mod redis_conf;
 pub mod resp;
