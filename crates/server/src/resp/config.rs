@@ -61,22 +61,22 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// client libraries do that. All are changed, or none.
     fn config_set(&mut self, caller: Caller, pairs: ConfigPairs<'a>) {
         let settings = settings(&self.core.shared);
-        let mut wanted: Vec<(&(String, String), &[u8], &[u8])> = Vec::new();
+        let mut known: Vec<&(String, String)> = Vec::new();
         // All names before the first value, as in Redis.
-        for (name, value) in pairs {
+        for (name, _) in pairs {
             let is_name =
                 |setting: &&(String, String)| setting.0.as_bytes().eq_ignore_ascii_case(name);
             let Some(setting) = settings.iter().find(is_name) else {
                 return self.fail(caller, &ErrorReply::ConfigUnknown(name));
             };
-            if wanted.iter().any(|(other, ..)| other.0 == setting.0) {
+            if known.iter().any(|other| other.0 == setting.0) {
                 let reason = "duplicate parameter";
                 return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason });
             }
-            wanted.push((setting, name, value));
+            known.push(setting);
         }
         let mut staged = Staged::default();
-        for ((known, current), name, value) in wanted {
+        for ((known, current), (name, value)) in known.into_iter().zip(pairs) {
             let is_policy = known == "maxmemory-policy";
             let reason = if let Some(taken) = staged.take(&self.core.shared, known, name, value) {
                 let Err(reason) = taken else { continue };

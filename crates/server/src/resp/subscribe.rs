@@ -27,7 +27,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// SUBSCRIBE.
     pub(super) fn subscribe(&mut self, caller: Caller, channels: ArgIter<'a>) {
         self.settle(caller.slot);
-        if has_others(channels.clone()) {
+        if has_others(channels) {
             return self.fail(caller, &NO_SUCH_CHANNEL);
         }
         let connection = &mut self.core.connections[caller.slot];

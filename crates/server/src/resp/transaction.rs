@@ -110,9 +110,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 return self.fail(caller, &ErrorReply::NotInTransaction);
             }
             // As every command that this server does not have.
-            Ok(Command::Operator { id: CommandId::Subscribe, args })
-                if has_others(args.clone()) =>
-            {
+            Ok(Command::Operator { id: CommandId::Subscribe, args }) if has_others(args) => {
                 self.spoil(caller.slot);
                 return self.fail(caller, &NO_SUCH_CHANNEL);
             }
