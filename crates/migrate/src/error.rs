@@ -58,9 +58,11 @@ impl Error {
     pub fn is_temporary(&self) -> bool {
         match self {
             Error::Connection { error, .. } => error.kind() != io::ErrorKind::InvalidInput,
-            Error::Refused { answer, .. } => ["LOADING ", "BUSY ", "TRYAGAIN ", "CLUSTERDOWN "]
-                .iter()
-                .any(|word| answer.starts_with(word)),
+            Error::Refused { answer, .. } => {
+                ["LOADING ", "BUSY ", "TRYAGAIN ", "CLUSTERDOWN ", "NOREPLICAS ", "UNCERTAIN "]
+                    .iter()
+                    .any(|word| answer.starts_with(word))
+            }
             Error::Protocol { .. } | Error::File { .. } | Error::Resume { .. } => false,
         }
     }

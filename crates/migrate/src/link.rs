@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::address::Place;
 use crate::error::Error;
-use crate::tls::{TlsStream, greet};
+use crate::tls::{TlsStream, greet, refused};
 
 /// For a connection to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -32,7 +32,8 @@ impl Read for Stream {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Clear(stream) => stream.read(to),
-            Stream::Tls(stream) => stream.read(to),
+            // In TLS 1.3 a server says only now that it wants a certificate.
+            Stream::Tls(stream) => stream.read(to).map_err(refused),
         }
     }
 }

@@ -91,8 +91,8 @@ fn lasting(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("TLS: {error}"))
 }
 
-/// Why the greeting failed: a certificate stays as wrong as it is, a connection may come back.
-fn refused(error: io::Error) -> io::Error {
+/// Why a server is not spoken to any more: a certificate stays as wrong as it is, a connection may come back.
+pub(crate) fn refused(error: io::Error) -> io::Error {
     let wrong = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match wrong {
         Some(rustls::Error::InvalidCertificate(_)) => {

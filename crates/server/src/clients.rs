@@ -76,6 +76,8 @@ pub struct Client {
     is_resp3: AtomicBool,
     /// SUBSCRIBE to the channel of invalidations.
     is_subscribed: AtomicBool,
+    /// It tracks, and is to be told that everything has changed ([`Client::sum_up`]).
+    is_summed_up: AtomicBool,
     /// Lines that it watches and that had no room on their way to it.
     lost_lines: AtomicU64,
     /// Names that it gave itself.
@@ -119,6 +121,7 @@ impl Client {
             queued_and_one: AtomicU64::new(0),
             is_resp3: AtomicBool::new(false),
             is_subscribed: AtomicBool::new(false),
+            is_summed_up: AtomicBool::new(false),
             lost_lines: AtomicU64::new(0),
             names: Mutex::default(),
         }
@@ -175,6 +178,19 @@ impl Client {
 
     pub(crate) fn set_subscribed(&self, is_subscribed: bool) {
         self.is_subscribed.store(is_subscribed, Ordering::Relaxed);
+    }
+
+    /// What it should be told has no room: it will be told that everything has changed. False: that
+    /// is on its way already.
+    pub(crate) fn sum_up(&self) -> bool {
+        // AcqRel, with `end_sum`: whoever finds the sum on its way has changed its keys before it
+        // is told.
+        !self.is_summed_up.swap(true, Ordering::AcqRel)
+    }
+
+    /// It is told now.
+    pub(crate) fn end_sum(&self) {
+        self.is_summed_up.swap(false, Ordering::AcqRel);
     }
 
     pub(crate) fn lose_lines(&self, count: u64) {
@@ -295,6 +311,7 @@ impl Clients {
             queued_and_one: AtomicU64::new(0),
             is_resp3: AtomicBool::new(false),
             is_subscribed: AtomicBool::new(false),
+            is_summed_up: AtomicBool::new(false),
             lost_lines: AtomicU64::new(0),
             names: Mutex::default(),
         });

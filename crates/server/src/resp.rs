@@ -211,6 +211,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return true;
         }
         if standing == Standing::Restricted && self.is_denied(caller, &parsed, raw) {
+            self.end_refused(slot, id);
             return true;
         }
         if self.core.cluster.is_some() && self.is_redirected(caller, &parsed, raw) {
@@ -224,12 +225,17 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             && parsed.is_ok()
             && self.is_out_of_place(caller, id)
         {
+            self.end_refused(slot, id);
             return true;
         }
-        if self.core.is_tracked && self.tracks(slot) {
-            return self.perform_tracked(caller, parsed, raw);
+        let is_done = match self.core.is_tracked && self.tracks(slot) {
+            true => self.perform_tracked(caller, parsed, raw),
+            false => self.perform_admitted(caller, parsed, raw),
+        };
+        if asks_to_track {
+            self.end_asking(slot);
         }
-        self.perform_admitted(caller, parsed, raw)
+        is_done
     }
 
     /// A command that may run now, or be queued.

@@ -19,8 +19,9 @@
 //!     it has registered before its worker takes or makes any message.
 //! T5: what is taken out of the table is told; what is flushed is taken out before it is told, so
 //!     that who reads in between is told once too often rather than not at all.
-//! T6: a message is never lost as long as its client is connected: one that does not take its
-//!     messages is cut off, and knows by that that its copies are worth nothing.
+//! T6: a message is never lost as long as its client is connected: those that have no room on their
+//!     way, or in the output of a client that does not read, become one that says that everything
+//!     has changed. Nobody is cut off for what others have written.
 //!
 //! # Limits
 //! The table holds at most `tracking-table-max-keys` keys, and a quarter of the client buffers;
@@ -47,6 +48,9 @@ pub(crate) use tell::{CHANNEL, Messages, Telling, redirect_target};
 
 /// Parts of the table.
 const PARTS: usize = 64;
+
+/// Keys that have to go at once, where the setting is lower than before: the next reads go on.
+const CROWDED_MAX: usize = 256;
 
 /// Of the client buffers, for the table.
 const TABLE_PART: u64 = 4;
@@ -296,7 +300,7 @@ impl Tracking {
     fn make_room(&self, latest: usize, crowded: &mut Vec<Taken>) {
         for step in 1..=PARTS {
             let index = (latest + step) % PARTS;
-            while self.is_full() {
+            while self.is_full() && crowded.len() < CROWDED_MAX {
                 let taken = self.counted(&mut self.part(index), |part| part.table.take_oldest());
                 let Some(taken) = taken else { break };
                 crowded.push(taken);

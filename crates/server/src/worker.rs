@@ -433,7 +433,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if !self.starved.is_empty()
             || self.accept_again_at.is_some()
             || self.is_draining
-            || self.core.telling.is_waiting()
+            || self.core.telling.is_pressing()
         {
             sleep = sleep.min(SLEEP_MAX_WAITING);
         }

@@ -73,9 +73,10 @@ def test_redis_by_tls_on_both_sides(redis_by_tls, encrypted, certificates):
 
 
 def test_memcached_by_tls(encrypted, certificates, server, cache):
-    with MemcachedClient((servers.HOST, encrypted.memcached_port)) as old:
-        for number in range(500):
-            old.set(f"key:{number}", f"value {number}", flags=number)
+    old = MemcachedClient((servers.HOST, encrypted.memcached_port))
+    for number in range(500):
+        old.set(f"key:{number}", f"value {number}", flags=number, noreply=False)
+    old.close()
     origin = f"memcacheds://{servers.HOST}:{encrypted.tls_memcached}"
     migrate(origin, f"memcached://{servers.HOST}:{server.memcached_port}", *shown(certificates))
     assert cache.get("key:499") == b"value 499"

@@ -66,13 +66,13 @@ def test_each_key_finds_its_node(old, cluster):
     assert again.returncode == 0 and "3001" in said.replace(",", ""), said + errors
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_node_that_dies_meanwhile(old, cluster, index):
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_node_that_dies_meanwhile(old, cluster, dead):
     """Also the one that was named: others are known by then."""
     copying = start(old, cluster, "--rate", "1000")
     time.sleep(1)
-    os.kill(cluster.nodes[index].process.pid, signal.SIGKILL)
-    cluster.nodes[index].process.wait()
+    os.kill(cluster.nodes[dead].process.pid, signal.SIGKILL)
+    cluster.nodes[dead].process.wait()
     said, errors = copying.communicate(timeout=120)
     assert copying.returncode == 0, said + errors
     check_whole(cluster, 2)

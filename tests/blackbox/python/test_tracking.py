@@ -417,6 +417,124 @@ def test_what_has_no_room_in_the_table_is_told(workers):
         assert server.stop() == 0
 
 
+def forgets_all(reader):
+    """What has changed is told sooner or later, and nobody is cut off."""
+    deadline = time.monotonic() + 20
+    while reader.kept and time.monotonic() < deadline:
+        reader.drain()
+    return not reader.kept
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_one_write_of_much_cuts_nobody_off(workers):
+    """More than has room between threads, or in an output, is told as one change of everything."""
+    server = start(workers)
+    try:
+        keys = [b"burst:%025d" % number for number in range(1000)]
+        readers = [Copies(server.resp_port) for _ in range(40)]
+        for reader in readers:
+            reader.read(keys)
+        many = [b"m%d" % number for number in range(40_000)]
+        one = Copies(server.resp_port)
+        one.read(many)
+        with wires.RespWire(server.resp_port) as writer:
+            for some in (keys, many):
+                assert writer.ask("MSET", *(word for key in some for word in (key, "new"))) == b"+OK\r\n"
+            assert all(forgets_all(reader) for reader in [one, *readers])
+            # And goes on being told of single keys.
+            readers[0].read(keys[:2])
+            writer.ask("SET", keys[0], "newer")
+            deadline = time.monotonic() + 20
+            while keys[0] in readers[0].kept and time.monotonic() < deadline:
+                readers[0].drain()
+            assert list(readers[0].kept) == [keys[1]]
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_who_does_not_read_is_told_once_and_costs_little(workers):
+    threads, *flags = WORKERS[workers]
+    server = servers.start(*flags, threads=threads, memory="64MiB")
+    try:
+        slow = [Copies(server.resp_port, "BCAST") for _ in range(10)]
+        good = Copies(server.resp_port, "BCAST")
+        keys = [b"%0200d" % number for number in range(500)]
+        with wires.RespWire(server.resp_port) as writer:
+            for turn in range(40):
+                writer.send(b"".join(wires.encode("SET", key, turn) for key in keys))
+                assert [writer.reply() for _ in keys] == [b"+OK\r\n"] * len(keys)
+                good.drain()
+        with open(f"/proc/{server.pid}/status") as status:
+            resident = next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+        assert resident < 110 << 10, "the cap, a twentieth and 32 MiB"
+        for reader in slow:
+            reader.kept = {keys[0]: b"old"}
+            assert forgets_all(reader)
+    finally:
+        assert server.stop() == 0
+
+
+def test_prefixes_count_to_the_cap():
+    server = servers.start(memory="64MiB")
+    try:
+        refused = []
+        for number in range(40):
+            wire = wires.RespWire(server.resp_port)
+            prefixes = [word for part in range(8) for word in ("PREFIX", b"%d-%d-" % (number, part) + b"x" * 250_000)]
+            refused.append((wire.ask("CLIENT", "TRACKING", "ON", "BCAST", *prefixes), wire))
+        replies = {reply for reply, _ in refused}
+        assert b"-ERR the prefixes have no room in the client buffers\r\n" in replies
+        with open(f"/proc/{server.pid}/status") as status:
+            resident = next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+        assert resident < 110 << 10
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_refused_command_uses_up_client_caching(subject, reference):
+    """Redis forgets CLIENT CACHING behind each command, also one that the user may not send."""
+    heard = []
+    for server in (subject, reference):
+        with wires.RespWire(server.resp_port) as admin, wires.RespWire(server.resp_port) as client:
+            admin.ask("FLUSHALL")
+            admin.ask("ACL", "SETUSER", "u", "on", "nopass", "+@all", "-bitcount", "~a*")
+            client.ask("HELLO", "3", "AUTH", "u", "x")
+            replies = []
+            for refused in (("GET", "k"), ("BITCOUNT", "a1")):
+                client.ask("CLIENT", "TRACKING", "ON", "OPTOUT")
+                client.ask("CLIENT", "CACHING", "NO")
+                replies.append(client.ask(*refused)[:7])
+                client.ask("GET", "a1")
+                admin.ask("SET", "a1", len(replies))
+                client.send(wires.encode("PING"))
+                replies += [client.reply(), client.reply()]
+            admin.ask("ACL", "DELUSER", "u")
+            heard.append(replies)
+    assert heard[0] == heard[1]
+
+
+def test_who_only_listens_is_not_idle():
+    server = servers.start(threads="2")
+    try:
+        with wires.RespWire(server.resp_port) as writer, wires.RespWire(server.resp_port) as listener:
+            writer.ask("CONFIG", "SET", "timeout", "1")
+            told = Copies(server.resp_port, "BCAST")
+            client_id = listener.ask("CLIENT", "ID")[1:-2]
+            listener.ask("SUBSCRIBE", "__redis__:invalidate")
+            writer.ask("CLIENT", "TRACKING", "ON", "BCAST", "REDIRECT", client_id)
+            for number in range(8):
+                writer.ask("SET", "k", number)
+                time.sleep(0.4)
+            for _ in range(8):
+                assert told.wire.reply().startswith(b">2")
+                assert listener.reply().startswith(b"*3")
+            told.drain()
+            assert listener.ask("PING") == b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+    finally:
+        assert server.stop() == 0
+
+
 @pytest.mark.parametrize("workers", WORKERS)
 def test_redis_py_keeps_copies_and_drops_them(workers):
     server = start(workers)

@@ -62,6 +62,9 @@ const SWITCHES_CONSENT: ErrorReply<'static> = ErrorReply::Other(
      re-enabling it with a different mode.",
 );
 
+const NO_ROOM: ErrorReply<'static> =
+    ErrorReply::Other("the prefixes have no room in the client buffers");
+
 const NOT_IN_CLUSTER: ErrorReply<'static> = ErrorReply::Other(
     "client-side caching is not supported in a cluster: other nodes change keys, too",
 );
@@ -233,6 +236,28 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
+    /// Behind a command that was refused before it could run.
+    #[cold]
+    pub(super) fn end_refused(&mut self, slot: usize, id: Option<CommandId>) {
+        if self.tracks(slot) {
+            self.end_tracked(slot, id);
+        }
+        if id == Some(CommandId::ClientTracking) {
+            self.end_asking(slot);
+        }
+    }
+
+    /// Behind CLIENT TRACKING: who does not track by then is not about to, either.
+    #[cold]
+    pub(super) fn end_asking(&mut self, slot: usize) {
+        let resp = self.core.connections[slot].resp();
+        // What is queued may ask for it; who listens counts as one that tracks.
+        if resp.tracker.is_none() && !resp.is_queueing() && !resp.is_subscribed {
+            let client_id = self.core.connections[slot].client.id;
+            self.core.shared.tracking().forget(client_id);
+        }
+    }
+
     /// The keys that a command is about to read, if its client keeps copies (tracking T3).
     pub(super) fn remember_reads(&mut self, slot: usize, id: Option<CommandId>, raw: &[u8]) {
         let Some(id) = id.filter(|id| id.spec().flags.contains(Flags::READONLY)) else { return };
@@ -322,6 +347,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let mut tracker = Tracker::new(&connection.client, mode);
         tracker.is_no_loop = wanted.is_no_loop;
         tracker.redirect = wanted.redirect;
+        if tracker.is_broadcasting() && !tracker.book(self.core.shared.buffer_budget()) {
+            return self.fail(caller, &NO_ROOM);
+        }
+        let connection = &mut self.core.connections[caller.slot];
         let tracker = Arc::new(tracker);
         connection.resp().tracker = Some(Arc::clone(&tracker));
         self.core.shared.tracking().start(&tracker);

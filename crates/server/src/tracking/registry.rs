@@ -8,7 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::prefixes::Prefixes;
+use crate::budget::{BufferBudget, Reservation};
 use crate::clients::Client;
+
+/// A prefix stands in the tracker, in the registry, and for a while in the one before.
+const PREFIX_COPIES: usize = 3;
+/// One client may take this part of the client buffers for them.
+const PREFIXES_PART: u64 = 16;
+/// What each takes besides its bytes.
+const PREFIX_BYTES: usize = 200;
 
 /// Whether what a client reads is remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +50,8 @@ pub struct Tracker {
     pub is_no_loop: bool,
     /// REDIRECT: which client is told in its place.
     pub redirect: Option<u64>,
+    /// For its prefixes, of the client buffers.
+    booked: Option<Reservation>,
     /// That client was gone when it was to be told something.
     is_broken: AtomicBool,
 }
@@ -50,7 +60,18 @@ impl Tracker {
     /// One that is not in the registry yet.
     pub fn new(client: &Arc<Client>, mode: Mode) -> Tracker {
         let client = Arc::clone(client);
-        Tracker { client, mode, is_no_loop: false, redirect: None, is_broken: false.into() }
+        let (is_no_loop, redirect, booked) = (false, None, None);
+        Tracker { client, mode, is_no_loop, redirect, booked, is_broken: false.into() }
+    }
+
+    /// Books the memory that its prefixes take; false: that is not there.
+    pub fn book(&mut self, budget: &Arc<BufferBudget>) -> bool {
+        let bytes: usize =
+            self.prefixes().map(|prefix| PREFIX_COPIES * prefix.len() + PREFIX_BYTES).sum();
+        let bytes_max = budget.limit_bytes() / PREFIXES_PART;
+        self.booked =
+            Reservation::try_new(budget, bytes as u64).filter(|held| held.bytes() <= bytes_max);
+        self.booked.is_some()
     }
 
     /// Its prefixes; none, unless it broadcasts.

@@ -9,6 +9,8 @@
 //! I1: a message is put into an output between two replies, never in the middle of one: while a
 //!     reply is under way in parts (KV.RANGE), the message waits.
 //! I2: messages are only made and taken while no request of a gathering waits to be executed (T4).
+//! I3: what has no room, on its way or in the output of its client, is summed up: the client is told
+//!     that everything has changed, once it has taken what waits (T6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,6 +59,11 @@ impl Telling {
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
+
+    /// Whether some of them may not wait until a client takes something, which wakes its worker.
+    pub fn is_pressing(&self) -> bool {
+        self.waiting.iter().any(|message| !message.is_sum())
+    }
 }
 
 /// What a client is told.
@@ -76,6 +83,8 @@ enum What {
     Keys(Arc<[Box<[u8]>]>),
     /// Everything; as the client that tracks writes that there is nothing.
     All(Protocol),
+    /// The same in the place of messages that had no room: each client has at most one of these.
+    Sum,
     /// The client that was to be told in its place is gone.
     Broken(u64),
 }
@@ -85,6 +94,8 @@ enum Handed {
     Over,
     /// In the middle of a reply.
     Later,
+    /// The client has to take what waits for it first.
+    Full,
     /// The client is not here.
     Elsewhere,
 }
@@ -95,8 +106,18 @@ impl Message {
             What::Key(key) => key.len(),
             What::Keys(keys) => keys.iter().map(|key| key.len()).sum(),
             What::All(_) | What::Broken(_) => 0,
+            What::Sum => return 0, // There are as many as clients at most.
         };
         keys + MESSAGE_BYTES
+    }
+
+    fn is_sum(&self) -> bool {
+        matches!(self.what, What::Sum)
+    }
+
+    /// In its place, that everything has changed; `None`: that is on its way.
+    fn summed_up(self) -> Option<Message> {
+        self.client.sum_up().then_some(Message { what: What::Sum, ..self })
     }
 
     /// What its client reads of it; false: nothing, for it has no way to be told.
@@ -133,6 +154,7 @@ impl Message {
                     keys.iter().for_each(|key| encoder.bulk(key));
                 }
                 What::All(protocol) => Encoder::new(encoder.out(), *protocol).null(),
+                What::Sum => encoder.null(),
                 What::Broken(_) => {}
             }
         });
@@ -148,14 +170,14 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Puts a message into the mailbox of its client's worker, with the others of this look; one
-    /// that there is no room for costs its client the connection (T6).
+    /// Puts a message into the mailbox of its client's worker, with the others of this look; those
+    /// that there is no room for are summed up (I3).
     fn post(&mut self, shared: &Shared, message: Message) {
-        if shared.tracking().under_way.try_add(shared, message.bytes()) {
+        let has_room =
+            message.is_sum() || shared.tracking().under_way.try_add(shared, message.bytes());
+        let message = if has_room { Some(message) } else { message.summed_up() };
+        if let Some(message) = message {
             self.by_worker.entry(message.client.worker().index()).or_default().push(message);
-        } else {
-            tracing::warn!("a client that tracks was cut off: its worker is too far behind");
-            shared.kill_client(&message.client);
         }
     }
 
@@ -275,8 +297,13 @@ impl Core {
         let message = address(&shared, tracker, what);
         outgoing.told += 1;
         let is_here = message.client.worker() == self.worker;
-        if !(is_here && matches!(self.hand_over(&message), Handed::Over)) {
-            outgoing.post(&shared, message);
+        if !is_here {
+            return outgoing.post(&shared, message);
+        }
+        match self.hand_over(&message) {
+            Handed::Over => {}
+            Handed::Full => self.telling.waiting.extend(message.summed_up()),
+            Handed::Later | Handed::Elsewhere => outgoing.post(&shared, message),
         }
     }
 
@@ -293,7 +320,11 @@ impl Core {
         for message in std::mem::take(&mut self.telling.waiting) {
             match self.hand_over(&message) {
                 Handed::Over => shared.tracking().under_way.remove(message.bytes()),
-                Handed::Later => self.telling.waiting.push(message),
+                Handed::Full if !message.is_sum() => {
+                    shared.tracking().under_way.remove(message.bytes());
+                    self.telling.waiting.extend(message.summed_up());
+                }
+                Handed::Later | Handed::Full => self.telling.waiting.push(message),
                 Handed::Elsewhere if shared.clients().get(message.client.id).is_none() => {
                     shared.tracking().under_way.remove(message.bytes());
                 }
@@ -322,12 +353,15 @@ impl Core {
             return Handed::Later; // I1.
         }
         if connection.output.unsent_bytes() > self.output_limit_bytes {
-            tracing::warn!("a client that does not read what it tracks was cut off");
-            connection.ending = Ending::Now;
-        } else {
-            self.lend_buffer(slot);
-            message.encode(&mut self.connections[slot]);
+            return Handed::Full;
         }
+        if message.is_sum() {
+            message.client.end_sum();
+        }
+        // Who is told something is there, as far as anybody knows.
+        message.client.set_active(self.now);
+        self.lend_buffer(slot);
+        message.encode(&mut self.connections[slot]);
         self.touch(slot);
         Handed::Over
     }

@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //! I1: a connection is closed only if nothing was read from it and nothing left for as long as the
-//!     setting says; never while others execute for it, and never a MONITOR (as in Redis).
+//!     setting says; never while others execute for it, and never who listens only: a MONITOR, a
+//!     watcher, a subscriber (as in Redis). What a client that tracks is told counts as its own.
 //! I2: without the setting a pass costs one comparison each time house is kept; with it an idle
 //!     worker wakes when the next connection is due, and not before.
 
@@ -102,6 +103,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             && !is_served
             && connection.exchange.is_none()
             && !self.core.is_paused
+            && !connection.client.is_subscribed()
             && !self.core.shared.monitors().has(connection.client.id)
             && !self.core.shared.watchers().has(connection.client.id)
     }
