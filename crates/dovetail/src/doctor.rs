@@ -6,11 +6,13 @@
 //!  bad   open files     1024, and 10000 connections need 10064: raise LimitNOFILE or ulimit -n
 //! ```
 //!
+//! `--quick` asks the running server alone: the health check of a container.
+//!
 //! Exit status 0 unless something is bad. Each check is a function of what was read, so that its
 //! test needs no such machine.
 
 use std::fmt::Write;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 
 use base::ByteSize;
@@ -20,6 +22,7 @@ use server::{Config, HugePages};
 
 use crate::cli;
 use crate::failure::{Failure, print};
+use crate::http;
 use crate::machine::{self, Machine};
 use crate::settings::ServeSettings;
 
@@ -64,6 +67,13 @@ pub fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print an array of {name, verdict, text}"),
         )
+        .arg(
+            Arg::new("quick")
+                .long("quick")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("json")
+                .help("Only ask the running server, at its admin port, whether it is ready"),
+        )
 }
 
 /// Runs all checks and prints what they found.
@@ -71,6 +81,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let machine = Machine::detect();
     let gathered = cli::gather(matches, &machine)?;
     let settings = ServeSettings::new(&gathered.settings, gathered.config_file, &machine)?;
+    if matches.get_flag("quick") {
+        return ask_whether_ready(&settings.config);
+    }
     let findings = examine(&settings.config, &machine);
     if matches.get_flag("json") {
         print(&format!("{}\n", json(&findings)))?;
@@ -80,6 +93,24 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match findings.iter().map(|finding| finding.verdict).max() {
         Some(Verdict::Bad) => Err(Failure::Silent(1)),
         _ => Ok(()),
+    }
+}
+
+/// What a container's health check wants to know, where there is no curl.
+fn ask_whether_ready(config: &Config) -> Result<(), Failure> {
+    let Some(mut address) = config.admin else {
+        let text = "doctor: --quick asks the admin port, and --admin is off";
+        return Err(Failure::Usage(text.to_owned()));
+    };
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    match http::get(address, "/readyz") {
+        Ok(_) => print("ready\n"),
+        Err(reason) => Err(Failure::Runtime(format!("doctor: {address} is not ready: {reason}"))),
     }
 }
 

@@ -11,6 +11,7 @@ mod compare_command;
 mod config_command;
 mod doctor;
 mod failure;
+mod http;
 mod logs;
 mod machine;
 mod migrate_command;

@@ -5,7 +5,6 @@
 //!  the one before ─────┴─▶ screen: text ─▶ terminal, once a second
 //! ```
 
-mod http;
 mod screen;
 
 use std::io::IsTerminal;
@@ -17,6 +16,7 @@ use serde_json::Value;
 
 use crate::cli::one_line;
 use crate::failure::{Failure, print};
+use crate::http;
 
 /// What `dovetail top` takes.
 #[derive(Debug, Args)]

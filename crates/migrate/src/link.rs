@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::address::Place;
 use crate::error::Error;
-use crate::tls::{TlsStream, greet, refused};
+use crate::tls::{TlsStream, greet, of_rustls};
 
 /// For a connection to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ impl Read for Stream {
         match self {
             Stream::Clear(stream) => stream.read(to),
             // In TLS 1.3 a server says only now that it wants a certificate.
-            Stream::Tls(stream) => stream.read(to).map_err(refused),
+            Stream::Tls(stream) => stream.read(to).map_err(of_rustls),
         }
     }
 }

@@ -8,11 +8,15 @@ use std::io;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// For a server to answer the greeting; who expects words in the clear waits for more of them.
+const GREETING_MAX: Duration = Duration::from_secs(5);
 
 /// An encrypted connection.
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
@@ -33,10 +37,13 @@ pub(crate) fn greet(host: &str, stream: TcpStream, files: &TlsFiles) -> io::Resu
     let name = ServerName::try_from(host.to_owned()).map_err(lasting)?;
     let config = config(files).map_err(lasting)?;
     let connection = ClientConnection::new(Arc::new(config), name).map_err(lasting)?;
+    let stall_max = stream.read_timeout()?;
+    stream.set_read_timeout(Some(GREETING_MAX))?;
     let mut stream = StreamOwned::new(connection, stream);
     while stream.conn.is_handshaking() {
-        stream.conn.complete_io(&mut stream.sock).map_err(refused)?;
+        stream.conn.complete_io(&mut stream.sock).map_err(unanswered)?;
     }
+    stream.sock.set_read_timeout(stall_max)?;
     Ok(stream)
 }
 
@@ -91,8 +98,17 @@ fn lasting(error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("TLS: {error}"))
 }
 
-/// Why a server is not spoken to any more: a certificate stays as wrong as it is, a connection may come back.
-pub(crate) fn refused(error: io::Error) -> io::Error {
+/// Why the greeting failed.
+fn unanswered(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock {
+        let text = "no answer to TLS's greeting; is this the port that speaks it?";
+        return io::Error::new(io::ErrorKind::TimedOut, text);
+    }
+    of_rustls(error)
+}
+
+/// A certificate stays as wrong as it is; a connection that broke may come back.
+pub(crate) fn of_rustls(error: io::Error) -> io::Error {
     let wrong = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match wrong {
         Some(rustls::Error::InvalidCertificate(_)) => {

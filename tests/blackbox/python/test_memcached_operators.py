@@ -112,6 +112,19 @@ def test_connections_are_told(server):
         assert went[2][b"reason"] == b"normal" and came[2][b"rip"] == b"127.0.0.1"
 
 
+def test_threads_that_only_poll_tell_of_all_who_come():
+    server = servers.start("--cr-threads", "2", threads="4")
+    try:
+        with Watcher(server.memcached_port, b"connevents") as watcher:
+            for _ in range(12):
+                with wires.TextWire(server.memcached_port) as wire:
+                    wire.ask(b"version\r\n")
+            kinds = sorted(watcher.event()[1] for _ in range(24))
+            assert kinds == [b"conn_close"] * 12 + [b"conn_new"] * 12
+    finally:
+        assert server.stop() == 0
+
+
 def test_evictions_are_told_with_what_was_known_of_them(server):
     with Watcher(server.memcached_port, b"evictions") as watcher, wires.TextWire(server.memcached_port) as wire:
         wire.ask(b"flush_all\r\n")

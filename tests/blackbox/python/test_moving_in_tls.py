@@ -95,7 +95,7 @@ def test_who_is_not_believed_is_not_spoken_to(redis_by_tls, server, certificates
     said = migrate(by_tls, target, "--tls-ca", certificates.ca, status=1)
     assert "--tls-cert and --tls-key name what to show" in said
     said = migrate(f"rediss://{servers.HOST}:{clear}", target, *shown(certificates), status=1)
-    assert "TLS: the port does not speak it" in said
+    assert "is this the port that speaks it?" in said
 
 
 def test_usage(server, certificates):

@@ -9,8 +9,8 @@
 //! I1: a message is put into an output between two replies, never in the middle of one: while a
 //!     reply is under way in parts (KV.RANGE), the message waits.
 //! I2: messages are only made and taken while no request of a gathering waits to be executed (T4).
-//! I3: what has no room, on its way or in the output of its client, is summed up: the client is told
-//!     that everything has changed, once it has taken what waits (T6).
+//! I3: what has no room, on its way or in the output of its client, is summed up: the client is
+//!     told that everything has changed, once it has taken what waits (T6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -148,14 +148,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.core.cluster.is_some() && protocol == Dialect::Memcached {
             connection.awaiting.depth_max = DEPTH_AT_FIRST;
         }
+        if protocol == Dialect::Memcached {
+            self.tell_watchers(&connection.client, None);
+        }
         if !self.member.plan().is_front(self.core.worker.index()) {
             return self.pass_on(connection);
         }
         let slot = self.core.connections.insert(connection);
         self.core.connections[slot].client.set_slot(slot);
-        if protocol == Dialect::Memcached {
-            self.tell_watchers(slot, None);
-        }
         let socket = &self.core.connections[slot].socket;
         if self.poller.add(socket.as_fd(), slot as u64, Interest::READ).is_err() {
             self.core.connections.remove(slot);

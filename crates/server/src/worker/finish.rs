@@ -1,6 +1,7 @@
 //! The end of a round for each connection that took part: send, give buffers back, close.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
@@ -205,7 +206,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Ending::Now => "error",
                 Ending::Open | Ending::AfterFlush => "normal",
             };
-            self.tell_watchers(slot, Some(reason));
+            let client = Arc::clone(&connection.client);
+            self.tell_watchers(&client, Some(reason));
         }
     }
 

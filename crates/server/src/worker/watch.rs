@@ -5,6 +5,7 @@ use std::io::Write;
 use wire::memcached::WatchTopics;
 
 use super::Worker;
+use crate::clients::Client;
 use crate::connection::Speech;
 use crate::engine::Home;
 use crate::poller::Poller;
@@ -50,11 +51,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// A connection came, or goes for a reason.
     #[inline]
-    pub(super) fn tell_watchers(&mut self, slot: usize, closed: Option<&str>) {
+    pub(super) fn tell_watchers(&mut self, client: &Client, closed: Option<&str>) {
         if self.core.shared.watchers().topics().has(WatchTopics::CONNECTIONS) {
-            let core = &mut self.core;
-            let Some(connection) = core.connections.get(slot) else { return };
-            core.lines.add_connection(&core.shared, &connection.client, closed);
+            self.core.lines.add_connection(&self.core.shared, client, closed);
         }
     }
 
