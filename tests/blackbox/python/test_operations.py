@@ -328,3 +328,19 @@ def test_an_address_may_have_so_many_connections(server):
         assert one.ask("CONFIG", "SET", "max-connections-per-address", "0") == b"+OK\r\n"
         with wires.RespWire(server.resp_port) as third:
             assert third.ask("PING") == b"+PONG\r\n"
+
+
+def test_a_health_check_asks_the_running_server():
+    def ask(*flags):
+        command = [servers.binary(), "doctor", "--quick", *flags]
+        return subprocess.run(command, capture_output=True, text=True, env=servers.clean_environment(), timeout=20)
+
+    server = servers.start()
+    admin = f"{servers.HOST}:{server.admin_port}"
+    done = ask("--admin", admin)
+    assert (done.returncode, done.stdout) == (0, "ready\n")
+    assert server.stop() == 0
+    done = ask("--admin", admin)
+    assert done.returncode == 1 and done.stderr.startswith(f"dovetail: doctor: {admin} is not ready: ")
+    assert done.stderr.count("\n") == 1
+    assert ask("--admin", "off").returncode == 2
