@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use tracing::field::{Field, Visit};
@@ -15,7 +16,10 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, reload};
 
 /// Least level of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +34,15 @@ const LEVELS: [(&str, LevelFilter); 6] = [
     ("trace", LevelFilter::TRACE),
 ];
 
+/// Of what was started.
+static HANDLE: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+
 impl Level {
+    /// The word of the setting.
+    pub fn name(self) -> &'static str {
+        LEVELS[self.0].0
+    }
+
     /// The level of a word of the setting `log`; `info` for any other.
     pub fn named(name: &str) -> Level {
         Level(LEVELS.iter().position(|(word, _)| *word == name).unwrap_or(3))
@@ -39,6 +51,14 @@ impl Level {
     /// More (`-v`) or fewer (`-q`) lines, one level each.
     pub fn moved(self, more: u8, fewer: u8) -> Level {
         Level((self.0 + usize::from(more)).saturating_sub(usize::from(fewer)).min(LEVELS.len() - 1))
+    }
+}
+
+/// Lines of that level are written from now on, and above; a word of the setting `log`.
+pub fn change(name: &'static str) {
+    if let Some(handle) = HANDLE.get() {
+        // There is a subscriber, for it is never dropped.
+        let _ = handle.reload(LEVELS[Level::named(name).0].1);
     }
 }
 
@@ -67,15 +87,19 @@ impl Format {
 /// Starts logging; called once, before any thread is started.
 pub fn start(level: Level, format: Format) {
     let is_terminal = std::io::stderr().is_terminal();
-    let builder =
-        tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LEVELS[level.0].1);
     let is_human = format == Format::Human || format == Format::Auto && is_terminal;
+    let has_colour =
+        is_human && is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let (filter, handle) = reload::Layer::new(LEVELS[level.0].1);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(has_colour);
+    let registry = tracing_subscriber::registry().with(filter);
     if is_human {
-        let has_colour = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        builder.with_ansi(has_colour).event_format(Human).init();
+        registry.with(lines.event_format(Human)).init();
     } else {
-        builder.with_ansi(false).event_format(Json).init();
+        registry.with(lines.event_format(Json)).init();
     }
+    // Once: the subscriber is there for good.
+    let _ = HANDLE.set(handle);
 }
 
 /// An event's message and its fields, in the order in which they were written.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use base::ByteSize;
 use clap::ArgMatches;
-use server::{Config, Eviction, Mode, Pin, Poll, Server, Warm};
+use server::{Config, Eviction, LogLevel, Mode, Pin, Poll, Server, Warm};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
@@ -40,12 +40,14 @@ const LEAVE_MAX: Duration = Duration::from_secs(3);
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let machine = Machine::detect();
     let gathered = cli::gather(matches, &machine)?;
-    let settings = ServeSettings::new(&gathered.settings, gathered.config_file, &machine)?;
+    let mut settings = ServeSettings::new(&gathered.settings, gathered.config_file, &machine)?;
     if matches.get_flag("print-config") {
         return print(&toml(&gathered.settings, Listing::Complete));
     }
     let level = settings.log_level.moved(matches.get_count("verbose"), matches.get_count("quiet"));
     logs::start(level, settings.log_format);
+    settings.config.log_level = LogLevel::named(level.name()).unwrap_or(LogLevel::INFO);
+    settings.config.set_log_level = Some(logs::change);
 
     // Before the workers start, so that their threads inherit nothing surprising.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])

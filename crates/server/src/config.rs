@@ -17,6 +17,7 @@ use crate::error::StartError;
 use crate::hop::Layers;
 use crate::hot::HotSetSize;
 use crate::live::RewriteFile;
+use crate::log_level::{LogLevel, SetLogLevel};
 use crate::manager::{knobs, ways};
 use crate::tls::TlsConfig;
 
@@ -155,6 +156,10 @@ pub struct Config {
     pub config_file: Option<PathBuf>,
     /// How CONFIG REWRITE changes values in it; `None`: it does not.
     pub rewrite_file: Option<RewriteFile>,
+    /// Least level of log lines, as the process was started.
+    pub log_level: LogLevel,
+    /// How CONFIG SET changes it; `None`: nothing is logged by levels.
+    pub set_log_level: Option<SetLogLevel>,
     /// Further names and values that CONFIG GET shows.
     pub settings: Vec<(String, String)>,
 }
@@ -302,6 +307,8 @@ impl Default for Config {
             starved_time_max: Duration::from_secs(5),
             config_file: None,
             rewrite_file: None,
+            log_level: LogLevel::INFO,
+            set_log_level: None,
             settings: Vec::new(),
         }
     }

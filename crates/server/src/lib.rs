@@ -50,6 +50,7 @@ mod hot;
 pub mod latency_monitor;
 mod listen;
 mod live;
+mod log_level;
 mod manager;
 mod memcached;
 mod memory;
@@ -93,6 +94,7 @@ pub use error::StartError;
 pub use hop::RolesError;
 pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};
 pub use live::{LIVE_SETTINGS, Live, RewriteFile};
+pub use log_level::{LogLevel, SetLogLevel};
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 pub use policy::size_class::{
     Cost as SizeCost, LargeHelp, SizeCount, SizePlan, Threshold as SizeThreshold,

@@ -8,14 +8,15 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::clients::ClientsMax;
 use crate::config::Config;
+use crate::log_level::{LogLevel, SetLogLevel};
 
 /// The settings, by their keys.
-pub const LIVE_SETTINGS: [&str; 12] = [
+pub const LIVE_SETTINGS: [&str; 13] = [
     "threads",
     "cr-threads",
     "slo",
@@ -28,6 +29,7 @@ pub const LIVE_SETTINGS: [&str; 12] = [
     "slowlog-max-len",
     "tracking-table-max-keys",
     "latency-monitor-threshold",
+    "log",
 ];
 
 /// Puts values that have changed, each with its key, into a configuration file.
@@ -41,6 +43,8 @@ pub struct Live {
     max_per_address: AtomicUsize,
     /// 0: off.
     idle_timeout_ms: AtomicU64,
+    log_level: AtomicU8,
+    set_log_level: Option<SetLogLevel>,
     /// As they were given last, in the spelling of the file.
     changed: Mutex<BTreeMap<&'static str, String>>,
 }
@@ -52,6 +56,8 @@ impl Live {
             max_connections: AtomicUsize::new(config.max_connections),
             max_per_address: AtomicUsize::new(config.max_connections_per_address),
             idle_timeout_ms: AtomicU64::new(config.idle_timeout_ms),
+            log_level: AtomicU8::new(config.log_level.number()),
+            set_log_level: config.set_log_level,
             changed: Mutex::default(),
         }
     }
@@ -100,6 +106,19 @@ impl Live {
     /// Holds for connections that are open, too. Workers that sleep are to be woken.
     pub(crate) fn set_idle_timeout_ms(&self, ms: u64) {
         self.idle_timeout_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Least level of log lines.
+    pub fn log_level(&self) -> LogLevel {
+        LogLevel::of_number(self.log_level.load(Ordering::Relaxed))
+    }
+
+    /// Holds for the next line.
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
+        self.log_level.store(level.number(), Ordering::Relaxed);
+        if let Some(set) = self.set_log_level {
+            set(level.name());
+        }
     }
 
     /// Remembers what was set, for the file.

@@ -344,3 +344,20 @@ def test_a_health_check_asks_the_running_server():
     assert done.returncode == 1 and done.stderr.startswith(f"dovetail: doctor: {admin} is not ready: ")
     assert done.stderr.count("\n") == 1
     assert ask("--admin", "off").returncode == 2
+
+
+def test_the_level_of_log_lines_changes_while_the_server_runs():
+    server = servers.start()
+    try:
+        with wires.RespWire(server.resp_port) as wire:
+            for name, level, lines in [("loglevel", "warning", 0), ("log", "info", 1), ("log", "off", 0)]:
+                assert wire.ask("CONFIG", "SET", name, level) == b"+OK\r\n"
+                before = len(server.log)
+                assert wire.ask("CONFIG", "SET", "slowlog-max-len", "7") == b"+OK\r\n"
+                time.sleep(0.3)
+                told = [line for line in server.log[before:] if "slowlog-max-len" in line]
+                assert len(told) == lines, (level, told)
+            assert b"nothing" in wire.ask("CONFIG", "GET", "loglevel")
+            assert wire.ask("CONFIG", "SET", "log", "loud").endswith(b"off, error, warn, info, debug, trace\r\n")
+    finally:
+        assert server.stop() == 0

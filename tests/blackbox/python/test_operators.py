@@ -37,6 +37,8 @@ SAME = [
     ["COMMAND", "GETKEYSANDFLAGS", "GET"], ["COMMAND", "GETKEYS", "MGET", "a", "b"],
     ["CONFIG", "SET", "slowlog-max-len", "-1"], ["CONFIG", "SET", "slowlog-log-slower-than", "x"],
     ["CONFIG", "SET", "slowlog-max-len", "5", "nosuch", "1"], ["CONFIG", "GET", "slowlog-max-len"],
+    ["CONFIG", "SET", "loglevel", "x"], ["CONFIG", "SET", "loglevel", "VERBOSE"], ["CONFIG", "GET", "loglevel"],
+    ["CONFIG", "SET", "loglevel", "notice"], ["CONFIG", "GET", "loglevel"],
     ["CONFIG", "SET", "slowlog-max-len", "-1", "SLOWLOG-max-len", "1"], ["CONFIG", "SET", "slowlog-max-len", "x", "nosuch", "1"],
     ["CONFIG", "SET", "latency-monitor-threshold", "100000"], ["CONFIG", "GET", "latency-monitor-threshold"],
     ["CONFIG", "GET", "appendonly"], ["CONFIG", "GET", "timeout"], ["CONFIG", "GET", "tcp-keepalive"],

@@ -218,6 +218,8 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("timeout", (shared.live().idle_timeout_ms() / 1000).to_string()),
         ("max-connections-per-address", shared.live().max_connections_per_address().to_string()),
         ("idle-timeout", shared.live().idle_timeout_text()),
+        ("log", shared.live().log_level().name().to_owned()),
+        ("loglevel", shared.live().log_level().redis_name().to_owned()),
         ("tcp-keepalive", "300".to_owned()),
         ("requirepass", if has_no_password { "" } else { "***" }.to_owned()),
         (

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::descriptors;
 use crate::hop::{Fronts, Threads, Wanted};
 use crate::hot::{HotSetSize, TRACKED_MAX};
+use crate::log_level::LogLevel;
 use crate::shared::Shared;
 use crate::slo;
 
@@ -21,6 +22,11 @@ const SLOW_LOG_LEN_MAX: i64 = 1_000_000;
 
 /// The same of keys that are tracked.
 const TRACKING_KEYS_MAX: i64 = 1_000_000_000;
+
+const LOG_WORDS: &str =
+    "argument(s) must be one of the following: off, error, warn, info, debug, trace";
+const REDIS_LOG_WORDS: &str =
+    "argument(s) must be one of the following: debug, verbose, notice, warning";
 
 /// Why a value cannot be had, in the client's words.
 pub(super) type Reason = String;
@@ -41,6 +47,7 @@ pub(super) struct Staged<'a> {
     slow_log_len_max: Option<u64>,
     tracking_keys_max: Option<u64>,
     latency_monitor_ms: Option<u64>,
+    log_level: Option<LogLevel>,
     /// By the keys of the file.
     changes: Vec<(&'static str, String)>,
 }
@@ -115,6 +122,18 @@ impl<'a> Staged<'a> {
                     if ms == 0 { "off".to_owned() } else { format!("{}ms", ms.min(DAY_US / 1000)) };
                 ("latency-monitor-threshold", text)
             }),
+            "log" => {
+                LogLevel::named(text(value)).ok_or_else(|| LOG_WORDS.to_owned()).map(|level| {
+                    self.log_level = Some(level);
+                    ("log", level.name().to_owned())
+                })
+            }
+            "loglevel" => LogLevel::named_by_redis(text(value))
+                .ok_or_else(|| REDIS_LOG_WORDS.to_owned())
+                .map(|level| {
+                    self.log_level = Some(level);
+                    ("log", level.name().to_owned())
+                }),
             _ => return None,
         };
         Some(staged.map(|change| self.changes.push(change)))
@@ -156,6 +175,9 @@ impl<'a> Staged<'a> {
         }
         if let Some(ms) = self.latency_monitor_ms {
             shared.latency_monitor().set_threshold_ms(ms);
+        }
+        if let Some(level) = self.log_level {
+            shared.live().set_log_level(level);
         }
         for (setting, value) in &self.changes {
             let value = if *setting == "requirepass" { "***" } else { value };

@@ -1,0 +1,80 @@
+//! How much is logged, in the words of the setting `log` and in those of Redis's `loglevel`.
+
+/// Least level of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLevel(u8);
+
+/// Changes what is logged from now on, to a word of the setting `log`.
+pub type SetLogLevel = fn(&'static str);
+
+/// Ours and Redis's, from nothing to everything. What Redis calls debug is our debug too: only
+/// trace may show keys, and nobody should get that by Redis's word.
+const LEVELS: [(&str, &str); 7] = [
+    ("off", "nothing"),
+    ("error", "warning"),
+    ("warn", "warning"),
+    ("info", "notice"),
+    ("debug", "verbose"),
+    ("debug", "debug"),
+    ("trace", "debug"),
+];
+
+impl LogLevel {
+    /// What is logged unless somebody wants something else.
+    pub const INFO: LogLevel = LogLevel(3);
+
+    /// A word of the setting `log`.
+    pub fn named(word: &str) -> Option<LogLevel> {
+        let is_it = |level: &(&str, &str)| level.0.eq_ignore_ascii_case(word);
+        LEVELS.iter().rposition(is_it).map(|index| LogLevel(index as u8))
+    }
+
+    /// A word of Redis's.
+    pub fn named_by_redis(word: &str) -> Option<LogLevel> {
+        let level = match word.to_ascii_lowercase().as_str() {
+            "nothing" => 0,
+            "warning" => 2,
+            "notice" => 3,
+            "verbose" => 4,
+            "debug" => 5,
+            _ => return None,
+        };
+        Some(LogLevel(level))
+    }
+
+    /// The word of the setting.
+    pub fn name(self) -> &'static str {
+        LEVELS[usize::from(self.0)].0
+    }
+
+    /// Redis's word.
+    pub fn redis_name(self) -> &'static str {
+        LEVELS[usize::from(self.0)].1
+    }
+
+    pub(crate) fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Of [`LogLevel::number`].
+    pub(crate) fn of_number(number: u8) -> LogLevel {
+        LogLevel(number.min(LEVELS.len() as u8 - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_as_they_were_given() {
+        for word in ["off", "error", "warn", "info", "debug", "trace"] {
+            assert_eq!(LogLevel::named(word).map(LogLevel::name), Some(word));
+        }
+        for word in ["nothing", "warning", "notice", "verbose", "debug"] {
+            assert_eq!(LogLevel::named_by_redis(word).map(LogLevel::redis_name), Some(word));
+        }
+        assert_eq!(LogLevel::named("info"), Some(LogLevel::INFO));
+        assert_eq!((LogLevel::named("notice"), LogLevel::named_by_redis("trace")), (None, None));
+    }
+}
