@@ -46,8 +46,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let level = settings.log_level.moved(matches.get_count("verbose"), matches.get_count("quiet"));
     logs::start(level, settings.log_format);
-    settings.config.log_level = LogLevel::named(level.name()).unwrap_or(LogLevel::INFO);
-    settings.config.set_log_level = Some(logs::change);
+    settings.config.hooks.log_level = LogLevel::named(level.name()).unwrap_or(LogLevel::INFO);
+    settings.config.hooks.set_log_level = Some(logs::change);
 
     // Before the workers start, so that their threads inherit nothing surprising.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])

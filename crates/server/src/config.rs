@@ -16,8 +16,7 @@ use crate::durable::DataConfig;
 use crate::error::StartError;
 use crate::hop::Layers;
 use crate::hot::HotSetSize;
-use crate::live::RewriteFile;
-use crate::log_level::{LogLevel, SetLogLevel};
+use crate::live::Hooks;
 use crate::manager::{knobs, ways};
 use crate::tls::TlsConfig;
 
@@ -154,12 +153,8 @@ pub struct Config {
     pub starved_time_max: Duration,
     /// The file that the settings came from, for INFO and CONFIG REWRITE.
     pub config_file: Option<PathBuf>,
-    /// How CONFIG REWRITE changes values in it; `None`: it does not.
-    pub rewrite_file: Option<RewriteFile>,
-    /// Least level of log lines, as the process was started.
-    pub log_level: LogLevel,
-    /// How CONFIG SET changes it; `None`: nothing is logged by levels.
-    pub set_log_level: Option<SetLogLevel>,
+    /// What the process does for CONFIG SET and CONFIG REWRITE.
+    pub hooks: Hooks,
     /// Further names and values that CONFIG GET shows.
     pub settings: Vec<(String, String)>,
 }
@@ -306,9 +301,7 @@ impl Default for Config {
             output_limit_bytes: 1 << 20,
             starved_time_max: Duration::from_secs(5),
             config_file: None,
-            rewrite_file: None,
-            log_level: LogLevel::INFO,
-            set_log_level: None,
+            hooks: Hooks::default(),
             settings: Vec::new(),
         }
     }

@@ -93,7 +93,7 @@ pub use durable::{Data, DataConfig, Durability, backup_data, check_data, check_n
 pub use error::StartError;
 pub use hop::RolesError;
 pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};
-pub use live::{LIVE_SETTINGS, Live, RewriteFile};
+pub use live::{Hooks, LIVE_SETTINGS, Live, RewriteFile};
 pub use log_level::{LogLevel, SetLogLevel};
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
 pub use policy::size_class::{

@@ -35,6 +35,17 @@ pub const LIVE_SETTINGS: [&str; 13] = [
 /// Puts values that have changed, each with its key, into a configuration file.
 pub type RewriteFile = fn(&Path, &BTreeMap<&'static str, String>) -> io::Result<()>;
 
+/// What the process around a server has and does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hooks {
+    /// How CONFIG REWRITE changes values in the file; `None`: it does not.
+    pub rewrite_file: Option<RewriteFile>,
+    /// Least level of log lines, as the process was started.
+    pub log_level: LogLevel,
+    /// How CONFIG SET changes it; `None`: nothing is logged by levels.
+    pub set_log_level: Option<SetLogLevel>,
+}
+
 /// What has no better home than the list of what can be changed.
 #[derive(Debug)]
 pub struct Live {
@@ -56,8 +67,8 @@ impl Live {
             max_connections: AtomicUsize::new(config.max_connections),
             max_per_address: AtomicUsize::new(config.max_connections_per_address),
             idle_timeout_ms: AtomicU64::new(config.idle_timeout_ms),
-            log_level: AtomicU8::new(config.log_level.number()),
-            set_log_level: config.set_log_level,
+            log_level: AtomicU8::new(config.hooks.log_level.number()),
+            set_log_level: config.hooks.set_log_level,
             changed: Mutex::default(),
         }
     }

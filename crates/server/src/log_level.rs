@@ -19,6 +19,12 @@ const LEVELS: [(&str, &str); 7] = [
     ("trace", "debug"),
 ];
 
+impl Default for LogLevel {
+    fn default() -> LogLevel {
+        LogLevel::INFO
+    }
+}
+
 impl LogLevel {
     /// What is logged unless somebody wants something else.
     pub const INFO: LogLevel = LogLevel(3);

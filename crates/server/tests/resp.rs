@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use server::counters::Protocol;
-use server::{Config, IndexKind, Server};
+use server::{Config, Hooks, IndexKind, Server};
 use support::{PATIENCE, TestServer, bulk, command, config, pattern};
 
 const GETEX_TIME: &str = "-ERR invalid expire time in 'getex' command\r\n";
@@ -230,7 +230,8 @@ fn config_rewrite_hands_on_what_was_set_since_the_start() {
     let with_file = |name: &str| {
         let config_file = Some(folder.path().join(name));
         let base = Config { threads: 4, memory_bytes: 128 << 20, ..config() };
-        TestServer::with(Config { config_file, rewrite_file: Some(write_down), ..base })
+        let hooks = Hooks { rewrite_file: Some(write_down), ..Hooks::default() };
+        TestServer::with(Config { config_file, hooks, ..base })
     };
     let server = with_file("dovetail.toml");
     let written = || std::fs::read_to_string(folder.path().join("dovetail.toml")).unwrap();

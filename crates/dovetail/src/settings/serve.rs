@@ -9,9 +9,9 @@ use server::cluster::ClusterConfig;
 use server::cluster::PlaceError;
 use server::tls::{ClientCertificates, TlsConfig};
 use server::{
-    Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction, HotSetSize,
-    HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin, Poll, SizeCost,
-    SizeThreshold, StartError, Tuning, UdpConfig, WritePolicy, XdpDevice,
+    Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction, Hooks,
+    HotSetSize, HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin, Poll,
+    SizeCost, SizeThreshold, StartError, Tuning, UdpConfig, WritePolicy, XdpDevice,
 };
 
 use crate::logs::{Format, Level};
@@ -101,7 +101,7 @@ impl ServeSettings {
                 &[("local", DebugCommand::Local), ("yes", DebugCommand::Yes)],
             ),
             config_file,
-            rewrite_file: Some(rewrite),
+            hooks: Hooks { rewrite_file: Some(rewrite), ..Hooks::default() },
             settings: shown_by_config_get(settings),
             ..secured(&lookup)?
         };

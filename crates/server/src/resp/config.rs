@@ -105,7 +105,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Puts what was set since the start into the file that the settings came from.
     fn config_rewrite(&mut self, caller: Caller) {
         let (shared, config) = (&self.core.shared, self.core.shared.config());
-        let (Some(path), Some(rewrite)) = (&config.config_file, config.rewrite_file) else {
+        let (Some(path), Some(rewrite)) = (&config.config_file, config.hooks.rewrite_file) else {
             return self.fail(caller, &ErrorReply::NoConfigFile);
         };
         match shared.live().write_to(path, rewrite) {

@@ -122,18 +122,10 @@ impl<'a> Staged<'a> {
                     if ms == 0 { "off".to_owned() } else { format!("{}ms", ms.min(DAY_US / 1000)) };
                 ("latency-monitor-threshold", text)
             }),
-            "log" => {
-                LogLevel::named(text(value)).ok_or_else(|| LOG_WORDS.to_owned()).map(|level| {
-                    self.log_level = Some(level);
-                    ("log", level.name().to_owned())
-                })
-            }
-            "loglevel" => LogLevel::named_by_redis(text(value))
-                .ok_or_else(|| REDIS_LOG_WORDS.to_owned())
-                .map(|level| {
-                    self.log_level = Some(level);
-                    ("log", level.name().to_owned())
-                }),
+            "log" | "loglevel" => log_level(known, value).map(|level| {
+                self.log_level = Some(level);
+                ("log", level.name().to_owned())
+            }),
             _ => return None,
         };
         Some(staged.map(|change| self.changes.push(change)))
@@ -190,6 +182,14 @@ impl<'a> Staged<'a> {
 
 fn text(value: &[u8]) -> &str {
     std::str::from_utf8(value).unwrap_or_default()
+}
+
+/// In our words or in Redis's, as the setting that was named has them.
+fn log_level(known: &str, value: &[u8]) -> Result<LogLevel, Reason> {
+    match known {
+        "log" => LogLevel::named(text(value)).ok_or_else(|| LOG_WORDS.to_owned()),
+        _ => LogLevel::named_by_redis(text(value)).ok_or_else(|| REDIS_LOG_WORDS.to_owned()),
+    }
 }
 
 /// `None`: `auto`.
