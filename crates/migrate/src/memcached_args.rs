@@ -54,7 +54,7 @@ fn flag(short: char) -> Option<Flag> {
 }
 
 /// The long flags, as memcached 1.6 has them.
-const LONG: [(&str, char); 35] = [
+const LONG: [(&str, char); 34] = [
     ("auth-file", 'Y'),
     ("conn-limit", 'c'),
     ("daemon", 'd'),
@@ -89,7 +89,6 @@ const LONG: [(&str, char); 35] = [
     ("unix-socket", 's'),
     ("user", 'u'),
     ("verbose", 'v'),
-    ("verbosity", 'v'),
 ];
 
 /// What several flags say together.
