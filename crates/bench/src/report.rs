@@ -24,7 +24,8 @@ pub(crate) fn write(plan: &Plan, summary: &Summary) -> Result<(), BenchError> {
     }
     let table = table::format(plan, summary);
     if outputs.json_owns_stdout() {
-        eprint!("{table}");
+        // A table that nobody reads does not cost the JSON.
+        let _ = write!(std::io::stderr(), "{table}");
     } else {
         print(&table)?;
     }

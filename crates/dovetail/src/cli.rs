@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::failure::{Failure, print};
+use crate::failure::{Failure, note, print};
 use crate::machine::Machine;
 use crate::settings::{Kind, Layered, TABLE, file, layers, print as printing, settle};
 use crate::{
@@ -45,7 +45,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<(), Failure>
         Some(("man", matches)) => shell_command::man(matches, self::command()),
         _ => {
             // Help on standard error, because it was not asked for.
-            eprint!("{}", command.render_help());
+            note(command.render_help().to_string().trim_end());
             Err(Failure::Silent(2))
         }
     }

@@ -25,7 +25,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command as ClapCommand};
 use serde_json::Value;
 
-use crate::failure::{Failure, print};
+use crate::failure::{Failure, note, print};
 use crate::settings::presets;
 use servers::Running;
 
@@ -124,7 +124,7 @@ pub fn run(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), Failure> 
     for round in 0..rounds {
         for turn in 0..names.len() {
             let at = (turn + round as usize) % names.len();
-            eprintln!("round {} of {rounds}: {}", round + 1, names[at]);
+            note(&format!("round {} of {rounds}: {}", round + 1, names[at]));
             let window = measure(&running[at], &options, round == 0)?;
             found[at].push(window);
         }
@@ -134,7 +134,7 @@ pub fn run(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), Failure> 
         write(path, &report::json(&names, &found))?;
         if path == Path::new("-") {
             // Standard output carries the JSON and nothing else.
-            eprint!("{table}");
+            note(table.trim_end());
             return Ok(());
         }
     }

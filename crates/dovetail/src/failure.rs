@@ -34,8 +34,7 @@ impl Failure {
             Failure::Silent(status) => return ExitCode::from(status),
         };
         let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-        // Nothing is left to be done about a standard error that is closed.
-        let _ = writeln!(std::io::stderr(), "dovetail: {line}");
+        note(&format!("dovetail: {line}"));
         ExitCode::from(status)
     }
 }
@@ -44,6 +43,12 @@ impl From<SettingError> for Failure {
     fn from(error: SettingError) -> Failure {
         Failure::Usage(error.to_string())
     }
+}
+
+/// A line on standard error. `eprintln!` would end the program where that is closed, as behind
+/// `2>&1 | head`: nothing is left to be done about it, and the work goes on.
+pub fn note(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints to standard output; a reader that went away is no failure.

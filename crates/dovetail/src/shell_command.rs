@@ -7,6 +7,7 @@ use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
 
 use crate::failure::{Failure, print_bytes};
+use crate::settings::file::reason_of;
 
 /// `completions`.
 pub fn completions_command() -> Command {
@@ -45,7 +46,8 @@ pub fn completions(matches: &ArgMatches, mut command: Command) -> Result<(), Fai
 pub fn man(matches: &ArgMatches, command: Command) -> Result<(), Failure> {
     let directory = matches.get_one::<PathBuf>("dir").expect("it is required");
     let failed = |path: &Path, error: std::io::Error| {
-        Failure::Runtime(format!("man: {}: {error}", path.display()))
+        let (path, reason) = (path.display(), reason_of(&error));
+        Failure::Runtime(format!("man: {path}: {reason}; write a directory that can be written"))
     };
     std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
     clap_mangen::generate_to(command, directory).map_err(|error| failed(directory, error))

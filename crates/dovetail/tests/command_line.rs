@@ -54,6 +54,25 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+#[test]
+fn a_standard_error_that_takes_nothing_ends_no_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let conf = directory.path().join("redis.conf");
+    std::fs::write(&conf, "appendonly yes\nrequirepass x\n").unwrap();
+    for (arguments, want) in
+        [(&["config", "import", conf.to_str().unwrap()][..], Some(0)), (&[][..], Some(2))]
+    {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let child =
+            dovetail(arguments).stdout(Stdio::piped()).stderr(Stdio::from(full)).spawn().unwrap();
+        let _watchdog = Watchdog::over(&child);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), want, "{arguments:?}");
+        let is_configuration = text(&output.stdout).contains("mode = \"store\"");
+        assert_eq!(is_configuration, want == Some(0), "{arguments:?}");
+    }
+}
+
 /// One line on standard error that holds `want`, nothing on standard output.
 #[track_caller]
 fn check_error(output: &Output, want_status: i32, want: &str) {

@@ -47,6 +47,11 @@ impl Imported {
         self.settings.push(Setting { key, value: value.into(), from: from.to_owned() });
     }
 
+    /// Takes a setting back.
+    pub(crate) fn unset(&mut self, key: &str) {
+        self.settings.retain(|setting| setting.key != key);
+    }
+
     pub(crate) fn ignore(&mut self, what: impl Into<String>, why: impl Into<String>) {
         self.ignored.push(Ignored { what: what.into(), why: why.into() });
     }

@@ -14,7 +14,7 @@ mod words;
 
 pub use translate::import;
 
-/// A line that is no directive.
+/// A line that is no directive, or that Redis would refuse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct Mistake {

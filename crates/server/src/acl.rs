@@ -189,7 +189,11 @@ impl Acl {
         };
         if let Some(path) = &acl.file {
             let refused = |reason| StartError::AclFile { path: path.clone(), reason };
-            let text = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+            let text = std::fs::read(path).map_err(|error| {
+                let text = error.to_string();
+                let reason = text.split(" (os error").next().unwrap_or(&text);
+                refused(format!("{reason}; it is made before the start, and may be empty"))
+            })?;
             let users = file::parse(&text).map_err(|errors| {
                 refused(errors.first().map_or(String::new(), ToString::to_string))
             })?;

@@ -278,6 +278,7 @@ def test_users_of_redis_conf_become_a_file_of_users(tmp_path):
     plain = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "line 2: user: users stand in a file of their own: say which by --acl-file PATH" in plain.stdout
     assert "se#cret" not in plain.stdout + plain.stderr
+    assert 'mode = "store"' in plain.stdout, "no policy is noeviction"
     run = subprocess.run([*command, "--acl-file", str(users)], capture_output=True, text=True, check=True)
     assert f'acl-file = "{users}"' in run.stdout and "se#cret" not in run.stdout + run.stderr
     assert users.stat().st_mode & 0o777 == 0o600

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use toml::Table;
 
 use super::{Contender, servers};
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::settings::{find, presets};
 
 /// A part of the design, and the setting that it is.
@@ -69,7 +69,7 @@ pub fn contenders(flags: &[String]) -> Result<Vec<Contender>, Failure> {
         return Err(Failure::Usage(reason.to_owned()));
     }
     for reason in left_out {
-        eprintln!("left out: {reason}");
+        note(&format!("left out: {reason}"));
     }
     Ok(contenders)
 }

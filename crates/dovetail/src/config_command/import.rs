@@ -20,7 +20,7 @@ use clap::{Arg, ArgMatches, Command};
 use migrate::{Imported, User, memcached_args, redis_conf};
 use server::acl::{LineError, Wrong};
 
-use crate::failure::{Failure, print};
+use crate::failure::{Failure, note, print};
 use crate::machine::Machine;
 use crate::settings::file::{FileEntry, reason_of};
 use crate::settings::print::{Listing, toml};
@@ -69,7 +69,7 @@ pub fn run(matches: &ArgMatches, machine: &Machine) -> Result<(), Failure> {
     take_users(&mut imported, matches.get_one::<PathBuf>("acl-file").map(PathBuf::as_path))?;
     let (text, counts) = render(imported, machine);
     print(&text)?;
-    eprintln!("{counts}");
+    note(&counts);
     Ok(())
 }
 
@@ -136,7 +136,8 @@ fn read(file: &str) -> Result<Vec<u8>, Failure> {
         path => std::fs::read(Path::new(path)),
     };
     bytes.map_err(|error| {
-        Failure::Runtime(format!("config import: {file} cannot be read: {}", reason_of(&error)))
+        let reason = reason_of(&error);
+        Failure::Usage(format!("config import: {file} cannot be read: {reason}"))
     })
 }
 
@@ -212,7 +213,7 @@ mod tests {
         assert!(text.contains("#  line 4: hz 5: nothing runs by a timer"), "{text}");
         assert!(text.contains("line 5: io-threads: threads: "), "{text}");
         let entries = crate::settings::file::parse(Path::new("out"), &text).unwrap();
-        assert_eq!(entries.len(), 3, "{text}");
+        assert_eq!(entries.len(), 4, "{text}");
     }
 
     #[test]
@@ -240,7 +241,8 @@ mod tests {
         assert_eq!(without.ignored.len(), 2);
         let mut both = redis_conf::import(b"aclfile /u\nuser a on").unwrap();
         take_users(&mut both, Some(&path)).unwrap();
-        assert_eq!((both.ignored.len(), both.settings.len()), (1, 1));
+        let files = both.settings.iter().filter(|setting| setting.key == "acl-file");
+        assert_eq!((both.ignored.len(), files.count()), (1, 1));
     }
 
     #[test]
@@ -248,11 +250,83 @@ mod tests {
         let text = rendered("bind 0.0.0.0\nport 7000");
         assert!(text.contains("`dovetail serve` refuses this: "), "{text}");
         assert!(!rendered("bind 0.0.0.0\nrequirepass x").contains("refuses"));
+        let text = rendered("appendonly yes\ndir /d\nmaxmemory-policy allkeys-lru");
+        assert!(text.contains("refuses this: appendonly and dir: data-dir "), "{text}");
+    }
+
+    #[test]
+    fn the_plainest_durable_redis_is_a_store_that_starts() {
+        let text = rendered("appendonly yes\nrequirepass x");
+        assert!(!text.contains("refuses") && !text.contains("Not translated"), "{text}");
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("mode = ")).collect();
+        assert!(lines[0].starts_with("mode = \"store\""), "{text}");
+        assert!(lines[0].contains("Redis's default is noeviction"), "{text}");
+    }
+
+    #[test]
+    fn memcached_stays_a_cache() {
+        let flags = "-m 64 -Z -o ssl_chain_cert=/c,ssl_key=/k,idle_timeout=60 -e /dev/shm/m -l ::1";
+        let imported = memcached_args::import(flags.split(' ')).unwrap();
+        let text = render(imported, &Machine::detect()).0;
+        assert!(!text.contains("mode = ") && !text.contains("refuses"), "{text}");
+        assert!(text.contains("tls-memcached = \"[::1]:11211\""), "{text}");
+        assert!(text.contains("idle-timeout = \"60s\"") && !text.contains("Not"), "{text}");
+    }
+
+    /// What CONFIG GET * of Redis 7.0 names, without most of the families that nothing here has.
+    const REDIS_DIRECTIVES: &str = "
+        aclfile acllog-max-len acl-pubsub-default active-expire-effort activedefrag
+        activerehashing always-show-logo aof-load-truncated aof-timestamp-enabled
+        aof-use-rdb-preamble appenddirname appendfilename appendfsync appendonly
+        auto-aof-rewrite-min-size auto-aof-rewrite-percentage bind bind-source-addr
+        busy-reply-threshold client-output-buffer-limit client-query-buffer-limit
+        cluster-enabled cluster-port crash-log-enabled daemonize databases dbfilename dir
+        disable-thp dynamic-hz enable-debug-command enable-module-command
+        enable-protected-configs hz ignore-warnings io-threads io-threads-do-reads
+        jemalloc-bg-thread latency-monitor-threshold latency-tracking
+        latency-tracking-info-percentiles lazyfree-lazy-eviction lfu-decay-time lfu-log-factor
+        logfile loglevel lua-time-limit masterauth masteruser maxclients maxmemory
+        maxmemory-clients maxmemory-eviction-tenacity maxmemory-policy maxmemory-samples
+        min-replicas-max-lag min-replicas-to-write no-appendfsync-on-rewrite
+        notify-keyspace-events oom-score-adj pidfile port proc-title-template
+        propagation-error-behavior protected-mode proto-max-bulk-len rdbchecksum rdbcompression
+        repl-backlog-size repl-timeout replica-priority replica-read-only replicaof requirepass
+        sanitize-dump-payload save set-proc-title shutdown-on-sigint shutdown-on-sigterm
+        shutdown-timeout slowlog-log-slower-than slowlog-max-len socket-mark-id
+        stop-writes-on-bgsave-error stream-node-max-bytes supervised syslog-enabled tcp-backlog
+        tcp-keepalive timeout tls-auth-clients tls-ca-cert-file tls-cert-file tls-ciphers
+        tls-key-file tls-key-file-pass tls-port tls-protocols tls-replication
+        tls-session-caching tracking-table-max-keys unixsocket unixsocketperm";
+
+    /// A directive and the setting that it is another name of, as CONFIG SET has it.
+    const ALIASES: [(&str, &str); 1] = [("timeout", "idle-timeout")];
+
+    #[test]
+    fn no_directive_that_is_ignored_has_the_name_of_a_setting() {
+        let own = REDIS_DIRECTIVES.split_whitespace().map(|name| (name, name));
+        let named = own.filter(|(_, key)| find(key).is_some()).chain(ALIASES);
+        let mut count = 0;
+        for (directive, key) in named {
+            let conf = format!("{directive} 1");
+            let imported = redis_conf::import(conf.as_bytes()).unwrap();
+            let found = imported.settings.iter().any(|setting| setting.key == key);
+            assert!(found && imported.ignored.is_empty(), "{directive}: {:?}", imported.ignored);
+            count += 1;
+        }
+        assert!(count > ALIASES.len() + 5, "{count} directives have settings");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_a_mistake_of_usage() {
+        let failure = read("/nonexistent/redis.conf").unwrap_err();
+        assert!(matches!(failure, Failure::Usage(_)), "{failure}");
     }
 
     #[test]
     fn nothing_breaks_out_of_a_comment() {
-        let text = rendered("unknown \"a\\nmemory = 3\"");
-        assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+        let is_sound =
+            |text: &str| text.lines().all(|line| line.is_empty() || line.starts_with(['#', 'm']));
+        let text = rendered("unknown \"a\\nthreads = 3\"");
+        assert!(is_sound(&text), "{text}");
     }
 }

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use migrate::{Error, Tally, Watch};
 
 use super::is_set;
+use crate::failure::note;
 
 /// Between two lines where standard error is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -59,7 +60,7 @@ impl Watch for Progress {
             bar.set_position(tally.seen);
         } else if Instant::now() >= self.line_at {
             self.line_at = Instant::now() + LINE_EVERY;
-            eprintln!("{}", line(tally, total, self.start.elapsed()));
+            note(&line(tally, total, self.start.elapsed()));
         }
     }
 
@@ -67,7 +68,7 @@ impl Watch for Progress {
         let text = format!("{error}; trying again");
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => eprintln!("{text}"),
+            None => note(&text),
         }
     }
 }

@@ -20,7 +20,7 @@ pub enum Origin {
     File {
         /// As it was given.
         path: PathBuf,
-        /// Counted from 1.
+        /// Counted from 1; 0: it is no line of a file, and is not shown.
         line: usize,
     },
     /// A set of settings.
@@ -34,6 +34,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::Flag => formatter.write_str("flag"),
             Origin::Environment => formatter.write_str("environment"),
+            Origin::File { path, line: 0 } => path.display().fmt(formatter),
             Origin::File { path, line } => write!(formatter, "{}:{line}", path.display()),
             Origin::Preset(name) => write!(formatter, "preset {name}"),
             Origin::Default => formatter.write_str("default"),

@@ -10,7 +10,7 @@ use sim::cache::cache_trace::{self, Columns, Format, TraceError};
 use sim::cache::{self, CacheSize, Named, Row, Tally, Trace, report};
 
 use crate::cli::one_line;
-use crate::failure::{Failure, print};
+use crate::failure::{Failure, note, print};
 use crate::machine::Machine;
 use crate::sim_command::{REQUESTS_MAX, failure, parse_requests, parse_threads};
 
@@ -128,7 +128,7 @@ fn replay_at(address: &str, trace: &Trace) -> Result<Row, Failure> {
     let found = look_aside::replay(address, trace.requests())
         .map_err(|error| Failure::Runtime(format!("sim: {error}")))?;
     if let Some(refusal) = &found.refusal {
-        eprintln!("{address} refused {} sets, the first with `{refusal}`", found.refused);
+        note(&format!("{address} refused {} sets, the first with `{refusal}`", found.refused));
     }
     Ok(Row {
         engine: "server",

@@ -9,6 +9,24 @@ const SECRETS: [(&str, &str); 2] = [
     ("tls-key-file-pass", "keys are read unencrypted"),
 ];
 
+/// Directives whose value is that of a setting as it stands; an empty one is none.
+const SAME: [(&str, &str); 10] = [
+    ("aclfile", "acl-file"),
+    ("io-threads", "threads"),
+    ("maxclients", "max-connections"),
+    ("requirepass", "requirepass"),
+    ("slowlog-max-len", "slowlog-max-len"),
+    ("tls-ca-cert-file", "tls-ca"),
+    ("tls-cert-file", "tls-cert"),
+    ("tls-key-file", "tls-key"),
+    ("tracking-table-max-keys", "tracking-table-max-keys"),
+    ("unixsocket", "unix-socket"),
+];
+
+/// Where the mode comes from if no policy is named.
+const NO_POLICY: &str =
+    "no maxmemory-policy: Redis's default is noeviction, and a cache loses keys silently";
+
 /// What is known and needs nothing, or has no counterpart, by the beginning of the name.
 const REASONS: [(&str, &str); 43] = [
     ("active-defrag", "a log of segments is not fragmented: nothing has to be set"),
@@ -65,74 +83,120 @@ struct Together {
     dir: Option<String>,
     is_appending: bool,
     sync: Option<String>,
+    has_policy: bool,
 }
 
 /// A whole file, translated.
 ///
 /// # Errors
-/// A line that is no directive; the first one.
+/// A line that is no directive, or that Redis would refuse; the first one.
 pub fn import(file: &[u8]) -> Result<Imported, Mistake> {
     let (mut imported, mut together) = (Imported::default(), Together::default());
     for directive in directives(file)? {
-        translate(&directive, &mut together, &mut imported);
+        translate(&directive, &mut together, &mut imported)?;
     }
     finish(together, &mut imported);
     Ok(imported)
 }
 
-fn translate(directive: &Directive, together: &mut Together, imported: &mut Imported) {
-    let (name, first) = (directive.name.as_str(), directive.text(0));
-    let (what, from) = (said(directive), format!("line {}: {name}", directive.line));
+fn translate(
+    directive: &Directive,
+    together: &mut Together,
+    imported: &mut Imported,
+) -> Result<(), Mistake> {
+    let (name, first, what) = (directive.name.as_str(), directive.text(0), said(directive));
+    let is_text = directive.values.iter().all(|value| std::str::from_utf8(value).is_ok());
     match name {
-        "port" => together.port = Some(first.to_owned()),
+        "user" => user(directive, imported),
+        _ if !is_text => {
+            let what = format!("line {}: {name}", directive.line);
+            imported.ignore(what, "its value is no text in UTF-8");
+        }
         "bind" => {
             together.bind = Some(first.trim_start_matches('-').to_owned());
             if directive.values.len() > 1 {
                 imported.ignore(what, "one address a port: the first one was taken");
             }
         }
+        "save" if first.is_empty() => {}
+        "save" => imported.ignore(what, "there are no snapshots: --data-dir keeps every write"),
+        _ if one_value(directive, together, imported) => {
+            // A password that is cut at its space would be another one.
+            if directive.values.len() != 1 {
+                let what = "wrong number of arguments: Redis refuses this line; one value \
+                            follows the directive, in quotes if it has spaces";
+                return Err(Mistake { line: directive.line, what });
+            }
+        }
+        _ => ignore(directive, imported),
+    }
+    Ok(())
+}
+
+/// What takes exactly one value, as Redis counts; false if the directive is none of these.
+fn one_value(directive: &Directive, together: &mut Together, imported: &mut Imported) -> bool {
+    let (name, first) = (directive.name.as_str(), directive.text(0));
+    let (what, from) = (said(directive), format!("line {}: {name}", directive.line));
+    if let Some((_, key)) = SAME.iter().find(|(same, _)| *same == name) {
+        match first {
+            "" => imported.unset(key),
+            value => imported.set(key, value, &from),
+        }
+        return true;
+    }
+    match name {
+        "port" => together.port = Some(first.to_owned()),
         "dir" => together.dir = Some(first.to_owned()),
         "appendonly" => together.is_appending = first.eq_ignore_ascii_case("yes"),
         "appendfsync" => together.sync = Some(first.to_ascii_lowercase()),
-        "save" if first.is_empty() => {}
-        "save" => imported.ignore(what, "there are no snapshots: --data-dir keeps every write"),
         "databases" if first == "1" => {}
         "databases" => imported.ignore(what, "there is one database, 0"),
         "maxmemory" => memory(&what, first, &from, imported),
-        "maxmemory-policy" => policy(&what, first, &from, imported),
-        "maxclients" => imported.set("max-connections", first, &from),
-        "requirepass" if first.is_empty() => {}
-        "requirepass" => imported.set("requirepass", first, &from),
-        "tls-port" if first == "0" => {}
-        "tls-port" => together.tls_port = Some(first.to_owned()),
-        "tls-cert-file" => imported.set("tls-cert", first, &from),
-        "tls-key-file" => imported.set("tls-key", first, &from),
-        "tls-ca-cert-file" => imported.set("tls-ca", first, &from),
+        "maxmemory-policy" => {
+            together.has_policy = true;
+            policy(&what, first, &from, imported);
+        }
+        "tls-port" => together.tls_port = Some(first.to_owned()).filter(|port| port != "0"),
         "tls-auth-clients" => imported.set("tls-auth-clients", first.to_ascii_lowercase(), &from),
-        "user" => user(directive, imported),
-        "aclfile" if first.is_empty() => {}
-        "aclfile" => imported.set("acl-file", first, &from),
+        "enable-debug-command" => {
+            imported.set("enable-debug-command", first.to_ascii_lowercase(), &from);
+        }
         "proto-max-bulk-len" => match bytes(first) {
             Some(bytes) => imported.set("max-item-size", bytes.min(512 << 20).to_string(), &from),
             None => imported.ignore(what, "this is no size"),
         },
-        "io-threads" => imported.set("threads", first, &from),
         "loglevel" => match log_level(first) {
             Some(level) => imported.set("log", level, &from),
             None => imported.ignore(what, "this is no level"),
         },
         "logfile" if first.is_empty() => {}
         "logfile" => imported.ignore(what, "log lines go to standard error"),
-        "unixsocket" if first.is_empty() => {}
-        "unixsocket" => imported.set("unix-socket", first, &from),
         "unixsocketperm" => match octal(first) {
             // There it stands for what the process's mask leaves.
             Some(0) => {}
             Some(mode) => imported.set("unix-mode", format!("{mode:04o}"), &from),
             None => imported.ignore(what, "this is no mode of a file"),
         },
-        "timeout" | "tcp-keepalive" | "tcp-backlog" if first == "0" => {}
-        _ => ignore(directive, imported),
+        "timeout" | "slowlog-log-slower-than" | "latency-monitor-threshold" => {
+            time(name, &what, first, &from, imported);
+        }
+        "tcp-keepalive" | "tcp-backlog" if first == "0" => {}
+        _ => return false,
+    }
+    true
+}
+
+/// Numbers whose unit the directive's name implies; each has one that switches it off.
+fn time(name: &str, what: &str, value: &str, from: &str, imported: &mut Imported) {
+    let (key, unit, least) = match name {
+        "timeout" => ("idle-timeout", "s", 1),
+        "slowlog-log-slower-than" => ("slowlog-log-slower-than", "us", 0),
+        _ => ("latency-monitor-threshold", "ms", 1),
+    };
+    match value.parse::<i64>() {
+        Ok(number) if number < least => imported.set(key, "off", from),
+        Ok(number) => imported.set(key, format!("{number}{unit}"), from),
+        Err(_) => imported.ignore(what, "this is no whole number"),
     }
 }
 
@@ -213,7 +277,10 @@ fn host_of(bind: Option<&str>) -> String {
 }
 
 fn finish(together: Together, imported: &mut Imported) {
-    let Together { bind, port, tls_port, dir, is_appending, sync } = together;
+    let Together { bind, port, tls_port, dir, is_appending, sync, has_policy } = together;
+    if !has_policy {
+        imported.set("mode", "store", NO_POLICY);
+    }
     if let Some(port) = tls_port {
         let host = host_of(bind.as_deref());
         imported.set("tls-resp", format!("{host}:{port}"), "bind and tls-port");
@@ -269,8 +336,9 @@ mod tests {
     #[track_caller]
     fn check(file: &str, settings: &[(&str, &str)], ignored: &[&str]) {
         let imported = import(file.as_bytes()).expect("every line is one");
-        let found: Vec<(&str, &str)> =
-            imported.settings.iter().map(|it| (it.key, it.value.as_str())).collect();
+        // What nothing in the file says has a test of its own.
+        let said = imported.settings.iter().filter(|it| it.from != NO_POLICY);
+        let found: Vec<(&str, &str)> = said.map(|it| (it.key, it.value.as_str())).collect();
         assert_eq!(found, settings, "{file}");
         let found: Vec<&str> = imported.ignored.iter().map(|it| it.what.as_str()).collect();
         assert_eq!(found, ignored, "{file}");
@@ -310,6 +378,58 @@ mod tests {
     }
 
     #[test]
+    fn without_a_policy_nothing_is_lost_as_in_redis() {
+        for (file, is_store) in [
+            ("", true),
+            ("appendonly yes\nrequirepass x", true),
+            ("maxmemory 100mb\nmaxmemory-samples 5", true),
+            ("maxmemory-policy allkeys-lfu", false),
+            ("maxmemory-policy volatile-lru", false),
+        ] {
+            let imported = import(file.as_bytes()).expect("every line is one");
+            let mode = imported.settings.iter().find(|it| it.from == NO_POLICY);
+            assert_eq!(mode.map(|it| (it.key, &*it.value)), is_store.then_some(("mode", "store")));
+        }
+    }
+
+    #[test]
+    fn times_and_tables_have_the_settings_of_their_names() {
+        check(
+            "timeout 300\nslowlog-log-slower-than 2500\nslowlog-max-len 7\n\
+             latency-monitor-threshold 100\ntracking-table-max-keys 0\nenable-debug-command LOCAL",
+            &[
+                ("idle-timeout", "300s"),
+                ("slowlog-log-slower-than", "2500us"),
+                ("slowlog-max-len", "7"),
+                ("latency-monitor-threshold", "100ms"),
+                ("tracking-table-max-keys", "0"),
+                ("enable-debug-command", "local"),
+            ],
+            &[],
+        );
+        check(
+            "timeout 5\ntimeout 0\nslowlog-log-slower-than -1\nlatency-monitor-threshold 0",
+            &[
+                ("idle-timeout", "off"),
+                ("slowlog-log-slower-than", "off"),
+                ("latency-monitor-threshold", "off"),
+            ],
+            &[],
+        );
+        check("slowlog-log-slower-than 0", &[("slowlog-log-slower-than", "0us")], &[]);
+        check("timeout soon", &[], &["line 1: timeout soon"]);
+    }
+
+    #[test]
+    fn a_line_that_redis_refuses_is_refused() {
+        for file in ["\nrequirepass foo bar", "\nport", "\nmaxclients 10 # few", "\ndir /a b"] {
+            let mistake = import(file.as_bytes()).expect_err(file);
+            assert_eq!(mistake.line, 2);
+            assert!(mistake.what.starts_with("wrong number of arguments"), "{file}");
+        }
+    }
+
+    #[test]
     fn the_last_of_several_counts_as_it_does_there() {
         check("maxmemory 1gb\nmaxmemory 100mb", &[("memory", "104857600")], &[]);
     }
@@ -329,10 +449,13 @@ mod tests {
             &[],
             &["line 1: unixsocketperm 999", "line 2: unixsocketperm 1777"],
         );
-        check("aclfile /u.acl\naclfile \"\"", &[("acl-file", "/u.acl")], &[]);
+        check("aclfile \"\"\naclfile /u.acl", &[("acl-file", "/u.acl")], &[]);
         check("something new", &[], &["line 1: something new"]);
         let imported = import(b"requirepass 'two words'").expect("it is one");
         assert_eq!(imported.settings[0].value, "two words");
+        let imported = import(b"requirepass \xff").expect("it is one");
+        assert_eq!(imported.ignored[0].what, "line 1: requirepass");
+        check("requirepass a\nrequirepass ''", &[], &[]);
         assert_eq!(import(b"\nsave \"").map_err(|mistake| mistake.line), Err(2));
     }
 
