@@ -173,6 +173,9 @@ enum Of {
 /// What of it.
 type Pick = fn(&CommandTotals) -> u64;
 
+/// Which commands add what to a count.
+type Part = (&'static [Of], Pick);
+
 const GETS: &[Of] = &[Plain(C::Get), Plain(C::Gets), Plain(C::Mg)];
 const TOUCHES: &[Of] = &[Plain(C::Touch), Plain(C::Gat), Plain(C::Gats)];
 const WRITES: &[Of] = &[
@@ -210,7 +213,7 @@ const DECREASES: &[Of] = &[Plain(C::Decr), Form(F::Decrease), Form(F::DecreaseOr
 /// As memcached has it: gat is a touch and no get; so is `mg` with a T that finds something, while
 /// one that does not is a get that missed. What `mg` with an N makes it has got; what `ma` with an
 /// N makes counts nowhere. `md` with an I counts where it fails, a version that differs fails.
-const COUNTS: [(&str, &[(&[Of], Pick)]); 20] = [
+const COUNTS: [(&str, &[Part]); 20] = [
     (
         "cmd_get",
         &[(GETS, found_or_not), (&[Form(F::Touch)], misses), (&[Form(F::Make)], found_or_not)],
@@ -279,7 +282,7 @@ fn stored(of: &CommandTotals) -> u64 {
     of.calls.saturating_sub(of.misses + of.errors + of.not_stored)
 }
 
-fn sum(totals: &Totals, parts: &[(&[Of], Pick)]) -> u64 {
+fn sum(totals: &Totals, parts: &[Part]) -> u64 {
     let one = |of: &Of, pick: &Pick| match of {
         Plain(command) => pick(&totals.plain(*command)),
         Form(form) => pick(totals.form(*form)),
