@@ -12,6 +12,7 @@
 //! I2: sums are exact once the workers are quiet and may trail by a few operations before that.
 
 mod hops;
+mod meta;
 mod native;
 mod tls;
 mod udp;
@@ -26,6 +27,7 @@ use crate::compaction::{Compacted, SIZE_CLASSES};
 use crate::slo::LatencyCells;
 
 pub use hops::{HopCells, HopTotals};
+pub use meta::MetaForm;
 pub use native::{DropReason, NativeCells, NativeTotals};
 pub use tls::{TlsCells, TlsTotals};
 pub use udp::{UdpCells, UdpDrop, UdpTotals};
@@ -150,6 +152,8 @@ pub struct WorkerCounters {
     pub durations: Box<[OnceLock<Box<LatencyCells>>]>,
     /// By [`CommandIndex`]: error replies of commands that were not begun.
     pub rejected_calls: Box<[Cell]>,
+    /// By [`CommandIndex`]: writes whose condition did not hold.
+    pub not_stored: Box<[Cell]>,
     /// Error replies of RESP, by their first word.
     pub errors_by_code: [Cell; ErrorCode::COUNT],
     /// Commands that a user has no right to run.
@@ -204,11 +208,13 @@ impl WorkerCounters {
         let commands = (0..CommandIndex::COUNT).map(|_| CommandCells::default()).collect();
         let spent_ns = (0..CommandIndex::COUNT).map(|_| Cell::default()).collect();
         let rejected_calls = (0..CommandIndex::COUNT).map(|_| Cell::default()).collect();
+        let not_stored = (0..CommandIndex::COUNT).map(|_| Cell::default()).collect();
         let durations = (0..CommandIndex::COUNT).map(|_| OnceLock::new()).collect();
         WorkerCounters {
             commands,
             spent_ns,
             rejected_calls,
+            not_stored,
             durations,
             ..WorkerCounters::default()
         }
@@ -254,6 +260,12 @@ impl WorkerCounters {
         if index.is_resp() && !code.is_rejection() {
             self.rejected_calls[index.position()].add(1);
         }
+    }
+
+    /// A write does nothing, for its condition does not hold.
+    #[cold]
+    pub fn kept(&self, index: CommandIndex) {
+        self.not_stored[index.position()].add(1);
     }
 
     /// Calls `take` with the position of each command that has run since the last call.
@@ -390,8 +402,11 @@ const _: () = {
 };
 
 impl CommandIndex {
-    /// RESP commands, one for unknown ones, memcached commands, native ones.
-    pub const COUNT: usize = CommandIndex::NATIVE_START + NATIVE_NAMES.len();
+    /// RESP commands, one for unknown ones, memcached commands, native ones, and forms of meta
+    /// commands, which [`Totals`] puts to their commands.
+    pub const COUNT: usize = CommandIndex::FORM_START + MetaForm::COUNT;
+
+    const FORM_START: usize = CommandIndex::NATIVE_START + NATIVE_NAMES.len();
 
     const NATIVE_START: usize = CommandId::COUNT + 1 + MEMCACHED_NAMES.len();
 
@@ -426,6 +441,11 @@ impl CommandIndex {
         CommandIndex(CommandIndex::NATIVE_START as u16 + command as u16)
     }
 
+    /// The position of a form of a meta command.
+    pub fn form(form: MetaForm) -> CommandIndex {
+        CommandIndex(CommandIndex::FORM_START as u16 + form as u16)
+    }
+
     /// Whether the command at a position reads keys, may write them, or neither.
     pub fn access(index: usize) -> Option<Access> {
         let (protocol, name) = CommandIndex::describe(index);
@@ -448,12 +468,30 @@ impl CommandIndex {
         }
     }
 
+    /// Whether Redis would count what the command at a position finds, and what it does not find:
+    /// it does so for what is read to be told, not for what is about to be written. Reads by other
+    /// protocols count as GET does.
+    fn is_lookup(index: usize) -> bool {
+        match CommandIndex::describe(index) {
+            (Protocol::Resp, "memory|usage") => false,
+            (
+                Protocol::Resp,
+                "set" | "getset" | "getdel" | "getex" | "copy" | "bitop" | "bitfield",
+            ) => true,
+            _ => CommandIndex::access(index) == Some(Access::Read),
+        }
+    }
+
     /// The port and the name of the command at a position.
     pub(crate) fn describe(index: usize) -> (Protocol, &'static str) {
         let unknown = usize::from(CommandIndex::UNKNOWN_RESP.0);
         match index {
             _ if index < unknown => (Protocol::Resp, Spec::all()[index].name),
             _ if index == unknown => (Protocol::Resp, "unknown"),
+            _ if index >= CommandIndex::FORM_START => {
+                let command = MetaForm::ALL[index - CommandIndex::FORM_START].command();
+                (Protocol::Memcached, MEMCACHED_NAMES[command as usize])
+            }
             _ if index >= CommandIndex::NATIVE_START => {
                 (Protocol::Native, NATIVE_NAMES[index - CommandIndex::NATIVE_START])
             }
@@ -479,8 +517,27 @@ pub struct CommandTotals {
     pub errors: u64,
     /// Of these, those of calls that were not begun.
     pub rejected: u64,
+    /// Writes whose condition did not hold.
+    pub not_stored: u64,
     /// What they took of the workers' time, in nanoseconds (`timing`).
     pub spent_ns: u64,
+}
+
+impl CommandTotals {
+    /// What was counted beyond `part`.
+    pub(crate) fn less(&self, part: &CommandTotals) -> CommandTotals {
+        CommandTotals {
+            protocol: self.protocol,
+            name: self.name,
+            calls: self.calls.saturating_sub(part.calls),
+            hits: self.hits.saturating_sub(part.hits),
+            misses: self.misses.saturating_sub(part.misses),
+            errors: self.errors.saturating_sub(part.errors),
+            rejected: self.rejected.saturating_sub(part.rejected),
+            not_stored: self.not_stored.saturating_sub(part.not_stored),
+            spent_ns: self.spent_ns.saturating_sub(part.spent_ns),
+        }
+    }
 }
 
 /// Everything that the workers count, summed.
@@ -488,6 +545,8 @@ pub struct CommandTotals {
 pub struct Totals {
     /// One entry for each command of each protocol, also those never called.
     pub commands: Vec<CommandTotals>,
+    /// By [`MetaForm`]: what is in their commands' counts already.
+    pub(crate) forms: Vec<CommandTotals>,
     /// Error replies of RESP by [`ErrorCode`].
     pub errors_by_code: [u64; ErrorCode::COUNT],
     /// Commands that a user had no right to run.
@@ -566,10 +625,13 @@ impl Totals {
                 misses: sum(|cells| &cells.misses),
                 errors: sum(|cells| &cells.errors),
                 rejected: workers.clone().map(|worker| worker.rejected_calls[index].get()).sum(),
+                not_stored: workers.clone().map(|worker| worker.not_stored[index].get()).sum(),
                 spent_ns: workers.clone().map(|worker| worker.spent_ns[index].get()).sum(),
             }
         };
-        let commands: Vec<CommandTotals> = (0..CommandIndex::COUNT).map(command).collect();
+        let mut commands: Vec<CommandTotals> = (0..CommandIndex::COUNT).map(command).collect();
+        let forms = commands.split_off(CommandIndex::FORM_START);
+        meta::add_to_commands(&mut commands, &forms);
         let is_native = |command: &&CommandTotals| command.protocol == Protocol::Native;
         let requests = commands.iter().filter(is_native).map(|command| command.calls).sum();
         Totals {
@@ -578,6 +640,7 @@ impl Totals {
             udp: UdpTotals::sum(workers.clone()),
             hops: HopTotals::sum(workers.clone()),
             commands,
+            forms,
             errors_by_code: std::array::from_fn(|code| {
                 workers.clone().map(|worker| worker.errors_by_code[code].get()).sum()
             }),
@@ -611,13 +674,9 @@ impl Totals {
 
     /// What was counted after `baseline` was taken; connections open now stay.
     pub(crate) fn since(mut self, baseline: &Totals) -> Totals {
-        for (now, then) in self.commands.iter_mut().zip(&baseline.commands) {
-            now.calls = now.calls.saturating_sub(then.calls);
-            now.hits = now.hits.saturating_sub(then.hits);
-            now.misses = now.misses.saturating_sub(then.misses);
-            now.errors = now.errors.saturating_sub(then.errors);
-            now.rejected = now.rejected.saturating_sub(then.rejected);
-            now.spent_ns = now.spent_ns.saturating_sub(then.spent_ns);
+        let commands = self.commands.iter_mut().zip(&baseline.commands);
+        for (now, then) in commands.chain(self.forms.iter_mut().zip(&baseline.forms)) {
+            *now = now.less(then);
         }
         for (now, then) in self.errors_by_code.iter_mut().zip(baseline.errors_by_code) {
             *now = now.saturating_sub(then);
@@ -670,14 +729,11 @@ impl Totals {
         self.commands.iter().map(|command| command.errors).sum()
     }
 
-    /// Keys found by all commands.
-    pub fn hits(&self) -> u64 {
-        self.commands.iter().map(|command| command.hits).sum()
-    }
-
-    /// Keys not found by all commands.
-    pub fn misses(&self) -> u64 {
-        self.commands.iter().map(|command| command.misses).sum()
+    /// Keys that were found and that were not, by commands of which Redis counts it.
+    pub fn lookups(&self) -> (u64, u64) {
+        let commands = self.commands.iter().enumerate();
+        let looking = commands.filter(|(at, _)| CommandIndex::is_lookup(*at));
+        looking.fold((0, 0), |(hits, misses), (_, it)| (hits + it.hits, misses + it.misses))
     }
 }
 
@@ -715,7 +771,7 @@ mod tests {
         assert_eq!(totals.command(Protocol::Resp, "get").unwrap().calls, 5);
         assert_eq!(totals.command(Protocol::Memcached, "get").unwrap().calls, 0);
         assert_eq!(totals.command(Protocol::Memcached, "get").unwrap().hits, 2);
-        assert_eq!((totals.calls(), totals.hits(), totals.net_input_bytes), (5, 2, 5));
+        assert_eq!((totals.calls(), totals.lookups(), totals.net_input_bytes), (5, (2, 0), 5));
     }
 
     #[test]

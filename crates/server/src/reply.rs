@@ -371,6 +371,7 @@ pub fn count(
     match outcome {
         // What they found is not what was asked for.
         Outcome::Hit(_) if matches!(shape, Shape::AccessFrequency | Shape::RefusedTime(_)) => {
+            cells.hits.add(1);
             counters.failed(command, ErrorCode::Err);
         }
         Outcome::Hit(_) => cells.hits.add(1),
@@ -382,17 +383,39 @@ pub fn count(
         }
         Outcome::OutOfMemory => counters.failed(command, ErrorCode::Oom),
         Outcome::Unwritable => counters.failed(command, ErrorCode::MisConf),
-        Outcome::Stored { .. } | Outcome::NotStored { .. } => {}
+        Outcome::Stored { old, .. } if shape == Shape::OldValue => count_old(cells, old.is_some()),
+        Outcome::Stored { .. } => {}
+        Outcome::NotStored { old } => {
+            counters.kept(command);
+            if shape == Shape::OldValue {
+                count_old(cells, old.is_some());
+            }
+        }
     }
+}
+
+/// What a write says of the value that was there it has read.
+#[cold]
+fn count_old(cells: &CommandCells, was_there: bool) {
+    if was_there { cells.hits.add(1) } else { cells.misses.add(1) }
 }
 
 #[cold]
 fn count_update(cells: &CommandCells, outcome: &Outcome<'_, Refusal>, shape: Shape) {
-    let (Outcome::Updated { old, .. } | Outcome::Deleted { old }) = outcome else { return };
-    let creates = matches!(
-        shape,
-        Shape::NewInteger | Shape::NewValue | Shape::NewLength | Shape::OldBit { .. }
-    );
+    let (old, is_made) = match outcome {
+        Outcome::Updated { old, new } => (old, new.is_some()),
+        Outcome::Deleted { old } => (old, false),
+        _ => return,
+    };
+    let creates = match shape {
+        Shape::NewInteger | Shape::NewValue | Shape::NewLength | Shape::OldBit { .. } => true,
+        // What got a time that has passed was stored all the same.
+        Shape::McStored | Shape::Meta(MetaShape { kind: MetaKind::Set, .. }) => {
+            is_made || matches!(outcome, Outcome::Deleted { .. })
+        }
+        Shape::Binary(_) => is_made,
+        _ => false,
+    };
     if old.is_some() {
         cells.hits.add(1);
     } else if !creates {

@@ -194,7 +194,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.must_wait(id) || (asks_to_track && !self.may_track(slot, &parsed)) {
             return false;
         }
-        let index = id.map_or(CommandIndex::UNKNOWN_RESP, CommandIndex::resp);
+        // What a container of commands does not have is no command, and counts for none.
+        let counted = id.filter(|_| !matches!(parsed, Err(CommandError::UnknownSubcommand { .. })));
+        let index = counted.map_or(CommandIndex::UNKNOWN_RESP, CommandIndex::resp);
         let resp = self.core.connections[slot].resp();
         let is_quiet = resp.replies != Replies::On;
         if resp.replies == Replies::SkipNext {

@@ -71,6 +71,12 @@ impl LineCounts {
         self.skipped.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// A watcher gets so many less of those that were on their way.
+    pub fn skip_sent(&self, count: u64) {
+        self.sent.fetch_sub(count, Ordering::Relaxed);
+        self.skip(count);
+    }
+
     /// Names as memcached has them, and numbers.
     pub fn named(&self) -> [(&'static str, u64); 4] {
         [
@@ -207,6 +213,10 @@ impl Lines {
     ) {
         let (key, cfd) = (request.key, client.descriptor);
         let (status, class, size) = match seen.found {
+            // What only gets another time is told of as it is now.
+            Some(size) if matches!(request.op, Op::Update(Rmw::SetExpiry(_))) => {
+                ("found", 1, seen.written.unwrap_or(size))
+            }
             Some(size) => ("found", 1, size),
             None => ("not_found", 0, 0),
         };

@@ -6,7 +6,7 @@ use wire::memcached::{
 };
 
 use super::Caller;
-use crate::counters::MemcachedCommand;
+use crate::counters::{CommandIndex, MemcachedCommand, MetaForm};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{MetaKind, MetaShape, Shape};
@@ -23,6 +23,34 @@ struct Asked<'a> {
     kind: MetaKind,
 }
 
+impl Asked<'_> {
+    /// Which of the forms that are counted apart.
+    fn form(&self) -> Option<MetaForm> {
+        let flags = &self.flags;
+        let (is_made, is_touched) = (flags.vivify.is_some(), flags.exptime.is_some());
+        match self.kind {
+            MetaKind::Get => match (is_made, is_touched) {
+                (false, false) => None,
+                (false, true) => Some(MetaForm::Touch),
+                (true, false) => Some(MetaForm::Make),
+                (true, true) => Some(MetaForm::MakeAndTouch),
+            },
+            MetaKind::Set => match flags.mode {
+                MetaMode::Add | MetaMode::Append | MetaMode::Prepend => None,
+                _ => flags.version.map(|_| MetaForm::Compare),
+            },
+            MetaKind::Delete => flags.invalidates.then_some(MetaForm::Invalidate),
+            MetaKind::Count => match (is_made, flags.mode) {
+                (false, MetaMode::Decrease) => Some(MetaForm::Decrease),
+                (true, MetaMode::Decrease) => Some(MetaForm::DecreaseOrMake),
+                (true, _) => Some(MetaForm::IncreaseOrMake),
+                (false, _) => None,
+            },
+            MetaKind::Debug => None,
+        }
+    }
+}
+
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs a meta command.
     pub(super) fn meta(&mut self, slot: usize, meta: Meta<'a>) {
@@ -33,8 +61,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             MetaVerb::Arithmetic => (MemcachedCommand::Ma, MetaKind::Count),
             MetaVerb::Debug => (MemcachedCommand::Me, MetaKind::Debug),
         };
-        let caller = self.caller(slot, command, false);
+        let mut caller = self.caller(slot, command, false);
         let asked = Asked { meta, flags: meta.flags(), kind };
+        if let Some(form) = asked.form() {
+            caller.index = CommandIndex::form(form);
+            self.core.counters().command(caller.index).calls.add(1);
+        }
         let key = meta.decoded_key();
         if key.is_none() && asked.flags.new_version.is_none() {
             let op = self.meta_op(&asked);

@@ -4,10 +4,14 @@ use rustix::process::getpid;
 use wire::memcached::binary::{self, Request, Status};
 use wire::memcached::{Encoder, Reply, StatsKind};
 
+use self::Of::{Form, Plain};
 use super::MEMCACHED_VERSION;
 use crate::Mode;
 use crate::clients::End;
-use crate::counters::{CommandTotals, Dialect, MemcachedCommand, Protocol, Totals};
+use crate::counters::{
+    CommandTotals, Dialect, MemcachedCommand, MemcachedCommand as C, MetaForm, MetaForm as F,
+    Protocol, Totals,
+};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::metrics::facts::facts;
@@ -150,50 +154,152 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     }
 }
 
-/// Writes that memcached would count as items stored, of both protocols' storage commands.
+/// Writes that memcached would count as items stored, of both protocols.
 fn stored_count(totals: &Totals) -> u64 {
-    let of = |protocol, name| totals.command(protocol, name).map_or(0, |command| command.calls);
-    WRITES.iter().map(|verb| of(Protocol::Memcached, verb)).sum::<u64>() + of(Protocol::Resp, "set")
+    let of_resp = totals.command(Protocol::Resp, "set").map_or(0, |set| {
+        // A SET that says what was there may miss and store.
+        set.calls.saturating_sub(set.errors + set.not_stored)
+    });
+    of_resp + sum(totals, &[(WRITES, stored), (MAKES, misses)])
 }
 
-const READS: [&str; 5] = ["get", "gets", "gat", "gats", "mg"];
-const WRITES: [&str; 7] = ["set", "add", "replace", "append", "prepend", "cas", "ms"];
-
-/// A count of some of memcached's commands together.
-fn counted(totals: &Totals, names: &[&str], pick: fn(&CommandTotals) -> u64) -> u64 {
-    names.iter().filter_map(|name| totals.command(Protocol::Memcached, name)).map(pick).sum()
+/// What is counted: a command, without its forms that are counted apart, or such a form.
+#[derive(Clone, Copy)]
+enum Of {
+    Plain(MemcachedCommand),
+    Form(MetaForm),
 }
 
-/// A cas that neither missed nor failed has hit.
-fn cas_hits(command: &CommandTotals) -> u64 {
-    command.calls.saturating_sub(command.misses + command.errors)
+/// What of it.
+type Pick = fn(&CommandTotals) -> u64;
+
+/// Which commands add what to a count.
+type Part = (&'static [Of], Pick);
+
+const GETS: &[Of] = &[Plain(C::Get), Plain(C::Gets), Plain(C::Mg)];
+const TOUCHES: &[Of] = &[Plain(C::Touch), Plain(C::Gat), Plain(C::Gats)];
+const WRITES: &[Of] = &[
+    Plain(C::Set),
+    Plain(C::Add),
+    Plain(C::Replace),
+    Plain(C::Append),
+    Plain(C::Prepend),
+    Plain(C::Cas),
+    Plain(C::Ms),
+    Form(F::Compare),
+];
+const CAS: &[Of] = &[Plain(C::Cas), Form(F::Compare)];
+const DELETES: &[Of] = &[Plain(C::Delete), Plain(C::Md)];
+const METAS: &[Of] =
+    &[Plain(C::Mg), Plain(C::Ms), Plain(C::Md), Plain(C::Ma), Plain(C::Me), Plain(C::Mn)];
+const FORMS: &[Of] = &[
+    Form(F::Touch),
+    Form(F::Make),
+    Form(F::MakeAndTouch),
+    Form(F::Compare),
+    Form(F::Invalidate),
+    Form(F::Decrease),
+    Form(F::IncreaseOrMake),
+    Form(F::DecreaseOrMake),
+];
+/// Where they miss they store.
+const MAKES: &[Of] =
+    &[Form(F::Make), Form(F::MakeAndTouch), Form(F::IncreaseOrMake), Form(F::DecreaseOrMake)];
+const INCREASES: &[Of] = &[Plain(C::Incr), Plain(C::Ma), Form(F::IncreaseOrMake)];
+const DECREASES: &[Of] = &[Plain(C::Decr), Form(F::Decrease), Form(F::DecreaseOrMake)];
+
+/// memcached's name: which outcomes of which commands add to it, keys rather than commands.
+///
+/// As memcached has it: gat is a touch and no get; so is `mg` with a T that finds something, while
+/// one that does not is a get that missed. What `mg` with an N makes it has got; what `ma` with an
+/// N makes counts nowhere. `md` with an I counts where it fails, a version that differs fails.
+const COUNTS: [(&str, &[Part]); 20] = [
+    (
+        "cmd_get",
+        &[(GETS, found_or_not), (&[Form(F::Touch)], misses), (&[Form(F::Make)], found_or_not)],
+    ),
+    ("cmd_set", &[(WRITES, calls)]),
+    ("cmd_flush", &[(&[Plain(C::FlushAll)], calls)]),
+    (
+        "cmd_touch",
+        &[
+            (TOUCHES, found_or_not),
+            (&[Form(F::Touch)], hits),
+            (&[Form(F::MakeAndTouch)], found_or_not),
+        ],
+    ),
+    ("cmd_meta", &[(METAS, calls), (FORMS, calls)]),
+    ("get_hits", &[(GETS, hits), (&[Form(F::Make)], found_or_not)]),
+    ("get_misses", &[(GETS, misses), (&[Form(F::Touch)], misses)]),
+    // What was there and is no more is not told from what was never there.
+    ("get_expired", &[]),
+    ("get_flushed", &[]),
+    (
+        "delete_misses",
+        &[(DELETES, misses), (&[Plain(C::Md)], errors), (&[Form(F::Invalidate)], failed)],
+    ),
+    ("delete_hits", &[(DELETES, hits)]),
+    ("incr_misses", &[(&[Plain(C::Incr), Plain(C::Ma)], misses)]),
+    ("incr_hits", &[(INCREASES, hits)]),
+    ("decr_misses", &[(&[Plain(C::Decr), Form(F::Decrease)], misses)]),
+    ("decr_hits", &[(DECREASES, hits)]),
+    ("touch_misses", &[(TOUCHES, misses)]),
+    (
+        "touch_hits",
+        &[(TOUCHES, hits), (&[Form(F::Touch)], hits), (&[Form(F::MakeAndTouch)], found_or_not)],
+    ),
+    ("cas_misses", &[(CAS, misses)]),
+    ("cas_hits", &[(CAS, stored)]),
+    ("cas_badval", &[(CAS, errors)]),
+];
+
+fn calls(of: &CommandTotals) -> u64 {
+    of.calls
+}
+
+fn hits(of: &CommandTotals) -> u64 {
+    of.hits
+}
+
+fn misses(of: &CommandTotals) -> u64 {
+    of.misses
+}
+
+fn found_or_not(of: &CommandTotals) -> u64 {
+    of.hits + of.misses
+}
+
+fn errors(of: &CommandTotals) -> u64 {
+    of.errors
+}
+
+fn failed(of: &CommandTotals) -> u64 {
+    of.misses + of.errors
+}
+
+/// A write that neither missed nor failed, nor was held back by its condition.
+fn stored(of: &CommandTotals) -> u64 {
+    of.calls.saturating_sub(of.misses + of.errors + of.not_stored)
+}
+
+fn sum(totals: &Totals, parts: &[Part]) -> u64 {
+    let one = |of: &Of, pick: &Pick| match of {
+        Plain(command) => pick(&totals.plain(*command)),
+        Form(form) => pick(totals.form(*form)),
+    };
+    parts.iter().flat_map(|(of, pick)| of.iter().map(move |of| one(of, pick))).sum()
+}
+
+/// One of [`COUNTS`].
+fn counted(totals: &Totals, name: &str) -> u64 {
+    let parts = COUNTS.iter().find(|(of, _)| *of == name);
+    parts.map_or(0, |(_, parts)| sum(totals, parts))
 }
 
 fn commands(to: &mut Writer<'_>, totals: &Totals) {
-    let sum = |names: &[&str], pick: fn(&CommandTotals) -> u64| counted(totals, names, pick);
-    let metas = ["mg", "ms", "md", "ma", "me", "mn"];
-    let touches = ["touch", "gat", "gats"];
-    // memcached counts keys here, not commands.
-    let looked_up = sum(&READS, |command| command.hits + command.misses);
-    to.stat("cmd_get", looked_up);
-    to.stat("cmd_set", sum(&WRITES, |command| command.calls));
-    to.stat("cmd_flush", sum(&["flush_all"], |command| command.calls));
-    to.stat("cmd_touch", sum(&touches, |command| command.hits + command.misses));
-    to.stat("cmd_meta", sum(&metas, |command| command.calls));
-    to.stat("get_hits", sum(&READS, |command| command.hits));
-    to.stat("get_misses", sum(&READS, |command| command.misses));
-    to.stat("get_expired", 0);
-    to.stat("get_flushed", 0);
-    // A count of ma says nothing of its direction.
-    let counted =
-        [("delete", &["delete", "md"][..]), ("incr", &["incr", "ma"]), ("decr", &["decr"])];
-    for (name, names) in counted.into_iter().chain([("touch", &["touch"][..])]) {
-        to.stat(&format!("{name}_misses"), sum(names, |command| command.misses));
-        to.stat(&format!("{name}_hits"), sum(names, |command| command.hits));
+    for (name, parts) in COUNTS {
+        to.stat(name, sum(totals, parts));
     }
-    to.stat("cas_hits", sum(&["cas"], cas_hits));
-    to.stat("cas_misses", sum(&["cas"], |command| command.misses));
-    to.stat("cas_badval", sum(&["cas"], |command| command.errors));
 }
 
 fn settings(to: &mut Writer<'_>, shared: &Shared) {
@@ -253,15 +359,18 @@ fn slabs(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("1:mem_requested", store.entry_bytes);
     // memcached_exporter takes a class without its counts for a server that is down.
     let totals = shared.totals_since_reset();
-    let hits = |names: &[&str]| counted(&totals, names, |command| command.hits);
-    to.stat("1:get_hits", hits(&READS));
-    to.stat("1:cmd_set", counted(&totals, &WRITES, |command| command.calls));
-    to.stat("1:delete_hits", hits(&["delete", "md"]));
-    to.stat("1:incr_hits", hits(&["incr", "ma"]));
-    to.stat("1:decr_hits", hits(&["decr"]));
-    to.stat("1:cas_hits", counted(&totals, &["cas"], cas_hits));
-    to.stat("1:cas_badval", counted(&totals, &["cas"], |command| command.errors));
-    to.stat("1:touch_hits", hits(&["touch"]));
+    for name in [
+        "get_hits",
+        "cmd_set",
+        "delete_hits",
+        "incr_hits",
+        "decr_hits",
+        "cas_hits",
+        "cas_badval",
+        "touch_hits",
+    ] {
+        to.stat(&format!("1:{name}"), counted(&totals, name));
+    }
     to.stat("active_slabs", 1);
     to.stat("total_malloced", store.log_bytes);
 }

@@ -16,6 +16,7 @@ fn snapshot() -> Snapshot {
         misses,
         errors,
         rejected: 0,
+        not_stored: 0,
         spent_ns: 0,
     };
     Snapshot {

@@ -10,7 +10,7 @@ use wire::resp::{
 };
 
 use super::Caller;
-use super::locked::{Held, Work, item_room_bytes};
+use super::locked::{Held, OwnedItem, Work, item_room_bytes};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::Shape;
@@ -67,8 +67,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.refuse_long_key(caller, keys.clone()) {
             return;
         }
+        let source_count = sources.count() as u64;
         match self.with_held(caller.slot, keys, Combine { operation, target, sources }) {
-            Ok(len_bytes) => self.say(caller, |encoder| encoder.integer(len_bytes)),
+            Ok((len_bytes, found)) => {
+                self.count_lookups(caller, found, source_count - found);
+                self.say(caller, |encoder| encoder.integer(len_bytes));
+            }
             Err(error) => self.fail(caller, &error),
         }
     }
@@ -90,15 +94,21 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return;
         }
         match self.with_held(caller.slot, keys, Act { key, actions, writes }) {
-            Ok(answers) => self.say(caller, |encoder| {
-                encoder.array_header(answers.len());
-                for answer in answers {
-                    match answer {
-                        Some(number) => encoder.integer(number),
-                        None => encoder.null(),
-                    }
+            Ok((answers, is_found)) => {
+                // Redis counts no look at what is about to be written.
+                if !writes {
+                    self.count_lookups(caller, u64::from(is_found), u64::from(!is_found));
                 }
-            }),
+                self.say(caller, |encoder| {
+                    encoder.array_header(answers.len());
+                    for answer in answers {
+                        match answer {
+                            Some(number) => encoder.integer(number),
+                            None => encoder.null(),
+                        }
+                    }
+                });
+            }
             Err(error) => self.fail(caller, &error),
         }
     }
@@ -112,27 +122,27 @@ struct Combine<'a> {
 }
 
 impl Work for Combine<'_> {
-    type Done = Result<i64, ErrorReply<'static>>;
+    /// The length of the result, and how many sources were there.
+    type Done = Result<(i64, u64), ErrorReply<'static>>;
 
     fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {
         item_room_bytes(self.target, old_len_max_bytes)
     }
 
     fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Self::Done {
-        let values: Vec<Vec<u8>> = self
-            .sources
-            .map(|key| held.read(key).map(|item| item.value).unwrap_or_default())
-            .collect();
-        let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
+        let items: Vec<Option<OwnedItem>> = self.sources.map(|key| held.read(key)).collect();
+        let found = items.iter().flatten().count() as u64;
+        let values: Vec<&[u8]> =
+            items.iter().map(|item| item.as_ref().map_or(&b""[..], |item| &item.value)).collect();
         let value = bits::combine(self.operation, &values);
         if value.is_empty() {
             held.delete(self.target)?;
-            return Ok(0);
+            return Ok((0, found));
         }
         let condition = Condition::Always;
         let set = Set { value: &value, client_flags: 0, expiry: Expiry::Never, condition };
         held.write(self.target, set)?;
-        Ok(value.len() as i64)
+        Ok((value.len() as i64, found))
     }
 }
 
@@ -144,7 +154,8 @@ struct Act<'a> {
 }
 
 impl Work for Act<'_> {
-    type Done = Result<Vec<Option<i64>>, ErrorReply<'static>>;
+    /// The answers, and whether the key was there.
+    type Done = Result<(Vec<Option<i64>>, bool), ErrorReply<'static>>;
 
     fn room_bytes(&self, old_len_max_bytes: usize) -> u64 {
         if !self.writes {
@@ -164,6 +175,6 @@ impl Work for Act<'_> {
             let set = Set { value: &value, client_flags, expiry: Expiry::Keep, condition };
             held.write(self.key, set)?;
         }
-        Ok(answers)
+        Ok((answers, item.is_some()))
     }
 }

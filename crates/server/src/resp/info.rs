@@ -13,7 +13,7 @@ use super::config::memory_policy;
 use super::connection::REDIS_VERSION;
 use crate::clients::Client;
 use crate::cluster::told::{Peers, RoleCounts};
-use crate::counters::{Protocol, Totals};
+use crate::counters::{CommandTotals, Protocol, Totals};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::metrics::facts::{Kind, facts};
@@ -259,8 +259,9 @@ fn stats(section: &mut Section<'_>) {
     section.line("expired_keys", expired);
     section.line("evicted_keys", evicted);
     section.line("evicted_clients", 0);
-    section.line("keyspace_hits", totals.hits());
-    section.line("keyspace_misses", totals.misses());
+    let (hits, misses) = totals.lookups();
+    section.line("keyspace_hits", hits);
+    section.line("keyspace_misses", misses);
     for name in ["pubsub_channels", "pubsub_patterns", "latest_fork_usec", "total_forks"] {
         section.line(name, 0);
     }
@@ -338,21 +339,29 @@ fn cpu(section: &mut Section<'_>) {
 
 fn command_stats(section: &mut Section<'_>) {
     for command in &section.totals.commands {
-        if command.protocol == Protocol::Resp && command.calls > 0 {
+        // What is no command Redis lists nowhere.
+        if command.protocol == Protocol::Resp && command.calls > 0 && command.name != "unknown" {
             let ran = command.calls.saturating_sub(command.rejected);
-            let spent_us = command.spent_ns as f64 / 1000.0;
+            let spent_us = ran_us(command);
             let _ = write!(
                 section.text,
                 "cmdstat_{}:calls={ran},usec={},usec_per_call={:.2},rejected_calls={},\
                  failed_calls={}\r\n",
                 command.name,
-                command.spent_ns / 1000,
+                spent_us as u64,
                 spent_us / ran.max(1) as f64,
                 command.rejected,
                 command.errors.saturating_sub(command.rejected),
             );
         }
     }
+}
+
+/// What the calls took that were begun: those that were not have their share of a round's time too,
+/// but nothing to show for it.
+fn ran_us(command: &CommandTotals) -> f64 {
+    let ran = command.calls.saturating_sub(command.rejected);
+    command.spent_ns as f64 / 1000.0 * ran as f64 / command.calls.max(1) as f64
 }
 
 fn error_stats(section: &mut Section<'_>) {

@@ -33,7 +33,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return;
         }
         self.settle(caller.slot);
-        let [left, right] = self.values_of([request.left, request.right]);
+        let values = self.values_of([request.left, request.right]);
+        let found = values.iter().flatten().count() as u64;
+        self.count_lookups(caller, found, 2 - found);
+        // An absent key is empty.
+        let [left, right] = values.map(Option::unwrap_or_default);
         let table_bytes = (left.len() as u64 + 1)
             .saturating_mul(right.len() as u64 + 1)
             .saturating_mul(size_of::<u32>() as u64);
@@ -48,8 +52,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.core.ledger.release(table_bytes);
     }
 
-    /// Both values as of one moment; an absent key is empty.
-    fn values_of(&mut self, keys: [&[u8]; 2]) -> [Vec<u8>; 2] {
+    /// Both values as of one moment.
+    fn values_of(&mut self, keys: [&[u8]; 2]) -> [Option<Vec<u8>>; 2] {
         let now = self.core.now;
         let hashed: [(KeyHash, &[u8]); 2] = keys.map(|key| (self.core.hash(key), key));
         let mut values = Values::default();
@@ -61,7 +65,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     let mut seen = Observed { keeps_item: true, ..Observed::default() };
                     let request = Request { key, hash, op: Op::<Rmw<'_>>::Get };
                     self.engine.execute(now, &[request], &mut seen);
-                    values.0[index] = seen.item.map(|item| item.value).unwrap_or_default();
+                    values.0[index] = seen.item.map(|item| item.value);
                 }
             }
         }
@@ -71,7 +75,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
 /// Copies what a snapshot found.
 #[derive(Default)]
-struct Values([Vec<u8>; 2]);
+struct Values([Option<Vec<u8>>; 2]);
 
 impl store::Sink<crate::rmw::Refusal> for Values {
     fn outcome(
@@ -81,7 +85,7 @@ impl store::Sink<crate::rmw::Refusal> for Values {
         _: store::Pins<'_>,
     ) {
         if let store::Outcome::Hit(item) = outcome {
-            self.0[request_index] = item.value.to_vec();
+            self.0[request_index] = Some(item.value.to_vec());
         }
     }
 }

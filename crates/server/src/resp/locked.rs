@@ -9,6 +9,7 @@ use base::{KeyHash, KeyHasher, UnixMillis};
 use store::{Item, Op, Outcome, Pins, Request, Set, Sink, entry_len_max_bytes};
 use wire::resp::ErrorReply;
 
+use super::Caller;
 use crate::compaction::Answering;
 use crate::engine::Engine;
 use crate::gather::Gather;
@@ -110,6 +111,13 @@ pub(super) trait Work {
 }
 
 impl<E: Engine> Gather<'_, '_, E> {
+    /// Counts what a command found by itself.
+    pub(super) fn count_lookups(&self, caller: Caller, found: u64, absent: u64) {
+        let cells = self.core.counters().command(caller.index);
+        cells.hits.add(found);
+        cells.misses.add(absent);
+    }
+
     /// Does some work on keys; none of them is too long.
     pub(super) fn with_held<'k, W: Work>(
         &mut self,

@@ -197,6 +197,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let policy = if copy.replaces { Target::Any } else { Target::Absent };
         match self.transfer(caller.slot, copy.source, copy.target, policy, After::KeepSource) {
             Ok(done) => {
+                let is_absent = done == Transferred::NoSource;
+                self.count_lookups(caller, u64::from(!is_absent), u64::from(is_absent));
                 let done = i64::from(done == Transferred::Yes);
                 self.say(caller, |encoder| encoder.integer(done));
             }

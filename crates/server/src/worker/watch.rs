@@ -61,7 +61,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     pub(super) fn show_watcher(&mut self, client_id: u64, lines: &Watched) {
         self.core.shared.watchers().under_way.remove(lines.text.len());
         let is_it = |slot: &usize| self.core.connections[*slot].client.id == client_id;
-        let Some(slot) = self.core.connections.slots().into_iter().find(is_it) else { return };
+        let Some(slot) = self.core.connections.slots().into_iter().find(is_it) else {
+            return self.core.shared.watchers().counts.skip_sent(lines.count);
+        };
         let limit_bytes = self.core.output_limit_bytes;
         self.core.lend_buffer(slot);
         let connection = &mut self.core.connections[slot];
@@ -69,7 +71,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         memcached.skipped_lines += lines.lost + connection.client.take_lost_lines();
         if connection.output.unsent_bytes() + lines.text.len() > limit_bytes {
             memcached.skipped_lines += lines.count;
-            self.core.shared.watchers().counts.skip(lines.count);
+            self.core.shared.watchers().counts.skip_sent(lines.count);
         } else {
             let skipped = std::mem::take(&mut memcached.skipped_lines);
             connection.output.append(|out| {

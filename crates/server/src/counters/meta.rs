@@ -1,0 +1,113 @@
+//! Forms of meta commands that memcached counts apart: what `mg` with a T finds it counts as
+//! touched, what `ma` with MD finds as decreased.
+//!
+//! A form has cells of its own in place of its command's, but for the call, which both count. The
+//! sums put them together again, for all who ask by command.
+
+use super::{CommandIndex, CommandTotals, MemcachedCommand, Totals};
+
+/// A form of a meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaForm {
+    /// mg T.
+    Touch,
+    /// mg N.
+    Make,
+    /// mg N T.
+    MakeAndTouch,
+    /// ms C, except in mode add, append and prepend.
+    Compare,
+    /// md I.
+    Invalidate,
+    /// ma MD.
+    Decrease,
+    /// ma N.
+    IncreaseOrMake,
+    /// ma N MD.
+    DecreaseOrMake,
+}
+
+impl MetaForm {
+    /// In the order of their counters.
+    pub const ALL: [MetaForm; 8] = [
+        MetaForm::Touch,
+        MetaForm::Make,
+        MetaForm::MakeAndTouch,
+        MetaForm::Compare,
+        MetaForm::Invalidate,
+        MetaForm::Decrease,
+        MetaForm::IncreaseOrMake,
+        MetaForm::DecreaseOrMake,
+    ];
+
+    /// How many there are.
+    pub const COUNT: usize = MetaForm::ALL.len();
+
+    /// Of which command.
+    pub fn command(self) -> MemcachedCommand {
+        match self {
+            MetaForm::Touch | MetaForm::Make | MetaForm::MakeAndTouch => MemcachedCommand::Mg,
+            MetaForm::Compare => MemcachedCommand::Ms,
+            MetaForm::Invalidate => MemcachedCommand::Md,
+            MetaForm::Decrease | MetaForm::IncreaseOrMake | MetaForm::DecreaseOrMake => {
+                MemcachedCommand::Ma
+            }
+        }
+    }
+}
+
+impl Totals {
+    /// What a memcached command counted in none of its forms.
+    pub(crate) fn plain(&self, command: MemcachedCommand) -> CommandTotals {
+        let all = self.commands[CommandIndex::memcached(command).position()];
+        let forms = MetaForm::ALL.into_iter().filter(|form| form.command() == command);
+        forms.fold(all, |rest, form| rest.less(self.form(form)))
+    }
+
+    /// What a form of a meta command counted.
+    pub(crate) fn form(&self, form: MetaForm) -> &CommandTotals {
+        &self.forms[form as usize]
+    }
+}
+
+/// Adds what forms counted to their commands, calls left out: those are there already.
+pub(super) fn add_to_commands(commands: &mut [CommandTotals], forms: &[CommandTotals]) {
+    for (form, counted) in MetaForm::ALL.into_iter().zip(forms) {
+        let command = &mut commands[CommandIndex::memcached(form.command()).position()];
+        command.hits += counted.hits;
+        command.misses += counted.misses;
+        command.errors += counted.errors;
+        command.not_stored += counted.not_stored;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::WorkerCounters;
+
+    #[test]
+    fn forms_are_parts_of_their_commands() {
+        let worker = WorkerCounters::new();
+        let (mg, touch) = (MemcachedCommand::Mg, CommandIndex::form(MetaForm::Touch));
+        worker.command(CommandIndex::memcached(mg)).calls.add(3);
+        worker.command(CommandIndex::memcached(mg)).hits.add(1);
+        worker.command(touch).calls.add(2);
+        worker.command(touch).hits.add(1);
+        worker.command(touch).misses.add(1);
+        let totals = Totals::sum(std::iter::once(&worker));
+        let all = totals.command(crate::counters::Protocol::Memcached, "mg").unwrap();
+        assert_eq!((all.calls, all.hits, all.misses), (3, 2, 1));
+        let plain = totals.plain(mg);
+        assert_eq!((plain.calls, plain.hits, plain.misses), (1, 1, 0));
+        assert_eq!(totals.form(MetaForm::Touch).hits, 1);
+        let after = totals.clone().since(&totals);
+        assert_eq!((after.form(MetaForm::Touch).hits, after.plain(mg).hits), (0, 0));
+        assert_eq!(totals.commands.iter().filter(|command| command.name == "mg").count(), 1);
+    }
+
+    #[test]
+    fn forms_have_the_order_of_their_counters() {
+        assert!(MetaForm::ALL.iter().enumerate().all(|(at, form)| *form as usize == at));
+    }
+}
