@@ -168,6 +168,8 @@ fn every_live_setting_is_set_and_read_back() {
     let of_threads = "argument must be auto or a number of threads";
     let of_time = "argument must be off or a time from 1us to 60s, e.g. 1ms";
     let of_integer = "argument couldn't be parsed into an integer";
+    let of_levels =
+        "argument(s) must be one of the following: off, error, warn, info, debug, trace";
     let rows = [
         ("threads", [("3", "3"), ("AUTO", "4")], of_threads),
         ("cr-threads", [("1", "1"), ("auto", "auto")], of_threads),
@@ -180,6 +182,7 @@ fn every_live_setting_is_set_and_read_back() {
         ("slowlog-max-len", [("0", "0"), ("64", "64")], of_integer),
         ("tracking-table-max-keys", [("7", "7"), ("0", "0")], of_integer),
         ("latency-monitor-threshold", [("100", "100"), ("0", "0")], of_integer),
+        ("log", [("debug", "debug"), ("INFO", "info")], of_levels),
     ];
     // A password is not read back.
     let shown_settings = server::LIVE_SETTINGS.into_iter().filter(|name| *name != "requirepass");
