@@ -1,6 +1,4 @@
 //! examples/tour.c, compiled against both libraries, tours a server in this process.
-#![allow(clippy::unwrap_used)]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,6 +1,4 @@
 //! include/dovetail.h is what cbindgen makes of the sources. UPDATE_HEADER=1 writes it anew.
-#![allow(clippy::unwrap_used)]
-
 use std::path::{Path, PathBuf};
 
 fn generated(root: &Path) -> String {
@@ -26,7 +24,7 @@ fn the_header_is_what_the_sources_say() {
     let found = std::fs::read_to_string(&path).unwrap();
     assert!(
         found == want,
-        "include/dovetail.h is old: UPDATE_HEADER=1 cargo test -p client-c --test header"
+        "include/dovetail.h is old: UPDATE_HEADER=1 cargo test -p client-c --test main header"
     );
     assert!(!want.contains("# Safety"), "a heading of Rust is left in the header");
 }

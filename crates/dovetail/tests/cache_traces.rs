@@ -1,6 +1,4 @@
 //! `dovetail sim cache` from outside: traces as files, tables, JSON, pictures, errors of one line.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

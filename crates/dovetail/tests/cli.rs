@@ -1,6 +1,4 @@
 //! `dovetail cli` from outside, against a server of the same binary: answers, forms, exit statuses.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Output, Stdio};

@@ -1,7 +1,5 @@
 //! A cluster whose nodes write to disks: what was acknowledged is there after all nodes were killed
 //! at once, and after one of their logs was damaged.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

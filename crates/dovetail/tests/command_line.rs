@@ -1,6 +1,4 @@
 //! The real binary from outside: messages, exit statuses, layers of settings, signals.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;

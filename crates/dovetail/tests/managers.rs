@@ -1,6 +1,4 @@
 //! `dovetail cm` and `dovetail cluster` from outside, with a register in a folder.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};

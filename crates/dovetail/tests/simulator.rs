@@ -1,6 +1,4 @@
 //! `dovetail sim` and `plan` from outside: figures as files, points as JSON, errors of one line.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

@@ -3,9 +3,6 @@
 //! Root and iproute2 are needed, and curl for one; without them a test says so in one line and
 //! passes.
 
-#![cfg(feature = "xdp")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};

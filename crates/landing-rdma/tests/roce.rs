@@ -2,8 +2,6 @@
 //!
 //! DOVETAIL_RDMA_DEVICE names the device; unless it does, each test says so in one line and passes.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 

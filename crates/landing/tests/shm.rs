@@ -1,7 +1,5 @@
 //! Shared memory within one process: paths, limits, back-pressure, hang-ups.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! Shared memory between real processes: this test binary starts itself again as the client.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,9 +11,7 @@ use landing::shm::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-#[path = "shm_processes/hostile.rs"]
-#[allow(dead_code, reason = "shared with other tests, which use the rest")]
-mod hostile;
+use crate::hostile;
 
 const ROLE: &str = "DOVETAIL_SHM_ROLE";
 const SOCKET: &str = "DOVETAIL_SHM_SOCKET";
@@ -44,7 +40,7 @@ fn server() -> Server {
 impl Server {
     fn start(&self, role: &str) -> Child {
         Command::new(std::env::current_exe().unwrap())
-            .args(["the_other_process", "--exact", "--nocapture"])
+            .args(["shm_processes::the_other_process", "--exact", "--nocapture"])
             .env(ROLE, role)
             .env(SOCKET, &self.path)
             .stdout(Stdio::null())

@@ -1,7 +1,5 @@
 //! Clients in shared memory as lanes of one transport: replies, turns, sleep, and ends.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,9 +9,7 @@ use landing::shm::{
 use landing::{Lane, SendError, Transport, Zone, ZoneSize};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-#[path = "shm_processes/hostile.rs"]
-#[allow(dead_code, reason = "shared with tests/shm_processes.rs, which uses the rest")]
-mod hostile;
+use crate::hostile;
 
 const RING_BYTES: u64 = 4096;
 const FRAME_BYTES_MAX: usize = 1016;

@@ -2,12 +2,6 @@
 //!
 //! Root and iproute2 are needed; without them each test says so in one line and passes.
 
-#![cfg(feature = "xdp")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "xdp/namespaces.rs"]
-mod namespaces;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
@@ -346,7 +340,7 @@ fn a_killed_process_gives_its_queue_back() {
     let Some(hosts) = Hosts::open(1, Neighbours::Known) else { return };
     let mut child = hosts.on_server(|| {
         Command::new(std::env::current_exe().unwrap())
-            .args(["the_other_process", "--exact", "--nocapture"])
+            .args(["xdp::the_other_process", "--exact", "--nocapture"])
             .env(NAMESPACE, hosts.server_name())
             .stdout(Stdio::piped())
             .spawn()

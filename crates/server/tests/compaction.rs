@@ -1,14 +1,10 @@
 //! Long writes of one key in one pipeline: each is answered as if it had run by itself.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::io::{BufRead, BufReader};
 
+use crate::support::{Client, TestServer, bulk, command, config};
 use server::counters::Totals;
 use server::{Compacts, Config, Dispatch, WritePolicy};
-use support::{Client, TestServer, bulk, command, config};
 
 fn words(words: &[&str]) -> Vec<u8> {
     command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())

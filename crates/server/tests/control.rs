@@ -1,9 +1,5 @@
 //! What the manager sets up at the start: cache ways, and what is refused.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::support::{PATIENCE, TestServer, config};
 use server::{Cat, Config, Pin, Tuning};
-use support::{PATIENCE, TestServer, config};
 
 /// A directory that looks like resctrl on a machine with eight ways.
 fn machine() -> tempfile::TempDir {

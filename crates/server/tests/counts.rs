@@ -1,14 +1,10 @@
 //! What commands add to the counts that clients see: `stats` of memcached, INFO of Redis. What is
 //! wanted here memcached 1.6.18 and Redis 7.0.15 count.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use support::{Client, TestServer};
+use crate::support::{Client, TestServer};
 
 /// The lines of a group of `stats`.
 fn stats(server: &TestServer) -> BTreeMap<String, i64> {

@@ -1,13 +1,9 @@
 //! A full log, and commands of more parts than the buffers have room for.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::io::Read;
 
+use super::support::{Client, PATIENCE, TestServer, command, config, pattern};
 use server::{Config, Mode};
-use support::{Client, PATIENCE, TestServer, command, config, pattern};
 
 fn store_keys(client: &mut Client, count: usize, value: &[u8]) {
     for number in 0..count {

@@ -1,12 +1,10 @@
 //! Clients that misbehave, resources that run out, and the end.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
+use super::support::{PATIENCE, TestServer, bulk, command, config, pattern};
 use server::{Config, Server, StartError};
-use support::{PATIENCE, TestServer, bulk, command, config, pattern};
 
 #[test]
 fn a_half_closed_client_gets_all_its_answers() {
@@ -135,7 +133,7 @@ fn many_half_sent_large_commands_stay_within_the_budget() {
 }
 
 /// So many halves of large commands that no more room is left for another.
-fn fill_the_buffers(server: &TestServer) -> Vec<support::Client> {
+fn fill_the_buffers(server: &TestServer) -> Vec<super::support::Client> {
     let value_bytes = server.server().shared().config().max_item_size_bytes;
     (0..40)
         .map(|_| {

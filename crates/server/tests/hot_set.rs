@@ -1,16 +1,12 @@
 //! The hot set of a two-layer server under load: reads of hot keys see every write, in every order
 //! that a connection asks for, while keys turn hot and cold.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::support::{Client, PATIENCE, TestServer, config};
 use server::{Config, HotSetSize, IndexKind};
-use support::{Client, PATIENCE, TestServer, config};
 
 /// One thread polls, two execute.
 fn two_layers(index: IndexKind, hot_set: HotSetSize) -> TestServer {

@@ -2,14 +2,10 @@
 //! alternative): what they take is answered right and in order. There are more threads than
 //! processors.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::time::Instant;
 
+use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 use server::{Config, Dispatch, LargeHelp, SizeThreshold, WritePolicy};
-use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 
 const LARGE_BYTES: usize = 300_000;
 const KEYS: usize = 48;

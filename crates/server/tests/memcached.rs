@@ -1,8 +1,6 @@
 //! memcached text over loopback, and keys that both ports share.
 
-mod support;
-
-use support::{PATIENCE, TestServer, config, pattern};
+use super::support::{PATIENCE, TestServer, config, pattern};
 
 #[test]
 fn storage_commands_answer_as_memcached_does() {
@@ -125,8 +123,10 @@ fn a_large_multi_get_keeps_its_order_and_ends_once() {
 
 #[test]
 fn a_value_that_is_too_large_is_skipped_and_the_stream_goes_on() {
-    let server =
-        TestServer::with(server::Config { max_item_size_bytes: 1 << 20, ..support::config() });
+    let server = TestServer::with(server::Config {
+        max_item_size_bytes: 1 << 20,
+        ..super::support::config()
+    });
     let mut client = server.memcached();
     client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     let mut ask = format!("set a 0 0 {}\r\n", 3 << 20).into_bytes();

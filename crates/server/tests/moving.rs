@@ -1,17 +1,13 @@
 //! Threads change roles while requests flow: nothing is lost, answered twice or reordered, whatever
 //! state a connection is in when it changes its worker. There are more threads than processors.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::native::{Peer, get, set};
+use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 use server::{Config, Dispatch, NativeTransport, Server, Shared, SizeThreshold, WritePolicy};
-use support::native::{Peer, get, set};
-use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 use wire::native::{Status, SteeringId};
 
 /// Divisions of four threads: threads with a role, and those that poll.
@@ -646,7 +642,7 @@ fn who_has_no_role_sleeps() {
 /// U2: whatever was steered to a thread is served there, whatever its role becomes.
 #[test]
 fn native_clients_do_not_notice() {
-    let server = TestServer::with(Config { threads: 4, ..support::native::config() });
+    let server = TestServer::with(Config { threads: 4, ..crate::support::native::config() });
     let mut peers: Vec<Peer> = (0..8).map(|_| Peer::connect(&server)).collect();
     let shared = server.server().shared();
     while_changing(&server, || {
@@ -669,7 +665,7 @@ fn native_clients_do_not_notice() {
 #[test]
 fn native_datagrams_go_to_the_threads_that_poll() {
     for native_transport in [NativeTransport::Recvmmsg, NativeTransport::IoUring] {
-        let base = support::native::config();
+        let base = crate::support::native::config();
         let server = TestServer::with(Config { threads: 4, native_transport, ..base });
         let shared = server.server().shared();
         let mut old = Peer::connect(&server);

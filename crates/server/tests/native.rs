@@ -1,10 +1,8 @@
 //! Native clients over UDP: raw sockets and the codec, against a server on a free port.
 
-mod support;
-
+use crate::support::native::{Peer, config, get, set};
+use crate::support::{PATIENCE, TestServer, pattern};
 use server::{Config, IndexKind, Server};
-use support::native::{Peer, config, get, set};
-use support::{PATIENCE, TestServer, pattern};
 use wire::native::{
     Condition, Direction, Expiry, Item, ItemValue, Items, Op, Part, Pull, PullStep, Range,
     RangeItems, Reason, Request, RequestId, Set, Span, Status, Want, push_spans,
@@ -216,10 +214,10 @@ fn a_large_value_comes_and_goes_in_parts_whatever_is_lost() {
 fn a_value_that_changes_while_it_is_pulled_is_begun_again() {
     let server = start();
     let mut peer = Peer::connect(&server);
-    server.resp().ask(support::command(&[b"SET", b"k", &[b'a'; 20_000]]), "+OK\r\n");
+    server.resp().ask(crate::support::command(&[b"SET", b"k", &[b'a'; 20_000]]), "+OK\r\n");
     let first = peer.ask(&[get(b"k")]).remove(0);
     let mut pull = Pull::begin(&first.reply(), 1280, 1 << 20).unwrap();
-    server.resp().ask(support::command(&[b"SET", b"k", &[b'b'; 20_000]]), "+OK\r\n");
+    server.resp().ask(crate::support::command(&[b"SET", b"k", &[b'b'; 20_000]]), "+OK\r\n");
     let span = pull.next_span().unwrap();
     let asked = Op::Pull { key: b"k", version: pull.version(), span };
     let reply = peer.ask(&[request(asked)]).remove(0);
@@ -286,7 +284,7 @@ fn a_range_goes_on_behind_keys_that_hardly_fit_a_reply_and_behind_longer_ones() 
         for length in lengths {
             let mut key = format!("{index}-{length:04}").into_bytes();
             key.resize(length.max(6), b'x');
-            server.resp().ask(support::command(&[b"SET", &key, b"value"]), "+OK\r\n");
+            server.resp().ask(crate::support::command(&[b"SET", &key, b"value"]), "+OK\r\n");
             keys.push(key);
         }
     }

@@ -1,16 +1,12 @@
 //! More than a worker can do (K18): what it takes is answered, the rest is told so, and nothing is
 //! executed twice.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::support::native::{Answer, Peer, config};
+use crate::support::{PATIENCE, TestServer};
 use server::{Config, NativeTransport};
-use support::native::{Answer, Peer, config};
-use support::{PATIENCE, TestServer};
 use wire::native::{Frame, Kind, Op, Reason, Refusal, Request, RequestId, Status, Want};
 
 const PEER_COUNT: usize = 16;
@@ -65,7 +61,7 @@ impl Flooder {
                 self.refused_frames += 1;
             }
             Kind::Replies => {
-                let (_, answers) = support::native::answers_of(bytes, None);
+                let (_, answers) = crate::support::native::answers_of(bytes, None);
                 answers.iter().for_each(|answer| self.take_answer(answer));
             }
             other => panic!("{other:?} answers no write"),

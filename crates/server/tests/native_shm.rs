@@ -1,16 +1,12 @@
 //! Native clients in shared memory, against a server in the same process.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::support::native::{Answer, answers_of, get, requests_frame, set};
+use crate::support::{PATIENCE, TestServer};
 use landing::shm::{ClientConfig, ClientEnd, ConnectError, Woken};
 use server::{Config, Poll, Server};
-use support::native::{Answer, answers_of, get, requests_frame, set};
-use support::{PATIENCE, TestServer};
 use wire::native::{
     Frame, Header, Hello, Kind, Op, Reason, Refusal, Request, RequestId, SessionId, Status,
     SteeringId, Versions, Want, Welcome,
@@ -22,7 +18,7 @@ fn socket_path(test: &str) -> PathBuf {
 }
 
 fn config(test: &str) -> Config {
-    Config { shm: Some(socket_path(test)), ..support::config() }
+    Config { shm: Some(socket_path(test)), ..crate::support::config() }
 }
 
 /// One client in shared memory.
@@ -174,10 +170,10 @@ fn a_client_that_does_not_read_is_held_back_and_loses_nothing() {
 fn large_values_need_no_parts_up_to_a_frame() {
     let server = TestServer::with(config("large"));
     let mut client = Client::connect(&server);
-    server.resp().ask(support::command(&[b"SET", b"k", &[9; 60_000]]), "+OK\r\n");
+    server.resp().ask(crate::support::command(&[b"SET", b"k", &[9; 60_000]]), "+OK\r\n");
     let answer = client.ask(&[get(b"k")]).remove(0);
     assert_eq!((answer.value.len(), answer.part), (60_000, None));
-    server.resp().ask(support::command(&[b"SET", b"k", &[9; 70_000]]), "+OK\r\n");
+    server.resp().ask(crate::support::command(&[b"SET", b"k", &[9; 70_000]]), "+OK\r\n");
     assert_eq!(client.ask(&[get(b"k")])[0].part.unwrap().total, 70_000);
 }
 
@@ -235,7 +231,7 @@ fn more_clients_than_the_buffers_have_rings_for_are_refused() {
 #[test]
 fn a_path_that_cannot_be_is_said_at_the_start() {
     let shm = Some(PathBuf::from("/nowhere/at/all"));
-    let error = Server::start(Config { shm, ..support::config() }).err().unwrap();
+    let error = Server::start(Config { shm, ..crate::support::config() }).err().unwrap();
     assert!(error.to_string().starts_with("--shm /nowhere/at/all: "), "{error}");
 }
 

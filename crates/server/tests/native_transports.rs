@@ -1,12 +1,8 @@
 //! The native port behaves the same however its datagrams are received.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
+use crate::support::native::{Peer, config, get, set};
+use crate::support::{PATIENCE, TestServer, pattern};
 use server::{Config, NativeTransport};
-use support::native::{Peer, config, get, set};
-use support::{PATIENCE, TestServer, pattern};
 use wire::native::{Op, Part, Reason, Request, RequestId, Set, Status, SteeringId, Want};
 
 /// Runs a test on each transport. io_uring falls back, with a line, where the kernel has none.

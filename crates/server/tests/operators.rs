@@ -1,13 +1,9 @@
 //! Commands of operators over loopback: SLOWLOG, LATENCY and what INFO says of commands.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::io::Read;
 
+use crate::support::{Client, TestServer, bulk, command, config};
 use server::{Config, DebugCommand};
-use support::{Client, TestServer, bulk, command, config};
 
 /// The next whole reply, as it came.
 fn reply(client: &mut Client, ask: &str) -> String {

@@ -1,14 +1,10 @@
 //! Every write policy with every dispatch and every division of threads: order within a connection,
 //! clients that die, values of all sizes, and the end. There are more threads than processors.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 use server::{Config, Dispatch, Server, SizeThreshold, StartError, WritePolicy};
-use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 
 const DISPATCHES: [&str; 8] =
     ["key-hash", "any", "jbsq:1", "jbsq:2", "round-robin", "hand-off:1", "steal", "size-aware"];

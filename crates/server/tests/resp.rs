@@ -1,14 +1,12 @@
 //! RESP over loopback: every command family, order, transactions, handshakes.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use super::support::{PATIENCE, TestServer, bulk, command, config, pattern};
 use server::counters::Protocol;
 use server::{Config, Hooks, IndexKind, Server};
-use support::{PATIENCE, TestServer, bulk, command, config, pattern};
 
 const GETEX_TIME: &str = "-ERR invalid expire time in 'getex' command\r\n";
 
@@ -512,7 +510,7 @@ fn resp3_has_its_own_null_and_maps() {
     assert_eq!(&reply, b"%7\r\n");
     client.send("CLIENT GETNAME\r\nGET nil\r\nQUIT\r\n");
     let rest = client.read_to_end();
-    assert!(rest.ends_with(b"_\r\n_\r\n+OK\r\n"), "{}", support::text(&rest));
+    assert!(rest.ends_with(b"_\r\n_\r\n+OK\r\n"), "{}", super::support::text(&rest));
 }
 
 #[test]
@@ -616,5 +614,9 @@ fn every_command_that_can_be_queued_runs_in_a_transaction() {
     client.ask("EXEC\r\n", format!("*{}\r\n+OK\r\n$1\r\n1\r\n:1\r\n", queued.len()));
     client.send("QUIT\r\n");
     let rest = client.read_to_end();
-    assert!(rest.ends_with(b"+OK\r\n$12\r\nquoted words\r\n+OK\r\n"), "{}", support::text(&rest));
+    assert!(
+        rest.ends_with(b"+OK\r\n$12\r\nquoted words\r\n+OK\r\n"),
+        "{}",
+        super::support::text(&rest)
+    );
 }

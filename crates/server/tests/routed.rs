@@ -5,8 +5,6 @@
 
 #![allow(clippy::duplicate_mod, reason = "the same tests with another configuration")]
 
-mod support;
-
 /// One thread polls, two execute.
 #[path = "."]
 mod two_layers {
@@ -18,6 +16,7 @@ mod two_layers {
     mod memcached;
     #[path = "resp.rs"]
     mod resp;
+    #[path = "support/mod.rs"]
     mod support;
 
     #[test]
@@ -37,6 +36,7 @@ mod erew {
     mod memcached;
     #[path = "resp.rs"]
     mod resp;
+    #[path = "support/mod.rs"]
     mod support;
 
     #[test]
@@ -56,6 +56,7 @@ mod dcrew_jbsq {
     mod memcached;
     #[path = "resp.rs"]
     mod resp;
+    #[path = "support/mod.rs"]
     mod support;
 
     #[test]
@@ -75,11 +76,12 @@ mod size_aware {
     mod memcached;
     #[path = "resp.rs"]
     mod resp;
+    #[path = "support/mod.rs"]
     mod support;
 
     #[test]
     fn large_requests_are_executed_by_other_workers() {
-        let server = super::support::TestServer::with(support::config());
+        let server = crate::support::TestServer::with(support::config());
         // Small ones stay where they were received; one client may have met the large worker.
         let value = "v".repeat(200);
         for _ in 0..12 {
@@ -101,6 +103,7 @@ mod stealing {
     mod memcached;
     #[path = "resp.rs"]
     mod resp;
+    #[path = "support/mod.rs"]
     mod support;
 
     #[test]
@@ -111,7 +114,7 @@ mod stealing {
 
 /// A suite whose servers routed nothing would prove nothing here.
 fn check_hops(config: server::Config) {
-    let server = support::TestServer::with(config);
+    let server = crate::support::TestServer::with(config);
     let mut client = server.resp();
     // At once: one by one, the shortest queue could always be the receiver's own.
     let asks: String = (0..64).map(|key| format!("SET {key} 1\r\n")).collect();

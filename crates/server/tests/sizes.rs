@@ -1,15 +1,11 @@
 //! Large items beside small ones: who executes what, in which order it is answered, by whom it
 //! leaves, and what is left behind. There are more threads than processors.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::io::{Read, Write};
 use std::time::Instant;
 
+use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 use server::{Config, Dispatch, SizeThreshold, WritePolicy};
-use support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 
 const THRESHOLD_BYTES: u64 = 10_000;
 

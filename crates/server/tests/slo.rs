@@ -1,14 +1,10 @@
 //! An objective of latency on a running server: sampled under every way of serving, changed while
 //! it runs, refused in one line. What is too slow is chosen so that no clock decides a test.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Client, PATIENCE, TestServer, config};
 use server::{Config, Dispatch, SLO_MAX, SLO_MIN, Server, StartError, WritePolicy};
-use support::{Client, PATIENCE, TestServer, config};
 
 /// By these ways requests are served: run to completion, routed, through a write table, two layers.
 fn all(slo: Option<Duration>) -> [Config; 4] {

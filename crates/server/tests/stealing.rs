@@ -2,14 +2,10 @@
 //! stolen, each is executed once, and a connection's own stay in order. There are more threads than
 //! processors.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{PATIENCE, TestServer, command, config, pattern};
 use server::{Config, Dispatch, WritePolicy};
-use support::{PATIENCE, TestServer, command, config, pattern};
 
 fn start(write_policy: WritePolicy, cr_threads: Option<usize>) -> TestServer {
     let base = Config { threads: 3, memory_bytes: 256 << 20, ..config() };

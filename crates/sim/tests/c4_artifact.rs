@@ -1,7 +1,5 @@
 //! The artifact's model, fed with the artifact's streams, gives the artifact's published numbers.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use sim::c4::{Balance, PointOptions, Policy, point};
 use sim::figure::Fidelity;
 

@@ -1,7 +1,5 @@
 //! The honest model with its own streams: near independent results, and true to queueing theory.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use sim::c4::{PointOptions, PointResult, Policy, point};
 
 const INDEPENDENT: &str = include_str!("../data/fig3_independent_streams.csv");

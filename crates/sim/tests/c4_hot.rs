@@ -1,6 +1,4 @@
 //! The hot thread's figures: what must hold of them whatever the seed.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::collections::HashMap;
 
 use sim::c4_hot::FIGURES;

@@ -1,6 +1,4 @@
 //! Measuring this machine: what a table shows wherever it is measured.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use policy::Access;
 use sim::measure::store_costs::Sizes;
 use sim::measure::{Batching, CostTable, measure};

@@ -1,7 +1,5 @@
 //! Copies of a log that goes on being written, cleaned and flushed between any two reads: each key
 //! has a value in the copy that it had when the copy began, or later.
-#![cfg(not(loom))]
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

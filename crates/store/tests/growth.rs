@@ -1,7 +1,5 @@
 //! The hash index while it grows and shrinks under sessions that are in the middle of something.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};

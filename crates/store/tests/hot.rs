@@ -1,7 +1,5 @@
 //! Reads and ranges by the places of hot keys against a plain ordered map, while keys come and go.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;

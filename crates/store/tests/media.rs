@@ -2,8 +2,6 @@
 //! crash, by whichever way the log is opened then. In a directory on persistent memory, which
 //! `DOVETAIL_DAX_DIR` names, the mapping is real; elsewhere `msync` stands in for flushes.
 
-#![cfg(not(any(loom, miri)))]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,7 @@
 //! The store against a plain map that knows TTL, CAS and eviction: any sequence of requests gives
 //! the answers the map gives, except that a cache may forget, and says how often it did.
 
-#![allow(clippy::unwrap_used)]
-
-mod oracle;
-
-use oracle::{Action, Oracle, small_config};
+use crate::oracle::{Action, Oracle, small_config};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

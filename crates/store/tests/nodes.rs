@@ -1,8 +1,6 @@
 //! A store whose memory is divided between NUMA nodes: the same answers, wherever the bytes lie.
 //! Both regions are asked of the machine's first node, so that any machine can run this.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
 //! Ranges and prefix walks against a plain ordered map.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! A cache that is written only several keys at a time: it makes room for them, whatever the index
 //! and the eviction are.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};

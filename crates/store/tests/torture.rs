@@ -14,8 +14,6 @@
 //! `TORTURE_SEED` chooses the first seed; with `TORTURE_SECONDS` each test goes on with the next
 //! seed until that time is over. Without them: one seed, a fixed number of steps.
 
-#![allow(clippy::unwrap_used)]
-
 #[path = "torture/ledger.rs"]
 mod ledger;
 #[path = "torture/shared.rs"]
@@ -57,7 +55,7 @@ fn abort_on_panic() {
             let _ = writeln!(
                 std::io::stderr(),
                 "\n{info}\ninconsistent; again: TORTURE_SEED={seed} \
-                 cargo test -p store --test torture -- {name}"
+                 cargo test -p store --test main -- {name}"
             );
             std::process::abort();
         }));

@@ -1,7 +1,5 @@
 //! EXPIRE and PERSIST in a store that is full: a user can still say how long his items live.
 
-#![allow(clippy::unwrap_used)]
-
 use std::convert::Infallible;
 
 use base::UnixMillis;

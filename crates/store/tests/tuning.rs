@@ -1,8 +1,6 @@
 //! What a store costs with an optimisation switched off. That it answers the same is tested by
 //! model.rs.
 
-#![allow(clippy::unwrap_used)]
-
 use base::UnixMillis;
 use store::{
     Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,

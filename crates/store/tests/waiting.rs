@@ -1,7 +1,5 @@
 //! A write that finds no room waits for what others are doing now, never for what they might do.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::UnixMillis;

@@ -1,8 +1,6 @@
 //! A store that is kept in a file and opened again holds what it held, by versions, flags and
 //! expiries, whatever index, mode and memory it is opened with.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ uname -sr
 grep pmem0 /proc/mounts
 code=0
 for test in /tests/*; do
-    DOVETAIL_DAX_DIR=/mnt "$test" --nocapture --test-threads=1 || code=1
+    DOVETAIL_DAX_DIR=/mnt "$test" media:: --nocapture --test-threads=1 || code=1
 done
 echo "machine: exit $code"
 poweroff -f

@@ -23,7 +23,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::model::{Answer, Ask, Register};
+use crate::linearizable::model::{Answer, Ask, Register};
 
 /// No history of these tests has needed a thousandth of it.
 const STEPS_MAX: usize = 50_000_000;

@@ -9,8 +9,8 @@ use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::load::Asked;
-use crate::model::Answer;
+use crate::linearizable::load::Asked;
+use crate::linearizable::model::Answer;
 
 pub mod native;
 mod resp;

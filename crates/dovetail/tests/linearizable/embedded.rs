@@ -12,9 +12,9 @@ use store::{
     Store, StoreConfig, Update, Verdict,
 };
 
-use crate::check::{Record, Ticks, check};
-use crate::model::{Answer, Ask, Swap};
-use crate::value::Value;
+use crate::linearizable::check::{Record, Ticks, check};
+use crate::linearizable::model::{Answer, Ask, Swap};
+use crate::linearizable::value::Value;
 
 const THREADS: usize = 3;
 const KEYS: usize = 3;

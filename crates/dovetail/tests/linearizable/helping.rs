@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::check::{Found, check};
-use crate::history::{Threads, record};
-use crate::load::{WIDE, name};
-use crate::server::Server;
+use crate::linearizable::check::{Found, check};
+use crate::linearizable::history::{Threads, record};
+use crate::linearizable::load::{WIDE, name};
+use crate::linearizable::server::Server;
 
 const SERVE: &str = "--threads 4 --write-policy d-crew --dispatch size-aware \
                      --size-threshold 10000 --large-help on --admin 0";

@@ -14,12 +14,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::check::{Record, Ticks};
-use crate::clients::{self, Client, native};
-use crate::load::{Asked, Dialect, Draw, Load, name};
-use crate::model::{Answer, Ask};
-use crate::mover;
-use crate::server::Server;
+use crate::linearizable::check::{Record, Ticks};
+use crate::linearizable::clients::{self, Client, native};
+use crate::linearizable::load::{Asked, Dialect, Draw, Load, name};
+use crate::linearizable::model::{Answer, Ask};
+use crate::linearizable::mover;
+use crate::linearizable::server::Server;
 
 /// What every history's clients speak; the last two natively over UDP and in shared memory.
 const CLIENTS: [Dialect; 6] =

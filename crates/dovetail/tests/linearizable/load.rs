@@ -3,8 +3,8 @@
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::model::Ask;
-use crate::value::Value;
+use crate::linearizable::model::Ask;
+use crate::linearizable::value::Value;
 
 /// The shape of a history.
 #[derive(Clone, Copy, Debug)]

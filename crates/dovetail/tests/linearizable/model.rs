@@ -1,6 +1,6 @@
 //! One key as a sequential object: what each request does to it and what it answers.
 
-use crate::value::Value;
+use crate::linearizable::value::Value;
 
 /// What is asked of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]

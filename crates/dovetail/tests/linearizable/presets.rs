@@ -10,10 +10,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::check::{Found, check};
-use crate::history::{Threads, record};
-use crate::load::{LARGE, Load, MIDDLE, SMALL};
-use crate::server::{NotStarted, Server, presets};
+use crate::linearizable::check::{Found, check};
+use crate::linearizable::history::{Threads, record};
+use crate::linearizable::load::{LARGE, Load, MIDDLE, SMALL};
+use crate::linearizable::server::{NotStarted, Server, presets};
 
 /// What each preset is served with in turn, and whether its threads move: as it is, divided into
 /// layers that change all the time, and with another index and compaction whatever the preset says.
@@ -35,7 +35,7 @@ fn command(seed: u64, (serve, threads): &Case, load: &str) -> String {
     let moves = if *threads == Threads::Move { " HISTORY_MOVES=1" } else { "" };
     format!(
         "HISTORY_SEED={seed} HISTORY_LOAD={load} HISTORY_SERVE='{serve}'{moves} \
-         cargo test -p dovetail --test linearizable every_preset"
+         cargo test -p dovetail --test main every_preset"
     )
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use base::UnixMillis;
 use store::Item;
 
-use crate::shared::{KEYS, Shared};
-use crate::values::{Kind, client_flags, kind_of, sequence_of};
+use super::shared::{KEYS, Shared};
+use super::values::{Kind, client_flags, kind_of, sequence_of};
 
 /// What this thread has seen of one key; its own keys' truth.
 #[derive(Clone, Copy, Default)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::UnixMillis;
 use store::{Mode, Store};
 
-use crate::worker::Worker;
+use super::worker::Worker;
 
 /// Keys with an owner each; even ones are the first thread's.
 pub const KEYS: u64 = 600;

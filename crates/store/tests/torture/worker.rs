@@ -11,9 +11,9 @@ use store::{
     Set, Sink, Update, Verdict,
 };
 
-use crate::ledger::{Ledger, Sight};
-use crate::shared::{COUNTERS, KEYS, Shared, counter_key};
-use crate::values::{self, Kind, STABLE, kind_of};
+use super::ledger::{Ledger, Sight};
+use super::shared::{COUNTERS, KEYS, Shared, counter_key};
+use super::values::{self, Kind, STABLE, kind_of};
 
 /// Groups of keys that are always written together, and the lengths of their values: in place,
 /// short, longer.

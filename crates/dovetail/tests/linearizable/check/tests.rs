@@ -1,8 +1,8 @@
 //! Histories that are known to be good or bad.
 
 use super::*;
-use crate::model::Swap;
-use crate::value::Value;
+use crate::linearizable::model::Swap;
+use crate::linearizable::value::Value;
 
 /// A request of one key; an answer of `None` comes never.
 fn record(

@@ -5,9 +5,9 @@ use std::io::{Error, Result};
 use client::{Condition, Config, Expiry, Op, RequestError, Set, Status, Token, Want};
 
 use super::{Client, PATIENCE, bad};
-use crate::load::Asked;
-use crate::model::{Answer, Ask, Swap};
-use crate::value::Value;
+use crate::linearizable::load::Asked;
+use crate::linearizable::model::{Answer, Ask, Swap};
+use crate::linearizable::value::Value;
 
 /// Connects to `native://HOST:PORT` or `shm:PATH`.
 pub fn connect(target: &str) -> Result<Box<dyn Client>> {

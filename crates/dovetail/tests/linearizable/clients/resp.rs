@@ -3,9 +3,9 @@
 use std::io::Result;
 
 use super::{Protocol, Replies, bad};
-use crate::load::Asked;
-use crate::model::{Answer, Ask};
-use crate::value::Value;
+use crate::linearizable::load::Asked;
+use crate::linearizable::model::{Answer, Ask};
+use crate::linearizable::value::Value;
 
 pub struct Resp;
 

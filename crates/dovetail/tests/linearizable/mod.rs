@@ -9,8 +9,6 @@
 //! | `mover` | changes of the server's threads meanwhile |
 //! | `presets`, `helping`, `embedded` | the tests |
 
-#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
-
 mod check;
 mod clients;
 mod embedded;

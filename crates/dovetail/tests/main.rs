@@ -1,0 +1,16 @@
+//! The real binary from outside: one module for each topic.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod cache_traces;
+mod cli;
+mod cluster;
+mod cluster_durable;
+mod command_line;
+mod durable;
+mod durable_disks;
+mod linearizable;
+mod managers;
+mod simulator;
+#[cfg(feature = "xdp")]
+mod xdp;

@@ -1,0 +1,26 @@
+//! The server from outside: one module for each topic.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod compaction;
+mod control;
+mod counts;
+mod full;
+mod hardship;
+mod hot_set;
+mod large_help;
+mod memcached;
+mod moving;
+mod native;
+mod native_overload;
+mod native_shm;
+mod native_transports;
+mod operators;
+mod policies;
+mod resp;
+#[path = "routed.rs"]
+mod routed;
+mod sizes;
+mod slo;
+mod stealing;
+mod support;

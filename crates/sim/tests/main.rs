@@ -1,0 +1,13 @@
+//! The simulator from outside: the papers' figures, in small.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod c4_artifact;
+mod c4_honest;
+mod c4_hot;
+mod cluster;
+mod measure;
+mod mica;
+mod minos_queues;
+mod minos_server;
+mod rowan;

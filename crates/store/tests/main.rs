@@ -1,0 +1,29 @@
+//! The store from outside: one module for each topic.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[cfg(not(loom))]
+mod backup;
+mod batch;
+mod durable;
+mod eviction;
+mod fragmentation;
+mod growth;
+mod hot;
+mod last_use;
+#[cfg(not(any(loom, miri)))]
+mod media;
+mod model;
+mod nodes;
+mod oracle;
+mod range;
+mod replica;
+mod replica_durable;
+mod several;
+mod space;
+mod threads;
+mod torture;
+mod touch;
+mod tuning;
+mod waiting;
+mod warm;
