@@ -10,10 +10,10 @@
 //! servers get: the same answers are due however the server divides its work. What cannot be
 //! installed is skipped in one line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::step::{Step, Tally};
+use crate::step::{Report, Step};
 
 /// Servers that route: two layers, owners of keys, writers that change and the tightest useful
 /// bound. The first is what a short pass takes.
@@ -45,20 +45,17 @@ pub struct Args {
 
 /// Builds the binary and runs all clients against it; true if none of the tests failed.
 pub fn run(root: &Path, args: &Args) -> bool {
-    let mut tally = Tally::default();
-    let mut is_good = take(&binary_step(), root, &mut tally);
+    let mut report = Report::default();
+    let mut is_good = report.take(&binary_step(), root);
     if is_good {
-        let clients = prepare(root);
-        for reason in clients.skipped {
-            println!("skipped: {reason}");
-        }
-        // Each is asked, whatever the others say.
-        let serving = clients.steps.into_iter().map(|step| step.with(SERVE, &args.serve));
-        for step in serving {
-            is_good &= take(&step, root, &mut tally);
+        let clients = prepare(root, Profile::Release);
+        clients.skipped.into_iter().for_each(|reason| report.skip(reason));
+        // Each runs, whatever the others say.
+        for step in clients.steps.into_iter().map(|step| step.with(SERVE, &args.serve)) {
+            is_good &= report.take(&step, root);
         }
     }
-    println!("{} passed, {} failed", tally.passed, tally.failed);
+    report.finish();
     is_good
 }
 
@@ -67,14 +64,27 @@ pub fn binary_step() -> Step {
     Step::new("binary", "cargo build --release --locked -p dovetail")
 }
 
-fn take(step: &Step, root: &Path, tally: &mut Tally) -> bool {
-    let result = step.run(root);
-    tally.add(result.unwrap_or_else(|failed| failed));
-    result.is_ok()
-}
-
 /// Where the tests look for flags of their servers.
 pub const SERVE: &str = "BLACKBOX_SERVE";
+
+/// Whose binary the clients meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// That of the tests, with assertions: nothing is built for the clients alone.
+    Dev,
+    /// What users run.
+    Release,
+}
+
+impl Profile {
+    /// Where cargo puts the binary.
+    pub fn binary(self, target: &Path) -> PathBuf {
+        target.join(match self {
+            Profile::Dev => "debug/dovetail",
+            Profile::Release => "release/dovetail",
+        })
+    }
+}
 
 /// What can be run and what cannot.
 #[derive(Debug, Default)]
@@ -88,10 +98,10 @@ pub struct Clients {
 }
 
 /// Installs what is missing.
-pub fn prepare(root: &Path) -> Clients {
+pub fn prepare(root: &Path, profile: Profile) -> Clients {
     let mut clients = Clients::default();
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
-    let binary = target.join("release/dovetail").display().to_string();
+    let binary = profile.binary(&target).display().to_string();
     let servers = [
         ("redis-server", "redis-server"),
         ("redis-cli", "redis-tools"),

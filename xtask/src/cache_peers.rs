@@ -107,7 +107,7 @@ fn binary(root: &Path, args: &Args) -> Result<PathBuf> {
         return Ok(binary.clone());
     }
     let build = Step::new("build", "cargo build --release --locked -p dovetail");
-    ensure!(build.run(root).is_ok(), "the binary does not build");
+    ensure!(build.run(root), "the binary does not build");
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     Ok(target.join("release/dovetail"))
 }

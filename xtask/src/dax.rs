@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use crate::emulated::initramfs::Initramfs;
 use crate::emulated::machine::Boot;
 use crate::emulated::{Needs, add_tests, machine, packages, tests};
+use crate::step::Step;
 
 const NEEDS: Needs = Needs {
     what: "the log on persistent memory",
@@ -44,14 +45,25 @@ pub fn run(root: &Path, args: Args) -> Result<bool> {
         initramfs.add_program(inside, &program)?;
     }
     NEEDS.add_modules(&mut initramfs, &kernel)?;
-    add_tests(&mut initramfs, &tests(root, "store", "media")?)?;
+    add_tests(&mut initramfs, &[tests(root, "store")?])?;
     let archive = folder.join("initramfs");
     std::fs::write(&archive, initramfs.finish())
         .with_context(|| format!("cannot write {}", archive.display()))?;
     machine::run(&kernel.image, &archive, &BOOT)
 }
 
+/// The step, whose tests count as if they ran here, or what this machine lacks.
+pub fn step(root: &Path) -> std::result::Result<Step, String> {
+    match missing(root) {
+        Some(reason) => Err(reason),
+        None => Ok(Step::new(
+            "persistent memory",
+            "cargo run --quiet --locked --package xtask -- test-dax",
+        )),
+    }
+}
+
 /// What this machine lacks, in one line.
-pub fn missing(root: &Path) -> Option<String> {
+fn missing(root: &Path) -> Option<String> {
     packages::missing(&NEEDS, &NEEDS.folder(root), packages::missing_packages(&NEEDS))
 }

@@ -35,7 +35,7 @@ mod whole;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::blackbox;
 use crate::zookeeper;
@@ -151,8 +151,7 @@ fn plan(root: &Path, args: &Args, seed: u64) -> Result<Plan> {
     let binary = match &args.binary {
         Some(binary) => binary.clone(),
         None => {
-            let built = blackbox::binary_step().run(root);
-            built.ok().context("the program does not build")?;
+            anyhow::ensure!(blackbox::binary_step().run(root), "the program does not build");
             target.join("release/dovetail")
         }
     };

@@ -76,7 +76,7 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
         ensure!(is_known, "--only {name}: the parts are overload, sizes and large");
     }
     let build = Step::new("build", "cargo build --release --locked -p dovetail");
-    ensure!(build.run(root).is_ok(), "the binary does not build");
+    ensure!(build.run(root), "the binary does not build");
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let binary = target.join("release/dovetail");
     let mut rows = Vec::new();

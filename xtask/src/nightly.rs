@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::blackbox;
-use crate::step::{Step, Tally};
+use crate::blackbox::{self, Profile};
+use crate::step::{Report, Step};
+use crate::{ci, dax, rdma, zookeeper};
 
 /// Crates without system calls, which Miri can run.
 const MIRI_CRATES: &str = "-p base -p policy -p wire -p workload";
@@ -66,19 +67,14 @@ pub struct Args {
 
 /// Runs every part; true if none failed.
 pub fn run(root: &Path, args: Args) -> bool {
-    let mut tally = Tally::default();
+    let mut report = Report::default();
     let mut is_good = true;
-    let steps = steps(root, args).into_iter().chain(routed_clients(root));
-    for step in steps {
-        match step.run(root) {
-            Ok(passed) => tally.add(passed),
-            Err(failed) => {
-                tally.add(failed);
-                is_good = false;
-            }
-        }
+    let moved = moved_steps(root, &mut report);
+    let clients = routed_clients(root, &mut report);
+    for step in moved.into_iter().chain(steps(root, args)).chain(clients) {
+        is_good &= report.take(&step, root);
     }
-    println!("{} passed, {} failed", tally.passed, tally.failed);
+    report.finish();
     is_good
 }
 
@@ -87,15 +83,18 @@ fn steps(root: &Path, args: Args) -> Vec<Step> {
         Step::new("long properties", "cargo test --locked --release -p store -p wire")
             .with("PROPTEST_CASES", PROPTEST_CASES),
         // Not in release: the store's own assertions are half of the test.
-        Step::new("torture", "cargo test --locked -p store --test torture")
+        Step::new("torture", "cargo test --locked -p store --test main torture")
             .with("TORTURE_SECONDS", args.torture_seconds.to_string())
             .with("TORTURE_SEED", fresh_seed().to_string()),
-        Step::new("histories", "cargo test --locked -p dovetail --test linearizable")
+        Step::new("histories", "cargo test --locked -p dovetail --test main linearizable")
             .with("HISTORY_SECONDS", args.history_seconds.to_string())
             .with("HISTORY_SEED", fresh_seed().to_string()),
-        Step::new("clusters under faults", "cargo test --locked --release -p sim --test cluster")
-            .with("CLUSTER_SEEDS", args.cluster_seeds.to_string())
-            .with("CLUSTER_FIRST_SEED", fresh_seed().to_string()),
+        Step::new(
+            "clusters under faults",
+            "cargo test --locked --release -p sim --test main cluster",
+        )
+        .with("CLUSTER_SEEDS", args.cluster_seeds.to_string())
+        .with("CLUSTER_FIRST_SEED", fresh_seed().to_string()),
     ];
     steps.extend(["replicated", "fsync"].map(|durability| {
         let (seconds, seed) = (args.demo_seconds / 2, fresh_seed());
@@ -108,13 +107,25 @@ fn steps(root: &Path, args: Args) -> Vec<Step> {
     steps
 }
 
-/// All black-box clients against servers that route; what cannot be installed is skipped.
-fn routed_clients(root: &Path) -> Vec<Step> {
-    let mut steps = vec![blackbox::binary_step()];
-    let clients = blackbox::prepare(root);
-    for reason in &clients.skipped {
-        println!("skipped: {reason}");
+/// What `cargo xtask test` leaves to the night; what this machine lacks is noted.
+fn moved_steps(root: &Path, report: &mut Report) -> Vec<Step> {
+    let mut steps = ci::second_lane(root);
+    for step in [rdma::step(root), dax::step(root), zookeeper::step(root)] {
+        match step {
+            Ok(step) => steps.push(step),
+            Err(reason) => report.skip(reason),
+        }
     }
+    steps
+}
+
+/// All black-box clients against servers that route; what cannot be installed is skipped.
+fn routed_clients(root: &Path, report: &mut Report) -> Vec<Step> {
+    let mut steps = vec![blackbox::binary_step()];
+    let clients = blackbox::prepare(root, Profile::Release);
+    clients.skipped.iter().cloned().for_each(|reason| report.skip(reason));
+    // Plain servers of a release build, then those that route.
+    steps.extend(clients.steps.iter().cloned());
     for flags in blackbox::ROUTED {
         steps.extend(clients.steps.iter().cloned().map(|step| step.with(blackbox::SERVE, flags)));
     }
@@ -139,7 +150,8 @@ fn miri_steps() -> Vec<Step> {
     };
     vec![
         miri("miri", &format!("{MIRI_CRATES} --lib")),
-        miri("miri: the store", "-p store --lib --test batch --test torture"),
+        miri("miri: the store", "-p store --lib"),
+        miri("miri: the store's threads", "-p store --test main -- batch torture"),
     ]
 }
 
@@ -159,7 +171,7 @@ fn sanitizer_steps(root: &Path) -> Vec<Step> {
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let sanitized = |name, sanitizer: &str| {
         let build = format!("-Zbuild-std --target {SANITIZED_TARGET} -p store");
-        let line = format!("cargo +nightly test --locked {build} --test torture --test threads");
+        let line = format!("cargo +nightly test --locked {build} --test main -- torture threads");
         Step::new(name, &line)
             .with("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
             .with("CARGO_TARGET_DIR", target.join(sanitizer).display().to_string())

@@ -110,9 +110,9 @@ const ATTEMPTS_MAX: usize = 8;
 /// Measures and writes the results.
 pub fn run(root: &Path, args: &Args) -> Result<()> {
     let build = Step::new("build", "cargo build --release --locked -p dovetail");
-    ensure!(build.run(root).is_ok(), "the binary does not build");
+    ensure!(build.run(root), "the binary does not build");
     let build_bare = "cargo build --release --locked -p bench --example bare_server";
-    ensure!(Step::new("build", build_bare).run(root).is_ok(), "the bare server does not build");
+    ensure!(Step::new("build", build_bare).run(root), "the bare server does not build");
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let binary = target.join("release/dovetail");
     if std::fs::write("/proc/self/autogroup", "-20").is_err() {

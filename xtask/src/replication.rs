@@ -54,7 +54,7 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
     let binary = match &args.binary {
         Some(binary) => binary.clone(),
         None => {
-            ensure!(blackbox::binary_step().run(root).is_ok(), "dovetail does not build");
+            ensure!(blackbox::binary_step().run(root), "dovetail does not build");
             let target = std::env::var("CARGO_TARGET_DIR");
             target.map_or_else(|_| root.join("target"), Into::into).join("release/dovetail")
         }

@@ -1,4 +1,4 @@
-//! Steps: a named command, timed, its tests counted from its output.
+//! Steps: a named command, timed, its tests counted from its output; and the report of a run.
 //!
 //! ```text
 //!  == test: cargo test --workspace
@@ -84,21 +84,9 @@ impl Step {
         parts.join(" ")
     }
 
-    /// Runs it; `Err` carries the tally of what ran before it failed.
-    pub fn run(&self, root: &Path) -> Result<Tally, Tally> {
-        println!("== {}: {}", self.name, self.shown());
-        let started = Instant::now();
-        let (is_success, mut tally) = self.run_command(root);
-        let seconds = started.elapsed().as_secs_f64();
-        if is_success {
-            println!("== {}: ok, {seconds:.1} s, {} passed", self.name, tally.passed);
-            return Ok(tally);
-        }
-        // A step without tests of its own fails as one.
-        tally.failed = tally.failed.max(1);
-        println!("== {}: FAILED after {seconds:.1} s", self.name);
-        println!("== run it again with: {}", self.shown());
-        Err(tally)
+    /// Runs it outside of a report, as the build of a benchmark is; true if it succeeded.
+    pub fn run(&self, root: &Path) -> bool {
+        Report::default().take(self, root)
     }
 
     fn run_command(&self, root: &Path) -> (bool, Tally) {
@@ -119,6 +107,96 @@ impl Step {
         };
         (child.wait().is_ok_and(|status| status.success()), tally)
     }
+}
+
+/// What one step took.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    name: &'static str,
+    wall_seconds: f64,
+    cpu_seconds: f64,
+}
+
+/// What the steps of one run took and counted, in their order.
+#[derive(Debug, Default)]
+pub struct Report {
+    tally: Tally,
+    rows: Vec<Row>,
+    skipped: Vec<String>,
+}
+
+impl Report {
+    /// Runs a step; true if it succeeded.
+    pub fn take(&mut self, step: &Step, root: &Path) -> bool {
+        println!("== {}: {}", step.name, step.shown());
+        let (started, cpu_before) = (Instant::now(), children_cpu_seconds());
+        let (is_success, mut tally) = step.run_command(root);
+        let wall_seconds = started.elapsed().as_secs_f64();
+        let cpu_seconds = children_cpu_seconds() - cpu_before;
+        self.rows.push(Row { name: step.name, wall_seconds, cpu_seconds });
+        if is_success {
+            println!("== {}: ok, {wall_seconds:.1} s, {} passed", step.name, tally.passed);
+        } else {
+            // A step without tests of its own fails as one.
+            tally.failed = tally.failed.max(1);
+            println!("== {}: FAILED after {wall_seconds:.1} s", step.name);
+            println!("== run it again with: {}", step.shown());
+        }
+        self.tally.add(tally);
+        is_success
+    }
+
+    /// Runs a step that this machine may lack something for: then the reason is noted, and that
+    /// is no failure.
+    pub fn take_if(&mut self, step: Result<Step, String>, root: &Path) -> bool {
+        match step {
+            Ok(step) => self.take(&step, root),
+            Err(reason) => {
+                self.skip(reason);
+                true
+            }
+        }
+    }
+
+    /// Notes what could not be run, and why.
+    pub fn skip(&mut self, reason: String) {
+        self.skipped.push(reason);
+    }
+
+    /// Prints what was skipped, the steps by their seconds, and the tally as the last line of all,
+    /// which machines read.
+    pub fn finish(&self) {
+        for reason in &self.skipped {
+            println!("skipped: {reason}");
+        }
+        print!("{}", self.table());
+        println!("{} passed, {} failed", self.tally.passed, self.tally.failed);
+    }
+
+    /// The steps, slowest first.
+    fn table(&self) -> String {
+        let mut rows = self.rows.clone();
+        rows.sort_by(|a, b| b.wall_seconds.total_cmp(&a.wall_seconds));
+        let sum = |of: fn(&Row) -> f64| rows.iter().map(of).sum();
+        let (wall_seconds, cpu_seconds) = (sum(|row| row.wall_seconds), sum(|row| row.cpu_seconds));
+        rows.push(Row { name: "all", wall_seconds, cpu_seconds });
+        let lines = rows.iter().map(|row| {
+            let Row { name, wall_seconds, cpu_seconds } = row;
+            format!("{wall_seconds:>10.1} {cpu_seconds:>12.1}  {name}\n")
+        });
+        format!("   seconds  CPU seconds  step\n{}", lines.collect::<String>())
+    }
+}
+
+/// CPU time of all children that have ended, and of theirs; 0 where the system does not say.
+fn children_cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name may contain spaces; behind it the fields count from the third.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = |field: usize| fields.split_whitespace().nth(field - 3)?.parse::<f64>().ok();
+    let (user, system) = (ticks(16).unwrap_or(0.0), ticks(17).unwrap_or(0.0));
+    // Linux shows 100 ticks a second, whatever the kernel counts in.
+    (user + system) / 100.0
 }
 
 fn quoted(word: &str) -> String {
@@ -194,9 +272,36 @@ mod tests {
     #[test]
     fn a_step_that_fails_without_tests_counts_as_one_failure() {
         let root = tempfile::tempdir().unwrap();
-        let failed = Err(Tally { passed: 0, failed: 1 });
-        assert_eq!(Step::new("sample", "false").run(root.path()), failed);
-        assert_eq!(Step::new("sample", "no-such-program").run(root.path()), failed);
+        for line in ["false", "no-such-program"] {
+            let mut report = Report::default();
+            assert!(!report.take(&Step::new("sample", line), root.path()));
+            assert_eq!(report.tally, Tally { passed: 0, failed: 1 });
+        }
+    }
+
+    #[test]
+    fn the_report_lists_the_slowest_step_first() {
+        let row = |name, wall_seconds, cpu_seconds| Row { name, wall_seconds, cpu_seconds };
+        let rows = vec![row("format", 1.5, 1.0), row("test", 300.0, 550.25)];
+        let report = Report { rows, ..Report::default() };
+        let wanted = "   seconds  CPU seconds  step
+     300.0        550.2  test
+       1.5          1.0  format
+     301.5        551.2  all
+";
+        assert_eq!(report.table(), wanted);
+    }
+
+    #[test]
+    fn a_step_is_charged_for_the_time_of_its_children() {
+        let before = children_cpu_seconds();
+        let root = tempfile::tempdir().unwrap();
+        let busy =
+            Step::new("busy", "sh -c").and(&["i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]);
+        let mut report = Report::default();
+        assert!(report.take(&busy, root.path()));
+        assert!(children_cpu_seconds() > before);
+        assert!(report.rows[0].cpu_seconds > 0.0);
     }
 
     #[test]

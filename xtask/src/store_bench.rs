@@ -188,7 +188,7 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
         args.repetitions = 1;
     }
     let build = Step::new("build", "cargo build --release --locked -p dovetail -p peers");
-    ensure!(build.run(root).is_ok(), "the binaries do not build");
+    ensure!(build.run(root), "the binaries do not build");
     if std::fs::write("/proc/self/autogroup", "-20").is_err() {
         println!("no priority over other sessions: /proc/self/autogroup cannot be written");
     }

@@ -10,25 +10,15 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::step::{Step, Tally};
+use crate::step::{Report, Step};
 
 const POM: &str = include_str!("zookeeper/pom.xml");
 
 /// Runs the tests; true if they pass, or if this machine cannot say.
 pub fn run(root: &Path) -> bool {
-    let mut tally = Tally::default();
-    let is_good = match step(root) {
-        Ok(step) => {
-            let result = step.run(root);
-            tally.add(result.unwrap_or_else(|failed| failed));
-            result.is_ok()
-        }
-        Err(reason) => {
-            println!("skipped: {reason}");
-            true
-        }
-    };
-    println!("{} passed, {} failed", tally.passed, tally.failed);
+    let mut report = Report::default();
+    let is_good = report.take_if(step(root), root);
+    report.finish();
     is_good
 }
 

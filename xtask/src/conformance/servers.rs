@@ -52,7 +52,7 @@ pub fn binary(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
     if let Some(named) = named {
         return Ok(named.to_path_buf());
     }
-    if blackbox::binary_step().run(root).is_err() {
+    if !blackbox::binary_step().run(root) {
         bail!("the server could not be built");
     }
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);

@@ -139,7 +139,7 @@ type Samples = Vec<Vec<Vec<f64>>>;
 /// Measures and writes `costs.md`.
 pub fn run(root: &Path, args: &Args) -> Result<()> {
     let build = Step::new("build", "cargo build --release --locked -p dovetail");
-    ensure!(build.run(root).is_ok(), "the binary does not build");
+    ensure!(build.run(root), "the binary does not build");
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let binary = target.join("release/dovetail");
     let chosen: Vec<&Table> =
