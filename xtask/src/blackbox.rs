@@ -116,7 +116,8 @@ pub fn prepare(root: &Path, profile: Profile) -> Clients {
     match python(root, &target) {
         Ok(interpreter) => {
             let pytest = |name, tests: &[&str]| {
-                let line = format!("{interpreter} -B -m pytest -p no:cacheprovider -v");
+                // As many at once as there are cores: most of a test waits for its server.
+                let line = format!("{interpreter} -B -m pytest -p no:cacheprovider -v -n auto");
                 let step = Step::new(name, &line).and(tests).with("DOVETAIL_BIN", &binary);
                 step.inside(root.join("tests/blackbox"))
             };

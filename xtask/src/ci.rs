@@ -99,6 +99,7 @@ pub fn second_lane(root: &Path) -> Vec<Step> {
         ),
         Step::new("documentation", "cargo doc --locked --workspace --no-deps")
             .with("RUSTDOCFLAGS", "-D warnings"),
+        Step::new("the C header", "cargo test --locked -p client-c --features header --test main"),
         xdp_step(),
         Step::new("conformance", "cargo run --quiet --locked --package xtask -- conformance"),
     ]

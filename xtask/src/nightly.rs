@@ -125,7 +125,8 @@ fn routed_clients(root: &Path, report: &mut Report) -> Vec<Step> {
     let clients = blackbox::prepare(root, Profile::Release);
     clients.skipped.iter().cloned().for_each(|reason| report.skip(reason));
     // Plain servers of a release build, then those that route.
-    steps.extend(clients.steps.iter().cloned());
+    let all_indexes = |step: Step| step.with("BLACKBOX_INDEXES", "all");
+    steps.extend(clients.steps.iter().cloned().map(all_indexes));
     for flags in blackbox::ROUTED {
         steps.extend(clients.steps.iter().cloned().map(|step| step.with(blackbox::SERVE, flags)));
     }

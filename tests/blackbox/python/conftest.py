@@ -19,14 +19,14 @@ def pytest_collection_modifyitems(items):
 def pytest_configure(config):
     config.addinivalue_line("markers", "dovetail_only: does not hold for the reference servers")
     config.addinivalue_line("markers", "flags(*flags, **settings): how the server is started")
-    config.addinivalue_line("markers", "index(*names): the indexes it holds for, if not for each")
+    config.addinivalue_line("markers", "index(*names): the indexes that a test runs with, if not the default")
 
 
 def pytest_generate_tests(metafunc):
-    """Each test of a server runs once with each index; the reference servers have but one."""
+    """Each test runs with its indexes; the reference servers have but one."""
     if "index" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("index")
-        names = marker.args if marker else servers.INDEXES
+        names = marker.args if marker else servers.DEFAULT_INDEXES
         metafunc.parametrize("index", names[:1] if servers.is_reference_run() else names)
 
 

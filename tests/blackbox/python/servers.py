@@ -16,6 +16,9 @@ import urllib.request
 
 HOST = "127.0.0.1"
 INDEXES = ("hash", "tree")
+# What a test runs with that does not say: the second index answers the same, so that one suffices
+# where keys have no order; BLACKBOX_INDEXES=all runs everything with both.
+DEFAULT_INDEXES = INDEXES if os.environ.get("BLACKBOX_INDEXES") == "all" else INDEXES[:1]
 START_SECONDS = 20
 STOP_SECONDS = 20
 

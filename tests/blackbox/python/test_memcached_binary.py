@@ -39,7 +39,7 @@ def reference():
     running.stop()
 
 
-@pytest.fixture(scope="module", params=servers.INDEXES)
+@pytest.fixture(scope="module", params=servers.DEFAULT_INDEXES)
 def subject(request):
     running = servers.Dovetail("--index", request.param)
     yield running

@@ -9,7 +9,7 @@ import redis
 
 import servers
 
-pytestmark = pytest.mark.dovetail_only
+pytestmark = [pytest.mark.dovetail_only, pytest.mark.index(*servers.INDEXES)]
 tree_only = pytest.mark.index("tree")
 
 BINARY_KEYS = [
