@@ -118,6 +118,8 @@ pub enum Speech {
 pub struct Resp {
     /// Where the next command starts and how far it was looked at.
     pub parser: resp::Parser,
+    /// What is still to come of a refused command.
+    pub discard: Option<resp::Discard>,
     /// RESP2 or RESP3.
     pub protocol: resp::Protocol,
     /// Who it is, and what it may do.

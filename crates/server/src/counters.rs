@@ -186,6 +186,8 @@ pub struct WorkerCounters {
     pub latency: LatencyCells,
     /// Streams that lost their frame.
     pub protocol_errors: Cell,
+    /// Commands that were refused for their size and skipped.
+    pub oversized_commands: Cell,
     /// Log-ins.
     pub auth_attempts: Cell,
     /// Of these, failed.
@@ -592,6 +594,8 @@ pub struct Totals {
     pub worker_busy_ns: Vec<u64>,
     /// Requests that broke the protocol.
     pub protocol_errors: u64,
+    /// Commands that were refused for their size and skipped.
+    pub oversized_commands: u64,
     /// Failed and successful attempts to log in.
     pub auth_attempts: u64,
     /// Of these, failed.
@@ -667,6 +671,7 @@ impl Totals {
             }),
             worker_busy_ns: workers.clone().map(|worker| worker.busy_ns.get()).collect(),
             protocol_errors: sum(|worker| &worker.protocol_errors),
+            oversized_commands: sum(|worker| &worker.oversized_commands),
             auth_attempts: sum(|worker| &worker.auth_attempts),
             auth_errors: sum(|worker| &worker.auth_errors),
         }
@@ -702,6 +707,7 @@ impl Totals {
             (&mut self.compaction_closed_full, baseline.compaction_closed_full),
             (&mut self.compaction_joined, baseline.compaction_joined),
             (&mut self.protocol_errors, baseline.protocol_errors),
+            (&mut self.oversized_commands, baseline.oversized_commands),
             (&mut self.auth_attempts, baseline.auth_attempts),
             (&mut self.auth_errors, baseline.auth_errors),
             (&mut self.denied_commands, baseline.denied_commands),
