@@ -238,6 +238,29 @@ pub const TABLE: &[Setting] = &[
         help: "HTTP for people and monitoring: /, /metrics, /stats, /healthz, /readyz",
     },
     Setting {
+        key: "admin-tls",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "off",
+        help: "The admin port speaks TLS, with --tls-cert and --tls-key. Beyond loopback it has to, \
+               and asks for the login of a user who may run INFO",
+    },
+    Setting {
+        key: "admin-show-keys",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "off",
+        help: "The admin port shows the hottest keys to users who log in and may run HOTKEYS",
+    },
+    Setting {
+        key: "admin-hosts",
+        value_name: "NAME,...",
+        kind: Kind::Hosts,
+        default: "",
+        help: "Names and addresses in Host that the admin port answers, beside localhost, loopback \
+               addresses and the address that the client reached",
+    },
+    Setting {
         key: "memory",
         value_name: "SIZE",
         kind: Kind::AutoSize { min_bytes: MEMORY_MIN_BYTES, max_bytes: MEMORY_MAX_BYTES },

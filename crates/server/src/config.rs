@@ -60,6 +60,12 @@ pub struct Config {
     pub shm_mode: u16,
     /// Where the admin port listens; `None`: off. Port 0 takes a free port.
     pub admin: Option<SocketAddr>,
+    /// It speaks TLS. Needs [`Config::tls`].
+    pub admin_tls: bool,
+    /// It shows keys, to users who logged in and may run HOTKEYS.
+    pub admin_shows_keys: bool,
+    /// Names and addresses that clients may call it by, beside loopback's and its own address.
+    pub admin_hosts: Vec<String>,
     /// The hard cap on index, log and buffers together.
     pub memory_bytes: u64,
     /// What happens when the log is full: the oldest items go, or writes are refused.
@@ -145,6 +151,8 @@ pub struct Config {
     pub acl_file: Option<PathBuf>,
     /// The users that memcached's clients may be, in the place of that password.
     pub auth_file: Option<PathBuf>,
+    /// Doors may be open beyond loopback without a password or a key.
+    pub is_insecure: bool,
     /// The key hash's seed; `None`: drawn at random.
     pub hash_seed: Option<u64>,
     /// Unsent reply bytes after which a client is not read until it has taken some.
@@ -255,6 +263,9 @@ impl Default for Config {
             shm: None,
             shm_mode: 0o600,
             admin: loopback(8379),
+            admin_tls: false,
+            admin_shows_keys: false,
+            admin_hosts: Vec::new(),
             memory_bytes: 1 << 30,
             mode: Mode::Evict,
             eviction: Eviction::default(),
@@ -297,6 +308,7 @@ impl Default for Config {
             requirepass: None,
             acl_file: None,
             auth_file: None,
+            is_insecure: false,
             hash_seed: None,
             output_limit_bytes: 1 << 20,
             starved_time_max: Duration::from_secs(5),

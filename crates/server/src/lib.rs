@@ -82,6 +82,7 @@ mod watchers;
 mod watching;
 mod worker;
 
+pub use admin::AdminDoor;
 pub use budget::BufferBudget;
 pub use compaction::Compacts;
 pub use config::{

@@ -9,9 +9,9 @@ use server::cluster::ClusterConfig;
 use server::cluster::PlaceError;
 use server::tls::{ClientCertificates, TlsConfig};
 use server::{
-    Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction, Hooks,
-    HotSetSize, HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin, Poll,
-    SizeCost, SizeThreshold, StartError, Tuning, UdpConfig, WritePolicy, XdpDevice,
+    AdminDoor, Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction,
+    Hooks, HotSetSize, HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin,
+    Poll, SizeCost, SizeThreshold, StartError, Tuning, UdpConfig, WritePolicy, XdpDevice,
 };
 
 use crate::logs::{Format, Level};
@@ -127,6 +127,12 @@ fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
         tls_resp: lookup.address("tls-resp"),
         tls_memcached: lookup.address("tls-memcached"),
         tls: tls_of(lookup)?,
+        admin_tls: lookup.is_on("admin-tls"),
+        admin_shows_keys: lookup.is_on("admin-show-keys"),
+        admin_hosts: lookup.path("admin-hosts").map_or_else(Vec::new, |hosts| {
+            hosts.to_string_lossy().split(',').map(str::to_owned).collect()
+        }),
+        is_insecure: lookup.is_on("insecure"),
         requirepass: lookup.text("requirepass"),
         acl_file: lookup.path("acl-file"),
         auth_file: lookup.path("auth-file"),
@@ -137,7 +143,8 @@ fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
 /// Certificates, where a port asks for them.
 fn tls_of(lookup: &Lookup<'_>) -> Result<Option<TlsConfig>, SettingError> {
     let ports = ["tls-resp", "tls-memcached"];
-    let Some(port) = ports.into_iter().find(|key| lookup.address(key).is_some()) else {
+    let port = ports.into_iter().find(|key| lookup.address(key).is_some());
+    let Some(port) = port.or(lookup.is_on("admin-tls").then_some("admin-tls")) else {
         return Ok(None);
     };
     let refuse = |key: &str, reason: &str| {
@@ -425,6 +432,7 @@ fn refuse_contradictions(lookup: &Lookup<'_>, config: &Config) -> Result<(), Set
 
 /// A port that others can reach needs a password or an explicit word that it may be open.
 fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    refuse_open_admin(lookup, config)?;
     if lookup.is_on("insecure") || is_closed_by_password(lookup, config)? {
         return Ok(());
     }
@@ -433,7 +441,6 @@ fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
         ("memcached", config.memcached),
         ("tls-resp", config.tls_resp),
         ("tls-memcached", config.tls_memcached),
-        ("admin", config.admin),
     ];
     let shows_certificate = |tls: &TlsConfig| tls.clients == ClientCertificates::Required;
     for (key, address) in ports {
@@ -455,10 +462,25 @@ fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
     Ok(())
 }
 
+/// Beyond loopback the admin port asks for a login, which TLS hides.
+fn refuse_open_admin(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    let Some(address) = config.admin else { return Ok(()) };
+    match AdminDoor::at(address, config.admin_tls, config.is_insecure) {
+        AdminDoor::Open | AdminDoor::Login => Ok(()),
+        AdminDoor::Closed => Err(SettingError {
+            place: lookup.place("admin"),
+            reason: format!(
+                "bind {} refused: logins would cross the network in the clear; \
+                 use --admin-tls on, a loopback address or --insecure",
+                address.ip()
+            ),
+        }),
+    }
+}
+
 /// Whether nobody comes in without a word. A file of users is looked into only where that matters.
 fn is_closed_by_password(lookup: &Lookup<'_>, config: &Config) -> Result<bool, SettingError> {
-    let ports =
-        [config.resp, config.memcached, config.tls_resp, config.tls_memcached, config.admin];
+    let ports = [config.resp, config.memcached, config.tls_resp, config.tls_memcached];
     let is_open = ports.into_iter().flatten().any(|address| !is_loopback(address));
     if config.acl_file.is_none() || !is_open {
         return Ok(config.requirepass.is_some());

@@ -251,10 +251,42 @@ fn an_open_port_needs_a_password_or_a_word() {
     assert!(check(&[("memcached", "[::]:11211")]).is_err());
     let with_users = [("memcached", "[::]:11211"), ("auth-file", "/users")];
     assert_eq!(check(&with_users), Ok(()));
-    assert!(check(&[("admin", "192.0.2.1:1")]).is_err());
     assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("requirepass", "x")]), Ok(()));
     assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("insecure", "on")]), Ok(()));
     assert_eq!(check(&[("resp", "127.9.9.9:1"), ("memcached", "[::1]:2")]), Ok(()));
+}
+
+#[test]
+fn the_admin_port_leaves_loopback_with_tls_or_by_a_word() {
+    let check = |flags: &[(&'static str, &'static str)]| {
+        let flags: Vec<_> = [("admin", "192.0.2.1:1")].iter().chain(flags).copied().collect();
+        let settings = layered(&flags, &[], "").unwrap();
+        ServeSettings::new(&settings, None, &MACHINE).map(|_| ()).map_err(|e| e.to_string())
+    };
+    let refused = "--admin 192.0.2.1:1: bind 192.0.2.1 refused: logins would cross the network in \
+                   the clear; use --admin-tls on, a loopback address or --insecure";
+    assert_eq!(check(&[]), Err(refused.to_owned()));
+    assert_eq!(check(&[("requirepass", "x")]), Err(refused.to_owned()));
+    assert_eq!(check(&[("insecure", "on")]), Ok(()));
+    let tls = [("admin-tls", "on"), ("tls-cert", "/c"), ("tls-key", "/k")];
+    assert_eq!(check(&tls), Ok(()));
+    let without = check(&tls[..1]).unwrap_err();
+    assert!(without.starts_with("--admin-tls on: TLS shows a certificate"), "{without}");
+}
+
+#[test]
+fn hosts_of_the_admin_port_are_names_and_numbers() {
+    let hosts = |text: &str| {
+        let settings = layered(&[("admin-hosts", text)], &[], "").map_err(|e| e.to_string())?;
+        let serve = ServeSettings::new(&settings, None, &MACHINE).map_err(|e| e.to_string())?;
+        Ok::<_, String>(serve.config.admin_hosts)
+    };
+    assert_eq!(hosts(""), Ok(vec![]));
+    let some = vec!["cache.example".to_owned(), "192.0.2.1".to_owned(), "2001:db8::1".to_owned()];
+    assert_eq!(hosts("cache.example,192.0.2.1,2001:db8::1"), Ok(some));
+    for wrong in ["a,", "a b", "http://a", "a:80", "*"] {
+        assert!(hosts(wrong).unwrap_err().contains("is no host"), "{wrong}");
+    }
 }
 
 #[test]

@@ -98,7 +98,20 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
         "Requests that broke the protocol",
         totals.protocol_errors,
     );
+    page.counter(
+        "dovetail_oversized_commands",
+        "Commands of Redis clients that were refused for their size and skipped",
+        totals.oversized_commands,
+    );
     page.counter("dovetail_auth_attempts", "Attempts to log in", totals.auth_attempts);
+    page.family(
+        "dovetail_admin_refused",
+        "counter",
+        "Requests that the admin port refused by reason, and connections that made room for others",
+    );
+    for (reason, count) in snapshot.admin_refused {
+        page.sample("dovetail_admin_refused_total", &[("reason", reason)], count);
+    }
     page.counter("dovetail_auth_errors", "Failed attempts to log in", totals.auth_errors);
 }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::Shared;
 use crate::acl::Acl;
+use crate::admin::AdminCounters;
 use crate::error::StartError;
 use crate::memcached::users::Users;
 use crate::tls::Certificates;
@@ -39,6 +40,11 @@ impl Shared {
     /// What connections at the ports of TLS begin with.
     pub fn tls(&self) -> Option<&Certificates> {
         self.tls.as_ref()
+    }
+
+    /// What the admin port refused.
+    pub(crate) fn admin_counters(&self) -> &AdminCounters {
+        &self.admin
     }
 
     /// The users of the RESP port.
