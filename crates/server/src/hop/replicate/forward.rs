@@ -485,7 +485,7 @@ mod tests {
             }),
         ];
         let mut notes = Vec::new();
-        MetaEcho::note(MetaVerb::Get, b"k v O1", b"key", false, &mut notes);
+        MetaEcho::note((MetaVerb::Get, b"k v O1"), (b"key", false), 0, &mut notes);
         let notes = &notes[..];
         let named = metas_named(&metas);
         let named = named.iter().map(|it| (Op::Update(Rmw::Named(it)), meta(MetaKind::Set)));
