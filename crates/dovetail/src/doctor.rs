@@ -108,7 +108,7 @@ fn ask_whether_ready(config: &Config) -> Result<(), Failure> {
             SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
     }
-    let tls = config.tls.as_ref().filter(|_| config.admin_tls);
+    let tls = config.tls.as_ref().filter(|_| config.admin_access.is_tls);
     let tls = tls.map(|tls| tls.certificate.clone());
     match (AdminPort { address, tls, login: None }).get("/readyz") {
         Ok(_) => print("ready\n"),

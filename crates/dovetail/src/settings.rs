@@ -242,8 +242,8 @@ pub const TABLE: &[Setting] = &[
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "The admin port speaks TLS, with --tls-cert and --tls-key. Beyond loopback it has to, \
-               and asks for the login of a user who may run INFO",
+        help: "The admin port speaks TLS, with --tls-cert and --tls-key. Beyond loopback it has \
+               to, and asks for the login of a user who may run INFO",
     },
     Setting {
         key: "admin-show-keys",

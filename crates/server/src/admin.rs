@@ -195,7 +195,7 @@ fn make_room(open: &mut VecDeque<Open>, shared: &Shared) {
 
 /// `--admin-tls`: as the certificates are now.
 fn acceptor(shared: &Shared) -> Option<TlsAcceptor> {
-    let certificates = shared.tls().filter(|_| shared.config().admin_tls)?;
+    let certificates = shared.tls().filter(|_| shared.config().admin_access.is_tls)?;
     Some(TlsAcceptor::from(certificates.without_clients()))
 }
 

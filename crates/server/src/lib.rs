@@ -86,7 +86,8 @@ pub use admin::AdminDoor;
 pub use budget::BufferBudget;
 pub use compaction::Compacts;
 pub use config::{
-    Cat, Config, DebugCommand, NativeTransport, Numa, Pin, Poll, Tuning, UdpConfig, XdpDevice,
+    AdminAccess, Cat, Config, DebugCommand, NativeTransport, Numa, Pin, Poll, SettingsOrigin,
+    Tuning, UdpConfig, XdpDevice,
 };
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;

@@ -27,7 +27,6 @@ use policy::taxonomy::Popularity;
 use store::{IndexKind, Mode, Store, StoreConfig, StoreStats};
 
 use crate::acl::Acl;
-use crate::admin::AdminCounters;
 use crate::budget::BufferBudget;
 use crate::clients::Clients;
 use crate::cluster::View;
@@ -157,7 +156,6 @@ pub struct Shared {
     users: OnceLock<Users>,
     acl: Acl,
     tls: Option<Certificates>,
-    admin: AdminCounters,
     cluster: OnceLock<Arc<View>>,
     /// Of a node of a cluster: the way to its control thread.
     door: OnceLock<Arc<Door>>,
@@ -291,7 +289,6 @@ impl Shared {
             users: OnceLock::new(),
             acl: Acl::open(&config)?,
             tls: config.tls.as_ref().map(Certificates::open).transpose()?,
-            admin: AdminCounters::default(),
             cluster: OnceLock::new(),
             door: OnceLock::new(),
             baseline: Mutex::default(),

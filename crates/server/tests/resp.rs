@@ -229,10 +229,11 @@ fn config_rewrite_hands_on_what_was_set_since_the_start() {
 
     let folder = tempfile::tempdir().unwrap();
     let with_file = |name: &str| {
-        let config_file = Some(folder.path().join(name));
+        let file = Some(folder.path().join(name));
+        let origin = server::SettingsOrigin { file, ..Default::default() };
         let base = Config { threads: 4, memory_bytes: 128 << 20, ..config() };
         let hooks = Hooks { rewrite_file: Some(write_down), ..Hooks::default() };
-        TestServer::with(Config { config_file, hooks, ..base })
+        TestServer::with(Config { origin, hooks, ..base })
     };
     let server = with_file("dovetail.toml");
     let written = || std::fs::read_to_string(folder.path().join("dovetail.toml")).unwrap();

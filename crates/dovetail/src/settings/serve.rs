@@ -9,9 +9,10 @@ use server::cluster::ClusterConfig;
 use server::cluster::PlaceError;
 use server::tls::{ClientCertificates, TlsConfig};
 use server::{
-    AdminDoor, Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction,
-    Hooks, HotSetSize, HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin,
-    Poll, SizeCost, SizeThreshold, StartError, Tuning, UdpConfig, WritePolicy, XdpDevice,
+    AdminAccess, AdminDoor, Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability,
+    Eviction, Hooks, HotSetSize, HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport,
+    Numa, Pin, Poll, SettingsOrigin, SizeCost, SizeThreshold, StartError, Tuning, UdpConfig,
+    WritePolicy, XdpDevice,
 };
 
 use crate::logs::{Format, Level};
@@ -100,9 +101,8 @@ impl ServeSettings {
                 DebugCommand::No,
                 &[("local", DebugCommand::Local), ("yes", DebugCommand::Yes)],
             ),
-            config_file,
             hooks: Hooks { rewrite_file: Some(rewrite), ..Hooks::default() },
-            settings: shown_by_config_get(settings),
+            origin: SettingsOrigin { file: config_file, shown: shown_by_config_get(settings) },
             ..secured(&lookup)?
         };
         refuse_misfits(&lookup, &config, machine)?;
@@ -127,12 +127,14 @@ fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
         tls_resp: lookup.address("tls-resp"),
         tls_memcached: lookup.address("tls-memcached"),
         tls: tls_of(lookup)?,
-        admin_tls: lookup.is_on("admin-tls"),
-        admin_shows_keys: lookup.is_on("admin-show-keys"),
-        admin_hosts: lookup.path("admin-hosts").map_or_else(Vec::new, |hosts| {
-            hosts.to_string_lossy().split(',').map(str::to_owned).collect()
-        }),
-        is_insecure: lookup.is_on("insecure"),
+        admin_access: AdminAccess {
+            is_tls: lookup.is_on("admin-tls"),
+            shows_keys: lookup.is_on("admin-show-keys"),
+            hosts: lookup.path("admin-hosts").map_or_else(Vec::new, |hosts| {
+                hosts.to_string_lossy().split(',').map(str::to_owned).collect()
+            }),
+            is_insecure: lookup.is_on("insecure"),
+        },
         requirepass: lookup.text("requirepass"),
         acl_file: lookup.path("acl-file"),
         auth_file: lookup.path("auth-file"),
@@ -465,7 +467,7 @@ fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), Setting
 /// Beyond loopback the admin port asks for a login, which TLS hides.
 fn refuse_open_admin(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
     let Some(address) = config.admin else { return Ok(()) };
-    match AdminDoor::at(address, config.admin_tls, config.is_insecure) {
+    match AdminDoor::at(address, &config.admin_access) {
         AdminDoor::Open | AdminDoor::Login => Ok(()),
         AdminDoor::Closed => Err(SettingError {
             place: lookup.place("admin"),

@@ -279,7 +279,7 @@ fn hosts_of_the_admin_port_are_names_and_numbers() {
     let hosts = |text: &str| {
         let settings = layered(&[("admin-hosts", text)], &[], "").map_err(|e| e.to_string())?;
         let serve = ServeSettings::new(&settings, None, &MACHINE).map_err(|e| e.to_string())?;
-        Ok::<_, String>(serve.config.admin_hosts)
+        Ok::<_, String>(serve.config.admin_access.hosts)
     };
     assert_eq!(hosts(""), Ok(vec![]));
     let some = vec!["cache.example".to_owned(), "192.0.2.1".to_owned(), "2001:db8::1".to_owned()];
@@ -414,7 +414,7 @@ fn check_policies(core_count: usize, flags: &[(&'static str, &str)], want: &str)
     let serve = ServeSettings::new(&settings, None, &machine).unwrap();
     assert_eq!(format!("{} {}", serve.config.write_policy, serve.config.dispatch), want);
     let shown = |key: &str| {
-        let shown = serve.config.settings.iter().find(|(name, _)| name == key);
+        let shown = serve.config.origin.shown.iter().find(|(name, _)| name == key);
         shown.map(|(_, text)| text.clone()).unwrap_or_default()
     };
     assert_eq!(format!("{} {}", shown("write-policy"), shown("dispatch")), want);

@@ -21,7 +21,7 @@ use wire::Parsed;
 use wire::resp::{Limits, Parser, asked_command};
 
 use crate::acl::{DEFAULT_USER, Table, User};
-use crate::config::Config;
+use crate::config::{AdminAccess, Config};
 
 /// Orchestrators ask these, and give no password. They tell nothing else.
 const HEALTH_PATHS: [&str; 2] = ["/healthz", "/readyz"];
@@ -42,12 +42,12 @@ pub enum AdminDoor {
 }
 
 impl AdminDoor {
-    /// Of a port at `address`: beyond loopback only TLS with a login, unless `is_insecure`.
-    pub fn at(address: SocketAddr, is_tls: bool, is_insecure: bool) -> AdminDoor {
+    /// Of a port at `address`: beyond loopback only TLS with a login, unless it is insecure.
+    pub fn at(address: SocketAddr, access: &AdminAccess) -> AdminDoor {
         match address.ip().to_canonical().is_loopback() {
             true => AdminDoor::Open,
-            false if is_insecure => AdminDoor::Open,
-            false if is_tls => AdminDoor::Login,
+            false if access.is_insecure => AdminDoor::Open,
+            false if access.is_tls => AdminDoor::Login,
             false => AdminDoor::Closed,
         }
     }
@@ -84,9 +84,9 @@ pub(super) struct Guard {
 impl Guard {
     pub(super) fn new(config: &Config, address: SocketAddr) -> Guard {
         Guard {
-            door: AdminDoor::at(address, config.admin_tls, config.is_insecure),
-            shows_keys: config.admin_shows_keys,
-            hosts: config.admin_hosts.clone(),
+            door: AdminDoor::at(address, &config.admin_access),
+            shows_keys: config.admin_access.shows_keys,
+            hosts: config.admin_access.hosts.clone(),
         }
     }
 
@@ -315,7 +315,8 @@ mod tests {
     #[test]
     fn beyond_loopback_the_door_is_closed_without_tls() {
         let at = |address: &str, is_tls, is_insecure| {
-            AdminDoor::at(address.parse().unwrap(), is_tls, is_insecure)
+            let access = AdminAccess { is_tls, is_insecure, ..AdminAccess::default() };
+            AdminDoor::at(address.parse().unwrap(), &access)
         };
         for address in ["127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
             assert_eq!(at(address, false, false), AdminDoor::Open);

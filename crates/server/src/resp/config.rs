@@ -105,7 +105,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Puts what was set since the start into the file that the settings came from.
     fn config_rewrite(&mut self, caller: Caller) {
         let (shared, config) = (&self.core.shared, self.core.shared.config());
-        let (Some(path), Some(rewrite)) = (&config.config_file, config.hooks.rewrite_file) else {
+        let (Some(path), Some(rewrite)) = (&config.origin.file, config.hooks.rewrite_file) else {
             return self.fail(caller, &ErrorReply::NoConfigFile);
         };
         match shared.live().write_to(path, rewrite) {
@@ -241,7 +241,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
     .collect();
     let hot_set = shared.hot_keys().map_or(config.hot_set, |keys| keys.chosen_size());
     settings.push(("hot-set".to_owned(), hot_set.to_string()));
-    for (name, value) in &config.settings {
+    for (name, value) in &config.origin.shown {
         if !settings.iter().any(|(known, _)| known == name) {
             settings.push((name.clone(), value.clone()));
         }

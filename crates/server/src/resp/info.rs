@@ -119,7 +119,7 @@ fn server(section: &mut Section<'_>) {
     section.line("lru_clock", (crate::shared::unix_now().0 / 1000) & 0xff_ffff);
     let executable = std::env::current_exe().unwrap_or_default();
     section.line("executable", executable.display());
-    let file = config.config_file.as_ref().map_or(String::new(), |file| file.display().to_string());
+    let file = config.origin.file.as_ref().map_or(String::new(), |file| file.display().to_string());
     section.line("config_file", file);
 }
 

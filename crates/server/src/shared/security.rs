@@ -44,7 +44,7 @@ impl Shared {
 
     /// What the admin port refused.
     pub(crate) fn admin_counters(&self) -> &AdminCounters {
-        &self.admin
+        &self.watching.admin
     }
 
     /// The users of the RESP port.

@@ -1,8 +1,8 @@
 //! `Discard`: skips the rest of a command that was refused before all of it had arrived.
 //!
 //! ```text
-//!  *3 CRLF  $3 CRLF SET CRLF  $1 CRLF k CRLF  $99999999 CRLF vvvvv... CRLF  *1 CRLF $4 CRLF PING ...
-//!  └──────── skip_bytes, from Parser ───────┘ └ header ┘ └─ skip_bytes ──┘  └ the next command
+//!  *3 CRLF $3 CRLF SET CRLF $1 CRLF k CRLF $99999999 CRLF vvvvv... CRLF *1 CRLF $4 CRLF PING ...
+//!  └──────── skip_bytes, from Parser ────┘ └── header ──┘ └skip_bytes─┘ └ the next command
 //! ```
 //!
 //! # Limits
