@@ -30,11 +30,17 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 shared.reset_totals();
                 Reply::Reset
             }
-            StatsKind::Detail { is_dump: false } => Reply::Ok,
+            StatsKind::Detail { is_on } => {
+                self.count_prefixes(is_on);
+                Reply::Ok
+            }
             StatsKind::Other(_) => Reply::Error,
             _ => Reply::End,
         };
         self.reply_to(caller.slot, |out| {
+            if kind == StatsKind::DetailDump {
+                out.extend_from_slice(shared.watchers().prefixes.dump().as_bytes());
+            }
             write_group(&mut Writer::Text(Encoder::new(out)), kind, &shared);
             Encoder::new(out).reply(reply);
         });
@@ -54,25 +60,33 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             // Of these memcached looks at the beginning only.
             key if key.starts_with(b"settings") => StatsKind::Settings,
             key if key.starts_with(b"reset") => StatsKind::Reset,
-            key if key.starts_with(b"detail dump") => StatsKind::Detail { is_dump: true },
-            key if key.starts_with(b"detail off") => StatsKind::Detail { is_dump: false },
-            key if key.starts_with(b"detail on") => {
-                return self.binary_refuse(slot, head, Status::NotSupported);
-            }
+            key if key.starts_with(b"detail dump") => StatsKind::DetailDump,
+            key if key.starts_with(b"detail on") => StatsKind::Detail { is_on: true },
+            key if key.starts_with(b"detail off") => StatsKind::Detail { is_on: false },
             _ => return self.binary_refuse(slot, head, Status::NotFound),
         };
         let shared = std::sync::Arc::clone(&self.core.shared);
-        if kind == StatsKind::Reset {
-            shared.reset_totals();
+        match kind {
+            StatsKind::Reset => shared.reset_totals(),
+            StatsKind::Detail { is_on } => self.count_prefixes(is_on),
+            _ => {}
         }
         self.reply_to(slot, |out| {
             write_group(&mut Writer::Binary(binary::Encoder::new(out, head)), kind, &shared);
-            if kind == (StatsKind::Detail { is_dump: true }) {
+            if kind == StatsKind::DetailDump {
                 // memcached puts the text of its dump in here, the text protocol's end with it.
-                binary::Encoder::new(out, head).stat("detailed", "END\r\n");
+                let text = shared.watchers().prefixes.dump() + "END\r\n";
+                binary::Encoder::new(out, head).stat("detailed", &text);
             }
             binary::Encoder::new(out, head).done(0);
         });
+    }
+
+    /// Counts prefixes from the next request on, or no longer.
+    fn count_prefixes(&mut self, is_on: bool) {
+        self.core.shared.watchers().count_prefixes(is_on);
+        // Other workers look when their next round begins.
+        self.core.is_watched |= is_on;
     }
 }
 
@@ -100,7 +114,10 @@ fn write_group(to: &mut Writer<'_>, kind: StatsKind<'_>, shared: &Shared) {
         // No histogram of sizes is kept.
         StatsKind::Sizes => to.stat("sizes_status", "disabled"),
         StatsKind::Connections => connections(to, shared),
-        StatsKind::Reset | StatsKind::Detail { .. } | StatsKind::Other(_) => {}
+        StatsKind::Reset
+        | StatsKind::Detail { .. }
+        | StatsKind::DetailDump
+        | StatsKind::Other(_) => {}
     }
 }
 
