@@ -1,4 +1,4 @@
-//! `dovetail cli`: one command for a server, or a prompt for many, over RESP or the native protocol.
+//! `dovetail cli`: one command for a server, or a prompt for many, by RESP or natively.
 //!
 //! ```text
 //!  settings ─▶ address, password ─▶ way ─┐

@@ -1,7 +1,7 @@
 //! RESP2 as a client needs it: requests to bytes, bytes to replies.
 //!
 //! # Limits
-//! A bulk has at most 1 GiB, an array at most 2^20 elements, arrays lie in arrays sixteen deep. Memory
+//! A bulk has at most 1 GiB, an array at most 2^20 elements, arrays lie in arrays 16 deep. Memory
 //! grows with what has arrived, not with what a length promises.
 
 use std::io::{self, BufRead, Read};

@@ -39,6 +39,7 @@ mod connection;
 mod core;
 pub mod counters;
 mod descriptors;
+pub mod doors;
 #[cfg(any(test, feature = "drive"))]
 mod drive;
 mod durable;
@@ -51,6 +52,7 @@ pub mod latency_monitor;
 mod listen;
 mod live;
 mod log_level;
+pub mod logins;
 mod manager;
 mod memcached;
 mod memory;
