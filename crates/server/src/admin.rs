@@ -43,8 +43,6 @@ mod guard;
 mod routes;
 mod write_limit;
 
-pub use guard::AdminDoor;
-
 /// Clients at one time; one more, and the oldest is closed.
 const CONNECTIONS_MAX: usize = 64;
 /// For a request's head to arrive, also after an earlier request on the same connection; and for

@@ -43,8 +43,6 @@ pub struct Config {
     pub unix_mode: u16,
     /// Where native clients send their datagrams; `None`: off. Port 0 takes a free port.
     pub native: Option<SocketAddr>,
-    /// Nobody asked for the native port: start without it if its address is in use.
-    pub is_native_optional: bool,
     /// The file with the key of the native protocol's tags; `None`: anybody may send.
     pub native_key_file: Option<PathBuf>,
     /// How datagrams are received at the native port.
@@ -147,6 +145,8 @@ pub struct Config {
     pub acl_file: Option<PathBuf>,
     /// The users that memcached's clients may be, in the place of that password.
     pub auth_file: Option<PathBuf>,
+    /// Doors may be open beyond loopback without a password or a key.
+    pub is_insecure: bool,
     /// The key hash's seed; `None`: drawn at random.
     pub hash_seed: Option<u64>,
     /// Unsent reply bytes after which a client is not read until it has taken some.
@@ -234,7 +234,7 @@ fn loopback(port: u16) -> Option<SocketAddr> {
 }
 
 impl Default for Config {
-    /// All protocols and the admin port on loopback at their usual ports, 1 GiB, one thread.
+    /// RESP, memcached and the admin port on loopback at their usual ports, 1 GiB, one thread.
     fn default() -> Config {
         Config {
             resp: loopback(6379),
@@ -243,8 +243,7 @@ impl Default for Config {
             tls_resp: None,
             tls_memcached: None,
             tls: None,
-            native: loopback(7379),
-            is_native_optional: true,
+            native: None,
             native_key_file: None,
             native_transport: NativeTransport::Auto,
             native_queue_bytes: 4 << 20,
@@ -298,6 +297,7 @@ impl Default for Config {
             requirepass: None,
             acl_file: None,
             auth_file: None,
+            is_insecure: false,
             hash_seed: None,
             output_limit_bytes: 1 << 20,
             starved_time_max: Duration::from_secs(5),
@@ -316,8 +316,6 @@ pub struct AdminAccess {
     pub shows_keys: bool,
     /// Names and addresses that clients may call it by, beside loopback's and its own address.
     pub hosts: Vec<String>,
-    /// It may be open beyond loopback without TLS and a login.
-    pub is_insecure: bool,
 }
 
 /// Where the settings came from.

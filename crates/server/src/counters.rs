@@ -11,6 +11,7 @@
 //!     path is an atomic read-modify-write.
 //! I2: sums are exact once the workers are quiet and may trail by a few operations before that.
 
+mod doors;
 mod hops;
 mod meta;
 mod native;
@@ -26,6 +27,7 @@ use wire::resp::{CommandId, ErrorCode, Flags, Spec};
 use crate::compaction::{Compacted, SIZE_CLASSES};
 use crate::slo::LatencyCells;
 
+pub use doors::{DoorCells, DoorTotals};
 pub use hops::{HopCells, HopTotals};
 pub use meta::MetaForm;
 pub use native::{DropReason, NativeCells, NativeTotals};
@@ -194,6 +196,8 @@ pub struct WorkerCounters {
     pub auth_errors: Cell,
     /// Of connections that speak TLS.
     pub tls: TlsCells,
+    /// Clients that were not let in.
+    pub doors: DoorCells,
     /// Of memcached over UDP.
     pub udp: UdpCells,
     /// Of requests between workers.
@@ -602,6 +606,8 @@ pub struct Totals {
     pub auth_errors: u64,
     /// Of connections that speak TLS.
     pub tls: TlsTotals,
+    /// Clients that were not let in.
+    pub doors: DoorTotals,
     /// Of memcached over UDP.
     pub udp: UdpTotals,
     /// Of requests between workers.
@@ -611,6 +617,12 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Connections refused, for whatever reason.
+    pub fn rejected(&self) -> u64 {
+        let too_many = self.connections_rejected + self.connections_rejected_of_address;
+        too_many + self.doors.protected + self.doors.closed
+    }
+
     /// Sums over `workers`; connections open now are the caller's to fill in.
     pub(crate) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters> + Clone) -> Totals {
         let sum = |pick: fn(&WorkerCounters) -> &Cell| {
@@ -641,6 +653,7 @@ impl Totals {
         Totals {
             native: NativeTotals { requests, ..NativeTotals::sum(workers.clone()) },
             tls: TlsTotals::sum(workers.clone()),
+            doors: DoorTotals::sum(workers.clone()),
             udp: UdpTotals::sum(workers.clone()),
             hops: HopTotals::sum(workers.clone()),
             commands,

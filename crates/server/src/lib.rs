@@ -39,6 +39,7 @@ mod connection;
 mod core;
 pub mod counters;
 mod descriptors;
+pub mod doors;
 #[cfg(any(test, feature = "drive"))]
 mod drive;
 mod durable;
@@ -51,6 +52,7 @@ pub mod latency_monitor;
 mod listen;
 mod live;
 mod log_level;
+pub mod logins;
 mod manager;
 mod memcached;
 mod memory;
@@ -82,7 +84,6 @@ mod watchers;
 mod watching;
 mod worker;
 
-pub use admin::AdminDoor;
 pub use budget::BufferBudget;
 pub use compaction::Compacts;
 pub use config::{

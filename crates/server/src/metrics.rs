@@ -189,7 +189,7 @@ impl Snapshot {
             "memcached": totals.connections_memcached,
             "max": self.connections_max,
             "accepted_total": totals.connections_total,
-            "rejected_total": totals.connections_rejected + totals.connections_rejected_of_address,
+            "rejected_total": totals.rejected(),
             "idle_closed_total": totals.connections_idle_closed,
         })
     }

@@ -297,7 +297,8 @@ fn the_native_port_is_open_to_strangers_only_by_a_word() {
             .map(|settings| settings.config.native.is_some())
             .map_err(|error| error.to_string())
     };
-    assert_eq!(check(&[]), Ok(true));
+    assert_eq!(check(&[]), Ok(false));
+    assert_eq!(check(&[("native", "7379")]), Ok(true));
     assert_eq!(
         check(&[("native", "0.0.0.0:7379")]),
         Err("--native 0.0.0.0:7379: bind 0.0.0.0 refused: no key configured; \
@@ -307,7 +308,7 @@ fn the_native_port_is_open_to_strangers_only_by_a_word() {
     assert_eq!(check(&[("native", "0.0.0.0:1"), ("native-key-file", "/k")]), Ok(true));
     assert_eq!(check(&[("native", "0.0.0.0:1"), ("insecure", "on")]), Ok(true));
     let error = check(&[("native", "0.0.0.0:1"), ("requirepass", "x")]).unwrap_err();
-    assert!(error.contains("no key configured"), "a password is no key: {error}");
+    assert!(error.contains("refused beside --requirepass"), "a password is no key: {error}");
 }
 
 #[test]
@@ -329,27 +330,30 @@ fn datagrams_of_memcached_come_from_nearby_or_by_a_word() {
 }
 
 #[test]
-fn shared_memory_is_open_to_others_only_by_a_word() {
-    let open = [("shm", "/tmp/d.sock"), ("shm-access", "0660"), ("requirepass", "secret")];
-    let refused = layered(&open, &[], "").unwrap();
-    let said = ServeSettings::new(&refused, None, &MACHINE).unwrap_err().to_string();
-    assert!(said.starts_with("--shm-access 0660: refused beside --requirepass"), "{said}");
-    for more in [("insecure", "on"), ("shm", "off")] {
-        let flags = [&open[..], &[more]].concat();
-        let settings = layered(&flags, &[], "").unwrap();
-        assert_eq!(ServeSettings::new(&settings, None, &MACHINE).unwrap().config.shm_mode, 0o660);
+fn shared_memory_beside_a_password_wants_a_key_or_a_word() {
+    for access in ["0600", "0660"] {
+        let open = [("shm", "/tmp/d.sock"), ("shm-access", access), ("requirepass", "secret")];
+        let refused = layered(&open, &[], "").unwrap();
+        let said = ServeSettings::new(&refused, None, &MACHINE).unwrap_err().to_string();
+        assert!(said.starts_with("--shm /tmp/d.sock: refused beside --requirepass"), "{said}");
+        for more in [("insecure", "on"), ("shm", "off"), ("native-key-file", "/k")] {
+            let flags = [&open[..], &[more]].concat();
+            let settings = layered(&flags, &[], "").unwrap();
+            ServeSettings::new(&settings, None, &MACHINE).unwrap();
+        }
     }
 }
 
 #[test]
-fn a_password_closes_a_native_port_that_nobody_asked_for() {
-    let password = ("requirepass", "x");
-    check_value(&layered(&[password], &[], "").unwrap(), "native", "off", "default");
-    let with_key = layered(&[password, ("native-key-file", "/k")], &[], "").unwrap();
-    check_value(&with_key, "native", "127.0.0.1:7379", "default");
-    let asked_for = layered(&[password, ("native", "7379")], &[], "").unwrap();
-    let error = ServeSettings::new(&asked_for, None, &MACHINE).map(|_| ()).unwrap_err();
+fn a_native_port_beside_a_password_wants_a_key_or_a_word() {
+    let (password, native) = (("requirepass", "x"), ("native", "7379"));
+    let refused = layered(&[password, native], &[], "").unwrap();
+    let error = ServeSettings::new(&refused, None, &MACHINE).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("refused beside --requirepass"), "{error}");
+    for more in [("native-key-file", "/k"), ("insecure", "on")] {
+        let settings = layered(&[password, native, more], &[], "").unwrap();
+        ServeSettings::new(&settings, None, &MACHINE).unwrap();
+    }
 }
 
 #[test]

@@ -21,7 +21,8 @@ use wire::Parsed;
 use wire::resp::{Limits, Parser, asked_command};
 
 use crate::acl::{DEFAULT_USER, Table, User};
-use crate::config::{AdminAccess, Config};
+use crate::config::Config;
+use crate::doors::{self, Door, State, is_loopback};
 
 /// Orchestrators ask these, and give no password. They tell nothing else.
 const HEALTH_PATHS: [&str; 2] = ["/healthz", "/readyz"];
@@ -30,25 +31,24 @@ const HEALTH_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 const READ_RIGHT: &[u8] = b"INFO\r\n";
 const KEYS_RIGHT: &[u8] = b"HOTKEYS GET\r\n";
 
-/// Whether the admin port is served, from its address and settings alone.
+/// What the table of doors says about this port, at the address that it is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdminDoor {
+enum AdminDoor {
     /// To all that reach it.
     Open,
     /// Behind a login.
     Login,
-    /// Not at all: a login would cross the network in the clear.
+    /// Not at all.
     Closed,
 }
 
 impl AdminDoor {
-    /// Of a port at `address`: beyond loopback only TLS with a login, unless it is insecure.
-    pub fn at(address: SocketAddr, access: &AdminAccess) -> AdminDoor {
-        match address.ip().to_canonical().is_loopback() {
-            true => AdminDoor::Open,
-            false if access.is_insecure => AdminDoor::Open,
-            false if access.is_tls => AdminDoor::Login,
-            false => AdminDoor::Closed,
+    fn at(address: SocketAddr, state: &State) -> AdminDoor {
+        match doors::answer(Door::Admin, state) {
+            doors::Access::Open => AdminDoor::Open,
+            doors::Access::AfterLogin => AdminDoor::Login,
+            doors::Access::LoopbackOnly if is_loopback(address.ip()) => AdminDoor::Open,
+            doors::Access::LoopbackOnly | doors::Access::Closed => AdminDoor::Closed,
         }
     }
 }
@@ -82,9 +82,9 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    pub(super) fn new(config: &Config, address: SocketAddr) -> Guard {
+    pub(super) fn new(config: &Config, address: SocketAddr, users: &Table) -> Guard {
         Guard {
-            door: AdminDoor::at(address, &config.admin_access),
+            door: AdminDoor::at(address, &State::new(config, users.default())),
             shows_keys: config.admin_access.shows_keys,
             hosts: config.admin_access.hosts.clone(),
         }
@@ -182,6 +182,7 @@ mod tests {
 
     use super::*;
     use crate::acl::Acl;
+    use crate::config::AdminAccess;
 
     const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
@@ -315,8 +316,10 @@ mod tests {
     #[test]
     fn beyond_loopback_the_door_is_closed_without_tls() {
         let at = |address: &str, is_tls, is_insecure| {
-            let access = AdminAccess { is_tls, is_insecure, ..AdminAccess::default() };
-            AdminDoor::at(address.parse().unwrap(), &access)
+            let admin = Some(address.parse().unwrap());
+            let admin_access = AdminAccess { is_tls, ..AdminAccess::default() };
+            let config = Config { admin, admin_access, is_insecure, ..Config::default() };
+            AdminDoor::at(address.parse().unwrap(), &State::new(&config, users().table().default()))
         };
         for address in ["127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
             assert_eq!(at(address, false, false), AdminDoor::Open);

@@ -64,7 +64,7 @@ struct Gate {
 
 /// All routes; axum answers 405 to any method but GET and HEAD.
 pub fn router(shared: Arc<Shared>, address: SocketAddr) -> Router {
-    let guard = Guard::new(shared.config(), address);
+    let guard = Guard::new(shared.config(), address, &shared.acl().table());
     let gate = Arc::new(Gate { guard, shared: Arc::clone(&shared) });
     Router::new()
         .route("/", get(async || answer("text/html; charset=utf-8", PAGE)))

@@ -16,6 +16,7 @@ use wire::memcached::expiry_from_exptime;
 use super::MEMCACHED_VERSION;
 use crate::connection::{Connection, Ending, Framing, Speech};
 use crate::counters::MemcachedCommand;
+use crate::doors::Door;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{BinaryShape, Shape};
@@ -38,7 +39,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Takes as many requests from the front of `input` as may run now.
     pub(super) fn feed_binary(&mut self, slot: usize, input: &'a [u8]) -> Fed {
         let value_max_bytes = usize::try_from(self.core.value_max_bytes).unwrap_or(usize::MAX);
-        let has_auth = self.core.memcached_needs_auth;
+        let has_auth = self.core.doors.of(Door::Memcached).asks_login();
         let mut at = 0;
         loop {
             at += self.swallow(slot, &input[at..]);

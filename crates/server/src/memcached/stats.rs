@@ -12,6 +12,7 @@ use crate::counters::{
     CommandTotals, Dialect, MemcachedCommand, MemcachedCommand as C, MetaForm, MetaForm as F,
     Protocol, Totals,
 };
+use crate::doors::Door;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::metrics::facts::facts;
@@ -137,10 +138,7 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     let connections = totals.connections_resp + totals.connections_memcached;
     to.stat("curr_connections", connections);
     to.stat("total_connections", totals.connections_total);
-    to.stat(
-        "rejected_connections",
-        totals.connections_rejected + totals.connections_rejected_of_address,
-    );
+    to.stat("rejected_connections", totals.rejected());
     to.stat("connection_structures", connections);
     commands(to, &totals);
     to.stat("auth_cmds", totals.auth_attempts);
@@ -335,7 +333,7 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("domain_socket", "NULL");
     to.stat("num_threads", config.threads);
     to.stat("cas_enabled", "yes");
-    let has_auth = shared.memcached_needs_auth();
+    let has_auth = shared.doors().of(Door::Memcached).asks_login();
     let yes_no = |yes: bool| if yes { "yes" } else { "no" };
     to.stat("auth_enabled_sasl", yes_no(has_auth));
     to.stat("auth_enabled_ascii", yes_no(has_auth));

@@ -180,7 +180,6 @@ fn find_settings<'f>(
 /// Everything that CONFIG GET shows: the names that Redis tools ask for, then our own.
 fn settings(shared: &Shared) -> Vec<(String, String)> {
     let config = shared.config();
-    let has_no_password = shared.acl().table().default().has_no_password;
     let (threads, fronts) = shared.roles().asked();
     let max_connections = shared.live().max_connections().to_string();
     let port = config.resp.map_or(0, |address| address.port());
@@ -221,7 +220,8 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("log", shared.live().log_level().name().to_owned()),
         ("loglevel", shared.live().log_level().redis_name().to_owned()),
         ("tcp-keepalive", "300".to_owned()),
-        ("requirepass", if has_no_password { "" } else { "***" }.to_owned()),
+        ("protected-mode", yes_or_no(!config.is_insecure)),
+        ("requirepass", password_shown(shared)),
         (
             "aclfile",
             config.acl_file.as_ref().map_or(String::new(), |path| path.display().to_string()),
@@ -247,6 +247,12 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         }
     }
     settings
+}
+
+/// That there is a password, without the password.
+fn password_shown(shared: &Shared) -> String {
+    let has_none = shared.acl().table().default().has_no_password;
+    if has_none { "" } else { "***" }.to_owned()
 }
 
 fn yes_or_no(is_so: bool) -> String {
