@@ -105,7 +105,7 @@ fn check_meta(meta: &Meta<'_>, limits: &Limits) {
     let key = decoded.as_deref().unwrap_or(meta.key);
     assert!(!key.is_empty());
     let mut note = Vec::new();
-    MetaEcho::note(meta.verb, meta.words, key, flags.is_base64, &mut note);
+    MetaEcho::note((meta.verb, meta.words), (key, flags.is_base64), 0, &mut note);
     let echo = MetaEcho::read(&note).expect("what was noted can be read");
     let mut out = Vec::new();
     let shown = MetaShown {

@@ -68,6 +68,24 @@ fn read<'a>(
                 }
                 end = grow(end).min(stream.len());
             }
+            Parsed::Bad(error @ ProtocolError::BulkTooLarge { .. }) => {
+                events.push(Event::Bad(error));
+                let mut discard = parser.give_up().expect("the command has a header");
+                assert!(!parser.is_midway());
+                while !discard.has_ended() {
+                    match discard.skip(&stream[start..end], limits) {
+                        Ok(skipped_bytes) => start += skipped_bytes,
+                        Err(error) => {
+                            events.push(Event::Bad(error));
+                            return events;
+                        }
+                    }
+                    if !discard.has_ended() && end == stream.len() {
+                        return events;
+                    }
+                    end = grow(end).min(stream.len());
+                }
+            }
             Parsed::Bad(error) => {
                 let mut out = Vec::new();
                 error.encode(&mut out);

@@ -71,7 +71,8 @@ pub fn run(root: &Path, args: Args) -> bool {
     let mut is_good = true;
     let moved = moved_steps(root, &mut report);
     let clients = routed_clients(root, &mut report);
-    for step in moved.into_iter().chain(steps(root, args)).chain(clients) {
+    let advisories = advisories(&mut report);
+    for step in moved.into_iter().chain(steps(root, args)).chain(clients).chain(advisories) {
         is_good &= report.take(&step, root);
     }
     report.finish();
@@ -105,6 +106,17 @@ fn steps(root: &Path, args: Args) -> Vec<Step> {
     steps.extend(sanitizer_steps(root));
     steps.extend(fuzz_steps(root, args.fuzz_seconds));
     steps
+}
+
+/// Known holes in what the binary links, by deny.toml.
+fn advisories(report: &mut Report) -> Option<Step> {
+    let mut version = Command::new("cargo-deny");
+    let version = version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    if version.status().is_ok_and(|status| status.success()) {
+        return Some(Step::new("advisories", "cargo deny --locked check advisories"));
+    }
+    report.skip("advisories: cargo install --locked cargo-deny".to_owned());
+    None
 }
 
 /// What `cargo xtask test` leaves to the night; what this machine lacks is noted.

@@ -4,7 +4,8 @@
 //!  git ls-files ─▶ Repository ─▶ sources    head line, sizes, width, names, globs, unsafe, TO-DOs
 //!                             ├▶ manifests  arrows between crates, reasons, lints
 //!                             ├▶ purity     what a crate must not mention or depend on
-//!                             └▶ documents  decisions, formats, links, commands of the README
+//!                             ├▶ documents  decisions, formats, links, commands of the README
+//!                             └▶ supply     licences, sources, bans, copies, what nothing uses
 //! ```
 //!
 //! Each rule is a function of the repository's text, so that its test can show it a bad sample.
@@ -21,6 +22,7 @@ mod manifests;
 mod purity;
 mod sizes;
 mod sources;
+mod supply;
 
 /// The text files of the repository by their path from the root.
 #[derive(Debug, Default)]
@@ -56,6 +58,7 @@ pub fn run(root: &Path) -> Result<bool> {
     let repository = Repository::load(root)?;
     let mut problems = check(&repository);
     problems.extend(purity::check_dependencies(root)?);
+    problems.extend(supply::check_resolved(root, &repository)?);
     for problem in &problems {
         println!("tidy: {problem}");
     }
@@ -69,6 +72,7 @@ fn check(repository: &Repository) -> Vec<Problem> {
     problems.extend(manifests::check(repository));
     problems.extend(purity::check_sources(repository));
     problems.extend(documents::check(repository));
+    problems.extend(supply::check(repository));
     problems
 }
 

@@ -144,15 +144,24 @@ pub fn gather(matches: &ArgMatches, machine: &Machine) -> Result<Gathered, Failu
         .get_one::<PathBuf>("config")
         .cloned()
         .or_else(|| std::env::var_os("DOVETAIL_CONFIG").map(PathBuf::from));
-    let entries = file::load(explicit.as_deref())?;
     let flags: BTreeMap<&'static str, String> = TABLE
         .iter()
         .filter_map(|row| Some((row.key, matches.get_one::<String>(row.key)?.clone())))
         .collect();
+    gather_with(explicit, &flags, machine)
+}
+
+/// The same by these flags and that file.
+pub fn gather_with(
+    explicit: Option<PathBuf>,
+    flags: &BTreeMap<&'static str, String>,
+    machine: &Machine,
+) -> Result<Gathered, Failure> {
+    let entries = file::load(explicit.as_deref())?;
     // What is not UTF-8 is no value of any setting; its kind says so.
     let environment =
         |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
-    let mut settings = layers::combine(&flags, &environment, &entries)?;
+    let mut settings = layers::combine(flags, &environment, &entries)?;
     settle::settle(&mut settings, machine);
     let is_default_read = explicit.is_none() && !entries.is_empty();
     let config_file = explicit.or(is_default_read.then(|| PathBuf::from(file::DEFAULT_PATH)));

@@ -1,43 +1,63 @@
-//! `dovetail cli`: one command for a server, or a prompt for many, over the native protocol.
+//! `dovetail cli`: one command for a server, or a prompt for many, by RESP or natively.
 //!
 //! ```text
-//!  arguments ──────────────┐
-//!  lines ─▶ words ─▶ words ┴▶ order ─▶ client ─▶ reply ─▶ raw, or as a terminal shows it
+//!  settings ─▶ address, password ─▶ way ─┐
+//!  arguments ──────────────┐             │
+//!  lines ─▶ words ─▶ words ┴▶ session ◀──┘ ─▶ reply ─▶ raw, or as a terminal shows it
+//!                              ├ RESP: the words as they are
+//!                              └ native: an order, understood whole before anything is sent
 //! ```
-//!
-//! An order is understood whole before anything is sent, so that a mistake costs no connection.
 
 mod order;
 mod prompt;
 mod reply;
 mod session;
+mod way;
 mod words;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use client::{TagKey, Target};
 
-use self::order::Order;
-use self::reply::Form;
-use self::session::Session;
+use self::reply::{Form, Reply};
+use self::session::{NoReply, Session, Way};
 use crate::cli::one_line;
 use crate::failure::{Failure, print, print_bytes};
 
 /// What `dovetail cli` takes.
 #[derive(Debug, Args)]
 struct CliArgs {
-    /// The server: native://HOST:PORT or shm:PATH. The native protocol only: for resp:// take
-    /// redis-cli
-    #[arg(long, value_name = "TARGET", default_value = "native://127.0.0.1:7379")]
-    target: String,
+    /// The server: HOST:PORT, redis://[user:password@]HOST:PORT or rediss:// (RESP), or
+    /// native://HOST:PORT or shm:PATH (the native protocol). Without it, where the settings say
+    #[arg(long, value_name = "TARGET")]
+    target: Option<String>,
+
+    /// Speak the native protocol, at the settings' --native or 127.0.0.1:7379
+    #[arg(long, conflicts_with = "target")]
+    native: bool,
+
+    /// The server's settings, for its address and password [env: DOVETAIL_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 
     /// The server's --native-key-file
     #[arg(long, value_name = "FILE")]
     native_key_file: Option<PathBuf>,
+
+    /// By TLS: a PEM file with the authority of the server's certificate
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+
+    /// A PEM file with a certificate for a server that wants one
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// A PEM file with its private key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
 
     /// Print values as they are, as is done where standard output is no terminal
     #[arg(long)]
@@ -54,50 +74,51 @@ struct CliArgs {
 
 /// The subcommand.
 pub fn command() -> Command {
+    let commands = order::listing();
     CliArgs::augment_args(Command::new("cli"))
         .about("Ask a server, once or at a prompt")
         .override_usage("dovetail cli [OPTIONS] [COMMAND ARG...]")
-        .after_help(format!("Commands:\n{}", order::listing()))
+        .after_help(format!(
+            "Commands: any of the RESP port, as redis-cli takes them; `command docs NAME` tells of \
+             one.\nBy the native protocol:\n{commands}"
+        ))
 }
 
 /// Asks once, or until the lines end.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let args = CliArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
-    let usage = |error: &dyn std::fmt::Display| Failure::Usage(format!("cli: {error}"));
-    let target: Target = match args.target.parse() {
-        Ok(target) => target,
-        Err(_) if args.target.starts_with("resp:") => {
-            let text = &args.target;
-            let what = format!("--target {text}: RESP is not spoken here; take redis-cli, or");
-            return Err(usage(&format!("{what} write native://HOST:PORT or shm:PATH")));
-        }
-        Err(error) => return Err(usage(&format!("--target: {error}"))),
-    };
-    let tag_key = args.native_key_file.as_deref().map(read_key).transpose()?;
-    let is_raw = args.raw || (!args.no_raw && !std::io::stdout().is_terminal());
-    let form = if is_raw { Form::Raw } else { Form::Typed };
-    if args.words.is_empty() {
-        return prompt::run(&mut Session::connect(target, tag_key)?, form);
-    }
-    let words: Vec<Vec<u8>> = args.words.into_iter().map(OsString::into_vec).collect();
-    let order = Order::from_words(&words).map_err(|error| usage(&error))?;
-    if let Order::Help = order {
+    let words: Vec<Vec<u8>> = args.words.iter().cloned().map(OsString::into_vec).collect();
+    if let [word] = words.as_slice()
+        && word.eq_ignore_ascii_case(b"help")
+    {
         return print(&order::listing());
     }
-    let reply = match Session::connect(target, tag_key)?.execute(&order) {
+    let way = way::choose(&args)?;
+    let is_raw = args.raw || (!args.no_raw && !std::io::stdout().is_terminal());
+    let form = if is_raw { Form::Raw } else { Form::Typed };
+    if words.is_empty() {
+        return prompt::run(&mut Session::connect(way)?, form);
+    }
+    // Wrong words cost no connection.
+    check(&way, &words).map_err(|reason| Failure::Usage(format!("cli: {reason}")))?;
+    let reply = match Session::connect(way)?.ask(&words) {
+        Ok(Reply::Error(reason)) | Err(NoReply::Asking(reason)) => {
+            return Err(Failure::Runtime(reason));
+        }
+        Err(NoReply::Words(reason)) => return Err(Failure::Usage(format!("cli: {reason}"))),
         Ok(reply) => reply,
-        Err(error) => return Err(Failure::Runtime(error.to_string())),
     };
     let mut out = Vec::new();
     reply.write(form, &mut out);
     print_bytes(&out)
 }
 
-fn read_key(path: &Path) -> Result<TagKey, Failure> {
-    let failed = |reason: String| {
-        Failure::Usage(format!("cli: --native-key-file {}: {reason}", path.display()))
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    TagKey::from_hex(&text).map_err(|error| failed(error.to_string()))
+fn check(way: &Way, words: &[Vec<u8>]) -> Result<(), String> {
+    match way {
+        Way::Native(..) => order::Order::from_words(words).map(drop).map_err(|it| it.to_string()),
+        Way::Resp(_) => session::check_words(words).map_err(|error| match error {
+            NoReply::Words(reason) | NoReply::Asking(reason) => reason,
+        }),
+    }
 }

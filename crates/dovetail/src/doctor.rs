@@ -22,7 +22,7 @@ use server::{Config, HugePages};
 
 use crate::cli;
 use crate::failure::{Failure, print};
-use crate::http;
+use crate::http::AdminPort;
 use crate::machine::{self, Machine};
 use crate::settings::ServeSettings;
 
@@ -108,7 +108,9 @@ fn ask_whether_ready(config: &Config) -> Result<(), Failure> {
             SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
     }
-    match http::get(address, "/readyz") {
+    let tls = config.tls.as_ref().filter(|_| config.admin_access.is_tls);
+    let tls = tls.map(|tls| tls.certificate.clone());
+    match (AdminPort { address, tls, login: None }).get("/readyz") {
         Ok(_) => print("ready\n"),
         Err(reason) => Err(Failure::Runtime(format!("doctor: {address} is not ready: {reason}"))),
     }

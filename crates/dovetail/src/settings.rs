@@ -102,8 +102,8 @@ pub const TABLE: &[Setting] = &[
         key: "native",
         value_name: "ADDR|off",
         kind: Kind::Address,
-        default: "127.0.0.1:7379",
-        help: "Where native clients connect (UDP); off by itself when a password is set and no key",
+        default: "off",
+        help: "Where native clients connect (UDP); beside a password only with --native-key-file",
     },
     Setting {
         key: "native-key-file",
@@ -136,7 +136,8 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::SocketPath,
         default: "off",
         help: "Unix socket at which clients on this host get shared memory to speak the native \
-               protocol through; for whom, --shm-access says",
+               protocol through; for whom, --shm-access says; beside a password only with \
+               --native-key-file",
     },
     Setting {
         key: "shm-access",
@@ -236,6 +237,29 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Address,
         default: "127.0.0.1:8379",
         help: "HTTP for people and monitoring: /, /metrics, /stats, /healthz, /readyz",
+    },
+    Setting {
+        key: "admin-tls",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "off",
+        help: "The admin port speaks TLS, with --tls-cert and --tls-key. Beyond loopback it has \
+               to, and asks for the login of a user who may run INFO",
+    },
+    Setting {
+        key: "admin-show-keys",
+        value_name: "on|off",
+        kind: Kind::Switch,
+        default: "off",
+        help: "The admin port shows the hottest keys to users who log in and may run HOTKEYS",
+    },
+    Setting {
+        key: "admin-hosts",
+        value_name: "NAME,...",
+        kind: Kind::Hosts,
+        default: "",
+        help: "Names and addresses in Host that the admin port answers, beside localhost, loopback \
+               addresses and the address that the client reached",
     },
     Setting {
         key: "memory",
@@ -670,7 +694,8 @@ pub const TABLE: &[Setting] = &[
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "Allow addresses outside loopback without a password or, for native, a key",
+        help: "Lets every machine in at addresses beyond loopback without a password or, for \
+               native, a key; a line in the log says so each minute",
     },
     Setting {
         key: "log",

@@ -9,6 +9,7 @@ mod screen;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -16,7 +17,7 @@ use serde_json::Value;
 
 use crate::cli::one_line;
 use crate::failure::{Failure, print};
-use crate::http;
+use crate::http::AdminPort;
 
 /// What `dovetail top` takes.
 #[derive(Debug, Args)]
@@ -24,6 +25,14 @@ struct TopArgs {
     /// The server's admin port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8379")]
     admin: SocketAddr,
+
+    /// The port speaks TLS: a file with its certificate, or with an authority that signed it
+    #[arg(long, value_name = "PATH")]
+    tls_ca: Option<PathBuf>,
+
+    /// A user who may run INFO; the password is taken from DOVETAIL_ADMIN_PASSWORD
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
 
     /// Print two looks, a second apart, as one screen and exit
     #[arg(long)]
@@ -46,11 +55,12 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let args = TopArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
+    let port = port_of(&args)?;
     let is_once = args.once || !std::io::stdout().is_terminal();
-    let mut before = look(args.admin)?;
+    let mut before = look(&port)?;
     loop {
         std::thread::sleep(EVERY);
-        let now = look(args.admin)?;
+        let now = look(&port)?;
         let text = screen::text(&now, &before);
         if is_once {
             return print(&text);
@@ -60,12 +70,34 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-fn look(admin: SocketAddr) -> Result<Value, Failure> {
+fn port_of(args: &TopArgs) -> Result<AdminPort, Failure> {
+    let password = std::env::var("DOVETAIL_ADMIN_PASSWORD").ok();
+    let login = match (&args.user, password) {
+        (None, None) => None,
+        (Some(_), None) => {
+            let text = "top: --user needs the password in DOVETAIL_ADMIN_PASSWORD";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        (user, Some(password)) => {
+            Some(format!("{}:{password}", user.as_deref().unwrap_or("default")))
+        }
+    };
+    if login.is_some() && args.tls_ca.is_none() && !args.admin.ip().to_canonical().is_loopback() {
+        let text = "top: the password would cross the network in the clear; give --tls-ca PATH";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    Ok(AdminPort { address: args.admin, tls: args.tls_ca.clone(), login })
+}
+
+fn look(port: &AdminPort) -> Result<Value, Failure> {
     let failed = |reason: String| {
+        let scheme = if port.tls.is_some() { "https" } else { "http" };
         Failure::Runtime(format!(
-            "top: http://{admin}/stats: {reason}; name the server's --admin address with --admin"
+            "top: {scheme}://{}/stats: {reason}; name the server's --admin address with --admin, \
+             its certificate with --tls-ca, and a user with --user",
+            port.address
         ))
     };
-    let body = http::get(admin, "/stats").map_err(failed)?;
+    let body = port.get("/stats").map_err(failed)?;
     serde_json::from_slice(&body).map_err(|error| failed(format!("no JSON: {error}")))
 }

@@ -48,10 +48,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A server with the ordered index, over UDP and shared memory.
+/// A server with the ordered index, over RESP, UDP and shared memory.
 struct Server {
     child: Child,
     target: String,
+    /// `HOST:PORT` of RESP.
+    resp: String,
     shm_target: String,
     _folder: tempfile::TempDir,
     _watchdog: Watchdog,
@@ -62,7 +64,7 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         let shm = folder.path().join("d.sock").display().to_string();
         let fixed = ["serve", "--memory", "64MiB", "--threads", "1", "--index", "tree"];
-        let ports = ["--resp", "off", "--memcached", "off", "--admin", "off", "--native", "0"];
+        let ports = ["--resp", "0", "--memcached", "off", "--admin", "off", "--native", "0"];
         let arguments = [&fixed[..], &ports, &["--shm", &shm], extra].concat();
         let mut child = dovetail(&arguments).stderr(Stdio::piped()).spawn().unwrap();
         let watchdog = Watchdog::over(&child);
@@ -73,7 +75,8 @@ impl Server {
             .unwrap();
         let target = format!("native://{}", ready["native"].as_str().unwrap());
         let shm_target = format!("shm:{shm}");
-        Server { child, target, shm_target, _folder: folder, _watchdog: watchdog }
+        let resp = ready["resp"].as_str().unwrap().to_owned();
+        Server { child, target, resp, shm_target, _folder: folder, _watchdog: watchdog }
     }
 
     /// One command, as a program sees it.
@@ -219,6 +222,70 @@ fn a_server_with_a_key_takes_clients_that_have_it() {
     check_error(&without, 1, "--native-key-file");
 }
 
+/// Asks by RESP, as a program sees it.
+#[track_caller]
+fn check_resp(server: &Server, words: &[&str], want: &str) {
+    let output = run(&[&["cli", "--target", &server.resp], words].concat(), "");
+    assert_eq!((text(&output.stdout), text(&output.stderr)), (want.to_owned(), String::new()));
+    assert_eq!(output.status.code(), Some(0), "{words:?}");
+}
+
+#[test]
+fn any_command_of_resp_is_asked_as_it_was_written() {
+    let server = Server::start(&[]);
+    check_resp(&server, &["ping"], "PONG\n");
+    check_resp(&server, &["SET", "k", "a \"b\"", "EX", "100"], "OK\n");
+    check_resp(&server, &["get", "k"], "a \"b\"\n");
+    check_resp(&server, &["get", "none"], "\n");
+    check_resp(&server, &["strlen", "k"], "5\n");
+    check_resp(&server, &["mget", "k", "none"], "a \"b\"\n\n");
+    let input =
+        "get k\nttl none\nmset a 1 b \"2\\x00\"\nmget a b c\nincr k\nscan 0 match a\nquit\n";
+    let output = run(&["cli", "--target", &server.resp, "--no-raw"], input);
+    let want = "\"a \\\"b\\\"\"\n(integer) -2\nOK\n1) \"1\"\n2) \"2\\x00\"\n3) (nil)\n\
+                1) \"0\"\n2) 1) \"a\"\n";
+    assert_eq!(text(&output.stdout), want);
+    let want = "dovetail: line 5: ERR value is not an integer or out of range\n";
+    assert_eq!((text(&output.stderr), output.status.code()), (want.to_owned(), Some(1)));
+    let refused = run(&["cli", "--target", &server.resp, "incr", "k"], "");
+    check_error(&refused, 1, "dovetail: ERR value is not an integer");
+    // Deeper than most replies.
+    let docs = run(&["cli", "--target", &server.resp, "command", "docs", "set"], "");
+    assert!(text(&docs.stdout).starts_with("set\nsummary\n"), "{}", text(&docs.stdout));
+}
+
+#[test]
+fn the_settings_say_where_the_server_is_and_with_which_password() {
+    let server = Server::start(&["--requirepass", "s:e@c", "--insecure"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("dovetail.toml").display().to_string();
+    let settings = format!("resp = \"{}\"\nrequirepass = \"s:e@c\"\n", server.resp);
+    std::fs::write(&file, settings).unwrap();
+    let asked = run(&["cli", "--config", &file, "ping"], "");
+    assert_eq!(text(&asked.stdout), "PONG\n", "{}", text(&asked.stderr));
+    let environment = dovetail(&["cli", "ping"])
+        .env("DOVETAIL_RESP", &server.resp)
+        .env("DOVETAIL_REQUIREPASS", "s:e@c")
+        .output()
+        .unwrap();
+    assert_eq!(text(&environment.stdout), "PONG\n", "{}", text(&environment.stderr));
+    let login = format!("redis://:s%3Ae%40c@{}", server.resp);
+    assert_eq!(text(&run(&["cli", "--target", &login, "ping"], "").stdout), "PONG\n");
+    let without = run(&["cli", "--target", &server.resp, "ping"], "");
+    check_error(&without, 1, "NOAUTH");
+    let wrong = run(&["cli", "--target", &format!("redis://:no@{}", server.resp), "ping"], "");
+    check_error(&wrong, 1, "WRONGPASS");
+}
+
+#[test]
+fn the_native_protocol_is_spoken_when_it_is_asked_for() {
+    let server = Server::start(&[]);
+    let address = server.target.strip_prefix("native://").unwrap();
+    let asked =
+        dovetail(&["cli", "--native", "stats"]).env("DOVETAIL_NATIVE", address).output().unwrap();
+    assert!(text(&asked.stdout).starts_with("requests:0\n"), "{}", text(&asked.stderr));
+}
+
 #[test]
 fn what_fails_at_run_time_is_one_line_and_status_1() {
     let server = Server::start(&[]);
@@ -234,21 +301,32 @@ fn what_fails_at_run_time_is_one_line_and_status_1() {
             format!("cannot connect to {target}: connection refused; is `dovetail serve` running?");
         check_error(&refused, 1, &want);
     }
+    let target = format!("redis://{address}");
+    check_error(&run(&["cli", "--target", &target, "ping"], ""), 1, "is `dovetail serve` running?");
     let absent = run(&["cli", "--target", "shm:/nonexistent/d.sock", "ping"], "");
     check_error(&absent, 1, "`dovetail serve --shm PATH` makes it");
 }
 
 #[test]
 fn wrong_usage_is_one_line_and_status_2() {
+    let native = ["--target", "native://127.0.0.1:1"];
     for (arguments, want) in [
         (&["gat", "k"][..], "cli: `gat` is no command; did you mean `get`?"),
         (&["get"], "cli: write get KEY"),
         (&["incrby", "k", "x"], "`x` is not a whole number of 64 bits"),
         (&["--tagret", "x"], "`--tagret` is no command; flags stand before it"),
-        (&["--target", "h:1", "ping"], "write native://HOST:PORT or shm:PATH"),
-        (&["--target", "resp://h:1", "ping"], "RESP is not spoken here; take redis-cli"),
+    ] {
+        check_error(&run(&[&["cli"], &native[..], arguments].concat(), ""), 2, want);
+    }
+    for (arguments, want) in [
+        (&["--tagret", "x"][..], "`--tagret` is no command; flags stand before it"),
+        (&["monitor"], "`monitor` is answered more than once; take redis-cli"),
+        (&["--target", "h:x", "ping"], "write HOST:PORT, redis://HOST:PORT, native://HOST:PORT"),
+        (&["--target", "http://u:secret@h", "ping"], "--target http://h: "),
+        (&["--target", "memcached://h:1", "ping"], "it does not speak RESP"),
+        (&["--native", "--target", "h:1", "ping"], "cannot be used with"),
         (&["--raw", "--no-raw", "ping"], "cannot be used with"),
-        (&["--native-key-file", "/nonexistent", "ping"], "--native-key-file /nonexistent: "),
+        (&["--native", "--native-key-file", "/no", "ping"], "--native-key-file /no: "),
     ] {
         check_error(&run(&[&["cli"], arguments].concat(), ""), 2, want);
     }
@@ -257,7 +335,7 @@ fn wrong_usage_is_one_line_and_status_2() {
 #[test]
 fn the_help_lists_the_commands() {
     let help = text(&run(&["cli", "--help"], "").stdout);
-    for want in ["--target", "native://127.0.0.1:7379", "redis-cli", "cas KEY VALUE VERSION"] {
+    for want in ["--target", "127.0.0.1:7379", "redis-cli", "cas KEY VALUE VERSION", "--config"] {
         assert!(help.contains(want), "{want} in {help}");
     }
     // Needs no server.

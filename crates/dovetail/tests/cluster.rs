@@ -116,7 +116,9 @@ impl Cluster {
 
     fn metrics(&self, index: usize) -> Option<String> {
         let mut stream = connect(&format!("{}:{ADMIN_PORT}", self.host(index)))?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").ok()?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .ok()?;
         let mut page = String::new();
         stream.read_to_string(&mut page).ok()?;
         Some(page)

@@ -24,15 +24,19 @@ const CHUNK_MAX_BYTES: u64 = 1 << 20;
 /// Of requests that are sent before the first answer is read.
 const REQUESTS_MAX_BYTES: usize = 64 << 10;
 
-/// A RESP connection that has logged in.
+/// A RESP connection that has logged in, if its place says as whom.
 #[derive(Debug)]
-pub(crate) struct RespLink {
+pub struct RespLink {
     place: Place,
     link: Link,
 }
 
 impl RespLink {
-    pub(crate) fn connect(place: &Place) -> Result<RespLink, Error> {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// The connection's, or the server's words.
+    pub fn open(place: &Place) -> Result<RespLink, Error> {
         let mut link = RespLink { place: place.clone(), link: Link::connect(place)? };
         if let Some(password) = &place.password {
             let (user, password) = (place.user.as_bytes(), password.as_bytes());
@@ -43,16 +47,30 @@ impl RespLink {
         if place.database != 0 {
             link.ask(&[b"SELECT", place.database.to_string().as_bytes()], "")?;
         }
+        Ok(link)
+    }
+
+    /// The same, and the server lets it ask.
+    pub(crate) fn connect(place: &Place) -> Result<RespLink, Error> {
+        let mut link = RespLink::open(place)?;
         link.ask(&[b"PING"], "; write redis://[user]:password@host:port")?;
         Ok(link)
     }
 
-    /// One request, one answer that is no error.
-    pub(crate) fn ask(&mut self, words: &[&[u8]], hint: &'static str) -> Result<Reply, Error> {
+    /// One request, one answer, whatever it is.
+    ///
+    /// # Errors
+    /// The connection's: it is of no more use.
+    pub fn exchange(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
         let mut request = Vec::new();
         write_request(words, &mut request);
         self.send(&request)?;
-        match self.receive()? {
+        self.receive()
+    }
+
+    /// One request, one answer that is no error.
+    pub(crate) fn ask(&mut self, words: &[&[u8]], hint: &'static str) -> Result<Reply, Error> {
+        match self.exchange(words)? {
             Reply::Error(answer) => Err(self.refused(&answer, hint)),
             reply => Ok(reply),
         }

@@ -41,7 +41,7 @@ pub use copy::{Batch, Ending, Options, Outcome, Source, Tally, Target, Watch, co
 pub use error::Error;
 pub use from_memcached::FromMemcached;
 pub use from_rdb::FromRdb;
-pub use from_redis::FromRedis;
+pub use from_redis::{FromRedis, RespLink};
 pub use imported::{Ignored, Imported, Setting, User};
 pub use into_memcached::IntoMemcached;
 pub use into_redis::IntoRedis;

@@ -1,7 +1,7 @@
 //! RESP2 as a client needs it: requests to bytes, bytes to replies.
 //!
 //! # Limits
-//! A bulk has at most 1 GiB, an array at most 2^20 elements, arrays lie in arrays four deep. Memory
+//! A bulk has at most 1 GiB, an array at most 2^20 elements, arrays lie in arrays 16 deep. Memory
 //! grows with what has arrived, not with what a length promises.
 
 use std::io::{self, BufRead, Read};
@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Read};
 /// Redis takes 512 MiB; some setups more.
 const BULK_MAX_BYTES: u64 = 1 << 30;
 const ELEMENTS_MAX: u64 = 1 << 20;
-const DEPTH_MAX: u32 = 4;
+const DEPTH_MAX: u32 = 16;
 /// Of a line: an error's words, a number.
 const LINE_MAX_BYTES: u64 = 64 << 10;
 
@@ -158,7 +158,9 @@ mod tests {
         check_malformed(b"$-2\r\n");
         check_malformed(b"$99999999999\r\n");
         check_malformed(b"$1\r\nabc");
-        check_malformed(b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n");
+        let deep = |depth: usize| [&b"*1\r\n".repeat(depth)[..], b":1\r\n"].concat();
+        assert!(read_reply(&mut &deep(16)[..]).is_ok());
+        check_malformed(&deep(17));
     }
 
     #[test]

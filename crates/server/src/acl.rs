@@ -38,7 +38,9 @@ pub(crate) use selector::{CATEGORIES, Denied, Selector};
 pub use user::User;
 
 use crate::config::Config;
+use crate::doors::State;
 use crate::error::StartError;
+use crate::logins::Logins;
 
 /// The user that clients are before they log in.
 pub const DEFAULT_USER: &[u8] = b"default";
@@ -148,6 +150,11 @@ impl Table {
         self.users.values()
     }
 
+    /// Whether some may not read all keys.
+    pub fn has_limited_users(&self) -> bool {
+        !self.users().all(|user| user.reads_prefix(b""))
+    }
+
     /// A line for each, as the file has them.
     fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -167,6 +174,8 @@ pub struct Acl {
     last_id: AtomicU64,
     /// `--acl-file`.
     file: Option<PathBuf>,
+    /// Failed logins.
+    pub logins: Logins,
     /// What the default user's password is where the file does not say: the last one that holds.
     requirepass: Mutex<Option<String>>,
 }
@@ -185,6 +194,7 @@ impl Acl {
             generation: AtomicU64::new(0),
             last_id: AtomicU64::new(0),
             file: config.acl_file.clone(),
+            logins: Logins::default(),
             requirepass: Mutex::new(config.requirepass.clone()),
         };
         if let Some(path) = &acl.file {
@@ -326,12 +336,12 @@ impl Acl {
     }
 }
 
-/// Whether clients without a word are let in by these settings, and may do something.
+/// What doors answer by at the start with these settings.
 ///
 /// # Errors
 /// A file of users that is not there or says what cannot be.
-pub fn takes_anybody(config: &Config) -> Result<bool, StartError> {
-    Ok(Acl::open(config)?.table().default().takes_anybody())
+pub fn door_state(config: &Config) -> Result<State, StartError> {
+    Ok(State::new(config, Acl::open(config)?.table().default()))
 }
 
 /// Puts together what stands between parentheses; an error: the one that nobody closes.

@@ -1,42 +1,87 @@
 //! The admin port: HTTP for people, scrapers and orchestrators, on a thread of its own.
 //!
 //! ```text
-//!  listener ─▶ permit (connections bounded) ─▶ hyper (head and lifetime bounded) ─▶ routes
-//!      /         page, its script and style       /healthz  the process is alive
-//!      /stats    JSON                             /readyz   a SET and GET through each worker
-//!      /metrics  OpenMetrics
+//!  listener ─▶ a slot (the oldest client makes room) ─▶ TLS? ─▶ hyper (head, write and lifetime
+//!                                                                │                  bounded)
+//!      /         page, its script and style                     guard: Host, login
+//!      /stats    JSON                                            │
+//!      /metrics  OpenMetrics       ◀─────────────────────────────┘
+//!      /healthz  the process is alive        /readyz   a SET and GET through each worker
 //! ```
 //!
 //! # Invariants
 //! I1: nothing here runs on a worker's thread, and no worker waits for anything here.
-//! I2: every client is bounded: in number, in the size of its head, in time.
+//! I2: every client is bounded: in number, in the size of its head, in time, also while it does
+//!     not read. A new client is always accepted: one that asks for its health is served last of
+//!     all those that could make room.
 //! I3: only GET and HEAD; nothing can be changed through this port.
+//! I4: keys are shown to a user who logged in and may run HOTKEYS, with `--admin-show-keys`.
 
+use std::collections::VecDeque;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::{Semaphore, watch};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use crate::shared::Shared;
+use write_limit::WriteLimit;
 
+mod guard;
 mod routes;
+mod write_limit;
 
-/// Clients at one time; more wait in the kernel's queue.
+/// Clients at one time; one more, and the oldest is closed.
 const CONNECTIONS_MAX: usize = 64;
-/// For a request's head to arrive, also after an earlier request on the same connection.
+/// For a request's head to arrive, also after an earlier request on the same connection; and for
+/// a handshake of TLS.
 const HEAD_MAX: Duration = Duration::from_secs(5);
+/// For a client to take some of its answer.
+const WRITE_MAX: Duration = Duration::from_secs(5);
 /// For a whole connection; a scraper that keeps its own open reconnects.
 const LIFETIME_MAX: Duration = Duration::from_secs(300);
 /// Bytes of a request's head.
 const HEAD_MAX_BYTES: usize = 16 << 10;
 /// After an accept that failed, e.g. for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the admin port refused.
+#[derive(Debug, Default)]
+pub(crate) struct AdminCounters {
+    /// Requests for a name that is not this server's.
+    pub(crate) wrong_host: AtomicU64,
+    /// Requests with a wrong login.
+    pub(crate) wrong_login: AtomicU64,
+    /// Requests without a login that needed one, or of a user without the right.
+    pub(crate) denied: AtomicU64,
+    /// Connections that were closed to make room.
+    pub(crate) made_room: AtomicU64,
+}
+
+impl AdminCounters {
+    /// Each by its reason.
+    pub(crate) fn by_reason(&self) -> [(&'static str, u64); 4] {
+        [
+            ("host", &self.wrong_host),
+            ("login", &self.wrong_login),
+            ("denied", &self.denied),
+            ("room", &self.made_room),
+        ]
+        .map(|(reason, count)| (reason, count.load(Ordering::Relaxed)))
+    }
+}
 
 /// The running admin port. Dropping it closes the port and ends the thread.
 pub struct AdminThread {
@@ -73,49 +118,100 @@ impl Drop for AdminThread {
     }
 }
 
+/// What requests know of their connection.
+#[derive(Clone, Debug)]
+struct Connection {
+    /// The server's address, as this client reached it.
+    local: SocketAddr,
+    /// A request for the server's health is being answered.
+    is_health: Arc<AtomicBool>,
+}
+
+/// A connection that is being served.
+struct Open {
+    task: AbortHandle,
+    is_health: Arc<AtomicBool>,
+}
+
 async fn accept_until_stopped(
     listener: TcpListener,
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
+    let listening = tokio::net::TcpListener::from_std(listener)
+        .and_then(|listener| Ok((listener.local_addr()?, listener)));
+    let (address, listener) = match listening {
+        Ok(listening) => listening,
         Err(error) => {
             tracing::error!(%error, "the admin port is closed");
             return;
         }
     };
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let service = TowerToHyperService::new(routes::router(shared));
+    let router = routes::router(Arc::clone(&shared), address);
+    let mut open = VecDeque::with_capacity(CONNECTIONS_MAX);
     loop {
-        let accepted = async {
-            // Never closed, so this waits for a permit and cannot fail.
-            let permit = Arc::clone(&permits).acquire_owned().await.ok();
-            (listener.accept().await, permit)
-        };
-        let (result, permit) = tokio::select! {
-            accepted = accepted => accepted,
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted.and_then(|(stream, _)| {
+                Ok((stream.local_addr()?, stream))
+            }),
             _ = stopped.changed() => return,
         };
-        let stream = match result {
-            Ok((stream, _)) => stream,
+        let (local, stream) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "the admin port could not accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_MAX)
-            .max_buf_size(HEAD_MAX_BYTES)
-            .serve_connection(TokioIo::new(stream), service.clone());
-        tokio::spawn(async move {
-            // How it ended is the client's business.
-            let _ = tokio::time::timeout(LIFETIME_MAX, connection).await;
-            drop(permit);
-        });
+        make_room(&mut open, &shared);
+        let is_health = Arc::new(AtomicBool::new(false));
+        let connection = Connection { local, is_health: Arc::clone(&is_health) };
+        let acceptor = acceptor(&shared);
+        let served = serve(stream, acceptor, router.clone().layer(Extension(connection)));
+        // How it ended is the client's business.
+        let task = tokio::spawn(async { drop(timeout(LIFETIME_MAX, served).await) });
+        open.push_back(Open { task: task.abort_handle(), is_health });
+        // The client's request may be there already: it is looked at before the next client.
+        tokio::task::yield_now().await;
     }
+}
+
+/// Closes the oldest connection if there is no slot left (I2).
+fn make_room(open: &mut VecDeque<Open>, shared: &Shared) {
+    open.retain(|open| !open.task.is_finished());
+    if open.len() < CONNECTIONS_MAX {
+        return;
+    }
+    let is_other = |open: &Open| !open.is_health.load(Ordering::Relaxed);
+    let oldest = open.iter().position(is_other).unwrap_or(0);
+    if let Some(closed) = open.remove(oldest) {
+        closed.task.abort();
+        shared.admin_counters().made_room.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// `--admin-tls`: as the certificates are now.
+fn acceptor(shared: &Shared) -> Option<TlsAcceptor> {
+    let certificates = shared.tls().filter(|_| shared.config().admin_access.is_tls)?;
+    Some(TlsAcceptor::from(certificates.without_clients()))
+}
+
+async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, router: Router) {
+    let stream = WriteLimit::new(stream, WRITE_MAX);
+    let Some(acceptor) = acceptor else { return answer(stream, router).await };
+    if let Ok(Ok(stream)) = timeout(HEAD_MAX, acceptor.accept(stream)).await {
+        answer(stream, router).await;
+    }
+}
+
+async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: S, router: Router) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_MAX)
+        .max_buf_size(HEAD_MAX_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    drop(connection.await);
 }
 
 #[cfg(test)]

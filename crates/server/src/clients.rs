@@ -36,7 +36,7 @@ impl End {
 
     /// Whether it is on this host for certain.
     pub fn is_local(&self) -> bool {
-        self.address().is_none_or(|address| address.is_loopback())
+        self.address().is_none_or(crate::doors::is_loopback)
     }
 }
 

@@ -43,8 +43,6 @@ pub struct Config {
     pub unix_mode: u16,
     /// Where native clients send their datagrams; `None`: off. Port 0 takes a free port.
     pub native: Option<SocketAddr>,
-    /// Nobody asked for the native port: start without it if its address is in use.
-    pub is_native_optional: bool,
     /// The file with the key of the native protocol's tags; `None`: anybody may send.
     pub native_key_file: Option<PathBuf>,
     /// How datagrams are received at the native port.
@@ -60,6 +58,8 @@ pub struct Config {
     pub shm_mode: u16,
     /// Where the admin port listens; `None`: off. Port 0 takes a free port.
     pub admin: Option<SocketAddr>,
+    /// What it asks for, and what it shows.
+    pub admin_access: AdminAccess,
     /// The hard cap on index, log and buffers together.
     pub memory_bytes: u64,
     /// What happens when the log is full: the oldest items go, or writes are refused.
@@ -145,18 +145,18 @@ pub struct Config {
     pub acl_file: Option<PathBuf>,
     /// The users that memcached's clients may be, in the place of that password.
     pub auth_file: Option<PathBuf>,
+    /// Doors may be open beyond loopback without a password or a key.
+    pub is_insecure: bool,
     /// The key hash's seed; `None`: drawn at random.
     pub hash_seed: Option<u64>,
     /// Unsent reply bytes after which a client is not read until it has taken some.
     pub output_limit_bytes: u64,
     /// After so long without room in the full client buffers, an unfinished command is refused.
     pub starved_time_max: Duration,
-    /// The file that the settings came from, for INFO and CONFIG REWRITE.
-    pub config_file: Option<PathBuf>,
     /// What the process does for CONFIG SET and CONFIG REWRITE.
     pub hooks: Hooks,
-    /// Further names and values that CONFIG GET shows.
-    pub settings: Vec<(String, String)>,
+    /// Where the settings came from.
+    pub origin: SettingsOrigin,
 }
 
 /// So many threads, with a core each, route by default.
@@ -234,7 +234,7 @@ fn loopback(port: u16) -> Option<SocketAddr> {
 }
 
 impl Default for Config {
-    /// All protocols and the admin port on loopback at their usual ports, 1 GiB, one thread.
+    /// RESP, memcached and the admin port on loopback at their usual ports, 1 GiB, one thread.
     fn default() -> Config {
         Config {
             resp: loopback(6379),
@@ -243,8 +243,7 @@ impl Default for Config {
             tls_resp: None,
             tls_memcached: None,
             tls: None,
-            native: loopback(7379),
-            is_native_optional: true,
+            native: None,
             native_key_file: None,
             native_transport: NativeTransport::Auto,
             native_queue_bytes: 4 << 20,
@@ -255,6 +254,7 @@ impl Default for Config {
             shm: None,
             shm_mode: 0o600,
             admin: loopback(8379),
+            admin_access: AdminAccess::default(),
             memory_bytes: 1 << 30,
             mode: Mode::Evict,
             eviction: Eviction::default(),
@@ -297,14 +297,34 @@ impl Default for Config {
             requirepass: None,
             acl_file: None,
             auth_file: None,
+            is_insecure: false,
             hash_seed: None,
             output_limit_bytes: 1 << 20,
             starved_time_max: Duration::from_secs(5),
-            config_file: None,
             hooks: Hooks::default(),
-            settings: Vec::new(),
+            origin: SettingsOrigin::default(),
         }
     }
+}
+
+/// What the admin port asks for, and what it shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdminAccess {
+    /// It speaks TLS. Needs [`Config::tls`].
+    pub is_tls: bool,
+    /// It shows keys, to users who logged in and may run HOTKEYS.
+    pub shows_keys: bool,
+    /// Names and addresses that clients may call it by, beside loopback's and its own address.
+    pub hosts: Vec<String>,
+}
+
+/// Where the settings came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SettingsOrigin {
+    /// The file, for INFO and CONFIG REWRITE.
+    pub file: Option<PathBuf>,
+    /// Further names and values that CONFIG GET shows.
+    pub shown: Vec<(String, String)>,
 }
 
 /// memcached over UDP.

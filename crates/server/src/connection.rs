@@ -17,6 +17,7 @@ use wire::{memcached, resp};
 
 use crate::acl::Pass;
 use crate::clients::Client;
+use crate::doors::Door;
 use crate::hop::Awaiting;
 use crate::memcached::Reading;
 use crate::memcached::udp::Exchange;
@@ -75,6 +76,8 @@ pub struct Connection {
 pub enum Ending {
     /// It does.
     Open,
+    /// It does, once the answer to its login has waited long enough: until then it is not read.
+    Resting,
     /// Nothing more is read; what has to leave leaves, then it is closed.
     AfterFlush,
     /// It is broken or killed.
@@ -118,6 +121,8 @@ pub enum Speech {
 pub struct Resp {
     /// Where the next command starts and how far it was looked at.
     pub parser: resp::Parser,
+    /// What is still to come of a refused command.
+    pub discard: Option<resp::Discard>,
     /// RESP2 or RESP3.
     pub protocol: resp::Protocol,
     /// Who it is, and what it may do.
@@ -229,6 +234,19 @@ impl Connection {
             + self.output.held_bytes()
             + self.lent_held_bytes
             + queued) as u64
+    }
+
+    /// Through which door it came.
+    pub fn door(&self) -> Door {
+        Door::of(self.client.protocol, self.tls.is_some(), &self.client.peer)
+    }
+
+    /// Whether it came before its door asked for a login, or has logged in.
+    pub fn is_known(&self) -> bool {
+        match &self.speech {
+            Speech::Resp(resp) => resp.pass.is_logged_in(),
+            Speech::Memcached(memcached) => !memcached.needs_auth,
+        }
     }
 
     /// The RESP version its replies are encoded in.

@@ -10,11 +10,13 @@ use crate::budget::Ledger;
 use crate::cluster::View;
 use crate::connection::{Connection, Ending, Speech};
 use crate::counters::WorkerCounters;
+use crate::doors::{Access, Answers, Door, denial};
 use crate::shared::Shared;
 use crate::slab::Slab;
 use crate::timing::Timing;
 use crate::tracking::Telling;
 use crate::watchers::Lines;
+use crate::worker::resting::Resting;
 
 /// Buffers kept for reuse per worker, and the largest that is worth keeping.
 const POOL_BUFFERS_MAX: usize = 64;
@@ -51,8 +53,12 @@ pub struct Core {
     /// The users of the RESP port, as they were judged by last.
     pub acl: Arc<acl::Table>,
     acl_seen: u64,
-    /// Whether clients of memcached's port have to log in first, as of then.
-    pub memcached_needs_auth: bool,
+    /// Connections whose answer to a login waits.
+    pub resting: Resting,
+    /// Some users may not read all keys.
+    pub has_limited_users: bool,
+    /// What all doors answer, as of then.
+    pub doors: Answers,
     /// Some commands have to wait (CLIENT PAUSE).
     pub is_paused: bool,
     /// All of them.
@@ -120,7 +126,9 @@ impl Core {
             now: UnixMillis(0),
             acl: shared.acl().table(),
             acl_seen,
-            memcached_needs_auth: shared.memcached_needs_auth(),
+            resting: Resting::default(),
+            has_limited_users: shared.acl().table().has_limited_users(),
+            doors: shared.doors(),
             is_paused: false,
             is_paused_for_all: false,
             is_tracked: false,
@@ -171,7 +179,9 @@ impl Core {
         // First: what is changed behind this makes another number.
         self.acl_seen = self.shared.acl().generation();
         self.acl = self.shared.acl().table();
-        self.memcached_needs_auth = self.shared.memcached_needs_auth();
+        self.has_limited_users = self.acl.has_limited_users();
+        self.doors = self.shared.doors();
+        self.shared.close_doors();
         for slot in self.connections.slots() {
             if self.renew_pass(slot) == acl::Fate::Closes {
                 let is_own = own == Some(slot);
@@ -182,9 +192,30 @@ impl Core {
         }
     }
 
+    /// A client from beyond loopback that has not logged in, where the last password has gone: it
+    /// is answered as one that connects now.
+    fn turn_away_stranger(&mut self, slot: usize) {
+        let connection = &self.connections[slot];
+        let access = self.doors.of(connection.door());
+        let is_stranger = access == Access::LoopbackOnly
+            && !connection.client.peer.is_local()
+            && connection.exchange.is_none()
+            && !connection.is_known();
+        if is_stranger {
+            self.counters().doors.turn_away(access);
+            self.lend_buffer(slot);
+            let connection = &mut self.connections[slot];
+            let line = denial(connection.client.protocol, access);
+            connection.output.append(|out| out.extend_from_slice(line));
+            connection.ending = Ending::AfterFlush;
+            self.touch(slot);
+        }
+    }
+
     /// One connection; also one that comes from another worker, which may not have seen a change.
     pub fn renew_pass(&mut self, slot: usize) -> acl::Fate {
-        let needs_auth = self.memcached_needs_auth;
+        self.turn_away_stranger(slot);
+        let needs_auth = self.doors.of(Door::Memcached).asks_login();
         let has_rights = self.shared.users().is_some() || self.acl.default().is_unrestricted();
         match &mut self.connections[slot].speech {
             Speech::Resp(resp) => resp.pass.renew(&self.acl),

@@ -11,6 +11,7 @@
 //!     path is an atomic read-modify-write.
 //! I2: sums are exact once the workers are quiet and may trail by a few operations before that.
 
+mod doors;
 mod hops;
 mod meta;
 mod native;
@@ -26,6 +27,7 @@ use wire::resp::{CommandId, ErrorCode, Flags, Spec};
 use crate::compaction::{Compacted, SIZE_CLASSES};
 use crate::slo::LatencyCells;
 
+pub use doors::{DoorCells, DoorTotals};
 pub use hops::{HopCells, HopTotals};
 pub use meta::MetaForm;
 pub use native::{DropReason, NativeCells, NativeTotals};
@@ -186,12 +188,16 @@ pub struct WorkerCounters {
     pub latency: LatencyCells,
     /// Streams that lost their frame.
     pub protocol_errors: Cell,
+    /// Commands that were refused for their size and skipped.
+    pub oversized_commands: Cell,
     /// Log-ins.
     pub auth_attempts: Cell,
     /// Of these, failed.
     pub auth_errors: Cell,
     /// Of connections that speak TLS.
     pub tls: TlsCells,
+    /// Clients that were not let in.
+    pub doors: DoorCells,
     /// Of memcached over UDP.
     pub udp: UdpCells,
     /// Of requests between workers.
@@ -592,12 +598,16 @@ pub struct Totals {
     pub worker_busy_ns: Vec<u64>,
     /// Requests that broke the protocol.
     pub protocol_errors: u64,
+    /// Commands that were refused for their size and skipped.
+    pub oversized_commands: u64,
     /// Failed and successful attempts to log in.
     pub auth_attempts: u64,
     /// Of these, failed.
     pub auth_errors: u64,
     /// Of connections that speak TLS.
     pub tls: TlsTotals,
+    /// Clients that were not let in.
+    pub doors: DoorTotals,
     /// Of memcached over UDP.
     pub udp: UdpTotals,
     /// Of requests between workers.
@@ -607,6 +617,12 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Connections refused, for whatever reason.
+    pub fn rejected(&self) -> u64 {
+        let too_many = self.connections_rejected + self.connections_rejected_of_address;
+        too_many + self.doors.protected + self.doors.closed
+    }
+
     /// Sums over `workers`; connections open now are the caller's to fill in.
     pub(crate) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters> + Clone) -> Totals {
         let sum = |pick: fn(&WorkerCounters) -> &Cell| {
@@ -637,6 +653,7 @@ impl Totals {
         Totals {
             native: NativeTotals { requests, ..NativeTotals::sum(workers.clone()) },
             tls: TlsTotals::sum(workers.clone()),
+            doors: DoorTotals::sum(workers.clone()),
             udp: UdpTotals::sum(workers.clone()),
             hops: HopTotals::sum(workers.clone()),
             commands,
@@ -667,6 +684,7 @@ impl Totals {
             }),
             worker_busy_ns: workers.clone().map(|worker| worker.busy_ns.get()).collect(),
             protocol_errors: sum(|worker| &worker.protocol_errors),
+            oversized_commands: sum(|worker| &worker.oversized_commands),
             auth_attempts: sum(|worker| &worker.auth_attempts),
             auth_errors: sum(|worker| &worker.auth_errors),
         }
@@ -702,6 +720,7 @@ impl Totals {
             (&mut self.compaction_closed_full, baseline.compaction_closed_full),
             (&mut self.compaction_joined, baseline.compaction_joined),
             (&mut self.protocol_errors, baseline.protocol_errors),
+            (&mut self.oversized_commands, baseline.oversized_commands),
             (&mut self.auth_attempts, baseline.auth_attempts),
             (&mut self.auth_errors, baseline.auth_errors),
             (&mut self.denied_commands, baseline.denied_commands),

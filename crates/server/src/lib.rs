@@ -39,6 +39,7 @@ mod connection;
 mod core;
 pub mod counters;
 mod descriptors;
+pub mod doors;
 #[cfg(any(test, feature = "drive"))]
 mod drive;
 mod durable;
@@ -51,6 +52,7 @@ pub mod latency_monitor;
 mod listen;
 mod live;
 mod log_level;
+pub mod logins;
 mod manager;
 mod memcached;
 mod memory;
@@ -85,7 +87,8 @@ mod worker;
 pub use budget::BufferBudget;
 pub use compaction::Compacts;
 pub use config::{
-    Cat, Config, DebugCommand, NativeTransport, Numa, Pin, Poll, Tuning, UdpConfig, XdpDevice,
+    AdminAccess, Cat, Config, DebugCommand, NativeTransport, Numa, Pin, Poll, SettingsOrigin,
+    Tuning, UdpConfig, XdpDevice,
 };
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;

@@ -44,6 +44,7 @@ use policy::tuner::TunerRules;
 
 use crate::affinity;
 use crate::config::{Cat, Tuning};
+use crate::doors::{self, Reminder};
 use crate::error::StartError;
 use crate::hot::HotEpochs;
 use crate::shared::Shared;
@@ -191,7 +192,9 @@ impl ManagerThread {
             std::thread::Builder::new().name("dovetail-manager".to_owned()).spawn(move || {
                 let mut manager = Manager::new(controllers(&shared), clock(&shared));
                 let mut observed = Observed::default();
+                let mut reminder = Reminder::default();
                 loop {
+                    remind(&shared, &mut reminder);
                     observed.observe(shared.all_counters());
                     observed.has_two_layers = shared.role_plan().has_two_layers();
                     let sleep = manager.step(clock(&shared), &observed, &shared.control().journal);
@@ -241,6 +244,21 @@ fn open_ways(shared: &Shared) -> Result<(), StartError> {
         Some(_) => {}
     }
     Ok(())
+}
+
+/// One line a minute while `--insecure` holds a door open to strangers.
+fn remind(shared: &Shared, reminder: &mut Reminder) {
+    if !shared.config().is_insecure || !reminder.is_due(clock(shared)) {
+        return;
+    }
+    let exposed = doors::exposed(shared.config(), &shared.door_state());
+    if !exposed.is_empty() {
+        tracing::warn!(
+            "--insecure: every machine that reaches these addresses has all data: {}; set \
+             --requirepass and --native-key-file, or bind them to 127.0.0.1",
+            exposed.join(", "),
+        );
+    }
 }
 
 fn clock(shared: &Shared) -> Instant {

@@ -66,7 +66,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         loop {
             at += self.swallow(slot, &input[at..]);
             if at == input.len() || !self.may_parse(slot) {
-                return Fed { consumed_bytes: at, need_bytes: 0 };
+                return Fed::up_to(at, 0);
             }
             let rest = &input[at..];
             if E::ROUTES
@@ -79,7 +79,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             match next_command(parser, rest, &limits) {
                 Parsed::Done { value, consumed_bytes } => {
                     if E::ROUTES && !self.enter_memcached(slot, &value) {
-                        return Fed { consumed_bytes: at, need_bytes: 0 };
+                        return Fed::up_to(at, 0);
                     }
                     at += consumed_bytes;
                     self.memcached_command(slot, value);
@@ -88,7 +88,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     }
                 }
                 Parsed::NeedMore { at_least_bytes } => {
-                    return Fed { consumed_bytes: at, need_bytes: at_least_bytes };
+                    return Fed::up_to(at, at_least_bytes);
                 }
                 Parsed::Bad(error) => {
                     self.core.counters().protocol_errors.add(1);
@@ -96,7 +96,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                         self.reply_to(slot, |out| Encoder::new(out).reply(reply));
                     }
                     self.core.connections[slot].ending = Ending::AfterFlush;
-                    return Fed { consumed_bytes: input.len(), need_bytes: 0 };
+                    return Fed::up_to(input.len(), 0);
                 }
             }
         }

@@ -84,6 +84,10 @@ pub struct Snapshot {
     pub tracking: tracking::TrackingNumbers,
     /// What is hot.
     pub hot_set: Arc<HotSet>,
+    /// Whether the hot keys' names are in the JSON.
+    pub shows_keys: bool,
+    /// What the admin port refused, by its reason.
+    pub admin_refused: [(&'static str, u64); 4],
     /// What the store holds and has done.
     pub store: StoreStats,
     /// What becomes durable; `None`: nothing does.
@@ -142,6 +146,8 @@ impl Snapshot {
             slow_log_total: shared.slow_log().total(),
             tracking: tracking::TrackingNumbers::of(shared.tracking()),
             hot_set: shared.hot_keys().map(|keys| keys.now()).unwrap_or_default(),
+            shows_keys: false,
+            admin_refused: shared.admin_counters().by_reason(),
             store: shared.store_stats(),
             data: durable::DataNumbers::take(shared),
             warm: shared.warm().map(|warm| warm.kept()),
@@ -183,7 +189,7 @@ impl Snapshot {
             "memcached": totals.connections_memcached,
             "max": self.connections_max,
             "accepted_total": totals.connections_total,
-            "rejected_total": totals.connections_rejected + totals.connections_rejected_of_address,
+            "rejected_total": totals.rejected(),
             "idle_closed_total": totals.connections_idle_closed,
         })
     }
@@ -211,7 +217,7 @@ impl Snapshot {
     fn hot_set_json(&self) -> Value {
         let key = |key: &HotKey| {
             json!({
-                "key": String::from_utf8_lossy(&key.head),
+                "key": self.shows_keys.then(|| String::from_utf8_lossy(&key.head)),
                 "len_bytes": key.len_bytes,
                 "share_ratio": key.share_ratio,
             })
@@ -319,6 +325,7 @@ impl Snapshot {
             "stored_sizes": { "buckets": buckets(&self.stored_sizes) },
             "hot_set": self.hot_set_json(),
             "protocol_errors_total": totals.protocol_errors,
+            "oversized_commands_total": totals.oversized_commands,
             "auth": { "attempts_total": totals.auth_attempts, "errors_total": totals.auth_errors },
             "memory": {
                 "limit_bytes": self.memory_limit_bytes,

@@ -37,8 +37,8 @@ pub mod xdp;
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 
 use base::Instant;
 use store::IndexKind;
@@ -116,6 +116,7 @@ impl Shop {
             front_count: AtomicUsize::new(shared.layers().start.fronts),
             shm_count: AtomicUsize::new(0),
             shm_places: ShmPlaces::default(),
+            doors: Mutex::new(shared.doors()),
         })
     }
 }

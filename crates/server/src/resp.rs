@@ -15,6 +15,7 @@ mod command;
 mod config;
 mod connection;
 mod debug;
+mod discard;
 mod foreign;
 mod hot_keys;
 mod info;
@@ -37,6 +38,7 @@ pub mod transaction;
 
 pub(crate) use command::{Access, categories, key_access};
 pub(crate) use config::set_live;
+pub(crate) use discard::GivenUp;
 
 use std::time::Instant;
 
@@ -44,7 +46,7 @@ use store::request::{Expiry, Op};
 use wire::Parsed;
 use wire::resp::{
     Command, CommandError, CommandId, Encoder, ErrorCode, ErrorReply, Flags, Group, Limits, Parser,
-    next_command,
+    ProtocolError, next_command,
 };
 
 use crate::acl::Standing;
@@ -61,11 +63,20 @@ use crate::timing;
 /// How far [`Gather::feed_resp`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
+    /// Of these, the first: the rest of a command that was refused.
+    pub skipped_bytes: usize,
     /// Bytes of whole commands.
     pub consumed_bytes: usize,
     /// The least length, from there on, that makes another attempt worthwhile; 0: it stopped for
     /// another reason and can go on with what there is.
     pub need_bytes: usize,
+}
+
+impl Fed {
+    /// All that was consumed are whole commands.
+    pub fn up_to(consumed_bytes: usize, need_bytes: usize) -> Fed {
+        Fed { skipped_bytes: 0, consumed_bytes, need_bytes }
+    }
 }
 
 /// The command that is being run.
@@ -89,30 +100,32 @@ impl Caller {
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Takes as many commands from the front of `input` as may run now.
     pub fn feed_resp(&mut self, slot: usize, input: &'a [u8]) -> Fed {
+        if self.core.connections[slot].resp().discard.is_some() {
+            return self.skip_refused(slot, input);
+        }
         let limits = limits(self.core, slot);
         let mut at = 0;
         loop {
             if at == input.len() || !self.may_parse(slot) {
-                return Fed { consumed_bytes: at, need_bytes: 0 };
+                return Fed::up_to(at, 0);
             }
             let rest = &input[at..];
             match next_command(&mut self.core.connections[slot].resp().parser, rest, &limits) {
                 Parsed::Done { value, consumed_bytes } => {
                     let raw = &rest[..consumed_bytes];
                     if !self.command(slot, value, raw) {
-                        return Fed { consumed_bytes: at, need_bytes: 0 };
+                        return Fed::up_to(at, 0);
                     }
                     at += consumed_bytes;
                 }
-                Parsed::NeedMore { at_least_bytes } => {
-                    return Fed { consumed_bytes: at, need_bytes: at_least_bytes };
+                Parsed::NeedMore { at_least_bytes } => return Fed::up_to(at, at_least_bytes),
+                Parsed::Bad(error @ ProtocolError::BulkTooLarge { .. }) => {
+                    self.refuse_oversized(slot, error);
+                    return Fed::up_to(at, 0);
                 }
                 Parsed::Bad(error) => {
-                    self.core.counters().protocol_errors.add(1);
-                    self.core.counters().errors_by_code[ErrorCode::Err as usize].add(1);
-                    self.reply_to(slot, |out| error.encode(out));
-                    self.core.connections[slot].ending = Ending::AfterFlush;
-                    return Fed { consumed_bytes: input.len(), need_bytes: 0 };
+                    self.end_broken(slot, error);
+                    return Fed::up_to(input.len(), 0);
                 }
             }
         }

@@ -449,14 +449,8 @@ fn bind_native(
     fronts: usize,
 ) -> Result<(Option<SocketAddr>, Vec<UdpSocket>), StartError> {
     let Some(address) = config.native else { return Ok((None, Vec::new())) };
-    match native::udp::open_group(address, listening, fronts) {
-        Ok((resolved, sockets)) => Ok((Some(resolved), sockets)),
-        Err(error @ StartError::AddressInUse { .. }) if config.is_native_optional => {
-            tracing::warn!("no native port: {error}");
-            Ok((None, Vec::new()))
-        }
-        Err(error) => Err(error),
-    }
+    let (resolved, sockets) = native::udp::open_group(address, listening, fronts)?;
+    Ok((Some(resolved), sockets))
 }
 
 /// The native side of each thread that may ever poll; none if no native client can come. The first

@@ -20,6 +20,8 @@
 //! made. While items are watched, workers that route execute each request where it came in. In a
 //! cluster items are not watched: other nodes have them.
 
+mod prefixes;
+
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +35,7 @@ use crate::clients::{Client, End};
 use crate::rmw::meta::Guard;
 use crate::rmw::{Refusal, Rmw, Side};
 use crate::shared::{Control, Shared};
+use prefixes::{Prefixes, Use};
 
 /// Of one round of one worker.
 pub const LINES_BYTES_MAX: usize = 256 << 10;
@@ -50,6 +53,8 @@ pub struct Watchers {
     pub under_way: UnderWay,
     /// For `stats`.
     pub counts: LineCounts,
+    /// `stats detail`.
+    pub prefixes: Prefixes,
     clients: Mutex<Vec<(Arc<Client>, WatchTopics)>>,
 }
 
@@ -125,9 +130,17 @@ impl Watchers {
         is_any && self.lock().iter().any(|(client, _)| client.id == client_id)
     }
 
+    /// `stats detail on` and `off`.
+    pub fn count_prefixes(&self, is_on: bool) {
+        let clients = self.lock();
+        self.prefixes.switch(is_on);
+        self.publish(&clients);
+    }
+
     fn publish(&self, clients: &[(Arc<Client>, WatchTopics)]) {
         // Who watches nothing that happens here is here all the same.
         let none = if clients.is_empty() { WatchTopics::NONE } else { WatchTopics::OTHERS };
+        let none = if self.prefixes.is_on() { none.with(WatchTopics::PREFIXES) } else { none };
         let all = clients.iter().fold(none, |all, (_, topics)| all.with(*topics));
         self.topics.store(all.0, Ordering::Relaxed);
     }
@@ -230,6 +243,18 @@ impl Lines {
             Op::Update(update) => joined(update, seen),
             Op::Get | Op::Delete => None,
         };
+        let prefixes = &shared.watchers().prefixes;
+        if prefixes.is_on() {
+            let used = match (&request.op, &written) {
+                (Op::Delete, _) => Some(Use::Delete),
+                (_, Some(_)) => Some(Use::Set),
+                (Op::Get | Op::Update(Rmw::MetaGet(_)), None) => {
+                    Some(Use::Get { is_hit: seen.found.is_some() })
+                }
+                _ => None,
+            };
+            used.into_iter().for_each(|used| prefixes.count(key, used));
+        }
         if let Some((command, expiry, size)) = written {
             let ttl = match expiry {
                 Expiry::At(at) => at.0.saturating_sub(now.0).div_ceil(1000),

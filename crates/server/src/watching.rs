@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
+use crate::admin::AdminCounters;
 use crate::auth_log::AuthLog;
 use crate::config::Config;
 use crate::hot::session::HotSessions;
@@ -26,6 +27,8 @@ pub(crate) struct Watching {
     pub latency_monitor: LatencyMonitor,
     /// ACL LOG.
     pub auth_log: AuthLog,
+    /// What the admin port refused.
+    pub admin: AdminCounters,
     /// MONITOR.
     pub monitors: Monitors,
     /// HOTKEYS START.
@@ -47,6 +50,7 @@ impl Watching {
             slow_log: SlowLog::new(config.slow_log_us, config.slow_log_len_max),
             latency_monitor: LatencyMonitor::new(config.latency_monitor_ms),
             auth_log: AuthLog::default(),
+            admin: AdminCounters::default(),
             monitors: Monitors::default(),
             hot_sessions: HotSessions::default(),
             watchers: Watchers::default(),

@@ -26,6 +26,7 @@ mod latency;
 mod lend;
 mod native;
 mod read;
+pub mod resting;
 mod roles;
 mod sealed;
 mod slow;
@@ -438,7 +439,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
             sleep = sleep.min(SLEEP_MAX_WAITING);
         }
         let (paused_until, _) = shared.paused();
-        for at in [shared.flush_at(), Some(paused_until)].into_iter().flatten() {
+        let rested_at = self.core.resting.next_at();
+        for at in [shared.flush_at(), Some(paused_until), rested_at].into_iter().flatten() {
             if at > self.core.now {
                 sleep = sleep.min(Duration::from_millis(at.0 - self.core.now.0));
             }
@@ -541,6 +543,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.now = unix_now(); // I2.
         self.core.share_output_limit();
         self.core.renew_passes();
+        self.end_rests();
         self.look_at_watchers();
         self.look_at_trackers();
         if let Some(view) = self.core.shared.cluster() {

@@ -5,6 +5,7 @@
 mod compaction;
 mod control;
 mod counts;
+mod doors;
 mod full;
 mod hardship;
 mod hot_set;

@@ -174,3 +174,39 @@ fn a_delayed_flush_comes_when_it_is_due() {
     assert!(started.elapsed() >= std::time::Duration::from_millis(500));
     client.ask("get a\r\n", "END\r\n");
 }
+
+#[test]
+fn details_count_keys_by_their_prefixes_while_they_are_on() {
+    let server = TestServer::start();
+    let mut client = server.memcached();
+    client.ask("set foo:0 0 0 1\r\nx\r\nstats detail dump\r\n", "STORED\r\nEND\r\n");
+    client.ask("stats detail on\r\nset foo:1 0 0 1\r\nx\r\nget foo:1 foo:2\r\n", {
+        "OK\r\nSTORED\r\nVALUE foo:1 0 1\r\nx\r\nEND\r\n"
+    });
+    client.ask("mg foo:1 v\r\ndelete foo:3\r\nset plain 0 0 1\r\nx\r\n", {
+        "VA 1\r\nx\r\nNOT_FOUND\r\nSTORED\r\n"
+    });
+    let counted = "PREFIX foo get 3 hit 2 set 1 del 1\r\nEND\r\n";
+    client.ask("stats detail dump\r\n", counted);
+    client.ask("stats detail off\r\nget foo:1\r\nstats detail dump\r\n", {
+        "OK\r\nVALUE foo:1 0 1\r\nx\r\nEND\r\n".to_owned() + counted
+    });
+    client.ask("stats reset\r\nstats detail dump\r\n", "RESET\r\nEND\r\n");
+    client.ask("stats detail\r\n", "CLIENT_ERROR usage: stats detail on|off|dump\r\n");
+}
+
+#[test]
+fn tokens_of_keys_that_were_set_one_after_the_other_differ() {
+    let server = TestServer::start();
+    let mut client = server.memcached();
+    let mut tokens = std::collections::HashSet::new();
+    for number in 0..200 {
+        let key = format!("foo{number}");
+        client.ask(format!("ms {key} 1 c\r\nx\r\n"), "HD c");
+        let line = client.expect_line_with("");
+        let told = line.trim_end().to_owned();
+        client.ask(format!("gets {key}\r\n"), format!("VALUE {key} 0 1 {told}\r\nx\r\nEND\r\n"));
+        client.ask(format!("cas {key} 0 0 1 {told}\r\ny\r\n"), "STORED\r\n");
+        assert!(tokens.insert(told));
+    }
+}

@@ -493,15 +493,11 @@ fn a_paused_server_is_busy() {
 }
 
 #[test]
-fn a_taken_port_is_fatal_only_if_it_was_asked_for() {
+fn a_taken_port_ends_the_start() {
     let server = start();
     let taken = Config { native: server.server().native_addr(), ..config() };
-    let asked_for = Config { is_native_optional: false, ..taken.clone() };
-    let error = Server::start(asked_for).err().unwrap().to_string();
+    let error = Server::start(taken).err().unwrap().to_string();
     assert!(error.contains("is in use") && error.ends_with("--native"), "{error}");
-    let without = TestServer::with(Config { is_native_optional: true, ..taken });
-    assert_eq!(without.server().native_addr(), None);
-    without.resp().ask("PING\r\n", "+PONG\r\n");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn a_server_that_stops_gives_its_port_back() {
         peer.ask_patiently(&[set(b"k", b"v")]);
         let native = server.server().native_addr();
         assert!(server.stop(PATIENCE));
-        let again = start_patiently(&Config { native, is_native_optional: false, ..config });
+        let again = start_patiently(&Config { native, ..config });
         peer.send(&[get(b"k")]);
         assert_eq!(peer.receive_refusal().reason, Reason::UnknownSession);
         drop(again);

@@ -229,10 +229,11 @@ fn config_rewrite_hands_on_what_was_set_since_the_start() {
 
     let folder = tempfile::tempdir().unwrap();
     let with_file = |name: &str| {
-        let config_file = Some(folder.path().join(name));
+        let file = Some(folder.path().join(name));
+        let origin = server::SettingsOrigin { file, ..Default::default() };
         let base = Config { threads: 4, memory_bytes: 128 << 20, ..config() };
         let hooks = Hooks { rewrite_file: Some(write_down), ..Hooks::default() };
-        TestServer::with(Config { config_file, hooks, ..base })
+        TestServer::with(Config { origin, hooks, ..base })
     };
     let server = with_file("dovetail.toml");
     let written = || std::fs::read_to_string(folder.path().join("dovetail.toml")).unwrap();
@@ -403,18 +404,98 @@ fn values_of_every_size_come_back_unchanged() {
     }
 }
 
+fn too_large(len_bytes: usize) -> String {
+    format!(
+        "-ERR an argument of {len_bytes} bytes is above the limit of 1048576 \
+         (proto-max-bulk-len, --max-item-size)\r\n"
+    )
+}
+
+fn with_values_of_a_mebibyte() -> TestServer {
+    TestServer::with(server::Config { max_item_size_bytes: 1 << 20, ..config() })
+}
+
 #[test]
-fn a_value_that_is_too_large_is_refused_as_redis_refuses_it() {
-    let server = TestServer::with(server::Config { max_item_size_bytes: 1 << 20, ..config() });
+fn a_value_above_the_limit_is_refused_and_the_connection_goes_on() {
+    let server = with_values_of_a_mebibyte();
     let mut client = server.resp();
-    client.ask("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048577\r\n", {
-        "-ERR Protocol error: invalid bulk length\r\n"
-    });
-    client.expect_closed();
-    let mut client = server.resp();
+    for len_bytes in [(1 << 20) + 1, 3 << 20, 40 << 20] {
+        let set = command(&[b"SET", b"k", &pattern(len_bytes)]);
+        client.ask(
+            [b"SET a 1\r\n", &set[..], b"GET a\r\n", &set, b"GET k\r\nPING\r\n"].concat(),
+            {
+                let error = too_large(len_bytes);
+                format!("+OK\r\n{error}$1\r\n1\r\n{error}$-1\r\n+PONG\r\n")
+            },
+        );
+    }
     client.ask("SETRANGE k 1048576 x\r\n", {
         "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
     });
+    assert_eq!(server.server().shared().totals().oversized_commands, 6);
+}
+
+#[test]
+fn commands_in_a_refused_value_are_not_run_and_not_shown() {
+    let server = with_values_of_a_mebibyte();
+    let mut monitor = server.resp();
+    monitor.ask("MONITOR\r\n", "+OK\r\n");
+    let mut client = server.resp();
+    let value = b"\r\nSET hidden 1\r\n".repeat(100_000);
+    let set = command(&[b"MSET", b"k", &value, b"l", &value]);
+    client.ask([&set[..], b"EXISTS hidden k l\r\n"].concat(), too_large(value.len()) + ":0\r\n");
+    monitor.expect_line_with("\"EXISTS\" \"hidden\"");
+}
+
+#[test]
+fn a_refused_value_spoils_its_transaction() {
+    let server = with_values_of_a_mebibyte();
+    let mut client = server.resp();
+    let set = command(&[b"SET", b"k", &pattern(2 << 20)]);
+    client.ask([b"MULTI\r\nSET a 1\r\n", &set[..], b"SET b 1\r\nEXEC\r\n"].concat(), {
+        "+OK\r\n+QUEUED\r\n".to_owned()
+            + &too_large(2 << 20)
+            + "+QUEUED\r\n-EXECABORT Transaction discarded because of previous errors.\r\n"
+    });
+    client.ask([&b"WATCH a\r\n"[..], &set, b"MULTI\r\nSET a 2\r\nEXEC\r\n"].concat(), {
+        "+OK\r\n".to_owned() + &too_large(2 << 20) + "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n"
+    });
+}
+
+#[test]
+fn a_refused_value_is_not_answered_where_replies_are_off() {
+    let server = with_values_of_a_mebibyte();
+    let mut client = server.resp();
+    let set = command(&[b"SET", b"k", &pattern(2 << 20)]);
+    client.ask([b"CLIENT REPLY SKIP\r\n", &set[..], b"PING\r\n"].concat(), "+PONG\r\n");
+}
+
+#[test]
+fn what_is_announced_beyond_4_gib_or_behind_a_broken_header_closes_the_connection() {
+    let server = with_values_of_a_mebibyte();
+    for rest in ["$4294967297\r\n", "$x\r\n", "$-2\r\n"] {
+        let mut client = server.resp();
+        let broken = "-ERR Protocol error: invalid bulk length\r\n";
+        client.ask(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n{rest}"), broken);
+        client.expect_closed();
+        let mut client = server.resp();
+        let begun = [b"*3\r\n$3\r\nSET\r\n$1048577\r\n", &pattern((1 << 20) + 1)[..]].concat();
+        let end = format!("\r\n{rest}");
+        client.ask([&begun[..], end.as_bytes()].concat(), too_large((1 << 20) + 1) + broken);
+        client.expect_closed();
+    }
+}
+
+#[test]
+fn a_command_larger_than_the_client_buffers_is_refused_and_the_connection_goes_on() {
+    let server = TestServer::with(server::Config { memory_bytes: 64 << 20, ..config() });
+    let mut client = server.resp();
+    let value = pattern(3 << 20);
+    let mut words: Vec<&[u8]> = vec![b"MSET"];
+    words.extend([&b"k"[..], &value].repeat(8));
+    client.send([&command(&words)[..], b"PING\r\n"].concat());
+    client.expect_line_with("-ERR a command is larger than the client buffers of ");
+    client.expect("+PONG\r\n");
 }
 
 #[test]

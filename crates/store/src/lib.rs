@@ -54,7 +54,7 @@ pub use range::{Direction, NoOrder, Range, RangeEnd, RangeSink, prefix_end};
 pub use replica::{Installed, NotInstalled, RecoveredDelete, Replica, ReplicaChange};
 pub use request::{
     Condition, Evicted, Expiry, Item, LastUse, NoUpdate, Op, Outcome, Request, Set, Sink, Update,
-    Use, Verdict,
+    Use, Verdict, token_base,
 };
 pub use session::{Changes, HOT_PLACE_BYTES, LockedSession, Origin, Session, Sweep};
 pub use store::Store;

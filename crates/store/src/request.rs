@@ -14,8 +14,9 @@
 //!     item a token; every other write takes it away (decision 0086).
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
-use base::{KeyHash, UnixMillis};
+use base::{KeyHash, KeyHasher, UnixMillis};
 
 use crate::pin::Pins;
 
@@ -156,6 +157,14 @@ pub enum Verdict<R> {
     Refuse(R),
 }
 
+/// What is added to an item's version to make its CAS token: versions of two keys are often equal,
+/// tokens are not (decision 0094). The hash is one that clients may know (K26); its 52 bits and a
+/// version together are far from 64.
+pub fn token_base(key: &[u8]) -> u64 {
+    static PUBLIC: LazyLock<KeyHasher> = LazyLock::new(|| KeyHasher::new(0));
+    PUBLIC.hash(key).0 >> 12
+}
+
 /// One stored item, borrowed from the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
@@ -214,7 +223,7 @@ impl<'a> Item<'a> {
     /// memcached's CAS token.
     #[inline]
     pub fn cas(&self) -> u64 {
-        self.token.unwrap_or(self.version)
+        self.token.unwrap_or_else(|| token_base(self.key) + self.version)
     }
 
     /// Takes the token from behind the value, if there is one (I3).
@@ -418,7 +427,7 @@ mod tests {
     #[test]
     fn a_token_is_stored_behind_the_value() {
         let plain = Item::of_stored(b"k", b"value", 7 | STALE, 3, None);
-        assert_eq!((plain.cas(), plain.token), (3, None));
+        assert_eq!((plain.cas(), plain.token), (token_base(b"k") + 3, None));
         assert_eq!(plain.folded(), (Cow::Borrowed(&b"value"[..]), 7 | STALE));
         for token in [0, 3, u64::MAX] {
             let item = Item { token: Some(token), ..plain };
@@ -430,7 +439,8 @@ mod tests {
         }
         // Nothing that was folded.
         let short = Item::of_stored(b"k", b"value", HAS_TOKEN, 3, None);
-        assert_eq!((short.value, short.client_flags, short.cas()), (&b"value"[..], 0, 3));
+        assert_eq!((short.value, short.client_flags), (&b"value"[..], 0));
+        assert_eq!((short.version, short.token), (3, None));
     }
 
     #[test]
@@ -448,5 +458,17 @@ mod tests {
         let last = LastUse::written(at((1 << 31) - 1));
         assert_eq!(last.seconds_ago(at((1 << 31) + 4)), 5);
         assert_ne!(LastUse::written(at(1 << 31)), LastUse::UNKNOWN);
+    }
+
+    #[test]
+    fn tokens_of_two_keys_differ_where_their_versions_are_equal() {
+        let token = |key: &[u8], version| Item::of_stored(key, b"", 0, version, None).cas();
+        let keys: Vec<String> = (0..10_000).map(|number| format!("foo{number}")).collect();
+        let mut tokens: Vec<u64> = keys.iter().map(|key| token(key.as_bytes(), 1)).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(tokens.len(), keys.len());
+        let latest = (1 << 48) - 1;
+        assert!(token(b"a", latest) > token(b"a", latest - 1) && token(b"a", 1) > 0);
     }
 }

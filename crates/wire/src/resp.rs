@@ -11,6 +11,7 @@ mod bits;
 mod cluster;
 mod command;
 mod compare;
+mod discard;
 pub mod dump;
 mod error;
 mod error_code;
@@ -38,6 +39,7 @@ pub use command::{
     ShutdownRequest, Unit,
 };
 pub use compare::{Compares, Comparison, DIGEST_DIGITS, SetIf};
+pub use discard::Discard;
 pub use error::{CommandError, Elsewhere, ErrorReply};
 pub use error_code::ErrorCode;
 pub use foreign::is_foreign_command;

@@ -137,7 +137,9 @@ impl Running {
     /// A number of a server's `/metrics`.
     fn metric(&self, index: u16, name: &str) -> Option<u64> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port + 3 + index)).ok()?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").ok()?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .ok()?;
         let mut page = String::new();
         stream.read_to_string(&mut page).ok()?;
         let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;

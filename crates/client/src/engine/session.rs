@@ -177,7 +177,7 @@ impl Engine {
                 }
                 let retry_ns = u64::from(refusal.retry_after_us) * 1000;
                 match refusal.reason {
-                    Reason::Version => self.fail(Reason::Version),
+                    reason @ (Reason::Version | Reason::Closed) => self.fail(reason),
                     // Our cookie grew old, or the session that it stood for has ended.
                     Reason::UnknownSession => {
                         let replaces = greeting.replaces;
@@ -215,7 +215,7 @@ impl Engine {
                 self.take_back_refused(number);
                 self.renew_session();
             }
-            Reason::Version => self.fail(Reason::Version),
+            reason @ (Reason::Version | Reason::Closed) => self.fail(reason),
         }
     }
 

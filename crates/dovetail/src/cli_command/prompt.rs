@@ -7,9 +7,8 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use super::order::Order;
 use super::reply::{Form, Reply};
-use super::session::Session;
+use super::session::{NoReply, Session};
 use super::words;
 use crate::failure::{Failure, print, print_bytes};
 
@@ -36,13 +35,15 @@ pub fn run(session: &mut Session, form: Form) -> Result<(), Failure> {
         match answer(session, &line) {
             Ok(Answer::Nothing) => continue,
             Ok(Answer::Quit) => break,
-            Ok(Answer::Reply(reply)) => reply.write(form, &mut out),
-            Err(error) if is_terminal => out.extend(format!("(error) {error}\n").bytes()),
-            Err(error) => {
+            Ok(Answer::Reply(Reply::Error(error))) | Err(error) if is_terminal => {
+                out.extend(format!("(error) {error}\n").bytes());
+            }
+            Ok(Answer::Reply(Reply::Error(error))) | Err(error) => {
                 failed_count += 1;
                 // Nothing is left to be done about a standard error that is closed.
                 let _ = writeln!(std::io::stderr(), "dovetail: line {line_number}: {error}");
             }
+            Ok(Answer::Reply(reply)) => reply.write(form, &mut out),
         }
         print_bytes(&out)?;
     }
@@ -66,7 +67,7 @@ fn answer(session: &mut Session, line: &[u8]) -> Result<Answer, String> {
         }
         _ => {}
     }
-    let order = Order::from_words(&words).map_err(|error| error.to_string())?;
-    let reply = session.execute(&order).map_err(|error| error.to_string())?;
-    Ok(Answer::Reply(reply))
+    session.ask(&words).map(Answer::Reply).map_err(|error| match error {
+        NoReply::Words(reason) | NoReply::Asking(reason) => reason,
+    })
 }

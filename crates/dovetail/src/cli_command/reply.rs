@@ -5,10 +5,14 @@
 //!  bulk      as it is         "quoted \x00"
 //!  integer   1                (integer) 1
 //!  nil       an empty line    (nil)
-//!  array     a line for each  1) ... 2) ..., or (empty array)
+//!  array     a line for each  1) ... 2) ..., or (empty array); deeper ones further right
+//!  error     as it is         (error) ...
 //! ```
 
+use std::borrow::Cow;
 use std::io::Write;
+
+use migrate::resp;
 
 /// How a reply is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +27,9 @@ pub enum Form {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A word of the protocol.
-    Status(&'static str),
+    Status(Cow<'static, str>),
+    /// What the server says is wrong.
+    Error(String),
     /// There is none.
     Nil,
     /// A number.
@@ -32,7 +38,7 @@ pub enum Reply {
     Version(u64),
     /// Bytes.
     Bulk(Vec<u8>),
-    /// Several; never arrays in arrays.
+    /// Several.
     Array(Vec<Reply>),
     /// Text for people in either form.
     Lines(Vec<String>),
@@ -41,6 +47,11 @@ pub enum Reply {
 impl Reply {
     /// Appends the reply and a line end.
     pub fn write(&self, form: Form, out: &mut Vec<u8>) {
+        self.write_at(form, 0, out);
+    }
+
+    /// The same where what an array numbers begins `indent` blanks from the left.
+    fn write_at(&self, form: Form, indent: usize, out: &mut Vec<u8>) {
         match (self, form) {
             (Reply::Array(items), Form::Typed) if items.is_empty() => {
                 out.extend_from_slice(b"(empty array)\n");
@@ -49,9 +60,10 @@ impl Reply {
                 let number_width = items.len().to_string().len();
                 for (index, item) in items.iter().enumerate() {
                     if form == Form::Typed {
-                        append(out, format_args!("{:number_width$}) ", index + 1));
+                        let blanks = if index == 0 { 0 } else { indent };
+                        append(out, format_args!("{:blanks$}{:number_width$}) ", "", index + 1));
                     }
-                    item.write(form, out);
+                    item.write_at(form, indent + number_width + 2, out);
                 }
                 if items.is_empty() {
                     out.push(b'\n');
@@ -68,16 +80,32 @@ impl Reply {
     }
 
     fn write_one(&self, form: Form, out: &mut Vec<u8>) {
-        let integer_mark = if form == Form::Typed { "(integer) " } else { "" };
+        let mark = |mark: &'static str| if form == Form::Typed { mark } else { "" };
         match self {
             Reply::Status(word) => out.extend_from_slice(word.as_bytes()),
-            Reply::Nil if form == Form::Typed => out.extend_from_slice(b"(nil)"),
-            Reply::Nil => {}
-            Reply::Integer(number) => append(out, format_args!("{integer_mark}{number}")),
-            Reply::Version(number) => append(out, format_args!("{integer_mark}{number}")),
+            Reply::Error(words) => append(out, format_args!("{}{words}", mark("(error) "))),
+            Reply::Nil => out.extend_from_slice(mark("(nil)").as_bytes()),
+            Reply::Integer(number) => append(out, format_args!("{}{number}", mark("(integer) "))),
+            Reply::Version(number) => append(out, format_args!("{}{number}", mark("(integer) "))),
             Reply::Bulk(bytes) if form == Form::Typed => quote(bytes, out),
             Reply::Bulk(bytes) => out.extend_from_slice(bytes),
             Reply::Array(_) | Reply::Lines(_) => debug_assert!(false, "written item by item"),
+        }
+    }
+}
+
+impl From<resp::Reply> for Reply {
+    fn from(reply: resp::Reply) -> Reply {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        match reply {
+            resp::Reply::Simple(word) => Reply::Status(text(word).into()),
+            resp::Reply::Error(words) => Reply::Error(text(words)),
+            resp::Reply::Integer(number) => Reply::Integer(number),
+            resp::Reply::Bulk(Some(bytes)) => Reply::Bulk(bytes),
+            resp::Reply::Array(Some(items)) => {
+                Reply::Array(items.into_iter().map(Reply::from).collect())
+            }
+            resp::Reply::Bulk(None) | resp::Reply::Array(None) => Reply::Nil,
         }
     }
 }
@@ -124,7 +152,7 @@ mod tests {
 
     #[test]
     fn single_replies_are_printed_as_redis_cli_does() {
-        check(&Reply::Status("OK"), b"OK\n", "OK\n");
+        check(&Reply::Status("OK".into()), b"OK\n", "OK\n");
         check(&Reply::Nil, b"\n", "(nil)\n");
         check(&Reply::Integer(-7), b"-7\n", "(integer) -7\n");
         check(
@@ -148,6 +176,14 @@ mod tests {
         let mut out = Vec::new();
         ten.write(Form::Typed, &mut out);
         assert!(out.starts_with(b" 1) (integer) 0\n") && out.ends_with(b"\n10) (integer) 9\n"));
+    }
+
+    #[test]
+    fn arrays_in_arrays_stand_further_right() {
+        let inner = Reply::Array(vec![bulk(b"a"), Reply::Array(vec![Reply::Integer(1); 2])]);
+        let want = "1) 1) \"a\"\n   2) 1) (integer) 1\n      2) (integer) 1\n2) (nil)\n";
+        check(&Reply::Array(vec![inner, Reply::Nil]), b"a\n1\n1\n\n", want);
+        check(&Reply::Error("ERR no".to_owned()), b"ERR no\n", "(error) ERR no\n");
     }
 
     #[test]

@@ -1,63 +1,141 @@
-//! The connection behind the prompt: carries orders out, and comes back after the server was away.
+//! The connection behind the prompt: asks the server, by RESP or by the native protocol, and comes
+//! back after the server was away.
 
 use client::{
     Client, ClientError, Config, ConnectError, RangeItems, Reason, RequestError, Stats, TagKey,
     Target, Written,
 };
 
+use migrate::{Place, RespLink};
+
 use super::order::{self, Order};
 use super::reply::Reply;
 use crate::failure::Failure;
 
+/// Commands that are answered more than once.
+const STREAMS: [&str; 3] = ["monitor", "subscribe", "psubscribe"];
+
+/// Which server, and how it is asked.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// By RESP: any command that the server has.
+    Resp(Place),
+    /// By the native protocol, with the server's key: the commands of [`order`].
+    Native(Target, Option<TagKey>),
+}
+
+/// Why there is no reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoReply {
+    /// The words are wrong: nothing was sent.
+    Words(String),
+    /// Asking failed.
+    Asking(String),
+}
+
 /// A server, and the connection to it while there is one.
 pub struct Session {
-    target: Target,
-    tag_key: Option<TagKey>,
+    way: Way,
     client: Option<Client>,
+    link: Option<RespLink>,
 }
 
 impl Session {
     /// Connects, or says in one line what, where, and what would be right.
-    pub fn connect(target: Target, tag_key: Option<TagKey>) -> Result<Session, Failure> {
-        let mut session = Session { target, tag_key, client: None };
-        match session.client() {
-            Ok(_) => Ok(session),
-            Err(error) => {
-                let hint = hint(&error);
-                Err(Failure::Runtime(format!("{error}{hint}")))
+    pub fn connect(way: Way) -> Result<Session, Failure> {
+        let mut session = Session { way, client: None, link: None };
+        session.reach().map_err(Failure::Runtime)?;
+        Ok(session)
+    }
+
+    fn reach(&mut self) -> Result<(), String> {
+        match self.way.clone() {
+            Way::Resp(place) => self.resp(&place).map(drop).map_err(|error| {
+                let is_absent = matches!(error, migrate::Error::Connection { .. });
+                let hint = "; is `dovetail serve` running? --target takes its address";
+                format!("{error}{}", if is_absent { hint } else { "" })
+            }),
+            Way::Native(target, key) => {
+                let reached = self.native(&target, key).map(drop);
+                reached.map_err(|error| format!("{error}{}", hint(&error)))
             }
         }
     }
 
     /// What the prompt shows: the address alone where it is one.
     pub fn name(&self) -> String {
-        match &self.target {
-            Target::Udp(address) => address.clone(),
-            target @ Target::Shm(_) => target.to_string(),
+        match &self.way {
+            Way::Resp(place) => place.to_string(),
+            Way::Native(Target::Udp(address), _) => address.clone(),
+            Way::Native(target @ Target::Shm(_), _) => target.to_string(),
         }
     }
 
-    /// Asks the server. After a connection that failed the next order connects anew.
-    pub fn execute(&mut self, order: &Order) -> Result<Reply, ClientError> {
-        let result = execute(self.client()?, order);
-        if let Err(ClientError::System(_) | ClientError::Request(RequestError::NoSession(_))) =
-            result
-        {
-            self.client = None;
+    /// Asks the server. After a connection that failed the next words connect anew.
+    pub fn ask(&mut self, words: &[Vec<u8>]) -> Result<Reply, NoReply> {
+        match self.way.clone() {
+            Way::Resp(place) => {
+                check_words(words)?;
+                let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                let reply = self.resp(&place).and_then(|link| link.exchange(&words));
+                reply.map(Reply::from).map_err(|error| {
+                    self.link = None;
+                    NoReply::Asking(error.to_string())
+                })
+            }
+            Way::Native(target, key) => {
+                let order =
+                    Order::from_words(words).map_err(|error| NoReply::Words(error.to_string()))?;
+                let reply = self.native(&target, key).and_then(|client| execute(client, &order));
+                reply.map_err(|error| {
+                    if let ClientError::System(_)
+                    | ClientError::Request(RequestError::NoSession(_)) = error
+                    {
+                        self.client = None;
+                    }
+                    NoReply::Asking(error.to_string())
+                })
+            }
         }
-        result
     }
 
-    fn client(&mut self) -> Result<&mut Client, ClientError> {
+    fn resp(&mut self, place: &Place) -> Result<&mut RespLink, migrate::Error> {
+        let link = match self.link.take() {
+            Some(link) => link,
+            None => RespLink::open(place)?,
+        };
+        Ok(self.link.insert(link))
+    }
+
+    fn native(
+        &mut self,
+        target: &Target,
+        tag_key: Option<TagKey>,
+    ) -> Result<&mut Client, ClientError> {
         let client = match self.client.take() {
             Some(client) => client,
             None => {
-                let config = Config { tag_key: self.tag_key, ..Config::default() };
-                Client::connect_with(&self.target.to_string(), config)?
+                let config = Config { tag_key, ..Config::default() };
+                Client::connect_with(&target.to_string(), config)?
             }
         };
         Ok(self.client.insert(client))
     }
+}
+
+/// What can be wrong with the words of a command of RESP, before they are sent.
+pub fn check_words(words: &[Vec<u8>]) -> Result<(), NoReply> {
+    let name = words.first().map(|word| String::from_utf8_lossy(word).into_owned());
+    let name = name.unwrap_or_default();
+    if name.starts_with('-') {
+        let reason = "flags stand before it, and `dovetail cli --help` lists them";
+        return Err(NoReply::Words(format!("`{name}` is no command; {reason}")));
+    }
+    if STREAMS.contains(&name.to_ascii_lowercase().as_str()) {
+        let reason = "is answered more than once; take redis-cli for it";
+        return Err(NoReply::Words(format!("`{name}` {reason}")));
+    }
+    Ok(())
 }
 
 fn hint(error: &ClientError) -> &'static str {
@@ -71,6 +149,9 @@ fn hint(error: &ClientError) -> &'static str {
         ClientError::Connect(ConnectError::NoSession { reason: Reason::SessionsFull, .. }) => {
             "; --max-connections says how many"
         }
+        ClientError::Connect(ConnectError::NoSession { reason: Reason::Closed, .. }) => {
+            "; --native-key-file takes the server's key"
+        }
         ClientError::Connect(ConnectError::NoSession { .. }) => "",
         ClientError::Connect(ConnectError::Shm { .. }) => "; `dovetail serve --shm PATH` makes it",
         ClientError::Connect(_) => "; is `dovetail serve` running? --target takes its address",
@@ -82,7 +163,7 @@ fn execute(client: &mut Client, order: &Order) -> Result<Reply, ClientError> {
     Ok(match order {
         Order::Ping => {
             client.ping()?;
-            Reply::Status("PONG")
+            Reply::Status("PONG".into())
         }
         Order::Get(key) => value_or_nil(client.get(key)?),
         Order::Gets(key) => match client.get_item(key)? {
@@ -94,13 +175,13 @@ fn execute(client: &mut Client, order: &Order) -> Result<Reply, ClientError> {
             Reply::Array(client.mget(&keys)?.into_iter().map(value_or_nil).collect())
         }
         Order::Set { key, value, options } => match client.set_with(key, value, *options)? {
-            Written::Stored => Reply::Status("OK"),
+            Written::Stored => Reply::Status("OK".into()),
             _ => Reply::Nil,
         },
         Order::Cas { key, value, version } => match client.cas(key, value, *version)? {
-            Written::Stored => Reply::Status("OK"),
-            Written::Missing => Reply::Status("NOT_FOUND"),
-            Written::Changed | Written::NotStored => Reply::Status("EXISTS"),
+            Written::Stored => Reply::Status("OK".into()),
+            Written::Missing => Reply::Status("NOT_FOUND".into()),
+            Written::Changed | Written::NotStored => Reply::Status("EXISTS".into()),
         },
         Order::Del(keys) => {
             let mut deleted_count = 0;

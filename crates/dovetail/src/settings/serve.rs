@@ -9,10 +9,12 @@ use server::cluster::ClusterConfig;
 use server::cluster::PlaceError;
 use server::tls::{ClientCertificates, TlsConfig};
 use server::{
-    Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction, Hooks,
-    HotSetSize, HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin, Poll,
-    SizeCost, SizeThreshold, StartError, Tuning, UdpConfig, WritePolicy, XdpDevice,
+    AdminAccess, Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction,
+    Hooks, HotSetSize, HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin,
+    Poll, SettingsOrigin, SizeCost, SizeThreshold, StartError, Tuning, UdpConfig, WritePolicy,
+    XdpDevice,
 };
+use server::{acl, doors};
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
@@ -50,7 +52,6 @@ impl ServeSettings {
             resp: lookup.address("resp"),
             memcached: lookup.address("memcached"),
             native: lookup.address("native"),
-            is_native_optional: lookup.layered("native").origin == Origin::Default,
             native_key_file: lookup.path("native-key-file"),
             native_transport: lookup.native_transport(),
             native_xdp: lookup.device("native-xdp"),
@@ -100,9 +101,8 @@ impl ServeSettings {
                 DebugCommand::No,
                 &[("local", DebugCommand::Local), ("yes", DebugCommand::Yes)],
             ),
-            config_file,
             hooks: Hooks { rewrite_file: Some(rewrite), ..Hooks::default() },
-            settings: shown_by_config_get(settings),
+            origin: SettingsOrigin { file: config_file, shown: shown_by_config_get(settings) },
             ..secured(&lookup)?
         };
         refuse_misfits(&lookup, &config, machine)?;
@@ -127,9 +127,17 @@ fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
         tls_resp: lookup.address("tls-resp"),
         tls_memcached: lookup.address("tls-memcached"),
         tls: tls_of(lookup)?,
+        admin_access: AdminAccess {
+            is_tls: lookup.is_on("admin-tls"),
+            shows_keys: lookup.is_on("admin-show-keys"),
+            hosts: lookup.path("admin-hosts").map_or_else(Vec::new, |hosts| {
+                hosts.to_string_lossy().split(',').map(str::to_owned).collect()
+            }),
+        },
         requirepass: lookup.text("requirepass"),
         acl_file: lookup.path("acl-file"),
         auth_file: lookup.path("auth-file"),
+        is_insecure: lookup.is_on("insecure"),
         ..routing(lookup)
     })
 }
@@ -137,7 +145,8 @@ fn secured(lookup: &Lookup<'_>) -> Result<Config, SettingError> {
 /// Certificates, where a port asks for them.
 fn tls_of(lookup: &Lookup<'_>) -> Result<Option<TlsConfig>, SettingError> {
     let ports = ["tls-resp", "tls-memcached"];
-    let Some(port) = ports.into_iter().find(|key| lookup.address(key).is_some()) else {
+    let port = ports.into_iter().find(|key| lookup.address(key).is_some());
+    let Some(port) = port.or(lookup.is_on("admin-tls").then_some("admin-tls")) else {
         return Ok(None);
     };
     let refuse = |key: &str, reason: &str| {
@@ -311,10 +320,7 @@ fn refuse_misfits(
     refuse_control(lookup, config, machine)?;
     refuse_short_without_compaction(lookup, config)?;
     refuse_contradictions(lookup, config)?;
-    refuse_open_ports(lookup, config)?;
-    refuse_open_native(lookup, config)?;
-    refuse_open_udp(lookup, config)?;
-    refuse_open_shm(lookup, config)
+    refuse_open_doors(lookup, config)
 }
 
 /// What was given beside settings that make it mean nothing. A preset's own are no news.
@@ -423,126 +429,26 @@ fn refuse_contradictions(lookup: &Lookup<'_>, config: &Config) -> Result<(), Set
     })
 }
 
-/// A port that others can reach needs a password or an explicit word that it may be open.
-fn refuse_open_ports(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
-    if lookup.is_on("insecure") || is_closed_by_password(lookup, config)? {
+/// No door may be open to strangers but by an explicit word (K29).
+fn refuse_open_doors(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
+    if config.udp.port != 0 && config.memcached.is_none() {
+        let reason = "there is no address for it; give --memcached ADDR".to_owned();
+        return Err(SettingError { place: lookup.place("udp-port"), reason });
+    }
+    if !doors::needs_users(config) {
         return Ok(());
     }
-    let ports = [
-        ("resp", config.resp),
-        ("memcached", config.memcached),
-        ("tls-resp", config.tls_resp),
-        ("tls-memcached", config.tls_memcached),
-        ("admin", config.admin),
-    ];
-    let shows_certificate = |tls: &TlsConfig| tls.clients == ClientCertificates::Required;
-    for (key, address) in ports {
-        let Some(address) = address.filter(|address| !is_loopback(*address)) else { continue };
-        if key.ends_with("memcached") && config.auth_file.is_some() {
-            continue;
-        }
-        if key.starts_with("tls") && config.tls.as_ref().is_some_and(shows_certificate) {
-            continue; // Who has none does not come in.
-        }
-        return Err(SettingError {
-            place: lookup.place(key),
-            reason: format!(
-                "bind {} refused: no auth configured; use --requirepass PASSWORD or --insecure",
-                address.ip()
-            ),
-        });
-    }
-    Ok(())
-}
-
-/// Whether nobody comes in without a word. A file of users is looked into only where that matters.
-fn is_closed_by_password(lookup: &Lookup<'_>, config: &Config) -> Result<bool, SettingError> {
-    let ports =
-        [config.resp, config.memcached, config.tls_resp, config.tls_memcached, config.admin];
-    let is_open = ports.into_iter().flatten().any(|address| !is_loopback(address));
-    if config.acl_file.is_none() || !is_open {
-        return Ok(config.requirepass.is_some());
-    }
-    let takes_anybody = server::acl::takes_anybody(config).map_err(|error| SettingError {
+    let state = acl::door_state(config).map_err(|error| SettingError {
         place: lookup.place("acl-file"),
         reason: match error {
             StartError::AclFile { reason, .. } => reason,
             other => other.to_string(),
         },
     })?;
-    Ok(!takes_anybody)
-}
-
-/// The native port knows no passwords: who may send is who has the key.
-fn refuse_open_native(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
-    let Some(address) = config.native else { return Ok(()) };
-    if config.native_key_file.is_some() || lookup.is_on("insecure") {
-        return Ok(());
-    }
-    let reason = if !is_loopback(address) {
-        format!(
-            "bind {} refused: no key configured; use --native-key-file PATH or --insecure",
-            address.ip()
-        )
-    } else if config.acl_file.is_some() {
-        "refused beside --acl-file: native clients are no users; use --native-key-file PATH, \
-         --insecure or --native off"
-            .to_owned()
-    } else if config.requirepass.is_some() {
-        "refused beside --requirepass: native clients give no password; use --native-key-file \
-         PATH, --insecure or --native off"
-            .to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(SettingError { place: lookup.place("native"), reason })
-}
-
-/// Datagrams carry no password, and name whom they like as their sender.
-fn refuse_open_udp(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
-    if config.udp.port == 0 {
-        return Ok(());
-    }
-    let secrets = [
-        ("--auth-file", config.auth_file.is_some()),
-        ("--acl-file", config.acl_file.is_some()),
-        ("--requirepass", config.requirepass.is_some()),
-    ];
-    let reason = match config.memcached {
-        None => "there is no address for it; give --memcached ADDR".to_owned(),
-        Some(address) => match secrets.into_iter().find(|(_, is_given)| *is_given) {
-            Some((flag, _)) => {
-                format!("refused beside {flag}: datagrams carry no password; use --udp-port 0")
-            }
-            None if is_loopback(address) || lookup.is_on("insecure") => return Ok(()),
-            None => format!(
-                "bind {} refused: datagrams can name anybody as their sender; use --insecure or \
-                 --udp-port 0",
-                address.ip()
-            ),
-        },
-    };
-    Err(SettingError { place: lookup.place("udp-port"), reason })
-}
-
-/// Clients in shared memory give no password: who may connect is who may write the socket's file.
-fn refuse_open_shm(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError> {
-    let is_open = config.shm.is_some() && config.shm_mode & 0o077 != 0;
-    let is_free = config.requirepass.is_none() && config.acl_file.is_none();
-    if !is_open || is_free || lookup.is_on("insecure") {
-        return Ok(());
-    }
-    let reason = "refused beside --requirepass: clients in shared memory give no password; use \
-                  --shm-access 0600 or --insecure";
-    let reason = match config.requirepass {
-        Some(_) => reason.to_owned(),
-        None => reason.replace("--requirepass", "--acl-file"),
-    };
-    Err(SettingError { place: lookup.place("shm-access"), reason })
-}
-
-fn is_loopback(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
+    doors::check(config, &state).map_err(|refused| SettingError {
+        place: lookup.place(refused.door.setting()),
+        reason: refused.reason,
+    })
 }
 
 /// Every setting but secrets, for CONFIG GET.

@@ -16,7 +16,6 @@ use crate::settings::{Layered, Origin, Value};
 pub fn settle(settings: &mut [Layered], machine: &Machine) {
     settle_memory(settings, machine);
     settle_cluster(settings);
-    settle_native(settings);
     settle_policies(settings, machine);
     settle_compaction(settings);
 }
@@ -34,9 +33,8 @@ fn settle_compaction(settings: &mut [Layered]) {
     }
 }
 
-/// A node of a cluster keeps what it was given, unless somebody wants a cache. Its writes go
-/// through one thread, whoever receives them, and native clients do not find their way in a
-/// cluster yet.
+/// A node of a cluster keeps what it was given, unless the settings say that it is a cache. Its
+/// writes go through one thread, whichever thread receives them.
 fn settle_cluster(settings: &mut [Layered]) {
     if Lookup(settings).text("cluster").is_none() {
         return;
@@ -46,7 +44,6 @@ fn settle_cluster(settings: &mut [Layered]) {
             "mode" => layered.value = Value::Choice("store"),
             "write-policy" => layered.value = Value::Choice("crcw"),
             "dispatch" => layered.value = Value::Dispatch(Dispatch::Any),
-            "native" => layered.value = Value::Off,
             "tuner" => layered.value = Value::Choice("off"),
             _ => {}
         }
@@ -59,22 +56,6 @@ fn settle_memory(settings: &mut [Layered], machine: &Machine) {
         if layered.setting.key == "memory" && layered.value == Value::Auto {
             layered.value = Value::Size(ByteSize { bytes: machine.default_memory_bytes() });
         }
-    }
-}
-
-/// A password keeps strangers out, and the native port asks for none: unless somebody asked for
-/// that port, or gave it a key, it stays closed.
-fn settle_native(settings: &mut [Layered]) {
-    let lookup = Lookup(settings);
-    let is_protected = (lookup.text("requirepass").is_some() || lookup.path("acl-file").is_some())
-        && !lookup.is_on("insecure");
-    let has_key = lookup.path("native-key-file").is_some();
-    if !is_protected || has_key {
-        return;
-    }
-    let native = settings.iter_mut().find(|layered| layered.setting.key == "native");
-    if let Some(native) = native.filter(|native| native.origin == Origin::Default) {
-        native.value = Value::Off;
     }
 }
 

@@ -251,10 +251,42 @@ fn an_open_port_needs_a_password_or_a_word() {
     assert!(check(&[("memcached", "[::]:11211")]).is_err());
     let with_users = [("memcached", "[::]:11211"), ("auth-file", "/users")];
     assert_eq!(check(&with_users), Ok(()));
-    assert!(check(&[("admin", "192.0.2.1:1")]).is_err());
     assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("requirepass", "x")]), Ok(()));
     assert_eq!(check(&[("resp", "0.0.0.0:6379"), ("insecure", "on")]), Ok(()));
     assert_eq!(check(&[("resp", "127.9.9.9:1"), ("memcached", "[::1]:2")]), Ok(()));
+}
+
+#[test]
+fn the_admin_port_leaves_loopback_with_tls_or_by_a_word() {
+    let check = |flags: &[(&'static str, &'static str)]| {
+        let flags: Vec<_> = [("admin", "192.0.2.1:1")].iter().chain(flags).copied().collect();
+        let settings = layered(&flags, &[], "").unwrap();
+        ServeSettings::new(&settings, None, &MACHINE).map(|_| ()).map_err(|e| e.to_string())
+    };
+    let refused = "--admin 192.0.2.1:1: bind 192.0.2.1 refused: logins would cross the network in \
+                   the clear; use --admin-tls on, a loopback address or --insecure";
+    assert_eq!(check(&[]), Err(refused.to_owned()));
+    assert_eq!(check(&[("requirepass", "x")]), Err(refused.to_owned()));
+    assert_eq!(check(&[("insecure", "on")]), Ok(()));
+    let tls = [("admin-tls", "on"), ("tls-cert", "/c"), ("tls-key", "/k")];
+    assert_eq!(check(&tls), Ok(()));
+    let without = check(&tls[..1]).unwrap_err();
+    assert!(without.starts_with("--admin-tls on: TLS shows a certificate"), "{without}");
+}
+
+#[test]
+fn hosts_of_the_admin_port_are_names_and_numbers() {
+    let hosts = |text: &str| {
+        let settings = layered(&[("admin-hosts", text)], &[], "").map_err(|e| e.to_string())?;
+        let serve = ServeSettings::new(&settings, None, &MACHINE).map_err(|e| e.to_string())?;
+        Ok::<_, String>(serve.config.admin_access.hosts)
+    };
+    assert_eq!(hosts(""), Ok(vec![]));
+    let some = vec!["cache.example".to_owned(), "192.0.2.1".to_owned(), "2001:db8::1".to_owned()];
+    assert_eq!(hosts("cache.example,192.0.2.1,2001:db8::1"), Ok(some));
+    for wrong in ["a,", "a b", "http://a", "a:80", "*"] {
+        assert!(hosts(wrong).unwrap_err().contains("is no host"), "{wrong}");
+    }
 }
 
 #[test]
@@ -265,7 +297,8 @@ fn the_native_port_is_open_to_strangers_only_by_a_word() {
             .map(|settings| settings.config.native.is_some())
             .map_err(|error| error.to_string())
     };
-    assert_eq!(check(&[]), Ok(true));
+    assert_eq!(check(&[]), Ok(false));
+    assert_eq!(check(&[("native", "7379")]), Ok(true));
     assert_eq!(
         check(&[("native", "0.0.0.0:7379")]),
         Err("--native 0.0.0.0:7379: bind 0.0.0.0 refused: no key configured; \
@@ -275,7 +308,7 @@ fn the_native_port_is_open_to_strangers_only_by_a_word() {
     assert_eq!(check(&[("native", "0.0.0.0:1"), ("native-key-file", "/k")]), Ok(true));
     assert_eq!(check(&[("native", "0.0.0.0:1"), ("insecure", "on")]), Ok(true));
     let error = check(&[("native", "0.0.0.0:1"), ("requirepass", "x")]).unwrap_err();
-    assert!(error.contains("no key configured"), "a password is no key: {error}");
+    assert!(error.contains("refused beside --requirepass"), "a password is no key: {error}");
 }
 
 #[test]
@@ -297,27 +330,30 @@ fn datagrams_of_memcached_come_from_nearby_or_by_a_word() {
 }
 
 #[test]
-fn shared_memory_is_open_to_others_only_by_a_word() {
-    let open = [("shm", "/tmp/d.sock"), ("shm-access", "0660"), ("requirepass", "secret")];
-    let refused = layered(&open, &[], "").unwrap();
-    let said = ServeSettings::new(&refused, None, &MACHINE).unwrap_err().to_string();
-    assert!(said.starts_with("--shm-access 0660: refused beside --requirepass"), "{said}");
-    for more in [("insecure", "on"), ("shm", "off")] {
-        let flags = [&open[..], &[more]].concat();
-        let settings = layered(&flags, &[], "").unwrap();
-        assert_eq!(ServeSettings::new(&settings, None, &MACHINE).unwrap().config.shm_mode, 0o660);
+fn shared_memory_beside_a_password_wants_a_key_or_a_word() {
+    for access in ["0600", "0660"] {
+        let open = [("shm", "/tmp/d.sock"), ("shm-access", access), ("requirepass", "secret")];
+        let refused = layered(&open, &[], "").unwrap();
+        let said = ServeSettings::new(&refused, None, &MACHINE).unwrap_err().to_string();
+        assert!(said.starts_with("--shm /tmp/d.sock: refused beside --requirepass"), "{said}");
+        for more in [("insecure", "on"), ("shm", "off"), ("native-key-file", "/k")] {
+            let flags = [&open[..], &[more]].concat();
+            let settings = layered(&flags, &[], "").unwrap();
+            ServeSettings::new(&settings, None, &MACHINE).unwrap();
+        }
     }
 }
 
 #[test]
-fn a_password_closes_a_native_port_that_nobody_asked_for() {
-    let password = ("requirepass", "x");
-    check_value(&layered(&[password], &[], "").unwrap(), "native", "off", "default");
-    let with_key = layered(&[password, ("native-key-file", "/k")], &[], "").unwrap();
-    check_value(&with_key, "native", "127.0.0.1:7379", "default");
-    let asked_for = layered(&[password, ("native", "7379")], &[], "").unwrap();
-    let error = ServeSettings::new(&asked_for, None, &MACHINE).map(|_| ()).unwrap_err();
+fn a_native_port_beside_a_password_wants_a_key_or_a_word() {
+    let (password, native) = (("requirepass", "x"), ("native", "7379"));
+    let refused = layered(&[password, native], &[], "").unwrap();
+    let error = ServeSettings::new(&refused, None, &MACHINE).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("refused beside --requirepass"), "{error}");
+    for more in [("native-key-file", "/k"), ("insecure", "on")] {
+        let settings = layered(&[password, native, more], &[], "").unwrap();
+        ServeSettings::new(&settings, None, &MACHINE).unwrap();
+    }
 }
 
 #[test]
@@ -382,7 +418,7 @@ fn check_policies(core_count: usize, flags: &[(&'static str, &str)], want: &str)
     let serve = ServeSettings::new(&settings, None, &machine).unwrap();
     assert_eq!(format!("{} {}", serve.config.write_policy, serve.config.dispatch), want);
     let shown = |key: &str| {
-        let shown = serve.config.settings.iter().find(|(name, _)| name == key);
+        let shown = serve.config.origin.shown.iter().find(|(name, _)| name == key);
         shown.map(|(_, text)| text.clone()).unwrap_or_default()
     };
     assert_eq!(format!("{} {}", shown("write-policy"), shown("dispatch")), want);

@@ -18,6 +18,8 @@ pub enum Kind {
     Path,
     /// The name or number of a host; empty when unset.
     Host,
+    /// Names and numbers of hosts, with commas; empty when unset.
+    Hosts,
     /// The path of a socket, or `off`.
     SocketPath,
     /// The mode of a file, octal.
@@ -126,7 +128,8 @@ impl Kind {
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
             Kind::Address => read_address(text),
-            Kind::Path | Kind::Host if text.is_empty() => Ok(Value::Unset),
+            Kind::Path | Kind::Host | Kind::Hosts if text.is_empty() => Ok(Value::Unset),
+            Kind::Hosts => read_hosts(text),
             Kind::Host if text.contains(['/', ' ']) || text.len() > 253 => {
                 Err(format!("`{text}` is no host: write its name or number, without a port"))
             }
@@ -177,6 +180,18 @@ fn is_socket_path(text: &str) -> bool {
 }
 
 /// As the kernel allows: 1 to 15 bytes, no slash, no colon, no blank.
+fn read_hosts(text: &str) -> Result<Value, String> {
+    let is_name = |host: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        !host.is_empty() && host.len() <= 253 && host.bytes().all(is_part)
+    };
+    let is_host = |host: &&str| is_name(host) || host.parse::<IpAddr>().is_ok();
+    match text.split(',').find(|host| !is_host(host)) {
+        Some(wrong) => Err(format!("`{wrong}` is no host: write names or numbers, without ports")),
+        None => Ok(Value::Path(text.to_owned())),
+    }
+}
+
 fn is_device_name(text: &str) -> bool {
     let is_sound = |byte: u8| byte.is_ascii_graphic() && !b"/:".contains(&byte);
     (1..=15).contains(&text.len()) && text.bytes().all(is_sound) && !matches!(text, "." | "..")

@@ -174,7 +174,10 @@ fn hot_keys(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     writeln!(out, "\n{:>8}  hot key", "share")?;
     for key in keys.iter().take(HOT_LINES_MAX) {
         let share_pct = 100.0 * number(key, "/share_ratio");
-        let name = words(key, "/key").escape_default().to_string();
+        let name = match words(key, "/key") {
+            "" => "(not shown)".to_owned(),
+            name => name.escape_default().to_string(),
+        };
         writeln!(out, "{share_pct:>6.1} %  {}", name.chars().take(64).collect::<String>())?;
     }
     Ok(())

@@ -37,7 +37,7 @@ fn ask_large(address: SocketAddr, is_over: &AtomicBool) {
 /// How often large workers have helped, by the admin port.
 fn helped_count(address: SocketAddr) -> u64 {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /stats HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET /stats HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (_, rest) = text.split_once("\"helped_total\":").expect("it dispatches by size");

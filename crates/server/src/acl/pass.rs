@@ -79,6 +79,11 @@ impl Pass {
         self.user.as_ref().unwrap_or(table.default())
     }
 
+    /// Whether it has logged in, or came when that was not asked for.
+    pub fn is_logged_in(&self) -> bool {
+        self.is_logged_in
+    }
+
     /// Whether it has to log in first.
     #[inline]
     pub fn needs_auth(&self) -> bool {

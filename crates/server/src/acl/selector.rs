@@ -115,7 +115,7 @@ impl Selector {
         }
         if spec.id == CommandId::KvRange {
             // It reads whatever lies between two bounds.
-            return if self.reads_all_keys() { Ok(()) } else { Err(Denied::Key(0)) };
+            return if self.reads_prefix(b"") { Ok(()) } else { Err(Denied::Key(0)) };
         }
         if spec.keys.first == 0 {
             return Ok(());
@@ -143,9 +143,16 @@ impl Selector {
         self.first_args.iter().any(is_it)
     }
 
-    fn reads_all_keys(&self) -> bool {
-        let is_all = |pattern: &KeyPattern| pattern.access.reads && &*pattern.pattern == b"*";
-        self.keys.iter().any(is_all)
+    /// Whether a key may be read.
+    pub fn reads_key(&self, key: &[u8]) -> bool {
+        let lets = |known: &KeyPattern| known.access.reads && glob_matches(&known.pattern, key);
+        self.has_all_keys || self.keys.iter().any(lets)
+    }
+
+    /// Whether every key that begins so may be read: one pattern has to say that.
+    pub fn reads_prefix(&self, prefix: &[u8]) -> bool {
+        let lets = |known: &KeyPattern| known.access.reads && covers_prefix(&known.pattern, prefix);
+        self.has_all_keys || self.keys.iter().any(lets)
     }
 
     /// Takes all its commands, keys and channels back.
@@ -371,6 +378,13 @@ impl Selector {
         let words: Vec<&[u8]> = words.into_iter().filter(|word| !word.is_empty()).collect();
         line.extend_from_slice(&words.join(&b' '));
     }
+}
+
+/// Whether a pattern is plain bytes and a star behind them, and these begin the prefix.
+fn covers_prefix(pattern: &[u8], prefix: &[u8]) -> bool {
+    let plain = pattern.strip_suffix(b"*").unwrap_or_default();
+    let is_plain = plain.iter().all(|byte| !matches!(byte, b'*' | b'?' | b'[' | b'\\'));
+    pattern.ends_with(b"*") && is_plain && prefix.starts_with(plain)
 }
 
 /// Whether a name or a pattern could not stand in a line.

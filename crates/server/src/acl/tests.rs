@@ -1,5 +1,6 @@
 //! Rules, lines, checks and changes of users.
 
+use crate::doors::DefaultUser;
 use wire::Parsed;
 use wire::resp::{Limits, Parser, asked_command};
 
@@ -210,7 +211,7 @@ fn a_file_is_loaded_as_a_whole_and_saved_so_that_it_reads_back() {
     std::fs::write(&path, "user default on >d ~* +@all\n\n user alice on >p +get ~a (+set ~b)\n")
         .unwrap();
     let config = Config { acl_file: Some(path.clone()), ..Config::default() };
-    assert!(!takes_anybody(&config).unwrap());
+    assert_eq!(door_state(&config).unwrap().default_user, DefaultUser::Locked);
     let acl = Acl::open(&config).unwrap();
     let table = acl.table();
     let mut alice = Pass::default();
@@ -239,5 +240,5 @@ fn a_file_is_loaded_as_a_whole_and_saved_so_that_it_reads_back() {
     assert_eq!(alice.renew(&acl.table()), Fate::Closes, "she is somebody else now");
     assert!(acl.table().default().takes_anybody());
     let config = Config { requirepass: Some("r".into()), ..config };
-    assert!(!takes_anybody(&config).unwrap(), "the file does not say");
+    assert_eq!(door_state(&config).unwrap().default_user, DefaultUser::Locked);
 }

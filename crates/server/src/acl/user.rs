@@ -97,6 +97,16 @@ impl User {
         Err(denied)
     }
 
+    /// Whether it may read a key, by whatever command.
+    pub fn reads_key(&self, key: &[u8]) -> bool {
+        self.root.reads_key(key) || self.selectors.iter().any(|it| it.reads_key(key))
+    }
+
+    /// Whether it may read every key that begins so.
+    pub fn reads_prefix(&self, prefix: &[u8]) -> bool {
+        self.root.reads_prefix(prefix) || self.selectors.iter().any(|it| it.reads_prefix(prefix))
+    }
+
     /// Applies one rule.
     pub fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());

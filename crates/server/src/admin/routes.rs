@@ -1,14 +1,19 @@
-//! What each path of the admin port answers.
+//! What each path of the admin port answers, and with which headers.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 
+use super::Connection;
+use super::guard::{Access, Asked, Guard, is_health_path};
 use crate::metrics::{Snapshot, openmetrics};
 use crate::shared::Shared;
 
@@ -26,8 +31,41 @@ const NOT_FOUND: &str = "not found: there are /, /stats, /metrics, /healthz and 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
+const WRONG_HOST: &str = "the name in Host is not this server's: \
+    allowed are loopback names, the address of the connection, and --admin-hosts\n";
+const NEEDS_LOGIN: &str = "a login is needed: of a user with a password who may run INFO\n";
+const WRONG_LOGIN: &str = "wrong name or password\n";
+const DENIED: &str = "this user may not run INFO\n";
+
+/// Before a wrong login is answered.
+const WRONG_LOGIN_PAUSE: Duration = Duration::from_millis(500);
+
+/// With every answer: nothing is cached, framed, or loaded from elsewhere.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// Whether the keys may be shown to this request.
+#[derive(Clone, Copy)]
+struct ShowsKeys(bool);
+
+struct Gate {
+    guard: Guard,
+    shared: Arc<Shared>,
+}
+
 /// All routes; axum answers 405 to any method but GET and HEAD.
-pub fn router(shared: Arc<Shared>) -> Router {
+pub fn router(shared: Arc<Shared>, address: SocketAddr) -> Router {
+    let guard = Guard::new(shared.config(), address, &shared.acl().table());
+    let gate = Arc::new(Gate { guard, shared: Arc::clone(&shared) });
     Router::new()
         .route("/", get(async || answer("text/html; charset=utf-8", PAGE)))
         .route("/page.js", get(async || answer("text/javascript; charset=utf-8", SCRIPT)))
@@ -40,15 +78,69 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .route("/stats", get(stats))
         .fallback(async || (StatusCode::NOT_FOUND, answer(TEXT, NOT_FOUND)))
         .with_state(shared)
+        .layer(from_fn_with_state(gate, pass))
+}
+
+/// Every request comes through here.
+async fn pass(
+    State(gate): State<Arc<Gate>>,
+    Extension(connection): Extension<Connection>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let access = {
+        let (version, uri, headers) = (request.version(), request.uri(), request.headers());
+        let asked = Asked { version, uri, headers };
+        gate.guard.judge(&asked, connection.local.ip(), &gate.shared.acl().table())
+    };
+    let counters = gate.shared.admin_counters();
+    let refuse = |count: &AtomicU64, status, text: &'static str| {
+        count.fetch_add(1, Ordering::Relaxed);
+        (status, answer(TEXT, text)).into_response()
+    };
+    let mut response = match access {
+        Access::Granted { shows_keys } => {
+            connection.is_health.store(is_health_path(request.uri().path()), Ordering::Relaxed);
+            request.extensions_mut().insert(ShowsKeys(shows_keys));
+            if !is_health_path(request.uri().path()) {
+                // Of a client that sends many at once, others are served between two.
+                tokio::task::yield_now().await;
+            }
+            let response = next.run(request).await;
+            connection.is_health.store(false, Ordering::Relaxed);
+            response
+        }
+        Access::WrongHost => {
+            refuse(&counters.wrong_host, StatusCode::MISDIRECTED_REQUEST, WRONG_HOST)
+        }
+        Access::NeedsLogin => refuse(&counters.denied, StatusCode::UNAUTHORIZED, NEEDS_LOGIN),
+        Access::WrongLogin => {
+            tokio::time::sleep(WRONG_LOGIN_PAUSE).await;
+            refuse(&counters.wrong_login, StatusCode::UNAUTHORIZED, WRONG_LOGIN)
+        }
+        Access::Denied => refuse(&counters.denied, StatusCode::FORBIDDEN, DENIED),
+    };
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static("Basic realm=\"dovetail\", charset=\"UTF-8\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     answer(openmetrics::CONTENT_TYPE, openmetrics::text(&Snapshot::take(&shared)))
 }
 
-async fn stats(State(shared): State<Arc<Shared>>) -> Response {
+async fn stats(
+    State(shared): State<Arc<Shared>>,
+    Extension(ShowsKeys(shows_keys)): Extension<ShowsKeys>,
+) -> Response {
     shared.draw_sizes();
-    answer(JSON, format!("{}\n", Snapshot::take(&shared).json()))
+    let snapshot = Snapshot { shows_keys, ..Snapshot::take(&shared) };
+    answer(JSON, format!("{}\n", snapshot.json()))
 }
 
 /// 200 only if a value went through every worker and came back.
@@ -63,16 +155,10 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
         .into_response()
 }
 
-/// A body with its type; nothing is cached, nothing from elsewhere is loaded.
+/// A body with its type.
 fn answer(content_type: &'static str, body: impl IntoResponse) -> Response {
     let mut response = body.into_response();
-    for (name, value) in [
-        (header::CONTENT_TYPE, content_type),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'self'"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ] {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response
 }

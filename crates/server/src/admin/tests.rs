@@ -8,14 +8,20 @@ use crate::Config;
 
 struct Port {
     address: SocketAddr,
+    shared: Arc<Shared>,
     _thread: AdminThread,
 }
 
 fn start() -> Port {
+    start_with(Config::default())
+}
+
+fn start_with(config: Config) -> Port {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let shared = Arc::new(Shared::new(Config::default()));
-    Port { address, _thread: AdminThread::start(listener, shared).unwrap() }
+    let shared = Arc::new(Shared::new(config));
+    let thread = AdminThread::start(listener, Arc::clone(&shared)).unwrap();
+    Port { address, shared, _thread: thread }
 }
 
 /// Sends `request` and reads until the server closes.
@@ -31,7 +37,8 @@ fn exchange(port: &Port, request: &str) -> String {
 #[track_caller]
 fn check(request_line: &str, want_status: &str, want_part: &str) {
     let port = start();
-    let request = format!("{request_line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("{request_line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let answer = exchange(&port, &request);
     assert!(answer.starts_with(&format!("HTTP/1.1 {want_status}")), "{answer}");
     assert!(answer.contains(want_part), "{answer}");
@@ -43,12 +50,99 @@ fn every_path_answers_with_its_type() {
     check("GET /metrics", "200", "content-type: application/openmetrics-text; version=1.0.0");
     check("GET /metrics", "200", "\n# EOF\n");
     check("GET /stats", "200", "\"uptime_seconds\":");
-    check("GET /", "200", "content-security-policy: default-src 'self'");
+    check("GET /", "200", "content-security-policy: default-src 'self'; ");
     check("GET /page.js", "200", "text/javascript");
     check("GET /charts.js", "200", "text/javascript");
     check("GET /page.css", "200", "text/css");
     check("GET /favicon.ico", "200", "image/svg+xml");
     check("GET /nothing", "404", "not found: there are /, /stats");
+}
+
+#[test]
+fn every_answer_forbids_frames_and_guesses_of_its_type() {
+    for path in ["/", "/stats", "/metrics", "/healthz", "/nothing"] {
+        let port = start();
+        for host in ["localhost", "evil.example"] {
+            let answer = get(&port, path, host, None);
+            for header in [
+                "frame-ancestors 'none'",
+                "x-frame-options: DENY",
+                "x-content-type-options: nosniff",
+                "referrer-policy: no-referrer",
+                "cache-control: no-store",
+            ] {
+                assert!(answer.contains(header), "{path} {host} {header}: {answer}");
+            }
+        }
+    }
+}
+
+fn get(port: &Port, path: &str, host: &str, login: Option<&str>) -> String {
+    use base64::Engine as _;
+    let login = login.map_or_else(String::new, |login| {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(login);
+        format!("Authorization: Basic {encoded}\r\n")
+    });
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{login}Connection: close\r\n\r\n");
+    exchange(port, &head)
+}
+
+#[test]
+fn a_request_for_another_host_is_refused_and_counted() {
+    let port = start();
+    for path in ["/", "/stats", "/metrics", "/healthz"] {
+        let answer = get(&port, path, "evil.example", None);
+        assert!(answer.starts_with("HTTP/1.1 421"), "{answer}");
+        assert!(answer.contains("--admin-hosts"), "{answer}");
+    }
+    let metrics = get(&port, "/metrics", "127.0.0.1", None);
+    assert!(metrics.contains("dovetail_admin_refused_total{reason=\"host\"} 4\n"), "{metrics}");
+}
+
+#[test]
+fn a_wrong_login_is_refused_and_counted_where_none_is_needed() {
+    let port = start_with(Config { requirepass: Some("right".to_owned()), ..Config::default() });
+    let wrong = get(&port, "/stats", "localhost", Some("default:wrong"));
+    assert!(wrong.starts_with("HTTP/1.1 401"), "{wrong}");
+    assert!(wrong.contains("www-authenticate: Basic realm="), "{wrong}");
+    for login in [None, Some("default:right"), Some(":right")] {
+        let answer = get(&port, "/stats", "localhost", login);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let metrics = get(&port, "/metrics", "localhost", None);
+    assert!(metrics.contains("dovetail_admin_refused_total{reason=\"login\"} 1\n"), "{metrics}");
+}
+
+#[test]
+fn health_is_answered_while_other_clients_do_not_read() {
+    let port = start();
+    let flood = b"GET /stats HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20);
+    let mut readers = Vec::new();
+    for _ in 0..CONNECTIONS_MAX + 10 {
+        let mut stream = TcpStream::connect(port.address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        // What the server does not take now, it need not.
+        let _ = stream.write(&flood);
+        readers.push(stream);
+    }
+    for _ in 0..5 {
+        assert!(get(&port, "/healthz", "localhost", None).starts_with("HTTP/1.1 200"));
+    }
+    let made_room = port.shared.admin_counters().made_room.load(Ordering::Relaxed);
+    assert!(made_room > 0, "{made_room}");
+}
+
+#[test]
+fn a_write_that_no_client_takes_ends_after_its_time() {
+    use tokio::io::AsyncWriteExt;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let error = runtime.block_on(async {
+        let (near, _far) = tokio::io::duplex(1 << 10);
+        let mut near = WriteLimit::new(near, Duration::from_millis(10));
+        near.write_all(&[0; 1 << 10]).await.expect("the buffer takes it");
+        near.write_all(b"more").await.unwrap_err()
+    });
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
 #[test]
@@ -97,7 +191,8 @@ fn the_page_loads_nothing_from_elsewhere() {
 #[test]
 fn what_the_page_reads_is_in_the_stats() {
     let port = start();
-    let answer = exchange(&port, "GET /stats HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer =
+        exchange(&port, "GET /stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     let stats: serde_json::Value = serde_json::from_str(body.trim()).unwrap();
     let script = include_str!("page/page.js");

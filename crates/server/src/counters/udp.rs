@@ -30,14 +30,22 @@ pub enum UdpDrop {
     Several,
     /// Clients have to log in, which no datagram can.
     Auth,
+    /// From beyond loopback, while no password is set.
+    Protected,
     /// There was no room for one more request.
     Busy,
 }
 
 impl UdpDrop {
     /// All, in the order of their counters.
-    pub const ALL: [UdpDrop; 5] =
-        [UdpDrop::Short, UdpDrop::Reply, UdpDrop::Several, UdpDrop::Auth, UdpDrop::Busy];
+    pub const ALL: [UdpDrop; 6] = [
+        UdpDrop::Short,
+        UdpDrop::Reply,
+        UdpDrop::Several,
+        UdpDrop::Auth,
+        UdpDrop::Protected,
+        UdpDrop::Busy,
+    ];
 
     /// As in metric labels.
     pub fn name(self) -> &'static str {
@@ -46,6 +54,7 @@ impl UdpDrop {
             UdpDrop::Reply => "reply",
             UdpDrop::Several => "several",
             UdpDrop::Auth => "auth",
+            UdpDrop::Protected => "protected",
             UdpDrop::Busy => "busy",
         }
     }

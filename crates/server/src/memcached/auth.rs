@@ -9,6 +9,7 @@ use crate::connection::Ending;
 use crate::counters::MemcachedCommand;
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::logins::Origin;
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Before the log-in nothing but the log-in, `version` and `quit` is accepted.
@@ -28,28 +29,38 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
 
     /// Whether a user is let in: by `--auth-file`; without it the user may be any: the
     /// password is the default user's.
-    fn let_in(&mut self, slot: usize, given: Option<(&[u8], &[u8])>) -> bool {
+    ///
+    /// # Errors
+    /// The line that says why not.
+    fn let_in(&mut self, slot: usize, given: Option<(&[u8], &[u8])>) -> Result<(), &'static [u8]> {
         self.core.counters().auth_attempts.add(1);
+        let origin = Origin::of(&self.core.connections[slot].client.peer);
+        if self.core.refuses_logins(origin) {
+            return Err(b"CLIENT_ERROR too many failed logins from this address\r\n");
+        }
         let shared = &self.core.shared;
         let is_right = match (given, shared.users()) {
             (None, _) => false,
             (Some((user, given)), Some(users)) => users.admit(user, given),
             (Some((_, given)), None) => self.core.acl.default().admits_everywhere(given),
         };
-        if is_right {
-            self.core.connections[slot].memcached().needs_auth = false;
-        } else {
+        // As after a login by RESP: its answer waits behind those of the same address that failed.
+        self.settle(slot);
+        self.core.pace_login(slot, origin, is_right);
+        if !is_right {
             self.core.counters().auth_errors.add(1);
+            return Err(b"CLIENT_ERROR authentication failure\r\n");
         }
-        is_right
+        self.core.connections[slot].memcached().needs_auth = false;
+        Ok(())
     }
 
     fn log_in_memcached(&mut self, slot: usize, body: &[u8]) {
         let blank = body.iter().position(|byte| *byte == b' ');
-        if self.let_in(slot, blank.map(|at| (&body[..at], &body[at + 1..]))) {
-            return self.reply_to(slot, |out| Encoder::new(out).reply(Reply::Stored));
+        match self.let_in(slot, blank.map(|at| (&body[..at], &body[at + 1..]))) {
+            Ok(()) => self.reply_to(slot, |out| Encoder::new(out).reply(Reply::Stored)),
+            Err(line) => self.client_error(slot, line),
         }
-        self.client_error(slot, b"CLIENT_ERROR authentication failure\r\n");
     }
 
     /// SASL's list mechs, auth and step. As memcached, whoever begins anew is a stranger.
@@ -69,7 +80,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return self.binary_refuse(slot, request.head, Status::AuthContinue);
         }
         let given = if is_begun { plain(request.value) } else { None };
-        if self.let_in(slot, given) {
+        if self.let_in(slot, given).is_ok() {
             self.binary_say(slot, request.head, |to| to.text("Authenticated"));
         } else {
             self.binary_refuse(slot, request.head, Status::AuthError);
@@ -80,7 +91,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// closed by the parser.
     fn client_error(&mut self, slot: usize, line: &[u8]) {
         self.reply_to(slot, |out| out.extend_from_slice(line));
-        debug_assert!(self.core.connections[slot].ending == Ending::Open);
+        let ending = self.core.connections[slot].ending;
+        debug_assert!(matches!(ending, Ending::Open | Ending::Resting));
     }
 }
 

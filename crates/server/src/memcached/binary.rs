@@ -16,6 +16,7 @@ use wire::memcached::expiry_from_exptime;
 use super::MEMCACHED_VERSION;
 use crate::connection::{Connection, Ending, Framing, Speech};
 use crate::counters::MemcachedCommand;
+use crate::doors::Door;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{BinaryShape, Shape};
@@ -38,12 +39,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Takes as many requests from the front of `input` as may run now.
     pub(super) fn feed_binary(&mut self, slot: usize, input: &'a [u8]) -> Fed {
         let value_max_bytes = usize::try_from(self.core.value_max_bytes).unwrap_or(usize::MAX);
-        let has_auth = self.core.memcached_needs_auth;
+        let has_auth = self.core.doors.of(Door::Memcached).asks_login();
         let mut at = 0;
         loop {
             at += self.swallow(slot, &input[at..]);
             if at == input.len() || !self.may_parse(slot) {
-                return Fed { consumed_bytes: at, need_bytes: 0 };
+                return Fed::up_to(at, 0);
             }
             let access = match self.core.connections[slot].memcached().needs_auth {
                 true => Access::Stranger,
@@ -54,7 +55,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 Parsed::Done { value, consumed_bytes } => {
                     let is_on_one_key = value.as_ref().is_ok_and(|it| it.verb.is_on_one_key());
                     if E::ROUTES && !self.enter(slot, is_on_one_key) {
-                        return Fed { consumed_bytes: at, need_bytes: 0 };
+                        return Fed::up_to(at, 0);
                     }
                     at += consumed_bytes;
                     match value {
@@ -63,12 +64,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                     }
                 }
                 Parsed::NeedMore { at_least_bytes } => {
-                    return Fed { consumed_bytes: at, need_bytes: at_least_bytes };
+                    return Fed::up_to(at, at_least_bytes);
                 }
                 Parsed::Bad(_) => {
                     self.core.counters().protocol_errors.add(1);
                     self.core.connections[slot].ending = Ending::AfterFlush;
-                    return Fed { consumed_bytes: input.len(), need_bytes: 0 };
+                    return Fed::up_to(input.len(), 0);
                 }
             }
         }
@@ -154,7 +155,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             note_len: note_len as u8,
         };
         let initial = request.initial().unwrap_or(0).to_be_bytes();
+        let token_base;
         let note = match request.verb {
+            Verb::Set | Verb::Add | Verb::Replace if !request.is_quiet => {
+                token_base = store::token_base(request.key).to_be_bytes();
+                &token_base[..]
+            }
             Verb::GetKey | Verb::GetKeyAndTouch if !request.is_quiet => request.key,
             Verb::Increment | Verb::Decrement => &initial,
             _ => return shape(0, 0),

@@ -107,11 +107,16 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let Asked { meta, flags, kind } = asked;
         let notes = self.fresh_notes();
         let note_start = notes.len();
-        MetaEcho::note(meta.verb, meta.words, key, is_base64, notes);
+        let with_version = flags.with_version || flags.version.is_some();
+        let token_base = match kind {
+            MetaKind::Set if with_version => store::token_base(key),
+            _ => 0,
+        };
+        MetaEcho::note((meta.verb, meta.words), (key, is_base64), token_base, notes);
         let shape = MetaShape {
             kind,
             with_value: flags.with_value && kind == MetaKind::Get,
-            with_version: flags.with_version || flags.version.is_some(),
+            with_version,
             is_quiet: flags.is_quiet,
             // A batch has few notes, each at most as long as a line and a key.
             note_start: note_start as u32,

@@ -12,6 +12,7 @@ use crate::counters::{
     CommandTotals, Dialect, MemcachedCommand, MemcachedCommand as C, MetaForm, MetaForm as F,
     Protocol, Totals,
 };
+use crate::doors::Door;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::metrics::facts::facts;
@@ -30,11 +31,17 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 shared.reset_totals();
                 Reply::Reset
             }
-            StatsKind::Detail { is_dump: false } => Reply::Ok,
+            StatsKind::Detail { is_on } => {
+                self.count_prefixes(is_on);
+                Reply::Ok
+            }
             StatsKind::Other(_) => Reply::Error,
             _ => Reply::End,
         };
         self.reply_to(caller.slot, |out| {
+            if kind == StatsKind::DetailDump {
+                out.extend_from_slice(shared.watchers().prefixes.dump().as_bytes());
+            }
             write_group(&mut Writer::Text(Encoder::new(out)), kind, &shared);
             Encoder::new(out).reply(reply);
         });
@@ -54,25 +61,33 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             // Of these memcached looks at the beginning only.
             key if key.starts_with(b"settings") => StatsKind::Settings,
             key if key.starts_with(b"reset") => StatsKind::Reset,
-            key if key.starts_with(b"detail dump") => StatsKind::Detail { is_dump: true },
-            key if key.starts_with(b"detail off") => StatsKind::Detail { is_dump: false },
-            key if key.starts_with(b"detail on") => {
-                return self.binary_refuse(slot, head, Status::NotSupported);
-            }
+            key if key.starts_with(b"detail dump") => StatsKind::DetailDump,
+            key if key.starts_with(b"detail on") => StatsKind::Detail { is_on: true },
+            key if key.starts_with(b"detail off") => StatsKind::Detail { is_on: false },
             _ => return self.binary_refuse(slot, head, Status::NotFound),
         };
         let shared = std::sync::Arc::clone(&self.core.shared);
-        if kind == StatsKind::Reset {
-            shared.reset_totals();
+        match kind {
+            StatsKind::Reset => shared.reset_totals(),
+            StatsKind::Detail { is_on } => self.count_prefixes(is_on),
+            _ => {}
         }
         self.reply_to(slot, |out| {
             write_group(&mut Writer::Binary(binary::Encoder::new(out, head)), kind, &shared);
-            if kind == (StatsKind::Detail { is_dump: true }) {
+            if kind == StatsKind::DetailDump {
                 // memcached puts the text of its dump in here, the text protocol's end with it.
-                binary::Encoder::new(out, head).stat("detailed", "END\r\n");
+                let text = shared.watchers().prefixes.dump() + "END\r\n";
+                binary::Encoder::new(out, head).stat("detailed", &text);
             }
             binary::Encoder::new(out, head).done(0);
         });
+    }
+
+    /// Counts prefixes from the next request on, or no longer.
+    fn count_prefixes(&mut self, is_on: bool) {
+        self.core.shared.watchers().count_prefixes(is_on);
+        // Other workers look when their next round begins.
+        self.core.is_watched |= is_on;
     }
 }
 
@@ -100,7 +115,10 @@ fn write_group(to: &mut Writer<'_>, kind: StatsKind<'_>, shared: &Shared) {
         // No histogram of sizes is kept.
         StatsKind::Sizes => to.stat("sizes_status", "disabled"),
         StatsKind::Connections => connections(to, shared),
-        StatsKind::Reset | StatsKind::Detail { .. } | StatsKind::Other(_) => {}
+        StatsKind::Reset
+        | StatsKind::Detail { .. }
+        | StatsKind::DetailDump
+        | StatsKind::Other(_) => {}
     }
 }
 
@@ -120,10 +138,7 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     let connections = totals.connections_resp + totals.connections_memcached;
     to.stat("curr_connections", connections);
     to.stat("total_connections", totals.connections_total);
-    to.stat(
-        "rejected_connections",
-        totals.connections_rejected + totals.connections_rejected_of_address,
-    );
+    to.stat("rejected_connections", totals.rejected());
     to.stat("connection_structures", connections);
     commands(to, &totals);
     to.stat("auth_cmds", totals.auth_attempts);
@@ -318,7 +333,7 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("domain_socket", "NULL");
     to.stat("num_threads", config.threads);
     to.stat("cas_enabled", "yes");
-    let has_auth = shared.memcached_needs_auth();
+    let has_auth = shared.doors().of(Door::Memcached).asks_login();
     let yes_no = |yes: bool| if yes { "yes" } else { "no" };
     to.stat("auth_enabled_sasl", yes_no(has_auth));
     to.stat("auth_enabled_ascii", yes_no(has_auth));

@@ -34,6 +34,7 @@ use crate::config::Config;
 use crate::connection::{Connection, Memcached, Speech};
 use crate::core::Core;
 use crate::counters::{UdpDrop, WorkerCounters};
+use crate::doors::is_loopback;
 use crate::error::StartError;
 use crate::output::Output;
 use crate::poller::Interest;
@@ -183,6 +184,12 @@ impl UdpPort {
     /// What is asked there.
     pub fn asked(&self, at: usize) -> &[u8] {
         self.landed(at).get(HEADER_BYTES..).unwrap_or_default()
+    }
+
+    /// Whether what landed there came from the loopback interface.
+    pub fn is_from_loopback(&self, at: usize) -> bool {
+        let sender = self.completions[at].sender().as_address();
+        sender.is_some_and(|address| is_loopback(address.ip()))
     }
 
     /// The burst is executed.

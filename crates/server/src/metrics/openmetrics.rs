@@ -98,8 +98,31 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
         "Requests that broke the protocol",
         totals.protocol_errors,
     );
+    page.counter(
+        "dovetail_oversized_commands",
+        "Commands of Redis clients that were refused for their size and skipped",
+        totals.oversized_commands,
+    );
     page.counter("dovetail_auth_attempts", "Attempts to log in", totals.auth_attempts);
+    page.family(
+        "dovetail_admin_refused",
+        "counter",
+        "Requests that the admin port refused by reason, and connections that made room for others",
+    );
+    for (reason, count) in snapshot.admin_refused {
+        page.sample("dovetail_admin_refused_total", &[("reason", reason)], count);
+    }
     page.counter("dovetail_auth_errors", "Failed attempts to log in", totals.auth_errors);
+    page.counter(
+        "dovetail_auth_slowed",
+        "Answers to logins that waited, because many of the same address had failed",
+        totals.doors.logins_slowed,
+    );
+    page.counter(
+        "dovetail_auth_refused",
+        "Attempts to log in that were refused unlooked, for the same reason",
+        totals.doors.logins_refused,
+    );
 }
 
 /// Only where there is `--warm-file`.
@@ -138,6 +161,16 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
         "dovetail_connections_rejected_total",
         &[("reason", "max_connections_per_address")],
         totals.connections_rejected_of_address,
+    );
+    page.sample(
+        "dovetail_connections_rejected_total",
+        &[("reason", "protected_mode")],
+        totals.doors.protected,
+    );
+    page.sample(
+        "dovetail_connections_rejected_total",
+        &[("reason", "door_closed")],
+        totals.doors.closed,
     );
     let family = "dovetail_connections_closed";
     page.family(family, "counter", "Connections that the server closed, by reason");

@@ -10,6 +10,7 @@
 //!     than what it answers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use landing::Sender;
 use wire::native::{
@@ -23,6 +24,8 @@ use super::sessions::{Guest, IDLE_MS, ONCE_WINDOW, Sessions, SessionsFull};
 use super::shm::ShmPlaces;
 use super::transfers::{PART_WINDOW_BYTES, Transfers};
 use crate::counters::{DropReason, WorkerCounters};
+use crate::doors::{Access, Answers, Door, is_loopback};
+use crate::shared::Shared;
 
 /// A cookie is good in its stretch of time and in the next.
 const COOKIE_SLOT_MS: u64 = 10_000;
@@ -52,6 +55,8 @@ pub struct Shop {
     pub shm_count: AtomicUsize,
     /// And their places.
     pub shm_places: ShmPlaces,
+    /// Whether its doors are open.
+    pub doors: Mutex<Answers>,
 }
 
 /// What a client has to know of the server.
@@ -96,6 +101,10 @@ impl Shop {
         let Some(version) = hello.versions.common(Versions::OURS) else {
             return self.refuse(caller, Reason::Version, counters, outlet);
         };
+        if let Some(access) = self.refuses(caller.sender) {
+            counters.doors.turn_away(access);
+            return self.refuse(caller, Reason::Closed, counters, outlet);
+        }
         if !self.is_address_true(caller.sender, &hello, clock) {
             return self.challenge(caller, &hello, clock, counters, outlet);
         }
@@ -109,6 +118,11 @@ impl Shop {
         let address = caller.sender.as_address().unwrap_or(([0, 0, 0, 0], 0).into());
         let id_of = |serial| self.cookies.session(address, serial);
         match self.sessions.grant(guest, clock.uptime_ms(), id_of) {
+            // The door was closed meanwhile, and its sessions were ended before this one came.
+            Ok(id) if self.refuses(caller.sender).is_some() => {
+                self.end(id);
+                self.refuse(caller, Reason::Closed, counters, outlet);
+            }
             Ok(id) => self.welcome(caller, (&hello, version, id), counters, outlet),
             Err(SessionsFull) => self.refuse(caller, Reason::SessionsFull, counters, outlet),
         }
@@ -186,7 +200,7 @@ impl Shop {
         let retry_after_us = match reason {
             Reason::SessionsFull => RETRY_AFTER_US,
             // A time that is said to all of them would bring them all back at once.
-            Reason::Busy | Reason::UnknownSession | Reason::Version => 0,
+            Reason::Busy | Reason::UnknownSession | Reason::Version | Reason::Closed => 0,
         };
         let refusal = Refusal { reason, versions: Versions::OURS, retry_after_us };
         let mut out = [0; HELLO_LEN_BYTES];
@@ -196,6 +210,30 @@ impl Shop {
         };
         if len_bytes <= caller.frame.len_bytes {
             outlet.send(caller.sender, &out[..len_bytes], counters);
+        }
+    }
+
+    /// What keeps a client out, if anything does.
+    fn refuses(&self, sender: Sender) -> Option<Access> {
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        refuses(&doors, sender)
+    }
+
+    /// The doors have changed: sessions that came by one that is closed to them now end.
+    pub fn obey(&self, shared: &Shared) {
+        // First: a session that is granted behind this is looked at once more by `greet`. Under the
+        // lock, so that what two threads have seen is kept in its order.
+        let doors = {
+            let mut kept = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+            *kept = shared.doors();
+            *kept
+        };
+        let admits_all = |door| doors.of(door).admits(false);
+        if admits_all(Door::Native) && admits_all(Door::Shm) {
+            return;
+        }
+        for id in self.sessions.end_where(|peer| refuses(&doors, peer).is_some()) {
+            self.transfers.end_session(id);
         }
     }
 
@@ -226,6 +264,15 @@ impl Shop {
         }
         self.transfers.expire(clock.monotonic);
     }
+}
+
+/// What keeps a client out: a datagram's by its address, a lane's is on this host.
+fn refuses(doors: &Answers, sender: Sender) -> Option<Access> {
+    let (access, is_near) = match sender.as_address() {
+        Some(address) => (doors.of(Door::Native), is_loopback(address.ip())),
+        None => (doors.of(Door::Shm), true),
+    };
+    (!access.admits(is_near)).then_some(access)
 }
 
 fn cookie_slot(clock: Clock) -> u64 {

@@ -251,9 +251,14 @@ impl Sessions {
 
     /// Ends the sessions of a peer that has gone. Answers which.
     pub fn end_peer(&self, peer: Sender) -> Vec<SessionId> {
+        self.end_where(|other| other == peer)
+    }
+
+    /// Ends the sessions of such peers. Answers which.
+    pub fn end_where(&self, is_over: impl Fn(Sender) -> bool) -> Vec<SessionId> {
         let mut table = self.table();
-        let of_peer = table.by_id.values().filter(|session| session.peer == peer);
-        let gone: Vec<SessionId> = of_peer.map(|session| session.id).collect();
+        let over = table.by_id.values().filter(|session| is_over(session.peer));
+        let gone: Vec<SessionId> = over.map(|session| session.id).collect();
         for id in &gone {
             table.end(*id);
         }

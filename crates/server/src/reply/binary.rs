@@ -16,7 +16,8 @@ use crate::rmw::{Refusal, parse_decimal};
 pub struct BinaryShape {
     /// What it repeats; its opcode says what was asked.
     pub head: Head,
-    /// Where the note starts: the key that a miss repeats, or what a count began with.
+    /// Where the note starts: the key that a miss repeats, what a count began with, or the base
+    /// of a SET's token.
     pub note_start: u32,
     /// How long it is.
     pub note_len: u8,
@@ -77,7 +78,7 @@ impl<D: Destination> Reply<'_, D> {
                 self.binary_read(shape, (verb, is_quiet), &outcome);
             }
             Increment | Decrement => self.binary_counted(shape, is_quiet, &outcome),
-            _ => match written(verb, &outcome) {
+            _ => match written(verb, shape.note(self.notes), &outcome) {
                 Ok(_) if is_quiet => {}
                 Ok(cas) => self.to.append(|out| Encoder::new(out, shape.head).done(cas)),
                 Err(status) => self.binary_refused(shape, status),
@@ -154,10 +155,12 @@ impl<D: Destination> Reply<'_, D> {
     }
 }
 
-/// The token after a write, or why there is none.
-fn written(verb: Verb, outcome: &Outcome<'_, Refusal>) -> Result<u64, Status> {
+/// The token after a write, or why there is none. The note of a SET is its token's base.
+fn written(verb: Verb, note: &[u8], outcome: &Outcome<'_, Refusal>) -> Result<u64, Status> {
     match outcome {
-        Outcome::Stored { version, .. } => Ok(*version),
+        Outcome::Stored { version, .. } => {
+            Ok(u64::from_be_bytes(note.try_into().unwrap_or_default()) + *version)
+        }
         Outcome::Updated { new: Some(item), .. } => Ok(item.cas()),
         Outcome::Deleted { .. } => Ok(0),
         Outcome::Miss => Err(Status::NotFound),

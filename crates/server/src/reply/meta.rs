@@ -143,7 +143,7 @@ impl<D: Destination> Reply<'_, D> {
         outcome: &Outcome<'_, Refusal>,
     ) {
         let (status, version) = match outcome {
-            Outcome::Stored { version, .. } => (b"HD", *version),
+            Outcome::Stored { version, .. } => (b"HD", echo.token_base() + *version),
             Outcome::Updated { new: Some(new), .. } => (b"HD", new.cas()),
             Outcome::Deleted { .. } => (b"HD", 0),
             Outcome::VersionMismatch { .. } | Outcome::Refused(Refusal::OtherVersion(_)) => {
@@ -224,7 +224,7 @@ const NOTHING: Item<'static> = Item {
     value: b"",
     client_flags: 0,
     version: 0,
-    token: None,
+    token: Some(0),
     shard: 0,
     expires_at: None,
     last_use: LastUse::UNKNOWN,

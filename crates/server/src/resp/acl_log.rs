@@ -7,12 +7,12 @@ use wire::resp::{
 };
 
 use super::Caller;
-use crate::acl::{DEFAULT_USER, Denied, Standing};
+use crate::acl::{DEFAULT_USER, Denied, Standing, User};
 use crate::auth_log::{Attempt, Failure, Reason};
 use crate::engine::Engine;
 use crate::gather::Gather;
 
-const DENIED_KEY: ErrorReply<'static> =
+pub(super) const DENIED_KEY: ErrorReply<'static> =
     ErrorReply::Denied("this user has no permissions to access one of the keys used as arguments");
 
 const CHANGED: &str = "ACLs rules changed between the moment the transaction was accumulated and \
@@ -122,6 +122,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let is_in_multi = self.core.connections[caller.slot].resp().is_queueing();
         let attempt = Attempt { reason: Reason::Auth, is_in_multi, object, user };
         self.note_refusal(caller, attempt);
+    }
+
+    /// CLIENT TRACKING of keys that its user may not read.
+    #[cold]
+    pub(super) fn note_denied_prefix(&mut self, caller: Caller, prefix: &[u8], user: &User) {
+        let is_in_multi = self.core.connections[caller.slot].resp().is_queueing();
+        let (object, user) = (prefix.to_vec(), user.name.to_vec());
+        self.note_refusal(caller, Attempt { reason: Reason::Key, is_in_multi, object, user });
     }
 
     fn note_refusal(&mut self, caller: Caller, attempt: Attempt) {

@@ -105,7 +105,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Puts what was set since the start into the file that the settings came from.
     fn config_rewrite(&mut self, caller: Caller) {
         let (shared, config) = (&self.core.shared, self.core.shared.config());
-        let (Some(path), Some(rewrite)) = (&config.config_file, config.hooks.rewrite_file) else {
+        let (Some(path), Some(rewrite)) = (&config.origin.file, config.hooks.rewrite_file) else {
             return self.fail(caller, &ErrorReply::NoConfigFile);
         };
         match shared.live().write_to(path, rewrite) {
@@ -180,7 +180,6 @@ fn find_settings<'f>(
 /// Everything that CONFIG GET shows: the names that Redis tools ask for, then our own.
 fn settings(shared: &Shared) -> Vec<(String, String)> {
     let config = shared.config();
-    let has_no_password = shared.acl().table().default().has_no_password;
     let (threads, fronts) = shared.roles().asked();
     let max_connections = shared.live().max_connections().to_string();
     let port = config.resp.map_or(0, |address| address.port());
@@ -221,7 +220,8 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("log", shared.live().log_level().name().to_owned()),
         ("loglevel", shared.live().log_level().redis_name().to_owned()),
         ("tcp-keepalive", "300".to_owned()),
-        ("requirepass", if has_no_password { "" } else { "***" }.to_owned()),
+        ("protected-mode", yes_or_no(!config.is_insecure)),
+        ("requirepass", password_shown(shared)),
         (
             "aclfile",
             config.acl_file.as_ref().map_or(String::new(), |path| path.display().to_string()),
@@ -241,12 +241,18 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
     .collect();
     let hot_set = shared.hot_keys().map_or(config.hot_set, |keys| keys.chosen_size());
     settings.push(("hot-set".to_owned(), hot_set.to_string()));
-    for (name, value) in &config.settings {
+    for (name, value) in &config.origin.shown {
         if !settings.iter().any(|(known, _)| known == name) {
             settings.push((name.clone(), value.clone()));
         }
     }
     settings
+}
+
+/// That there is a password, without the password.
+fn password_shown(shared: &Shared) -> String {
+    let has_none = shared.acl().table().default().has_no_password;
+    if has_none { "" } else { "***" }.to_owned()
 }
 
 fn yes_or_no(is_so: bool) -> String {

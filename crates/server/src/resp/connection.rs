@@ -8,9 +8,14 @@ use crate::acl::{DEFAULT_USER, Pass};
 use crate::connection::{Replies, Resp};
 use crate::engine::Engine;
 use crate::gather::Gather;
+use crate::logins::Origin;
 
 /// What clients take the server for: decides which features they use.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
+
+const TOO_MANY_FAILED: ErrorReply<'static> = ErrorReply::Other(
+    "too many failed logins from this address: it may try again in a few seconds",
+);
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs any command that is left.
@@ -105,9 +110,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     ) -> Result<(), ErrorReply<'static>> {
         self.settle(caller.slot);
         self.core.counters().auth_attempts.add(1);
+        let origin = Origin::of(&self.core.connections[caller.slot].client.peer);
+        if self.core.refuses_logins(origin) {
+            return Err(TOO_MANY_FAILED);
+        }
         let table = self.core.shared.acl().table();
         let user = table.user(auth.user.unwrap_or(DEFAULT_USER));
-        if let Some(user) = user.filter(|user| user.admits(auth.password)) {
+        let admitted = user.filter(|user| user.admits(auth.password));
+        self.core.pace_login(caller.slot, origin, admitted.is_some());
+        if let Some(user) = admitted {
             let connection = &mut self.core.connections[caller.slot];
             connection.resp().pass.log_in(user, &table);
             connection.client.change_names(|names| names.user = text(&user.name));

@@ -119,7 +119,7 @@ fn server(section: &mut Section<'_>) {
     section.line("lru_clock", (crate::shared::unix_now().0 / 1000) & 0xff_ffff);
     let executable = std::env::current_exe().unwrap_or_default();
     section.line("executable", executable.display());
-    let file = config.config_file.as_ref().map_or(String::new(), |file| file.display().to_string());
+    let file = config.origin.file.as_ref().map_or(String::new(), |file| file.display().to_string());
     section.line("config_file", file);
 }
 
@@ -249,10 +249,7 @@ fn stats(section: &mut Section<'_>) {
     section.line("total_net_output_bytes", totals.net_output_bytes);
     section.line("instantaneous_input_kbps", kilobytes(rates.input_bytes));
     section.line("instantaneous_output_kbps", kilobytes(rates.output_bytes));
-    section.line(
-        "rejected_connections",
-        totals.connections_rejected + totals.connections_rejected_of_address,
-    );
+    section.line("rejected_connections", totals.rejected());
     section.line("unexpected_error_replies", 0);
     section.line("total_error_replies", totals.errors_by_code.iter().sum::<u64>());
     section.line("slowlog_entries_total", section.shared.slow_log().total());

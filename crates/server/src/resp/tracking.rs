@@ -17,6 +17,7 @@ use std::sync::Arc;
 use wire::resp::number::parse_i64;
 use wire::resp::{ArgIter, Command, CommandError, CommandId, Encoder, ErrorReply, Flags};
 
+use super::acl_log::DENIED_KEY;
 use super::redirect::keys_in;
 use super::{Caller, id_of};
 use crate::acl::Standing;
@@ -325,6 +326,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if let Some(error) = wanted.error(before.as_deref()) {
             return self.fail(caller, &error);
         }
+        if wanted.is_broadcasting && self.is_prefix_denied(caller, &wanted.prefixes) {
+            return self.fail(caller, &DENIED_KEY);
+        }
         let mode = if wanted.is_broadcasting {
             let mut prefixes: BTreeSet<Box<[u8]>> = match before.as_deref() {
                 Some(Tracker { mode: Mode::Broadcast(prefixes), .. }) => prefixes.clone(),
@@ -355,6 +359,19 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         connection.resp().tracker = Some(Arc::clone(&tracker));
         self.core.shared.tracking().start(&tracker);
         self.say(caller, |encoder| encoder.ok());
+    }
+
+    /// Whether the client's user may not read all keys with one of these prefixes; none: all keys.
+    fn is_prefix_denied(&mut self, caller: Caller, prefixes: &[&[u8]]) -> bool {
+        let all: &[&[u8]] = &[b""];
+        let prefixes = if prefixes.is_empty() { all } else { prefixes };
+        let core = &mut *self.core;
+        let user = Arc::clone(core.connections[caller.slot].resp().pass.user(&core.acl));
+        let denied = prefixes.iter().find(|prefix| !user.reads_prefix(prefix));
+        if let Some(prefix) = denied {
+            self.note_denied_prefix(caller, prefix, &user);
+        }
+        denied.is_some()
     }
 
     /// CLIENT CACHING.

@@ -62,6 +62,11 @@ impl Transaction {
         self.is_queueing
     }
 
+    /// A command could not be queued: EXEC will refuse.
+    pub fn spoil(&mut self) {
+        self.is_spoilt |= self.is_queueing;
+    }
+
     /// Queued commands, if there was a MULTI; for CLIENT LIST.
     pub fn queued_count(&self) -> Option<usize> {
         self.is_queueing.then_some(self.command_count)

@@ -49,6 +49,7 @@ impl Shared {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
         let store = self.store_stats();
         *self.store_baseline.lock().unwrap_or_else(PoisonError::into_inner) = store;
+        self.watchers().prefixes.reset();
         let taken = |index| Some((index, self.durations(index)?));
         self.watching.reset_durations((0..CommandIndex::COUNT).filter_map(taken));
     }

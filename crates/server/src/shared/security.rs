@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 
 use super::Shared;
 use crate::acl::Acl;
+use crate::admin::AdminCounters;
+use crate::doors::{Answers, State};
 use crate::error::StartError;
+use crate::logins::Logins;
 use crate::memcached::users::Users;
 use crate::tls::Certificates;
 
@@ -28,12 +31,22 @@ impl Shared {
         self.users.get()
     }
 
-    /// Whether clients of memcached's port have to say who they are. No command is checked there:
-    /// it is open to those only whom the default user lets do everything.
-    pub(crate) fn memcached_needs_auth(&self) -> bool {
-        let default = self.acl.table();
-        let default = default.default();
-        self.users.get().is_some() || !default.takes_anybody() || !default.is_unrestricted()
+    /// What all doors answer now (K29).
+    pub fn doors(&self) -> Answers {
+        Answers::new(&self.door_state())
+    }
+
+    /// What that depends on.
+    pub(crate) fn door_state(&self) -> State {
+        State::new(&self.config, self.acl.table().default())
+    }
+
+    /// Native sessions whose door is closed to them end: before a change of the users is
+    /// acknowledged.
+    pub(crate) fn close_doors(&self) {
+        if let Some(shop) = self.native.get() {
+            shop.obey(self);
+        }
     }
 
     /// What connections at the ports of TLS begin with.
@@ -41,9 +54,19 @@ impl Shared {
         self.tls.as_ref()
     }
 
+    /// What the admin port refused.
+    pub(crate) fn admin_counters(&self) -> &AdminCounters {
+        &self.watching.admin
+    }
+
     /// The users of the RESP port.
     pub fn acl(&self) -> &Acl {
         &self.acl
+    }
+
+    /// Failed logins, by address.
+    pub(crate) fn logins(&self) -> &Logins {
+        &self.acl.logins
     }
 
     /// The ports of TLS, once they are resolved.
@@ -73,6 +96,7 @@ impl Shared {
         });
         let users = self.acl().has_file().then(|| {
             let loaded = self.acl().load();
+            self.close_doors();
             self.wake_all();
             loaded
                 .map(|()| "users of --acl-file: read again")

@@ -1,7 +1,7 @@
 //! The files: a certificate, its key, and who may sign clients' certificates.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -40,7 +40,16 @@ pub struct TlsConfig {
 #[derive(Debug)]
 pub struct Certificates {
     config: TlsConfig,
-    current: Mutex<Arc<ServerConfig>>,
+    current: Mutex<Current>,
+}
+
+/// What connections begin with.
+#[derive(Clone, Debug)]
+struct Current {
+    /// At the ports of TLS.
+    ports: Arc<ServerConfig>,
+    /// At the admin port, where clients log in and show no certificate.
+    admin: Arc<ServerConfig>,
 }
 
 impl Certificates {
@@ -59,18 +68,32 @@ impl Certificates {
     /// The same; what was there stays.
     pub fn reload(&self) -> Result<(), String> {
         let new = read(&self.config)?;
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = new;
+        *self.current() = new;
         Ok(())
     }
 
     /// A connection that was just accepted.
     pub fn accept(&self) -> Result<Stream, rustls::Error> {
-        let config = Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner));
+        let config = Arc::clone(&self.current().ports);
         Stream::new(config)
+    }
+
+    /// What a connection begins with whose client shows no certificate.
+    pub fn without_clients(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current().admin)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn read(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
+fn read(config: &TlsConfig) -> Result<Current, String> {
+    let without_clients = TlsConfig { clients: ClientCertificates::No, ..config.clone() };
+    Ok(Current { ports: read_one(config)?, admin: read_one(&without_clients)? })
+}
+
+fn read_one(config: &TlsConfig) -> Result<Arc<ServerConfig>, String> {
     let provider = Arc::new(ring::default_provider());
     let chain = certificates("tls-cert", &config.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&config.key)

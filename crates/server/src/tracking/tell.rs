@@ -294,7 +294,10 @@ impl Core {
 
     fn tell_one(&mut self, tracker: &Tracker, what: What, outgoing: &mut Outgoing) {
         let shared = Arc::clone(&self.shared);
-        let message = address(&shared, tracker, what);
+        let mut message = address(&shared, tracker, what);
+        if self.has_limited_users && !self.leave_readable(tracker, &mut message) {
+            return;
+        }
         outgoing.told += 1;
         let is_here = message.client.worker() == self.worker;
         if !is_here {
@@ -304,6 +307,25 @@ impl Core {
             Handed::Over => {}
             Handed::Full => self.telling.waiting.extend(message.summed_up()),
             Handed::Later | Handed::Elsewhere => outgoing.post(&shared, message),
+        }
+    }
+
+    /// Leaves only keys in a message that both the client that tracks and the one that is told may
+    /// read; whether something is left to say.
+    #[cold]
+    fn leave_readable(&self, tracker: &Tracker, message: &mut Message) -> bool {
+        let user_of = |client: &Client| self.acl.user(client.names().user().as_bytes()).cloned();
+        let users = [user_of(&tracker.client), user_of(&message.client)];
+        let is_readable =
+            |key: &[u8]| users.iter().all(|user| user.as_ref().is_some_and(|it| it.reads_key(key)));
+        match &mut message.what {
+            What::Key(key) => is_readable(key),
+            What::Keys(keys) if keys.iter().all(|key| is_readable(key)) => true,
+            What::Keys(keys) => {
+                *keys = keys.iter().filter(|key| is_readable(key)).cloned().collect();
+                !keys.is_empty()
+            }
+            What::All(_) | What::Sum | What::Broken(_) => true,
         }
     }
 
@@ -346,7 +368,7 @@ impl Core {
         let Some(slot) = self.slot_of(&message.client) else { return Handed::Elsewhere };
         let connection = &mut self.connections[slot];
         let Speech::Resp(resp) = &connection.speech else { return Handed::Over };
-        if connection.ending != Ending::Open {
+        if !matches!(connection.ending, Ending::Open | Ending::Resting) {
             return Handed::Over; // It reads nothing more.
         }
         if resp.walk.is_some() {

@@ -14,6 +14,7 @@ use crate::acl::Pass;
 use crate::clients::{Arrival, End, TooMany};
 use crate::connection::{Connection, Memcached, Resp, Speech};
 use crate::counters::Dialect;
+use crate::doors::{self, Access, Door};
 use crate::engine::Home;
 use crate::hop::DEPTH_AT_FIRST;
 use crate::poller::{Interest, Poller, Ready};
@@ -108,6 +109,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 ends
             }
         };
+        let Some(access) = self.access_of(&socket, &peer, (protocol, is_tls)) else { return };
         let Ok(tls) = self.begin_tls(is_tls) else { return };
         let arrival = Arrival {
             protocol,
@@ -128,7 +130,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 }
                 // Who speaks TLS would not understand.
                 return if !is_tls {
-                    turn_away(&socket, protocol, too_many)
+                    turn_away(&socket, too_many_line(protocol, too_many))
                 };
             }
         };
@@ -139,7 +141,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Speech::Resp(Resp { pass: Pass::new(&self.core.acl), ..Resp::default() })
             }
             Dialect::Memcached => Speech::Memcached(Memcached {
-                needs_auth: self.core.memcached_needs_auth,
+                needs_auth: access.asks_login(),
                 ..Memcached::default()
             }),
         };
@@ -166,6 +168,28 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 }
 
+impl<E: Home, P: Poller> Worker<E, P> {
+    /// What the door of a new connection answers; `None`: it does not let the client in, and the
+    /// client was told so.
+    fn access_of(
+        &self,
+        socket: &TcpStream,
+        peer: &End,
+        (protocol, is_tls): (Dialect, bool),
+    ) -> Option<Access> {
+        let access = self.core.doors.of(Door::of(protocol, is_tls, peer));
+        if access.admits(peer.is_local()) {
+            return Some(access);
+        }
+        self.core.counters().doors.turn_away(access);
+        // A client that speaks TLS would not understand.
+        if !is_tls {
+            turn_away(socket, doors::denial(protocol, access));
+        }
+        None
+    }
+}
+
 /// Both ends of a connection of TCP, which is set up; `None`: it has gone already.
 fn prepare_tcp(socket: &TcpStream) -> Option<(End, End)> {
     let ends = (End::Ip(socket.peer_addr().ok()?), End::Ip(socket.local_addr().ok()?));
@@ -176,15 +200,19 @@ fn prepare_tcp(socket: &TcpStream) -> Option<(End, End)> {
     Some(ends)
 }
 
-/// One client too many: it is told so.
-fn turn_away(socket: &TcpStream, protocol: Dialect, too_many: TooMany) {
-    let reply: &[u8] = match (protocol, too_many) {
+/// What one client too many is told.
+fn too_many_line(protocol: Dialect, too_many: TooMany) -> &'static [u8] {
+    match (protocol, too_many) {
         (Dialect::Resp, TooMany::All) => b"-ERR max number of clients reached\r\n",
         (Dialect::Resp, TooMany::OfAddress) => {
             b"-ERR max number of clients of this address reached\r\n"
         }
         (Dialect::Memcached, _) => b"ERROR Too many open connections\r\n",
-    };
+    }
+}
+
+/// Tells a client why it does not come in, and closes.
+fn turn_away(socket: &TcpStream, reply: &[u8]) {
     // It fits an empty socket buffer; if the client has gone, nobody misses it.
     let _ = rustix::net::send(socket, reply, rustix::net::SendFlags::NOSIGNAL);
     let _ = rustix::net::recv(socket, &mut [0_u8; 1024], rustix::net::RecvFlags::empty());

@@ -80,7 +80,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         connection.is_touched = false;
         let mut is_blocked = sender != Sender::Own;
         if sender == Sender::Own
-            && connection.ending != Ending::Now
+            && !matches!(connection.ending, Ending::Now | Ending::Resting)
             && (!connection.output.is_empty() || connection.tls.is_some())
         {
             let mut sent_bytes = 0;
@@ -109,6 +109,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                     && connection.awaiting.is_empty()
                     && connection.awaiting.may_go_on()
             }
+            Ending::Resting => false,
             Ending::AfterFlush => !is_blocked && connection.awaiting.is_empty(),
             Ending::Now => true,
         };
@@ -204,7 +205,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let reason = match connection.ending {
                 _ if self.is_draining => "shutdown",
                 Ending::Now => "error",
-                Ending::Open | Ending::AfterFlush => "normal",
+                Ending::Open | Ending::Resting | Ending::AfterFlush => "normal",
             };
             let client = Arc::clone(&connection.client);
             self.tell_watchers(&client, Some(reason));

@@ -81,14 +81,15 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let resumed = &self.latency.resumed;
         let mut reads = self.regions[first..].iter().chain(&self.regions[..first]);
         let picked = reads.find(|read| {
-            let is_answered = read.fed.get().is_some_and(|fed| fed.consumed_bytes > 0);
+            let is_answered =
+                read.fed.get().is_some_and(|fed| fed.consumed_bytes > fed.skipped_bytes);
             is_answered && !resumed.contains(&read.slot)
         });
         if let Some(read) = picked {
             let slot = read.slot;
             let connection = &self.core.connections[slot];
             let is_counted = E::ROUTES && connection.client.protocol == Dialect::Resp;
-            let bytes = read.bytes(&self.arena);
+            let bytes = read.taken(&self.arena).unwrap_or_default();
             self.latency.command = if is_counted { first_command(bytes) } else { None };
             let reply_mark = connection.awaiting.reply_mark();
             self.latency.sampler.watch(slot, connection.client.id, reply_mark);

@@ -61,6 +61,12 @@ impl Region {
         }
     }
 
+    /// The commands that were taken of it, once it was parsed.
+    pub fn taken<'r>(&'r self, arena: &'r [u8]) -> Option<&'r [u8]> {
+        let fed = self.fed.get()?;
+        Some(&self.bytes(arena)[fed.skipped_bytes..fed.consumed_bytes])
+    }
+
     /// Its bytes.
     #[inline]
     pub fn bytes<'r>(&'r self, arena: &'r [u8]) -> &'r [u8] {

@@ -114,7 +114,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if self.core.connections[slot].ending == Ending::Now {
             return self.close(slot);
         }
-        let Some(connection) = self.core.connections.remove(slot) else { return };
+        let Some(mut connection) = self.core.connections.remove(slot) else { return };
+        if connection.ending == Ending::Resting {
+            connection.ending = Ending::Open; // It is answered sooner, and there.
+        }
         // It fails only if it is not watched.
         let _ = self.poller.remove(connection.socket.as_fd());
         self.core.shared.roles().transit.begin_another();

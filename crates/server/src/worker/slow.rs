@@ -39,8 +39,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         for region in &self.regions {
             let connection = core.connections.get(region.slot);
             let is_resp = connection.is_some_and(|open| open.client.protocol == Dialect::Resp);
-            if let Some(fed) = region.fed.get().filter(|_| is_resp) {
-                batch.add(region.slot, &region.bytes(&self.arena)[..fed.consumed_bytes]);
+            if let Some(taken) = region.taken(&self.arena).filter(|_| is_resp) {
+                batch.add(region.slot, taken);
             }
         }
         if shared.latency_monitor().threshold().is_some_and(|threshold| took >= threshold) {

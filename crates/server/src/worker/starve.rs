@@ -22,6 +22,7 @@ use crate::connection::{Connection, Ending};
 use crate::counters::Dialect;
 use crate::engine::Home;
 use crate::poller::Poller;
+use crate::resp::GivenUp;
 
 /// How often waiting connections are asked whether their clients still are there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -47,12 +48,20 @@ impl Starved {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// A command that can never be buffered.
+    /// A command that can never be buffered: it is skipped if its end is known.
     pub(super) fn refuse_too_large(&mut self, slot: usize) {
-        self.refuse_unfinished(
-            slot,
-            b"-ERR Protocol error: command is larger than the client buffers\r\n",
+        let connection = &self.core.connections[slot];
+        let may_answer = connection.awaiting.is_empty() || self.engine.can_refuse();
+        let given_up = if may_answer { self.core.give_up(slot) } else { GivenUp::Endless };
+        let limit_bytes = self.core.shared.buffer_budget().limit_bytes();
+        let reply = format!(
+            "-ERR a command is larger than the client buffers of {limit_bytes} bytes (--memory)\r\n"
         );
+        match given_up {
+            GivenUp::Answered => self.say_refused(slot, reply.as_bytes()),
+            GivenUp::Quiet => self.core.touch(slot),
+            GivenUp::Endless => self.refuse_unfinished(slot, reply.as_bytes()),
+        }
     }
 
     /// Answers a command that has not arrived as a whole, and closes.
@@ -66,6 +75,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let binary = crate::memcached::binary::unfinished(connection);
         let reply = binary.as_deref().unwrap_or(reply);
         connection.ending = Ending::AfterFlush;
+        self.say_refused(slot, reply);
+    }
+
+    /// A reply behind those that are on their way, if it can have a place there.
+    fn say_refused(&mut self, slot: usize, reply: &[u8]) {
+        let connection = &mut self.core.connections[slot];
         if connection.awaiting.is_empty() {
             connection.output.append(|out| out.extend_from_slice(reply));
         } else if self.engine.can_refuse() {

@@ -8,6 +8,7 @@
 use super::Worker;
 use crate::connection::{Connection, Ending};
 use crate::counters::UdpDrop;
+use crate::doors::{Access, Door};
 use crate::engine::Home;
 use crate::gather::Gather;
 use crate::hop::DEPTH_AT_FIRST;
@@ -36,6 +37,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// Executes a burst as one batch.
     fn take_burst(&mut self, udp: &mut UdpPort, count: usize) {
+        self.core.renew_passes(); // Behind the receive: acl A2.
         let slots: Vec<(usize, usize)> = (0..count)
             .filter_map(|at| self.open_exchange(udp, at).map(|slot| (slot, at)))
             .collect();
@@ -62,15 +64,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let counters = self.core.counters();
         counters.input_bytes.add(udp.landed(at).len() as u64);
         let is_front = self.member.plan().is_front(self.core.worker.index());
-        let opened = match udp.open(at) {
-            // A datagram carries no password.
-            Ok(connection) if self.core.memcached_needs_auth || !is_front => {
-                udp.close(connection);
-                Err(if is_front { UdpDrop::Auth } else { UdpDrop::Busy })
-            }
-            opened => opened,
+        let refused = match self.core.doors.of(Door::MemcachedUdp) {
+            Access::Closed | Access::AfterLogin => Some(UdpDrop::Auth),
+            Access::LoopbackOnly if !udp.is_from_loopback(at) => Some(UdpDrop::Protected),
+            _ => Some(UdpDrop::Busy).filter(|_| !is_front), // I2.
         };
-        let mut connection = match opened {
+        let mut connection = match refused.map_or_else(|| udp.open(at), Err) {
             Ok(connection) => connection,
             Err(reason) => {
                 counters.udp.drop_datagram(reason);

@@ -50,10 +50,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             let mut taken = Vec::with_capacity(self.regions.len());
             for region in &self.regions {
                 let connection = self.core.connections.get(region.slot);
-                if let (Some(connection), Some(fed)) = (connection, region.fed.get())
+                if let (Some(connection), Some(bytes)) = (connection, region.taken(&self.arena))
                     && !connection.input.has_skipped
                 {
-                    let bytes = &region.bytes(&self.arena)[..fed.consumed_bytes];
                     taken.push((connection.client.protocol, bytes));
                 }
             }
@@ -67,8 +66,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         for region in &self.regions {
             let Some(connection) = self.core.connections.get(region.slot) else { continue };
             let Speech::Resp(resp) = &connection.speech else { continue };
-            if let Some(fed) = region.fed.get().filter(|_| !resp.pass.needs_auth()) {
-                let taken = &region.bytes(&self.arena)[..fed.consumed_bytes];
+            let taken = region.taken(&self.arena);
+            if let Some(taken) = taken.filter(|_| !resp.pass.needs_auth()) {
                 feed.add(&connection.client, since, taken);
             }
         }
@@ -86,8 +85,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         for region in &self.regions {
             let Some(connection) = core.connections.get(region.slot) else { continue };
             let Speech::Resp(resp) = &connection.speech else { continue };
-            if let Some(fed) = region.fed.get().filter(|_| !resp.pass.needs_auth()) {
-                read_commands(&region.bytes(&self.arena)[..fed.consumed_bytes], &mut read);
+            let taken = region.taken(&self.arena);
+            if let Some(taken) = taken.filter(|_| !resp.pass.needs_auth()) {
+                read_commands(taken, &mut read);
                 // What a user may not do is not done.
                 if resp.pass.standing == Standing::Restricted {
                     let user = resp.pass.user(&core.acl);

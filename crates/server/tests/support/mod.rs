@@ -156,6 +156,20 @@ impl Client {
         self.expect(want);
     }
 
+    /// The next line has `part`, and no line before it: returns the line.
+    #[track_caller]
+    pub fn expect_line_with(&mut self, part: &str) -> String {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while !line.ends_with(b"\n") {
+            self.stream.read_exact(&mut byte).unwrap();
+            line.extend_from_slice(&byte);
+        }
+        let line = String::from_utf8_lossy(&line).into_owned();
+        assert!(line.contains(part), "{line:?} has no {part:?}");
+        line
+    }
+
     /// Everything until the server closes the connection.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut found = Vec::new();

@@ -12,10 +12,14 @@ use crate::index::slot::{Slot, Tag};
 use crate::prefetch;
 use crate::store::Inner;
 
-/// Buckets that a step looks at for each millisecond since the session's last one ...
-const HEADS_PER_MS: u64 = 64;
-/// ... and at most, ...
-const STEP_HEADS_MAX: u64 = 4096;
+/// One session looks at all buckets of an index within this time, ...
+const PASS_MS: u64 = 1000;
+/// ... a step at least at so many for each millisecond since the session's last one, ...
+const HEADS_PER_MS_MIN: u64 = 64;
+/// ... at most at so many: about 1 % of a busy worker's time, ...
+const HEADS_PER_MS_MAX: u64 = 1024;
+/// ... at most at so many at once, ...
+const STEP_HEADS_MAX: u64 = 16 << 10;
 /// ... unless it has met so many items before: some tens of microseconds of work.
 const STEP_ITEMS_MAX: usize = 128;
 /// Buckets whose items are fetched from memory together.
@@ -28,6 +32,12 @@ const SWEEP_EVERY_MS_MIN: u64 = 200;
 const SWEEP_HEADS_PER_MS: u64 = 400;
 /// Buckets of a sweep between two quiescent points.
 const SWEEP_QUIESCE_HEADS: u32 = 1024;
+
+/// Buckets that a step looks at, of an index of `heads`.
+fn step_heads(heads: u64, elapsed_ms: u64) -> u64 {
+    let per_ms = (heads / PASS_MS).clamp(HEADS_PER_MS_MIN, HEADS_PER_MS_MAX);
+    elapsed_ms.saturating_mul(per_ms).min(STEP_HEADS_MAX)
+}
 
 /// What the pass found among some items.
 #[derive(Default)]
@@ -56,7 +66,7 @@ impl Local {
         if let Some(tree) = &inner.tree {
             return self.expire_step_ordered(inner, tree, now);
         }
-        let mut heads_left = elapsed_ms.saturating_mul(HEADS_PER_MS).min(STEP_HEADS_MAX);
+        let mut heads_left = step_heads(inner.index.size().heads, elapsed_ms);
         let (mut seen, mut expired, mut looked_at) = (0, 0, 0);
         let mut slots = Vec::new();
         while heads_left > 0 && looked_at < STEP_ITEMS_MAX {
@@ -192,5 +202,20 @@ impl Local {
         chain.finish();
         self.counts.expired += 1;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_over_an_index_takes_about_a_second_and_a_step_is_bounded() {
+        // Of 1 GiB: as large as such an index begins.
+        assert_eq!(step_heads(262_144, 1), 262);
+        assert_eq!(step_heads(262_144, 20), 20 * 262);
+        assert_eq!(step_heads(1 << 20, 1), HEADS_PER_MS_MAX);
+        assert_eq!(step_heads(1 << 10, 1), HEADS_PER_MS_MIN);
+        assert_eq!(step_heads(1 << 30, u64::MAX), STEP_HEADS_MAX);
     }
 }

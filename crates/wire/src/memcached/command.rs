@@ -171,11 +171,13 @@ pub enum StatsKind<'a> {
     Connections,
     /// `stats reset`: reply [`Reply::Reset`].
     Reset,
-    /// `stats detail dump` and `off`: no prefixes are counted.
+    /// `stats detail on` and `off`: requests are counted by the prefixes of their keys.
     Detail {
-        /// They are asked for.
-        is_dump: bool,
+        /// From now on.
+        is_on: bool,
     },
+    /// `stats detail dump`: what was counted.
+    DetailDump,
     /// Another word.
     Other(&'a [u8]),
 }

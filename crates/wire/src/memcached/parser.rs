@@ -310,9 +310,9 @@ impl<'a> Line<'a> {
 
     fn stats(&self, words: &Words<'a>) -> NextCommand<'a> {
         let kind = match (words.get(1), words.get(2)) {
-            (b"detail", b"dump") => StatsKind::Detail { is_dump: true },
-            (b"detail", b"off") => StatsKind::Detail { is_dump: false },
-            (b"detail", b"on") => return self.reject(Reply::NoPrefixes, false),
+            (b"detail", b"dump") => StatsKind::DetailDump,
+            (b"detail", b"on") => StatsKind::Detail { is_on: true },
+            (b"detail", b"off") => StatsKind::Detail { is_on: false },
             (b"detail", _) => return self.reject(Reply::DetailUsage, false),
             (b"cachedump", _) => return self.cache_dump(words),
             _ => stats_kind(words),

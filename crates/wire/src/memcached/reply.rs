@@ -85,8 +85,6 @@ pub enum Reply {
     BadLine,
     /// `CLIENT_ERROR Illegal slab id`
     NoSuchClass,
-    /// `SERVER_ERROR prefixes of keys are not counted`
-    NoPrefixes,
     /// `CLIENT_ERROR usage: stats detail on|off|dump`
     DetailUsage,
     /// `MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m`
@@ -173,7 +171,6 @@ impl Reply {
             Reply::NoSlabs => b"CLIENT_ERROR slab reassignment disabled\r\n",
             Reply::BadLine => b"CLIENT_ERROR bad command line\r\n",
             Reply::NoSuchClass => b"CLIENT_ERROR Illegal slab id\r\n",
-            Reply::NoPrefixes => b"SERVER_ERROR prefixes of keys are not counted\r\n",
             Reply::DetailUsage => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
             Reply::LimitTooSmall => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
             Reply::LimitInBytes => b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",

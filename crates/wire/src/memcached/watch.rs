@@ -21,8 +21,10 @@ impl WatchTopics {
     pub const DELETIONS: WatchTopics = WatchTopics(16);
     /// What 1.6.18 takes and has no lines of here: `rawcmds`, `sysevents`, those of proxies.
     pub const OTHERS: WatchTopics = WatchTopics(32);
+    /// No line: `stats detail` counts requests by the prefixes of their keys.
+    pub const PREFIXES: WatchTopics = WatchTopics(64);
     /// What becomes of requests on items.
-    pub const ITEMS: WatchTopics = WatchTopics(1 | 2 | 16);
+    pub const ITEMS: WatchTopics = WatchTopics(1 | 2 | 16 | 64);
 
     /// Of a word of the command.
     pub fn by_name(name: &[u8]) -> Option<WatchTopics> {

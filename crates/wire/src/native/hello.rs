@@ -146,6 +146,9 @@ pub enum Reason {
     /// As many sessions as the server keeps.
     #[error("the server has as many sessions as it keeps")]
     SessionsFull = 4,
+    /// The door is closed to the client: the server has a password, and no key for native clients.
+    #[error("the server does not let native clients in: it has a password, and they show no key")]
+    Closed = 5,
 }
 
 impl Versions {
@@ -285,6 +288,7 @@ impl Refusal {
             2 => Reason::Version,
             3 => Reason::Busy,
             4 => Reason::SessionsFull,
+            5 => Reason::Closed,
             _ => return Err(FrameError::BadBody),
         };
         let versions = Versions { least: body[1], most: body[2] };

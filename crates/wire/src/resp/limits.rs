@@ -1,6 +1,7 @@
 //! `Limits`: what the RESP parser accepts.
 
-/// The largest request that is read. Larger ones are protocol errors.
+/// The largest request that is read. Arguments above `bulk_max_bytes` are refused and skipped;
+/// what is beyond the other limits is a protocol error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Of one argument (`proto-max-bulk-len`), inclusive.
@@ -18,6 +19,10 @@ impl Limits {
     pub const ARGS_MAX_BEFORE_AUTH: u32 = 10;
     /// Bytes of an argument of a client that has not authenticated.
     pub const BULK_MAX_BYTES_BEFORE_AUTH: usize = 16_384;
+
+    /// A longer argument is a protocol error; of a shorter one that is above
+    /// [`Limits::bulk_max_bytes`] the connection skips the bytes and goes on.
+    pub const DISCARD_MAX_BYTES: u64 = 4 << 30;
 
     /// The limits of Redis with this `proto-max-bulk-len`.
     pub const fn new(bulk_max_bytes: usize) -> Limits {

@@ -18,6 +18,7 @@ pub(crate) mod inline;
 use memchr::memchr;
 
 use super::args::Args;
+use super::discard::Discard;
 use super::limits::Limits;
 use super::number::parse_i64;
 use super::protocol_error::ProtocolError;
@@ -81,6 +82,15 @@ impl Parser {
     /// Whether a command has begun and is waiting for its rest.
     pub fn is_midway(&self) -> bool {
         *self != Parser::default()
+    }
+
+    /// Forgets a command in progress, whose arguments can be skipped as they come. `None`: it
+    /// has no header of a multibulk, so that its end is not known.
+    pub fn give_up(&mut self) -> Option<Discard> {
+        let args_left = self.args_total.checked_sub(self.args_done).filter(|left| *left > 0)?;
+        let discard = Discard::new(self.validated_bytes, args_left);
+        self.reset();
+        Some(discard)
     }
 
     fn multibulk<'a>(
@@ -204,12 +214,23 @@ fn multibulk_count(digits: &[u8], limits: &Limits) -> Result<u32, ProtocolError>
 fn bulk_length(digits: &[u8], limits: &Limits) -> Result<usize, ProtocolError> {
     let len_bytes = parse_i64(digits)
         .and_then(|len| usize::try_from(len).ok())
-        .filter(|len_bytes| *len_bytes <= limits.bulk_max_bytes)
         .ok_or(ProtocolError::InvalidBulkLength)?;
+    if len_bytes > limits.bulk_max_bytes {
+        return Err(too_large(len_bytes as u64, limits));
+    }
     if limits.before_auth && len_bytes > Limits::BULK_MAX_BYTES_BEFORE_AUTH {
         return Err(ProtocolError::UnauthenticatedBulkLength);
     }
     Ok(len_bytes)
+}
+
+/// Of what is announced, the connection skips a bounded part, and nothing before a login.
+#[cold]
+fn too_large(len_bytes: u64, limits: &Limits) -> ProtocolError {
+    if limits.before_auth || len_bytes > Limits::DISCARD_MAX_BYTES {
+        return ProtocolError::InvalidBulkLength;
+    }
+    ProtocolError::BulkTooLarge { len_bytes, max_bytes: limits.bulk_max_bytes as u64 }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! `ProtocolError`: the stream has lost its frame.
+//! `ProtocolError`: a command that cannot be read.
 
 use std::fmt;
 
-/// Why a RESP stream cannot be read on. Reply with [`ProtocolError::encode`] and close.
+/// Why a command cannot be read. Reply with [`ProtocolError::encode`] and close; after
+/// `BulkTooLarge` the frame is known, so skip the command by [`super::Parser::give_up`] instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
@@ -14,6 +15,13 @@ pub enum ProtocolError {
     InvalidBulkLength,
     /// The same, for a client that has not authenticated.
     UnauthenticatedBulkLength,
+    /// An argument is above the limit, and small enough to be skipped.
+    BulkTooLarge {
+        /// Its length.
+        len_bytes: u64,
+        /// The limit.
+        max_bytes: u64,
+    },
     /// An argument does not start with `$`.
     ExpectedDollar {
         /// What stands there instead.
@@ -32,7 +40,10 @@ pub enum ProtocolError {
 impl ProtocolError {
     /// Appends the error reply, CRLF included.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"-ERR Protocol error: ");
+        out.extend_from_slice(match self {
+            ProtocolError::BulkTooLarge { .. } => b"-ERR ",
+            _ => b"-ERR Protocol error: ",
+        });
         match *self {
             // The byte goes out as it came in, unless it would break the line.
             ProtocolError::ExpectedDollar { got } => {
@@ -41,29 +52,32 @@ impl ProtocolError {
                 out.push(shown);
                 out.push(b'\'');
             }
-            _ => out.extend_from_slice(self.text().as_bytes()),
+            _ => out.extend_from_slice(self.to_string().as_bytes()),
         }
         out.extend_from_slice(b"\r\n");
-    }
-
-    fn text(&self) -> &'static str {
-        match self {
-            ProtocolError::InvalidMultibulkLength => "invalid multibulk length",
-            ProtocolError::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
-            ProtocolError::InvalidBulkLength => "invalid bulk length",
-            ProtocolError::UnauthenticatedBulkLength => "unauthenticated bulk length",
-            ProtocolError::ExpectedDollar { .. } => "expected '$'",
-            ProtocolError::TooBigInlineRequest => "too big inline request",
-            ProtocolError::TooBigMbulkCount => "too big mbulk count string",
-            ProtocolError::TooBigBulkCount => "too big bulk count string",
-            ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
-        }
     }
 }
 
 impl fmt::Display for ProtocolError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.text())
+        formatter.write_str(match self {
+            ProtocolError::InvalidMultibulkLength => "invalid multibulk length",
+            ProtocolError::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
+            ProtocolError::InvalidBulkLength => "invalid bulk length",
+            ProtocolError::UnauthenticatedBulkLength => "unauthenticated bulk length",
+            ProtocolError::BulkTooLarge { len_bytes, max_bytes } => {
+                return write!(
+                    formatter,
+                    "an argument of {len_bytes} bytes is above the limit of {max_bytes} \
+                     (proto-max-bulk-len, --max-item-size)"
+                );
+            }
+            ProtocolError::ExpectedDollar { .. } => "expected '$'",
+            ProtocolError::TooBigInlineRequest => "too big inline request",
+            ProtocolError::TooBigMbulkCount => "too big mbulk count string",
+            ProtocolError::TooBigBulkCount => "too big bulk count string",
+            ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
+        })
     }
 }
 

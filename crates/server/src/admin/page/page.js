@@ -138,7 +138,7 @@ function hot(now) {
   const rows = keys.map((key) => {
     const bar = shape("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none" });
     bar.append(shape("rect", { width: (100 * key.share_ratio / most).toFixed(1), height: 10, class: "f0" }));
-    return element("tr", {}, element("td", {}, key.key), element("td", {}, percent(key.share_ratio)),
+    return element("tr", {}, element("td", {}, key.key === null ? "(not shown)" : key.key), element("td", {}, percent(key.share_ratio)),
       element("td", {}, bar));
   });
   document.querySelector("#hot tbody").replaceChildren(...rows);

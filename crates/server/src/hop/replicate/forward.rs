@@ -406,14 +406,14 @@ mod tests {
     }
 
     fn meta(kind: MetaKind) -> Shape {
-        let note_len = "\0\x03\0keyk v O1".len() as u16;
+        let note_len = "\0TOKENSIZ\x03\0keyk v O1".len() as u16;
         let (with_value, with_version, is_quiet) = (true, false, true);
         let note_start = 0;
         Shape::Meta(MetaShape { kind, with_value, with_version, is_quiet, note_start, note_len })
     }
 
     fn binary(opcode: u8) -> Shape {
-        let note_len = "\0\x03\0keyk v O1".len() as u8;
+        let note_len = "\0TOKENSIZ\x03\0keyk v O1".len() as u8;
         let head = Head { opcode, opaque: [1, 2, 3, 255] };
         Shape::Binary(BinaryShape { head, note_start: 0, note_len })
     }
@@ -485,7 +485,7 @@ mod tests {
             }),
         ];
         let mut notes = Vec::new();
-        MetaEcho::note(MetaVerb::Get, b"k v O1", b"key", false, &mut notes);
+        MetaEcho::note((MetaVerb::Get, b"k v O1"), (b"key", false), 7 << 40, &mut notes);
         let notes = &notes[..];
         let named = metas_named(&metas);
         let named = named.iter().map(|it| (Op::Update(Rmw::Named(it)), meta(MetaKind::Set)));

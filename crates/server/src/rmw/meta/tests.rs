@@ -12,6 +12,11 @@ fn item(value: &[u8], marks: u64) -> Item<'_> {
     Item::of_stored(b"k", value, 7 | marks, 10, Some(END))
 }
 
+/// The CAS token of that key at a version.
+fn token(version: u64) -> u64 {
+    store::token_base(b"k") + version
+}
+
 #[track_caller]
 fn check(update: Rmw<'_>, old: Option<Item<'_>>, want: Verdict<Refusal>, want_value: &[u8]) {
     let mut value = Vec::new();
@@ -73,10 +78,12 @@ fn an_older_token_leaves_a_stale_value() {
         Rmw::MetaStore(MetaStore { value, client_flags, expiry, guard, version })
     };
     check(store(10), None, Verdict::Keep, b"");
-    check(store(10), Some(item(b"v", STALE)), write(1, Some(UnixMillis(90_000))), b"new");
-    check(store(9), Some(item(b"v", WON)), write(1 | STALE | WON, Some(END)), b"new");
-    for version in [0, 11] {
-        let refused = Verdict::Refuse(Refusal::OtherVersion(10));
+    let same = Some(item(b"v", STALE));
+    check(store(token(10)), same, write(1, Some(UnixMillis(90_000))), b"new");
+    let older = Some(item(b"v", WON));
+    check(store(token(9)), older, write(1 | STALE | WON, Some(END)), b"new");
+    for version in [0, token(11)] {
+        let refused = Verdict::Refuse(Refusal::OtherVersion(token(10)));
         check(store(version), Some(item(b"v", 0)), refused, b"");
     }
 }
@@ -148,7 +155,7 @@ fn md_marks_or_empties() {
     let emptied = MetaInvalidate { removes_value: true, ..base };
     check(Rmw::MetaInvalidate(emptied), Some(item(b"v", 0)), write(STALE, None), b"");
     let guarded = MetaInvalidate { version: Some(9), ..base };
-    let refused = Verdict::Refuse(Refusal::OtherVersion(10));
+    let refused = Verdict::Refuse(Refusal::OtherVersion(token(10)));
     check(Rmw::MetaInvalidate(guarded), Some(item(b"v", 0)), refused, b"");
 }
 
@@ -169,7 +176,7 @@ fn joins_and_counts_make_what_is_missing_only_if_asked() {
     check(Rmw::MetaIncrease(count), Some(item(b"10", STALE)), write(7 | STALE, Some(END)), b"15");
     check(Rmw::MetaIncrease(count), Some(item(b"97", STALE)), write(7, Some(END)), b"102");
     let guarded = MetaCount { version: 9, ..count };
-    let refused = Verdict::Refuse(Refusal::OtherVersion(10));
+    let refused = Verdict::Refuse(Refusal::OtherVersion(token(10)));
     check(Rmw::MetaIncrease(guarded), Some(item(b"1", 0)), refused, b"");
 }
 

@@ -28,8 +28,6 @@ pub enum Status {
     UnknownCommand = 0x81,
     /// No memory.
     OutOfMemory = 0x82,
-    /// Known, and not served here. memcached has no such case.
-    NotSupported = 0x83,
     /// The server cannot do it. memcached has no such case.
     Internal = 0x84,
     /// It cannot be done now. memcached has no such case.
@@ -50,7 +48,6 @@ impl Status {
             Status::AuthError => "Auth failure.",
             Status::UnknownCommand => "Unknown command",
             Status::OutOfMemory => "Out of memory",
-            Status::NotSupported => "Not supported",
             Status::Internal => "Internal error",
             Status::Temporary => "Temporary failure",
         }

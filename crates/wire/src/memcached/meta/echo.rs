@@ -14,12 +14,11 @@ use super::super::words::parse_signed;
 use super::flags::Flags;
 use super::{MetaVerb, base64, expiry_from_exptime, flags};
 
-const HEADER_BYTES: usize = 3;
-
 /// What of a request its reply repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaEcho<'n> {
     is_base64: bool,
+    token_base: u64,
     key: &'n [u8],
     words: &'n [u8],
 }
@@ -50,9 +49,16 @@ pub struct MetaShown {
 }
 
 impl<'n> MetaEcho<'n> {
-    /// Appends the note of a request whose stored key is `key`.
-    pub fn note(verb: MetaVerb, words: &[u8], key: &[u8], is_base64: bool, note: &mut Vec<u8>) {
+    /// Appends the note of a request whose stored key is `key`; `token_base` is what the CAS token
+    /// of a stored item has beside its version.
+    pub fn note(
+        (verb, words): (MetaVerb, &[u8]),
+        (key, is_base64): (&[u8], bool),
+        token_base: u64,
+        note: &mut Vec<u8>,
+    ) {
         note.push(u8::from(is_base64));
+        note.extend_from_slice(&token_base.to_le_bytes());
         let len_at = note.len();
         note.extend([0; 2]);
         if verb == MetaVerb::Debug || flags::has(words, b'k') {
@@ -69,10 +75,17 @@ impl<'n> MetaEcho<'n> {
 
     /// Reads a note; `None`: it is none.
     pub fn read(note: &'n [u8]) -> Option<MetaEcho<'n>> {
-        let (head, rest) = note.split_at_checked(HEADER_BYTES)?;
-        let key_len = usize::from(u16::from_le_bytes([head[1], head[2]]));
-        let (key, words) = rest.split_at_checked(key_len)?;
-        Some(MetaEcho { is_base64: head[0] == 1, key, words })
+        let (is_base64, rest) = note.split_first()?;
+        let (token_base, rest) = rest.split_first_chunk()?;
+        let (key_len, rest) = rest.split_first_chunk()?;
+        let (key, words) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key_len)))?;
+        let token_base = u64::from_le_bytes(*token_base);
+        Some(MetaEcho { is_base64: *is_base64 == 1, token_base, key, words })
+    }
+
+    /// What a stored item's CAS token has beside its version.
+    pub fn token_base(&self) -> u64 {
+        self.token_base
     }
 
     /// Whether there is a flag of that letter.

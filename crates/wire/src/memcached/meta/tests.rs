@@ -108,7 +108,8 @@ fn shown() -> MetaShown {
 #[track_caller]
 fn check_hit(words: &str, shown: MetaShown, want: &str) {
     let mut note = Vec::new();
-    MetaEcho::note(MetaVerb::Get, words.as_bytes(), b"key", words.contains('b'), &mut note);
+    let words = words.as_bytes();
+    MetaEcho::note((MetaVerb::Get, words), (b"key", words.contains(&b'b')), 0, &mut note);
     let echo = MetaEcho::read(&note).unwrap();
     let mut out = Vec::new();
     Encoder::new(&mut out).meta_hit(&echo, &shown, NOW);
@@ -138,7 +139,7 @@ proptest! {
         key in prop::collection::vec(any::<u8>(), 1..99),
     ) {
         let mut note = Vec::new();
-        MetaEcho::note(MetaVerb::Get, words.as_bytes(), &key, true, &mut note);
+        MetaEcho::note((MetaVerb::Get, words.as_bytes()), (&key, true), 0, &mut note);
         let echo = MetaEcho::read(&note).unwrap();
         let mut out = Vec::new();
         Encoder::new(&mut out).meta_hit(&echo, &shown(), NOW);

@@ -126,9 +126,16 @@ fn bad_lengths_are_bad() {
         let input = format!("*{count}\r\n");
         check_bad(input.as_bytes(), &limits, ProtocolError::InvalidMultibulkLength);
     }
-    for len in ["", "x", "-1", "1 ", "01", "1001", "99999999999999999999"] {
+    for len in ["", "x", "-1", "1 ", "01", "4294967297", "99999999999999999999"] {
         let input = format!("*1\r\n${len}\r\n");
         check_bad(input.as_bytes(), &limits, ProtocolError::InvalidBulkLength);
+    }
+    for len_bytes in [1001, Limits::DISCARD_MAX_BYTES] {
+        let too_large = ProtocolError::BulkTooLarge { len_bytes, max_bytes: 1000 };
+        check_bad(format!("*1\r\n${len_bytes}\r\n").as_bytes(), &limits, too_large);
+        let before_auth = limits.before_auth();
+        let input = format!("*1\r\n${len_bytes}\r\n");
+        check_bad(input.as_bytes(), &before_auth, ProtocolError::InvalidBulkLength);
     }
     check_bad(b"*1\r\n:1\r\n", &limits, ProtocolError::ExpectedDollar { got: b':' });
     check_bad(b"*1\r\n\r\n", &limits, ProtocolError::ExpectedDollar { got: b'\r' });

@@ -1,0 +1,54 @@
+//! What workers count of clients that a door does not let in.
+
+use super::{Cell, WorkerCounters};
+
+/// One worker's.
+#[derive(Debug, Default)]
+pub struct DoorCells {
+    /// Connections and hellos from beyond loopback, at a door without a password.
+    pub protected: Cell,
+    /// Connections and hellos at a door that is closed.
+    pub closed: Cell,
+    /// Answers to logins that wait.
+    pub logins_slowed: Cell,
+    /// Attempts to log in whose passwords were not looked at.
+    pub logins_refused: Cell,
+}
+
+/// Summed over the workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DoorTotals {
+    /// Connections and hellos from beyond loopback, at a door without a password.
+    pub protected: u64,
+    /// Connections and hellos at a door that is closed.
+    pub closed: u64,
+    /// Answers to logins that waited.
+    pub logins_slowed: u64,
+    /// Attempts to log in whose passwords were not looked at.
+    pub logins_refused: u64,
+}
+
+impl DoorCells {
+    /// Counts a client that is turned away by such an answer.
+    pub fn turn_away(&self, access: crate::doors::Access) {
+        match access {
+            crate::doors::Access::Closed => self.closed.add(1),
+            _ => self.protected.add(1),
+        }
+    }
+}
+
+impl DoorTotals {
+    /// Of all workers.
+    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters> + Clone) -> DoorTotals {
+        let sum = |pick: fn(&DoorCells) -> &Cell| {
+            workers.clone().map(|worker| pick(&worker.doors).get()).sum::<u64>()
+        };
+        DoorTotals {
+            protected: sum(|doors| &doors.protected),
+            closed: sum(|doors| &doors.closed),
+            logins_slowed: sum(|doors| &doors.logins_slowed),
+            logins_refused: sum(|doors| &doors.logins_refused),
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! One table of doors (K29): for each way into the server, whether it is open in the present state
+//! of users, keys, certificates and `--insecure`.
+//!
+//! ```text
+//!  settings ─▶ State ─▶ answer(door) ─▶ start.rs: refuses to start with a door that must not open
+//!  users    ─▶   │
+//!                └─▶ Answers, again at each change of the users ─▶ accept, hello, datagram
+//! ```
+//!
+//! # Invariants
+//! D1: no door decides by itself: start, accept, hellos and datagrams ask [`answer`].
+//! D2: an answer depends on the [`State`] and on nothing else.
+
+mod remind;
+mod start;
+
+use std::net::IpAddr;
+
+use crate::acl::User;
+use crate::clients::End;
+use crate::config::Config;
+use crate::counters::Dialect;
+use crate::tls::{ClientCertificates, TlsConfig};
+
+pub use remind::{Reminder, exposed};
+pub use start::{Refused, check, needs_users};
+
+/// A way into the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Door {
+    /// The RESP port.
+    Resp,
+    /// The RESP port of TLS.
+    TlsResp,
+    /// The Unix socket that speaks RESP.
+    UnixResp,
+    /// The memcached port, TCP.
+    Memcached,
+    /// The memcached port of TLS.
+    TlsMemcached,
+    /// The Unix socket that speaks memcached.
+    UnixMemcached,
+    /// The memcached port, UDP.
+    MemcachedUdp,
+    /// The native port, UDP.
+    Native,
+    /// Native clients in shared memory.
+    Shm,
+    /// The admin port.
+    Admin,
+    /// The port for other nodes of the cluster.
+    Peer,
+}
+
+impl Door {
+    /// All of them.
+    pub const ALL: [Door; 11] = [
+        Door::Resp,
+        Door::TlsResp,
+        Door::UnixResp,
+        Door::Memcached,
+        Door::TlsMemcached,
+        Door::UnixMemcached,
+        Door::MemcachedUdp,
+        Door::Native,
+        Door::Shm,
+        Door::Admin,
+        Door::Peer,
+    ];
+
+    /// The door of a connection.
+    pub fn of(protocol: Dialect, is_tls: bool, peer: &End) -> Door {
+        match (protocol, peer) {
+            (Dialect::Resp, End::Unix(_)) => Door::UnixResp,
+            (Dialect::Resp, End::Ip(_)) if is_tls => Door::TlsResp,
+            (Dialect::Resp, End::Ip(_)) => Door::Resp,
+            (Dialect::Memcached, End::Unix(_)) => Door::UnixMemcached,
+            (Dialect::Memcached, End::Ip(_)) if is_tls => Door::TlsMemcached,
+            (Dialect::Memcached, End::Ip(_)) => Door::Memcached,
+        }
+    }
+
+    /// The key of the setting that puts it there.
+    pub fn setting(self) -> &'static str {
+        match self {
+            Door::Resp => "resp",
+            Door::TlsResp => "tls-resp",
+            Door::UnixResp => "unix-socket",
+            Door::Memcached => "memcached",
+            Door::TlsMemcached => "tls-memcached",
+            Door::UnixMemcached => "memcached-unix-socket",
+            Door::MemcachedUdp => "udp-port",
+            Door::Native => "native",
+            Door::Shm => "shm",
+            Door::Admin => "admin",
+            Door::Peer => "peer",
+        }
+    }
+}
+
+/// What a door answers a client that knocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Access {
+    /// Every client comes in.
+    Open,
+    /// A client comes in once it has shown a password or a key.
+    AfterLogin,
+    /// Clients of the loopback interface come in, others do not.
+    LoopbackOnly,
+    /// No client comes in.
+    Closed,
+}
+
+impl Access {
+    /// Whether a client may knock at all.
+    #[inline]
+    pub fn admits(self, is_loopback: bool) -> bool {
+        match self {
+            Access::Open | Access::AfterLogin => true,
+            Access::LoopbackOnly => is_loopback,
+            Access::Closed => false,
+        }
+    }
+
+    /// Whether a client that is admitted has to log in before anything else.
+    pub fn asks_login(self) -> bool {
+        matches!(self, Access::AfterLogin | Access::Closed)
+    }
+
+    /// Its words in documents.
+    pub fn words(self) -> &'static str {
+        match self {
+            Access::Open => "open",
+            Access::AfterLogin => "after login",
+            Access::LoopbackOnly => "loopback only",
+            Access::Closed => "closed",
+        }
+    }
+}
+
+/// What clients are that have not logged in: the user `default`, as far as doors ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultUser {
+    /// Without a password, and it may do everything.
+    Open,
+    /// Without a password, and it has fewer rights.
+    Limited,
+    /// With a password, and it may do everything.
+    Locked,
+    /// Off, without any way to log in, or with a password and fewer rights.
+    Shut,
+}
+
+impl From<&User> for DefaultUser {
+    fn from(user: &User) -> DefaultUser {
+        let has_password = user.is_on && !user.passwords.is_empty();
+        match (user.takes_anybody(), user.is_unrestricted()) {
+            (true, true) => DefaultUser::Open,
+            (true, false) => DefaultUser::Limited,
+            (false, true) if has_password => DefaultUser::Locked,
+            (false, _) => DefaultUser::Shut,
+        }
+    }
+}
+
+/// All that answers depend on (D2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The user `default`, now.
+    pub default_user: DefaultUser,
+    /// `--auth-file`: memcached's port has users of its own.
+    pub has_auth_file: bool,
+    /// `--native-key-file`.
+    pub has_native_key: bool,
+    /// `--tls-auth-clients yes`: TLS ends the connection of a client without a certificate.
+    pub requires_certificates: bool,
+    /// Users log in at the admin port, and TLS hides their passwords.
+    pub has_admin_login: bool,
+    /// `--insecure`.
+    pub is_insecure: bool,
+}
+
+impl State {
+    /// By the settings, and by the user `default` of now.
+    pub fn new(config: &Config, default: &User) -> State {
+        let requires = |tls: &TlsConfig| tls.clients == ClientCertificates::Required;
+        State {
+            default_user: default.into(),
+            has_auth_file: config.auth_file.is_some(),
+            has_native_key: config.native_key_file.is_some(),
+            requires_certificates: config.tls.as_ref().is_some_and(requires),
+            has_admin_login: config.admin_access.is_tls
+                && config.admin.is_some_and(|address| !is_loopback(address.ip())),
+            is_insecure: config.is_insecure,
+        }
+    }
+}
+
+/// The table: what a door answers in a state.
+pub fn answer(door: Door, state: &State) -> Access {
+    let for_strangers = if state.is_insecure { Access::Open } else { Access::LoopbackOnly };
+    let by_certificate = if state.requires_certificates { Access::Open } else { for_strangers };
+    match door {
+        Door::Resp => resp(state, for_strangers),
+        Door::TlsResp => resp(state, by_certificate),
+        Door::UnixResp => resp(state, Access::Open),
+        Door::Memcached => memcached(state, for_strangers),
+        Door::TlsMemcached => memcached(state, by_certificate),
+        Door::UnixMemcached => memcached(state, Access::Open),
+        // A datagram carries no password.
+        Door::MemcachedUdp => match memcached(state, for_strangers) {
+            Access::AfterLogin => Access::Closed,
+            access => access,
+        },
+        Door::Native => native(state, Access::LoopbackOnly),
+        Door::Shm => native(state, Access::Open),
+        Door::Admin if state.is_insecure => Access::Open,
+        // On loopback it shows no keys and no values without a login.
+        Door::Admin if state.has_admin_login => Access::AfterLogin,
+        Door::Admin => Access::LoopbackOnly,
+        // Nodes prove the cluster's key to each other.
+        Door::Peer => Access::AfterLogin,
+    }
+}
+
+/// Users log in by AUTH, unless `default` needs no password.
+fn resp(state: &State, without_password: Access) -> Access {
+    match state.default_user {
+        DefaultUser::Open | DefaultUser::Limited => without_password,
+        DefaultUser::Locked | DefaultUser::Shut => Access::AfterLogin,
+    }
+}
+
+/// No command is checked there: without users of its own, clients are `default` with all rights.
+fn memcached(state: &State, without_password: Access) -> Access {
+    match state.default_user {
+        _ if state.has_auth_file => Access::AfterLogin,
+        DefaultUser::Open => without_password,
+        DefaultUser::Locked => Access::AfterLogin,
+        DefaultUser::Limited | DefaultUser::Shut => Access::Closed,
+    }
+}
+
+/// Native clients are no users: the key admits them, or the lack of any password.
+fn native(state: &State, without_password: Access) -> Access {
+    match state.default_user {
+        _ if state.has_native_key => Access::AfterLogin,
+        _ if state.is_insecure => Access::Open,
+        DefaultUser::Open => without_password,
+        DefaultUser::Limited | DefaultUser::Locked | DefaultUser::Shut => Access::Closed,
+    }
+}
+
+/// Whether an address is the loopback interface's, in IPv4, in IPv6, or in one within the other.
+#[inline]
+pub fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// The answers of all doors in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answers([Access; Door::ALL.len()]);
+
+impl Answers {
+    /// Asks the table for all of them.
+    pub fn new(state: &State) -> Answers {
+        Answers(Door::ALL.map(|door| answer(door, state)))
+    }
+
+    /// One door's.
+    #[inline]
+    pub fn of(&self, door: Door) -> Access {
+        self.0[door as usize]
+    }
+}
+
+/// What a client is told that a door does not let in.
+pub fn denial(protocol: Dialect, access: Access) -> &'static [u8] {
+    match (protocol, access) {
+        (Dialect::Resp, _) => DENIED_RESP,
+        (Dialect::Memcached, Access::Closed) => CLOSED_MEMCACHED,
+        (Dialect::Memcached, _) => DENIED_MEMCACHED,
+    }
+}
+
+/// To a client of a RESP port, by [`Access::LoopbackOnly`], as Redis's protected mode answers.
+const DENIED_RESP: &[u8] = b"-DENIED protected mode: the user default has no password, so \
+    that only clients of the loopback interface may connect; set one by CONFIG SET requirepass \
+    PASSWORD or --requirepass, or start with --insecure on\r\n";
+
+/// The same of a memcached port.
+const DENIED_MEMCACHED: &[u8] = b"CLIENT_ERROR protected mode: no password is set, so that \
+    only clients of the loopback interface may connect; set --requirepass, --auth-file or \
+    --insecure\r\n";
+
+/// To a client of a memcached port, by [`Access::Closed`].
+const CLOSED_MEMCACHED: &[u8] = b"CLIENT_ERROR closed: the user default may not log in with \
+    all rights here; set --auth-file, or give default a password and all rights\r\n";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Doors at the start: settings that would open one to strangers are refused, with a remedy.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Access, Door, State, answer, is_loopback};
+use crate::config::Config;
+
+/// Why a server with these settings does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Which door.
+    pub door: Door,
+    /// What is wrong, and what would be right.
+    pub reason: String,
+}
+
+/// Where a door is bound; `None`: it is off, or has no address.
+pub(super) fn address(config: &Config, door: Door) -> Option<SocketAddr> {
+    match door {
+        Door::Resp => config.resp,
+        Door::TlsResp => config.tls_resp,
+        Door::Memcached => config.memcached,
+        Door::TlsMemcached => config.tls_memcached,
+        Door::MemcachedUdp if config.udp.port == 0 => None,
+        Door::MemcachedUdp => {
+            config.memcached.map(|address| SocketAddr::new(address.ip(), config.udp.port))
+        }
+        Door::Native => config.native,
+        Door::Admin => config.admin,
+        Door::Peer => config.cluster.as_ref().map(|cluster| cluster.peer),
+        Door::UnixResp | Door::UnixMemcached | Door::Shm => None,
+    }
+}
+
+/// Whether [`check`] depends on the users, so that a file of them has to be read first.
+pub fn needs_users(config: &Config) -> bool {
+    let is_reachable = |door| address(config, door).is_some_and(|at| !is_loopback(at.ip()));
+    config.native.is_some()
+        || config.shm.is_some()
+        || config.udp.port != 0
+        || Door::ALL.into_iter().any(is_reachable)
+}
+
+/// Looks whether all doors that these settings put there may be there.
+///
+/// # Errors
+/// The first that may not.
+pub fn check(config: &Config, state: &State) -> Result<(), Refused> {
+    for door in Door::ALL {
+        let refuse = |reason| Err(Refused { door, reason });
+        let at = address(config, door);
+        let is_there = at.is_some() || (door == Door::Shm && config.shm.is_some());
+        match answer(door, state) {
+            Access::LoopbackOnly => {
+                if let Some(at) = at.filter(|at| !is_loopback(at.ip())) {
+                    return refuse(too_far(door, at.ip()));
+                }
+            }
+            Access::Closed if is_there && is_useless_closed(door) => {
+                return refuse(beside(door, config));
+            }
+            Access::Closed | Access::Open | Access::AfterLogin => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a closed door is a mistake of the settings. memcached's TCP ports are on by default, and
+/// rights may change.
+fn is_useless_closed(door: Door) -> bool {
+    matches!(door, Door::Native | Door::Shm | Door::MemcachedUdp)
+}
+
+/// A door for loopback only, at another address.
+fn too_far(door: Door, address: IpAddr) -> String {
+    let (what, remedy) = match door {
+        Door::Native => ("no key configured", "--native-key-file PATH or --insecure"),
+        Door::MemcachedUdp => {
+            ("datagrams can name any address as their sender", "--insecure or --udp-port 0")
+        }
+        Door::Admin => (
+            "logins would cross the network in the clear",
+            "--admin-tls on, a loopback address or --insecure",
+        ),
+        _ => ("no auth configured", "--requirepass PASSWORD or --insecure"),
+    };
+    format!("bind {address} refused: {what}; use {remedy}")
+}
+
+/// A door that cannot be open beside what the settings ask clients for.
+fn beside(door: Door, config: &Config) -> String {
+    let flag = match config {
+        Config { auth_file: Some(_), .. } if door == Door::MemcachedUdp => "--auth-file",
+        Config { acl_file: Some(_), .. } => "--acl-file",
+        _ => "--requirepass",
+    };
+    let (what, remedy) = match (door, flag) {
+        (Door::MemcachedUdp, _) => ("datagrams carry no password", "--udp-port 0"),
+        (Door::Shm, _) => (
+            "clients in shared memory give no password",
+            "--native-key-file PATH, --insecure or --shm off",
+        ),
+        (_, "--acl-file") => {
+            ("native clients are no users", "--native-key-file PATH, --insecure or --native off")
+        }
+        _ => (
+            "native clients give no password",
+            "--native-key-file PATH, --insecure or --native off",
+        ),
+    };
+    format!("refused beside {flag}: {what}; use {remedy}")
+}

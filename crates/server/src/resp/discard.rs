@@ -1,0 +1,93 @@
+//! Commands that are refused before all of them has arrived: the connection skips them and goes on.
+//!
+//! ```text
+//!  feed_resp ──▶ an argument above the limit ──▶ give_up: the error reply, the transaction spoilt
+//!  later reads ──▶ skip_refused: what the headers announce is skipped ──▶ feed_resp
+//! ```
+
+use wire::resp::{ErrorCode, ProtocolError};
+
+use super::{Fed, limits};
+use crate::connection::{Ending, Replies, Speech};
+use crate::core::Core;
+use crate::engine::Engine;
+use crate::gather::Gather;
+
+/// How a refused command goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GivenUp {
+    /// It is answered with its error, and skipped.
+    Answered,
+    /// It is skipped (CLIENT REPLY).
+    Quiet,
+    /// Its end is not known.
+    Endless,
+}
+
+impl Core {
+    /// Skips the command that the connection's parser is in, from here on: its bytes are still
+    /// the first of the input. A transaction that it would have joined is spoilt.
+    #[cold]
+    pub(crate) fn give_up(&mut self, slot: usize) -> GivenUp {
+        let connection = &mut self.connections[slot];
+        let Speech::Resp(resp) = &mut connection.speech else { return GivenUp::Endless };
+        let Some(discard) = resp.parser.give_up() else { return GivenUp::Endless };
+        resp.discard = Some(discard);
+        connection.input.need_bytes = 0;
+        if let Some(transaction) = &mut resp.transaction {
+            transaction.spoil();
+        }
+        let replies = resp.replies;
+        if replies == Replies::SkipNext {
+            resp.replies = Replies::On;
+        }
+        self.counters().oversized_commands.add(1);
+        self.counters().errors_by_code[ErrorCode::Err as usize].add(1);
+        if replies == Replies::On { GivenUp::Answered } else { GivenUp::Quiet }
+    }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// A command with an argument above the limit.
+    #[cold]
+    pub(super) fn refuse_oversized(&mut self, slot: usize, error: ProtocolError) {
+        match self.core.give_up(slot) {
+            GivenUp::Answered => self.reply_to(slot, |out| error.encode(out)),
+            GivenUp::Quiet => self.settle(slot),
+            GivenUp::Endless => self.end_broken(slot, error),
+        }
+    }
+
+    /// Skips what has come of a refused command; runs what stands behind it.
+    #[cold]
+    pub(super) fn skip_refused(&mut self, slot: usize, input: &'a [u8]) -> Fed {
+        let limits = limits(self.core, slot);
+        let Some(mut discard) = self.core.connections[slot].resp().discard.take() else {
+            return Fed::up_to(0, 0);
+        };
+        let skipped_bytes = match discard.skip(input, &limits) {
+            Ok(skipped_bytes) => skipped_bytes,
+            Err(error) => {
+                self.end_broken(slot, error);
+                return Fed { skipped_bytes: input.len(), ..Fed::up_to(input.len(), 0) };
+            }
+        };
+        if !discard.has_ended() {
+            self.core.connections[slot].resp().discard = Some(discard);
+            // What is left is a header that is not complete.
+            let need_bytes = input.len() - skipped_bytes + 1;
+            return Fed { skipped_bytes, ..Fed::up_to(skipped_bytes, need_bytes) };
+        }
+        let fed = self.feed_resp(slot, &input[skipped_bytes..]);
+        Fed { skipped_bytes, consumed_bytes: skipped_bytes + fed.consumed_bytes, ..fed }
+    }
+
+    /// The stream has lost its frame.
+    #[cold]
+    pub(super) fn end_broken(&mut self, slot: usize, error: ProtocolError) {
+        self.core.counters().protocol_errors.add(1);
+        self.core.counters().errors_by_code[ErrorCode::Err as usize].add(1);
+        self.reply_to(slot, |out| error.encode(out));
+        self.core.connections[slot].ending = Ending::AfterFlush;
+    }
+}

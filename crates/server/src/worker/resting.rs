@@ -1,0 +1,120 @@
+//! Connections whose answer to a login waits: they are not read and not sent to until then.
+//!
+//! # Invariants
+//! I1: a connection whose ending is [`Ending::Resting`] has an entry here, or is on its way to
+//!     another worker, which ends its rest.
+//! I2: there is at most one entry for each place of a connection.
+
+use std::collections::BTreeMap;
+
+use base::UnixMillis;
+
+use super::Worker;
+use crate::connection::Ending;
+use crate::core::Core;
+use crate::engine::Home;
+use crate::logins::{Origin, Pace};
+use crate::poller::Poller;
+
+/// Who rests until when.
+#[derive(Debug, Default)]
+pub struct Resting {
+    /// By the connection's place; and whose it is.
+    by_slot: BTreeMap<usize, (UnixMillis, u64)>,
+    /// The earliest end.
+    next_at: Option<UnixMillis>,
+}
+
+impl Resting {
+    /// When the next rest ends.
+    pub fn next_at(&self) -> Option<UnixMillis> {
+        self.next_at
+    }
+
+    fn add(&mut self, slot: usize, client_id: u64, until: UnixMillis) {
+        self.by_slot.insert(slot, (until, client_id));
+        self.next_at = Some(self.next_at.map_or(until, |next| next.min(until)));
+    }
+
+    /// Takes out those whose rest is over.
+    fn take_due(&mut self, now: UnixMillis) -> Vec<(usize, u64)> {
+        let due = self.by_slot.extract_if(.., |_, (until, _)| *until <= now);
+        let due = due.map(|(slot, (_, client_id))| (slot, client_id)).collect();
+        self.next_at = self.by_slot.values().map(|(until, _)| *until).min();
+        due
+    }
+}
+
+impl Core {
+    /// Whether an attempt to log in is refused, its password unlooked.
+    pub fn refuses_logins(&self, origin: Origin) -> bool {
+        let is_refused = self.shared.logins().refuses(origin, self.now);
+        if is_refused {
+            self.counters().doors.logins_refused.add(1);
+        }
+        is_refused
+    }
+
+    /// An attempt to log in is about to be answered: now, or when its address may hear.
+    pub fn pace_login(&mut self, slot: usize, origin: Origin, is_right: bool) {
+        match self.shared.logins().pace(origin, is_right, self.now) {
+            Pace::Now => {}
+            Pace::At(until) => self.rest(slot, until),
+        }
+    }
+
+    /// The answer that is being made waits.
+    #[cold]
+    fn rest(&mut self, slot: usize, until: UnixMillis) {
+        let connection = &mut self.connections[slot];
+        if connection.ending == Ending::Open {
+            connection.ending = Ending::Resting;
+            let client_id = connection.client.id;
+            self.resting.add(slot, client_id, until);
+            self.counters().doors.logins_slowed.add(1);
+            self.touch(slot);
+        }
+    }
+}
+
+impl<E: Home, P: Poller> Worker<E, P> {
+    /// Answers those that have waited; all of them, where the server stops.
+    #[inline]
+    pub(super) fn end_rests(&mut self) {
+        let is_due = |at| at <= self.core.now || self.is_draining;
+        if self.core.resting.next_at.is_some_and(is_due) {
+            self.end_due_rests();
+        }
+    }
+
+    #[cold]
+    fn end_due_rests(&mut self) {
+        let until = if self.is_draining { UnixMillis(u64::MAX) } else { self.core.now };
+        for (slot, client_id) in self.core.resting.take_due(until) {
+            let Some(connection) = self.core.connections.get_mut(slot) else { continue };
+            if connection.client.id == client_id && connection.ending == Ending::Resting {
+                connection.ending = Ending::Open;
+                self.core.touch(slot);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_end_in_their_order_and_a_place_has_one() {
+        let mut resting = Resting::default();
+        resting.add(3, 30, UnixMillis(50));
+        resting.add(1, 10, UnixMillis(20));
+        resting.add(3, 31, UnixMillis(40));
+        assert_eq!(resting.next_at(), Some(UnixMillis(20)));
+        assert_eq!(resting.take_due(UnixMillis(19)), []);
+        assert_eq!(resting.take_due(UnixMillis(20)), [(1, 10)]);
+        assert_eq!(resting.next_at(), Some(UnixMillis(40)));
+        assert_eq!(resting.take_due(UnixMillis(99)), [(3, 31)]);
+        assert_eq!(resting.next_at(), None);
+    }
+}
