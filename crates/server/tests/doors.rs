@@ -336,6 +336,22 @@ fn native_sessions_without_a_key_end_when_a_password_is_set() {
 }
 
 #[test]
+fn native_sessions_end_when_a_file_of_users_that_is_read_again_has_a_password() {
+    let files = Files::new();
+    let path = files.path("users");
+    std::fs::write(&path, "user default on nopass ~* +@all\n").unwrap();
+    let acl_file = Some(path.clone());
+    let server = start(&files, false, "127.0.0.1", Config { acl_file, ..config() });
+    let mut peer = Peer::connect(&server);
+    peer.ask(&[get(b"k")]);
+    std::fs::write(&path, "user default on >x ~* +@all\n").unwrap();
+    assert!(server.server().shared().reload().iter().all(Result::is_ok));
+    peer.send(&[get(b"k")]);
+    assert_eq!(peer.receive_refusal().reason, Reason::UnknownSession);
+    assert_eq!(refusal_in(&peer.hello(None), None), Some(Reason::Closed));
+}
+
+#[test]
 fn sessions_that_show_the_key_go_on_when_a_password_is_set() {
     let files = Files::new();
     let server = start(&files, true, "127.0.0.1", config());
