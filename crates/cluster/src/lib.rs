@@ -50,4 +50,4 @@ pub use message::{Message, Operation, Outcome, Peer, Request};
 pub use node::Node;
 pub use scheme::{Scheme, Way};
 pub use settings::{Durability, Settings};
-pub use shelf::{Done, Installed, Landed, MemoryShelf, Part, Plain, Shelf};
+pub use shelf::{Above, Done, Installed, Landed, MemoryShelf, Part, Plain, Shelf};

@@ -13,6 +13,7 @@
 //!  all keys of a shard are deleted by one entry        flush.rs
 //!  writes that belong together land as one frame       group.rs
 //!  no primary any more: answers wait for CommitVer     limbo.rs
+//!  what others ask of the shelf is looked up in steps   answers.rs
 //!  who holds a shard up is named to the managers       overdue.rs
 //!  the process is to end: others take over first       ending.rs
 //! ```
@@ -34,6 +35,7 @@
 //! # References
 //! Rowan-KV §4; K6, K14, K19 to K25.
 
+mod answers;
 mod copy;
 mod digest;
 mod durable;
@@ -68,6 +70,7 @@ use crate::scheme::{Scheme, Way, Ways};
 use crate::settings::{Settings, after};
 use crate::shelf::{Done, Shelf};
 
+use answers::Answers;
 use digest::Assembly;
 use durable::DurableLog;
 use ending::Ending;
@@ -82,6 +85,9 @@ use sessions::Sessions;
 pub enum Event<'a> {
     /// Time has passed; at least every millisecond while the node has any role.
     Tick,
+    /// Nothing else is to be done: a bounded part of the answers that are asked for, while
+    /// [`Node::has_steps`].
+    Step,
     /// A message of the control path.
     Message {
         /// Whose.
@@ -181,6 +187,9 @@ pub struct Node<S> {
     owed: Owed,
     /// Shards of which something has landed that there is no room for.
     crowded: BTreeSet<ShardId>,
+    answers: Answers,
+    /// See [`Node::take_work`].
+    work: usize,
     /// Since it was told to end.
     ending: Option<Ending>,
 }
@@ -262,6 +271,8 @@ impl<S: Shelf> Node<S> {
             durable: DurableLog::new(settings.durability, is_log),
             owed: Owed::default(),
             crowded: BTreeSet::new(),
+            answers: Answers::default(),
+            work: 0,
             ending: None,
         }
     }
@@ -280,6 +291,7 @@ impl<S: Shelf> Node<S> {
     pub fn input(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>) {
         match event {
             Event::Tick => self.tick(now, actions),
+            Event::Step => self.step(now, actions),
             Event::Landed { lane, way, bytes } => self.land(lane, way, bytes, actions),
             Event::Executed { lane, bytes } => self.executed(lane, bytes),
             Event::Digested => self.digested(actions),
@@ -341,6 +353,7 @@ impl<S: Shelf> Node<S> {
         };
         let is_ending = self.ending.is_some();
         is_ending
+            || self.has_steps()
             || self.shards.values().any(|state| {
                 !state.limbo.is_empty() || state.primary.as_ref().is_some_and(is_moving)
             })
@@ -518,7 +531,7 @@ impl<S: Shelf> Node<S> {
                 self.fetched(from, shard, &key, entry, now, actions);
             }
             Message::Pull { term, shard, part, cursor } if term == self.term() => {
-                self.pull(from, shard, part, cursor, actions);
+                self.pull(from, shard, part, cursor);
             }
             // Of another term, or not for a node: whoever wants an answer asks again.
             _ => {}

@@ -77,8 +77,10 @@ pub trait Shelf {
     /// A client was answered so; only asked of a shelf that is the log (K24).
     fn remember(&mut self, _session: &Session) {}
 
-    /// All entries of a shard above a version; cheap if that is the last that `commit` was told.
-    fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>>;
+    /// Entries of a shard above a version in the order of theirs, about so many; cheap if that is
+    /// the last version that `commit` was told. None: the shelf has to look for them first, between
+    /// the node's inputs; the node asks again.
+    fn above(&self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above>;
 
     /// About so many entries of a shard from a cursor on, which is 0 for the beginning; remembered
     /// deletes are among them. It may be none, though there are more.
@@ -171,6 +173,15 @@ pub struct Done {
     pub is_there: bool,
 }
 
+/// Entries above a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Above {
+    /// In the order of their versions.
+    pub entries: Vec<Arc<Entry>>,
+    /// There may be more above this version; none: these are all.
+    pub next: Option<Version>,
+}
+
 /// A part of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
@@ -195,6 +206,15 @@ impl MemoryShelf {
     /// Puts an entry in the place of its key's, whatever the versions: for tests that break things.
     pub fn replace(&mut self, entry: Arc<Entry>) {
         self.shards.entry(entry.shard).or_default().insert(place_of(&entry.key), entry);
+    }
+
+    /// All entries of a shard above a version, in the order of theirs.
+    pub fn all_above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
+        let keys = self.shards.get(&shard).into_iter().flat_map(|keys| keys.values());
+        let all = keys.chain(self.flushes.get(&shard));
+        let mut above: Vec<_> = all.filter(|entry| entry.version > floor).cloned().collect();
+        above.sort_by_key(|entry| entry.version);
+        above
     }
 
     /// Keeps the keys that are there, and nothing of what keeps older ones away: likewise.
@@ -234,10 +254,12 @@ impl Shelf for MemoryShelf {
         Installed::Newest
     }
 
-    fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
-        let keys = self.shards.get(&shard).into_iter().flat_map(|keys| keys.values());
-        let all = keys.chain(self.flushes.get(&shard));
-        all.filter(|entry| entry.version > floor).cloned().collect()
+    fn above(&self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above> {
+        let mut entries = self.all_above(shard, floor);
+        let is_cut = entries.len() > entry_max.max(1);
+        entries.truncate(entry_max.max(1));
+        let next = entries.last().filter(|_| is_cut).map(|last| last.version);
+        Some(Above { entries, next })
     }
 
     fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part {

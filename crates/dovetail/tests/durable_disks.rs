@@ -29,8 +29,11 @@ fn command(directory: &Path) -> Command {
 
 impl Served {
     fn start(directory: &Path) -> Served {
-        let mut child =
-            command(directory).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        Served::begin(command(directory))
+    }
+
+    fn begin(mut command: Command) -> Served {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary starts");
         let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
         let (send, lines) = channel();
         std::thread::spawn(move || {
@@ -43,9 +46,29 @@ impl Served {
             start.push(line.unwrap_or_else(|_| panic!("it becomes ready: {start:?}")));
         }
         let ready = start.last().expect("it is there");
-        let address = ready.split("\"resp\":\"").nth(1).and_then(|rest| rest.split('"').next());
-        let resp = address.and_then(|text| text.parse().ok()).expect("an address");
+        let resp = address_in(ready, "resp").expect("an address");
         Served { child, resp, lines, start }
+    }
+
+    /// Where it listens for a protocol.
+    fn address(&self, protocol: &str) -> SocketAddr {
+        address_in(self.start.last().expect("it is ready"), protocol).expect("an address")
+    }
+
+    /// From now on the system refuses whatever it writes to a file.
+    fn break_files(&self) {
+        let pid = self.child.id().to_string();
+        let limited = Command::new("prlimit").args(["--pid", &pid, "--fsize=0:0"]).status();
+        assert!(limited.expect("util-linux is there").success());
+    }
+
+    fn wait_for(&self, text: &str) {
+        loop {
+            let line = self.lines.recv_timeout(Duration::from_secs(60)).expect("it says so");
+            if line.contains(text) {
+                return;
+            }
+        }
     }
 
     fn ask(&self, words: &[&str]) -> String {
@@ -82,6 +105,57 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+fn address_in(ready: &str, protocol: &str) -> Option<SocketAddr> {
+    let rest = ready.split(&format!("\"{protocol}\":\"")).nth(1)?;
+    rest.split('"').next()?.parse().ok()
+}
+
+/// A server of all protocols that outlives a write beyond the limit of its files' sizes.
+fn breakable(directory: &Path, threads: &str) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_dovetail")])
+        .args(["serve", "--mode", "store", "--memory", "64m", "--threads", threads])
+        .args(["--resp", "127.0.0.1:0", "--memcached", "127.0.0.1:0", "--native", "127.0.0.1:0"])
+        .args(["--admin", "off", "--log-format", "json", "--data-dir"])
+        .arg(directory);
+    command
+}
+
+/// A connection that stays; its server may close it.
+struct Talk(BufReader<TcpStream>);
+
+impl Talk {
+    fn with(address: SocketAddr) -> Talk {
+        let stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket has a timeout");
+        Talk(BufReader::new(stream))
+    }
+
+    /// The first line of the answer; empty: the connection was closed.
+    fn say(&mut self, text: &str) -> String {
+        let sent = self.0.get_mut().write_all(text.as_bytes());
+        let mut line = String::new();
+        if sent.and_then(|()| self.0.read_line(&mut line)).is_err() {
+            line.clear();
+        }
+        line
+    }
+
+    /// A value of RESP or of memcached's text protocol: the line behind the first.
+    fn value(&mut self, text: &str) -> String {
+        let first = self.say(text);
+        let mut value = String::new();
+        if first.starts_with('$') || first.starts_with("VALUE") {
+            self.0.read_line(&mut value).expect("the value follows");
+        }
+        if first.starts_with("VALUE") {
+            self.0.read_line(&mut String::new()).expect("END follows");
+        }
+        value
     }
 }
 
@@ -221,4 +295,51 @@ fn a_read_only_disk_is_refused_in_one_line_and_loses_nothing() {
     disk.remount("rw");
     let served = Served::start(path);
     assert_eq!(served.ask(&["DBSIZE"]), ":20\r\n");
+}
+
+#[test]
+fn after_a_failed_write_of_the_log_reads_go_on_and_writes_are_refused() {
+    for threads in ["1", "3"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let served = Served::begin(breakable(directory.path(), threads));
+        let (resp, memcached) = (served.address("resp"), served.address("memcached"));
+        let native = served.address("native").to_string();
+        served.store(20);
+        let mut reader = Talk::with(resp);
+        let mut lines = Talk::with(memcached);
+        assert_eq!(reader.say("PING\r\n"), "+PONG\r\n");
+        assert_eq!(lines.say("set key-m 0 0 1\r\n7\r\n"), "STORED\r\n");
+        let mut client = client::Client::connect(&native).expect("it is served");
+        client.set(b"key-n", b"7").expect("it is stored");
+        served.break_files();
+        // The write that meets the failure is not acknowledged: its connection is closed.
+        assert_eq!(Talk::with(resp).say("SET key-0 lost\r\n"), "");
+        served.wait_for("the log cannot be written");
+        // Connections that were there go on, in each protocol.
+        for _ in 0..50 {
+            assert_eq!(reader.say("PING\r\n"), "+PONG\r\n");
+            assert_eq!(reader.value("GET key-1\r\n"), "value\r\n");
+            assert!(reader.say("SET key-1 x\r\n").starts_with("-MISCONF "));
+            assert_eq!(lines.value("get key-m\r\n"), "7\r\n");
+            let refused = "SERVER_ERROR the log cannot be written\r\n";
+            assert_eq!(lines.say("set key-m 0 0 1\r\n8\r\n"), refused);
+        }
+        for write in ["DEL key-1", "INCR n", "MSET key-1 x key-2 x", "EXPIRE key-1 1", "FLUSHALL"] {
+            let reply = reader.say(&format!("{write}\r\n"));
+            assert!(reply.starts_with("-MISCONF "), "{write}: {reply}");
+        }
+        assert_eq!(lines.say("flush_all\r\n"), "SERVER_ERROR the log cannot be written\r\n");
+        assert_eq!(lines.say("version\r\n").split(' ').next(), Some("VERSION"));
+        assert_eq!(client.get(b"key-n").expect("reads go on"), Some(b"7".to_vec()));
+        assert!(client.set(b"key-n", b"8").is_err(), "it is not acknowledged");
+        assert_eq!(client.get(b"key-n").expect("reads go on"), Some(b"7".to_vec()));
+        let mut other = Talk::with(resp);
+        assert_eq!(other.value("GET key-2\r\n"), "value\r\n");
+        assert_eq!(other.say("DBSIZE\r\n"), reader.say("DBSIZE\r\n"));
+        drop(served);
+        // What was acknowledged is there; what was refused is not.
+        let served = Served::start(directory.path());
+        assert_eq!(served.ask(&["GET", "key-1"]), "$5\r\nvalue\r\n");
+        assert_eq!(served.ask(&["GET", "key-n"]), "$1\r\n7\r\n");
+    }
 }

@@ -63,6 +63,8 @@ pub struct Connection {
     pub lent_held_bytes: usize,
     /// Of the buffer budget.
     pub booked_bytes: u64,
+    /// A command of it may have written something since what it was told last was on the disk.
+    pub has_written: bool,
     /// Is in the worker's list of connections to finish in this round.
     pub is_touched: bool,
     /// Is in the worker's list of connections that wait for buffer room.
@@ -213,6 +215,7 @@ impl Connection {
             is_lent: false,
             lent_held_bytes: 0,
             booked_bytes: 0,
+            has_written: false,
             is_touched: false,
             is_starved: false,
             starved_at: None,

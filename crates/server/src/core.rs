@@ -1,5 +1,6 @@
 //! What a worker's commands work on, apart from the store's session.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use base::{KeyHash, KeyHasher, UnixMillis, WorkerId};
@@ -88,6 +89,9 @@ pub struct Core {
     pub cluster: Option<Arc<View>>,
     /// A read of a cluster's slot was executed here since replies last left.
     pub has_read_here: bool,
+    /// When the log last failed, as native clients' replies know it
+    /// ([`Gate`](crate::durable::Gate)).
+    pub native_refusals_seen: Cell<u64>,
     /// What [`View::generation`] was when the round began.
     pub places_seen: u64,
 }
@@ -143,6 +147,7 @@ impl Core {
             notes: Vec::new(),
             cluster: shared.cluster().cloned(),
             has_read_here: false,
+            native_refusals_seen: Cell::new(0),
             places_seen: 0,
             shared,
         }

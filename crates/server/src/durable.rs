@@ -9,8 +9,12 @@
 //!
 //! # Invariants
 //! I1: with `--durability fsync` no byte of a reply leaves before everything that its request has
-//!     seen is on the disk; a reply for which that failed never leaves.
-//! I2: who waits at the gate has parked its session: a commit waits for nobody who waits for it.
+//!     seen is on the disk. A reply to a write for which that failed never leaves: its bytes are
+//!     encoded by then, so its connection is closed, or its datagram dropped.
+//! I2: a worker that waits at the gate has parked its session: no commit waits for that worker.
+//! I3: while the log cannot be written, writes that begin are refused before they change anything.
+//!     So once a worker has closed what waited when that began, all that its connections are told
+//!     is true: reads may leave, of values too that are in memory alone.
 
 mod checkpoints;
 mod directory;
@@ -110,8 +114,7 @@ impl Data {
 
     /// A gate for one worker, where replies wait.
     pub fn gate(&self) -> Option<Gate> {
-        (self.config.durability == Durability::Fsync)
-            .then(|| Gate { durable: Arc::clone(&self.durable), mark: Vec::new() })
+        (self.config.durability == Durability::Fsync).then(|| Gate::new(Arc::clone(&self.durable)))
     }
 }
 
@@ -119,20 +122,57 @@ impl Data {
 pub struct Gate {
     durable: Arc<Durable>,
     mark: Vec<u64>,
+    /// Of [`Durable::refusal_count`]: what waited then was given up.
+    pub refusals_seen: u64,
+}
+
+/// What may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// Everything: what was seen is on the disk.
+    Durable,
+    /// Everything: writes are refused (I3).
+    Refusing,
+    /// The log has failed just now: replies to writes that were executed may not leave, those that
+    /// are outstanding at other workers included.
+    Failed,
 }
 
 impl Gate {
-    /// Returns once everything that was seen is on the disk. False: it never will be, and nothing
-    /// that was answered since the last call may leave.
-    pub fn pass(&mut self, session: &mut Session) -> bool {
+    fn new(durable: Arc<Durable>) -> Gate {
+        Gate { durable, mark: Vec::new(), refusals_seen: 0 }
+    }
+
+    /// Returns once everything that was seen is on the disk, or will not be.
+    pub fn pass(&mut self, session: &mut Session) -> Passage {
         if self.durable.is_settled() {
-            return true;
+            return Passage::Durable;
         }
         self.durable.mark(&mut self.mark);
         session.park(); // I2
         let waited = self.durable.wait_covered(&self.mark);
         session.unpark();
-        waited.is_ok()
+        match waited {
+            Ok(()) => Passage::Durable,
+            Err(_) if self.is_new_refusal() => Passage::Failed,
+            Err(_) => Passage::Refusing,
+        }
+    }
+
+    /// Before anything is executed: whether writes are refused now that were not when this was last
+    /// asked. Then what is outstanding is given up, and nothing that follows.
+    pub fn has_failed(&mut self) -> bool {
+        self.is_refusing() && self.is_new_refusal()
+    }
+
+    fn is_new_refusal(&mut self) -> bool {
+        let refusals = self.durable.refusal_count();
+        std::mem::replace(&mut self.refusals_seen, refusals) != refusals
+    }
+
+    /// Whether writes are refused.
+    pub fn is_refusing(&self) -> bool {
+        self.durable.is_refusing()
     }
 }
 

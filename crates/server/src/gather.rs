@@ -92,6 +92,9 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         if self.requests.is_full() {
             self.flush();
         }
+        if !matches!(op, Op::Get) {
+            self.core.connections[answer.slot].has_written = true;
+        }
         if E::ROUTES {
             if !self.is_routing {
                 self.engine.join(&mut self.here, hash, key);

@@ -301,26 +301,28 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// nothing of who serves what. What is to come later only this server knows.
     fn flush_later(&mut self, slot: usize, delay: i64, noreply: bool) {
         let caller = self.caller(slot, MemcachedCommand::FlushAll, noreply);
-        let is_done = self.flush_at(slot, delay);
-        self.say_line(caller, if is_done { Reply::Ok } else { Reply::NotFlushed });
+        let flushed = self.flush_at(slot, delay);
+        self.say_line(caller, flushed.err().unwrap_or(Reply::Ok));
     }
 
-    /// Whether all was flushed, or will be.
-    fn flush_at(&mut self, slot: usize, delay: i64) -> bool {
+    /// Whether all was flushed, or will be; or why not.
+    fn flush_at(&mut self, slot: usize, delay: i64) -> Result<(), Reply> {
         self.settle(slot);
+        self.core.connections[slot].has_written = true;
         let at = expiry_from_exptime(delay.max(0), self.core.now);
         match at.filter(|at: &UnixMillis| *at > self.core.now) {
             Some(at) => self.core.shared.set_flush_at(Some(at)),
             None => {
                 self.core.shared.set_flush_at(None);
                 match self.engine.flush_shards(true) {
-                    None => self.engine.session().into_iter().for_each(Session::flush),
+                    None if self.engine.session().is_none_or(Session::flush) => {}
+                    None => return Err(Reply::LogFailed),
                     Some(GroupAnswer::Good) => {}
-                    Some(_) => return false,
+                    Some(_) => return Err(Reply::NotFlushed),
                 }
             }
         }
-        true
+        Ok(())
     }
 }
 

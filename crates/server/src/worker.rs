@@ -541,6 +541,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// The round's time, and what came due with it.
     fn before_round(&mut self) {
         self.core.now = unix_now(); // I2.
+        if self.gate.as_mut().is_some_and(Gate::has_failed) {
+            self.cut_writers();
+        }
         self.core.share_output_limit();
         self.core.renew_passes();
         self.end_rests();
@@ -551,7 +554,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         if self.core.shared.take_due_flush(self.core.now) {
             match self.engine.flush_shards(true) {
-                None => self.engine.own_session().flush(),
+                None if self.engine.own_session().flush() => {}
+                // The log cannot be written now: it comes due again.
+                None => self.core.shared.set_flush_at(Some(self.core.now)),
                 Some(GroupAnswer::Good) => {}
                 Some(_) => tracing::warn!("flush_all came due, and not all shards were flushed"),
             }

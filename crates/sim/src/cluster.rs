@@ -40,6 +40,8 @@ pub struct Options {
     pub seed: u64,
     /// Servers; drawn if not said.
     pub nodes: Option<usize>,
+    /// Shards, and at least as many keys; drawn if not said.
+    pub shards: Option<u16>,
     /// Clients; drawn if not said.
     pub clients: Option<usize>,
     /// Requests of each client.

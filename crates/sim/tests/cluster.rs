@@ -96,3 +96,20 @@ fn every_planted_bug_is_noticed_by_its_check() {
         assert!(seed.is_some(), "the planted bug {plant:?} was not noticed: `{sign}`");
     }
 }
+
+#[test]
+fn servers_that_start_together_from_their_disks_serve_all_of_64_shards() {
+    let (mut struck, mut terms) = (0, 0);
+    for seed in 1..=60 {
+        let faults = vec![FaultKind::Power, FaultKind::Loss];
+        let (shards, requests) = (Some(64), Some(150));
+        let report = run(&Options { shards, requests, faults, ..Options::all_faults(seed) });
+        assert_eq!((report.failure, report.is_undecided), (None, false), "seed {seed}");
+        struck += report.struck_count;
+        terms += report.term_count;
+    }
+    println!("{struck} times, {terms} configurations");
+    assert!(struck > 60, "{struck} times all servers died");
+    // No server is expelled while it looks up what it has.
+    assert!(terms < 60 * 20 + 30 * struck, "{terms} configurations after {struck} power cuts");
+}

@@ -145,6 +145,8 @@ struct Lists {
     retired: Vec<u32>,
     is_wanted: bool,
     health: Option<Health>,
+    /// How often that has gone from good to bad.
+    refusal_count: u64,
     commit_count: u64,
 }
 
@@ -381,6 +383,12 @@ impl Durable {
     /// How it is.
     pub fn health(&self) -> Health {
         locked(&self.lists).health.clone().unwrap_or(Health::Good)
+    }
+
+    /// How often the log has ceased to be writable. While that does not change and writes are
+    /// refused, nothing is executed that would have to be made durable.
+    pub fn refusal_count(&self) -> u64 {
+        locked(&self.lists).refusal_count
     }
 
     /// What was counted so far.

@@ -36,7 +36,7 @@ pub(super) struct CopyOut {
 }
 
 /// What is long takes its time: sent again too soon, it would only stand in its own way.
-const NS_PER_BYTE: u64 = 64;
+pub(super) const NS_PER_BYTE: u64 = 64;
 
 #[derive(Debug)]
 struct SentPart {

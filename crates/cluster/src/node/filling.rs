@@ -29,7 +29,7 @@ use crate::node::requests::answer;
 use crate::node::{Action, Node, to_node};
 use crate::record::Entry;
 use crate::settings::after;
-use crate::shelf::{Part, Shelf};
+use crate::shelf::Shelf;
 
 /// Whether a key that is not on the shelf was asked for at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,22 +217,11 @@ impl<S: Shelf> Node<S> {
     }
 
     /// At the source.
-    pub(super) fn pull(
-        &mut self,
-        from: NodeId,
-        id: ShardId,
-        part: u64,
-        cursor: u64,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(super) fn pull(&mut self, from: NodeId, id: ShardId, part: u64, cursor: u64) {
         if !self.is_source(id, from) {
             return;
         }
-        let entry_max = self.settings.copy_part_entries;
-        let Part { entries, next } = self.shelf.part(id, cursor, entry_max);
-        let contents = Contents { entries, sessions: Vec::new() };
-        let term = self.term();
-        actions.push(to_node(from, Message::Copy { term, shard: id, part, contents, next }));
+        self.answers.pull(id, from, part, cursor);
     }
 
     /// A part has come from the source.

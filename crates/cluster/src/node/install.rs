@@ -33,6 +33,7 @@ impl<S: Shelf> Node<S> {
             self.digest_later(actions);
             self.logs.begin();
             self.ways.begin();
+            self.answers.clear();
             let old = self.configuration.replace(new.clone());
             self.is_committed = false;
             actions.push(Action::Fence { term });

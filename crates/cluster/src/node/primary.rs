@@ -7,9 +7,10 @@ use base::Instant;
 
 use crate::ids::{ClientId, NodeId, Version};
 use crate::message::{Contents, Outcome, Request};
-use crate::node::copy::CopyOut;
+use crate::node::copy::{CopyOut, NS_PER_BYTE};
 use crate::node::filling::Filling;
 use crate::record::{Cut, Entry};
+use crate::settings::{Settings, after};
 
 /// A primary, from its promotion on.
 #[derive(Debug)]
@@ -40,17 +41,41 @@ pub(super) struct Primary {
     pub(super) crowded_at: Option<Instant>,
     /// When the present stage began.
     pub(super) stage_since: Instant,
+    pub(super) asking: Asking,
 }
 
 /// How far the promotion is (Rowan-KV §4.5, phase 2).
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Backups are asked what they have.
-    Gathering { missing: BTreeSet<NodeId>, contents: Contents, asked_at: Instant },
+    /// All copies are asked what they have, this one too.
+    Gathering { missing: BTreeSet<NodeId>, contents: Contents },
     /// Everyone, this node's own log included, is given what any of them had.
-    Scattering { missing: BTreeSet<NodeId>, contents: Contents, asked_at: Instant },
+    Scattering { missing: BTreeSet<NodeId>, contents: Contents },
     /// All copies are alike.
     Serving,
+}
+
+/// When copies were last asked for what the present stage waits for, and how long they are given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asking {
+    at: Instant,
+    pause_ns: u64,
+}
+
+impl Asking {
+    /// Asked now: with each time in vain twice as long is waited, but a lease at most and the time
+    /// that the question's bytes take.
+    pub(super) fn again(&mut self, now: Instant, settings: &Settings, len_bytes: u64) {
+        let longest_ns = settings.lease_ns + len_bytes * NS_PER_BYTE;
+        let first_ns = 2 * settings.retry_ns + len_bytes * NS_PER_BYTE;
+        self.pause_ns = (2 * self.pause_ns).clamp(first_ns, longest_ns.max(first_ns));
+        self.at = now;
+    }
+
+    /// Whether the time for an answer is over.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        now >= after(self.at, self.pause_ns)
+    }
 }
 
 /// A write that is not yet everywhere.
@@ -222,6 +247,7 @@ impl Primary {
             withheld_since: None,
             crowded_at: None,
             stage_since: now,
+            asking: Asking::default(),
         }
     }
 

@@ -30,7 +30,7 @@ use crate::configuration::{Role, Shard};
 use crate::ids::{NodeId, ShardId, Version};
 use crate::message::{Contents, Message, Peer};
 use crate::node::durable::Held;
-use crate::node::primary::{Primary, Stage};
+use crate::node::primary::{Asking, Primary, Stage};
 use crate::node::{Action, Node, to_node};
 use crate::record::Entry;
 use crate::settings::after;
@@ -45,16 +45,15 @@ impl<S: Shelf> Node<S> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
-        let contents = self.uncommitted(id);
-        let missing: BTreeSet<NodeId> = shard.backups.iter().copied().collect();
+        let missing: BTreeSet<NodeId> = shard.backups.iter().copied().chain([self.id]).collect();
         let filling = self.begin_filling(shard);
         let withheld_since = self.primary_mut(id).and_then(|primary| primary.withheld_since);
         let Some(state) = self.shards.get_mut(&id) else { return };
-        let stage = Stage::Gathering { missing, contents, asked_at: now };
+        let stage = Stage::Gathering { missing, contents: Contents::default() };
         state.primary =
             Some(Primary { filling, withheld_since, ..Primary::new(stage, shard.epoch, now) });
-        self.ask(id, actions);
-        self.end_gathering(id, now, actions);
+        self.begin_gathering(id, self.id);
+        self.ask(id, now, actions);
     }
 
     /// Another configuration with the same primary: a promotion that had not ended starts again.
@@ -71,23 +70,23 @@ impl<S: Shelf> Node<S> {
     }
 
     pub(super) fn go_on_promoting(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let (retry_ns, hold_ns) = (2 * self.settings.retry_ns, self.settings.hold_ns());
+        let hold_ns = self.settings.hold_ns();
         let (mut late, mut withheld, mut over) = (Vec::new(), Vec::new(), Vec::new());
         for (id, state) in &mut self.shards {
             let Some(primary) = &mut state.primary else { continue };
-            let (is_over, asked_at) = match &mut primary.stage {
-                Stage::Gathering { asked_at, .. } => (false, asked_at),
-                Stage::Scattering { missing, asked_at, .. } => (missing.is_empty(), asked_at),
+            let is_over = match &primary.stage {
+                Stage::Gathering { .. } => false,
+                Stage::Scattering { missing, .. } => missing.is_empty(),
                 Stage::Serving => continue,
             };
-            if now < after(*asked_at, retry_ns) {
+            if !primary.asking.is_over(now) {
                 continue;
             }
-            *asked_at = now;
             if !is_over {
                 late.push(*id);
                 continue;
             }
+            primary.asking.again(now, &self.settings, 0);
             over.push(*id);
             if now >= after(*primary.withheld_since.get_or_insert(now), hold_ns) {
                 withheld.push(*id); // P3
@@ -101,36 +100,26 @@ impl<S: Shelf> Node<S> {
             self.tell_managers(&Message::Withheld { term, shard }, actions);
         }
         for id in late {
-            self.ask(id, actions);
+            self.ask(id, now, actions);
             self.end_gathering(id, now, actions);
         }
     }
 
     /// Asks those whose answers are missing.
-    fn ask(&mut self, id: ShardId, actions: &mut Vec<Action>) {
-        let (term, own) = (self.term(), self.id);
+    fn ask(&mut self, id: ShardId, now: Instant, actions: &mut Vec<Action>) {
+        let (term, own, settings) = (self.term(), self.id, self.settings);
         let Some(primary) = self.primary_mut(id) else { return };
-        match &primary.stage {
-            Stage::Gathering { missing, .. } => {
-                let message = Message::Gather { term, shard: id };
-                actions.extend(missing.iter().map(|to| to_node(*to, message.clone())));
+        let (missing, message, len_bytes) = match &primary.stage {
+            Stage::Gathering { missing, .. } => (missing, Message::Gather { term, shard: id }, 0),
+            Stage::Scattering { missing, contents } => {
+                let (contents, len_bytes) = (contents.clone(), contents.len_bytes());
+                (missing, Message::Scatter { term, shard: id, contents }, len_bytes)
             }
-            Stage::Scattering { missing, contents, .. } => {
-                let contents = contents.clone();
-                let message = Message::Scatter { term, shard: id, contents };
-                let others = missing.iter().filter(|to| **to != own);
-                actions.extend(others.map(|to| to_node(*to, message.clone())));
-            }
-            Stage::Serving => {}
-        }
-    }
-
-    /// What this copy does not know to be on all (P1).
-    fn uncommitted(&self, id: ShardId) -> Contents {
-        let Some(state) = self.shards.get(&id) else { return Contents::default() };
-        let mut entries = self.shelf.above(id, state.commit);
-        entries.extend(self.owed.of(id).cloned()); // W1
-        Contents { entries, sessions: state.sessions.settled() }
+            Stage::Serving => return,
+        };
+        let others = missing.iter().filter(|to| **to != own);
+        actions.extend(others.map(|to| to_node(*to, message.clone())));
+        primary.asking.again(now, &settings, len_bytes);
     }
 
     pub(super) fn gather(&mut self, from: NodeId, id: ShardId, actions: &mut Vec<Action>) {
@@ -139,9 +128,7 @@ impl<S: Shelf> Node<S> {
         }
         self.digest_all();
         self.digest_later(actions);
-        let message =
-            Message::Gathered { term: self.term(), shard: id, contents: self.uncommitted(id) };
-        actions.push(to_node(from, message));
+        self.begin_gathering(id, from);
     }
 
     fn is_backup_of(&self, id: ShardId, primary: NodeId) -> bool {
@@ -158,7 +145,7 @@ impl<S: Shelf> Node<S> {
         actions: &mut Vec<Action>,
     ) {
         let Some(primary) = self.primary_mut(id) else { return };
-        let Stage::Gathering { missing, contents, .. } = &mut primary.stage else { return };
+        let Stage::Gathering { missing, contents } = &mut primary.stage else { return };
         if missing.remove(&from) {
             contents.entries.extend(found.entries);
             contents.sessions.extend(found.sessions);
@@ -170,7 +157,7 @@ impl<S: Shelf> Node<S> {
     fn end_gathering(&mut self, id: ShardId, now: Instant, actions: &mut Vec<Action>) {
         let own = self.id;
         let Some(primary) = self.primary_mut(id) else { return };
-        let Stage::Gathering { missing, contents, .. } = &mut primary.stage else { return };
+        let Stage::Gathering { missing, contents } = &mut primary.stage else { return };
         if !missing.is_empty() {
             return;
         }
@@ -199,9 +186,10 @@ impl<S: Shelf> Node<S> {
         let missing = backups.chain([own]).collect();
         let contents = Contents { entries, sessions };
         let Some(primary) = state.primary.as_mut() else { return };
-        primary.stage = Stage::Scattering { missing, contents, asked_at: now };
+        primary.stage = Stage::Scattering { missing, contents };
         primary.stage_since = now;
-        self.ask(id, actions);
+        primary.asking = Asking::default();
+        self.ask(id, now, actions);
         self.when_durable(Held::Scattered { shard: id }, now, actions);
     }
 
@@ -233,6 +221,7 @@ impl<S: Shelf> Node<S> {
         actions: &mut Vec<Action>,
     ) -> bool {
         self.append_contents(id, contents, actions);
+        self.work += contents.entries.len();
         let has_all = self.shards.get(&id).filter(|state| state.has_all());
         let known = has_all.map_or(Version::ZERO, |state| state.commit);
         for entry in contents.entries.iter().filter(|entry| entry.version > known) {

@@ -9,7 +9,7 @@ use crate::ids::ClientId;
 use crate::message::{Operation, Outcome, Request};
 use crate::record::{Answered, Entry};
 use crate::scheme::Way;
-use crate::shelf::{Installed, MemoryShelf};
+use crate::shelf::{Above, Installed, MemoryShelf};
 
 const MS: u64 = 1_000_000;
 const SHARD: ShardId = ShardId(0);
@@ -78,7 +78,11 @@ impl Bench {
 
     fn input(&mut self, name: u16, event: Event<'_>) {
         let mut actions = Vec::new();
-        self.nodes[usize::from(name)].input(event, self.now, &mut actions);
+        let node = &mut self.nodes[usize::from(name)];
+        node.input(event, self.now, &mut actions);
+        if node.has_steps() {
+            node.input(Event::Step, self.now, &mut actions);
+        }
         self.act(name, actions);
     }
 
@@ -165,7 +169,7 @@ fn a_flush_ends_after_what_is_older_and_nothing_newer_begins_meanwhile() {
     bench.expect(&[(3, Outcome::Integer(5))]);
     for node in &mut bench.nodes {
         node.digest_all();
-        let entries = node.shelf().above(SHARD, Version::ZERO);
+        let entries = node.shelf().all_above(SHARD, Version::ZERO);
         let values: Vec<_> = entries.iter().filter_map(|entry| entry.value.as_deref()).collect();
         assert_eq!(values, [b"5"]);
     }
@@ -317,6 +321,64 @@ fn a_write_under_way_when_its_shard_moves_is_answered_when_all_copies_have_it() 
     bench.expect(&[(1, Outcome::Integer(5))]);
 }
 
+/// Actions of one event.
+fn actions_of(node: &mut Node<MemoryShelf>, event: Event<'_>, now: Instant) -> Vec<Action> {
+    let mut actions = Vec::new();
+    node.input(event, now, &mut actions);
+    actions
+}
+
+#[test]
+fn a_gather_that_comes_again_before_its_answer_has_left_is_answered_once_in_bounded_steps() {
+    const ENTRIES: usize = 3_000;
+    let mut bench = Bench::new();
+    let now = bench.now;
+    let version = |number: usize| {
+        Version::from_bits(Version::before_epoch(2).bits() + number as u64 + 1).unwrap()
+    };
+    for number in 0..ENTRIES {
+        let key: Arc<[u8]> = number.to_string().into_bytes().into();
+        bench.nodes[1].shelf.install(Arc::new(Entry { key, ..entry(version(number), 3) }));
+    }
+    let node = &mut bench.nodes[1];
+    node.take_work();
+    let gather = || Message::Gather { term: Term(1), shard: SHARD };
+    for _ in 0..20 {
+        let from = Peer::Node(id(0));
+        let actions = actions_of(node, Event::Message { from, message: gather() }, now);
+        assert_eq!((actions, node.take_work()), (Vec::new(), 0), "nothing is looked up at once");
+    }
+    let mut answers = Vec::new();
+    while node.has_steps() {
+        answers.extend(actions_of(node, Event::Step, now));
+        assert!((1..=1_024).contains(&node.take_work()));
+    }
+    let found = answers.iter().map(|action| match action {
+        Action::Send { message: Message::Gathered { contents, .. }, .. } => contents.entries.len(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(found.collect::<Vec<_>>(), [ENTRIES]);
+}
+
+#[test]
+fn a_new_primary_asks_silent_copies_less_and_less_often() {
+    let mut bench = Bench::new();
+    let message = Message::Install(configuration(2, 2, 1, &[2]));
+    let from = Peer::Manager(0);
+    let node = &mut bench.nodes[1];
+    let mut actions = actions_of(node, Event::Message { from, message }, bench.now);
+    let settings = Settings::default();
+    for tick in 1..=10 * settings.lease_ns / MS {
+        let now = after(bench.now, tick * MS);
+        actions.extend(actions_of(node, Event::Tick, now));
+    }
+    let is_gather =
+        |action: &&Action| matches!(action, Action::Send { message: Message::Gather { .. }, .. });
+    // At once, after 2 ms, 4 ms, 8 ms, and then once a lease.
+    let count = actions.iter().filter(is_gather).count();
+    assert!((8..=14).contains(&count), "{count}");
+}
+
 #[test]
 fn a_backup_that_takes_nothing_is_named_to_the_managers() {
     let mut bench = Bench::new();
@@ -367,8 +429,8 @@ impl Shelf for TightShelf {
         true
     }
 
-    fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
-        self.shelf.above(shard, floor)
+    fn above(&self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above> {
+        self.shelf.above(shard, floor, entry_max)
     }
 
     fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> crate::shelf::Part {

@@ -37,6 +37,10 @@ struct ClusterArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(3..=9))]
     nodes: Option<u64>,
 
+    /// Shards, 1 to 256, and at least as many keys [default: drawn from the seed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    shards: Option<u16>,
+
     /// Clients, 1 to 64 [default: drawn from the seed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     clients: Option<u64>,
@@ -128,6 +132,7 @@ fn options(args: &ClusterArgs, seed: u64) -> Options {
     Options {
         seed,
         nodes: count(args.nodes),
+        shards: args.shards,
         clients: count(args.clients),
         requests: count(args.requests),
         faults: args.faults.0.clone(),
@@ -156,6 +161,7 @@ fn replay(options: &Options) -> String {
         value.map(|value| format!(" --{name} {value}")).unwrap_or_default()
     };
     line += &number("nodes", options.nodes);
+    line += &number("shards", options.shards.map(usize::from));
     line += &number("clients", options.clients);
     line += &number("requests", options.requests);
     let named = FAULT_KINDS.iter().filter(|(_, kind)| options.faults.contains(kind));

@@ -16,6 +16,8 @@
 //! T2: nothing here waits but in the poller, and, where the node's data is kept on a disk, once a
 //!     second at most for the small file that says what is kept; and for a digest thread that is
 //!     behind (D3 of shelf/crew.rs) or has a shard that something else is asked of.
+//! T3: a round's work is bounded, whatever the store holds and however much has come: the lease is
+//!     renewed between two rounds (K28).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,8 +51,10 @@ use crate::hop::replicate::{Ends, Errand, ErrandChange, Guests, Refused};
 use crate::poller::{Epoll, Interest, Poller};
 use crate::shared::{Shared, unix_now};
 
-/// Inputs of one kind between two looks at the others.
+/// Inputs of one kind between two looks at the others, ...
 const INPUTS_MAX: usize = 512;
+/// ... or entries that messages have brought, or have made the node look at.
+const WORK_MAX: usize = 2_048;
 /// Between two ticks while something is under way, ...
 const TICK_BUSY: Duration = Duration::from_millis(1);
 /// ... shortly after it, ...
@@ -154,7 +158,8 @@ impl Control {
     }
 
     fn wait(&mut self, poller: &mut Epoll) {
-        let has_work = !self.events.is_empty() || !self.found.is_empty();
+        let has_steps = self.node.has_steps();
+        let has_work = has_steps || !self.events.is_empty() || !self.found.is_empty();
         let is_clearing = self.node.shelf().work();
         let is_sending = self.landing.has_unsent();
         let has_more = has_work || is_clearing || is_sending || self.state.has_landed;
@@ -182,12 +187,7 @@ impl Control {
             self.input(Event::Digested, now);
         }
         self.hear_found();
-        for _ in 0..INPUTS_MAX {
-            let Ok(event) = self.events.try_recv() else { break };
-            if let LinkEvent::Message { from, message, .. } = event {
-                self.hear(from, message, now);
-            }
-        }
+        self.hear_links(now);
         for _ in 0..INPUTS_MAX {
             let Ok(errand) = self.ends.errands.try_recv() else { break };
             self.take(errand, now);
@@ -229,6 +229,25 @@ impl Control {
         }
         self.landing.send(now);
         self.ends.wake_fronts(&self.fabric, &self.shared);
+    }
+
+    /// Messages, until they have made enough work (T3), and a step of what they ask for.
+    fn hear_links(&mut self, now: Instant) {
+        let mut work = self.node.take_work();
+        for _ in 0..INPUTS_MAX {
+            if work >= WORK_MAX {
+                break;
+            }
+            let Ok(event) = self.events.try_recv() else { break };
+            if let LinkEvent::Message { from, message, .. } = event {
+                self.hear(from, message, now);
+            }
+            work += self.node.take_work();
+        }
+        if self.node.has_steps() {
+            self.input(Event::Step, now);
+            self.perform(now);
+        }
     }
 
     fn is_busy(&self) -> bool {

@@ -23,6 +23,7 @@
 mod clearing;
 mod crew;
 mod digester;
+mod finding;
 mod flushing;
 mod installing;
 mod kept;
@@ -39,14 +40,15 @@ use std::sync::Arc;
 use base::{KeyHash, UnixMillis};
 use cluster::record::{self, Answered, Entry};
 use cluster::slot::SLOT_COUNT;
-use cluster::{ClientId, Done, Installed, Landed, Part, Plain, ShardId, Shelf, Version};
+use cluster::{Above, ClientId, Done, Installed, Landed, Part, Plain, ShardId, Shelf, Version};
 use store::pin::Pins;
 use store::{Item, NoSession, NoUpdate, Op, Outcome, Request, Session, Sink, Store};
 
 use clearing::Clearing;
 use crew::Crew;
+use finding::{Finding, Found as FoundKey};
 use installing::install_in;
-use remembered::{Remembered, Why};
+use remembered::{RECENT_BYTES, RECENT_MAX_BYTES, Remembered, Why};
 
 pub use crew::DigestFigures;
 pub use digester::Call;
@@ -59,8 +61,12 @@ const DELETES: u64 = 1 << 63;
 const ITEMS: u64 = 1 << 62;
 /// Items of all shards that one part looks at.
 const PART_ITEMS_SEEN: usize = 8_192;
-/// Items that one call of the store's scan looks at.
+/// Items that one call of the store's scan looks at, ...
 const SCAN_ITEMS: usize = 256;
+/// ... and buckets, where a part is made: an index may have few items in many of them.
+const PART_BUCKETS: u32 = 512;
+/// A call counts as so many items that were seen.
+const CALL_ITEMS: usize = 64;
 /// Entries that are looked for ahead: those of one datagram.
 const FORESEEN_MAX: usize = 16;
 /// Keys and values of a part that is long enough: one message takes it, and a lease does not end
@@ -87,6 +93,7 @@ struct State {
     used: BTreeSet<ShardId>,
     numbers: Arc<ShardNumbers>,
     clearing: Clearing,
+    finding: Finding,
     /// A flush was begun or has ended since somebody asked.
     has_flushed: bool,
     /// Floors that are not written down.
@@ -134,6 +141,7 @@ impl StoreShelf {
             used: BTreeSet::new(),
             numbers: Arc::new(ShardNumbers(numbers, floors)),
             clearing: Clearing::default(),
+            finding: Finding::default(),
             has_flushed: false,
             has_new_floors: false,
             is_broken: false,
@@ -178,8 +186,9 @@ impl StoreShelf {
     pub fn work(&self) -> bool {
         let mut state = self.state.borrow_mut();
         let clears_more = state.clear_step();
+        let finds_more = state.find_step();
         let now = state.now;
-        state.session.maintain(now) || clears_more
+        state.session.maintain(now) || clears_more || finds_more
     }
 
     /// Before the control thread waits: holds nothing of the store back.
@@ -307,29 +316,31 @@ impl State {
         Installed::Newest
     }
 
-    fn above(&mut self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
+    fn above(&mut self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above> {
         self.recall(shard);
-        let remembered = self.shards.entry(shard).or_default();
-        let recent = remembered.recent_above(floor);
-        let recent: Option<Vec<_>> =
-            recent.map(|recent| recent.map(|(version, key)| (version, key.to_vec())).collect());
-        if let Some(recent) = recent {
-            let newest = recent.into_iter().filter_map(|(version, key)| {
-                self.get(shard, &key).filter(|entry| entry.version == version)
-            });
-            let mut newest: Vec<_> = newest.collect();
-            newest.extend(self.flush_above(shard, floor));
-            return newest;
-        }
-        let (mut cursor, mut entries) = (0, Vec::new());
-        loop {
-            let part = self.part(shard, cursor, usize::MAX);
-            entries.extend(part.entries.into_iter().filter(|entry| entry.version > floor));
-            match part.next {
-                Some(next) => cursor = next,
-                None => return entries,
+        let Some(recent) = self.shards.entry(shard).or_default().recent_above(floor) else {
+            self.find(shard, floor);
+            return None;
+        };
+        let recent = recent.take(entry_max.max(1));
+        let recent: Vec<_> = recent.map(|(version, key)| (version, key.to_vec())).collect();
+        let (mut entries, mut bytes, mut last) = (Vec::new(), 0, floor);
+        for (version, key) in &recent {
+            let entry = self.get(shard, key).filter(|entry| entry.version == *version);
+            bytes += entry.iter().map(|entry| entry.key.len() + value_len(entry)).sum::<usize>();
+            entries.extend(entry);
+            last = *version;
+            if bytes >= PART_BYTES {
+                break;
             }
         }
+        let is_last = recent.len() < entry_max && recent.last().is_none_or(|it| it.0 == last);
+        let next = (!is_last).then_some(last);
+        // A flush comes in the slice that its version falls into.
+        let flush = self.flush_above(shard, floor);
+        entries.extend(flush.filter(|flush| is_last || flush.version <= last));
+        entries.sort_by_key(|entry| entry.version);
+        Some(Above { entries, next })
     }
 
     fn part(&mut self, shard: ShardId, cursor: u64, entry_max: usize) -> Part {
@@ -381,7 +392,8 @@ impl State {
         let floor = self.floor(shard);
         let (mut bytes, mut target) = (0, 1);
         while seen < PART_ITEMS_SEEN && entries.len() < enough && bytes < PART_BYTES {
-            let scanned = self.session.scan(self.now, cursor, target, |item| {
+            let limits = (target, PART_BUCKETS);
+            let scanned = self.session.scan_within(self.now, cursor, limits, |item| {
                 let entry = entry_of((shard, number), item);
                 let entry = entry.filter(|entry| entry.version > floor);
                 bytes += entry.iter().map(|_| item.key.len() + item.value.len()).sum::<usize>();
@@ -399,8 +411,7 @@ impl State {
                 // The store has forgotten its own cursor: the walk begins anew.
                 Err(_) => return Part { entries, next: Some(ITEMS) },
             }
-            // An index with few items in many buckets.
-            seen += SCAN_ITEMS / 8;
+            seen += CALL_ITEMS;
         }
         Part { entries, next: Some(ITEMS | cursor) }
     }
@@ -408,25 +419,15 @@ impl State {
     /// What a recovery has found: deletes that may still have to keep something away, and which
     /// versions only the index knows.
     fn remember_recovered(&mut self) {
-        let mut newest: BTreeMap<u16, u64> = BTreeMap::new();
-        let mut cursor = 0;
-        while self.keep.is_some() {
-            let next = self.session.scan(self.now, cursor, SCAN_ITEMS, |item| {
-                let newest = newest.entry(item.shard).or_default();
-                *newest = item.version.max(*newest);
-            });
-            match next {
-                Ok(0) | Err(_) => break,
-                Ok(next) => cursor = next,
-            }
-        }
-        for (number, version) in newest {
-            let version = Version::from_bits(version).unwrap_or_default();
-            if let Some(shard) = self.kept.shard_of(number) {
-                self.used.insert(shard);
-                let remembered = self.shards.entry(shard).or_default();
-                remembered.commit(self.kept.commit_of(shard));
-                remembered.begin_above(version);
+        let recovered = self.walk_recovered();
+        for (shard, newest, found) in recovered.values().filter_map(Recovered::of_shard) {
+            self.used.insert(shard);
+            let commit = self.kept.commit_of(shard);
+            let remembered = self.shards.entry(shard).or_default();
+            remembered.commit(commit);
+            match found {
+                Some(_) => remembered.begin_finding(commit),
+                None => remembered.begin_above(newest),
             }
         }
         for (shard, floor) in self.kept.floors() {
@@ -437,7 +438,9 @@ impl State {
             remembered.flush(floor);
             self.sweep_below(shard, floor);
         }
-        for delete in self.store.take_recovered_deletes() {
+        let mut deletes = self.store.take_recovered_deletes();
+        deletes.sort_unstable_by_key(|delete| delete.version);
+        for delete in deletes {
             let version = Version::from_bits(delete.version).unwrap_or_default();
             let Some(shard) = self.kept.shard_of(delete.shard.get()) else { continue };
             self.used.insert(shard);
@@ -448,7 +451,73 @@ impl State {
                 remembered.add(&delete.key, None, version, Why::Deleted);
             }
         }
+        for Recovered { shard, found, .. } in recovered.into_values() {
+            if let Some(remembered) = shard.and_then(|shard| self.shards.get_mut(&shard)) {
+                remembered.end_finding(found.unwrap_or_default());
+            }
+        }
     }
+
+    /// One walk over the index for all shards, by their numbers.
+    fn walk_recovered(&mut self) -> BTreeMap<u16, Recovered> {
+        let mut recovered: BTreeMap<u16, Recovered> = BTreeMap::new();
+        let State { session, kept, keep, now, .. } = self;
+        let mut cursor = 0;
+        while keep.is_some() {
+            let next = session.scan(*now, cursor, SCAN_ITEMS, |item| {
+                let of_number =
+                    recovered.entry(item.shard).or_insert_with(|| Recovered::new(item.shard, kept));
+                of_number.see(Version::from_bits(item.version).unwrap_or_default(), item.key);
+            });
+            match next {
+                Ok(0) | Err(_) => break,
+                Ok(next) => cursor = next,
+            }
+        }
+        recovered
+    }
+}
+
+/// What a start finds in the index under one number.
+struct Recovered {
+    /// None: the number is no shard's any more.
+    shard: Option<ShardId>,
+    commit: Version,
+    newest: Version,
+    /// What is not known to be on all copies; none: more than is remembered of a shard.
+    found: Option<Vec<FoundKey>>,
+    found_bytes: usize,
+}
+
+impl Recovered {
+    fn new(number: u16, kept: &Kept) -> Recovered {
+        let shard = kept.shard_of(number);
+        let commit = shard.map(|shard| kept.commit_of(shard)).unwrap_or_default();
+        let (newest, found) = (Version::ZERO, Some(Vec::new()));
+        Recovered { shard, commit, newest, found, found_bytes: 0 }
+    }
+
+    fn see(&mut self, version: Version, key: &[u8]) {
+        self.newest = self.newest.max(version);
+        if version <= self.commit || self.shard.is_none() {
+            return;
+        }
+        self.found_bytes += key.len() + RECENT_BYTES;
+        if self.found_bytes > RECENT_MAX_BYTES {
+            self.found = None;
+        }
+        if let Some(found) = &mut self.found {
+            found.push((version, key.into()));
+        }
+    }
+
+    fn of_shard(&self) -> Option<(ShardId, Version, Option<&Vec<FoundKey>>)> {
+        Some((self.shard?, self.newest, self.found.as_ref()))
+    }
+}
+
+fn value_len(entry: &Entry) -> usize {
+    entry.value.as_ref().map_or(0, |value| value.len())
 }
 
 impl Shelf for StoreShelf {
@@ -491,8 +560,8 @@ impl Shelf for StoreShelf {
         true
     }
 
-    fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
-        self.state.borrow_mut().above(shard, floor)
+    fn above(&self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above> {
+        self.state.borrow_mut().above(shard, floor, entry_max)
     }
 
     fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part {

@@ -125,8 +125,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             Verb::Flush => {
                 self.caller(slot, MemcachedCommand::FlushAll, is_quiet);
-                if !self.flush_at(slot, request.exptime()) {
-                    self.binary_refuse(slot, head, Status::Temporary);
+                if let Err(why) = self.flush_at(slot, request.exptime()) {
+                    let is_failed = matches!(why, wire::memcached::Reply::LogFailed);
+                    let status = if is_failed { Status::Internal } else { Status::Temporary };
+                    self.binary_refuse(slot, head, status);
                 } else if !is_quiet {
                     self.binary_say(slot, head, |to| to.done(0));
                 }

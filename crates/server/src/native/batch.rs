@@ -34,7 +34,7 @@ use super::sessions::NoMemory;
 use super::{Clock, Shop};
 use crate::core::Core;
 use crate::counters::{CommandIndex, NativeCommand};
-use crate::durable::{Data, Gate};
+use crate::durable::{Data, Gate, Passage};
 use crate::engine::Engine;
 use crate::gather::BATCH_REQUESTS_MAX;
 use crate::rmw::{Bounded, Rmw};
@@ -73,7 +73,11 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
     ) -> Batch<'b, 'a, 'k, E, T> {
         let (requests, pendings, origins) = (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
         let mut out = out;
-        let gate = core.shared.data().and_then(Data::gate);
+        let mut gate = core.shared.data().and_then(Data::gate);
+        if let Some(gate) = &mut gate {
+            gate.refusals_seen = core.native_refusals_seen.get();
+            gate.has_failed(); // Nothing is outstanding: a batch is answered as a whole.
+        }
         let placed = core.cluster.clone().map(Placed::new);
         if gate.is_some() || placed.is_some() {
             out.hold();
@@ -137,7 +141,11 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         // Whoever executes alone has a session; locked keys are answered within a connection.
         let session = self.engine.session();
         let is_durable = match &mut self.gate {
-            Some(gate) => session.is_some_and(|session| gate.pass(session)),
+            Some(gate) => session.is_some_and(|session| {
+                let passage = gate.pass(session);
+                self.core.native_refusals_seen.set(gate.refusals_seen);
+                passage != Passage::Failed
+            }),
             None => true,
         };
         let may_answer = self.placed.as_ref().is_none_or(Placed::may_answer);
@@ -203,6 +211,13 @@ impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
         let native = &self.core.counters().native;
         match admission {
             Ok(Admission::Execute) => return true,
+            // What it was answered may not be on the disk, and never will be.
+            Ok(Admission::Again(remembered))
+                if remembered.status != Status::Busy
+                    && self.gate.as_ref().is_some_and(Gate::is_refusing) =>
+            {
+                native.dropped_copies.add(1);
+            }
             Ok(Admission::Again(remembered)) => {
                 native.answered_again.add(1);
                 self.direct(&remembered.reply(sequence));

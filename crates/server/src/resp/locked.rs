@@ -126,6 +126,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         work: W,
     ) -> W::Done {
         self.settle(slot);
+        self.core.connections[slot].has_written = true;
         let (now, hasher) = (self.core.now, self.core.hasher.clone());
         let Some(session) = self.engine.session() else {
             self.flush();

@@ -224,8 +224,15 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// node serves, as in Redis Cluster.
     pub(super) fn flush_all(&mut self, caller: Caller) {
         self.settle(caller.slot);
+        self.core.connections[caller.slot].has_written = true;
         match self.engine.flush_shards(false) {
-            None => self.with_session(caller, Session::flush),
+            None => {
+                let mut is_done = true;
+                self.with_session(caller, |session| is_done = session.flush());
+                if !is_done {
+                    return self.fail(caller, &ErrorReply::LogFailed);
+                }
+            }
             Some(GroupAnswer::Good) => {}
             Some(GroupAnswer::TooFewCopies) => return self.fail(caller, &ErrorReply::NoReplicas),
             Some(GroupAnswer::Bad) => return self.fail(caller, &UNCERTAIN_FLUSH),

@@ -119,6 +119,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return here(self, caller, pairs);
         }
         self.settle(caller.slot);
+        self.core.connections[caller.slot].has_written = true;
         let hashes: Vec<KeyHash> = pairs.keys().map(|key| self.core.hash(key)).collect();
         let room_bytes =
             pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
@@ -218,6 +219,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return Err(ErrorReply::KeyTooLong);
         }
         self.settle(slot);
+        self.core.connections[slot].has_written = true;
         let now = self.core.now;
         let source = (source, self.core.hash(source));
         let target = (target, self.core.hash(target));

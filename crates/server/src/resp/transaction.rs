@@ -308,6 +308,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         is_first: bool,
     ) -> bool {
         let now = self.core.now;
+        self.core.connections[caller.slot].has_written = true;
         // A group has no session: its shard is held already.
         let (hashes, room_bytes) = match self.engine.session().is_some() {
             true => self.locks_for(transaction, part, is_first),

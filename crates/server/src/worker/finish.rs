@@ -10,6 +10,7 @@ use super::lend::Sender;
 use crate::cluster;
 use crate::connection::Ending;
 use crate::counters::Dialect;
+use crate::durable::Passage;
 use crate::engine::Home;
 use crate::poller::{Interest, Poller};
 
@@ -54,7 +55,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
     }
 
-    /// What the touched connections are told is on the disk, or they are cut.
+    /// What the touched connections are told is on the disk, or writes are refused. When that
+    /// begins, connections with a write that is answered or under way are cut (I1 of durable.rs).
     #[cold]
     fn pass_gate(&mut self) {
         let Some(gate) = &mut self.gate else { return };
@@ -63,11 +65,36 @@ impl<E: Home, P: Poller> Worker<E, P> {
             connection.is_some_and(|connection| !connection.output.is_empty())
         };
         let speakers: Vec<usize> = self.core.touched.iter().copied().filter(has_said).collect();
-        if speakers.is_empty() || gate.pass(self.engine.own_session()) {
+        if speakers.is_empty() {
             return;
         }
-        for slot in speakers {
-            self.core.connections[slot].ending = Ending::Now;
+        match gate.pass(self.engine.own_session()) {
+            Passage::Durable => {
+                for slot in speakers {
+                    let connection = &mut self.core.connections[slot];
+                    connection.has_written &= !connection.awaiting.is_empty();
+                }
+            }
+            Passage::Refusing => {}
+            Passage::Failed => self.cut_writers(),
+        }
+    }
+
+    /// Closes connections with a write that is answered or under way: the log has failed.
+    #[cold]
+    pub(super) fn cut_writers(&mut self) {
+        let mut count = 0;
+        for slot in self.core.connections.slots() {
+            let connection = &mut self.core.connections[slot];
+            let is_waiting = !connection.output.is_empty() || !connection.awaiting.is_empty();
+            if connection.is_lent || connection.has_written && is_waiting {
+                connection.ending = Ending::Now;
+                self.core.touch(slot);
+                count += 1;
+            }
+        }
+        if count > 0 {
+            tracing::error!("{count} connections are closed: their writes are not in the log");
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::Instant;
 use cluster::record::{Entry, Kind, Session, append_mark, append_session};
-use cluster::{Done, Installed, Landed, MemoryShelf, Part, Plain, ShardId, Shelf, Version};
+use cluster::{Above, Done, Installed, Landed, MemoryShelf, Part, Plain, ShardId, Shelf, Version};
 
 use crate::cluster::dice::Dice;
 
@@ -123,6 +123,11 @@ impl Crew {
     }
 }
 
+/// A shelf has to look first for what is above a version, but for each so manieth time ...
+const LOOKS: u32 = 2;
+/// ... and has so many entries at once.
+const ABOVE_ENTRIES: usize = 3;
+
 /// The nodes' shelf, which can be told to forget what was deleted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestShelf {
@@ -131,6 +136,8 @@ pub(super) struct TestShelf {
     pub(super) crew: Option<RefCell<Crew>>,
     /// Whether it is known when the crew goes on.
     pub(super) is_woken: Cell<bool>,
+    /// How often it was asked for what is above a version.
+    pub(super) looked_count: Cell<u32>,
     /// Of the server.
     pub(super) life: u32,
     pub(super) loses_deletes: bool,
@@ -179,9 +186,14 @@ impl Shelf for TestShelf {
         append_session(session, self.unlogged.get_mut());
     }
 
-    fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
+    fn above(&self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above> {
         self.finish_shard(shard);
-        self.visible(self.inner.borrow().above(shard, floor))
+        self.looked_count.set(self.looked_count.get() + 1);
+        if !self.looked_count.get().is_multiple_of(LOOKS) {
+            return None;
+        }
+        let above = self.inner.borrow().above(shard, floor, entry_max.min(ABOVE_ENTRIES))?;
+        Some(Above { entries: self.visible(above.entries), ..above })
     }
 
     fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part {
@@ -215,7 +227,7 @@ impl TestShelf {
     /// All of a shard, as it is: for whoever judges.
     pub(super) fn all_of(&self, shard: ShardId) -> Vec<Arc<Entry>> {
         self.finish_shard(shard);
-        self.inner.borrow().above(shard, Version::ZERO)
+        self.inner.borrow().all_above(shard, Version::ZERO)
     }
 
     fn put(&self, entry: Arc<Entry>) -> Installed {

@@ -208,13 +208,14 @@ impl Scenario {
             if has(kind) && dice.happens(700_000) { ppm } else { 0 }
         };
         let clients = dice.between(2, 5) as usize;
+        let (shards, keys) = (dice.between(1, 4) as u16, dice.between(2, 8) as usize);
         let mut scenario = Scenario {
             node_count,
             manager_count,
             client_count: options.clients.unwrap_or(clients),
             requests_per_client: options.requests.unwrap_or(60),
-            shards: dice.between(1, 4) as u16,
-            keys: dice.between(2, 8) as usize,
+            shards: options.shards.unwrap_or(shards),
+            keys: keys.max(options.shards.unwrap_or(0).into()),
             is_durable,
             shelf_is_log: options.seed % 2 == 1,
             // Half of those: what is on the shelf before it is acknowledged may be so later.

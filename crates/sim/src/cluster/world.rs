@@ -268,6 +268,9 @@ impl<'a> World<'a> {
                 node.input(node::Event::Synced { through_bytes }, now, &mut actions);
             }
         }
+        if node.has_steps() {
+            node.input(node::Event::Step, now, &mut actions);
+        }
         let id = node.id();
         server.disk.append(&node.shelf().unlogged.take());
         if node.shelf().has_waiting() && !node.shelf().is_woken.replace(true) {

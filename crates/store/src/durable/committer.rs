@@ -379,6 +379,7 @@ impl<M: Medium> Committer<M> {
 
     fn failed(&self, error: &MediumError) {
         let mut lists = locked(&self.durable.lists);
+        lists.refusal_count += u64::from(lists.health.is_none());
         lists.health = Some(match error.is_passing() {
             true => Health::Stalled(error.clone()),
             false => Health::Failed(error.clone()),

@@ -27,6 +27,20 @@ impl Session {
         now: UnixMillis,
         cursor: u64,
         item_target: usize,
+        visit: impl FnMut(&Item<'_>),
+    ) -> Result<u64, UnknownCursor> {
+        self.scan_within(now, cursor, (item_target, SCAN_HEADS_MAX), visit)
+    }
+
+    /// [`Session::scan`] that looks at `bucket_max` buckets of a hash index at most.
+    ///
+    /// # Errors
+    /// As for `scan`.
+    pub fn scan_within(
+        &mut self,
+        now: UnixMillis,
+        cursor: u64,
+        (item_target, bucket_max): (usize, u32),
         mut visit: impl FnMut(&Item<'_>),
     ) -> Result<u64, UnknownCursor> {
         if self.inner.tree.is_some() {
@@ -38,7 +52,7 @@ impl Session {
         let mut next = Some(KeyHash(cursor << CURSOR_SHIFT));
         let (mut heads, mut visited, mut slots) = (0, 0, Vec::new());
         while let Some(hash) = next
-            && heads < SCAN_HEADS_MAX
+            && heads < bucket_max.max(1)
             && visited < item_target.max(1)
         {
             slots.clear();
@@ -132,10 +146,15 @@ impl Session {
         is_found
     }
 
-    /// Deletes every item that exists at the call. Items written meanwhile may go or stay.
-    pub fn flush(&mut self) {
+    /// Deletes every item that exists at the call. Items written meanwhile may go or stay. False:
+    /// the log cannot be written, and nothing was deleted.
+    pub fn flush(&mut self) -> bool {
+        if self.inner.durable.as_ref().is_some_and(|durable| durable.is_refusing()) {
+            return false;
+        }
         if self.inner.tree.is_some() {
-            return self.flush_ordered();
+            self.flush_ordered();
+            return true;
         }
         self.begin_flush();
         let mut next = Some(KeyHash(0));
@@ -151,6 +170,7 @@ impl Session {
         self.end_flush();
         self.local.note_flushed();
         self.local.publish_counts(&self.inner);
+        true
     }
 
     /// Empties the chain of `hash`; the first hash behind it.

@@ -163,7 +163,8 @@ impl LockedSession<'_> {
         let mut is_refusing = false;
         if let Some(durable) = &inner.durable {
             is_refusing = durable.is_refusing();
-            if requests.iter().any(|request| !matches!(request.op, Op::Get)) {
+            let writes = requests.iter().any(|request| !matches!(request.op, Op::Get));
+            if writes && !is_refusing {
                 durable.begin(local.place);
             }
         }

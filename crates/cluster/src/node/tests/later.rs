@@ -3,7 +3,7 @@
 use super::*;
 use crate::record::Cut;
 use crate::settings::Durability;
-use crate::shelf::{Done, Landed, Part, Plain};
+use crate::shelf::{Above, Done, Landed, Part, Plain};
 
 /// Installs when it is told to, or has to.
 #[derive(Debug, Default)]
@@ -59,9 +59,9 @@ impl Shelf for LateShelf {
         true
     }
 
-    fn above(&self, shard: ShardId, floor: Version) -> Vec<Arc<Entry>> {
+    fn above(&self, shard: ShardId, floor: Version, entry_max: usize) -> Option<Above> {
         self.digest();
-        self.shelf.borrow().above(shard, floor)
+        self.shelf.borrow().above(shard, floor, entry_max)
     }
 
     fn part(&self, shard: ShardId, cursor: u64, entry_max: usize) -> Part {

@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 
 use cluster::Version;
 
+use super::finding::Found;
+
 /// Bytes of keys that have left are put up with so far.
 const WASTE_MAX_BYTES: usize = 4 << 10;
 
@@ -59,6 +61,14 @@ impl Recent {
         if self.keys.len() > 2 * self.live_bytes + WASTE_MAX_BYTES {
             self.close_up();
         }
+    }
+
+    /// Adds what was found, in any order.
+    pub(super) fn merge(&mut self, mut found: Vec<Found>) {
+        found.extend(self.above(Version::ZERO).map(|(version, key)| (version, key.into())));
+        found.sort_unstable_by_key(|(version, _)| *version);
+        self.clear();
+        found.iter().for_each(|(version, key)| self.add(*version, key));
     }
 
     fn close_up(&mut self) {

@@ -11,24 +11,27 @@
 //! # Invariants
 //! M1: every delete above what [`Remembered::forget`] was told has a guard, and so has every entry
 //!     that may expire: once the index drops it, nothing there keeps older ones away (K2).
-//! M2: every version above `recent_floor` that was installed is among the recent ones.
+//! M2: every version above `recent_floor` that was installed is among the recent ones, unless the
+//!     index is being walked for them (finding.rs).
 //!
 //! # Limits
 //! Guards lie outside `--memory`, some 120 bytes and a key each. A full copy has as many as there
 //! were deletes since the last CommitVer that it digested: those of one segment of landed frames at
-//! most. A node that is being given a shard keeps all of that time. Recent versions are bounded.
+//! most. A node that is being given a shard keeps all of that time. Recent versions are bounded,
+//! but for what a walk has found: a promotion asks for all of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use cluster::Version;
 
+use super::finding::Found;
 use super::recent::Recent;
 
 /// Bytes of recent keys of one shard; beyond that all of it is forgotten, and the index is walked.
-const RECENT_MAX_BYTES: usize = 1 << 20;
+pub(super) const RECENT_MAX_BYTES: usize = 1 << 20;
 /// What a recent version takes beside its key, about.
-const RECENT_BYTES: usize = 64;
+pub(super) const RECENT_BYTES: usize = 64;
 
 /// Of one shard.
 #[derive(Debug, Default)]
@@ -38,6 +41,10 @@ pub(super) struct Remembered {
     recent: Recent,
     /// M2.
     recent_floor: Version,
+    /// Above this version the index is being walked.
+    finding: Option<Version>,
+    /// What a walk has found may take so much beyond [`RECENT_MAX_BYTES`].
+    found_bytes: usize,
     commit: Version,
     /// Of the last flush: nothing at or below it is there.
     pub(super) floor: Version,
@@ -84,17 +91,44 @@ impl Remembered {
             self.guards.insert(own_key.clone(), Guard { version, is_delete });
             self.guards_by_version.insert(version, own_key);
         }
-        if version > self.commit.max(self.recent_floor) {
+        if version > self.finding.unwrap_or(self.recent_floor) {
             self.recent.add(version, key);
         }
-        if self.recent.key_bytes() + RECENT_BYTES * self.recent.count() > RECENT_MAX_BYTES {
+        if self.recent_bytes() > RECENT_MAX_BYTES + self.found_bytes {
             self.lose_recent();
         }
+    }
+
+    fn recent_bytes(&self) -> usize {
+        self.recent.key_bytes() + RECENT_BYTES * self.recent.count()
     }
 
     fn lose_recent(&mut self) {
         self.recent_floor = self.recent_floor.max(self.recent.last().unwrap_or_default());
         self.recent.clear();
+        self.finding = None;
+        self.found_bytes = 0;
+    }
+
+    /// The index is walked for what is above a version.
+    pub(super) fn begin_finding(&mut self, floor: Version) {
+        self.finding = Some(floor);
+    }
+
+    /// Whether it is.
+    pub(super) fn is_finding(&self) -> bool {
+        self.finding.is_some()
+    }
+
+    /// The walk is over. It counts for nothing if the recent versions were lost meanwhile.
+    pub(super) fn end_finding(&mut self, mut found: Vec<Found>) {
+        let Some(floor) = self.finding.take() else { return };
+        let deletes = self.deletes_above(floor).map(|(version, key)| (version, Box::from(&**key)));
+        found.extend(deletes);
+        found.retain(|(version, _)| *version > floor);
+        self.recent.merge(found);
+        self.recent_floor = floor;
+        self.found_bytes = self.recent_bytes();
     }
 
     /// There are entries up to this version that this has not seen.
@@ -106,6 +140,9 @@ impl Remembered {
     pub(super) fn commit(&mut self, version: Version) {
         self.commit = self.commit.max(version);
         self.recent.forget(version);
+        self.recent_floor = self.recent_floor.max(version);
+        self.finding = self.finding.map(|floor| floor.max(version));
+        self.found_bytes = self.found_bytes.min(self.recent_bytes());
     }
 
     /// Nothing older than guards up to there will come.
@@ -128,7 +165,7 @@ impl Remembered {
         &self,
         floor: Version,
     ) -> Option<impl Iterator<Item = (Version, &[u8])>> {
-        let is_known = floor >= self.commit.max(self.recent_floor);
+        let is_known = floor >= self.recent_floor && !self.is_finding();
         is_known.then(|| self.recent.above(floor))
     }
 

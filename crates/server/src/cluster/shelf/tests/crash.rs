@@ -192,8 +192,10 @@ impl World {
             let (shard, first) = (shard_of(id), self.had[id][0].clone());
             let commit = kept.commit_of(shard);
             if let Some(first) = first.filter(|first| first.version > commit && at == 0) {
-                let gathered = self.shelf.above(shard, commit);
+                // A start walks the index once: no promotion does.
+                let gathered = self.shelf.above(shard, commit, usize::MAX).expect("it is known");
                 let is_there = gathered
+                    .entries
                     .iter()
                     .any(|entry| entry.key == first.key && entry.version >= first.version);
                 assert!(is_there || first.value.is_none(), "seed {seed}, key {id}: not gathered");

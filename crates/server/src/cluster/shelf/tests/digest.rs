@@ -77,7 +77,7 @@ fn who_asks_for_a_shard_sees_all_that_was_taken_in_for_it() {
             assert_eq!(found.version, version(number));
         }
     }
-    assert_eq!(shelf.above(shard, version(0)).len(), 1);
+    assert_eq!(above(&shelf, shard, 0).len(), 1);
     take_in(&mut shelf, &put(shard, "other", 2_001));
     assert_eq!(
         shelf.part(shard, 0, 10).entries.len() + shelf.part(shard, ITEMS, 10).entries.len(),

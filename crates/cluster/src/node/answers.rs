@@ -1,0 +1,132 @@
+//! What a node has to look up on its shelf for others, or for its own promotion, in bounded steps.
+//!
+//! ```text
+//!  Gather ──┐                               ┌─▶ Gathered
+//!  promote ─┼─▶ asked, by shard and node ───┼─▶ the own part of the union
+//!  Pull ────┘    a step between two inputs  └─▶ Copy
+//! ```
+//!
+//! # Invariants
+//! B1: a question that comes again before its answer has left adds no work.
+//! B2: a step reads [`STEP_ENTRIES`] entries or one part of a copy. A shelf that has to look for
+//!     what it is asked holds nothing else up: leases never wait for data (K28).
+//! B3: an answer holds what was owed when it was begun, and whatever the shelf had then above
+//!     CommitVer: slices go by versions, and what is replaced meanwhile comes in a later one.
+
+use std::collections::BTreeMap;
+
+use base::Instant;
+
+use crate::ids::{NodeId, ShardId, Version};
+use crate::message::{Contents, Message};
+use crate::node::{Action, Node, to_node};
+use crate::shelf::{Part, Shelf};
+
+/// Entries that one step reads.
+const STEP_ENTRIES: usize = 1_024;
+
+/// Questions without an answer, by shard and by the node that asks.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    gathers: BTreeMap<(ShardId, NodeId), Gathering>,
+    /// Which part, and where it begins.
+    pulls: BTreeMap<(ShardId, NodeId), (u64, u64)>,
+}
+
+/// What has been found so far, and above which version the rest is.
+#[derive(Debug)]
+struct Gathering {
+    contents: Contents,
+    floor: Version,
+}
+
+impl Answers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.gathers.is_empty() && self.pulls.is_empty()
+    }
+
+    /// Those of the last configuration are asked again, if they are wanted.
+    pub(super) fn clear(&mut self) {
+        self.gathers.clear();
+        self.pulls.clear();
+    }
+
+    pub(super) fn pull(&mut self, shard: ShardId, to: NodeId, part: u64, cursor: u64) {
+        self.pulls.insert((shard, to), (part, cursor));
+    }
+}
+
+impl<S: Shelf> Node<S> {
+    /// Whether [`Event::Step`](crate::node::Event::Step) has something to do.
+    pub fn has_steps(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Entries that were read from the shelf, or put there together, since the last call: the
+    /// node's driver renews the lease between so many.
+    pub fn take_work(&mut self) -> usize {
+        std::mem::take(&mut self.work)
+    }
+
+    /// What this copy does not know to be on all is looked up for a node (P1).
+    pub(super) fn begin_gathering(&mut self, shard: ShardId, to: NodeId) {
+        let floor = self.shards.get(&shard).map_or(Version::ZERO, |state| state.commit);
+        let entries = self.owed.of(shard).cloned().collect(); // W1
+        let contents = Contents { entries, sessions: Vec::new() };
+        self.answers.gathers.entry((shard, to)).or_insert(Gathering { contents, floor });
+    }
+
+    /// B2.
+    pub(super) fn step(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let mut left = STEP_ENTRIES;
+        let asked: Vec<_> = self.answers.gathers.keys().copied().collect();
+        for (shard, to) in asked {
+            if left == 0 {
+                return;
+            }
+            left = left.saturating_sub(self.look_up(shard, to, left, now, actions));
+        }
+        if left > 0
+            && let Some(((shard, to), (part, cursor))) = self.answers.pulls.pop_first()
+        {
+            let entry_max = self.settings.copy_part_entries;
+            let Part { entries, next } = self.shelf.part(shard, cursor, entry_max);
+            self.work += STEP_ENTRIES;
+            let contents = Contents { entries, sessions: Vec::new() };
+            let term = self.term();
+            actions.push(to_node(to, Message::Copy { term, shard, part, contents, next }));
+        }
+    }
+
+    /// One slice of an answer, which leaves with its last one; how many entries were read.
+    fn look_up(
+        &mut self,
+        shard: ShardId,
+        to: NodeId,
+        entry_max: usize,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) -> usize {
+        let Some(gathering) = self.answers.gathers.get_mut(&(shard, to)) else { return 0 };
+        let Some(above) = self.shelf.above(shard, gathering.floor, entry_max) else { return 0 };
+        let count = above.entries.len().max(1);
+        self.work += count;
+        gathering.contents.entries.extend(above.entries);
+        if let Some(next) = above.next {
+            gathering.floor = next;
+            return count;
+        }
+        let Some(Gathering { mut contents, .. }) = self.answers.gathers.remove(&(shard, to)) else {
+            return count;
+        };
+        if let Some(state) = self.shards.get(&shard) {
+            contents.sessions = state.sessions.settled();
+        }
+        if to == self.id {
+            self.gathered(to, shard, contents, now, actions);
+        } else {
+            actions.push(to_node(to, Message::Gathered { term: self.term(), shard, contents }));
+        }
+        count
+    }
+}
