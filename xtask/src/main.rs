@@ -1,6 +1,6 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `conformance`, `attack`,
-//! `test-xdp`, `test-rdma`, `test-dax`, `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`, `bench-peers`,
-//! `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`,
+//! `test-xdp`, `test-rdma`, `test-dax`, `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`,
+//! `bench-peers`, `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`,
 //! `bench-cold-start`, `bench-replication`.
 #![forbid(unsafe_code)]
 

@@ -19,19 +19,29 @@ const HEALTH_MAX: Duration = Duration::from_secs(5);
 
 pub const SHAPES: &[Shape] = &[
     Shape::new(
-        "admin-unread",
+        "admin-metrics-unread",
         Door::Admin,
-        "70 clients ask for every page and do not read",
-        |it| {
-            let pages = ["/metrics", "/stats", "/"].map(request).concat();
-            it_floods(it, &Script::repeat(pages, 10_000), Reading::Never)
-        },
+        "70 clients that leave /metrics unread",
+        |it| it_floods(it, &Script::repeat(request("/metrics"), 10_000), Reading::Never),
     )
     .by(UNNAMED)
     .holding(is_healthy),
-    Shape::new("admin-sipped", Door::Admin, "the same, read by a few bytes now and then", |it| {
-        it_floods(it, &Script::repeat(request("/metrics"), 10_000), Reading::Sip)
+    Shape::new("admin-stats-unread", Door::Admin, "70 clients that leave /stats unread", |it| {
+        it_floods(it, &Script::repeat(request("/stats"), 10_000), Reading::Never)
     })
+    .by(UNNAMED)
+    .holding(is_healthy),
+    Shape::new("admin-page-unread", Door::Admin, "70 clients that leave / unread", |it| {
+        it_floods(it, &Script::repeat(request("/"), 10_000), Reading::Never)
+    })
+    .by(UNNAMED)
+    .holding(is_healthy),
+    Shape::new(
+        "admin-sipped",
+        Door::Admin,
+        "70 clients that read /metrics a few bytes at a time",
+        |it| it_floods(it, &Script::repeat(request("/metrics"), 10_000), Reading::Sip),
+    )
     .by(UNNAMED)
     .holding(is_healthy),
     Shape::new("admin-slow-head", Door::Admin, "70 clients whose heads come byte by byte", |it| {

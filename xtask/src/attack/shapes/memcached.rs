@@ -193,9 +193,9 @@ pub const SHAPES: &[Shape] = &[
         "`append` and `ms` with mode A to one key",
         |it| {
             let value = "a".repeat(100_000);
-            let line = format!(
-                "set g 0 0 1\r\ng\r\nappend g 0 0 100000\r\n{value}\r\nms g 100000 MA\r\n{value}\r\n"
-            );
+            let heads = ["append g 0 0 100000", "prepend g 0 0 100000", "ms g 100000 MA"];
+            let grown: String = heads.map(|head| format!("{head}\r\n{value}\r\n")).concat();
+            let line = format!("set g 0 0 1\r\ng\r\n{}", grown.repeat(5));
             it.flood(Door::Memcached, 8, &Script::repeat(line, 1_000), Reading::All)
         },
     ),

@@ -139,19 +139,17 @@ pub const SHAPES: &[Shape] = &[
         let lines = (0..50).map(|at| format!("WATCH {at:0>60000}"));
         held(it, Door::Resp, 200, Script::once(commands(lines)))
     }),
-    Shape::new(
-        "setrange-growth",
-        Door::Resp,
-        "SETRANGEs that make values of 32 MB of zeros",
-        |it| {
-            let lines = (0..64).map(|at| format!("SETRANGE grown:{at} 33554000 x"));
-            it.flood(Door::Resp, 8, &Script::repeat(commands(lines), 10), Reading::All)
-        },
-    ),
+    Shape::new("setrange-growth", Door::Resp, "SETRANGEs that make large values of zeros", |it| {
+        let most = it.large_bytes();
+        let lines = (0..64).map(|at| format!("SETRANGE grown:{at} {most} x"));
+        it.flood(Door::Resp, 8, &Script::repeat(commands(lines), 10), Reading::All)
+    }),
     Shape::new("setbit-growth", Door::Resp, "SETBITs and BITFIELDs far behind the end", |it| {
-        let lines = (0..64).map(|at| match at % 2 {
-            0 => format!("SETBIT grown:{at} 268435000 1"),
-            _ => format!("BITFIELD grown:{at} SET u8 268434000 1"),
+        let most = it.large_bytes() * 8;
+        let lines = (0..64).map(|at| match at % 3 {
+            0 => format!("SETBIT grown:{at} {most} 1"),
+            1 => format!("BITFIELD grown:{at} SET u8 {most} 1"),
+            _ => format!("SETBIT grown:{at} 4294967295 1"),
         });
         it.flood(Door::Resp, 8, &Script::repeat(commands(lines), 10), Reading::All)
     }),
@@ -199,7 +197,9 @@ pub const SHAPES: &[Shape] = &[
     Shape::new("keys-pattern", Door::Resp, "KEYS and SCAN with patterns that backtrack", |it| {
         it.operator()?.ask(&[b"SET", "a".repeat(30_000).as_bytes(), b"v"])?;
         let pattern = "a*".repeat(10_000);
-        let lines = [format!("KEYS {pattern}b"), format!("SCAN 0 MATCH {pattern}b COUNT 100000")];
+        let run = format!("KEYS *{}b", "a".repeat(15_000));
+        let scan = format!("SCAN 0 MATCH {pattern}b COUNT 100000");
+        let lines = [run, format!("KEYS {pattern}b"), scan];
         it.flood(Door::Resp, 4, &Script::repeat(commands(lines), 20), Reading::All)
     }),
     Shape::new("keys-classes", Door::Resp, "KEYS with endless classes and escapes", |it| {
