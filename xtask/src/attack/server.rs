@@ -17,9 +17,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::door::{Address, Door, PASSWORD, USER};
+use crate::conformance::reply::Wire;
 
 /// From TERM to the end: a server waits 10 s for clients to take their replies.
 const STOP_MAX: Duration = Duration::from_secs(20);
+/// For a server to notice that clients have gone.
+const NOTICE_MAX: Duration = Duration::from_secs(5);
 /// Lines of the log that are kept to explain an end.
 const LOG_LINES: usize = 8;
 /// Of native clients, where the server asks for a password.
@@ -185,6 +188,29 @@ impl Server {
         lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 
+    /// Waits until it has noticed that the connections of the trial before are closed; false if it
+    /// does not.
+    pub fn is_left_alone(&self) -> bool {
+        let began = Instant::now();
+        while began.elapsed() < NOTICE_MAX {
+            if self.connected().is_ok_and(|clients| clients <= 1) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    /// Clients that are connected, with the one that asks.
+    fn connected(&self) -> Result<u64> {
+        let Some(Address::Ip(at)) = self.doors.get(&Door::Resp) else { bail!("no port of RESP") };
+        let mut wire = Wire::patient(at.port(), NOTICE_MAX)?;
+        if self.is_locked {
+            wire.ask(&[b"AUTH", USER.as_bytes(), PASSWORD.as_bytes()])?;
+        }
+        connected_in(&wire.ask(&[b"INFO", b"clients"])?.shown())
+    }
+
     /// Whether it still runs.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_none())
@@ -215,6 +241,13 @@ impl Drop for Server {
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The number in the answer to INFO, whose line ends are escaped.
+fn connected_in(info: &str) -> Result<u64> {
+    let (_, rest) = info.split_once("connected_clients:").context("no number of clients")?;
+    let digits = rest.split(|one: char| !one.is_ascii_digit()).next().unwrap_or_default();
+    Ok(digits.parse()?)
 }
 
 fn note(log: &Mutex<VecDeque<String>>, line: String) {
@@ -250,6 +283,13 @@ mod tests {
             (Door::Shm, Address::Path("/tmp/s".into())),
         ];
         assert_eq!(doors, BTreeMap::from(want));
+    }
+
+    #[test]
+    fn clients_are_counted_by_what_the_server_says() {
+        let info = r"$60\r\n# Clients\r\nconnected_clients:12\r\nmaxclients:10000\r\n\r\n";
+        assert_eq!(connected_in(info).unwrap(), 12);
+        assert!(connected_in("-NOAUTH").is_err());
     }
 
     #[test]

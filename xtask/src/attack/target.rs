@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -55,7 +55,10 @@ pub struct Target {
     pub tls: Option<Arc<ClientConfig>>,
     pub login: Login,
     pub cap_bytes: u64,
-    pub deadline: Instant,
+    /// How long the attack goes on once it has begun.
+    pub duration: Duration,
+    /// What a shape loads beforehand is no part of its time.
+    pub began: OnceLock<Instant>,
     /// Connections that the attack may have.
     pub connections_max: usize,
     /// A file of users that ACL LOAD reads, of a server that asks for a password.
@@ -76,9 +79,14 @@ impl Target {
         }
     }
 
+    /// When the attack ends; the first call begins it.
+    pub fn deadline(&self) -> Instant {
+        *self.began.get_or_init(Instant::now) + self.duration
+    }
+
     /// Whether the attack is over.
     pub fn is_over(&self) -> bool {
-        Instant::now() >= self.deadline
+        Instant::now() >= self.deadline()
     }
 
     /// One connection, logged in where the attack is.
@@ -110,6 +118,8 @@ impl Target {
 
     /// So many connections without a word: no handshake and no login.
     pub fn silent_crowd(&self, door: Door, count: usize) -> (Vec<Box<dyn Stream>>, u64) {
+        // The copy ends when this one does.
+        self.deadline();
         let mut silent = self.clone();
         silent.tls = None;
         silent.login = Login::Open;
@@ -142,7 +152,7 @@ impl Target {
         reading: Reading,
         piece: usize,
     ) -> u64 {
-        Flood { script, reading, piece, deadline: self.deadline }.run(streams)
+        Flood { script, reading, piece, deadline: self.deadline() }.run(streams)
     }
 
     /// A connection of an operator, for what a shape needs beforehand.
@@ -165,9 +175,8 @@ impl Target {
         let mut wire = self.operator()?;
         let value = vec![b'v'; self.large_bytes()];
         for index in 0..count {
-            let reply = wire.ask(&[b"SET", format!("large:{index}").as_bytes(), &value])?;
-            let is_stored = reply == Reply::One(b"+OK\r\n".to_vec());
-            ensure!(is_stored, "SET of {} bytes: {}", value.len(), reply.shown());
+            let key = format!("large:{index}");
+            self.store(&mut wire, &[b"SET", key.as_bytes(), &value])?;
         }
         Ok(())
     }
@@ -181,10 +190,26 @@ impl Target {
             words
                 .extend((first..last).flat_map(|at| [format!("small:{at}").into(), b"v".to_vec()]));
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let reply = wire.ask(&words)?;
-            ensure!(reply == Reply::One(b"+OK\r\n".to_vec()), "MSET: {}", reply.shown());
+            self.store(&mut wire, &words)?;
         }
         Ok(())
+    }
+
+    /// A write that is tried again while connections of the trial before still hold memory.
+    fn store(&self, wire: &mut Wire, words: &[&[u8]]) -> Result<()> {
+        let until = Instant::now() + PREPARATION_MAX;
+        loop {
+            let reply = wire.ask(words)?;
+            if reply == Reply::One(b"+OK\r\n".to_vec()) {
+                return Ok(());
+            }
+            let bytes: usize = words.iter().map(|word| word.len()).sum();
+            let name = words[0].escape_ascii();
+            ensure!(Instant::now() < until, "{name} of {bytes} bytes: {}", reply.shown());
+            std::thread::sleep(Duration::from_millis(20));
+            // A protocol error closes.
+            *wire = self.operator()?;
+        }
     }
 
     /// A socket that sends to a door of datagrams.
@@ -208,7 +233,7 @@ impl Target {
             refused += u64::from(socket.send(&datagram).is_err());
             number += 1;
             // The server shares processors with its attackers.
-            if number % 64 == 0 {
+            if number.is_multiple_of(64) {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
@@ -217,6 +242,6 @@ impl Target {
 
     /// Waits for the deadline, for attacks that have said all.
     pub fn linger(&self) {
-        std::thread::sleep(self.deadline.saturating_duration_since(Instant::now()));
+        std::thread::sleep(self.deadline().saturating_duration_since(Instant::now()));
     }
 }

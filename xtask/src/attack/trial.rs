@@ -1,7 +1,8 @@
 //! One trial: a shape against a server, with checked clients beside it and its memory watched.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -9,7 +10,7 @@ use super::checked::{self, Findings, Signals};
 use super::door::Door;
 use super::memory::{self, Memory, allowed_bytes, mib};
 use super::server::{Binary, Server};
-use super::shapes::Shape;
+use super::shapes::{Holds, Shape};
 use super::table::Row;
 use super::target::{Login, Target};
 
@@ -36,7 +37,7 @@ impl Trial<'_> {
     /// Runs it, on the server of the trial before if that fits; leaves one that the next may take.
     pub fn run(&self, binary: &Binary, server: &mut Option<Server>, may_share: bool) -> Row {
         let mut faults = Vec::new();
-        if server.as_ref().is_some_and(|it| !self.fits(it))
+        if server.as_ref().is_some_and(|it| !self.fits(it) || !it.is_left_alone())
             && let Some(Err(error)) = server.take().map(Server::stop)
         {
             faults.push(format!("the server of the shape before: {error:#}"));
@@ -80,12 +81,13 @@ impl Trial<'_> {
 
     /// The attack, and all that happens beside it.
     fn attack(&self, binary: &Binary, server: &mut Server, row: &mut Row) {
-        let mut target = Target {
+        let target = Target {
             doors: server.doors.clone(),
             tls: binary.tls.clone(),
             login: self.login,
             cap_bytes: self.cap_bytes,
-            deadline: Instant::now(),
+            duration: self.duration,
+            began: OnceLock::new(),
             connections_max: self.connections_max,
             acl_file: server.acl_file(),
         };
@@ -105,7 +107,6 @@ impl Trial<'_> {
             while signals.ready.load(Ordering::Relaxed) < clients.len() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            target.deadline = Instant::now() + self.duration;
             self.attack_and_hold(&target, row);
             std::thread::sleep(AFTERWARDS);
             signals.stop.store(true, Ordering::Relaxed);
@@ -129,23 +130,19 @@ impl Trial<'_> {
     }
 
     fn attack_and_hold(&self, target: &Target, row: &mut Row) {
+        let is_done = &AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let hold = |holds| scope.spawn(move || self.hold(target, holds));
+            let hold = |holds| scope.spawn(move || hold(target, is_done, holds));
             let holds = self.shape.holds.map(hold);
             match (self.shape.attack)(target) {
                 Ok(refused) => row.refused = refused,
                 Err(error) => row.faults.push(format!("the attack: {error:#}")),
             }
+            is_done.store(true, Ordering::Relaxed);
             if let Some(Ok(Err(error))) = holds.map(|thread| thread.join()) {
                 row.faults.push(format!("{error:#}"));
             }
         });
-    }
-
-    /// Looks, while the attack is on, whether what the shape must leave alone still works.
-    fn hold(&self, target: &Target, holds: super::shapes::Holds) -> anyhow::Result<()> {
-        std::thread::sleep(self.duration / HOLDS_AFTER_PART);
-        holds(target)
     }
 
     /// Watches the memory; ends a server that would take the machine's.
@@ -170,6 +167,17 @@ impl Trial<'_> {
         }
         watched
     }
+}
+
+/// Looks, while the attack is on, whether what the shape must leave alone still works.
+fn hold(target: &Target, is_done: &AtomicBool, holds: Holds) -> anyhow::Result<()> {
+    while target.began.get().is_none() && !is_done.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if !is_done.load(Ordering::Relaxed) {
+        std::thread::sleep(target.duration / HOLDS_AFTER_PART);
+    }
+    holds(target)
 }
 
 #[derive(Debug, Default)]
