@@ -21,7 +21,7 @@ mod history;
 mod judge;
 mod keys;
 mod load;
-mod memcached;
+pub(crate) mod memcached;
 mod place;
 mod quota;
 mod reshard;

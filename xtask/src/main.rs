@@ -1,9 +1,10 @@
-//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `conformance`, `test-xdp`,
-//! `test-rdma`, `test-dax`, `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`, `bench-peers`,
-//! `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`,
+//! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `conformance`, `attack`,
+//! `test-xdp`, `test-rdma`, `test-dax`, `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`,
+//! `bench-peers`, `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`,
 //! `bench-cold-start`, `bench-replication`.
 #![forbid(unsafe_code)]
 
+mod attack;
 mod blackbox;
 mod cache_peers;
 mod ci;
@@ -45,6 +46,8 @@ enum Command {
     Blackbox(blackbox::Args),
     /// Random commands to this server and to redis-server; every reply byte for byte
     Conformance(conformance::Args),
+    /// Hostile clients at every door; exits 1 if memory exceeds its cap or a reply is wrong
+    Attack(attack::Args),
     /// AF_XDP between network namespaces; needs root and iproute2, says so where they are missing
     TestXdp,
     /// RDMA over soft-RoCE in an emulated machine; says what is missing where something is
@@ -96,6 +99,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Test => Ok(ci::run(&root, ci::Scope::WithClients)),
         Command::Blackbox(args) => Ok(blackbox::run(&root, &args)),
         Command::Conformance(args) => conformance::run(&root, &args),
+        Command::Attack(args) => attack::run(&root, &args),
         Command::TestXdp => Ok(ci::run_xdp(&root)),
         Command::TestRdma(args) => rdma::run(&root, args),
         Command::TestDax(args) => dax::run(&root, args),

@@ -63,6 +63,9 @@ pub struct Args {
     /// For recorded histories of all presets
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     history_seconds: u32,
+    /// For each shape of an attack, with each cap and login: some 1,000 of them, two at a time
+    #[arg(long, default_value_t = 2, value_name = "SECONDS")]
+    attack_seconds: u32,
 }
 
 /// Runs every part; true if none failed.
@@ -70,7 +73,8 @@ pub fn run(root: &Path, args: Args) -> bool {
     let mut report = Report::default();
     let mut is_good = true;
     let moved = moved_steps(root, &mut report);
-    let clients = routed_clients(root, &mut report);
+    // Behind the clients, whose first step builds the binary.
+    let clients = routed_clients(root, &mut report).into_iter().chain([attack_step(root, args)]);
     let advisories = advisories(&mut report);
     for step in moved.into_iter().chain(steps(root, args)).chain(clients).chain(advisories) {
         is_good &= report.take(&step, root);
@@ -143,6 +147,17 @@ fn routed_clients(root: &Path, report: &mut Report) -> Vec<Step> {
         steps.extend(clients.steps.iter().cloned().map(|step| step.with(blackbox::SERVE, flags)));
     }
     steps
+}
+
+/// Every shape with every cap and login, against a release build.
+fn attack_step(root: &Path, args: Args) -> Step {
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let binary = Profile::Release.binary(&target).display().to_string();
+    let line = format!(
+        "cargo run --locked -p xtask -- attack --at-once 2 --seconds {}",
+        args.attack_seconds
+    );
+    Step::new("attack", &line).and(&["--binary", &binary])
 }
 
 /// Seeds that no earlier night had.

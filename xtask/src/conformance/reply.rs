@@ -64,9 +64,15 @@ pub struct Wire {
 
 impl Wire {
     pub fn connect(port: u16) -> Result<Wire> {
+        Wire::patient(port, TIMEOUT)
+    }
+
+    /// A connection that waits so long for bytes of a reply.
+    pub fn patient(port: u16, reply_max: Duration) -> Result<Wire> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(reply_max))?;
+        stream.set_write_timeout(Some(reply_max))?;
         Ok(Wire { reader: BufReader::new(stream) })
     }
 

@@ -26,7 +26,7 @@ pub enum Told {
 }
 
 /// Keys, their values and versions.
-type Found = Vec<(String, Vec<u8>, String)>;
+pub type Found = Vec<(String, Vec<u8>, String)>;
 
 /// One user.
 pub struct Client {
@@ -84,7 +84,8 @@ impl Client {
     }
 }
 
-fn exchange(
+/// Sends a request and reads its answer, by whatever connection.
+pub fn exchange(
     connection: &mut BufReader<TcpStream>,
     request: &[u8],
     told: impl FnOnce(Found) -> Told,

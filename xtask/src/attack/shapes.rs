@@ -1,0 +1,114 @@
+//! The shapes: rows that say through which door an attack comes, what it sends, and what must hold.
+//!
+//! A row is added to the table of its subject; `cargo xtask attack --list` shows it, and every run
+//! tries it. What an attack sends ends at its deadline, whatever the server does.
+
+mod admin;
+mod datagrams;
+mod memcached;
+mod replies;
+mod requests;
+mod tls;
+mod users;
+
+use anyhow::Result;
+
+use super::door::Door;
+use super::target::{Login, Target};
+
+/// Attacks until the deadline, or as long as it has something to say; how much was refused.
+pub type Attack = fn(&Target) -> Result<u64>;
+/// What must hold while the attack is on, besides what holds for all shapes.
+pub type Holds = fn(&Target) -> Result<()>;
+
+/// Of servers with and without a password, by clients that know it and that do not.
+const ANY: &[Login] = &[Login::Open, Login::In, Login::Stranger];
+/// The attack needs the server's answers.
+const KNOWN: &[Login] = &[Login::Open, Login::In];
+/// The attack is on the login, or on what stands behind it.
+const LOCKED: &[Login] = &[Login::In, Login::Stranger];
+/// The door knows no login.
+const UNNAMED: &[Login] = &[Login::Open, Login::Stranger];
+/// The door is closed beside a password.
+const OPEN: &[Login] = &[Login::Open];
+
+/// One row.
+#[derive(Debug)]
+pub struct Shape {
+    pub name: &'static str,
+    pub door: Door,
+    pub about: &'static str,
+    /// A short run takes the first.
+    pub logins: &'static [Login],
+    pub attack: Attack,
+    pub holds: Option<Holds>,
+    /// It leaves something behind on purpose, so that its server serves no other trial.
+    pub spoils: bool,
+}
+
+impl Shape {
+    const fn new(name: &'static str, door: Door, about: &'static str, attack: Attack) -> Shape {
+        Shape { name, door, about, logins: ANY, attack, holds: None, spoils: false }
+    }
+
+    const fn by(self, logins: &'static [Login]) -> Shape {
+        Shape { logins, ..self }
+    }
+
+    const fn holding(self, holds: Holds) -> Shape {
+        Shape { holds: Some(holds), ..self }
+    }
+
+    const fn spoiling(self) -> Shape {
+        Shape { spoils: true, ..self }
+    }
+}
+
+/// All rows.
+pub fn all() -> Vec<&'static Shape> {
+    let tables = [
+        replies::SHAPES,
+        requests::SHAPES,
+        users::SHAPES,
+        memcached::SHAPES,
+        tls::SHAPES,
+        datagrams::SHAPES,
+        admin::SHAPES,
+    ];
+    tables.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn at_least_forty_shapes_have_names_of_their_own() {
+        let names: Vec<&str> = all().iter().map(|shape| shape.name).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        assert!(names.len() >= 40, "{}", names.len());
+        assert!(names.iter().all(|name| name.len() <= 30), "the table has 30 columns for a name");
+    }
+
+    #[test]
+    fn every_door_is_attacked_with_and_without_a_password() {
+        for door in Door::ALL {
+            let of_door: Vec<_> = all().into_iter().filter(|shape| shape.door == door).collect();
+            let tries = |login| of_door.iter().any(|shape| shape.logins.contains(&login));
+            assert!(tries(Login::Open), "{door}");
+            // It is closed beside a password.
+            assert!(tries(Login::Stranger) || door == Door::MemcachedUdp, "{door}");
+        }
+    }
+
+    #[test]
+    fn the_page_names_every_shape() {
+        let page = include_str!("../../../docs/attack.md");
+        for shape in all() {
+            let row = format!("| `{}` | {} | {} |", shape.name, shape.door, shape.about);
+            assert!(page.contains(&row), "docs/attack.md lacks: {row}");
+        }
+    }
+}

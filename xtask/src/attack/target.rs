@@ -1,0 +1,247 @@
+//! What a shape attacks: the doors of a server, how it logs in, and until when.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustls::ClientConfig;
+
+use super::door::{self, Address, Door, PASSWORD, Stream, USER};
+use super::pump::{Flood, Reading};
+use super::script::Script;
+use crate::conformance::reply::{Reply, Wire};
+
+/// Values that a shape loads are not larger than this, or than an item may be.
+const VALUE_MAX_BYTES: u64 = 30_000_000;
+/// And not than this part of the cap, so that several fit.
+const VALUE_CAP_PART: u64 = 20;
+/// For a reply to what a shape prepares.
+const PREPARATION_MAX: Duration = Duration::from_secs(10);
+
+/// Whether the server asks for a password, and the attack knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Login {
+    /// The server asks for none.
+    Open,
+    /// The attack has logged in.
+    In,
+    /// The attack has not.
+    Stranger,
+}
+
+impl Login {
+    /// Whether the server asks for a password.
+    pub fn is_locked(self) -> bool {
+        self != Login::Open
+    }
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Login::Open => "open",
+            Login::In => "in",
+            Login::Stranger => "stranger",
+        }
+    }
+}
+
+/// A server under attack.
+#[derive(Clone)]
+pub struct Target {
+    pub doors: BTreeMap<Door, Address>,
+    pub tls: Option<Arc<ClientConfig>>,
+    pub login: Login,
+    pub cap_bytes: u64,
+    /// How long the attack goes on once it has begun.
+    pub duration: Duration,
+    /// What a shape loads beforehand is no part of its time.
+    pub began: OnceLock<Instant>,
+    /// Connections that the attack may have.
+    pub connections_max: usize,
+    /// A file of users that ACL LOAD reads, of a server that asks for a password.
+    pub acl_file: std::path::PathBuf,
+}
+
+impl Target {
+    /// Where a door is.
+    pub fn address(&self, door: Door) -> Result<&Address> {
+        self.doors.get(&door).with_context(|| format!("the server has no {door}"))
+    }
+
+    /// Where a door is that has a port.
+    pub fn ip(&self, door: Door) -> Result<SocketAddr> {
+        match self.address(door)? {
+            Address::Ip(address) => Ok(*address),
+            Address::Path(path) => anyhow::bail!("{} is no port", path.display()),
+        }
+    }
+
+    /// When the attack ends; the first call begins it.
+    pub fn deadline(&self) -> Instant {
+        *self.began.get_or_init(Instant::now) + self.duration
+    }
+
+    /// Whether the attack is over.
+    pub fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline()
+    }
+
+    /// One connection, logged in where the attack is.
+    pub fn open(&self, door: Door) -> Result<Box<dyn Stream>> {
+        let is_encrypted = matches!(door, Door::RespTls | Door::MemcachedTls);
+        let tls = self.tls.as_ref().filter(|_| is_encrypted);
+        let mut stream = door::connect(self.address(door)?, tls)?;
+        if self.login == Login::In {
+            door::log_in(&mut *stream, door)?;
+        }
+        Ok(stream)
+    }
+
+    /// So many connections, or as many as there may be before the deadline; and how many were
+    /// refused.
+    pub fn crowd(&self, door: Door, count: usize) -> (Vec<Box<dyn Stream>>, u64) {
+        let (mut streams, mut refused) = (Vec::new(), 0);
+        for _ in 0..count.min(self.connections_max) {
+            if self.is_over() || refused > 50 {
+                break;
+            }
+            match self.open(door) {
+                Ok(stream) => streams.push(stream),
+                Err(_) => refused += 1,
+            }
+        }
+        (streams, refused)
+    }
+
+    /// So many connections without a word: no handshake and no login.
+    pub fn silent_crowd(&self, door: Door, count: usize) -> (Vec<Box<dyn Stream>>, u64) {
+        // The copy ends when this one does.
+        self.deadline();
+        let mut silent = self.clone();
+        silent.tls = None;
+        silent.login = Login::Open;
+        silent.crowd(door, count)
+    }
+
+    /// Opens connections and floods them; how much was refused.
+    pub fn flood(
+        &self,
+        door: Door,
+        count: usize,
+        script: &Script,
+        reading: Reading,
+    ) -> Result<u64> {
+        let (streams, refused) = self.crowd(door, count);
+        ensure!(!streams.is_empty() || refused > 0 || self.is_over(), "no connection to {door}");
+        Ok(refused + self.pump(streams, script, reading))
+    }
+
+    /// Floods connections that are open; how much was refused.
+    pub fn pump(&self, streams: Vec<Box<dyn Stream>>, script: &Script, reading: Reading) -> u64 {
+        self.trickle(streams, script, reading, usize::MAX)
+    }
+
+    /// The same, so many bytes at a time.
+    pub fn trickle(
+        &self,
+        streams: Vec<Box<dyn Stream>>,
+        script: &Script,
+        reading: Reading,
+        piece: usize,
+    ) -> u64 {
+        Flood { script, reading, piece, deadline: self.deadline() }.run(streams)
+    }
+
+    /// A connection of an operator, for what a shape needs beforehand.
+    pub fn operator(&self) -> Result<Wire> {
+        let mut wire = Wire::patient(self.ip(Door::Resp)?.port(), PREPARATION_MAX)?;
+        if self.login.is_locked() {
+            let reply = wire.ask(&[b"AUTH", USER.as_bytes(), PASSWORD.as_bytes()])?;
+            ensure!(reply == Reply::One(b"+OK\r\n".to_vec()), "AUTH: {}", reply.shown());
+        }
+        Ok(wire)
+    }
+
+    /// The length of large values, by the cap.
+    pub fn large_bytes(&self) -> usize {
+        (self.cap_bytes / VALUE_CAP_PART).min(VALUE_MAX_BYTES) as usize
+    }
+
+    /// Stores `large:0` ... of that length each.
+    pub fn load_large(&self, count: usize) -> Result<()> {
+        let mut wire = self.operator()?;
+        let value = vec![b'v'; self.large_bytes()];
+        for index in 0..count {
+            let key = format!("large:{index}");
+            self.store(&mut wire, &[b"SET", key.as_bytes(), &value])?;
+        }
+        Ok(())
+    }
+
+    /// Stores `small:0` ... with short values.
+    pub fn load_small(&self, count: usize) -> Result<()> {
+        let mut wire = self.operator()?;
+        for first in (0..count).step_by(1000) {
+            let last = count.min(first + 1000);
+            let mut words = vec![b"MSET".to_vec()];
+            words
+                .extend((first..last).flat_map(|at| [format!("small:{at}").into(), b"v".to_vec()]));
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            self.store(&mut wire, &words)?;
+        }
+        Ok(())
+    }
+
+    /// A write that is tried again while connections of the trial before still hold memory.
+    fn store(&self, wire: &mut Wire, words: &[&[u8]]) -> Result<()> {
+        let until = Instant::now() + PREPARATION_MAX;
+        loop {
+            let reply = wire.ask(words)?;
+            if reply == Reply::One(b"+OK\r\n".to_vec()) {
+                return Ok(());
+            }
+            let bytes: usize = words.iter().map(|word| word.len()).sum();
+            let name = words[0].escape_ascii();
+            ensure!(Instant::now() < until, "{name} of {bytes} bytes: {}", reply.shown());
+            std::thread::sleep(Duration::from_millis(20));
+            // A protocol error closes.
+            *wire = self.operator()?;
+        }
+    }
+
+    /// A socket that sends to a door of datagrams.
+    pub fn datagrams(&self, door: Door) -> Result<UdpSocket> {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.connect(self.ip(door)?)?;
+        socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+        Ok(socket)
+    }
+
+    /// Sends datagrams until the deadline, or `make` has none; how many found no room.
+    pub fn shower(
+        &self,
+        sockets: &[UdpSocket],
+        mut make: impl FnMut(u64) -> Option<Vec<u8>>,
+    ) -> io::Result<u64> {
+        let (mut number, mut refused) = (0, 0);
+        while !self.is_over() {
+            let Some(datagram) = make(number) else { break };
+            let socket = &sockets[number as usize % sockets.len()];
+            refused += u64::from(socket.send(&datagram).is_err());
+            number += 1;
+            // The server shares processors with its attackers.
+            if number.is_multiple_of(64) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Waits for the deadline, for attacks that have said all.
+    pub fn linger(&self) {
+        std::thread::sleep(self.deadline().saturating_duration_since(Instant::now()));
+    }
+}
