@@ -30,7 +30,8 @@ const LICENCES: [&str; 9] = [
 ];
 
 /// Others, of tools that are in no binary.
-const TOOLS: [(&str, &str); 1] = [("cbindgen", "MPL-2.0")];
+const TOOLS: [(&str, &str); 2] =
+    [("cbindgen", "MPL-2.0"), ("libfuzzer-sys", "(MIT OR Apache-2.0) AND NCSA")];
 
 /// The one place that packages come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
