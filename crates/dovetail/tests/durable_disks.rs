@@ -303,7 +303,7 @@ fn after_a_failed_write_of_the_log_reads_go_on_and_writes_are_refused() {
         let directory = tempfile::tempdir().expect("a directory");
         let served = Served::begin(breakable(directory.path(), threads));
         let (resp, memcached) = (served.address("resp"), served.address("memcached"));
-        let native = served.address("native").to_string();
+        let native = format!("native://{}", served.address("native"));
         served.store(20);
         let mut reader = Talk::with(resp);
         let mut lines = Talk::with(memcached);

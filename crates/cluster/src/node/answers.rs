@@ -107,7 +107,10 @@ impl<S: Shelf> Node<S> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) -> usize {
+        let commit = self.shards.get(&shard).map_or(Version::ZERO, |state| state.commit);
         let Some(gathering) = self.answers.gathers.get_mut(&(shard, to)) else { return 0 };
+        // The shelf has forgotten which entries lie below: they are on all copies by now.
+        gathering.floor = gathering.floor.max(commit);
         let Some(above) = self.shelf.above(shard, gathering.floor, entry_max) else { return 0 };
         let count = above.entries.len().max(1);
         self.work += count;

@@ -515,6 +515,7 @@ fn what_a_worker_has_acknowledged_without_room_is_owed_and_gathered() {
     assert!(node.owes() && node.shelf().get(SHARD, b"k").is_none(), "W2");
     let message = Message::Gather { term: Term(1), shard: SHARD };
     node.input(Event::Message { from: Peer::Node(id(0)), message }, now, &mut actions);
+    node.input(Event::Step, now, &mut actions);
     let gathered = actions.iter().find_map(|action| match action {
         Action::Send { message: Message::Gathered { contents, .. }, .. } => Some(contents),
         _ => None,

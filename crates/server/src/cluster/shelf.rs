@@ -425,9 +425,9 @@ impl State {
             let commit = self.kept.commit_of(shard);
             let remembered = self.shards.entry(shard).or_default();
             remembered.commit(commit);
-            match found {
-                Some(_) => remembered.begin_finding(commit),
-                None => remembered.begin_above(newest),
+            remembered.begin_above(newest);
+            if found.is_some() {
+                remembered.begin_finding(commit);
             }
         }
         for (shard, floor) in self.kept.floors() {

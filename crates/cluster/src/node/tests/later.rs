@@ -168,6 +168,7 @@ fn a_promotion_gathers_it_with_its_clients_session() {
     land(&mut node, &blocks, &mut actions);
     let message = Message::Gather { term: Term(1), shard: SHARD };
     node.input(Event::Message { from: Peer::Node(id(0)), message }, NOW, &mut actions);
+    node.input(Event::Step, NOW, &mut actions);
     let gathered = actions.iter().find_map(|action| match action {
         Action::Send { message: Message::Gathered { contents, .. }, .. } => Some(contents),
         _ => None,

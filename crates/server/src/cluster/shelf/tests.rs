@@ -271,6 +271,20 @@ fn one_walk_over_the_index_finds_the_versions_of_all_shards_that_ask() {
 }
 
 #[test]
+fn a_walk_counts_for_nothing_if_recent_versions_were_lost_meanwhile() {
+    let mut remembered = Remembered::default();
+    remembered.begin_above(version(100_000));
+    remembered.begin_finding(version(0));
+    for number in 1..=20_000 {
+        let key = format!("key {number}");
+        remembered.add(key.as_bytes(), None, version(number), Why::Deleted);
+    }
+    remembered.end_finding(vec![(version(100_000), b"found".as_slice().into())]);
+    assert!(remembered.recent_above(version(50_000)).is_none());
+    assert!(remembered.recent_above(version(100_000)).is_some());
+}
+
+#[test]
 fn what_is_installed_while_the_index_is_walked_is_found() {
     let mut shelf = StoreShelf::new(&open(IndexKind::Hash)).unwrap();
     let shard = ShardId(1);
