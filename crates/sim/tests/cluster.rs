@@ -7,8 +7,9 @@ use sim::parallel;
 
 /// Without `CLUSTER_SEEDS`.
 const SEED_COUNT: u64 = 400;
-/// A planted bug must show within so many seeds; most do in the first ten.
-const PLANT_SEEDS_MAX: u64 = 200;
+/// A planted bug must show within so many seeds; most do in the first ten, frames of older terms in
+/// one run of some hundreds.
+const PLANT_SEEDS_MAX: u64 = 2_000;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
