@@ -158,7 +158,7 @@ pub enum Verdict<R> {
 }
 
 /// What is added to an item's version to make its CAS token: versions of two keys are often equal,
-/// tokens are not (decision 0094). The hash is one that clients may know (K26); its 52 bits and a
+/// tokens are not (decision 0090). The hash is one that clients may know (K26); its 52 bits and a
 /// version together are far from 64.
 pub fn token_base(key: &[u8]) -> u64 {
     static PUBLIC: LazyLock<KeyHasher> = LazyLock::new(|| KeyHasher::new(0));

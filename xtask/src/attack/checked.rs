@@ -253,9 +253,9 @@ mod tests {
     }
 
     fn findings(answer: fn(Option<Vec<u8>>) -> Option<Vec<u8>>) -> Findings {
-        let stop = AtomicBool::new(false);
-        watch("sample", &stop, || {
-            Ok(Sample { store: HashMap::new(), left: 100, stop: &stop, answer })
+        let signals = Signals::default();
+        watch("sample", &signals, || {
+            Ok(Sample { store: HashMap::new(), left: 100, signals: &signals, answer })
         })
     }
 

@@ -17,12 +17,15 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::door::{Address, Door, PASSWORD, USER};
-use crate::conformance::reply::Wire;
+use crate::conformance::reply::{Wire, multibulk};
 
 /// From TERM to the end: a server waits 10 s for clients to take their replies.
 const STOP_MAX: Duration = Duration::from_secs(20);
 /// For a server to notice that clients have gone.
 const NOTICE_MAX: Duration = Duration::from_secs(5);
+/// Values that fill a server, and how many are sent before their replies are read.
+const FILLING_BYTES: usize = 50_000;
+const FILLING_PIPELINE: usize = 16;
 /// Lines of the log that are kept to explain an end.
 const LOG_LINES: usize = 8;
 /// Of native clients, where the server asks for a password.
@@ -165,6 +168,7 @@ impl Server {
                 std::thread::spawn(move || {
                     lines.map_while(Result::ok).for_each(|it| note(&log, it))
                 });
+                server.fill().context("filling the server")?;
                 return Ok(server);
             }
             note(&server.log, line);
@@ -201,13 +205,35 @@ impl Server {
         false
     }
 
-    /// Clients that are connected, with the one that asks.
-    fn connected(&self) -> Result<u64> {
+    /// Stores as much as the cap, so that the log's memory is resident before anything attacks.
+    fn fill(&self) -> Result<()> {
+        let mut wire = self.operator()?;
+        let value = vec![b'f'; FILLING_BYTES];
+        for first in (0..self.cap_bytes / FILLING_BYTES as u64).step_by(FILLING_PIPELINE) {
+            for at in first..first + FILLING_PIPELINE as u64 {
+                let key = format!("filling:{at}");
+                wire.send(&multibulk([&b"SET"[..], key.as_bytes(), &value].into_iter()));
+            }
+            for _ in 0..FILLING_PIPELINE {
+                let reply = wire.reply()?.shown();
+                ensure!(reply.starts_with("+OK"), "SET of {FILLING_BYTES} bytes: {reply}");
+            }
+        }
+        Ok(())
+    }
+
+    fn operator(&self) -> Result<Wire> {
         let Some(Address::Ip(at)) = self.doors.get(&Door::Resp) else { bail!("no port of RESP") };
         let mut wire = Wire::patient(at.port(), NOTICE_MAX)?;
         if self.is_locked {
             wire.ask(&[b"AUTH", USER.as_bytes(), PASSWORD.as_bytes()])?;
         }
+        Ok(wire)
+    }
+
+    /// Clients that are connected, with the one that asks.
+    fn connected(&self) -> Result<u64> {
+        let mut wire = self.operator()?;
         connected_in(&wire.ask(&[b"INFO", b"clients"])?.shown())
     }
 

@@ -34,6 +34,15 @@ fn ask_large(address: SocketAddr, is_over: &AtomicBool) {
     }
 }
 
+/// Ends the requests of [`ask_large`], also where the test fails: its scope waits for them.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// How often large workers have helped, by the admin port.
 fn helped_count(address: SocketAddr) -> u64 {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -62,6 +71,7 @@ fn what_large_workers_take_is_linearizable_per_key() {
     let mut found = Found::default();
     std::thread::scope(|scope| {
         scope.spawn(|| ask_large(server.resp, &is_over));
+        let ends = Ends(&is_over);
         let start = Instant::now();
         let mut seed = 1;
         while helped_count(admin) < HELPED_MIN || seed < 4 {
@@ -74,7 +84,7 @@ fn what_large_workers_take_is_linearizable_per_key() {
             found.unanswered_count += judged.unanswered_count;
             seed += 1;
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(ends);
     });
     println!("{found:?}, {} were taken", helped_count(admin));
     assert!(found.overlap_count * 10 > found.request_count, "{found:?}");

@@ -98,8 +98,8 @@ struct Known {
 }
 
 impl Known {
-    fn cas(&self) -> u64 {
-        self.token.unwrap_or(self.version)
+    fn cas(&self, key: &[u8]) -> u64 {
+        self.token.unwrap_or_else(|| store::token_base(key) + self.version)
     }
 }
 
@@ -352,7 +352,7 @@ impl Oracle {
             0 => Condition::Always,
             1 => Condition::IfAbsent,
             2 => Condition::IfPresent,
-            3 => Condition::IfToken(old.as_ref().map_or(1, Known::cas)),
+            3 => Condition::IfToken(old.as_ref().map_or(1, |known| known.cas(key))),
             _ => Condition::IfVersion(old.as_ref().map_or(1, |known| known.version)),
         };
         let expiry = match expiry {

@@ -269,7 +269,9 @@ impl<'s> Worker<'s> {
                 self.session().unpark();
             }
             113..114 => self.session = None,
-            114..115 if self.shared.forgets() && self.below(8) == 0 => self.session().flush(),
+            114..115 if self.shared.forgets() && self.below(8) == 0 => {
+                self.session().flush();
+            }
             115..116 => self.read_snapshot_of_keys(),
             _ => {
                 let now = self.shared.tick();

@@ -3,6 +3,8 @@
 use std::io::Result;
 
 use super::{Protocol, Replies, bad};
+use store::request::token_base;
+
 use crate::linearizable::load::Asked;
 use crate::linearizable::model::{Answer, Ask, Swap};
 use crate::linearizable::value::Value;
@@ -28,7 +30,11 @@ impl Protocol for Text {
             Ask::Set(_) => return store("set", ""),
             Ask::Add(_) => return store("add", ""),
             Ask::AppendExisting(_) => return store("append", ""),
-            Ask::CompareAndSwap { version, .. } => return store("cas", &format!(" {version}")),
+            // The other protocols show the version alone (decision 0090).
+            Ask::CompareAndSwap { version, .. } => {
+                let token = version + token_base(key.as_bytes());
+                return store("cas", &format!(" {token}"));
+            }
             Ask::Get => format!("get {key}\r\n"),
             Ask::Gets => format!("gets {key}\r\n"),
             Ask::Delete => format!("delete {key}{quiet}\r\n"),
@@ -81,7 +87,10 @@ fn hit(asked: &Asked, line: &str, from: &mut Replies) -> Result<Answer> {
     let end = from.line()?;
     match (asked.ask, end.as_str()) {
         (Ask::Get, "END") => Ok(Answer::Value(Some(value))),
-        (Ask::Gets, "END") => Ok(Answer::Versioned(Some((value, number(4)?)))),
+        (Ask::Gets, "END") => {
+            let version = number(4)?.wrapping_sub(token_base(asked.name.as_bytes()));
+            Ok(Answer::Versioned(Some((value, version))))
+        }
         _ => Err(bad(format!("a value is followed by {end:?}"))),
     }
 }
