@@ -227,7 +227,7 @@ mod tests {
         let text = render(imported, &Machine::detect()).0;
         assert!(text.contains(&format!("acl-file = \"{}\"", path.display())), "{text}");
         let wrong = "line 2: user: the rule '+nosuch': Unknown command or category name in ACL";
-        assert!(text.contains(wrong) && !text.contains("pw"), "{text}");
+        assert!(text.contains(wrong) && !text.contains(">pw"), "{text}");
         let twice = directory.path().join("twice.acl");
         let mut imported = redis_conf::import(b"port 1\nuser a on\n\nuser a off\n").unwrap();
         take_users(&mut imported, Some(&twice)).unwrap();
