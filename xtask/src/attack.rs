@@ -93,7 +93,7 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
     println!("{}, {connections_max} connections at most", binary.path.display());
     let has_tls = binary.tls.is_some();
     let is_encrypted = |shape: &&Shape| matches!(shape.door, Door::RespTls | Door::MemcachedTls);
-    if !has_tls && shapes.iter().any(|shape| is_encrypted(shape)) {
+    if !has_tls && shapes.iter().any(is_encrypted) {
         println!("skipped: shapes at the ports of TLS: the program `openssl` is not there");
     }
     let shapes = shapes.into_iter().filter(|shape| has_tls || !is_encrypted(shape));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::native::{Peer, get, set};
-use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
+use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, is_alone, pattern};
 use server::{Config, Dispatch, NativeTransport, Server, Shared, SizeThreshold, WritePolicy};
 use wire::native::{Status, SteeringId};
 
@@ -629,6 +629,9 @@ fn ran_ns(thread: &str) -> u64 {
 /// Even where workers are told never to sleep.
 #[test]
 fn who_has_no_role_sleeps() {
+    if !is_alone("moving::who_has_no_role_sleeps") {
+        return;
+    }
     let server = TestServer::with(Config { threads: 9, poll: server::Poll::Busy, ..config() });
     let shared = server.server().shared();
     // Only one is left that spins, so that this disturbs no other test.

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{PATIENCE, TestServer, command, config, pattern};
+use crate::support::{PATIENCE, TestServer, command, config, is_alone, pattern};
 use server::{Config, Dispatch, WritePolicy};
 
 fn start(write_policy: WritePolicy, cr_threads: Option<usize>) -> TestServer {
@@ -119,6 +119,9 @@ fn ran_ns() -> u64 {
 
 #[test]
 fn thieves_sleep_when_there_is_nothing_to_steal() {
+    if !is_alone("stealing::thieves_sleep_when_there_is_nothing_to_steal") {
+        return;
+    }
     let base = Config { threads: 9, memory_bytes: 256 << 20, ..config() };
     let (write_policy, dispatch) = (WritePolicy::Crew, Dispatch::Steal);
     let server = TestServer::with(Config { write_policy, dispatch, ..base });

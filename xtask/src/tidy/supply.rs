@@ -92,6 +92,9 @@ pub fn check(repository: &Repository) -> Vec<Problem> {
     [unused, unnamed].iter().flat_map(|rule| rule(repository)).collect()
 }
 
+/// What a rule finds wrong with all packages.
+type Rule = fn(&[Package]) -> Vec<Problem>;
+
 /// Rules about what cargo resolves.
 pub fn check_resolved(root: &Path, repository: &Repository) -> Result<Vec<Problem>> {
     let arguments =
@@ -99,7 +102,7 @@ pub fn check_resolved(root: &Path, repository: &Repository) -> Result<Vec<Proble
     let metadata = cargo(root, &arguments)?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is no JSON")?;
     let packages = packages(&metadata);
-    let rules: [fn(&[Package]) -> Vec<Problem>; 4] = [licences, sources, bans, copies];
+    let rules: [Rule; 4] = [licences, sources, bans, copies];
     let mut problems: Vec<Problem> = rules.iter().flat_map(|rule| rule(&packages)).collect();
     let tree = cargo(
         root,

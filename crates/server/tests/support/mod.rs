@@ -19,6 +19,26 @@ pub struct TestServer {
     server: Option<Server>,
 }
 
+const ALONE: &str = "DOVETAIL_TEST_ALONE";
+
+/// Whether this process runs the test `name` alone, for what it measures of its process. If not,
+/// another process has run it so, and the caller is done.
+pub fn is_alone(name: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let own = std::env::current_exe().unwrap();
+    let output = std::process::Command::new(own)
+        .args([name, "--exact", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let failed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{failed}");
+    false
+}
+
 /// Free ports, no admin port, two workers; or as the module says that the suite is a part of.
 pub fn config() -> Config {
     let part = |name: &str| module_path!().split("::").any(|part| part == name);
