@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import queue
+import random
 import shlex
 import shutil
 import socket
@@ -177,9 +178,15 @@ def has_reference():
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
+    """A port below those that the kernel gives to connections: none takes it until it is used."""
+    while True:
+        port = random.randrange(15000, 30000)
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+                return port
+            except OSError:
+                continue
 
 
 def wait_port(port):
