@@ -215,7 +215,7 @@ const READ: Ask = Ask::Read(Path::Configuration);
 const SESSION: Duration = Duration::from_secs(1);
 
 #[test]
-#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask test runs too"]
+#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask nightly runs too"]
 fn writes_compare_and_reads_see_them_from_everywhere() {
     let zookeeper = ZooKeeper::start();
     let mut one = Asker::open(zookeeper.place("a"), SESSION);
@@ -233,7 +233,7 @@ fn writes_compare_and_reads_see_them_from_everywhere() {
 }
 
 #[test]
-#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask test runs too"]
+#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask nightly runs too"]
 fn a_claim_is_one_sessions_until_that_ends() {
     let zookeeper = ZooKeeper::start();
     let mut one = Asker::open(zookeeper.place("a"), SESSION);
@@ -249,7 +249,7 @@ fn a_claim_is_one_sessions_until_that_ends() {
 }
 
 #[test]
-#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask test runs too"]
+#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask nightly runs too"]
 fn a_session_outlives_a_restart_of_the_server() {
     let mut zookeeper = ZooKeeper::start();
     let mut asker = Asker::open(zookeeper.place("a"), SESSION);
@@ -260,7 +260,7 @@ fn a_session_outlives_a_restart_of_the_server() {
 }
 
 #[test]
-#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask test runs too"]
+#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask nightly runs too"]
 fn who_is_cut_off_loses_the_session_and_its_claim() {
     let zookeeper = ZooKeeper::start();
     let proxy = Proxy::start(zookeeper.port);
@@ -282,7 +282,7 @@ fn who_is_cut_off_loses_the_session_and_its_claim() {
 }
 
 #[test]
-#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask test runs too"]
+#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask nightly runs too"]
 fn an_ensemble_that_is_not_there_is_one_line() {
     let port = free_port();
     let place: Place = format!("zk://127.0.0.1:{port}/x").parse().unwrap();
@@ -294,7 +294,7 @@ fn an_ensemble_that_is_not_there_is_one_line() {
 }
 
 #[test]
-#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask test runs too"]
+#[ignore = "needs ZooKeeper: cargo xtask test-zookeeper, which cargo xtask nightly runs too"]
 fn nodes_of_a_digest_are_closed_to_others() {
     let zookeeper = ZooKeeper::start();
     let own = Place { digest: Some("me:secret".to_owned()), ..zookeeper.place("a") };
