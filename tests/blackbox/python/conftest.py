@@ -62,7 +62,8 @@ def wire(server):
 
 @pytest.fixture
 def cache(server):
-    found = MemcachedClient((servers.HOST, server.memcached_port), timeout=20, no_delay=True)
+    found = MemcachedClient((servers.HOST, server.memcached_port), timeout=20, no_delay=True,
+                            default_noreply=False)
     yield found
     found.close()
 

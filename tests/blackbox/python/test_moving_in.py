@@ -36,7 +36,8 @@ def old(source):
 
 @pytest.fixture
 def old_cache(source):
-    found = MemcachedClient((servers.HOST, source.memcached_port), timeout=20, no_delay=True)
+    found = MemcachedClient((servers.HOST, source.memcached_port), timeout=20, no_delay=True,
+                            default_noreply=False)
     yield found
     found.close()
 
