@@ -9,7 +9,9 @@
 //!
 //! # Invariants
 //! I1: the sum of all grants is at most the budget, except for replies that are already owed:
-//!     those are booked past it (`force`), and no client is read until the books balance.
+//!     those are booked past it (`force`), and no client is read until the books balance. What one
+//!     gathering makes stays within half of what is free, give or take 1 MiB, one batch and one
+//!     reply a worker (`Core::begin_replies`, decision 0093).
 //! I2: what is reserved is released exactly once, with the same number of bytes.
 
 use std::sync::Arc;
@@ -84,6 +86,12 @@ impl Reservation {
         budget.try_grant(bytes).then(reservation)
     }
 
+    /// The same within what large commands may take.
+    pub fn try_new_large(budget: &Arc<BufferBudget>, bytes: u64) -> Option<Reservation> {
+        let fits = budget.granted_bytes().saturating_add(bytes) <= budget.large_limit_bytes();
+        if fits { Reservation::try_new(budget, bytes) } else { None }
+    }
+
     /// What is held.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -118,6 +126,11 @@ impl Ledger {
     /// An empty part.
     pub fn new(budget: Arc<BufferBudget>) -> Ledger {
         Ledger { budget, granted_bytes: 0, used_bytes: 0 }
+    }
+
+    /// What this is a part of.
+    pub fn budget(&self) -> &Arc<BufferBudget> {
+        &self.budget
     }
 
     /// Books `bytes` if they fit, all or nothing.

@@ -23,7 +23,7 @@ use crate::memcached::Reading;
 use crate::memcached::udp::Exchange;
 use crate::output::Output;
 use crate::poller::Interest;
-use crate::resp::key_range::RangeWalk;
+use crate::resp::slices::Slices;
 use crate::resp::transaction::Transaction;
 use crate::tls;
 use crate::tracking::Tracker;
@@ -141,8 +141,8 @@ pub struct Resp {
     pub is_caching_asked: bool,
     /// SUBSCRIBE, to the channel of invalidations: the only one there is.
     pub is_subscribed: bool,
-    /// A KV.RANGE that has begun: its command is still the first of the input.
-    pub walk: Option<Box<RangeWalk>>,
+    /// A command that is answered in slices and has begun: it is still the first of the input.
+    pub slices: Option<Box<Slices>>,
 }
 
 impl Resp {
@@ -225,9 +225,9 @@ impl Connection {
     /// Buffers that it holds and that count against the budget.
     pub fn held_bytes(&self) -> u64 {
         let queued = match &self.speech {
-            Speech::Resp(Resp { transaction, walk, .. }) => {
+            Speech::Resp(Resp { transaction, slices, .. }) => {
                 transaction.as_ref().map_or(0, |transaction| transaction.held_bytes())
-                    + walk.as_ref().map_or(0, |walk| walk.held_bytes())
+                    + slices.as_ref().map_or(0, |slices| slices.held_bytes())
             }
             Speech::Memcached(_) => 0,
         };

@@ -27,6 +27,9 @@ const POOL_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// However many clients there are, each may owe so much.
 const OUTPUT_LIMIT_BYTES_MIN: usize = 16 << 10;
 
+/// What the replies of one gathering may take however full the buffers are.
+const MADE_BYTES_MIN: usize = 1 << 20;
+
 /// One worker's connections, buffers and counters.
 pub struct Core {
     /// What all threads see.
@@ -49,6 +52,14 @@ pub struct Core {
     pub pool: Vec<Vec<u8>>,
     /// Its part of the buffer budget.
     pub ledger: Ledger,
+    /// Replies that this gathering has made and not sent, as far as they were counted.
+    pub made_bytes: usize,
+    /// Past so many no other connection is fed before these have been sent.
+    pub made_bytes_max: usize,
+    /// Some connections are not fed: those replies have been made, or much of the log is pinned.
+    pub holds_back: bool,
+    /// Connections that wait until less of the log is pinned.
+    pub short_of_pins: Vec<usize>,
     /// The round's wall-clock time.
     pub now: UnixMillis,
     /// The users of the RESP port, as they were judged by last.
@@ -127,6 +138,10 @@ impl Core {
             touched: Vec::new(),
             pool: Vec::new(),
             ledger: Ledger::new(Arc::clone(shared.buffer_budget())),
+            made_bytes: 0,
+            made_bytes_max: MADE_BYTES_MIN,
+            holds_back: false,
+            short_of_pins: Vec::new(),
             now: UnixMillis(0),
             acl: shared.acl().table(),
             acl_seen,
@@ -271,6 +286,59 @@ impl Core {
         }
     }
 
+    /// A gathering begins: its replies may take this worker's part of half of what is free in the
+    /// buffers, so that what is booked behind it is there (K27).
+    #[inline]
+    pub fn begin_replies(&mut self) {
+        let budget = self.shared.buffer_budget();
+        let free_bytes = reply_bytes_free(budget.limit_bytes(), budget.granted_bytes());
+        let part_bytes = free_bytes / 2 / self.shared.config().threads.max(1) as u64;
+        self.made_bytes_max = usize::try_from(part_bytes).unwrap_or(usize::MAX).max(MADE_BYTES_MIN);
+        self.made_bytes = 0;
+        self.holds_back = self.shared.store().is_pin_share_reached();
+    }
+
+    /// So many bytes of replies have been made, at most.
+    #[inline]
+    pub fn made(&mut self, bytes_max: usize) {
+        self.made_bytes += bytes_max;
+        if self.made_bytes > self.made_bytes_max {
+            self.count_replies();
+        }
+    }
+
+    /// Counts what the connections of this gathering have not sent.
+    #[cold]
+    fn count_replies(&mut self) {
+        let encoded = |slot: &usize| self.connections[*slot].output.encoded_bytes();
+        self.made_bytes = self.touched.iter().map(encoded).sum();
+        self.holds_back |= self.made_bytes > self.made_bytes_max;
+    }
+
+    /// Whether a connection is fed in this gathering.
+    #[inline]
+    pub fn may_feed(&mut self, slot: usize) -> bool {
+        !self.holds_back || self.may_feed_now(slot)
+    }
+
+    #[cold]
+    fn may_feed_now(&mut self, slot: usize) -> bool {
+        let connection = &self.connections[slot];
+        if connection.exchange.is_some() {
+            return true; // A datagram is answered at once or never.
+        }
+        if self.made_bytes > self.made_bytes_max {
+            return false;
+        }
+        let waits = connection.is_large_reader
+            && connection.ending == Ending::Open
+            && self.shared.store().is_pin_share_reached();
+        if waits {
+            self.short_of_pins.push(slot);
+        }
+        !waits
+    }
+
     /// Whether a connection may go on parsing: it is open and its client takes its replies.
     #[inline]
     pub fn may_parse(&self, slot: usize) -> bool {
@@ -282,7 +350,12 @@ impl Core {
 
 /// An eighth of what is free of three quarters of the buffers; the last quarter is for requests.
 fn output_share(buffers_bytes: u64, granted_bytes: u64) -> u64 {
-    (buffers_bytes / 4 * 3).saturating_sub(granted_bytes) / 8
+    reply_bytes_free(buffers_bytes, granted_bytes) / 8
+}
+
+/// What is free of the three quarters.
+fn reply_bytes_free(buffers_bytes: u64, granted_bytes: u64) -> u64 {
+    (buffers_bytes / 4 * 3).saturating_sub(granted_bytes)
 }
 
 #[cfg(test)]

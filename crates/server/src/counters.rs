@@ -170,6 +170,8 @@ pub struct WorkerCounters {
     pub rejected_of_address: Cell,
     /// Connections closed for having been idle.
     pub idle_closed: Cell,
+    /// Values that could be neither pinned nor copied, and slow readers closed for what they pin.
+    pub replies_refused: Cell,
     /// Bytes read.
     pub input_bytes: Cell,
     /// Bytes written.
@@ -571,6 +573,8 @@ pub struct Totals {
     pub connections_rejected_of_address: u64,
     /// Connections closed for having been idle.
     pub connections_idle_closed: u64,
+    /// Values that could be neither pinned nor copied, and slow readers closed for what they pin.
+    pub replies_refused: u64,
     /// Bytes read from clients.
     pub net_input_bytes: u64,
     /// Bytes written to clients.
@@ -669,6 +673,7 @@ impl Totals {
             connections_rejected: sum(|worker| &worker.rejected),
             connections_rejected_of_address: sum(|worker| &worker.rejected_of_address),
             connections_idle_closed: sum(|worker| &worker.idle_closed),
+            replies_refused: sum(|worker| &worker.replies_refused),
             net_input_bytes: sum(|worker| &worker.input_bytes),
             net_output_bytes: sum(|worker| &worker.output_bytes),
             batches: sum(|worker| &worker.batches),
@@ -710,6 +715,7 @@ impl Totals {
             (&mut self.connections_rejected, baseline.connections_rejected),
             (&mut self.connections_rejected_of_address, baseline.connections_rejected_of_address),
             (&mut self.connections_idle_closed, baseline.connections_idle_closed),
+            (&mut self.replies_refused, baseline.replies_refused),
             (&mut self.net_input_bytes, baseline.net_input_bytes),
             (&mut self.net_output_bytes, baseline.net_output_bytes),
             (&mut self.batches, baseline.batches),

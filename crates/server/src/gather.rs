@@ -28,12 +28,19 @@ use store::request::{Op, Request};
 use crate::core::Core;
 use crate::counters::{CommandIndex, Dialect};
 use crate::engine::{Asked, Asking, Engine, Sending};
+use crate::output::PIN_VALUE_BYTES_MIN_OVER_LIMIT;
 use crate::reply::{Pending, ReplySink, Shape};
 use crate::resp::Fed;
 use crate::rmw::Rmw;
 
 /// Requests that go to the store together; it splits them into pipelines of its own size.
 pub const BATCH_REQUESTS_MAX: usize = 128;
+
+/// What a reply that carries no larger value is taken for until replies are counted.
+const SMALL_REPLY_BYTES: usize = PIN_VALUE_BYTES_MIN_OVER_LIMIT;
+
+/// Shorter replies outside of the batch count for nothing: a connection's output limit is no less.
+const LONG_REPLY_BYTES: usize = 16 << 10;
 
 /// What a worker's notes keep between two batches.
 const NOTES_KEPT_BYTES_MAX: usize = 16 << 10;
@@ -91,6 +98,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     pub fn push(&mut self, key: &'a [u8], hash: KeyHash, op: Op<'a, Rmw<'a>>, answer: Answer) {
         if self.requests.is_full() {
             self.flush();
+            self.core.made(BATCH_REQUESTS_MAX * SMALL_REPLY_BYTES);
         }
         if !matches!(op, Op::Get) {
             self.core.connections[answer.slot].has_written = true;
@@ -250,7 +258,13 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         if E::ROUTES && !self.core.connections[slot].awaiting.is_empty() {
             return self.engine.say(self.core, slot, encode);
         }
-        self.core.connections[slot].output.append(encode)
+        let output = &mut self.core.connections[slot].output;
+        let result = output.append(encode);
+        let encoded_bytes = output.encoded_bytes();
+        if encoded_bytes > LONG_REPLY_BYTES {
+            self.core.made(encoded_bytes);
+        }
+        result
     }
 }
 

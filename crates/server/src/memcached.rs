@@ -17,8 +17,8 @@ use base::UnixMillis;
 use store::{KEY_LEN_MAX_BYTES, Op, Session};
 use wire::Parsed;
 use wire::memcached::{
-    Arithmetic, Command, Encoder, Keys, Limits, Rejection, Reply, Retrieve, Touch,
-    expiry_from_exptime, next_command,
+    Arithmetic, Command, Encoder, Limits, Rejection, Reply, Retrieve, Touch, expiry_from_exptime,
+    next_command,
 };
 
 use crate::clients::End;
@@ -63,10 +63,18 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let value_max_bytes = usize::try_from(self.core.value_max_bytes).unwrap_or(usize::MAX);
         let limits = Limits::new(value_max_bytes);
         let mut at = 0;
+        if !E::ROUTES
+            && self.may_parse(slot)
+            && let Some(reading) = self.core.connections[slot].memcached().reading.take()
+        {
+            at = self.read_on(slot, reading, input);
+        }
         loop {
             at += self.swallow(slot, &input[at..]);
             if at == input.len() || !self.may_parse(slot) {
-                return Fed::up_to(at, 0);
+                // A get that has stopped (`several` I4) is the last command of these.
+                let left_bytes = if E::ROUTES { 0 } else { self.left_bytes(slot, &input[..at]) };
+                return Fed::up_to(at.saturating_sub(left_bytes), 0);
             }
             let rest = &input[at..];
             if E::ROUTES
@@ -178,30 +186,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let Retrieve { keys, with_cas } = retrieve;
         let command = if with_cas { MemcachedCommand::Gets } else { MemcachedCommand::Get };
         let caller = self.caller(slot, command, false);
-        if E::ROUTES && self.core.cluster.is_some() {
-            return self.read_each(caller, keys, with_cas, None);
-        }
-        self.each_key(caller, keys, with_cas, Op::Get);
-    }
-
-    /// One request per key; END comes with the last.
-    #[inline]
-    fn each_key(
-        &mut self,
-        caller: Caller,
-        mut keys: Keys<'a>,
-        with_cas: bool,
-        op: Op<'a, Rmw<'a>>,
-    ) {
-        let mut next = keys.next();
-        if next.is_none() {
-            // `gat 10` names no key; memcached ends it at once.
-            return self.say_line(caller, Reply::End);
-        }
-        while let Some(key) = next {
-            next = keys.next();
-            let shape = Shape::McValue { with_cas, is_last: next.is_none() };
-            self.request(caller, key, op, shape);
+        let mut ahead = keys;
+        match (ahead.next(), ahead.next()) {
+            (Some(key), None) => {
+                let shape = Shape::McValue { with_cas, is_last: true };
+                self.request(caller, key, Op::Get, shape);
+            }
+            _ => self.read_each(caller, keys, with_cas, None),
         }
     }
 
@@ -215,10 +206,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 let verb = if with_cas { MemcachedCommand::Gats } else { MemcachedCommand::Gat };
                 let caller = self.caller(slot, verb, false);
                 let expires_at = expiry_from_exptime(exptime, self.core.now);
-                if E::ROUTES && self.core.cluster.is_some() {
-                    return self.read_each(caller, keys, with_cas, Some(expires_at));
-                }
-                self.each_key(caller, keys, with_cas, Op::Update(Rmw::SetExpiry(expires_at)));
+                self.read_each(caller, keys, with_cas, Some(expires_at));
             }
             Command::Delete(delete) => {
                 let caller = self.caller(slot, MemcachedCommand::Delete, delete.noreply);

@@ -191,6 +191,7 @@ impl Snapshot {
             "accepted_total": totals.connections_total,
             "rejected_total": totals.rejected(),
             "idle_closed_total": totals.connections_idle_closed,
+            "replies_refused_total": totals.replies_refused,
         })
     }
 

@@ -38,9 +38,9 @@ impl Moving {
     /// What in it names its position at a worker.
     pub fn settle_at(connection: &mut Connection, slot: usize) {
         if let Speech::Resp(resp) = &mut connection.speech
-            && let Some(walk) = &mut resp.walk
+            && let Some(slices) = &mut resp.slices
         {
-            walk.move_to(slot);
+            slices.move_to(slot);
         }
     }
 }

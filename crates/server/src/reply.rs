@@ -12,6 +12,7 @@ use store::pin::{PinnedValue, Pins};
 use store::request::{Item, Outcome, Sink};
 use wire::resp::{BitRange, BitSearch, ErrorCode, InvalidTime, Protocol, Unit};
 
+use crate::budget::Ledger;
 use crate::compaction::{Answering, Tells};
 use crate::connection::{Connection, Ending};
 use crate::core::{Core, Tally};
@@ -204,6 +205,12 @@ pub struct ReplySink<'s> {
     pub now: UnixMillis,
     /// Of unsent bytes; past it values are pinned rather than copied.
     pub output_limit_bytes: usize,
+    /// The worker's: a value that cannot be pinned is booked before it is copied.
+    pub ledger: &'s mut Ledger,
+    /// Of the gathering ([`Core::made`]).
+    pub made_bytes: &'s mut usize,
+    /// Past it values are pinned rather than copied.
+    pub made_bytes_max: usize,
     /// Of copied bytes; a client whose one command is answered by more is closed.
     pub output_copied_bytes_max: usize,
     /// What became of the requests, while somebody watches.
@@ -222,6 +229,9 @@ impl<'s> ReplySink<'s> {
             notes: &core.notes,
             now: core.now,
             output_limit_bytes: core.output_limit_bytes,
+            ledger: &mut core.ledger,
+            made_bytes: &mut core.made_bytes,
+            made_bytes_max: core.made_bytes_max,
             output_copied_bytes_max: core.output_copied_bytes_max,
             seen: core.is_watched.then_some(&mut core.lines.seen),
         }
@@ -237,18 +247,29 @@ pub trait Destination {
     fn protocol(&self) -> Protocol;
 
     /// Whether a value of that length is sent from where it lies in the log (K12).
-    fn is_pinned(&self, value_len_bytes: usize) -> bool;
+    fn is_pinned(&mut self, value_len_bytes: usize) -> bool;
 
     /// A value follows that [`Destination::is_pinned`] was true of.
     fn expect_large(&mut self);
 
     /// Sends a value without copying it; at most once in a reply.
     fn push_pinned(&mut self, value: PinnedValue);
+
+    /// Whether so many bytes of a value that cannot be pinned may be copied: they are booked, or
+    /// few.
+    fn may_copy(&mut self, len_bytes: usize) -> bool;
+
+    /// A part of a reply has no room, and nothing else can stand in its place: no reply follows.
+    fn cut(&mut self);
 }
 
 /// The output of a connection of this worker.
 struct Direct<'r> {
     connection: &'r mut Connection,
+    ledger: &'r mut Ledger,
+    counters: &'r WorkerCounters,
+    made_bytes: &'r mut usize,
+    made_bytes_max: usize,
     output_limit_bytes: usize,
     pin_bytes_min: usize,
 }
@@ -279,10 +300,8 @@ impl Destination for Direct<'_> {
     }
 
     #[inline]
-    fn is_pinned(&self, value_len_bytes: usize) -> bool {
-        value_len_bytes >= self.pin_bytes_min
-            || (value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT
-                && self.connection.output.unsent_bytes() > self.output_limit_bytes)
+    fn is_pinned(&mut self, value_len_bytes: usize) -> bool {
+        value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT && self.is_rather_pinned(value_len_bytes)
     }
 
     fn expect_large(&mut self) {
@@ -291,6 +310,40 @@ impl Destination for Direct<'_> {
 
     fn push_pinned(&mut self, value: PinnedValue) {
         self.connection.output.push_pinned(value);
+    }
+
+    #[cold]
+    fn may_copy(&mut self, len_bytes: usize) -> bool {
+        let bytes = len_bytes as u64;
+        if len_bytes < PIN_VALUE_BYTES_MIN {
+            return true; // A batch of these is 8 MiB.
+        }
+        let has_room = self.ledger.try_reserve_large(bytes);
+        if has_room {
+            self.connection.booked_bytes += bytes;
+        } else {
+            self.counters.replies_refused.add(1);
+        }
+        has_room
+    }
+
+    #[cold]
+    fn cut(&mut self) {
+        self.connection.ending = Ending::Now;
+    }
+}
+
+impl Direct<'_> {
+    /// Middle-sized values are copied while the client takes its replies and the gathering may make
+    /// more of them.
+    #[inline(never)]
+    fn is_rather_pinned(&mut self, value_len_bytes: usize) -> bool {
+        if value_len_bytes >= self.pin_bytes_min {
+            return true;
+        }
+        *self.made_bytes += value_len_bytes;
+        *self.made_bytes > self.made_bytes_max
+            || self.connection.output.unsent_bytes() > self.output_limit_bytes
     }
 }
 
@@ -338,7 +391,17 @@ impl ReplySink<'_> {
             return;
         }
         let output_limit_bytes = self.output_limit_bytes;
-        let to = Direct { connection, output_limit_bytes, pin_bytes_min };
+        let (ledger, counters) = (&mut *self.ledger, self.counters);
+        let (made_bytes, made_bytes_max) = (&mut *self.made_bytes, self.made_bytes_max);
+        let to = Direct {
+            connection,
+            ledger,
+            counters,
+            made_bytes,
+            made_bytes_max,
+            output_limit_bytes,
+            pin_bytes_min,
+        };
         let mut reply = Reply { to, tally: self.tally, notes: self.notes, pins, now: self.now };
         reply.answer(pending.shape, outcome);
     }
@@ -436,30 +499,37 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
-    /// Sends a value between two encoded pieces without copying it, unless clients who take their
-    /// time have too much of the log pinned already.
+    /// Sends a value between two encoded pieces without copying it. Where slow readers have half
+    /// of the log pinned, a copy is booked first; false: that has no room either, and nothing is
+    /// sent.
     #[cold]
+    #[must_use]
     fn pinned(
         &mut self,
         item: &Item<'_>,
         head: impl FnOnce(&mut Vec<u8>),
         tail: impl FnOnce(&mut Vec<u8>),
-    ) {
-        self.pinned_part(item, 0..item.value.len(), head, tail);
+    ) -> bool {
+        self.pinned_part(item, 0..item.value.len(), head, tail)
     }
 
     /// The same of a part of the value.
     #[cold]
+    #[must_use]
     fn pinned_part(
         &mut self,
         item: &Item<'_>,
         part: Range<usize>,
         head: impl FnOnce(&mut Vec<u8>),
         tail: impl FnOnce(&mut Vec<u8>),
-    ) {
+    ) -> bool {
         self.to.expect_large();
+        let pinned = self.pins.try_pin(item);
+        if pinned.is_none() && !self.to.may_copy(part.len()) {
+            return false;
+        }
         self.to.append(head);
-        match self.pins.try_pin(item) {
+        match pinned {
             Some(mut pinned) => {
                 pinned.narrow(part);
                 self.to.push_pinned(pinned);
@@ -467,6 +537,7 @@ impl<D: Destination> Reply<'_, D> {
             None => self.to.append(|out| out.extend_from_slice(&item.value[part])),
         }
         self.to.append(tail);
+        true
     }
 }
 
@@ -482,7 +553,7 @@ impl<D: Destination> Destination for &mut D {
     }
 
     #[inline]
-    fn is_pinned(&self, value_len_bytes: usize) -> bool {
+    fn is_pinned(&mut self, value_len_bytes: usize) -> bool {
         (**self).is_pinned(value_len_bytes)
     }
 
@@ -492,5 +563,13 @@ impl<D: Destination> Destination for &mut D {
 
     fn push_pinned(&mut self, value: PinnedValue) {
         (**self).push_pinned(value);
+    }
+
+    fn may_copy(&mut self, len_bytes: usize) -> bool {
+        (**self).may_copy(len_bytes)
+    }
+
+    fn cut(&mut self) {
+        (**self).cut();
     }
 }

@@ -19,7 +19,7 @@ mod discard;
 mod foreign;
 mod hot_keys;
 mod info;
-pub mod key_range;
+mod key_range;
 mod keys;
 mod latency;
 mod lcs;
@@ -30,6 +30,7 @@ mod redirect;
 mod restore;
 mod scan;
 mod several;
+pub mod slices;
 mod slow_log;
 mod strings;
 mod subscribe;
@@ -105,6 +106,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         let limits = limits(self.core, slot);
         let mut at = 0;
+        if self.core.connections[slot].resp().slices.is_some() {
+            at = if self.may_parse(slot) { self.resume_slices(slot, input) } else { 0 };
+            if at == 0 {
+                return Fed::up_to(0, 0);
+            }
+        }
         loop {
             if at == input.len() || !self.may_parse(slot) {
                 return Fed::up_to(at, 0);
@@ -114,6 +121,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 Parsed::Done { value, consumed_bytes } => {
                     let raw = &rest[..consumed_bytes];
                     if !self.command(slot, value, raw) {
+                        self.note_command_bytes(slot, raw.len());
                         return Fed::up_to(at, 0);
                     }
                     at += consumed_bytes;
@@ -131,8 +139,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
     }
 
-    /// Runs one command; false: it has to wait (CLIENT PAUSE, a barrier) or is not done yet
-    /// (KV.RANGE), and is parsed again later.
+    /// Runs one command; false: it has to wait (CLIENT PAUSE, a barrier) and is parsed again later,
+    /// or it is answered in slices and goes on later.
     #[inline]
     fn command(
         &mut self,
@@ -185,9 +193,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         parsed: Result<Command<'a>, CommandError<'a>>,
         raw: &'a [u8],
     ) -> bool {
-        if let Some(walk) = self.core.connections[slot].resp().walk.take() {
-            return self.go_on(walk);
-        }
         match &parsed {
             Ok(Command::Empty) => return true,
             Ok(Command::Quoted(line)) => {
@@ -243,14 +248,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             self.end_refused(slot, id);
             return true;
         }
-        let is_done = match self.core.is_tracked && self.tracks(slot) {
+        match self.core.is_tracked && self.tracks(slot) {
             true => self.perform_tracked(caller, parsed, raw),
             false => self.perform_admitted(caller, parsed, raw),
-        };
+        }
         if asks_to_track {
             self.end_asking(slot);
         }
-        is_done
+        self.core.connections[slot].resp().slices.is_none()
     }
 
     /// A command that may run now, or be queued.
@@ -259,11 +264,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         caller: Caller,
         parsed: Result<Command<'a>, CommandError<'a>>,
         raw: &'a [u8],
-    ) -> bool {
+    ) {
         let id = id_of(&parsed);
         if self.core.connections[caller.slot].resp().is_queueing() {
-            self.queue(caller, parsed, raw);
-            return true;
+            return self.queue(caller, parsed, raw);
         }
         if id.is_some_and(|id| is_timed_alone(id.spec())) {
             return self.timed(caller, parsed, raw);
@@ -287,12 +291,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         caller: Caller,
         parsed: Result<Command<'a>, CommandError<'a>>,
         raw: &'a [u8],
-    ) -> bool {
+    ) {
         self.settle(caller.slot);
         let began = Instant::now();
-        let is_done = self.perform(caller, parsed, raw);
+        self.perform(caller, parsed, raw);
         timing::ran_alone(self.core, caller.slot, caller.index, began, raw);
-        is_done
     }
 
     fn perform(
@@ -300,14 +303,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         caller: Caller,
         parsed: Result<Command<'a>, CommandError<'a>>,
         raw: &'a [u8],
-    ) -> bool {
+    ) {
         match parsed {
-            Ok(Command::KvRange(request)) => return self.key_range(caller, &request),
             Ok(command) if self.is_group(&command, raw) => self.run_group(caller, command, raw),
             Ok(command) => self.run(caller, command),
             Err(error) => self.refuse(caller, &error),
         }
-        true
     }
 
     /// CLIENT PAUSE: whether a command waits.
@@ -330,6 +331,9 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let Parsed::Done { value, consumed_bytes } = parsed else { return true };
         let mut inner = Gather::new(self.engine, self.core);
         let ran = inner.command(slot, value, &bytes[..consumed_bytes]);
+        if !ran {
+            inner.keep_rewritten(slot, bytes);
+        }
         inner.flush();
         ran
     }

@@ -61,6 +61,7 @@ use crate::moving::Moving;
 use crate::native::Native;
 use crate::native::shm::{ShmClient, ShmDoor};
 use crate::poller::{Interest, Poller, Ready};
+use crate::resp::Fed;
 use crate::shared::{Shared, unix_now};
 use idle::IdlePass;
 use latency::Latency;
@@ -379,6 +380,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.core.now = unix_now();
         self.close_idle();
+        self.close_pin_holders();
         let has_more_to_do = self.engine.own_session().maintain(self.core.now);
         self.tell_changes();
         if has_more_to_do || !self.core.touched.is_empty() {
@@ -520,14 +522,20 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Parses what was read and executes it.
     fn gather(&mut self, used_bytes: usize) {
         self.core.renew_passes(); // Behind the reads: acl A2.
+        self.core.begin_replies();
         let arena = &self.arena[..used_bytes];
         let mut gather = Gather::new(&mut self.engine, &mut self.core);
         for region in &self.regions {
             gather.ground = region.ground();
-            region.fed.set(Some(gather.feed(region.slot, region.bytes(arena))));
+            let fed = match gather.core.may_feed(region.slot) {
+                true => gather.feed(region.slot, region.bytes(arena)),
+                false => Fed::up_to(0, 0),
+            };
+            region.fed.set(Some(fed));
         }
         gather.finish();
         drop(gather);
+        self.starve_short_of_pins();
         self.tell_changes();
         let took = self.look_at_slowness();
         self.feed_watchers(took);
@@ -596,6 +604,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             self.kept_house_at = now;
             self.is_glance_due = self.glance.as_mut().is_some_and(|glance| glance.is_due(now));
             self.close_idle();
+            self.close_pin_holders();
             self.engine.own_session().maintain(self.core.now);
             if let Some(native) = &mut self.native {
                 native.keep_house(&self.core);

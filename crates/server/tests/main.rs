@@ -18,6 +18,7 @@ mod native_shm;
 mod native_transports;
 mod operators;
 mod policies;
+mod replies;
 mod resp;
 #[path = "routed.rs"]
 mod routed;

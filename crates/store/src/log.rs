@@ -387,9 +387,16 @@ impl Log {
         segment
     }
 
-    /// Whether less than a quarter of the segments is pinned.
-    pub(crate) fn may_pin(&self) -> bool {
-        self.pinned_count.load(Ordering::Relaxed) < self.segment_count / 4
+    /// Whether the segment at `offset_bytes` may be pinned: it is already, or less than half of the
+    /// segments are.
+    pub(crate) fn may_pin(&self, offset_bytes: u64) -> bool {
+        self.pinned_count.load(Ordering::Relaxed) < self.segment_count / 2
+            || self.is_pinned(self.segment_of(offset_bytes))
+    }
+
+    /// Whether a quarter of the segments is pinned: what holds pins should take no more.
+    pub(crate) fn is_pin_share_reached(&self) -> bool {
+        self.pinned_count.load(Ordering::Relaxed) >= self.segment_count / 4
     }
 
     pub(crate) fn unpin(&self, segment: u32, segments: u32) {

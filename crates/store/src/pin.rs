@@ -35,12 +35,23 @@ unsafe impl Send for PinnedValue {}
 unsafe impl Sync for PinnedValue {}
 
 impl Pins<'_> {
-    /// Keeps `item.value` in place. `None`, which means that the value is to be copied, when it
-    /// does not lie in the log, or when a quarter of the log is pinned already, so that clients who
-    /// take their time cannot keep the log from being written.
+    /// Keeps `item.value` in place. `None` when it does not lie in the log, or when half of the log
+    /// is pinned already, so that clients that take their time cannot keep the log from being
+    /// written. A segment that is pinned already may be pinned again: that keeps nothing more.
     pub fn try_pin(self, item: &Item<'_>) -> Option<PinnedValue> {
         let log = &self.0.log;
-        (log.holds(item.key) && log.holds(item.value) && log.may_pin()).then(|| self.pin(item))
+        let is_in_log = log.holds(item.key) && log.holds(item.value);
+        (is_in_log && log.may_pin(self.offset_of(item))).then(|| self.pin(item))
+    }
+
+    /// Whether holders of pins should take no more of them: a quarter of the log is pinned.
+    pub fn are_full(self) -> bool {
+        self.0.log.is_pin_share_reached()
+    }
+
+    /// Key and header lie in the segment where the entry starts, even if the value is long.
+    fn offset_of(self, item: &Item<'_>) -> u64 {
+        (item.key.as_ptr().addr() - self.0.log.address(0).addr()) as u64
     }
 
     /// Keeps `item.value` in place, without a limit; `item` is the one that the sink was called
@@ -57,8 +68,7 @@ impl Pins<'_> {
         }
         let log = &self.0.log;
         assert!(log.holds(item.key) && log.holds(item.value), "an item of this store");
-        // Key and header lie in the segment where the entry starts, even if the value is long.
-        let offset_bytes = (item.key.as_ptr().addr() - log.address(0).addr()) as u64;
+        let offset_bytes = self.offset_of(item);
         let end = item.value.as_ptr().addr() + len_bytes - log.address(0).addr();
         let start_bytes = log.segment_start(log.segment_of(offset_bytes));
         let run_len = log.run_len(end as u64 - start_bytes);

@@ -343,6 +343,12 @@ impl Store {
         crate::pin::Pins(&self.inner)
     }
 
+    /// Whether readers of large values have a quarter of the log pinned: they should take no more
+    /// until some of that has left (K12).
+    pub fn is_pin_share_reached(&self) -> bool {
+        self.inner.log.is_pin_share_reached()
+    }
+
     /// Hashes keys for [`crate::Request::hash`].
     pub fn key_hasher(&self) -> &KeyHasher {
         &self.inner.hasher

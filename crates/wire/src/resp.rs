@@ -26,7 +26,7 @@ mod range;
 mod reply;
 mod table;
 
-pub use args::{ArgIter, Args, Keys, Pairs, QuotedLine};
+pub use args::{ArgIter, ArgPlace, Args, Keys, Pairs, QuotedLine};
 pub use bits::{
     BitField, BitOperation, BitRange, BitSearch, BitUnit, FieldAction, FieldActions, LcsRequest,
     LcsWants, Overflow, read_offset,

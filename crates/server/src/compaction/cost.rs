@@ -36,13 +36,19 @@ impl Destination for &mut Replies {
         Protocol::Resp2
     }
 
-    fn is_pinned(&self, _value_len_bytes: usize) -> bool {
+    fn is_pinned(&mut self, _value_len_bytes: usize) -> bool {
         false
     }
 
     fn expect_large(&mut self) {}
 
     fn push_pinned(&mut self, _value: PinnedValue) {}
+
+    fn may_copy(&mut self, _len_bytes: usize) -> bool {
+        true
+    }
+
+    fn cut(&mut self) {}
 }
 
 impl Sink<Refusal> for Replies {

@@ -25,9 +25,10 @@ use store::pin::Pins;
 use store::request::{Outcome, Request, Sink};
 
 use super::ahead::{self, CELLS_MAX, Cells, Keys};
-use super::cell::Cell;
+use super::cell::{Cell, CellWriter};
 use super::fabric::Fabric;
 use super::lane::Lane;
+use crate::budget::BufferBudget;
 use crate::compaction::{Answering, Tells};
 use crate::core::{Core, Tally};
 use crate::counters::WorkerCounters;
@@ -196,7 +197,7 @@ fn execute(
     counters.batch_requests.add(requests.len() as u64);
     counters.hops.batches.add(1);
     counters.hops.served.add(requests.len() as u64);
-    home.execute(now, &requests, &mut CellSink { cells, counters, now, judge });
+    home.execute(now, &requests, &mut CellSink { cells, core, now, judge });
     let compacted = home.take_compacted();
     counters.compaction.add(compacted);
     if is_cut {
@@ -207,7 +208,7 @@ fn execute(
 /// Encodes the outcomes of one batch into its cells.
 struct CellSink<'s> {
     cells: &'s [*mut Cell],
-    counters: &'s WorkerCounters,
+    core: &'s Core,
     now: UnixMillis,
     judge: Judge<'s>,
 }
@@ -225,7 +226,7 @@ impl Answering for CellSink<'_> {
     }
 
     fn opened(&self, windows: usize) {
-        self.counters.compaction.open.set(windows as u64);
+        self.core.counters().compaction.open.set(windows as u64);
     }
 
     fn connection(&self, request_index: usize) -> u64 {
@@ -242,7 +243,9 @@ impl Sink<Refusal> for CellSink<'_> {
         if !self.judge.keeps(cell, &outcome) {
             return; // Somebody else executes it.
         }
-        answer(cell, self.counters, self.now, outcome, pins);
+        let core = self.core;
+        let books = (core.counters(), core.shared.buffer_budget());
+        answer(cell, books, self.now, outcome, pins);
     }
 }
 
@@ -250,7 +253,7 @@ impl Sink<Refusal> for CellSink<'_> {
 #[inline]
 pub(super) fn answer(
     cell: &mut Cell,
-    counters: &WorkerCounters,
+    (counters, budget): (&WorkerCounters, &Arc<BufferBudget>),
     now: UnixMillis,
     outcome: Outcome<'_, Refusal>,
     pins: Pins<'_>,
@@ -260,7 +263,8 @@ pub(super) fn answer(
     if !cell.is_quiet {
         let mut tally = Tally::default();
         let note = std::mem::take(&mut cell.note);
-        Reply { to: &mut *cell, tally: &mut tally, notes: &note, pins, now }.answer(shape, outcome);
+        let to = CellWriter { cell: &mut *cell, budget };
+        Reply { to, tally: &mut tally, notes: &note, pins, now }.answer(shape, outcome);
         cell.note = note;
     }
 }

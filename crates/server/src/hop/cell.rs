@@ -28,9 +28,10 @@ use store::request::{Op, Request, Set};
 use wire::resp::{self, Comparison};
 
 use super::awaiting::NO_TICKET;
+use crate::budget::{BufferBudget, Reservation};
 use crate::counters::CommandIndex;
 use crate::gather::Answer;
-use crate::output::PIN_VALUE_BYTES_MIN_OVER_LIMIT;
+use crate::output::{PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use crate::reply::{Destination, Shape};
 use crate::rmw::meta::{MetaJoin, MetaStore, Named};
 use crate::rmw::{Bounded, Rmw};
@@ -77,6 +78,10 @@ pub(super) struct Cell {
     /// Sent behind the first `split_bytes` of `reply`.
     pub pinned: Option<PinnedValue>,
     pub split_bytes: usize,
+    /// What a large value in `reply` is booked with.
+    pub room: Option<Reservation>,
+    /// No reply may stand in the place of this one: the connection ends.
+    pub is_cut: bool,
 }
 
 /// What a back has made of a request.
@@ -125,6 +130,8 @@ impl Cell {
             reply: Vec::new(),
             pinned: None,
             split_bytes: 0,
+            room: None,
+            is_cut: false,
         }
     }
 
@@ -195,13 +202,21 @@ impl Cell {
         (self.connection >> 32) as u16
     }
 
+    /// What of the answer is beside its bytes is there no more.
+    #[inline]
+    pub fn forget_pinned(&mut self) {
+        self.pinned = None;
+        self.split_bytes = 0;
+        self.room = None;
+        self.is_cut = false;
+    }
+
     /// The answer has left; ready for the next request.
     pub fn clear(&mut self, kept_bytes_max: usize) {
         self.request = None; // Before what it borrows (I2).
         self.ground = None;
         self.named = None;
-        self.pinned = None;
-        self.split_bytes = 0;
+        self.forget_pinned();
         for buffer in [&mut self.bytes, &mut self.reply, &mut self.note] {
             buffer.clear();
             if buffer.capacity() > kept_bytes_max {
@@ -349,29 +364,51 @@ fn compared(
     Comparison { compares: comparison.compares, operand: keep(comparison.operand) }
 }
 
-impl Destination for Cell {
+/// Puts a reply into a cell: what cannot be pinned is booked before it is copied.
+pub(super) struct CellWriter<'w> {
+    pub cell: &'w mut Cell,
+    pub budget: &'w Arc<BufferBudget>,
+}
+
+impl Destination for CellWriter<'_> {
     #[inline]
     fn append<T>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        encode(&mut self.reply)
+        encode(&mut self.cell.reply)
     }
 
     #[inline]
     fn protocol(&self) -> resp::Protocol {
-        self.protocol
+        self.cell.protocol
     }
 
     /// The front knows whether its client takes replies, so it decides whether to copy; until then
     /// a pin is cheaper than a copy that may have to be copied again.
     #[inline]
-    fn is_pinned(&self, value_len_bytes: usize) -> bool {
+    fn is_pinned(&mut self, value_len_bytes: usize) -> bool {
         value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT
     }
 
     fn expect_large(&mut self) {}
 
     fn push_pinned(&mut self, value: PinnedValue) {
-        self.split_bytes = self.reply.len();
-        self.pinned = Some(value);
+        self.cell.split_bytes = self.cell.reply.len();
+        self.cell.pinned = Some(value);
+    }
+
+    #[cold]
+    fn may_copy(&mut self, len_bytes: usize) -> bool {
+        if len_bytes < PIN_VALUE_BYTES_MIN {
+            return true; // A batch of these is 8 MiB.
+        }
+        self.cell.room = Reservation::try_new_large(self.budget, len_bytes as u64);
+        self.cell.room.is_some()
+    }
+
+    /// The line is for another node, which has nothing else to go by; a front ends the connection.
+    #[cold]
+    fn cut(&mut self) {
+        self.cell.reply.extend_from_slice(b"SERVER_ERROR out of memory writing get response\r\n");
+        self.cell.is_cut = true;
     }
 }
 

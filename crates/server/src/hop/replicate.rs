@@ -31,7 +31,7 @@ use store::request::{Condition, Item, Op, Request};
 use wire::memcached::binary::{self, Status};
 use wire::resp::ErrorCode;
 
-use super::cell::{Cell, Cells};
+use super::cell::{Cell, CellWriter, Cells};
 use crate::core::Tally;
 use crate::reply::{self, Reply, Shape};
 use crate::rmw::Rmw;
@@ -226,7 +226,8 @@ impl Change for ErrandChange {
             let mut tally = Tally::default();
             let pins = self.shared.store().pins();
             let note = std::mem::take(&mut cell.note);
-            let mut reply = Reply { to: &mut *cell, tally: &mut tally, notes: &note, pins, now };
+            let to = CellWriter { cell: &mut *cell, budget: self.shared.buffer_budget() };
+            let mut reply = Reply { to, tally: &mut tally, notes: &note, pins, now };
             reply.answer(shape, outcome);
             cell.note = note;
         }
@@ -256,8 +257,7 @@ impl Cell {
     /// No reply is there any more.
     fn forget_reply(&mut self) {
         self.reply.clear();
-        self.pinned = None;
-        self.split_bytes = 0;
+        self.forget_pinned();
     }
 
     /// Whether the reply tells what was there.

@@ -1,8 +1,10 @@
-//! get, gets, gat and gats of several keys in a cluster: each key goes to whoever serves it.
+//! get, gets, gat and gats of several keys: as far as the client reads. In a cluster each key goes
+//! to the node that serves it.
 //!
 //! ```text
 //!  get a b c d  ─▶ a: here   b: control thread   c: forwarded ─▶ VALUE a, VALUE b, VALUE c
-//!          └ no cell is free for d: the input begins there, and `Reading` says how it goes on
+//!          └ no cell is free for d, or the client's output is full: the input begins there, and
+//!            `Reading` says how it goes on
 //! ```
 //!
 //! Outside of a cluster such a command is a barrier and runs where it arrived: all keys are there.
@@ -14,6 +16,10 @@
 //! I3: a reply ends once: what a key was refused with stands in the place of the last END, behind
 //!     the values of the others. Between them it would end the reply for the client, and the rest
 //!     would be taken for the answer to its next command.
+//! I4: outside of a cluster a command stops only where the loop over the connection's commands
+//!     stops too, so that only the last command of what was fed can have stopped.
+//! I5: the first values tell whether values are large ([`FIRST_KEYS`]); large ones are read one
+//!     by one, so that a connection has about one of them waiting.
 
 use base::UnixMillis;
 use store::Op;
@@ -28,6 +34,9 @@ use crate::reply::Shape;
 use crate::rmw::Rmw;
 
 const END: &[u8] = b"END\r\n";
+
+/// So many values are read before the others of their command join a batch.
+const FIRST_KEYS: usize = 4;
 
 /// A command that has begun.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +71,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     pub(super) fn read_on(&mut self, slot: usize, reading: Reading, input: &'a [u8]) -> usize {
         // The whole line was there when the command began, and input is not dropped.
         let Some((keys, line_bytes)) = Keys::left_in(input) else { return 0 };
-        let is_routing = self.enter(slot, true);
-        debug_assert!(is_routing, "a command that is routed waits for no other");
+        if E::ROUTES {
+            let may_begin = self.enter(slot, self.core.cluster.is_some());
+            debug_assert!(may_begin, "what it had to wait for was answered when it began");
+        }
         let line = &input[..line_bytes];
         let connection = &mut self.core.connections[slot];
         if connection.awaiting.is_empty()
@@ -74,7 +85,8 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             return line_bytes;
         }
         self.read_some(slot, reading, keys);
-        line_bytes - self.left_bytes(slot, line)
+        // Elsewhere the caller takes off what is left.
+        line_bytes - if E::ROUTES { self.left_bytes(slot, line) } else { 0 }
     }
 
     /// What is left of the line of a command that has not got to its end.
@@ -89,19 +101,26 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let caller = Caller { slot, index: reading.index, is_quiet: false };
         let Reading { with_cas, touch, .. } = reading;
         let op = touch.map_or(Op::Get, |expires_at| Op::Update(Rmw::SetExpiry(expires_at)));
-        let mut is_begun = false;
+        // A datagram's reply is bounded by its own limit and leaves as a whole.
+        let may_stop = self.core.connections[slot].exchange.is_none();
+        let mut begun_count = 0;
         let mut left = keys;
         while let Some(key) = keys.next() {
-            if is_begun && !self.may_parse(slot) {
+            if begun_count == FIRST_KEYS {
+                self.settle(slot);
+            }
+            if begun_count > 0 && may_stop && !self.may_parse(slot) {
                 let left_bytes = left.left_bytes();
-                let speech = self.core.connections[slot].memcached();
-                speech.reading = Some(Reading { left_bytes, ..reading });
+                let connection = &mut self.core.connections[slot];
+                // What it holds begins within a line: no sample of keys is taken there.
+                connection.input.has_skipped = true;
+                connection.memcached().reading = Some(Reading { left_bytes, ..reading });
                 return;
             }
             let mut ahead = keys;
             let shape = Shape::McValue { with_cas, is_last: ahead.next().is_none() };
             self.request(caller, key, op, shape);
-            (is_begun, left) = (true, keys);
+            (begun_count, left) = (begun_count + 1, keys);
         }
     }
 }

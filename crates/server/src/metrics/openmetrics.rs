@@ -179,6 +179,11 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
         &[("reason", "idle")],
         totals.connections_idle_closed,
     );
+    page.counter(
+        "dovetail_replies_refused",
+        "Large values refused and slow readers closed, for the log or the buffers had no room",
+        totals.replies_refused,
+    );
     page.family("dovetail_tls_handshakes", "counter", "Handshakes of TLS, by how they ended");
     let tls = totals.tls;
     for (result, count) in [("ok", tls.handshakes), ("refused", tls.refused), ("late", tls.late)] {

@@ -124,7 +124,10 @@ impl<D: Destination> Reply<'_, D> {
         let front =
             |out: &mut Vec<u8>| Encoder::new(out, head).item_front(flags, cas, key, value.len());
         if self.to.is_pinned(value.len()) {
-            return self.pinned(item, front, |_| {});
+            if !self.pinned(item, front, |_| {}) {
+                self.to.append(|out| Encoder::new(out, head).refuse(Status::OutOfMemory));
+            }
+            return;
         }
         self.to.append(|out| {
             front(out);

@@ -21,10 +21,16 @@ impl<D: Destination> Reply<'_, D> {
         is_last: bool,
     ) {
         match outcome {
-            Outcome::Hit(item) => self.mc_block(&item, with_cas),
+            Outcome::Hit(item) => {
+                if !self.mc_block(&item, with_cas) {
+                    return self.mc_no_room(is_last);
+                }
+            }
             // gat: the item as it is now; a passed exptime leaves only what it was.
             Outcome::Updated { new: Some(item), .. } | Outcome::Deleted { old: Some(item) } => {
-                self.mc_block(&item, with_cas);
+                if !self.mc_block(&item, with_cas) {
+                    return self.mc_no_room(is_last);
+                }
             }
             Outcome::OutOfMemory => {
                 return self.line(Line::OutOfMemory);
@@ -39,19 +45,29 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
+    /// An error ends the reply, so that only the last value can be refused by one (`several` I3).
+    #[cold]
+    fn mc_no_room(&mut self, is_last: bool) {
+        match is_last {
+            true => self.line(Line::NoRoomForValue),
+            false => self.to.cut(),
+        }
+    }
+
+    /// False: there is no room for it.
     #[inline]
-    fn mc_block(&mut self, item: &Item<'_>, with_cas: bool) {
+    fn mc_block(&mut self, item: &Item<'_>, with_cas: bool) -> bool {
         let cas = with_cas.then_some(item.cas());
         let (key, flags, value) = (item.key, item.client_flags as u32, item.value);
         if self.to.is_pinned(value.len()) {
-            self.pinned(
+            return self.pinned(
                 item,
                 |out| Encoder::new(out).value_header(key, flags, cas, value.len()),
                 |out| Encoder::new(out).line_end(),
             );
-        } else {
-            self.to.append(|out| Encoder::new(out).value(key, flags, cas, value));
         }
+        self.to.append(|out| Encoder::new(out).value(key, flags, cas, value));
+        true
     }
 
     /// set, add, replace, append, prepend, cas.

@@ -121,11 +121,15 @@ impl<D: Destination> Reply<'_, D> {
             return self.to.append(|out| Encoder::new(out).meta_hit(echo, shown, now));
         }
         if self.to.is_pinned(value.len()) {
-            return self.pinned(
+            let is_sent = self.pinned(
                 item,
                 |out| Encoder::new(out).meta_hit(echo, shown, now),
                 |out| Encoder::new(out).line_end(),
             );
+            if !is_sent {
+                self.to.append(|out| Encoder::new(out).reply(Line::NoRoomForValue));
+            }
+            return;
         }
         self.to.append(|out| {
             out.reserve(value.len());

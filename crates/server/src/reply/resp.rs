@@ -36,12 +36,15 @@ impl<D: Destination> Reply<'_, D> {
     fn bulk_part(&mut self, item: &Item<'_>, part: Range<usize>) {
         if self.to.is_pinned(part.len()) {
             let (protocol, len_bytes) = (self.to.protocol(), part.len());
-            self.pinned_part(
+            let is_sent = self.pinned_part(
                 item,
                 part,
                 |out| Encoder::new(out, protocol).bulk_header(len_bytes),
                 |out| Encoder::new(out, protocol).line_end(),
             );
+            if !is_sent {
+                self.error(&NO_ROOM);
+            }
         } else {
             self.encode(|encoder| encoder.bulk(&item.value[part]));
         }
@@ -202,6 +205,34 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 
+    /// DUMP; a large value is sent from where it lies.
+    fn dump(&mut self, item: &Item<'_>) {
+        if self.to.is_pinned(item.value.len())
+            && let Some((head, footer)) = dump::frame(item.value)
+        {
+            let protocol = self.to.protocol();
+            let len_bytes = head.len() + item.value.len() + footer.len();
+            let is_sent = self.pinned(
+                item,
+                |out| {
+                    Encoder::new(out, protocol).bulk_header(len_bytes);
+                    out.extend_from_slice(&head);
+                },
+                |out| {
+                    out.extend_from_slice(&footer);
+                    Encoder::new(out, protocol).line_end();
+                },
+            );
+            if !is_sent {
+                self.error(&NO_ROOM);
+            }
+            return;
+        }
+        let mut payload = Vec::new();
+        dump::save(item.value, &mut payload);
+        self.encode(|encoder| encoder.bulk(&payload));
+    }
+
     /// Commands that look at an item without sending it.
     fn described(&mut self, shape: Shape, item: Option<&Item<'_>>) {
         let now = self.now;
@@ -228,11 +259,7 @@ impl<D: Destination> Reply<'_, D> {
                 let digest = format!("{:016x}", compare::digest(value));
                 self.encode(|encoder| encoder.bulk(digest.as_bytes()));
             }
-            (Shape::Dump, Some(_)) => {
-                let mut payload = Vec::new();
-                dump::save(value, &mut payload);
-                self.encode(|encoder| encoder.bulk(&payload));
-            }
+            (Shape::Dump, Some(item)) => self.dump(item),
             (Shape::TypeName, _) => {
                 let name = if item.is_some() { "string" } else { "none" };
                 self.encode(|encoder| encoder.simple(name));
@@ -262,6 +289,12 @@ impl<D: Destination> Reply<'_, D> {
         }
     }
 }
+
+/// What a large value is answered by that can be neither pinned nor copied.
+const NO_ROOM: ErrorReply<'static> = ErrorReply::Other(
+    "no room for this reply: slow readers hold half of the log, and the client buffers, a part of \
+     maxmemory, are full: try again",
+);
 
 fn hit<'o, 'i>(outcome: &'o Outcome<'i, Refusal>) -> Option<&'o Item<'i>> {
     match outcome {

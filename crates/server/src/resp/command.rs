@@ -2,14 +2,15 @@
 
 mod arguments;
 mod key_specs;
+mod walk;
 
 use wire::resp::{
-    ArgIter, Command, CommandId, CommandList, Encoder, Flags, Group, Keys, Spec,
-    glob_matches_any_case, keys_asked,
+    ArgIter, Command, CommandId, CommandList, Encoder, Flags, Group, Spec, glob_matches_any_case,
 };
 
 use arguments::Arguments;
 pub(crate) use key_specs::{Access, key_access};
+pub(super) use walk::CommandWalk;
 
 use super::Caller;
 use crate::engine::Engine;
@@ -32,6 +33,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::CommandDocs { names } => self.command_docs(caller, names),
             Command::CommandGetKeys { keys } => self.command_get_keys(caller, keys),
             Command::CommandList(filter) => self.command_list(caller, filter),
+            Command::KvRange(request) => self.key_range(caller, &request),
             Command::Keys { pattern } => self.keys(caller, pattern),
             Command::Scan(request) => self.scan(caller, &request),
             Command::RandomKey => self.random_key(caller),
@@ -100,71 +102,6 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         let client = &self.core.connections[caller.slot].client;
         self.core.shared.monitors().add(client);
         self.say(caller, |encoder| encoder.ok());
-    }
-
-    fn command_get_keys_and_flags(&mut self, caller: Caller, args: ArgIter<'a>) {
-        match keys_asked(args) {
-            Err(error) => self.fail(caller, &error),
-            Ok((spec, keys)) => self.say(caller, |encoder| {
-                encoder.array_header(keys.len());
-                for (at, key) in keys.enumerate() {
-                    let flags = key_specs::flags_of(spec, at, args);
-                    let fixed = || flags.iter().filter(|flag| **flag != "variable_flags");
-                    encoder.array_header(2);
-                    encoder.bulk(key);
-                    encoder.set_header(fixed().count());
-                    fixed().for_each(|flag| encoder.simple(flag));
-                }
-            }),
-        }
-    }
-
-    fn command_table(&mut self, caller: Caller) {
-        self.say(caller, |encoder| {
-            encoder.array_header(Spec::top_level().count());
-            for spec in Spec::top_level() {
-                describe(encoder, spec);
-            }
-        });
-    }
-
-    fn command_info(&mut self, caller: Caller, names: ArgIter<'a>) {
-        if names.len() == 0 {
-            return self.command_table(caller);
-        }
-        self.say(caller, |encoder| {
-            encoder.array_header(names.len());
-            for name in names {
-                match Spec::by_name(name) {
-                    Some(spec) => describe(encoder, spec),
-                    None => encoder.null(),
-                }
-            }
-        });
-    }
-
-    fn command_docs(&mut self, caller: Caller, names: ArgIter<'a>) {
-        let specs: Vec<&Spec> = if names.len() == 0 {
-            Spec::top_level().collect()
-        } else {
-            names.filter_map(Spec::by_name).collect()
-        };
-        self.say(caller, |encoder| {
-            encoder.map_header(specs.len());
-            for spec in specs {
-                encoder.bulk(spec.name.as_bytes());
-                document(encoder, spec);
-            }
-        });
-    }
-
-    fn command_get_keys(&mut self, caller: Caller, keys: Keys<'a>) {
-        self.say(caller, |encoder| {
-            encoder.array_header(keys.len());
-            for key in keys {
-                encoder.bulk(key);
-            }
-        });
     }
 
     fn command_list(&mut self, caller: Caller, filter: CommandList<'a>) {

@@ -1,14 +1,13 @@
 //! KV.RANGE: a part of the key order, walked a step per round.
 //!
 //! ```text
-//!  round 1: KV.RANGE at the front of the input ─▶ a step ─▶ RangeWalk, kept by the connection
-//!  round 2: the same bytes again               ─▶ a step ─▶ ...
+//!  round 1: KV.RANGE at the front of the input ─▶ a step ─▶ RangeWalk, a source of slices
+//!  round 2: a step ─▶ ...
 //!  round n: the last step ─▶ one array, and the command is consumed
 //! ```
 //!
 //! # Invariants
-//! I1: while a connection has a walk, the first command of its input is the walk's.
-//! I2: a step does what one call of [`store::Session::range`] does, some hundred microseconds of
+//! I1: a step does what one call of [`store::Session::range`] does, some hundred microseconds of
 //!     work; the other connections of the worker have a turn before the next.
 //!
 //! # Limits
@@ -26,19 +25,16 @@ use std::sync::Arc;
 use base::UnixMillis;
 use cluster::Slot;
 use store::{Direction, NoOrder, Range, RangeEnd};
-use wire::resp::{Encoder, ErrorReply, LexBound, Protocol, RangeRequest};
+use wire::resp::{ErrorReply, LexBound, RangeRequest};
 
 use super::Caller;
+use super::slices::{Gathered, Slice, Source};
 use crate::cluster::{View, clock};
 use crate::engine::Engine;
 use crate::gather::Gather;
 
-/// A reply may take this part of the client buffers.
-const RANGE_BUFFER_PART: u64 = 4;
-
 /// A KV.RANGE that is being answered.
-pub struct RangeWalk {
-    caller: Caller,
+pub(super) struct RangeWalk {
     start: Bound<Box<[u8]>>,
     end: Bound<Box<[u8]>>,
     direction: Direction,
@@ -48,13 +44,10 @@ pub struct RangeWalk {
     found: Found,
 }
 
-/// The elements of the reply so far, encoded.
+/// The elements of the reply so far.
 #[derive(Default)]
 struct Found {
-    bytes: Vec<u8>,
-    count: usize,
-    bytes_max: usize,
-    is_too_long: bool,
+    gathered: Gathered,
     /// In a cluster: items of other nodes' slots, of which this node has copies, are left out.
     cluster: Option<Arc<View>>,
 }
@@ -73,16 +66,6 @@ enum Step {
 }
 
 impl Found {
-    /// Adds a key or value, unless that would be too much.
-    fn push(&mut self, element: &[u8]) {
-        self.is_too_long |= self.bytes.len() + element.len() > self.bytes_max;
-        if !self.is_too_long {
-            // Bulk strings are the same in both versions.
-            Encoder::new(&mut self.bytes, Protocol::Resp2).bulk(element);
-            self.count += 1;
-        }
-    }
-
     /// `None`: keys are locked.
     fn step(
         &mut self,
@@ -102,9 +85,9 @@ impl Found {
                 left_out += 1;
                 return;
             }
-            self.push(item.key);
+            self.gathered.push(item.key);
             if !is_keys_only {
-                self.push(item.value);
+                self.gathered.push(item.value);
             }
         })?;
         if self.cluster.as_ref().is_some_and(|view| !may_tell(view, generation)) {
@@ -117,7 +100,7 @@ impl Found {
     fn stepped(&self, range: &Range<'_>, ended: RangeEnd) -> Step {
         let left_count = range.item_limit.saturating_sub(ended.visited);
         match ended.resume_key {
-            _ if self.is_too_long => Step::TooLong,
+            _ if self.gathered.is_too_long => Step::TooLong,
             Some(resume_key) if left_count > 0 => Step::More { resume_key, left_count },
             _ => Step::Done,
         }
@@ -130,14 +113,9 @@ fn may_tell(view: &View, generation: Option<u64>) -> bool {
 }
 
 impl RangeWalk {
-    /// Its connection has moved.
-    pub fn move_to(&mut self, slot: usize) {
-        self.caller.slot = slot;
-    }
-
     /// Memory that it takes.
     pub fn held_bytes(&self) -> usize {
-        self.found.bytes.capacity()
+        self.found.gathered.bytes.capacity()
     }
 
     fn step(&mut self, engine: &mut impl Engine, now: UnixMillis) -> Option<Result<Step, NoOrder>> {
@@ -178,100 +156,69 @@ fn range_of<'a>(request: &RangeRequest<'a>) -> Range<'a> {
 }
 
 impl<E: Engine> Gather<'_, '_, E> {
-    /// Begins a KV.RANGE; false: it goes on in the next round.
-    pub(super) fn key_range(&mut self, caller: Caller, request: &RangeRequest<'_>) -> bool {
+    /// KV.RANGE.
+    pub(super) fn key_range(&mut self, caller: Caller, request: &RangeRequest<'_>) {
         self.settle(caller.slot);
-        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / RANGE_BUFFER_PART;
-        let mut found = Found {
-            bytes: self.core.pool.pop().unwrap_or_default(),
-            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
-            cluster: self.core.cluster.clone(),
-            ..Found::default()
-        };
+        let mut found = Found { gathered: self.gathered(), cluster: self.core.cluster.clone() };
         let (range, now, is_keys_only) = (range_of(request), self.core.now, request.is_keys_only);
         let Some(stepped) = found.step(self.engine, now, &range, is_keys_only) else {
             debug_assert!(false, "commands on all keys never run under locks");
-            return true;
+            return;
         };
         match stepped {
             // Most ranges are short and never come here: the bounds are copied for long ones.
-            Ok(Step::More { resume_key, left_count }) => {
-                let mut walk = Box::new(RangeWalk {
-                    caller,
+            Ok(Step::More { resume_key, left_count }) if self.may_gather_on(caller) => {
+                let mut walk = RangeWalk {
                     start: range.start.map(Box::from),
                     end: range.end.map(Box::from),
                     direction: range.direction,
                     left_count,
                     is_keys_only,
                     found,
-                });
+                };
                 walk.go_behind(resume_key, left_count);
-                self.keep(walk)
+                self.keep_slices(caller, Source::Range(walk));
             }
-            ended => self.end(caller, found, ended),
+            Ok(Step::More { .. }) => self.drop_gathered(found.gathered),
+            ended => self.end_range(caller, found.gathered, ended),
         }
     }
 
-    /// KV.RANGE inside EXEC: all of it, for the commands behind it are not to wait.
-    pub(super) fn key_range_at_once(&mut self, caller: Caller, request: &RangeRequest<'_>) {
-        let mut is_done = self.key_range(caller, request);
-        while !is_done {
-            let walk = self.core.connections[caller.slot].resp().walk.take();
-            is_done = walk.is_none_or(|walk| self.go_on(walk));
-        }
-    }
-
-    /// The next step of a walk; false: it is not the last.
-    pub(super) fn go_on(&mut self, mut walk: Box<RangeWalk>) -> bool {
+    /// The next step of a walk.
+    pub(super) fn range_slice(&mut self, caller: Caller, walk: &mut RangeWalk) -> Slice {
         let now = self.core.now;
         let Some(stepped) = walk.step(self.engine, now) else {
             debug_assert!(false, "commands on all keys never run under locks");
-            return true;
+            return Slice::Last;
         };
         match stepped {
-            Ok(Step::More { resume_key, left_count }) => {
+            Ok(Step::More { resume_key, left_count }) if self.may_gather_on(caller) => {
                 walk.go_behind(resume_key, left_count);
-                self.keep(walk)
+                Slice::More
             }
-            ended => self.end(walk.caller, walk.found, ended),
+            Ok(Step::More { .. }) => Slice::Last,
+            ended => {
+                let gathered = std::mem::take(&mut walk.found.gathered);
+                self.end_range(caller, gathered, ended);
+                Slice::Last
+            }
         }
     }
 
-    /// Leaves a walk for the next round, if there is room for what it has gathered.
-    fn keep(&mut self, walk: Box<RangeWalk>) -> bool {
-        let caller = walk.caller;
-        if self.core.ledger.is_over() {
-            let text = "the client buffers are full: try again, or give a smaller LIMIT";
-            self.fail(caller, &ErrorReply::Other(text));
-            return true;
-        }
-        self.core.connections[caller.slot].resp().walk = Some(walk);
-        false
-    }
-
-    /// Answers; true: the command is done.
-    fn end(&mut self, caller: Caller, mut found: Found, ended: Result<Step, NoOrder>) -> bool {
-        match ended {
+    fn end_range(&mut self, caller: Caller, gathered: Gathered, ended: Result<Step, NoOrder>) {
+        let text = match ended {
             Ok(Step::TooLong) => {
-                let text = "the range is larger than the client buffers allow: give a LIMIT, or \
-                            KEYSONLY";
-                self.fail(caller, &ErrorReply::Other(text));
+                "the range is larger than the client buffers allow: give a LIMIT, or KEYSONLY"
             }
-            Ok(Step::NotServed) => self.fail(caller, &ErrorReply::SlotNotServed),
-            Ok(_) => self.say(caller, |encoder| {
-                encoder.array_header(found.count);
-                encoder.out().extend_from_slice(&found.bytes);
-            }),
-            Err(NoOrder) => {
-                let text = "KV.RANGE needs the ordered index: start the server with --index tree";
-                self.fail(caller, &ErrorReply::Other(text));
+            Ok(Step::NotServed) => {
+                self.fail(caller, &ErrorReply::SlotNotServed);
+                return self.drop_gathered(gathered);
             }
-        }
-        found.bytes.clear();
-        if found.bytes.capacity() > 0 {
-            self.core.return_buffer(found.bytes);
-        }
-        true
+            Ok(_) => return self.say_gathered(caller, gathered),
+            Err(NoOrder) => "KV.RANGE needs the ordered index: start the server with --index tree",
+        };
+        self.fail(caller, &ErrorReply::Other(text));
+        self.drop_gathered(gathered);
     }
 }
 
@@ -301,15 +248,5 @@ mod tests {
         check(b"-", b"-", nothing);
         check(b"+", b"-", nothing);
         check(b"[a", b"-", nothing);
-    }
-
-    #[test]
-    fn a_reply_that_would_be_too_long_stops_growing() {
-        let mut found = Found { bytes_max: 20, ..Found::default() };
-        found.push(b"0123456789");
-        found.push(b"0123456789");
-        found.push(b"");
-        assert_eq!((found.count, found.is_too_long), (1, true));
-        assert_eq!(found.bytes, b"$10\r\n0123456789\r\n");
     }
 }

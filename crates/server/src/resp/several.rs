@@ -1,28 +1,65 @@
 //! Commands on several keys at one moment (K11): MGET, MSET, MSETNX, RENAME, COPY.
 //!
 //! Outside of EXEC they take a snapshot or the keys' locks; inside EXEC the locks are held already.
+//! The snapshot of an MGET ends where its client's share of the buffers or of pins ends, or at
+//! [`SNAPSHOT_KEYS_MAX`] keys; the keys behind are read in further snapshots, as the client reads.
 
 use base::{KeyHash, UnixMillis};
-use store::{Condition, Expiry, Op, Request, Set, entry_len_max_bytes};
-use wire::resp::{Copy, ErrorReply, Keys, Pairs};
+use store::pin::Pins;
+use store::{Condition, Expiry, Op, Outcome, Request, Set, Sink, entry_len_max_bytes};
+use wire::resp::{ArgPlace, Copy, ErrorReply, Keys, Pairs};
 
 use super::locked::Observed;
+use super::slices::{SLICE_BYTES, Slice, Source};
 use super::{Caller, strings};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::reply::{Pending, ReplySink, Shape};
-use crate::rmw::Rmw;
+use crate::rmw::{Refusal, Rmw};
 
 /// What a command of very many keys or a transaction of very many commands is answered when the
 /// client buffers have no room to work on it.
 pub(super) const TOO_MANY_PARTS: ErrorReply<'static> =
     ErrorReply::Other("command has more parts than the client buffers have room for");
 
-/// What a snapshot keeps of each key until it is answered: hash and key, how to answer, the
-/// chain's word, and the entry.
-const SNAPSHOT_BYTES_PER_KEY: usize = 72;
-/// Below this a snapshot is not booked.
-const SCRATCH_UNBOOKED_BYTES_MAX: u64 = 64 << 10;
+/// Keys of one snapshot. What it keeps of each until it is answered (hash and key, how to answer,
+/// the chain's word, the entry) is 72 bytes: about 1 MiB of all.
+pub(super) const SNAPSHOT_KEYS_MAX: usize = 16 << 10;
+
+/// Where an MGET stands: its keys, each `step` arguments from the one before.
+pub(super) struct ValueWalk {
+    keys: ArgPlace,
+    step: u32,
+}
+
+/// The replies to the first keys of a snapshot, as far as there is room.
+struct SnapshotSink<'s> {
+    replies: ReplySink<'s>,
+    copied_bytes_max: usize,
+    answered_count: usize,
+    is_full: bool,
+}
+
+impl SnapshotSink<'_> {
+    /// Whether there is no room for one more value; there is for the first.
+    fn fills(&self, outcome: &Outcome<'_, Refusal>, pins: Pins<'_>) -> bool {
+        let Some(pending) = self.replies.pendings.first() else { return true };
+        let copied_bytes = self.replies.connections[pending.slot as usize].output.encoded_bytes();
+        let is_large = || matches!(outcome, Outcome::Hit(item) if item.value.len() >= SLICE_BYTES);
+        self.answered_count > 0
+            && (copied_bytes > self.copied_bytes_max || (is_large() && pins.are_full()))
+    }
+}
+
+impl Sink<Refusal> for SnapshotSink<'_> {
+    fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
+        self.is_full = self.is_full || self.fills(&outcome, pins);
+        if !self.is_full {
+            self.replies.outcome(request_index, outcome, pins);
+            self.answered_count += 1;
+        }
+    }
+}
 
 /// Whether a target that exists is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +75,7 @@ fn get<'k>(key: &'k [u8], hash: KeyHash) -> Request<'k, Rmw<'k>> {
 }
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
-    /// MGET: all values as of one moment.
+    /// MGET: all values as of one moment, as far as they have room together.
     pub(super) fn mget(&mut self, caller: Caller, keys: Keys<'a>) {
         if self.refuse_long_keys(caller, keys) {
             return;
@@ -50,20 +87,28 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             }
             return;
         }
-        // Short commands are not worth the books.
-        let scratch_bytes = (keys.len() * SNAPSHOT_BYTES_PER_KEY) as u64;
-        let is_booked = scratch_bytes > SCRATCH_UNBOOKED_BYTES_MAX;
-        if is_booked && !self.core.ledger.try_reserve(scratch_bytes) {
-            return self.fail(caller, &TOO_MANY_PARTS);
-        }
         self.say(caller, |encoder| encoder.array_header(keys.len()));
-        self.read_snapshot(caller, keys);
-        if is_booked {
-            self.core.ledger.release(scratch_bytes);
-        }
+        let (arguments, step) = keys.arguments();
+        let walk = ValueWalk { keys: arguments.place_in(self.raw), step };
+        self.begin_slices(caller, Source::Values(walk));
     }
 
-    fn read_snapshot(&mut self, caller: Caller, keys: Keys<'a>) {
+    /// A snapshot of the next keys of an MGET.
+    pub(super) fn values_slice(
+        &mut self,
+        caller: Caller,
+        walk: &mut ValueWalk,
+        command: &[u8],
+    ) -> Slice {
+        let mut keys = Keys::among(walk.keys.walk(command), walk.step);
+        let answered_count = self.read_snapshot(caller, keys);
+        keys.by_ref().take(answered_count).for_each(drop);
+        walk.keys = keys.arguments().0.place_in(command);
+        if keys.is_empty() || answered_count == 0 { Slice::Last } else { Slice::More }
+    }
+
+    /// Reads the first of these keys as of one moment; how many have been answered.
+    fn read_snapshot(&mut self, caller: Caller, keys: Keys<'_>) -> usize {
         let pending = Pending {
             slot: caller.slot as u32,
             command: caller.index,
@@ -71,13 +116,20 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             is_special: caller.is_quiet,
             shape: Shape::Value,
         };
-        let pendings = vec![pending; keys.len()];
+        let pendings = vec![pending; keys.len().min(SNAPSHOT_KEYS_MAX)];
+        let keys = keys.take(SNAPSHOT_KEYS_MAX);
         let hashed: Vec<(KeyHash, &[u8])> = keys.map(|key| (self.core.hash(key), key)).collect();
         let now = self.core.now;
-        if let Some(session) = self.engine.session() {
-            let mut sink = ReplySink::new(self.core, &pendings);
-            session.read_snapshot(now, &hashed, &mut sink);
-        }
+        let copied_bytes_max = self.core.output_limit_bytes.max(SLICE_BYTES);
+        let Some(session) = self.engine.session() else {
+            debug_assert!(false, "inside EXEC values are read one by one");
+            return 0;
+        };
+        let replies = ReplySink::new(self.core, &pendings);
+        let mut sink =
+            SnapshotSink { replies, copied_bytes_max, answered_count: 0, is_full: false };
+        session.read_snapshot(now, &hashed, &mut sink);
+        sink.answered_count
     }
 
     /// MSET: all values become visible at one moment to MGET and EXEC.

@@ -182,7 +182,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         caller: Caller,
         parsed: Result<Command<'a>, CommandError<'a>>,
         raw: &'a [u8],
-    ) -> bool {
+    ) {
         let slot = caller.slot;
         let id = id_of(&parsed);
         let reads = id.is_some_and(|id| id.spec().flags.contains(Flags::READONLY));
@@ -190,19 +190,17 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             if parsed.is_ok() && !self.core.connections[slot].resp().is_queueing() {
                 self.remember_reads(slot, id, raw);
             }
-            let is_done = self.perform_admitted(caller, parsed, raw);
-            self.end_tracked(slot, id);
-            return is_done;
+            self.perform_admitted(caller, parsed, raw);
+            return self.end_tracked(slot, id);
         }
         let tracker = self.core.connections[slot].resp().tracker.clone();
         let own = tracker.filter(|tracker| tracker.is_no_loop).map(|tracker| tracker.client.id);
         if own.is_some() {
             self.tell_changes(None); // Those of others.
         }
-        let is_done = self.perform_admitted(caller, parsed, raw);
+        self.perform_admitted(caller, parsed, raw);
         self.tell_changes(own);
         self.end_tracked(slot, id);
-        is_done
     }
 
     /// Executes what was gathered, and tells what that has changed.

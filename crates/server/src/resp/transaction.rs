@@ -15,6 +15,8 @@
 //! A queued command is parsed twice, once to check it and once to run it. Its bytes are kept as
 //! they came: arguments then need no owner and no copies.
 
+mod bound;
+
 use std::collections::BTreeMap;
 
 use base::KeyHash;
@@ -262,6 +264,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if self.is_exec_redirected(caller, keys, commands.iter().any(is_write)) {
             return;
         }
+        let Some(booked_bytes) = self.book_replies(caller, &commands) else { return };
+        self.exec_booked(caller, transaction, &commands);
+        self.core.ledger.release(booked_bytes);
+    }
+
+    fn exec_booked(&mut self, caller: Caller, transaction: &Transaction, commands: &[Queued<'_>]) {
         let keys = commands.iter().flat_map(keys_of);
         let keys = keys.chain(transaction.watched.keys().map(|key| &**key));
         match (self.core.cluster.clone(), slot_of(keys)) {
@@ -269,11 +277,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             (Some(_), Keyed::Several) => self.fail(caller, &ErrorReply::CrossSlot),
             (Some(view), Keyed::One(slot)) if view.is_own(slot) => {
                 self.in_group(caller, slot, |gather| {
-                    gather.exec_parts(caller, transaction, &commands);
+                    gather.exec_parts(caller, transaction, commands);
                 });
             }
             // Without keys, or reads of a copy.
-            _ => self.exec_parts(caller, transaction, &commands),
+            _ => self.exec_parts(caller, transaction, commands),
         }
     }
 
@@ -382,8 +390,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             self.remember_reads(caller.slot, id, queued.raw);
         }
         match &queued.parsed {
-            Ok(Command::KvRange(request)) => self.key_range_at_once(caller, request),
-            Ok(command) => self.run(caller, *command),
+            Ok(command) => {
+                self.raw = queued.raw;
+                self.run(caller, *command);
+                self.end_slices(caller.slot, queued.raw);
+            }
             Err(error) => self.refuse(caller, error),
         }
         if self.core.is_tracked {

@@ -371,7 +371,7 @@ impl Core {
         if !matches!(connection.ending, Ending::Open | Ending::Resting) {
             return Handed::Over; // It reads nothing more.
         }
-        if resp.walk.is_some() {
+        if resp.slices.is_some() {
             return Handed::Later; // I1.
         }
         if connection.output.unsent_bytes() > self.output_limit_bytes {

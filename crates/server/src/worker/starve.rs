@@ -33,13 +33,21 @@ pub(super) struct Starved {
     slots: Vec<usize>,
     since: Option<Instant>,
     looked_at: Instant,
+    /// When connections that hold pins were looked at.
+    looked_at_pins: Instant,
     /// When somebody who had waited was last given some.
     fed_at: Option<Instant>,
 }
 
 impl Starved {
     pub(super) fn new(now: Instant) -> Starved {
-        Starved { slots: Vec::new(), since: None, looked_at: now, fed_at: None }
+        Starved {
+            slots: Vec::new(),
+            since: None,
+            looked_at: now,
+            looked_at_pins: now,
+            fed_at: None,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -89,6 +97,53 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.touch(slot);
     }
 
+    /// Readers of large values wait while a quarter of the log is pinned.
+    #[inline]
+    pub(super) fn starve_short_of_pins(&mut self) {
+        while let Some(slot) = self.core.short_of_pins.pop() {
+            self.starve(slot);
+        }
+    }
+
+    /// While a quarter of the log is pinned: closes the connections that hold pins and whose
+    /// clients have not read for long, so that others get theirs and the log can be written.
+    pub(super) fn close_pin_holders(&mut self) {
+        if self.core.shared.store().is_pin_share_reached() {
+            self.close_stalled_holders();
+        }
+    }
+
+    #[cold]
+    fn close_stalled_holders(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.starved.looked_at_pins) < LOOK_EVERY {
+            return;
+        }
+        self.starved.looked_at_pins = now;
+        let now_ms = self.core.now.0;
+        let time_max = self.core.shared.config().starved_time_max;
+        let has_stalled = |connection: &Connection| {
+            let silent_ms = now_ms.saturating_sub(connection.client.last_active_at().0);
+            connection.output.pinned_bytes_max() > 0
+                && u128::from(silent_ms) >= time_max.as_millis()
+        };
+        let mut slots = self.core.connections.slots();
+        slots.retain(|slot| has_stalled(&self.core.connections[*slot]));
+        let closed_count = slots.len();
+        for slot in slots {
+            self.core.counters().replies_refused.add(1);
+            self.close(slot);
+        }
+        if closed_count > 0 {
+            tracing::warn!(
+                closed_count,
+                "a quarter of the log is pinned: closed clients that did not read large values for \
+                 {} s",
+                time_max.as_secs()
+            );
+        }
+    }
+
     /// Stops reading a connection until there is room in the buffers.
     pub(super) fn starve(&mut self, slot: usize) {
         let connection = &mut self.core.connections[slot];
@@ -118,7 +173,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
             connection.is_starved = false;
             let needs_own = connection.input.need_bytes > HELD_BYTES_MAX;
-            if self.core.ledger.is_over() {
+            let is_short =
+                connection.is_large_reader && self.core.shared.store().is_pin_share_reached();
+            if is_short || self.core.ledger.is_over() {
                 self.starve(slot);
             } else if !needs_own || self.reserve_own(slot) {
                 self.core.connections[slot].starved_at = None;
@@ -144,8 +201,12 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let time_max = self.core.shared.config().starved_time_max;
         let connections = &self.core.connections;
         let since = |slot: &usize| connections[*slot].starved_at;
-        let is_late =
-            |slot: &usize| since(slot).is_some_and(|at| now.duration_since(at) >= time_max);
+        let is_late = |slot: &usize| {
+            let connection = &connections[*slot];
+            let waits_for_pins =
+                connection.is_large_reader && connection.input.need_bytes <= HELD_BYTES_MAX;
+            !waits_for_pins && since(slot).is_some_and(|at| now.duration_since(at) >= time_max)
+        };
         let mut late: Vec<usize> = self.starved.slots.iter().copied().filter(is_late).collect();
         late.sort_by_key(since);
         let was_fed = self.starved.fed_at.is_some_and(|at| now.duration_since(at) < time_max);

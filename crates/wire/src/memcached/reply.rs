@@ -103,6 +103,8 @@ pub enum Reply {
     TooLargeForUdp,
     /// `SERVER_ERROR out of memory storing object`
     OutOfMemory,
+    /// `SERVER_ERROR out of memory writing get response`
+    NoRoomForValue,
     /// `SERVER_ERROR not all of the cluster is flushed: ask again`
     NotFlushed,
     /// `SERVER_ERROR the log cannot be written`: the server is durable and its disk is not well.
@@ -182,6 +184,7 @@ impl Reply {
             Reply::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
             Reply::TooLargeForUdp => b"SERVER_ERROR reply beyond udp-reply-factor: use TCP\r\n",
             Reply::OutOfMemory => b"SERVER_ERROR out of memory storing object\r\n",
+            Reply::NoRoomForValue => b"SERVER_ERROR out of memory writing get response\r\n",
             Reply::NotFlushed => b"SERVER_ERROR not all of the cluster is flushed: ask again\r\n",
             Reply::LogFailed => b"SERVER_ERROR the log cannot be written\r\n",
         }

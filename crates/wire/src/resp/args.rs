@@ -34,6 +34,15 @@ pub struct ArgIter<'a> {
     form: Form,
 }
 
+/// Where a walk over a command's arguments stands, as numbers: with the command's bytes it becomes
+/// the walk again ([`ArgPlace::walk`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArgPlace {
+    start: usize,
+    remaining: u32,
+    form: Form,
+}
+
 /// The keys of a command with several.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Keys<'a> {
@@ -132,6 +141,12 @@ impl<'a> ArgIter<'a> {
         ArgIter { rest: &[], remaining: 0, form: Form::Bulk }
     }
 
+    /// Where the walk stands in `command`, the bytes of the whole command that it walks.
+    pub fn place_in(&self, command: &[u8]) -> ArgPlace {
+        let start = self.rest.as_ptr().addr().wrapping_sub(command.as_ptr().addr());
+        ArgPlace { start, remaining: self.remaining, form: self.form }
+    }
+
     fn eq_by_items(self, other: ArgIter<'_>) -> bool {
         Iterator::eq(self, other)
     }
@@ -139,6 +154,16 @@ impl<'a> ArgIter<'a> {
     pub(crate) fn take_first(mut self, count: usize) -> ArgIter<'a> {
         self.remaining = self.remaining.min(u32::try_from(count).unwrap_or(u32::MAX));
         self
+    }
+}
+
+impl ArgPlace {
+    /// The walk that goes on there; over nothing if `command` is shorter than it was.
+    pub fn walk(self, command: &[u8]) -> ArgIter<'_> {
+        match command.get(self.start..) {
+            Some(rest) => ArgIter { rest, remaining: self.remaining, form: self.form },
+            None => ArgIter::empty(),
+        }
     }
 }
 
@@ -171,6 +196,16 @@ impl<'a> Keys<'a> {
 
     pub(crate) fn stepped(iter: ArgIter<'a>, step: u32) -> Keys<'a> {
         Keys { iter, step: step.max(1) }
+    }
+
+    /// The walk over the arguments among which the keys are, and how far apart these are.
+    pub fn arguments(&self) -> (ArgIter<'a>, u32) {
+        (self.iter, self.step)
+    }
+
+    /// The keys among arguments, each `step` from the one before.
+    pub fn among(arguments: ArgIter<'a>, step: u32) -> Keys<'a> {
+        Keys::stepped(arguments, step)
     }
 
     /// How many keys are left.
@@ -243,5 +278,36 @@ impl QuotedLine<'_> {
     /// Appends the same command as a multibulk, to be parsed in the line's place.
     pub fn rewrite(&self, out: &mut Vec<u8>) {
         inline::rewrite(self.line, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Parsed;
+    use crate::resp::{Limits, Parser};
+
+    #[track_caller]
+    fn check_places(command: &[u8]) {
+        let Parsed::Done { value, .. } = Parser::default().parse(command, &Limits::default())
+        else {
+            panic!("not one whole command");
+        };
+        let moved = command.to_vec();
+        let mut walk = value.iter();
+        loop {
+            let place = walk.place_in(command);
+            assert!(walk.eq(place.walk(&moved)), "after {} arguments", value.len() - walk.len());
+            assert_eq!(place.walk(&[]).next(), None, "bytes that are shorter hold nothing");
+            if walk.next().is_none() {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_goes_on_from_its_place_in_a_copy_of_the_command() {
+        check_places(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\nvv\r\n");
+        check_places(b"*1\r\n$4\r\nPING\r\n");
+        check_places(b"MGET  a \"b c\" d \r\n");
     }
 }

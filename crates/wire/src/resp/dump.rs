@@ -47,6 +47,26 @@ const FOOTER_BYTES: usize = 10;
 /// Longer texts are never kept as integers.
 const INTEGER_TEXT_MAX_BYTES: usize = 11;
 
+/// What stands before and behind a long value in its payload, so that the value need not be copied;
+/// `None`: it is short, and [`save`] may write it another way.
+pub fn frame(value: &[u8]) -> Option<(Vec<u8>, [u8; FOOTER_BYTES])> {
+    if value.len() <= INTEGER_TEXT_MAX_BYTES {
+        return None;
+    }
+    let mut head = vec![STRING_TYPE];
+    save_length(value.len() as u64, &mut head);
+    let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc64Redis);
+    let version = VERSION.to_le_bytes();
+    for part in [&head[..], value, &version] {
+        digest.update(part);
+    }
+    let mut footer = [0; FOOTER_BYTES];
+    let (version_place, checksum_place) = footer.split_at_mut(version.len());
+    version_place.copy_from_slice(&version);
+    checksum_place.copy_from_slice(&digest.finalize().to_le_bytes());
+    Some((head, footer))
+}
+
 /// Appends the payload of a value.
 pub fn save(value: &[u8], out: &mut Vec<u8>) {
     let start = out.len();

@@ -51,6 +51,8 @@ impl Front {
                 connection.ending = Ending::Now;
             } else if self.replicated.is_some() && put_out_part(connection, cell) {
                 // A part of a reply that is told elsewhere.
+            } else if cell.is_cut {
+                connection.ending = Ending::Now;
             } else {
                 put_out(connection, cell, core.output_limit_bytes, pin_bytes_min);
             }

@@ -85,10 +85,10 @@ fn uses(id: Id) -> &'static [KeyUse] {
 pub(super) fn flags_of(spec: &Spec, at: usize, args: ArgIter<'_>) -> &'static [&'static str] {
     let uses = uses(spec.id);
     // Behind the name, the key and the value.
-    let has_get = args.skip(3).any(|arg| arg.eq_ignore_ascii_case(b"get"));
+    let has_get = || args.skip(3).any(|arg| arg.eq_ignore_ascii_case(b"get"));
     match uses.get(at).or(uses.last()) {
         // What it does depends on GET.
-        Some(_) if spec.id == Id::Set && has_get => CHANGE.flags,
+        Some(_) if spec.id == Id::Set && has_get() => CHANGE.flags,
         Some(_) if spec.id == Id::Set => REPLACE.flags,
         Some(found) => found.flags,
         None => &[],

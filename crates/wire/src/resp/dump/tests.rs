@@ -106,3 +106,15 @@ fn later_versions_are_refused() {
     payload.extend_from_slice(&checksum.to_le_bytes());
     assert_eq!(load(&payload, MAX_BYTES), Err(ErrorReply::DumpChecksum));
 }
+
+#[test]
+fn a_frame_around_a_value_is_its_payload() {
+    for len in [12, 63, 64, 16_383, 16_384, 100_000] {
+        let value = vec![b'7'; len];
+        let (head, footer) = frame(&value).expect("it is long");
+        let mut saved = Vec::new();
+        save(&value, &mut saved);
+        assert_eq!([&head[..], &value, &footer].concat(), saved, "{len} bytes");
+    }
+    assert_eq!(frame(b"12345678901"), None, "it may be kept as an integer");
+}

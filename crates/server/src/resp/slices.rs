@@ -1,0 +1,226 @@
+//! Replies in slices: what the command's own bytes do not bound is made as its client reads.
+//!
+//! ```text
+//!  round 1: COMMAND DOCS get ... ─▶ a slice ─▶ sent     Slices: where it goes on, kept with the
+//!  round 2: (the output has drained) ─▶ a slice ─▶ sent         connection, its command's bytes
+//!  ...                                                          still the first of the input
+//!  round n: the last slice, and the command is consumed
+//! ```
+//!
+//! # Invariants
+//! I1: while a connection has [`Slices`], its input begins with their command.
+//! I2: a slice is made only while the connection's unsent bytes are within its output limit. It
+//!     appends at most [`SLICE_BYTES`] and one element, or looks at a stated number of items.
+//! I3: a source is plain data: offsets into the command, counts, and what it has gathered. It
+//!     borrows nothing, and moves with its connection to another worker.
+//!
+//! # Trade-offs
+//! A reply whose length stands before it (an array of unknown length) is gathered over several
+//! turns first ([`Gathered`]): booked as it grows, and at most a quarter of the client buffers.
+
+use wire::resp::{Encoder, ErrorReply, Protocol};
+
+use super::Caller;
+use super::command::CommandWalk;
+use super::key_range::RangeWalk;
+use super::several::ValueWalk;
+use crate::engine::Engine;
+use crate::gather::Gather;
+
+/// What one slice appends to the output, give or take one element.
+pub const SLICE_BYTES: usize = 64 << 10;
+
+/// A reply that is gathered before it is sent may take this part of the client buffers.
+const GATHERED_BUFFER_PART: u64 = 4;
+
+/// A command that is answered in slices and has begun.
+pub struct Slices {
+    caller: Caller,
+    source: Source,
+    /// The command's length in the input.
+    command_bytes: usize,
+    /// The command as it is read, where that is not how it lies in the input.
+    rewritten: Option<Box<[u8]>>,
+}
+
+/// What makes the slices of one command's reply.
+pub(super) enum Source {
+    /// KV.RANGE.
+    Range(RangeWalk),
+    /// COMMAND INFO, DOCS, GETKEYS and GETKEYSANDFLAGS.
+    Commands(CommandWalk),
+    /// MGET.
+    Values(ValueWalk),
+}
+
+/// How a slice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slice {
+    /// Another one follows.
+    More,
+    /// The reply is whole.
+    Last,
+}
+
+impl Slices {
+    /// Its connection has moved.
+    pub fn move_to(&mut self, slot: usize) {
+        self.caller.slot = slot;
+    }
+
+    /// Memory that it takes.
+    pub fn held_bytes(&self) -> usize {
+        let gathered_bytes = match &self.source {
+            Source::Range(walk) => walk.held_bytes(),
+            Source::Commands(_) | Source::Values(_) => 0,
+        };
+        size_of::<Slices>() + gathered_bytes + self.rewritten.as_ref().map_or(0, |it| it.len())
+    }
+}
+
+/// The elements of an array whose length is not known before its last element, encoded.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub bytes: Vec<u8>,
+    pub count: usize,
+    pub bytes_max: usize,
+    /// There were more than may be gathered.
+    pub is_too_long: bool,
+}
+
+impl Gathered {
+    /// Adds a bulk string, unless that would be too much.
+    pub fn push(&mut self, element: &[u8]) {
+        self.is_too_long |= self.bytes.len() + element.len() > self.bytes_max;
+        if !self.is_too_long {
+            // Bulk strings are the same in both versions.
+            Encoder::new(&mut self.bytes, Protocol::Resp2).bulk(element);
+            self.count += 1;
+        }
+    }
+}
+
+impl<'a, E: Engine> Gather<'_, 'a, E> {
+    /// Nothing gathered yet.
+    pub(super) fn gathered(&mut self) -> Gathered {
+        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / GATHERED_BUFFER_PART;
+        Gathered {
+            bytes: self.core.pool.pop().unwrap_or_default(),
+            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            ..Gathered::default()
+        }
+    }
+
+    /// Answers with an array of what was gathered.
+    pub(super) fn say_gathered(&mut self, caller: Caller, gathered: Gathered) {
+        self.say(caller, |encoder| {
+            encoder.array_header(gathered.count);
+            encoder.out().extend_from_slice(&gathered.bytes);
+        });
+        self.drop_gathered(gathered);
+    }
+
+    /// Keeps the buffer of what is not sent.
+    pub(super) fn drop_gathered(&mut self, mut gathered: Gathered) {
+        gathered.bytes.clear();
+        if gathered.bytes.capacity() > 0 {
+            self.core.return_buffer(gathered.bytes);
+        }
+    }
+
+    /// Makes the first slice of a reply; the connection keeps what makes the others.
+    pub(super) fn begin_slices(&mut self, caller: Caller, mut source: Source) {
+        self.settle(caller.slot);
+        if self.slice(caller, &mut source, self.raw) == Slice::More {
+            self.keep_slices(caller, source);
+        }
+    }
+
+    /// The same for a source whose first slice is made.
+    pub(super) fn keep_slices(&mut self, caller: Caller, source: Source) {
+        let slices = Slices { caller, source, command_bytes: self.raw.len(), rewritten: None };
+        self.core.connections[caller.slot].resp().slices = Some(Box::new(slices));
+    }
+
+    /// A command that was not done takes so many bytes of the input.
+    #[cold]
+    pub(super) fn note_command_bytes(&mut self, slot: usize, command_bytes: usize) {
+        if let Some(slices) = &mut self.core.connections[slot].resp().slices {
+            slices.command_bytes = command_bytes;
+        }
+    }
+
+    /// The command was rewritten: its words do not lie in the input.
+    pub(super) fn keep_rewritten(&mut self, slot: usize, bytes: &[u8]) {
+        if let Some(slices) = &mut self.core.connections[slot].resp().slices {
+            slices.rewritten = Some(bytes.into());
+        }
+    }
+
+    /// Makes the next slice of the command that `input` begins with (I1); how many bytes of it are
+    /// consumed: none, or all of the command.
+    #[cold]
+    pub(super) fn resume_slices(&mut self, slot: usize, input: &[u8]) -> usize {
+        let Some(slices) = self.core.connections[slot].resp().slices.take() else { return 0 };
+        let command_bytes = slices.command_bytes;
+        debug_assert!(command_bytes <= input.len(), "I1");
+        let command = &input[..command_bytes.min(input.len())];
+        self.next_slice(slices, command);
+        match self.core.connections[slot].resp().slices.is_some() {
+            true => 0,
+            false => command.len(),
+        }
+    }
+
+    /// Makes all slices that are left: the commands behind it in EXEC do not wait.
+    pub(super) fn end_slices(&mut self, slot: usize, command: &[u8]) {
+        while let Some(slices) = self.core.connections[slot].resp().slices.take() {
+            self.next_slice(slices, command);
+        }
+    }
+
+    /// The next slice; what makes the others stays with the connection.
+    pub(super) fn next_slice(&mut self, mut slices: Box<Slices>, command: &[u8]) {
+        let Slices { caller, source, rewritten, .. } = &mut *slices;
+        let (caller, command) = (*caller, rewritten.as_deref().unwrap_or(command));
+        if self.slice(caller, source, command) == Slice::More {
+            self.core.connections[caller.slot].resp().slices = Some(slices);
+        }
+    }
+
+    fn slice(&mut self, caller: Caller, source: &mut Source, command: &[u8]) -> Slice {
+        let ended = match source {
+            Source::Range(walk) => self.range_slice(caller, walk),
+            Source::Commands(walk) => self.commands_slice(caller, walk, command),
+            Source::Values(walk) => self.values_slice(caller, walk, command),
+        };
+        let made_bytes = self.core.connections[caller.slot].output.encoded_bytes();
+        self.core.made(made_bytes);
+        ended
+    }
+
+    /// Whether what sources have gathered has room; answers the error itself.
+    pub(super) fn may_gather_on(&mut self, caller: Caller) -> bool {
+        let has_room = !self.core.ledger.is_over();
+        if !has_room {
+            let text = "the client buffers are full: try again, or ask for less";
+            self.fail(caller, &ErrorReply::Other(text));
+        }
+        has_room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_be_too_long_stops_growing() {
+        let mut gathered = Gathered { bytes_max: 20, ..Gathered::default() };
+        gathered.push(b"0123456789");
+        gathered.push(b"0123456789");
+        gathered.push(b"");
+        assert_eq!((gathered.count, gathered.is_too_long), (1, true));
+        assert_eq!(gathered.bytes, b"$10\r\n0123456789\r\n");
+    }
+}

@@ -1,0 +1,189 @@
+//! What the replies of a transaction may hold: bounded, and booked, before its first command runs.
+//!
+//! ```text
+//!  EXEC ─▶ bound of each reply ─▶ sum: within a quarter of the buffers, and booked? ─▶ run
+//!           │                                                      └▶ no: one error, nothing runs
+//!           ├─ a value: how long it is, or what the group has written by then
+//!           ├─ COMMAND DOCS, KEYS and their like: measured, by making the reply and dropping it
+//!           └─ else: a few words, and what the command says itself
+//! ```
+//!
+//! A group is atomic: once its first command has run, none of its replies can wait or be refused.
+
+use std::collections::HashMap;
+
+use base::KeyHash;
+use store::{Op, Request};
+use wire::resp::{Command, CommandId, ErrorReply, Flags};
+
+use super::{LengthSink, QUEUE_BUFFER_PART, Queued, grows_to_bytes, is_write, keys_of};
+use crate::engine::Engine;
+use crate::gather::Gather;
+use crate::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
+use crate::resp::Caller;
+use crate::rmw::Rmw;
+
+/// So many replies with values of any length need no look at the values: what is copied of them is
+/// as much as one batch may copy.
+const UNMEASURED_VALUES_MAX: usize = 128;
+
+/// Headers, numbers, errors.
+const SHORT_REPLY_BYTES: u64 = 256;
+
+/// What INFO, and what operators' commands answer at most, but for those that are measured.
+const OPERATOR_REPLY_BYTES: u64 = 16 << 10;
+
+const TOO_MUCH_TO_REPLY: ErrorReply<'static> = ErrorReply::Other(
+    "nothing was executed: the replies may take more than a quarter of the client buffers, which \
+     are a part of maxmemory, or than is free of these",
+);
+
+/// How long the values of the group's keys may have become by now.
+#[derive(Default)]
+struct Lengths(HashMap<KeyHash, u64>);
+
+impl<E: Engine> Gather<'_, '_, E> {
+    /// Books what the replies may hold; how much. `None`: that is too much, and said so.
+    pub(super) fn book_replies(&mut self, caller: Caller, commands: &[Queued<'_>]) -> Option<u64> {
+        let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
+        let bound_bytes = self.bound_of(caller, commands, bytes_max);
+        if bound_bytes <= bytes_max && self.core.ledger.try_reserve_large(bound_bytes) {
+            return Some(bound_bytes);
+        }
+        self.core.counters().replies_refused.add(1);
+        self.fail(caller, &TOO_MUCH_TO_REPLY);
+        None
+    }
+
+    /// The sum of all bounds, or more than `bytes_max`.
+    fn bound_of(&mut self, caller: Caller, commands: &[Queued<'_>], bytes_max: u64) -> u64 {
+        let tellers = commands.iter().filter(|queued| tells_values(queued));
+        let looks = tellers.flat_map(keys_of).count() > UNMEASURED_VALUES_MAX;
+        let mut lengths = Lengths::default();
+        let mut sum_bytes = 0;
+        for queued in commands {
+            sum_bytes += SHORT_REPLY_BYTES + queued.raw.len() as u64;
+            match &queued.parsed {
+                Ok(command) if is_measured(command) => {
+                    sum_bytes += self.measure(caller, queued, bytes_max - sum_bytes.min(bytes_max));
+                }
+                Ok(Command::Info { .. } | Command::Operator { .. }) => {
+                    sum_bytes += OPERATOR_REPLY_BYTES;
+                }
+                _ if looks => sum_bytes += self.values_bound(queued, &mut lengths),
+                _ => {}
+            }
+            if sum_bytes > bytes_max {
+                break;
+            }
+        }
+        sum_bytes
+    }
+
+    /// What is copied of the values that a command tells, and what it makes of its keys' lengths.
+    fn values_bound(&mut self, queued: &Queued<'_>, lengths: &mut Lengths) -> u64 {
+        let mut told_bytes = 0;
+        let mut longest_bytes = 0;
+        for key in keys_of(queued) {
+            let len_bytes = self.length_of(key, lengths);
+            longest_bytes = longest_bytes.max(len_bytes);
+            told_bytes += copied_of(len_bytes);
+        }
+        if is_write(queued) {
+            let grown_bytes = grows_to_bytes(queued, self.core.value_max_bytes);
+            let len_bytes = longest_bytes.max(grown_bytes) + queued.raw.len() as u64;
+            for key in keys_of(queued) {
+                lengths.0.insert(self.core.hash(key), len_bytes);
+            }
+        }
+        if tells_values(queued) { told_bytes } else { 0 }
+    }
+
+    fn length_of(&mut self, key: &[u8], lengths: &mut Lengths) -> u64 {
+        let hash = self.core.hash(key);
+        if let Some(len_bytes) = lengths.0.get(&hash) {
+            return *len_bytes;
+        }
+        let mut sink = LengthSink { len_bytes: 0 };
+        let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
+        self.engine.execute(self.core.now, &[request], &mut sink);
+        lengths.0.insert(hash, sink.len_bytes);
+        sink.len_bytes
+    }
+
+    /// Makes a reply slice by slice, drops it, and says how long it was; more than `bytes_max`: at
+    /// least that.
+    fn measure(&mut self, caller: Caller, queued: &Queued<'_>, bytes_max: u64) -> u64 {
+        let slot = caller.slot;
+        let kept = std::mem::take(&mut self.core.connections[slot].output);
+        let mut gather = Gather::new(self.engine, self.core);
+        gather.raw = queued.raw;
+        if let Ok(command) = &queued.parsed {
+            gather.run(caller, *command);
+        }
+        gather.flush();
+        let mut sum_bytes = 0;
+        loop {
+            let connection = &mut gather.core.connections[slot];
+            sum_bytes += connection.output.encoded_bytes() as u64;
+            connection.output = Output::default();
+            let Some(slices) = connection.resp().slices.take() else { break };
+            if sum_bytes > bytes_max {
+                break;
+            }
+            gather.next_slice(slices, queued.raw);
+        }
+        self.core.connections[slot].output = kept;
+        sum_bytes
+    }
+}
+
+/// Whether a command's reply has no bound that is known without making it. All of these only read.
+fn is_measured(command: &Command<'_>) -> bool {
+    matches!(
+        command,
+        Command::CommandTable
+            | Command::CommandInfo { .. }
+            | Command::CommandDocs { .. }
+            | Command::CommandList(_)
+            | Command::CommandGetKeys { .. }
+            | Command::ConfigGet { .. }
+            | Command::ClientList(_)
+            | Command::Keys { .. }
+            | Command::Scan(_)
+            | Command::KvRange(_)
+    ) || matches!(
+        command,
+        Command::Operator {
+            id: CommandId::AclList
+                | CommandId::AclUsers
+                | CommandId::AclGetUser
+                | CommandId::SlowlogGet
+                | CommandId::HotKeysGet
+                | CommandId::HotKeysList
+                | CommandId::LatencyHistogram
+                | CommandId::CommandGetKeysAndFlags,
+            ..
+        }
+    )
+}
+
+/// Whether the reply may hold values: any command on keys that reads, or tells what it has written.
+fn tells_values(queued: &Queued<'_>) -> bool {
+    use CommandId::{GetDel, GetEx, GetSet, IncrByFloat, Set};
+    let id = queued.parsed.as_ref().ok().and_then(Command::id);
+    id.is_some_and(|id| {
+        id.spec().flags.contains(Flags::READONLY)
+            || matches!(id, GetDel | GetEx | GetSet | IncrByFloat | Set)
+    })
+}
+
+/// Past the output limit, middle-sized values are pinned.
+fn copied_of(len_bytes: u64) -> u64 {
+    match len_bytes < PIN_VALUE_BYTES_MIN_OVER_LIMIT as u64 {
+        true => len_bytes,
+        false => PIN_VALUE_BYTES_MIN_OVER_LIMIT as u64,
+    }
+}
+
+const _: () = assert!(PIN_VALUE_BYTES_MIN * UNMEASURED_VALUES_MAX == 8 << 20);

@@ -1,0 +1,188 @@
+//! Replies that the command's bytes do not bound: made as the client reads, within the buffers.
+
+use super::support::{Client, TestServer, bulk, command, config, pattern};
+use server::Config;
+
+fn small_server() -> TestServer {
+    TestServer::with(Config { memory_bytes: 64 << 20, ..config() })
+}
+
+/// Runs commands of another client, checks their replies, and that buffers stay within the budget
+/// all the while.
+#[track_caller]
+fn check_beside(server: &TestServer, other: &mut Client) {
+    let budget = server.server().shared().buffer_budget();
+    for number in 0..300 {
+        let value = format!("{number}");
+        other.ask(command(&[b"SET", b"other", value.as_bytes()]), "+OK\r\n");
+        other.ask("GET other\r\n", bulk(value.as_bytes()));
+        let (granted_bytes, limit_bytes) = (budget.granted_bytes(), budget.limit_bytes());
+        assert!(granted_bytes <= limit_bytes, "{granted_bytes} of {limit_bytes}");
+    }
+}
+
+/// What one name is answered in COMMAND DOCS, in RESP2: its name and its map.
+fn document_of(server: &TestServer, name: &str) -> Vec<u8> {
+    let mut client = server.resp();
+    client.send(format!("COMMAND DOCS {name}\r\nQUIT\r\n"));
+    let reply = client.read_to_end();
+    let reply = reply.strip_suffix(b"+OK\r\n").unwrap();
+    reply.strip_prefix(b"*2\r\n").unwrap().to_vec()
+}
+
+#[test]
+fn documents_of_many_names_leave_as_their_clients_read() {
+    let server = small_server();
+    let mut other = server.resp();
+    let document = document_of(&server, "get");
+    let count = 20_000;
+    let mut words = vec![&b"COMMAND"[..], b"DOCS", b"nosuch"];
+    words.resize(3 + count, b"get");
+    let ask = command(&words);
+    let mut slow: Vec<Client> = (0..8).map(|_| server.resp()).collect();
+    for client in &mut slow {
+        client.send(&ask);
+    }
+    check_beside(&server, &mut other);
+    let mut reader = slow.pop().unwrap();
+    reader.expect(format!("*{}\r\n", 2 * count));
+    for _ in 0..count {
+        reader.expect(&document);
+    }
+    reader.ask("PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn a_quoted_command_is_answered_in_slices_too() {
+    let server = small_server();
+    let mut client = server.resp();
+    let document = document_of(&server, "get");
+    client.send(format!("COMMAND DOCS \"\\x67et\"{}\r\nPING\r\n", " get".repeat(500)));
+    client.expect("*1002\r\n");
+    for _ in 0..501 {
+        client.expect(&document);
+    }
+    client.expect("+PONG\r\n");
+    client.ask("CLIENT REPLY SKIP\r\nCOMMAND DOCS\r\nPING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn keys_of_a_command_are_told_in_slices_with_their_flags() {
+    let server = small_server();
+    let mut client = server.resp();
+    let mut words = vec![&b"COMMAND"[..], b"GETKEYSANDFLAGS", b"MGET"];
+    words.resize(3 + 5000, b"k");
+    client.send(command(&words));
+    client.expect("*5000\r\n");
+    client.expect("*2\r\n$1\r\nk\r\n*2\r\n+RO\r\n+access\r\n".repeat(5000));
+    client.ask("COMMAND GETKEYS MSET a 1 b 2\r\n", "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+}
+
+#[test]
+fn large_values_of_many_keys_are_never_copied_for_clients_that_do_not_read() {
+    let server = small_server();
+    let mut other = server.resp();
+    let value = pattern(1 << 20);
+    let mut writer = server.memcached();
+    for key in 0..8 {
+        writer.send(format!("set k{key} 0 0 {}\r\n", value.len()));
+        writer.send(&value);
+        writer.ask("\r\n", "STORED\r\n");
+    }
+    let mut slow: Vec<Client> = (0..32).map(|_| server.memcached()).collect();
+    for client in &mut slow {
+        client.send(format!("get{}\r\nversion\r\n", " k0 k1 k2 k3 k4 k5 k6 k7".repeat(4)));
+    }
+    check_beside(&server, &mut other);
+    drop(slow.split_off(1));
+    let mut reader = slow.pop().unwrap();
+    for number in 0..32 {
+        reader.expect(format!("VALUE k{} 0 {}\r\n", number % 8, value.len()));
+        reader.expect(&value);
+        reader.expect("\r\n");
+    }
+    reader.expect("END\r\nVERSION ");
+}
+
+#[test]
+fn payloads_of_large_values_are_sent_from_the_log() {
+    let server = small_server();
+    let (mut other, mut reader) = (server.resp(), server.resp());
+    let value = pattern(2 << 20);
+    other.ask(command(&[b"SET", b"v", &value]), "+OK\r\n");
+    reader.send("DUMP v\r\n".repeat(20));
+    check_beside(&server, &mut other);
+    let payload_bytes = 1 + 5 + value.len() + 10;
+    let mut payload = Vec::new();
+    for _ in 0..20 {
+        reader.expect(format!("${payload_bytes}\r\n"));
+        reader.expect(b"\0\x80\0 \0\0");
+        reader.expect(&value);
+        let mut footer = [0; 12];
+        std::io::Read::read_exact(&mut reader.stream, &mut footer).unwrap();
+        payload = [&b"\0\x80\0 \0\0"[..], &value, &footer[..10]].concat();
+    }
+    other.ask(command(&[b"RESTORE", b"w", b"0", &payload]), "+OK\r\n");
+    other.ask("GET w\r\n", bulk(&value));
+}
+
+#[test]
+fn middle_sized_values_of_many_pipelines_stay_within_the_buffers() {
+    let server = small_server();
+    let mut other = server.resp();
+    let value = pattern(60_000);
+    other.ask(command(&[b"SET", b"v", &value]), "+OK\r\n");
+    let mut slow: Vec<Client> = (0..64).map(|_| server.resp()).collect();
+    for client in &mut slow {
+        client.send("GET v\r\n".repeat(400));
+    }
+    check_beside(&server, &mut other);
+    drop(slow.split_off(1));
+    let mut reader = slow.pop().unwrap();
+    for _ in 0..400 {
+        reader.expect(bulk(&value));
+    }
+}
+
+#[test]
+fn a_transaction_whose_replies_have_no_room_is_refused_before_it_runs() {
+    let server = small_server();
+    let mut client = server.resp();
+    let refused = "-ERR nothing was executed: the replies may take more than a quarter of the \
+                   client buffers, which are a part of maxmemory, or than is free of these\r\n";
+    client.ask("MULTI\r\nSET touched 1\r\n", "+OK\r\n+QUEUED\r\n");
+    for _ in 0..1000 {
+        client.ask("COMMAND DOCS\r\n", "+QUEUED\r\n");
+    }
+    client.ask("EXEC\r\n", refused);
+    client.ask(command(&[b"SET", b"v", &pattern(4000)]), "+OK\r\n");
+    client.ask("MULTI\r\nSET touched 1\r\n", "+OK\r\n+QUEUED\r\n");
+    for _ in 0..5000 {
+        client.ask("GET v\r\n", "+QUEUED\r\n");
+    }
+    client.ask("EXEC\r\n", refused);
+    client.ask("EXISTS touched\r\n", ":0\r\n");
+    assert_eq!(server.server().shared().totals().replies_refused, 2);
+}
+
+#[test]
+fn a_transaction_is_answered_whole_where_its_replies_have_room() {
+    let server = small_server();
+    let mut client = server.resp();
+    let document = document_of(&server, "get");
+    let mut ask = "MULTI\r\n".to_owned();
+    let mut want = "+OK\r\n".to_owned().into_bytes();
+    for number in 0..300 {
+        ask += &format!("SET k {number}\r\nGET k\r\n");
+    }
+    ask += "COMMAND DOCS get\r\nEXEC\r\n";
+    want.extend(b"+QUEUED\r\n".repeat(601));
+    want.extend(b"*601\r\n");
+    for number in 0..300 {
+        want.extend(b"+OK\r\n");
+        want.extend(bulk(format!("{number}").as_bytes()));
+    }
+    want.extend(b"*2\r\n");
+    want.extend(document);
+    client.ask(ask, want);
+}
