@@ -121,7 +121,9 @@ fn action_of(bytes: &mut Bytes<'_>) -> Action {
         }
         242..246 => resizing(bytes),
         246..250 => Action::ScanAround(Box::new(resizing(bytes))),
-        250..254 => Action::SwitchSession,
+        250..252 => Action::SwitchSession,
+        252 => Action::Resize(u64::from(bytes.below(101) as u8)),
+        253 => Action::Tend,
         _ => Action::Flush,
     }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{KeyHasher, UnixMillis};
-use store::{Populated, Store};
+use store::{Store, Tended};
 use workload::Trace;
 
 use crate::control::{Control, Phase};
@@ -87,14 +87,7 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
 
 /// The first touch of a page takes microseconds, which are the kernel's and not the store's.
 fn touch_memory(store: &Arc<Store>) {
-    let mut populated = Populated::default();
-    loop {
-        let before = populated.clone();
-        let is_done = store.populate_ahead(&mut populated, u64::MAX, Duration::ZERO);
-        if !is_done || populated == before {
-            return;
-        }
-    }
+    while store.tend_memory(u64::MAX, Duration::ZERO) == Tended::Populated {}
 }
 
 struct Run<'a> {

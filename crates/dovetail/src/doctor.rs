@@ -3,7 +3,7 @@
 //! ```text
 //!  ok    cores          2 allowed, 1 worker
 //!  warn  huge pages     transparent huge pages are off: echo madvise > /sys/kernel/mm/...
-//!  bad   open files     1024, and 10000 connections need 10064: raise LimitNOFILE or ulimit -n
+//!  bad   memory         64GiB of 16GiB: ... give --memory at most 15856MiB
 //! ```
 //!
 //! `--quick` asks the running server alone: the health check of a container.
@@ -18,7 +18,7 @@ use std::path::Path;
 use base::ByteSize;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use rustix::process::{Resource, getrlimit};
-use server::{Config, HugePages};
+use server::{Config, HugePages, memory_max_bytes};
 
 use crate::cli;
 use crate::failure::{Failure, print};
@@ -32,7 +32,7 @@ const OTHER_FILES: u64 = 64;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
+pub enum Verdict {
     Ok,
     Warn,
     Bad,
@@ -50,11 +50,11 @@ impl Verdict {
 
 /// What one check found.
 #[derive(Debug, PartialEq, Eq)]
-struct Finding {
-    name: &'static str,
-    verdict: Verdict,
+pub struct Finding {
+    pub name: &'static str,
+    pub verdict: Verdict,
     /// What is there and, unless it is fine, what would be right.
-    text: String,
+    pub text: String,
 }
 
 /// The subcommand.
@@ -117,6 +117,18 @@ fn ask_whether_ready(config: &Config) -> Result<(), Failure> {
 }
 
 fn examine(config: &Config, machine: &Machine) -> Vec<Finding> {
+    let mut findings = check_machine(config, machine);
+    // The server finds out about these as it starts.
+    let ports = [("resp", config.resp), ("memcached", config.memcached), ("admin", config.admin)];
+    for (name, address) in ports {
+        findings.extend(address.map(|address| port(name, address)));
+    }
+    findings.extend(config.native.map(native_port));
+    findings
+}
+
+/// Holds the machine against the settings, without a change to either: `serve` refuses what is bad.
+pub fn check_machine(config: &Config, machine: &Machine) -> Vec<Finding> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mut findings = vec![
         cores(config.threads, machine.core_count),
@@ -127,12 +139,7 @@ fn examine(config: &Config, machine: &Machine) -> Vec<Finding> {
         backlog(read("/proc/sys/net/core/somaxconn").trim()),
         cache_ways(&config.resctrl_root),
     ];
-    let ports = [("resp", config.resp), ("memcached", config.memcached), ("admin", config.admin)];
-    for (name, address) in ports {
-        findings.extend(address.map(|address| port(name, address)));
-    }
-    if let Some(address) = config.native {
-        findings.push(native_port(address));
+    if config.native.is_some() {
         findings.push(socket_buffers(read("/proc/sys/net/core/rmem_max").trim()));
     }
     findings.extend(config.native_key_file.as_deref().map(key_file));
@@ -155,11 +162,14 @@ fn cores(thread_count: usize, core_count: usize) -> Finding {
 fn memory(wanted_bytes: u64, machine_bytes: u64) -> Finding {
     let spelled = |bytes: u64| ByteSize { bytes: bytes >> 20 << 20 };
     let found = format!("{} of {}", spelled(wanted_bytes), spelled(machine_bytes));
-    // An eighth is left to code, stacks, the kernel's socket buffers and everybody else.
-    if wanted_bytes > machine_bytes {
-        let text = format!("{found}: the kernel will end the process; lower --memory");
+    let most_bytes = memory_max_bytes(machine_bytes);
+    if wanted_bytes > most_bytes {
+        let most = spelled(most_bytes);
+        let text =
+            format!("{found}: the kernel would end the process; give --memory at most {most}");
         return finding("memory", Verdict::Bad, text);
     }
+    // An eighth is left to code, stacks, the kernel's socket buffers and everybody else.
     if wanted_bytes > machine_bytes / 8 * 7 {
         let text = format!("{found}: socket buffers come on top; leave an eighth");
         return finding("memory", Verdict::Warn, text);
@@ -171,9 +181,10 @@ fn memory(wanted_bytes: u64, machine_bytes: u64) -> Finding {
 fn open_files(connections_max: u64, limit: Option<u64>) -> Finding {
     let needed = connections_max + OTHER_FILES;
     match limit {
+        // The server starts with fewer connections and says so.
         Some(limit) if limit < needed => finding(
             "open files",
-            Verdict::Bad,
+            Verdict::Warn,
             format!(
                 "{limit}, and {connections_max} connections need {needed}: raise LimitNOFILE or \
                  ulimit -Hn, or lower --max-connections"
@@ -330,15 +341,17 @@ mod tests {
     }
 
     #[test]
-    fn memory_beyond_the_machine_is_bad() {
+    fn memory_beyond_the_machine_less_a_reserve_is_bad_and_the_text_says_what_would_do() {
         check(&memory(4 << 30, 8 << 30), Verdict::Ok, "4GiB of 8GiB");
-        check(&memory((8 << 30) - 1, 8 << 30), Verdict::Warn, "leave an eighth");
-        check(&memory(9 << 30, 8 << 30), Verdict::Bad, "lower --memory");
+        check(&memory(15 << 29, 8 << 30), Verdict::Warn, "leave an eighth");
+        check(&memory(7920 << 20, 8 << 30), Verdict::Warn, "leave an eighth");
+        check(&memory(7921 << 20, 8 << 30), Verdict::Bad, "give --memory at most 7920MiB");
+        check(&memory(9 << 30, 8 << 30), Verdict::Bad, "give --memory at most 7920MiB");
     }
 
     #[test]
-    fn too_few_open_files_are_bad() {
-        check(&open_files(1000, Some(1063)), Verdict::Bad, "1000 connections need 1064");
+    fn too_few_open_files_are_a_warning() {
+        check(&open_files(1000, Some(1063)), Verdict::Warn, "1000 connections need 1064");
         check(&open_files(1000, Some(1064)), Verdict::Ok, "1064");
         check(&open_files(1000, None), Verdict::Ok, "unlimited");
     }

@@ -6,9 +6,11 @@
 //!                                            cgroup memory.max ─┴─▶ memory_bytes
 //! ```
 //!
-//! Only cgroup v2 is read; every limit between the process's group and the root counts.
+//! Every limit between the process's group and the root counts; of cores only those of cgroup v2.
 
 use std::path::{Path, PathBuf};
+
+use server::MemoryLimits;
 
 /// The limits of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +51,12 @@ impl Machine {
         let meminfo = std::fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
         let groups = cgroup_directories(root);
         let quota_cores = groups.iter().filter_map(|group| quota_core_count(group)).min();
-        let limit_bytes = groups.iter().filter_map(|group| memory_limit_bytes(group)).min();
-        let total_bytes = meminfo_value(&meminfo, "MemTotal").unwrap_or(u64::MAX >> 10) << 10;
         let transparent =
             std::fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled"))
                 .is_ok_and(|text| text.contains("[always]") || text.contains("[madvise]"));
         Machine {
             core_count: affinity_count.min(quota_cores.unwrap_or(usize::MAX)).max(1),
-            memory_bytes: total_bytes.min(limit_bytes.unwrap_or(u64::MAX)),
+            memory_bytes: MemoryLimits::detect_under(root).total_bytes,
             huge_pages: HugePages {
                 reserved_count: meminfo_value(&meminfo, "HugePages_Total").unwrap_or(0),
                 free_count: meminfo_value(&meminfo, "HugePages_Free").unwrap_or(0),
@@ -85,10 +85,6 @@ fn cgroup_directories(root: &Path) -> Vec<PathBuf> {
         return Vec::new();
     };
     Path::new(path).ancestors().map(|group| mount.join(group)).collect()
-}
-
-fn memory_limit_bytes(group: &Path) -> Option<u64> {
-    std::fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok()
 }
 
 /// Whole cores of `cpu.max`, at least 1; `None` without a quota.

@@ -21,6 +21,7 @@ mod reload;
 mod serve;
 mod settings;
 mod shell_command;
+mod signals;
 mod sim_command;
 mod top_command;
 

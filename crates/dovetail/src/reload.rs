@@ -118,6 +118,7 @@ fn in_words_of_config_set(key: &str, value: &Value) -> String {
         ("latency-monitor-threshold" | "idle-timeout", _) => "0".to_owned(),
         (_, Value::Time(time)) => base::format_duration(*time),
         (_, Value::Count(count)) => count.to_string(),
+        (_, Value::Size(size)) => size.to_string(),
         (_, Value::Text(text)) => text.clone(),
         (_, Value::Auto) => "auto".to_owned(),
         (_, Value::Off) => "off".to_owned(),
@@ -157,6 +158,7 @@ mod tests {
         check("slo", "1ms", "off", "off");
         check("max-connections", "10", "20", "20");
         check("max-connections-per-address", "10", "0", "0");
+        check("memory", "1g", "1536m", "1536MiB");
         check("threads", "4", "3", "3");
         check("cr-threads", "1", "auto", "auto");
         check("hot-set", "auto", "5", "5");

@@ -7,8 +7,9 @@
 //!  stop: other nodes of the cluster take over, clients take their answers, threads end
 //! ```
 //!
-//! Exit status 0 once drained, 2 if the settings contradict each other; a second signal leaves at
-//! once with 1.
+//! Exit status 0 once drained, or if a signal comes before it was ready; 2 if the settings
+//! contradict each other or do not fit the machine (`dovetail doctor` says `bad`); a second signal
+//! leaves at once with 1.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
@@ -17,11 +18,10 @@ use std::time::Duration;
 use base::ByteSize;
 use clap::ArgMatches;
 use server::{Config, Eviction, LogLevel, Mode, Pin, Poll, Server, Warm};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use crate::cli;
+use crate::doctor::{self, Verdict};
 use crate::failure::{Failure, print};
 use crate::logs;
 use crate::machine::Machine;
@@ -29,6 +29,7 @@ use crate::notify;
 use crate::reload::Reload;
 use crate::settings::ServeSettings;
 use crate::settings::print::{Listing, toml};
+use crate::signals::{self, Running};
 
 /// How long a stopping server waits for its clients to take their answers.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -38,6 +39,7 @@ const LEAVE_MAX: Duration = Duration::from_secs(3);
 
 /// Runs the server until it is told to stop.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    signals::watch()?;
     let machine = Machine::detect();
     let gathered = cli::gather(matches, &machine)?;
     let mut settings = ServeSettings::new(&gathered.settings, gathered.config_file, &machine)?;
@@ -48,18 +50,16 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     logs::start(level, settings.log_format);
     settings.config.hooks.log_level = LogLevel::named(level.name()).unwrap_or(LogLevel::INFO);
     settings.config.hooks.set_log_level = Some(logs::change);
-
-    // Before the workers start, so that their threads inherit nothing surprising.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
-        .map_err(|error| Failure::Runtime(format!("cannot wait for signals: {error}")))?;
+    settings.config.hooks.before_begin = Some(signals::begin);
     settings.without_effect.iter().for_each(|line| warn!("{line}"));
+    refuse_what_is_bad(&settings.config, &machine)?;
     let server = Server::start(settings.config).map_err(|error| match error.is_of_settings() {
         true => Failure::Usage(error.to_string()),
         false => Failure::Runtime(error.to_string()),
     })?;
     announce(&server, &machine);
     let reload = Reload::new(matches, gathered.settings, Arc::clone(server.shared()));
-    let stop_requests = watch(signals, &server, reload)?;
+    let stop_requests = stop_requests(&server, reload)?;
     notify::tell(notify::State::Ready);
     // An error means that every watcher is gone; stopping is then all that is left.
     let reason = stop_requests.recv().unwrap_or("no watcher is left");
@@ -83,54 +83,36 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Threads that turn signals and SHUTDOWN into the reason to stop.
-fn watch(
-    mut signals: Signals,
-    server: &Server,
-    mut reload: Reload,
-) -> Result<mpsc::Receiver<&'static str>, Failure> {
+/// Hands signals and SHUTDOWN on as the reason to stop.
+fn stop_requests(server: &Server, reload: Reload) -> Result<mpsc::Receiver<&'static str>, Failure> {
     let (stop, stop_requests) = mpsc::channel();
     let stop_by_client = stop.clone();
     let shutdown_requests = server.shutdown_requests();
-    let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
-        std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(body)
-            .map_err(|error| Failure::Runtime(format!("cannot start a thread: {error}")))
-    };
-    let shared = Arc::clone(server.shared());
-    let by_signal = move || {
-        let mut signal_count = 0;
-        for signal in signals.forever() {
-            if signal == SIGHUP {
-                reload.run();
-                continue;
+    std::thread::Builder::new()
+        .name("shutdown".to_owned())
+        .spawn(move || {
+            if shutdown_requests.recv().is_ok() {
+                let _ = stop_by_client.send("SHUTDOWN");
             }
-            if signal == SIGUSR2 {
-                shared.log_state();
-                continue;
-            }
-            signal_count += 1;
-            if signal_count > 1 {
-                warn!("second signal: leaving without draining");
-                std::process::exit(1);
-            }
-            // The receiver is the main thread; when it is gone the process is ending anyway.
-            let _ = stop.send(match signal {
-                SIGTERM => "SIGTERM",
-                SIGUSR1 => "SIGUSR1",
-                _ => "SIGINT",
-            });
-        }
-    };
-    spawn("signals", Box::new(by_signal))?;
-    let by_client = move || {
-        if shutdown_requests.recv().is_ok() {
-            let _ = stop_by_client.send("SHUTDOWN");
-        }
-    };
-    spawn("shutdown", Box::new(by_client))?;
+        })
+        .map_err(|error| Failure::Runtime(format!("cannot start a thread: {error}")))?;
+    signals::run(Running { stop, reload, shared: Arc::clone(server.shared()) });
     Ok(stop_requests)
+}
+
+/// What `doctor` says of this machine and these settings: the first fault that is bad, and a line
+/// for each that is not.
+fn refuse_what_is_bad(config: &Config, machine: &Machine) -> Result<(), Failure> {
+    for finding in doctor::check_machine(config, machine) {
+        match finding.verdict {
+            Verdict::Bad => {
+                return Err(Failure::Usage(format!("{}: {}", finding.name, finding.text)));
+            }
+            Verdict::Warn => warn!("{}: {}", finding.name, finding.text),
+            Verdict::Ok => {}
+        }
+    }
+    Ok(())
 }
 
 /// The start block: what was found and chosen, and then that clients may come.

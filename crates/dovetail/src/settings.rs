@@ -266,8 +266,10 @@ pub const TABLE: &[Setting] = &[
         value_name: "SIZE",
         kind: Kind::AutoSize { min_bytes: MEMORY_MIN_BYTES, max_bytes: MEMORY_MAX_BYTES },
         default: "auto",
-        help: "Hard cap on log, index and client buffers together, at least 64MiB; \
-               auto is 1GiB, or half of the machine or of the cgroup's limit if that is less",
+        help: "Hard cap on log, index and client buffers together, at least 64MiB and at most what \
+               the machine or the cgroup has, less a reserve; live up to eight times what it \
+               began with; auto is 1GiB, or half of the machine or of the cgroup's limit if that \
+               is less",
     },
     Setting {
         key: "mode",

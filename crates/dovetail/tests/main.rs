@@ -11,6 +11,7 @@ mod durable;
 mod durable_disks;
 mod linearizable;
 mod managers;
+mod memory;
 mod simulator;
 #[cfg(feature = "xdp")]
 mod xdp;

@@ -13,6 +13,9 @@
 //!     gathering makes stays within half of what is free, give or take 1 MiB, one batch and one
 //!     reply a worker (`Core::begin_replies`, decision 0093).
 //! I2: what is reserved is released exactly once, with the same number of bytes.
+//!
+//! The limit follows `--memory` while the server runs; parts of it that are planned at the start
+//! (native transfers, tables of tracking) keep the size that they began with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,19 +31,26 @@ pub fn large_part(limit_bytes: u64) -> u64 {
 /// All workers' buffers together.
 #[derive(Debug)]
 pub struct BufferBudget {
-    limit_bytes: u64,
+    limit_bytes: AtomicU64,
     granted_bytes: AtomicU64,
 }
 
 impl BufferBudget {
     /// A budget of `limit_bytes`, nothing of it granted.
     pub fn new(limit_bytes: u64) -> BufferBudget {
-        BufferBudget { limit_bytes, granted_bytes: AtomicU64::new(0) }
+        BufferBudget { limit_bytes: AtomicU64::new(limit_bytes), granted_bytes: AtomicU64::new(0) }
     }
 
     /// The most that may be granted.
     pub fn limit_bytes(&self) -> u64 {
-        self.limit_bytes
+        // Relaxed: the number guards no other memory.
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Another limit, from now on. What is granted beyond it comes back as clients take their
+    /// answers; until then no client is read (I1).
+    pub fn set_limit_bytes(&self, bytes: u64) {
+        self.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// What is granted now; at most a grant per worker above what buffers take.
@@ -50,7 +60,7 @@ impl BufferBudget {
 
     /// What large commands may take together: the rest stays for everybody else's small ones.
     pub fn large_limit_bytes(&self) -> u64 {
-        large_part(self.limit_bytes)
+        large_part(self.limit_bytes())
     }
 
     /// All or nothing.
@@ -58,7 +68,7 @@ impl BufferBudget {
         // Relaxed: the number guards no other memory.
         self.granted_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |granted| {
-                granted.checked_add(bytes).filter(|sum| *sum <= self.limit_bytes)
+                granted.checked_add(bytes).filter(|sum| *sum <= self.limit_bytes())
             })
             .is_ok()
     }
@@ -197,7 +207,7 @@ impl Ledger {
 
     /// Whether the budget is exhausted: no client should be read now.
     pub fn is_over(&self) -> bool {
-        self.budget.granted_bytes() > self.budget.limit_bytes
+        self.budget.granted_bytes() > self.budget.limit_bytes()
     }
 
     /// Whether a command of `bytes` could ever be reserved.
@@ -214,7 +224,7 @@ impl Ledger {
     /// Whether this worker takes more than its part of the budget among `worker_count`. If the
     /// budget is exhausted, that is true of at least one.
     pub fn is_above_share(&self, worker_count: usize) -> bool {
-        let share_bytes = self.budget.limit_bytes / worker_count.max(1) as u64;
+        let share_bytes = self.budget.limit_bytes() / worker_count.max(1) as u64;
         self.used_bytes + 2 * GRANT_BYTES >= share_bytes
     }
 }
@@ -284,6 +294,17 @@ mod tests {
         assert_eq!(budget.granted_bytes(), 900);
         drop(second.part_with(900));
         assert_eq!(budget.granted_bytes(), 0, "a connection that is lost on its way");
+    }
+
+    #[test]
+    fn a_lower_limit_refuses_until_enough_was_released() {
+        let (budget, mut ledger) = ledger(1000);
+        assert!(ledger.try_reserve(900));
+        budget.set_limit_bytes(500);
+        assert!(ledger.is_over() && !ledger.try_reserve(101));
+        drop(ledger);
+        let mut ledger = Ledger::new(Arc::clone(&budget));
+        assert!(ledger.try_reserve(500) && !ledger.is_over());
     }
 
     #[test]

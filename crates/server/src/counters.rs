@@ -340,12 +340,13 @@ pub enum MemcachedCommand {
     LruCrawler,
     Watch,
     RefreshCerts,
+    CacheMemlimit,
     Noop,
     Auth,
     Unknown,
 }
 
-const MEMCACHED_NAMES: [&str; 33] = [
+const MEMCACHED_NAMES: [&str; 34] = [
     "get",
     "gets",
     "gat",
@@ -376,6 +377,7 @@ const MEMCACHED_NAMES: [&str; 33] = [
     "lru_crawler",
     "watch",
     "refresh_certs",
+    "cache_memlimit",
     "noop",
     "auth",
     "unknown",

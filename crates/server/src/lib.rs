@@ -10,7 +10,7 @@
 //!    │                  │ encode    (reply)           outcomes into each connection's output
 //!    │                  └ send      (worker/finish)   one write per connection
 //!    ├─ starts ─▶ admin thread                    /metrics, /stats, /healthz, /readyz
-//!    ├─ starts ─▶ populate thread                 log memory ahead of the writers
+//!    ├─ starts ─▶ populate thread                 log memory ahead of the writers, and back
 //!    ├─ starts ─▶ log thread                      commits, where data outlives the server
 //!    └─ starts ─▶ manager thread                  controllers: decide, publish, write down why
 //!  Shared: store, counters, clients, buffer budget, mailboxes; seen by all
@@ -56,6 +56,7 @@ pub mod logins;
 mod manager;
 mod memcached;
 mod memory;
+mod memory_limits;
 mod metrics;
 mod monitor;
 mod moving;
@@ -63,6 +64,8 @@ mod native;
 mod output;
 mod password;
 mod poller;
+mod populate;
+mod private;
 mod process;
 mod reply;
 mod resctrl;
@@ -99,6 +102,7 @@ pub use hot::{HotKey, HotKeys, HotSetSize, Published as HotSet};
 pub use live::{Hooks, LIVE_SETTINGS, Live, RewriteFile};
 pub use log_level::{LogLevel, SetLogLevel};
 pub use memory::{IndexGrowth, MEMORY_BYTES_MIN, MemoryPlan};
+pub use memory_limits::{MemoryLimits, memory_max_bytes};
 pub use policy::size_class::{
     Cost as SizeCost, LargeHelp, SizeCount, SizePlan, Threshold as SizeThreshold,
 };

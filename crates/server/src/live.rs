@@ -16,9 +16,10 @@ use crate::config::Config;
 use crate::log_level::{LogLevel, SetLogLevel};
 
 /// The settings, by their keys.
-pub const LIVE_SETTINGS: [&str; 13] = [
+pub const LIVE_SETTINGS: [&str; 14] = [
     "threads",
     "cr-threads",
+    "memory",
     "slo",
     "hot-set",
     "max-connections",
@@ -44,6 +45,9 @@ pub struct Hooks {
     pub log_level: LogLevel,
     /// How CONFIG SET changes it; `None`: nothing is logged by levels.
     pub set_log_level: Option<SetLogLevel>,
+    /// Called at the start, once: until then the process may end at once and nothing is lost, from
+    /// then on the server has to be stopped.
+    pub before_begin: Option<fn()>,
 }
 
 /// What has no better home than the list of what can be changed.

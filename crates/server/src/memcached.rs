@@ -233,6 +233,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             Command::ConfigGetCluster => self.cluster_config(slot),
             Command::Shutdown { is_valid } => self.shut_down(slot, is_valid),
             Command::RefreshCertificates { noreply } => self.refresh_certificates(slot, noreply),
+            Command::MemoryLimit { mib, noreply } => self.limit_memory(slot, mib, noreply),
             Command::Watch { topics, noreply } => self.watch_events(slot, topics, noreply),
             Command::MetaNoop => {
                 let caller = self.caller(slot, MemcachedCommand::Mn, false);

@@ -52,6 +52,9 @@ const HOPS_COMFORT_PART: u64 = 16;
 /// What finds hot keys may take this part of all.
 const HOT_SET_PART_MAX: u64 = 8;
 
+/// More than any machine has.
+const CAP_MAX_BYTES: u64 = 1 << 50;
+
 /// Whether the index follows the number of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexGrowth {
@@ -94,12 +97,10 @@ impl MemoryPlan {
             IndexGrowth::WithItems => memory_bytes / 64,
             IndexGrowth::None => memory_bytes / INDEX_PART,
         };
-        let comfort_bytes = BUFFERS_COMFORT_BYTES.min(memory_bytes / 4 - BUFFERS_SPARED_BYTES);
-        let buffers_bytes = comfort_bytes.max(memory_bytes / 8);
+        let buffers_bytes = buffers_bytes_of(memory_bytes);
         let log_bytes = memory_bytes - index_bytes - buffers_bytes;
         let item_size_max_bytes = item_size_wanted_bytes
-            .min(large_part(buffers_bytes).saturating_sub(COMMAND_OVERHEAD_BYTES))
-            .min(largest_beside_others(buffers_bytes))
+            .min(value_max_of_buffers(buffers_bytes))
             .min((memory_bytes - buffers_bytes - memory_bytes / INDEX_PART) / LOG_PART_OF_ITEM);
         Some(MemoryPlan {
             index_bytes,
@@ -110,6 +111,41 @@ impl MemoryPlan {
             cell_kept_bytes_max: 0,
             item_size_max_bytes,
         })
+    }
+
+    /// The same with another cap, while the server runs: buffers by their proportion, or as they
+    /// began if the largest value needs that, and the log the rest. `None`: its parts, or its
+    /// largest value, need more.
+    pub(crate) fn resized(self, memory_bytes: u64) -> Option<MemoryPlan> {
+        if memory_bytes < MEMORY_BYTES_MIN {
+            return None;
+        }
+        let buffers_bytes = match buffers_bytes_of(memory_bytes) {
+            bytes if value_max_of_buffers(bytes) >= self.item_size_max_bytes => bytes,
+            _ => self.buffers_bytes,
+        };
+        let fixed_bytes = self.index_bytes + self.hops_bytes + self.hot_set_bytes;
+        let log_bytes = memory_bytes.checked_sub(buffers_bytes + fixed_bytes)?;
+        let fits = log_bytes / LOG_PART_OF_ITEM >= self.item_size_max_bytes
+            && self.hops_bytes <= memory_bytes / HOPS_PART_MAX
+            && self.hot_set_bytes <= memory_bytes / HOT_SET_PART_MAX;
+        fits.then_some(MemoryPlan { buffers_bytes, log_bytes, ..self })
+    }
+
+    /// The least cap, in whole MiB, with which the store has so many bytes.
+    pub(crate) fn least_cap_bytes(self, store_bytes: u64) -> u64 {
+        let has_enough = |mib: &u64| {
+            self.resized(mib << 20).is_some_and(|plan| plan.store_bytes() >= store_bytes)
+        };
+        first_mib(has_enough) << 20
+    }
+
+    /// The largest cap, in whole MiB, with which the store has at most so many bytes.
+    pub(crate) fn most_cap_bytes(self, store_bytes: u64) -> u64 {
+        let has_more = |mib: &u64| {
+            self.resized(mib << 20).is_some_and(|plan| plan.store_bytes() > store_bytes)
+        };
+        first_mib(has_more).saturating_sub(1) << 20
     }
 
     /// Takes from the log what lies between workers; `None`: that is more than an eighth of all.
@@ -169,6 +205,31 @@ impl MemoryPlan {
     pub fn store_bytes(&self) -> u64 {
         self.index_bytes + self.log_bytes
     }
+}
+
+/// Of all memory, what client buffers have.
+fn buffers_bytes_of(memory_bytes: u64) -> u64 {
+    let comfort_bytes = BUFFERS_COMFORT_BYTES.min(memory_bytes / 4 - BUFFERS_SPARED_BYTES);
+    comfort_bytes.max(memory_bytes / 8)
+}
+
+/// The largest value that fits client buffers with its command.
+fn value_max_of_buffers(buffers_bytes: u64) -> u64 {
+    let part_bytes = large_part(buffers_bytes).saturating_sub(COMMAND_OVERHEAD_BYTES);
+    part_bytes.min(largest_beside_others(buffers_bytes))
+}
+
+/// The least number of MiB for which `holds`, which then holds for all that are larger.
+fn first_mib(holds: impl Fn(&u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, CAP_MAX_BYTES >> 20);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match holds(&middle) {
+            true => high = middle,
+            false => low = middle + 1,
+        }
+    }
+    low
 }
 
 /// The largest value that arrives while other connections hold buffers too. What fills small
@@ -269,6 +330,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn another_cap_keeps_the_parts_that_are_fixed_and_its_inverse_is_found() {
+        let hops = HopMemory { fixed_bytes: 2 * MIB, cell_count: 4096 };
+        let plan = MemoryPlan::new(256 * MIB, 8 * MIB, IndexGrowth::WithItems)
+            .and_then(|plan| plan.with_hops(hops))
+            .and_then(|plan| plan.with_hot_set(5 * MIB))
+            .unwrap();
+        assert_eq!(plan.resized(256 * MIB), Some(plan));
+        for mib in [128, 200, 255, 300, 1024, 5000] {
+            let resized = plan.resized(mib * MIB).unwrap();
+            let parts_bytes = resized.store_bytes() + resized.buffers_bytes;
+            assert_eq!(parts_bytes + resized.hops_bytes + resized.hot_set_bytes, mib * MIB, "I1");
+            assert_eq!(resized.hops_bytes, plan.hops_bytes);
+            assert_eq!(plan.least_cap_bytes(resized.store_bytes()), mib * MIB);
+            assert_eq!(plan.most_cap_bytes(resized.store_bytes()), mib * MIB);
+        }
+        let least_bytes = plan.least_cap_bytes(0);
+        assert!(plan.resized(least_bytes).is_some() && plan.resized(least_bytes - MIB).is_none());
+        assert!(least_bytes > 64 * MIB, "a value of 8 MiB needs more");
+        let small = MemoryPlan::new(128 * MIB, 32 * MIB, IndexGrowth::WithItems).unwrap();
+        let smaller = small.resized(100 * MIB).unwrap();
+        assert_eq!(smaller.buffers_bytes, small.buffers_bytes, "a value of 15 MiB needs them");
     }
 
     #[test]

@@ -72,6 +72,10 @@ pub struct Snapshot {
     pub index: &'static str,
     /// The cap that the user set.
     pub memory_limit_bytes: u64,
+    /// What a store that shrinks has to give up yet.
+    pub memory_surplus_bytes: u64,
+    /// Changes of the cap while the server ran, and those that were refused.
+    pub memory_changes: (u64, u64),
     /// Connections that may be open at one time.
     pub connections_max: usize,
     /// What the workers counted.
@@ -139,7 +143,9 @@ impl Snapshot {
                 Mode::Clean => "store",
             },
             index: config.index_name(),
-            memory_limit_bytes: config.memory_bytes,
+            memory_limit_bytes: shared.memory_bytes(),
+            memory_surplus_bytes: shared.store().surplus_bytes(),
+            memory_changes: shared.memory_changes(),
             connections_max: shared.live().max_connections(),
             totals: shared.totals(),
             durations: commands::durations(shared),

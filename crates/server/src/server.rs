@@ -4,13 +4,12 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::WorkerId;
 use crossbeam_channel::{Receiver, Sender};
-use store::{Populated, Session};
+use store::Session;
 use wire::native::TagKey;
 
 use crate::admin::AdminThread;
@@ -28,6 +27,7 @@ use crate::memcached::users::Users;
 use crate::native::shm::ShmDoor;
 use crate::native::{self, Native, Shop};
 use crate::poller::{Epoll, Poller, Timed};
+use crate::populate::Populate;
 use crate::shared::Shared;
 use crate::slo::{SLO_MAX, SLO_MIN};
 use crate::topology::SYSFS_NODES;
@@ -36,9 +36,6 @@ use crate::{affinity, descriptors, topology};
 
 /// Most worker threads.
 const THREADS_MAX: usize = 256;
-
-/// Log memory that is made resident ahead of the writers.
-const POPULATE_AHEAD_BYTES: u64 = 64 << 20;
 
 /// After the drain's limit, workers are told to cut their connections and get so much longer.
 const ABORT_TIME_MAX: Duration = Duration::from_secs(1);
@@ -112,9 +109,7 @@ impl Server {
         };
         let plain = (resp_listeners, memcached_listeners);
         let sealed = (tls_resp_listeners, tls_memcached_listeners);
-        if let Some(warm) = server.shared.warm() {
-            warm.begin(server.shared.store())?;
-        }
+        server.begin()?;
         let listeners = Listeners { plain, sealed, unix, natives, udp };
         let fabric = server.start_workers(listeners, ended_sender)?;
         if let (Some(prepared), Some(fabric)) = (prepared, fabric) {
@@ -130,6 +125,14 @@ impl Server {
         // Whoever is refused reads one line.
         tracing::info!("memory: {}", server.shared.memory_plan().words());
         Ok(server)
+    }
+
+    /// From here on a start that fails may lose what a warm file keeps.
+    fn begin(&self) -> Result<(), StartError> {
+        if let Some(before_begin) = self.shared.config().hooks.before_begin {
+            before_begin();
+        }
+        self.shared.warm().map_or(Ok(()), |warm| warm.begin(self.shared.store()))
     }
 
     fn start_workers(
@@ -488,42 +491,4 @@ fn open_natives(
         (native, shm_door.take())
     };
     Ok((0..listening).map(&mut open).collect())
-}
-
-/// A thread that makes log memory resident ahead of the writers: a first touch in a write would
-/// cost it several microseconds.
-struct Populate {
-    is_ended: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Populate {
-    fn start(shared: &Arc<Shared>) -> Result<Populate, StartError> {
-        let is_ended = Arc::new(AtomicBool::new(false));
-        let (store, ended) = (Arc::clone(shared.store()), Arc::clone(&is_ended));
-        let thread = std::thread::Builder::new()
-            .name("populate".to_owned())
-            .spawn(move || {
-                let mut populated = Populated::default();
-                while !ended.load(Ordering::Acquire)
-                    && store.populate_ahead(
-                        &mut populated,
-                        POPULATE_AHEAD_BYTES,
-                        Duration::from_secs(60),
-                    )
-                {}
-            })
-            .map_err(|source| StartError::System { what: "start a thread", source })?;
-        Ok(Populate { is_ended, thread: Some(thread) })
-    }
-
-    fn stop(&mut self, shared: &Shared) {
-        self.is_ended.store(true, Ordering::Release);
-        shared.store().wake_populate();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the populate thread panicked");
-        }
-    }
 }

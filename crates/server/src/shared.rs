@@ -8,6 +8,7 @@
 //! # Concurrency
 //! Everything here may be called from any thread. Nothing here is touched per request.
 
+mod memory;
 mod rates;
 mod security;
 mod watched;
@@ -42,6 +43,7 @@ use crate::live::Live;
 use crate::manager;
 use crate::memcached::users::Users;
 use crate::memory::{IndexGrowth, MemoryPlan};
+use crate::memory_limits::MemoryLimits;
 use crate::moving::Moving;
 use crate::native::Shop;
 use crate::native::shm::{ShmClient, ShmGuest};
@@ -144,7 +146,9 @@ pub struct Shared {
     tracking: Tracking,
     /// What is hot, where requests are routed and sampled.
     hot: Option<Arc<HotKeys>>,
+    /// As started; [`Shared::memory_bytes`] is what the cap is now.
     plan: MemoryPlan,
+    memory: memory::LiveMemory,
     store: Arc<Store>,
     data: Option<Data>,
     warm: Option<Warm>,
@@ -211,7 +215,8 @@ fn open_store(
         }
         None => {
             let data = config.data.as_ref();
-            let wanted = (store_config, config.access_times);
+            let room_bytes = memory::room_bytes(config, plan, MemoryLimits::detect());
+            let wanted = (store_config, config.access_times, room_bytes);
             let (store, data) = durable::open_store(wanted, &shares, data, tenant)?;
             (store, (data, None))
         }
@@ -262,11 +267,11 @@ impl Shared {
             tell_of_lowered(&config, item_size_max_bytes);
             config.max_item_size_bytes = item_size_max_bytes;
         }
-        let flush_at = AtomicU64::new(warm_flush_at(warm.as_ref()));
         let sizes = Sizes::for_dispatch(&config, roles.layers());
         let sample_every = sizes.as_ref().map(|_| config.size_sample);
         let budget = Arc::new(BufferBudget::new(plan.buffers_bytes));
         Ok(Shared {
+            flush_at: AtomicU64::new(warm_flush_at(warm.as_ref())),
             tracking: Tracking::new(config.threads, config.tracking_table_keys_max, &budget),
             hot: HotKeys::of_server(&config, roles.layers().is_routed),
             slo: Slo::new(config.slo, roles.layers().is_routed),
@@ -274,6 +279,7 @@ impl Shared {
             roles,
             live: Live::new(&config),
             plan: MemoryPlan { item_size_max_bytes, ..plan },
+            memory: memory::LiveMemory::new(config.memory_bytes),
             store,
             data,
             warm,
@@ -301,7 +307,6 @@ impl Shared {
             shutdown: crossbeam_channel::bounded(1),
             control: manager::Published::default(),
             thread_ids: (0..config.threads).map(|_| AtomicI32::new(0)).collect(),
-            flush_at,
             pause_until: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
             config,
@@ -467,7 +472,7 @@ impl Shared {
         self.watching.durations_since_reset(index, self.durations(index))
     }
 
-    /// How the memory is divided.
+    /// How the memory was divided at the start.
     pub fn memory_plan(&self) -> &MemoryPlan {
         &self.plan
     }

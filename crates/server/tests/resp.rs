@@ -137,7 +137,8 @@ fn the_memory_policy_is_set_to_what_it_is_or_not_at_all() {
     };
     let unknown =
         failed("argument must be one of the following: noeviction, allkeys-lru, allkeys-lfu");
-    let fixed = failed("can't set immutable config");
+    let fixed =
+        failed("a cache evicts when its memory is full: start the server with --mode store");
     for (policy, want) in [
         ("allkeys-lru", "+OK\r\n"),
         ("allkeys-lfu", "+OK\r\n"),
@@ -171,6 +172,7 @@ fn every_live_setting_is_set_and_read_back() {
     let rows = [
         ("threads", [("3", "3"), ("AUTO", "4")], of_threads),
         ("cr-threads", [("1", "1"), ("auto", "auto")], of_threads),
+        ("memory", [("200m", "200MiB"), ("128MiB", "128MiB")], "argument must be a memory value"),
         ("slo", [("1500us", "1500us"), ("OFF", "off")], of_time),
         ("hot-set", [("500", "500"), ("Auto", "auto")], "argument must be auto, off or 1 to 10000"),
         ("max-connections", [("77", "77"), ("10000", "10000")], of_integer),

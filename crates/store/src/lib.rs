@@ -34,6 +34,7 @@ pub mod range;
 pub mod record;
 pub mod replica;
 pub mod request;
+mod resize;
 mod session;
 mod store;
 mod tree;
@@ -46,7 +47,7 @@ pub use counters::{LogSpace, StoreStats};
 pub use cursor::UnknownCursor;
 pub use entry::{HEADER_BYTES, HEADER_MAX_BYTES, entry_len_bytes, entry_len_max_bytes};
 pub use hot_array::HotArray;
-pub use log::Populated;
+pub use log::Tended;
 pub use mapping::{HugePages, PageKind, huge_pages_available};
 pub use pin::{PinnedValue, Pins};
 pub use placement::{NodeShare, Placement};
@@ -56,6 +57,7 @@ pub use request::{
     Condition, Evicted, Expiry, Item, LastUse, NoUpdate, Op, Outcome, Request, Set, Sink, Update,
     Use, Verdict, token_base,
 };
+pub use resize::{NoResize, SizeBounds};
 pub use session::{Changes, HOT_PLACE_BYTES, LockedSession, Origin, Session, Sweep};
 pub use store::Store;
 pub use tuning::{Prefetch, Tuning};

@@ -5,6 +5,7 @@
 //!  table:    |   used    |   free    |  used (run_len 3)    ·        ·  |   using   |
 //!  states:   free ──take──▶ using ──close──▶ used ──retire──▶ waiting ──grace, no pins──▶ free
 //!            free ──lend──▶ index ──take back──▶ free
+//!            free ──park──▶ parked: the log is smaller than its address space ──▶ free
 //! ```
 //!
 //! # Invariants
@@ -40,7 +41,7 @@ use crate::placement::{self, NodeShare, Placement};
 use crate::tuning::Tuning;
 
 pub(crate) use allocator::{
-    Aim, Allocator, Found, Purpose, Reason, SEARCH_ROWS, Search, Then, Victim,
+    Aim, Allocator, Chore, Found, Purpose, Reason, SEARCH_ROWS, Search, Then, Victim,
 };
 pub(crate) use appender::{Appender, Reservation, Role};
 pub(crate) use live::Lane;
@@ -58,25 +59,32 @@ const SEGMENTS_PER_SESSION_MIN: u64 = 8;
 pub(crate) struct Log {
     memory: Arc<Mapping>,
     segment_shift: u32,
-    segment_count: u32,
+    /// Rows of the table: the segments of the address space.
+    row_count: u32,
     /// I2.
     live: LiveBytes,
     counters: Box<[SegmentCounters]>,
     segments: Arc<Segments>,
     /// Segments with at least one pin, all segments of a pinned run among them.
     pinned_count: AtomicU32,
-    /// The lowest of the segments at the top of each region that are resident for the index.
-    index_resident_from: Box<[AtomicU32]>,
+    region_count: usize,
     placement: Placement,
     /// Of a log that outlives its process.
     durable: Option<Arc<Durable>>,
 }
 
-/// What a thread has made resident so far; at first nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Populated {
-    /// One past the last segment of each region.
-    ends: Vec<u32>,
+/// What a step of [`crate::Store::tend_memory`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tended {
+    /// A segment is resident now.
+    Populated,
+    /// The pages of a segment that the log gave up are the kernel's again.
+    Discarded,
+    /// Nothing was to be done: it has waited.
+    Rested,
+    /// The kernel cannot make memory resident ahead of its use.
+    Refused,
 }
 
 /// The table of segments, shared with the index, which borrows some.
@@ -84,7 +92,9 @@ pub(crate) struct Segments {
     allocator: Mutex<Allocator>,
     /// Free segments that a client's write may take, as of the last change; read without the lock.
     available: AtomicU32,
-    /// Wakes the thread that makes memory resident ahead of the writers.
+    /// Segments that the log may use, read without the lock.
+    usable: AtomicU32,
+    /// Wakes the thread that makes memory resident ahead of the writers, and gives it back.
     taken: Condvar,
     segment_shift: u32,
 }
@@ -101,7 +111,15 @@ impl Segments {
     }
 
     fn update_hint(&self, allocator: &Allocator) {
-        self.available.store(allocator.available(Purpose::Write), Ordering::Relaxed);
+        // A log that shrinks is short of segments, however many are free.
+        let available = match allocator.shortage() {
+            0 => allocator.available(Purpose::Write),
+            _ => 0,
+        };
+        self.available.store(available, Ordering::Relaxed);
+        if allocator.is_discard_due() {
+            self.taken.notify_one();
+        }
     }
 }
 
@@ -154,39 +172,54 @@ pub(crate) fn segment_count_min(session_max: usize) -> u64 {
 
 impl Log {
     /// Maps a log of at most `log_bytes`, in segments of `segment_bytes`; the pages of `file`, if
-    /// there is one.
+    /// there is one. Where it can be had, the address space has room for `room_bytes`.
     pub(crate) fn new(
-        (log_bytes, segment_bytes): (u64, u64),
+        (log_bytes, room_bytes, segment_bytes): (u64, u64, u64),
         config: &StoreConfig,
         tuning: Tuning,
         (nodes, file): (&[NodeShare], Option<&std::fs::File>),
     ) -> std::io::Result<Log> {
         let session_max = config.session_max;
-        let segment_count = u32::try_from(log_bytes / segment_bytes).unwrap_or(u32::MAX);
-        let bytes = u64::from(segment_count) * segment_bytes;
-        let len_bytes = usize::try_from(bytes).expect("64-bit addresses");
-        let memory = match file {
-            None => Mapping::new(len_bytes, config.huge_pages)?,
-            Some(file) => Mapping::of_file(file, len_bytes)?,
+        let segments_of = |bytes| u32::try_from(bytes / segment_bytes).unwrap_or(u32::MAX);
+        let bytes_of = |segments: u32| {
+            usize::try_from(u64::from(segments) * segment_bytes).expect("64-bit addresses")
         };
+        let usable = segments_of(log_bytes);
+        let room = match file.is_none() && nodes.len() < 2 {
+            // Rounded up, so that the whole of it can be had.
+            true => segments_of(room_bytes.next_multiple_of(segment_bytes)).max(usable),
+            false => usable,
+        };
+        let memory = match file {
+            None => Mapping::with_room(bytes_of(usable), bytes_of(room), config.huge_pages)?,
+            Some(file) => Mapping::of_file(file, bytes_of(usable))?,
+        };
+        let has_room = memory.len_bytes() >= bytes_of(room);
+        let segment_count = if has_room { room } else { usable };
         let segment_shift = segment_bytes.trailing_zeros();
         let (regions, placement) = placement::place(&memory, (segment_count, segment_bytes), nodes);
         let region_count = regions.count();
+        let mut allocator = Allocator::new(regions);
+        allocator.resize(usable, 0);
+        while allocator.shortage() > 0 {
+            allocator.settle();
+        }
         let segments = Segments {
-            allocator: Mutex::new(Allocator::new(regions)),
-            available: AtomicU32::new(segment_count),
+            allocator: Mutex::new(allocator),
+            available: AtomicU32::new(usable),
+            usable: AtomicU32::new(usable),
             taken: Condvar::new(),
             segment_shift,
         };
         Ok(Log {
             memory: Arc::new(memory),
             segment_shift,
-            segment_count,
+            row_count: segment_count,
             live: LiveBytes::new(segment_count, session_max, tuning.counts_in_lanes),
             counters: (0..segment_count).map(|_| SegmentCounters::default()).collect(),
             segments: Arc::new(segments),
             pinned_count: AtomicU32::new(0),
-            index_resident_from: (0..region_count).map(|_| AtomicU32::new(u32::MAX)).collect(),
+            region_count,
             placement,
             durable: None,
         })
@@ -228,7 +261,7 @@ impl Log {
 
     /// The region of the session at `place` that names no node: they take turns.
     pub(crate) fn region_of_place(&self, place: usize) -> usize {
-        place % self.index_resident_from.len()
+        place % self.region_count
     }
 
     /// Which pages the memory lies on.
@@ -244,7 +277,7 @@ impl Log {
     /// Who lends the index its segments: at most `max` of them, below line 2^32.
     pub(crate) fn lender(&self, max: u32) -> Arc<Segments> {
         let nameable = 1_u64 << (u32::BITS + LINE_SHIFT - self.segment_shift);
-        let end = nameable.min(u64::from(self.segment_count)) as u32;
+        let end = nameable.min(u64::from(self.row_count)) as u32;
         self.segments.allocator().set_lending(end, max);
         Arc::clone(&self.segments)
     }
@@ -253,14 +286,41 @@ impl Log {
         1 << self.segment_shift
     }
 
+    /// Segments that the log may use now.
+    #[inline]
     pub(crate) fn segment_count(&self) -> u32 {
-        self.segment_count
+        // Relaxed: a new size holds a moment sooner or later.
+        self.segments.usable.load(Ordering::Relaxed)
+    }
+
+    /// Rows of the table of segments, however many may be used: one more than the highest segment.
+    pub(crate) fn row_count(&self) -> u32 {
+        self.row_count
+    }
+
+    /// From now on the log has `usable` segments, of which the index may borrow `lent_max`; what is
+    /// too many is given up by who reclaims, and `spare` stay for writes meanwhile.
+    pub(crate) fn resize(&self, usable: u32, (spare, lent_max): (u32, u32)) {
+        let mut allocator = self.allocator();
+        self.segments.usable.store(usable, Ordering::Relaxed);
+        allocator.set_lending_max(lent_max);
+        allocator.resize(usable, spare);
+        self.segments.update_hint(&allocator);
+    }
+
+    /// Of a log that shrinks and finds nothing to reclaim.
+    pub(crate) fn park_spare(&self) {
+        let mut allocator = self.allocator();
+        allocator.park_spare();
+        self.segments.update_hint(&allocator);
     }
 
     /// The largest entry that the log can take: a quarter of what the index leaves now, so that a
     /// run can be found.
     pub(crate) fn entry_max_bytes(&self) -> u64 {
-        u64::from(self.segment_count - self.allocator().lent_count()) * self.segment_bytes() / 4
+        let lent_count = self.allocator().lent_count();
+        let left_count = self.segment_count().saturating_sub(lent_count);
+        u64::from(left_count) * self.segment_bytes() / 4
     }
 
     /// The longest entry that shares a segment with all others.
@@ -390,13 +450,13 @@ impl Log {
     /// Whether the segment at `offset_bytes` may be pinned: it is already, or less than half of the
     /// segments are.
     pub(crate) fn may_pin(&self, offset_bytes: u64) -> bool {
-        self.pinned_count.load(Ordering::Relaxed) < self.segment_count / 2
+        self.pinned_count.load(Ordering::Relaxed) < self.segment_count() / 2
             || self.is_pinned(self.segment_of(offset_bytes))
     }
 
     /// Whether a quarter of the segments is pinned: what holds pins should take no more.
     pub(crate) fn is_pin_share_reached(&self) -> bool {
-        self.pinned_count.load(Ordering::Relaxed) >= self.segment_count / 4
+        self.pinned_count.load(Ordering::Relaxed) >= self.segment_count() / 4
     }
 
     pub(crate) fn unpin(&self, segment: u32, segments: u32) {
@@ -504,8 +564,8 @@ impl Log {
     pub(crate) fn space(&self) -> LogSpace {
         let mut space = LogSpace::default();
         // The lock is given back now and then: nobody who writes waits for the whole table.
-        for first in (0..self.segment_count).step_by(SPACE_ROWS as usize) {
-            let end = self.segment_count.min(first + SPACE_ROWS);
+        for first in (0..self.row_count).step_by(SPACE_ROWS as usize) {
+            let end = self.row_count.min(first + SPACE_ROWS);
             let live_bytes = |segment| self.live_bytes(segment);
             let segment_bytes = self.segment_bytes();
             self.allocator().add_space(&mut space, first..end, segment_bytes, live_bytes);
@@ -513,56 +573,48 @@ impl Log {
         space
     }
 
-    /// Waits until a segment is taken or the time is over.
+    /// Waits until a segment is taken or parked, or the time is over.
     pub(crate) fn wait_taken(&self, limit: std::time::Duration) {
-        drop(self.segments.taken.wait_timeout(self.allocator(), limit));
+        let allocator = self.allocator();
+        if !allocator.is_discard_due() {
+            drop(self.segments.taken.wait_timeout(allocator, limit));
+        }
     }
 
     pub(crate) fn wake_waiters(&self) {
         self.segments.taken.notify_all();
     }
 
-    /// The next segment at the top of a region to make resident for the index: one more than it
-    /// has. `None`: that is done.
-    pub(crate) fn next_for_index(&self) -> Option<u32> {
-        (0..self.index_resident_from.len()).find_map(|region| self.next_for_index_in(region))
-    }
-
-    fn next_for_index_in(&self, region: usize) -> Option<u32> {
-        let (lent_from, end) = self.allocator().lent_range(region)?;
-        let start = self.allocator().regions().range(region).start;
-        // Relaxed: one thread populates.
-        let resident_from = self.index_resident_from[region].load(Ordering::Relaxed).min(end);
-        let next = resident_from.checked_sub(1).filter(|next| *next >= start)?;
-        if next < lent_from.saturating_sub(1) {
-            return None;
-        }
-        self.index_resident_from[region].store(next, Ordering::Relaxed);
-        Some(next)
-    }
-
-    /// The next segment to make resident so that `ahead` of each region are beyond the highest in
-    /// use. `None`: all are.
-    pub(crate) fn next_ahead(&self, populated: &mut Populated, ahead: u32) -> Option<u32> {
-        let allocator = self.allocator();
-        let regions = allocator.regions();
-        populated.ends.resize(regions.count(), 0);
-        for (region, end) in populated.ends.iter_mut().enumerate() {
-            let range = regions.range(region);
-            let high_water = allocator.high_water(region);
-            if *end < high_water.saturating_add(ahead).min(range.end) {
-                let next = (*end).max(high_water.saturating_sub(1)).max(range.start);
-                *end = next + 1;
-                return Some(next);
+    /// Does the next chore for the log's memory, as [`Allocator::next_chore`] has it.
+    pub(crate) fn tend_memory(&self, ahead: u32) -> Tended {
+        let mut allocator = self.allocator();
+        let chore = allocator.next_chore(ahead as usize);
+        self.segments.update_hint(&allocator);
+        drop(allocator);
+        match chore {
+            None => Tended::Rested,
+            Some(Chore::Populate(segment)) if self.populate(segment) => Tended::Populated,
+            Some(Chore::Populate(_)) => Tended::Refused,
+            Some(Chore::Discard(segment)) => {
+                self.discard(segment);
+                let mut allocator = self.allocator();
+                allocator.end_discard(segment);
+                self.segments.update_hint(&allocator);
+                Tended::Discarded
             }
         }
-        None
     }
 
-    /// Makes the segments `range` resident; false when the kernel cannot.
-    pub(crate) fn populate(&self, range: std::ops::Range<u32>) -> bool {
-        let start = self.segment_start(range.start) as usize;
-        let len = self.segment_start(range.end) as usize - start;
-        len == 0 || self.memory.populate(start, len)
+    /// Makes a segment resident; false when the kernel cannot.
+    fn populate(&self, segment: u32) -> bool {
+        self.memory.populate(self.segment_start(segment) as usize, self.segment_bytes() as usize)
+    }
+
+    /// Gives the pages of a parked segment back.
+    fn discard(&self, segment: u32) {
+        let (start, len) = (self.segment_start(segment) as usize, self.segment_bytes() as usize);
+        // SAFETY: parked, so that no session or reply can hold its bytes (I3) and no session gets
+        // it before `end_discard`; what a stale hint prefetches is not read.
+        unsafe { self.memory.discard(start, len) };
     }
 }

@@ -80,13 +80,25 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps at least `len_bytes`; nothing is resident yet.
+    #[cfg(test)]
     pub(crate) fn new(len_bytes: usize, huge_pages: HugePages) -> std::io::Result<Mapping> {
-        let len_bytes = len_bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES);
+        Mapping::with_room(len_bytes, len_bytes, huge_pages)
+    }
+
+    /// Maps at least `len_bytes`, and `room_bytes` unless reserved huge pages hold it: those are
+    /// promised as a whole. Nothing is resident yet.
+    pub(crate) fn with_room(
+        len_bytes: usize,
+        room_bytes: usize,
+        huge_pages: HugePages,
+    ) -> std::io::Result<Mapping> {
+        let whole_pages = |bytes: usize| bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES);
+        let (len_bytes, room_bytes) = (whole_pages(len_bytes), whole_pages(room_bytes));
         match huge_pages {
             HugePages::Reserved => Mapping::reserved(len_bytes),
             HugePages::Auto => Mapping::reserved(len_bytes)
-                .or_else(|_| Mapping::advised(len_bytes, Advice::LinuxHugepage)),
-            HugePages::Off => Mapping::advised(len_bytes, Advice::LinuxNoHugepage),
+                .or_else(|_| Mapping::advised(room_bytes, Advice::LinuxHugepage)),
+            HugePages::Off => Mapping::advised(room_bytes, Advice::LinuxNoHugepage),
         }
     }
 
@@ -147,6 +159,23 @@ impl Mapping {
         // SAFETY: populating writes no byte; threads may use the range meanwhile.
         unsafe { rustix::mm::madvise(start.as_ptr().cast(), len_bytes, Advice::LinuxPopulateWrite) }
             .is_ok()
+    }
+}
+
+impl Mapping {
+    /// Gives the pages of `len_bytes` from `offset_bytes` back to the kernel: they are zero then.
+    /// Best effort: where the kernel refuses they stay resident. Not for the pages of a file.
+    ///
+    /// # Safety
+    /// Nothing refers to those bytes, and nobody else reads or writes them meanwhile.
+    pub(crate) unsafe fn discard(&self, offset_bytes: usize, len_bytes: usize) {
+        assert!(offset_bytes + len_bytes <= self.len_bytes, "it stays inside the mapping");
+        // SAFETY: the range is inside the mapping (asserted).
+        let start = unsafe { self.start.add(offset_bytes) };
+        // SAFETY: nothing refers to the bytes that become zero, as the caller promises.
+        let discarded =
+            unsafe { rustix::mm::madvise(start.as_ptr().cast(), len_bytes, Advice::LinuxDontNeed) };
+        debug_assert!(discarded.is_ok(), "private memory can be discarded");
     }
 }
 

@@ -59,6 +59,7 @@ pub use hot::HOT_PLACE_BYTES;
 pub(crate) use keep::{has_expired, is_whole_entry};
 pub(crate) use recover::Named;
 pub use replica::Sweep;
+pub(crate) use room::low_water;
 pub use several::LockedSession;
 
 /// Blocks of the index that are freed in one go, beyond as many as the same step retired: some

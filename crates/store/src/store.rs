@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use base::sync::{AtomicU64, Ordering};
 use base::{KeyHash, KeyHasher, PartitionBits};
@@ -19,7 +18,7 @@ use crate::entry::{BodyCrc, HEADER_MAX_BYTES, Shape, body_checksum};
 use crate::epoch::Epochs;
 use crate::ghost::{self, GhostTable};
 use crate::index::{BUCKET_BYTES, Block, Index, IndexPlan, Lines, Position};
-use crate::log::{Log, Populated, log_min_bytes, segment_bytes_for, segment_count_min};
+use crate::log::{Log, log_min_bytes, segment_bytes_for, segment_count_min};
 use crate::mapping::PageKind;
 use crate::placement::{NodeShare, Placement};
 use crate::replica::{RecoveredDelete, ShardCounts};
@@ -53,6 +52,8 @@ pub(crate) struct Inner {
     /// The ordered index; then `index` has locks and versions only (decision 0021).
     pub tree: Option<Tree>,
     pub log: Log,
+    /// Segments that the log was opened with.
+    pub opened_segments: u32,
     /// What the committer is told, where the log outlives its process.
     pub durable: Option<Arc<Durable>>,
     /// What the small queue gave up; only for S3-FIFO.
@@ -95,9 +96,14 @@ fn open_index(config: &StoreConfig, log: &Log) -> Option<Index> {
         // Heads that never get a slot stay as many as they are, as those of a lossy index do.
         IndexKind::Tree => IndexPlan::new(config.memory_bytes, stripe_bytes(config), true),
     };
-    let segments_at_first = config.index_bytes.div_ceil(log.segment_bytes()) as u32;
-    let segments_max = segments_at_first.max(log.segment_count() / 2);
+    let segments_max = lent_max_of(config, log.segment_bytes(), log.segment_count());
     Index::new(Lines::over(log.mapping()), log.lender(segments_max), plan)
+}
+
+/// Segments that the index may borrow of a log of so many.
+pub(crate) fn lent_max_of(config: &StoreConfig, segment_bytes: u64, segment_count: u32) -> u32 {
+    let segments_at_first = config.index_bytes.div_ceil(segment_bytes) as u32;
+    segments_at_first.max(segment_count / 2)
 }
 
 /// The tree, of an ordered index; `None`: it has no room for its first node.
@@ -109,7 +115,7 @@ fn open_tree(config: &StoreConfig, log: &Log, index: &Index) -> Option<Option<Tr
 }
 
 /// Segments of the log that are kept for who makes room, and how many of them writes may borrow.
-fn reserve_of(config: &StoreConfig) -> (u32, u32) {
+pub(crate) fn reserve_of(config: &StoreConfig) -> (u32, u32) {
     let sessions = config.session_max as u32;
     match config.mode {
         // Survivors of short and of long entries, for each session that makes room, and new
@@ -120,7 +126,7 @@ fn reserve_of(config: &StoreConfig) -> (u32, u32) {
     }
 }
 
-fn keep_reserve(log: &Log, config: &StoreConfig) {
+pub(crate) fn keep_reserve(log: &Log, config: &StoreConfig) {
     let (reserve, lent_max) = reserve_of(config);
     log.allocator().set_reserve(reserve, lent_max);
 }
@@ -136,8 +142,8 @@ fn mark_limit_of(config: &StoreConfig) -> u64 {
 /// What a store has before its first session.
 #[derive(Clone, Copy)]
 pub(crate) enum Begin<'b> {
-    /// Nothing.
-    Empty,
+    /// Nothing, and room to grow to so many bytes.
+    Empty { room_bytes: u64 },
     /// Segments on a medium, which it is written to as well.
     Durable(&'b RestoredSegments),
     /// Memory that is a file's, with segments that lie in it.
@@ -150,14 +156,21 @@ impl<'b> Begin<'b> {
         match self {
             Begin::Durable(restored) => Some(restored.superblock.segment_bytes),
             Begin::Warm { table, .. } => table.map(|table| table.segment_bytes),
-            Begin::Empty => None,
+            Begin::Empty { .. } => None,
         }
     }
 
     fn file(self) -> Option<&'b std::fs::File> {
         match self {
             Begin::Warm { file, .. } => Some(file),
-            Begin::Empty | Begin::Durable(_) => None,
+            Begin::Empty { .. } | Begin::Durable(_) => None,
+        }
+    }
+
+    fn room_bytes(self) -> u64 {
+        match self {
+            Begin::Empty { room_bytes } => room_bytes,
+            Begin::Durable(_) | Begin::Warm { .. } => 0,
         }
     }
 
@@ -166,7 +179,7 @@ impl<'b> Begin<'b> {
         match self {
             Begin::Durable(restored) => take_restored(log, config, restored).map(Some),
             Begin::Warm { table: Some(table), .. } => take_warm(log, config, table).map(|()| None),
-            Begin::Empty | Begin::Warm { table: None, .. } => Ok(None),
+            Begin::Empty { .. } | Begin::Warm { table: None, .. } => Ok(None),
         }
     }
 }
@@ -237,7 +250,7 @@ impl Store {
         tuning: Tuning,
         nodes: &[NodeShare],
     ) -> Result<Arc<Store>, OpenError> {
-        Store::open_at(config, tuning, nodes, Begin::Empty)
+        Store::open_at(config, tuning, nodes, Begin::Empty { room_bytes: 0 })
     }
 
     /// [`Store::open_on_nodes`] with what `begin` says is there already: its segments are taken
@@ -274,7 +287,8 @@ impl Store {
         let segment_bytes = begin
             .segment_bytes()
             .unwrap_or_else(|| segment_bytes_for(mapped_bytes, config.session_max));
-        let space = (mapped_bytes, segment_bytes);
+        let room_bytes = begin.room_bytes().saturating_sub(ghost_bytes);
+        let space = (mapped_bytes, room_bytes, segment_bytes);
         let mut log = Log::new(space, &config, tuning, (nodes, begin.file()))
             .map_err(|source| OpenError::Map { bytes: mapped_bytes, source })?;
         let durable = begin.take(&mut log, &config)?;
@@ -291,13 +305,13 @@ impl Store {
             segment_bytes: log.segment_bytes(),
             segment_count: log.segment_count(),
         };
-        let mark_limit = mark_limit_of(&config);
         let tree = open_tree(&config, &log, &index).ok_or_else(too_small)?;
         let inner = Inner {
             limits,
             hasher: KeyHasher::new(config.hash_seed),
             index,
             tree,
+            opened_segments: log.segment_count(),
             log,
             durable,
             ghosts,
@@ -310,7 +324,7 @@ impl Store {
             expiry_key: Mutex::new(None),
             cursors: Mutex::new(CursorTable::default()),
             orphans: Mutex::new(Vec::new()),
-            mark_limit,
+            mark_limit: mark_limit_of(&config),
             config,
             tuning,
         };
@@ -396,9 +410,11 @@ impl Store {
         let inner = &self.inner;
         let counts = fold(inner.counts.iter().map(|counts| &**counts));
         let space = inner.log.space();
-        let lent = inner.log.allocator().lent_count();
-        let segments = u64::from(inner.log.segment_count() - lent);
-        let log_bytes = segments * inner.log.segment_bytes();
+        let allocator = inner.log.allocator();
+        let (lent, unparked) = (allocator.lent_count(), allocator.unparked_count());
+        drop(allocator);
+        let bytes_of = |segments: u32| u64::from(segments) * inner.log.segment_bytes();
+        let log_bytes = bytes_of(inner.log.segment_count().saturating_sub(lent));
         let index = inner.index.size();
         // With a tree, what the index takes beside its stripes are nodes.
         let (overflow_buckets, tree_nodes) = match &inner.tree {
@@ -409,7 +425,7 @@ impl Store {
             items: counts.items,
             items_with_expiry: counts.items_with_expiry,
             entry_bytes: counts.entry_bytes,
-            log_used_bytes: log_bytes.saturating_sub(space.free_bytes),
+            log_used_bytes: bytes_of(unparked - lent).saturating_sub(space.free_bytes),
             log_bytes,
             index_used_bytes: index.used_bytes,
             index_bytes: index.lent_bytes,
@@ -434,39 +450,9 @@ impl Store {
         }
     }
 
-    /// Makes log memory resident ahead of the writers, for a thread that does nothing else: the
-    /// first touch of a page costs a write several microseconds. Keeps `ahead_bytes` beyond the
-    /// highest segment in use; then waits for the next one to be taken, at most `limit`.
-    ///
-    /// `populated` is the caller's progress. False: the kernel cannot populate.
-    pub fn populate_ahead(
-        &self,
-        populated: &mut Populated,
-        ahead_bytes: u64,
-        limit: Duration,
-    ) -> bool {
-        let log = &self.inner.log;
-        while let Some(segment) = log.next_for_index() {
-            if !log.populate(segment..segment + 1) {
-                return false;
-            }
-        }
-        let ahead = u32::try_from(ahead_bytes / log.segment_bytes()).unwrap_or(u32::MAX).max(1);
-        if let Some(next) = log.next_ahead(populated, ahead) {
-            return log.populate(next..next + 1);
-        }
-        log.wait_taken(limit);
-        true
-    }
-
     /// Whether [`crate::Item::last_use`] says something.
     pub fn notes_use(&self) -> bool {
         self.inner.tuning.notes_use
-    }
-
-    /// Ends a wait in [`Store::populate_ahead`].
-    pub fn wake_populate(&self) {
-        self.inner.log.wake_waiters();
     }
 
     /// Recounts everything from scratch and panics where an invariant is broken. Nobody may

@@ -21,7 +21,7 @@ pub(crate) fn validate(inner: &Inner) {
     let entry_count = inner.index.validate(retired_lines) + tree_count;
     let counts = fold(inner.counts.iter().map(|counts| &**counts));
     assert_eq!(entry_count, counts.items, "items counted and items found");
-    let mut live_bytes = vec![0_u64; inner.log.segment_count() as usize];
+    let mut live_bytes = vec![0_u64; inner.log.row_count() as usize];
     let (mut with_expiry, mut slots) = (0, Vec::new());
     let mut next = Some(KeyHash(0));
     while let Some(first_hash) = next {

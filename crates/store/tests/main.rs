@@ -19,6 +19,8 @@ mod oracle;
 mod range;
 mod replica;
 mod replica_durable;
+#[cfg(not(any(loom, miri)))]
+mod resize;
 mod several;
 mod space;
 mod threads;

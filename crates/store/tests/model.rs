@@ -42,6 +42,8 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (any::<bool>(), 1_usize..50)
             .prop_map(|(is_reverse, item_limit)| Action::Walk { is_reverse, item_limit }),
         1 => Just(Action::SwitchSession),
+        1 => (0_u64..101).prop_map(Action::Resize),
+        1 => Just(Action::Tend),
     ]
 }
 
@@ -93,7 +95,8 @@ fn check_tuned(
 ) {
     for index in [IndexKind::Hash, IndexKind::Tree] {
         let config = small_config(index, mode, eviction, lossy_index);
-        let store = Store::open_tuned(config, tuning).unwrap();
+        let room_bytes = 3 * config.memory_bytes;
+        let store = Store::open_with_room(config, tuning, &[], room_bytes).unwrap();
         let mut oracle = Oracle::new(&store);
         for action in actions {
             oracle.apply(action);

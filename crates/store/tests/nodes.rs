@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::UnixMillis;
 use store::{
     Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, NodeShare, Op, Outcome,
-    Pins, Placement, Populated, Request, Session, Set, Sink, Store, StoreConfig, Tuning,
+    Pins, Placement, Request, Session, Set, Sink, Store, StoreConfig, Tended, Tuning,
 };
 
 /// `None`, with a line, where the kernel lets nobody say where memory lies.
@@ -111,18 +111,13 @@ fn one_writer_fills_all_regions_of_a_cache_and_goes_on() {
 #[test]
 fn populating_ahead_ends_when_every_region_is_resident() {
     let Some(store) = open(IndexKind::Hash, Mode::Clean) else { return };
-    let mut populated = Populated::default();
     let mut steps = 0;
     loop {
-        let before = populated.clone();
-        if !store.populate_ahead(&mut populated, u64::MAX, Duration::ZERO) {
-            eprintln!("skipped: the kernel cannot populate");
-            return;
+        match store.tend_memory(u64::MAX, Duration::ZERO) {
+            Tended::Populated => steps += 1,
+            Tended::Rested => break,
+            other => return eprintln!("skipped: the kernel cannot populate: {other:?}"),
         }
-        if populated == before {
-            break;
-        }
-        steps += 1;
     }
     assert_eq!(steps, store.limits().segment_count);
 }

@@ -319,7 +319,7 @@ def test_what_is_not_here_is_refused_in_memcacheds_words(subject, reference):
             assert left.ask(line + b"\r\n") == right.ask(line + b"\r\n"), line
         for line in [b"slabs reassign 1 2", b"lru_crawler crawl all"]:
             assert left.ask(line + b"\r\n").startswith(b"CLIENT_ERROR "), line
-        assert left.ask(b"cache_memlimit 64\r\n").startswith(b"MEMLIMIT_ADJUST_FAILED ")
+        assert left.ask(b"cache_memlimit 900000000\r\n").startswith(b"MEMLIMIT_ADJUST_FAILED ")
 
 
 @needs_reference

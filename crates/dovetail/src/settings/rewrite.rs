@@ -10,14 +10,18 @@
 //! I2: a file that says so already is not written.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item};
 
 use crate::settings::find;
 use crate::settings::value::Value;
+
+/// Only the server's own user reads the file, whatever the umask.
+const MODE: u32 = 0o600;
 
 /// Rewrites the file at `path`, which a link may lead to. One that is gone is made anew, of what
 /// has changed since the start only; Redis would write all that is no default.
@@ -53,10 +57,11 @@ fn write(path: &Path, temporary: &Path, text: &str) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(MODE).open(temporary)?;
     if let Ok(old) = fs::metadata(path) {
-        // It may hold a password: whoever could not read it must not from now on.
-        file.set_permissions(old.permissions())?;
+        // It may hold a password from now on: it never gets more than `MODE`.
+        file.set_permissions(Permissions::from_mode(old.permissions().mode() & MODE))?;
     }
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
@@ -151,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_replaced_as_a_whole_with_its_mode_and_through_links() {
-        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    fn the_file_is_replaced_as_a_whole_through_links_and_is_its_owners_alone() {
+        use std::os::unix::fs::{MetadataExt, symlink};
         let folder = tempfile::tempdir().unwrap();
         let [file, link] = ["real.toml", "link.toml"].map(|name| folder.path().join(name));
         fs::write(&file, "requirepass = \"x\"\n").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         symlink(&file, &link).unwrap();
         let mut held_open = File::open(&file).unwrap();
         rewrite(&link, &changes(&[("threads", "3")])).unwrap();

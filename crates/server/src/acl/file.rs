@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::user::User;
@@ -174,7 +174,8 @@ fn write_through(path: &Path, temporary: &Path, text: &[u8]) -> io::Result<()> {
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(temporary)?;
     if let Ok(old) = fs::metadata(path) {
-        file.set_permissions(old.permissions())?;
+        // Never more than `MODE`: it holds passwords' hashes.
+        file.set_permissions(Permissions::from_mode(old.permissions().mode() & MODE))?;
     }
     file.write_all(text)?;
     file.sync_all()?;

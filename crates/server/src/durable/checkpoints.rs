@@ -54,7 +54,7 @@ pub(super) fn remove(directory: &Path) {
 
 fn write(directory: &Path, checkpoint: &Checkpoint) -> io::Result<()> {
     let new = directory.join(NEW_FILE);
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, File::create(&new)?);
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, crate::private::create_file(&new)?);
     checkpoint.write_to(&mut out)?;
     out.flush()?;
     out.get_ref().sync_all()?;

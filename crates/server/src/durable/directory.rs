@@ -1,6 +1,7 @@
 //! The data directory: who may have it, what lies in it, and reading it at the start.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,7 @@ use super::node_file::{self, Tenancy, Tenant};
 use super::{Data, DataConfig, checkpoints};
 use crate::cluster::shelf::{Kept, Owner};
 use crate::error::StartError;
+use crate::private;
 use crate::shared::{random_u64, unix_now};
 
 /// The file that everything is in.
@@ -29,7 +31,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Opens a store, on a disk if the configuration says so; as whose, if it is a cluster's node.
 pub fn open_store(
-    (config, notes_use): (StoreConfig, bool),
+    (config, notes_use, room_bytes): (StoreConfig, bool, u64),
     shares: &[NodeShare],
     data: Option<&DataConfig>,
     tenant: Option<&Tenant>,
@@ -37,12 +39,12 @@ pub fn open_store(
     let Some(data) = data else {
         // A node's entries go to others with their checksums.
         let tuning = Tuning { notes_use: notes_use && tenant.is_none(), ..Tuning::default() };
-        let store = Store::open_on_nodes(config, tuning, shares)
+        let store = Store::open_with_room(config, tuning, shares, room_bytes)
             .map_err(|error| StartError::Store { reason: error.to_string() })?;
         return Ok((store, None));
     };
     let refused = |reason: String| StartError::Data { path: data.path.clone(), reason };
-    std::fs::create_dir_all(&data.path).map_err(|error| refused(error.to_string()))?;
+    private::create_directory(&data.path).map_err(|error| refused(error.to_string()))?;
     let lock = lock(&data.path).map_err(refused)?;
     refuse_unfinished(&data.path).map_err(refused)?;
     let mut tenancy = match tenant {
@@ -195,7 +197,7 @@ pub fn backup_data(
     let source = FileMedium::open_read_only(&directory.join(LOG_FILE));
     let source = source.map_err(|error| format!("{LOG_FILE}: {error}"))?;
     let there = |error: std::io::Error| format!("{}: {error}", to.display());
-    std::fs::create_dir_all(to).map_err(there)?;
+    private::create_directory(to).map_err(there)?;
     let _lock = lock(to).map_err(|reason| format!("{}: {reason}", to.display()))?;
     if to.join(LOG_FILE).exists() {
         return Err(format!("{} has a log already; give an empty directory", to.display()));
@@ -219,6 +221,7 @@ fn lock(path: &Path) -> Result<File, String> {
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(private::FILE_MODE)
         .open(path.join(LOCK_FILE))
         .map_err(|error| error.to_string())?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -139,7 +139,7 @@ fn has_log(directory: &Path) -> Result<bool, String> {
 
 fn write(directory: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = directory.join(NEW_FILE);
-    let mut file = File::create(&new)?;
+    let mut file = crate::private::create_file(&new)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&new, directory.join(NODE_FILE))?;

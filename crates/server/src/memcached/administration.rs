@@ -1,4 +1,4 @@
-//! What operators ask of a running server: its end, certificates, the stream of events.
+//! What operators ask of a running server: its end, certificates, memory, the stream of events.
 
 use wire::memcached::{Encoder, Reply, WatchTopics};
 
@@ -41,6 +41,22 @@ impl<E: Engine> Gather<'_, '_, E> {
                 let line = reason.replace(['\r', '\n'], " ");
                 self.reply_to(slot, |out| Encoder::new(out).certificate_error(&line));
             }
+        }
+    }
+
+    /// cache_memlimit: as CONFIG SET maxmemory does.
+    pub(super) fn limit_memory(&mut self, slot: usize, mib: u64, noreply: bool) {
+        let caller = self.caller(slot, MemcachedCommand::CacheMemlimit, noreply);
+        // A datagram's sender may be forged.
+        let is_datagram = self.core.connections[slot].exchange.is_some();
+        let set = match is_datagram {
+            true => Err("a datagram cannot".to_owned()),
+            false => self.core.shared.set_live(&[("memory", format!("{mib}MiB"))]),
+        };
+        match set {
+            Ok(()) => self.say_line(caller, Reply::Ok),
+            Err(_) if noreply => {}
+            Err(reason) => self.reply_to(slot, |out| Encoder::new(out).limit_refused(&reason)),
         }
     }
 

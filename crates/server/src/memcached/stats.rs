@@ -148,7 +148,7 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     }
     to.stat("bytes_read", totals.net_input_bytes);
     to.stat("bytes_written", totals.net_output_bytes);
-    to.stat("limit_maxbytes", config.memory_bytes);
+    to.stat("limit_maxbytes", shared.memory_bytes());
     to.stat("accepting_conns", u8::from(!shared.is_stopping()));
     to.stat("listen_disabled_num", 0);
     to.stat("threads", config.threads);
@@ -322,7 +322,7 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
     let port = config.memcached.map_or(0, |address| address.port());
     let interface = config.memcached.map_or(String::new(), |address| address.ip().to_string());
     let on_off = |on: bool| if on { "on" } else { "off" };
-    to.stat("maxbytes", config.memory_bytes);
+    to.stat("maxbytes", shared.memory_bytes());
     to.stat("maxconns", shared.live().max_connections());
     to.stat("tcpport", port);
     to.stat("udpport", config.udp.port);

@@ -317,6 +317,16 @@ fn memory(page: &mut Page, snapshot: &Snapshot) {
         "The cap on log, index and buffers together",
         snapshot.memory_limit_bytes,
     );
+    page.gauge(
+        "dovetail_memory_surplus_bytes",
+        "What a log that shrinks has to give up yet",
+        snapshot.memory_surplus_bytes,
+    );
+    let (done, refused) = snapshot.memory_changes;
+    page.family("dovetail_memory_changes", "counter", "Changes of the cap while the server runs");
+    for (outcome, count) in [("done", done), ("refused", refused)] {
+        page.sample("dovetail_memory_changes_total", &[("outcome", outcome)], count);
+    }
     page.family("dovetail_memory_used_bytes", "gauge", "Parts of the cap that are in use");
     for (kind, bytes) in [
         ("log", snapshot.store.log_used_bytes),

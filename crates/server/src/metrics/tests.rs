@@ -22,6 +22,8 @@ fn snapshot() -> Snapshot {
     Snapshot {
         uptime_ms: 1500,
         memory_limit_bytes: 64 << 20,
+        memory_surplus_bytes: 3 << 20,
+        memory_changes: (2, 1),
         mode: "cache",
         totals: Totals {
             commands: vec![
@@ -97,6 +99,9 @@ fn commands_count_by_status_and_keys_by_what_was_found() {
         "dovetail_native_drops_total{reason=\"tag\"} 5",
         "dovetail_native_drops_total{reason=\"kernel\"} 2",
         "dovetail_memory_limit_bytes 67108864",
+        "dovetail_memory_surplus_bytes 3145728",
+        "dovetail_memory_changes_total{outcome=\"done\"} 2",
+        "dovetail_memory_changes_total{outcome=\"refused\"} 1",
         "dovetail_uptime_seconds 1.5",
         "dovetail_items 12",
         "dovetail_evictions_total{reason=\"index\"} 3",

@@ -81,6 +81,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
             let reason = if let Some(taken) = staged.take(&self.core.shared, known, name, value) {
                 let Err(reason) = taken else { continue };
                 return self.fail(caller, &ErrorReply::ConfigSetFailed { name, reason: &reason });
+            } else if is_policy && is("noeviction", value) && !is_same_policy(current, value) {
+                "a cache evicts when its memory is full: start the server with --mode store"
+            } else if is_policy && is("noeviction", current.as_bytes()) && is_cache(value) {
+                "a store evicts nothing: start the server with --mode cache"
             } else if is_policy && !MEMORY_POLICIES.iter().any(|name| is(name, value)) {
                 "argument must be one of the following: noeviction, allkeys-lru, allkeys-lfu"
             } else if current.as_bytes() != value && !(is_policy && is_same_policy(current, value))
@@ -185,7 +189,8 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
     let port = config.resp.map_or(0, |address| address.port());
     let bind = config.resp.map_or(String::new(), |address| address.ip().to_string());
     let mut settings: Vec<(String, String)> = [
-        ("maxmemory", config.memory_bytes.to_string()),
+        ("maxmemory", shared.memory_bytes().to_string()),
+        ("memory", base::ByteSize { bytes: shared.memory_bytes() }.to_string()),
         ("maxmemory-policy", memory_policy(config).to_owned()),
         ("maxclients", max_connections.clone()),
         ("max-connections", max_connections),
@@ -241,12 +246,16 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
     .collect();
     let hot_set = shared.hot_keys().map_or(config.hot_set, |keys| keys.chosen_size());
     settings.push(("hot-set".to_owned(), hot_set.to_string()));
-    for (name, value) in &config.origin.shown {
+    add_missing(&mut settings, &config.origin.shown);
+    settings
+}
+
+fn add_missing(settings: &mut Vec<(String, String)>, others: &[(String, String)]) {
+    for (name, value) in others {
         if !settings.iter().any(|(known, _)| known == name) {
             settings.push((name.clone(), value.clone()));
         }
     }
-    settings
 }
 
 /// That there is a password, without the password.
@@ -277,9 +286,13 @@ fn is(name: &str, value: &[u8]) -> bool {
 
 /// A cache goes by its own policy (`eviction`), which is some of LRU and some of LFU.
 fn is_same_policy(current: &str, value: &[u8]) -> bool {
-    let is_cache =
-        |name: &[u8]| name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"allkeys"));
     is(current, value) || (is_cache(current.as_bytes()) && is_cache(value))
+}
+
+/// Whether that policy of Redis evicts, whatever has an expiry.
+fn is_cache(policy: &[u8]) -> bool {
+    let can_be_had = MEMORY_POLICIES.iter().any(|name| is(name, policy));
+    can_be_had && !is("noeviction", policy)
 }
 
 /// The name that Redis gives to what happens when the memory is full.

@@ -178,8 +178,8 @@ fn memory(section: &mut Section<'_>) {
     let system_bytes = crate::process::machine_memory_bytes();
     section.line("total_system_memory", system_bytes);
     section.line("total_system_memory_human", human(system_bytes));
-    section.line("maxmemory", config.memory_bytes);
-    section.line("maxmemory_human", human(config.memory_bytes));
+    section.line("maxmemory", shared.memory_bytes());
+    section.line("maxmemory_human", human(shared.memory_bytes()));
     section.line("maxmemory_policy", memory_policy(config));
     let ratio = process.resident_bytes as f64 / used_bytes.max(1) as f64;
     section.line("mem_fragmentation_ratio", format_args!("{ratio:.2}"));

@@ -40,7 +40,7 @@ impl Figures {
             resident_max_bytes: process.resident_max_bytes,
             reserved_bytes: store.log_bytes + store.index_bytes,
             out_of_memory: store.out_of_memory,
-            limit_bytes: shared.config().memory_bytes,
+            limit_bytes: shared.memory_bytes(),
         }
     }
 

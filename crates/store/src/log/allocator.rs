@@ -10,6 +10,7 @@
 mod choose;
 mod free;
 mod lend;
+mod park;
 mod restore;
 
 use std::collections::VecDeque;
@@ -21,6 +22,8 @@ use crate::placement::Regions;
 use super::table::{Contents, Queue, SegmentRow, SegmentState};
 pub(crate) use choose::{Aim, Found, SEARCH_ROWS, Search, Then};
 use free::FreeSet;
+pub(crate) use park::Chore;
+use park::Parking;
 
 /// Who takes a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,16 +73,16 @@ pub(crate) struct Allocator {
     reclaiming_count: u32,
     /// Grows whenever a segment changes its state.
     change_count: u64,
-    /// One past the highest segment ever taken, of each region.
-    high_water: Vec<u32>,
     lending: lend::Lending,
+    parking: Parking,
+    /// Rows from here on are parked: no search looks at them.
+    top: usize,
 }
 
 impl Allocator {
     /// All segments of `regions` are free.
     pub(super) fn new(regions: Regions) -> Allocator {
         let region_count = regions.count();
-        let high_water = (0..region_count).map(|region| regions.range(region).start).collect();
         let segment_count = regions.range(region_count - 1).end;
         Allocator {
             rows: vec![SegmentRow::FREE; segment_count as usize],
@@ -92,26 +95,22 @@ impl Allocator {
             waiting: VecDeque::new(),
             reclaiming_count: 0,
             change_count: 0,
-            high_water,
             lending: lend::Lending::none(region_count),
+            parking: Parking::new(segment_count as usize),
+            top: segment_count as usize,
         }
     }
 
     /// Each session may need some segments while it makes room (I2). Of them `lent_max` may go to
     /// writes ahead of that.
     pub(crate) fn set_reserve(&mut self, segments: u32, lent_max: u32) {
-        self.reserve = segments.min(self.rows.len() as u32 / 4);
+        self.reserve = segments.min(self.usable_count() / 4);
         self.lent_max = lent_max.min(self.reserve / 2);
     }
 
     #[cfg(all(test, not(loom)))]
     fn free_count(&self) -> u32 {
         self.free_count
-    }
-
-    /// One past the highest segment of a region that was ever taken; its start if none was.
-    pub(crate) fn high_water(&self, region: usize) -> u32 {
-        self.high_water[region]
     }
 
     pub(crate) fn regions(&self) -> &Regions {
@@ -187,13 +186,7 @@ impl Allocator {
         self.rows[first] =
             SegmentRow { state: SegmentState::Using, run_len, sequence, ..SegmentRow::FREE };
         self.free_count -= run_len;
-        let taken = first as u32..first as u32 + run_len;
-        for (region, high_water) in self.high_water.iter_mut().enumerate() {
-            let Range { start, end } = self.regions.range(region);
-            if taken.start < end && start < taken.end {
-                *high_water = (*high_water).max(taken.end.min(end));
-            }
-        }
+        self.note_touched(first, run_len as usize);
         Some(first as u32)
     }
 
@@ -264,6 +257,8 @@ impl Allocator {
         self.rows[first..first + run_len].fill(SegmentRow::FREE);
         self.free_count += run_len as u32;
         self.free.insert(first, run_len);
+        self.settle();
+        (first..first + run_len).for_each(|segment| self.keep_parked_high(segment));
     }
 
     fn claim(&mut self, segment: u32, reason: Reason) -> Victim {
@@ -325,7 +320,7 @@ impl Allocator {
                     space.tail_bytes += tail_bytes;
                     space.long_tail_bytes += if row.is_long { tail_bytes } else { 0 };
                 }
-                SegmentState::RunTail | SegmentState::Index => {}
+                SegmentState::RunTail | SegmentState::Index | SegmentState::Parked => {}
             }
         }
     }
@@ -333,6 +328,7 @@ impl Allocator {
     /// Recounts I1.
     pub(crate) fn validate(&self) {
         self.validate_lending();
+        self.validate_parking();
         let free = self.rows.iter().filter(|row| row.state == SegmentState::Free).count();
         assert_eq!(free, self.free_count as usize, "I1");
         let agrees = |(at, row): (usize, &SegmentRow)| {

@@ -17,6 +17,8 @@ pub(crate) enum SegmentState {
     RunTail,
     /// Lent to the index: neither taken nor reclaimed until it comes back.
     Index,
+    /// Beyond the present size of the log; holds nothing.
+    Parked,
 }
 
 /// The queue that a segment's entries are in (S3-FIFO); policies with one queue have Main only.

@@ -39,6 +39,7 @@ pub(super) mod mm {
         LinuxHugepage,
         LinuxNoHugepage,
         LinuxPopulateWrite,
+        LinuxDontNeed,
     }
 
     fn layout(len_bytes: usize) -> Result<Layout> {

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::FallocateFlags;
@@ -21,9 +21,10 @@ impl FileMedium {
     /// # Errors
     /// The kernel's.
     pub fn open(path: &Path) -> io::Result<FileMedium> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        Ok(FileMedium { file })
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        // What clients store is nobody else's, whatever the umask.
+        Ok(FileMedium { file: options.mode(0o600).open(path)? })
     }
 
     /// Opens a file that is there, for reading only.

@@ -40,7 +40,8 @@ const COPIED_MAX: u64 = 256 << 10;
 const KEPT_PCT_MAX: u64 = 94;
 /// Bytes of victim for each byte that is to come free, in percent, ...
 const HASTE_PCT: u64 = 125;
-/// ... and when hardly a segment is left, not even one that the reserve could lend.
+/// ... and when hardly a segment is left, not even one that the reserve could lend, or the log
+/// shrinks.
 const GREAT_HASTE_PCT: u64 = 500;
 /// What a session that was held up owes at most, beyond its last chunk.
 const OWED_MAX_BYTES: u64 = 1 << 20;
@@ -136,10 +137,12 @@ impl Local {
 
     #[cold]
     fn pay_for_chunk(&mut self, inner: &Inner, now: UnixMillis) {
-        let haste_pct = match inner.log.allocator().available(Purpose::Ahead) {
-            0 => GREAT_HASTE_PCT,
-            _ => HASTE_PCT,
+        let allocator = inner.log.allocator();
+        let haste_pct = match (allocator.available(Purpose::Ahead), allocator.shortage()) {
+            (1.., 0) => HASTE_PCT,
+            _ => GREAT_HASTE_PCT,
         };
+        drop(allocator);
         let is_begun = self.job.is_some();
         let due = self.pace.step_for(self.appended_bytes(), haste_pct);
         let Some(max) = due.or(is_begun.then_some(IDLE_STEP)) else { return }; // I2

@@ -118,6 +118,23 @@ impl Local {
         }
         self.are_hints_good = false;
         let wanted = run_len.saturating_mul(count);
+        if wanted == 1 {
+            return self.reclaim_until(inner, now, (1, 1));
+        }
+        // A log that shrinks leaves so many segments free.
+        inner.log.allocator().want_run(wanted);
+        let has_room = self.reclaim_until(inner, now, (run_len, wanted));
+        inner.log.allocator().end_want_run(wanted);
+        has_room
+    }
+
+    /// Reclaims until a run of `run_len` could be taken, of `wanted` free segments.
+    fn reclaim_until(
+        &mut self,
+        inner: &Inner,
+        now: UnixMillis,
+        (run_len, wanted): (u32, u32),
+    ) -> bool {
         let mut backoff = Backoff::new();
         // Emptying every segment twice is all that could help.
         let mut victims_left = 2 * inner.log.segment_count() + 64;
@@ -217,7 +234,8 @@ impl Local {
                 self.pace.rest();
                 return false;
             }
-            let wanted = low_water(inner, LOW_WATER_CACHE);
+            let shortage = inner.log.allocator().shortage();
+            let wanted = low_water(inner, LOW_WATER_CACHE).saturating_add(shortage);
             if inner.config.mode == Mode::Evict && will_have_run(inner, 1, wanted) {
                 return false; // A cache gives nothing up for what is on its way.
             }
@@ -260,7 +278,10 @@ impl Local {
             inner.log.allocator().search(&mut search, now, |segment| inner.log.live_bytes(segment));
         match found {
             Found::NotYet => self.pace.search = Some(search),
-            Found::Nothing => self.pace.found_nothing(aim, inner.log.segment_count()),
+            Found::Nothing => {
+                inner.log.park_spare();
+                self.pace.found_nothing(aim, inner.log.segment_count());
+            }
             Found::Victim(_) => {}
         }
         found
@@ -283,7 +304,7 @@ fn aim_of(inner: &Inner, clean_below_pct: u64) -> Aim {
 
 /// Free segments below which sessions that want so many each reclaim ahead of need.
 #[inline]
-fn low_water(inner: &Inner, per_session: u32) -> u32 {
+pub(crate) fn low_water(inner: &Inner, per_session: u32) -> u32 {
     let low_water = per_session * inner.config.session_max as u32;
     low_water.min(inner.log.segment_count() / 16).max(1)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::UnixMillis;
 use store::{
@@ -56,6 +57,10 @@ pub enum Action {
     },
     /// The other session goes on; this one sleeps.
     SwitchSession,
+    /// Another size, in percent of the way from the least to the most.
+    Resize(u64),
+    /// Some steps of the thread for the log's memory.
+    Tend,
 }
 
 /// A write of a batch: a set of so many bytes, or a delete.
@@ -328,7 +333,43 @@ impl Oracle {
                 self.asleep.unpark();
                 std::mem::swap(&mut self.session, &mut self.asleep);
             }
+            Action::Resize(percent) => self.resize(*percent),
+            Action::Tend => {
+                for _ in 0..20 {
+                    self.store.tend_memory(0, Duration::ZERO);
+                }
+            }
         }
+    }
+
+    /// Nothing that is stored may be lost by it (in a cache: uncounted), whenever it is asked for.
+    fn resize(&mut self, percent: u64) {
+        let bounds = self.store.size_bounds().expect("it was opened with room");
+        let span_bytes = bounds.most_bytes - bounds.least_bytes;
+        let memory_bytes = bounds.least_bytes + span_bytes * percent / 100;
+        let is_shrinking = memory_bytes < self.store.memory_bytes();
+        match self.store.resize(memory_bytes) {
+            Ok(()) => assert!(self.store.memory_bytes() <= memory_bytes),
+            Err(_) => assert!(is_shrinking && memory_bytes < bounds.items_bytes),
+        }
+        if self.step.is_multiple_of(4) {
+            if !self.forgets() {
+                self.session.flush();
+                self.model.clear();
+            }
+            self.reach_size();
+        }
+    }
+
+    /// A cache gives up what is too much, and a store that holds nothing does.
+    fn reach_size(&mut self) {
+        for _ in 0..100_000 {
+            if self.store.surplus_bytes() == 0 {
+                return;
+            }
+            self.session.maintain(self.now);
+        }
+        panic!("{} bytes are too much for good", self.store.surplus_bytes());
     }
 
     fn get(&mut self, key: &[u8]) {
@@ -616,6 +657,7 @@ impl Oracle {
         // The look itself may have evicted keys that it had passed already.
         let unnoticed = evicted - self.forgotten;
         assert!(stats.items + unnoticed >= self.model.len() as u64);
-        assert!(stats.log_used_bytes + stats.index_bytes <= self.store.config().memory_bytes);
+        let given_bytes = self.store.memory_bytes() + self.store.surplus_bytes();
+        assert!(stats.log_used_bytes + stats.index_bytes <= given_bytes);
     }
 }

@@ -90,18 +90,18 @@ impl<'a> Line<'a> {
         self.done(Command::Dump(DumpKind::Items { class, count_max }))
     }
 
-    /// The memory that a server has is set when it starts.
     fn memory_limit(&self, words: &Words<'a>) -> NextCommand<'a> {
         if words.count != 2 && words.count != 3 {
             return self.reject(Reply::Error, false);
         }
+        let noreply = words.ends_in_noreply();
         let reply = match parse_unsigned(words.get(1)).map(|mib| mib & u64::from(u32::MAX)) {
             None => Reply::Error,
             Some(0..LIMIT_MIN_MIB) => Reply::LimitTooSmall,
             Some(mib) if mib > LIMIT_MAX_MIB => Reply::LimitInBytes,
-            Some(_) => Reply::LimitFixed,
+            Some(mib) => return self.done(Command::MemoryLimit { mib, noreply }),
         };
-        self.reject(reply, words.ends_in_noreply())
+        self.reject(reply, noreply)
     }
 }
 

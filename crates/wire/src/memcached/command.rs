@@ -57,6 +57,13 @@ pub enum Command<'a> {
         /// Do not reply.
         noreply: bool,
     },
+    /// cache_memlimit: the memory of the running server.
+    MemoryLimit {
+        /// In MiB, as memcached has it.
+        mib: u64,
+        /// Do not reply.
+        noreply: bool,
+    },
     /// watch: the connection gets lines from now on, and nothing else.
     Watch {
         /// Of what.

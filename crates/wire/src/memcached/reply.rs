@@ -91,8 +91,6 @@ pub enum Reply {
     LimitTooSmall,
     /// `MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes`
     LimitInBytes,
-    /// `MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust`
-    LimitFixed,
     /// `SERVER_ERROR too many keys for the client buffers: use SCAN on the RESP port`
     TooManyKeys,
     /// `CLIENT_ERROR line too long`
@@ -176,7 +174,6 @@ impl Reply {
             Reply::DetailUsage => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
             Reply::LimitTooSmall => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
             Reply::LimitInBytes => b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
-            Reply::LimitFixed => b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
             Reply::TooManyKeys => {
                 b"SERVER_ERROR too many keys for the client buffers: use SCAN on the RESP port\r\n"
             }
@@ -336,6 +333,13 @@ impl<'o> Encoder<'o> {
     pub fn server_error(&mut self, text: &str) {
         self.out.extend_from_slice(b"SERVER_ERROR ");
         self.out.extend_from_slice(text.as_bytes());
+        self.line_end();
+    }
+
+    /// `MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust: text`
+    pub fn limit_refused(&mut self, text: &str) {
+        self.text(b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust: ");
+        self.text(text.as_bytes());
         self.line_end();
     }
 

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use base::ByteSize;
+
 use crate::descriptors;
 use crate::hop::{Fronts, Threads, Wanted};
 use crate::hot::{HotSetSize, TRACKED_MAX};
@@ -31,12 +33,16 @@ const REDIS_LOG_WORDS: &str =
 /// Why a value cannot be had, in the client's words.
 pub(super) type Reason = String;
 
+/// A setting's key in the file and its value there, or why it cannot be had.
+type Taken = Result<(&'static str, String), Reason>;
+
 /// What is to hold once all of a command is found right.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Staged<'a> {
     wanted: Wanted,
     /// The name that the client gave to what would change roles.
     wanted_by: Option<&'a [u8]>,
+    memory_bytes: Option<u64>,
     slo: Option<Option<Duration>>,
     hot_set: Option<HotSetSize>,
     max_connections: Option<usize>,
@@ -72,6 +78,7 @@ impl<'a> Staged<'a> {
                 self.wanted.fronts = count.map_or(Fronts::Auto, Fronts::Count);
                 ("cr-threads", spelled(count))
             }),
+            "maxmemory" | "memory" => self.take_memory(shared, known, value),
             "slo" => objective(shared, value).map(|target| {
                 self.slo = Some(target);
                 ("slo", target.map_or("off".to_owned(), base::format_duration))
@@ -116,12 +123,7 @@ impl<'a> Staged<'a> {
                 self.tracking_keys_max = Some(keys_max.cast_unsigned());
                 ("tracking-table-max-keys", keys_max.min(TRACKING_KEYS_MAX).to_string())
             }),
-            "latency-monitor-threshold" => integer(value, 0, i64::MAX).map(|ms| {
-                self.latency_monitor_ms = Some(ms.cast_unsigned());
-                let text =
-                    if ms == 0 { "off".to_owned() } else { format!("{}ms", ms.min(DAY_US / 1000)) };
-                ("latency-monitor-threshold", text)
-            }),
+            "latency-monitor-threshold" => self.take_latency_monitor(value),
             "log" | "loglevel" => log_level(known, value).map(|level| {
                 self.log_level = Some(level);
                 ("log", level.name().to_owned())
@@ -131,10 +133,31 @@ impl<'a> Staged<'a> {
         Some(staged.map(|change| self.changes.push(change)))
     }
 
+    fn take_memory(&mut self, shared: &Shared, known: &str, value: &[u8]) -> Taken {
+        let bytes = memory_bytes(shared, known, value)?;
+        self.memory_bytes = Some(bytes);
+        Ok(("memory", ByteSize { bytes }.to_string()))
+    }
+
+    fn take_latency_monitor(&mut self, value: &[u8]) -> Taken {
+        let ms = integer(value, 0, i64::MAX)?;
+        self.latency_monitor_ms = Some(ms.cast_unsigned());
+        let text = if ms == 0 { "off".to_owned() } else { format!("{}ms", ms.min(DAY_US / 1000)) };
+        Ok(("latency-monitor-threshold", text))
+    }
+
     /// All holds from now on, or nothing does: the name that is in the way, and why.
     pub(super) fn apply(self, shared: &Shared) -> Result<(), (&'a [u8], Reason)> {
-        if let Some(name) = self.wanted_by {
-            shared.change_roles(self.wanted).map_err(|error| (name, error.to_string()))?;
+        let memory_before = shared.memory_bytes();
+        if let Some(bytes) = self.memory_bytes {
+            shared.set_memory(bytes).map_err(|reason| (b"maxmemory".as_slice(), reason))?;
+        }
+        if let Some(name) = self.wanted_by
+            && let Err(error) = shared.change_roles(self.wanted)
+        {
+            // What was there a moment ago fits.
+            let _ = shared.set_memory(memory_before);
+            return Err((name, error.to_string()));
         }
         if let Some(target) = self.slo {
             // It was checked, and what was checked then holds now.
@@ -190,6 +213,35 @@ fn log_level(known: &str, value: &[u8]) -> Result<LogLevel, Reason> {
         "log" => LogLevel::named(text(value)).ok_or_else(|| LOG_WORDS.to_owned()),
         _ => LogLevel::named_by_redis(text(value)).ok_or_else(|| REDIS_LOG_WORDS.to_owned()),
     }
+}
+
+/// In Redis's units for Redis's name, else as the file spells it.
+fn memory_bytes(shared: &Shared, known: &str, value: &[u8]) -> Result<u64, Reason> {
+    let of_redis = (known == "maxmemory").then(|| redis_size(text(value))).flatten();
+    let bytes = match of_redis {
+        Some(bytes) => bytes,
+        None => {
+            text(value).parse::<ByteSize>().map_err(|_| "argument must be a memory value")?.bytes
+        }
+    };
+    shared.check_memory(bytes).map(|()| bytes)
+}
+
+/// As Redis reads it: `k` is 1000 and `kb` 1024; `None`: it would refuse that.
+fn redis_size(text: &str) -> Option<u64> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit_bytes: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit_bytes)
 }
 
 /// `None`: `auto`.
@@ -314,8 +366,34 @@ mod tests {
                 check(&shared, name, wrong, Err(reason));
             }
         }
+        for (name, value) in
+            [("maxmemory", "134217728"), ("maxmemory", "128mb"), ("memory", "128MiB")]
+        {
+            check(&shared, name, value, Ok(()));
+        }
+        for wrong in ["much", "-1", "1.5x", ""] {
+            check(&shared, "maxmemory", wrong, Err("argument must be a memory value"));
+        }
         let mut staged = Staged::default();
         assert_eq!(staged.take(&shared, "batch", b"batch", b"3"), None);
+    }
+
+    #[test]
+    fn sizes_are_read_in_the_units_of_redis() {
+        let sizes = ["100", "1k", "1kb", "2M", "2mb", "1g", "1Gb", "1.5g", "x", ""];
+        let want = [
+            Some(100),
+            Some(1000),
+            Some(1024),
+            Some(2_000_000),
+            Some(2 << 20),
+            Some(1_000_000_000),
+            Some(1 << 30),
+            None,
+            None,
+            None,
+        ];
+        assert_eq!(sizes.map(redis_size), want);
     }
 
     #[test]

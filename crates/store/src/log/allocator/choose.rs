@@ -173,7 +173,7 @@ impl Allocator {
         now: UnixMillis,
         live_bytes: impl Fn(u32) -> u64,
     ) -> Found {
-        let end = (self.rows.len() as u32).min(search.next_row + SEARCH_ROWS);
+        let end = (self.top as u32).min(search.next_row + SEARCH_ROWS);
         for segment in search.next_row..end {
             let row = &self.rows[segment as usize];
             if row.has_entries() {
@@ -181,7 +181,7 @@ impl Allocator {
             }
         }
         search.next_row = end;
-        if (end as usize) < self.rows.len() {
+        if (end as usize) < self.top {
             return Found::NotYet;
         }
         let choice = search.choice();
@@ -246,7 +246,7 @@ impl Allocator {
         let mut inside: VecDeque<(usize, Option<u64>)> = VecDeque::new();
         let (mut entered, mut total, mut blocked_count) = (0, 0_u64, 0_usize);
         let mut best: Option<(u64, usize)> = None;
-        for first in 0..=self.rows.len().checked_sub(run_len)? {
+        for first in 0..=self.top.checked_sub(run_len)? {
             while entered < first + run_len {
                 let row = &self.rows[entered];
                 // Asked once: what is alive may die while this looks.

@@ -1,5 +1,5 @@
-//! Which segments are free: one bit each, so that the next one is found among any number of others
-//! without a look at their rows.
+//! Which segments are free, parked or resident: one bit each, so that the next one is found among
+//! any number of others without a look at their rows.
 //!
 //! ```text
 //!  word:  | 0: segments 0 to 63 | 1: 64 to 127 | ...      bit set: free
@@ -20,9 +20,15 @@ pub(super) struct FreeSet {
 }
 
 impl FreeSet {
+    /// None of `segment_count`.
+    pub(super) fn none(segment_count: usize) -> FreeSet {
+        let words = vec![0; segment_count.div_ceil(64)];
+        FreeSet { first_word: words.len(), words }
+    }
+
     /// All of them.
     pub(super) fn all(segment_count: usize) -> FreeSet {
-        let mut set = FreeSet { words: vec![0; segment_count.div_ceil(64)], first_word: 0 };
+        let mut set = FreeSet::none(segment_count);
         set.insert(0, segment_count);
         set
     }
@@ -77,6 +83,38 @@ impl FreeSet {
         None
     }
 
+    /// The lowest segment that is in `other` too.
+    pub(super) fn lowest_common(&self, other: &FreeSet) -> Option<usize> {
+        let pairs = self.words.iter().zip(&other.words).enumerate().skip(self.first_word);
+        let mut common = pairs.map(|(word, (left, right))| (word, left & right));
+        let (word, bits) = common.find(|(_, bits)| *bits != 0)?;
+        Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    /// Of the `count` lowest segments in `within` the first that is not in `other`.
+    pub(super) fn lowest_without(
+        &self,
+        other: &FreeSet,
+        within: Range<usize>,
+        count: usize,
+    ) -> Option<usize> {
+        let mut left = count;
+        let first_word = (within.start / 64).max(self.first_word);
+        for word in first_word..within.end.div_ceil(64) {
+            let above = u64::MAX << within.start.saturating_sub(word * 64);
+            let below = u64::MAX >> 64_usize.saturating_sub(within.end - word * 64);
+            let members = self.words[word] & above & below;
+            let missing = members & !other.words[word];
+            if missing != 0 {
+                let bit = missing.trailing_zeros();
+                let before = (members & !(u64::MAX << bit)).count_ones() as usize;
+                return (before < left).then_some(word * 64 + bit as usize);
+            }
+            left = left.saturating_sub(members.count_ones() as usize);
+        }
+        None
+    }
+
     pub(super) fn validate(&self) {
         let is_low = self.words[..self.first_word.min(self.words.len())].iter().all(|w| *w == 0);
         assert!(is_low, "no free segment below the first word");
@@ -107,6 +145,20 @@ mod tests {
         set.validate();
         assert_eq!([1, 2].map(|len| set.lowest_run(len, 0..200)), [Some(65), Some(130)]);
     }
+
+    #[test]
+    fn two_sets_are_compared_from_below() {
+        let (mut set, mut other) = (FreeSet::all(200), FreeSet::none(200));
+        assert_eq!(set.lowest_common(&other), None);
+        other.insert(3, 2);
+        other.insert(130, 1);
+        assert_eq!(set.lowest_common(&other), Some(3));
+        set.remove(0, 5);
+        assert_eq!(set.lowest_common(&other), Some(130));
+        assert_eq!(set.lowest_without(&other, 130..200, 1), None);
+        assert_eq!(set.lowest_without(&other, 130..200, 2), Some(131));
+    }
+
     #[test]
     fn what_lies_outside_of_a_range_is_not_found_there() {
         let mut set = FreeSet::all(200);

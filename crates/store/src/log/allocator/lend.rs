@@ -2,7 +2,8 @@
 //! With several regions from the top of each in turn, which spreads the index over the nodes.
 //!
 //! # Invariants
-//! I1: `count` is the number of rows in state Index, at most `max`.
+//! I1: `count` is the number of rows in state Index. None is lent beyond `max`, which a log that
+//!     shrinks lowers.
 //! I2: what is lent leaves the reserve to those who make room.
 
 use std::ops::Range;
@@ -16,15 +17,15 @@ pub(super) struct Lending {
     max: u32,
     /// One past the highest segment that may be lent.
     end: u32,
-    /// The lowest segment ever lent, of each region that has lent one.
-    lent_from: Vec<Option<u32>>,
+    /// Whether a region has ever lent one.
+    has_lent: Vec<bool>,
     /// Whose turn it is.
     next_region: usize,
 }
 
 impl Lending {
     pub(super) fn none(region_count: usize) -> Lending {
-        Lending { count: 0, max: 0, end: 0, lent_from: vec![None; region_count], next_region: 0 }
+        Lending { count: 0, max: 0, end: 0, has_lent: vec![false; region_count], next_region: 0 }
     }
 }
 
@@ -35,19 +36,26 @@ impl Allocator {
         self.lending.end = end;
     }
 
+    /// The same, where `end` stays.
+    pub(crate) fn set_lending_max(&mut self, max: u32) {
+        self.lending.max = max;
+    }
+
     /// Segments that the index has.
     pub(crate) fn lent_count(&self) -> u32 {
         self.lending.count
     }
 
-    /// Of a region, the lowest segment that was ever lent, and the end of those that may be.
-    pub(crate) fn lent_range(&self, region: usize) -> Option<(u32, u32)> {
-        Some((self.lending.lent_from[region]?, self.lendable(region).end as u32))
+    /// The segment of a region that would be lent next, of one that has lent some.
+    pub(super) fn next_lent(&self, region: usize) -> Option<usize> {
+        let has_lent = self.lending.has_lent[region];
+        has_lent.then(|| self.free.highest(self.lendable(region))).flatten()
     }
 
     fn lendable(&self, region: usize) -> Range<usize> {
         let Range { start, end } = self.regions.range(region);
-        start as usize..end.min(self.lending.end) as usize
+        let end = end.min(self.lending.end).min(self.top as u32);
+        start as usize..(end as usize).max(start as usize)
     }
 
     /// Lends the highest free segment of the region whose turn it is, or of the next that has one.
@@ -65,10 +73,9 @@ impl Allocator {
         self.rows[segment] = SegmentRow { state: SegmentState::Index, ..SegmentRow::FREE };
         self.free_count -= 1;
         self.lending.count += 1;
-        let segment = segment as u32;
-        let lent_from = &mut self.lending.lent_from[region];
-        *lent_from = Some(lent_from.map_or(segment, |at| at.min(segment)));
-        Some(segment)
+        self.lending.has_lent[region] = true;
+        self.note_touched(segment, 1);
+        Some(segment as u32)
     }
 
     /// A lent segment comes back: nobody can reach its lines any more.
@@ -82,6 +89,5 @@ impl Allocator {
     pub(super) fn validate_lending(&self) {
         let lent = self.rows.iter().filter(|row| row.state == SegmentState::Index).count();
         assert_eq!(lent, self.lending.count as usize, "I1");
-        assert!(self.lending.count <= self.lending.max, "I1");
     }
 }

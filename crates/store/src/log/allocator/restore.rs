@@ -17,12 +17,7 @@ impl Allocator {
         rows[0] = SegmentRow { state: SegmentState::Using, run_len, sequence, ..SegmentRow::FREE };
         self.free.remove(first, len);
         self.free_count -= run_len;
-        for (region, high_water) in self.high_water.iter_mut().enumerate() {
-            let range = self.regions.range(region);
-            if segment < range.end && range.start < segment + run_len {
-                *high_water = (*high_water).max((segment + run_len).min(range.end));
-            }
-        }
+        self.note_resident(first, len);
         true
     }
 

@@ -40,7 +40,6 @@ fn segments_are_taken_from_the_bottom_and_reused_there() {
         1,
         "age, not position, is what counts"
     );
-    assert_eq!(allocator.high_water(0), 3);
 }
 
 #[test]
@@ -251,7 +250,6 @@ fn a_session_takes_from_its_own_region_and_then_anywhere() {
     assert_eq!(take(1, 4), 8);
     assert_eq!(take(1, 1), 2, "its own region is full");
     assert_eq!(take(0, 3), 3);
-    assert_eq!([0, 1].map(|region| allocator.high_water(region)), [6, 12]);
     assert_eq!(allocator.take(1, Purpose::Write, 0), None);
     allocator.validate();
 }
@@ -260,7 +258,6 @@ fn a_session_takes_from_its_own_region_and_then_anywhere() {
 fn a_run_that_no_region_holds_may_lie_across_their_border() {
     let mut allocator = on_two_nodes();
     assert_eq!(allocator.take(8, Purpose::Write, 1), Some(0));
-    assert_eq!([0, 1].map(|region| allocator.high_water(region)), [6, 8]);
 }
 
 #[test]
@@ -268,7 +265,7 @@ fn the_index_borrows_from_the_regions_in_turn() {
     let mut allocator = on_two_nodes();
     allocator.set_lending(12, 6);
     assert_eq!([(); 4].map(|()| allocator.lend().unwrap()), [5, 11, 4, 10]);
-    assert_eq!([0, 1].map(|region| allocator.lent_range(region)), [Some((4, 6)), Some((10, 12))]);
+    assert_eq!([0, 1].map(|region| allocator.next_lent(region)), [Some(3), Some(9)]);
     assert_eq!(allocator.take(4, Purpose::Write, 0), Some(0));
     assert_eq!([(); 2].map(|()| allocator.lend().unwrap()), [9, 8], "the first has none left");
     allocator.validate();
@@ -279,5 +276,87 @@ fn segments_that_the_index_cannot_name_are_not_lent() {
     let mut allocator = on_two_nodes();
     allocator.set_lending(5, 6);
     assert_eq!([(); 2].map(|()| allocator.lend()), [Some(4), Some(3)]);
-    assert_eq!(allocator.lent_range(1), None);
+    assert_eq!(allocator.next_lent(1), None);
+}
+
+#[test]
+fn a_smaller_log_parks_what_is_free_and_then_what_comes_free() {
+    let mut allocator = Allocator::new(Regions::one(16));
+    allocator.set_reserve(2, 0);
+    for _ in 0..10 {
+        take_used(&mut allocator, 1);
+    }
+    allocator.resize(8, 1);
+    allocator.validate();
+    assert_eq!((allocator.usable_count(), allocator.unparked_count()), (8, 13));
+    assert_eq!((allocator.available(Purpose::Write), allocator.shortage()), (1, 5));
+    for _ in 0..5 {
+        let victim = claim(&mut allocator, TURN, |_| 1).unwrap();
+        free_now(&mut allocator, victim);
+    }
+    assert_eq!((allocator.unparked_count(), allocator.shortage()), (8, 0));
+    allocator.resize(16, 1);
+    allocator.validate();
+    assert_eq!((allocator.unparked_count(), allocator.available(Purpose::Write)), (16, 9));
+}
+
+#[test]
+fn parked_segments_gather_at_the_top_as_others_come_free() {
+    let mut allocator = Allocator::new(Regions::one(8));
+    for _ in 0..8 {
+        take_used(&mut allocator, 1);
+    }
+    allocator.resize(4, 0);
+    // The oldest four lie at the bottom and are parked first.
+    for _ in 0..4 {
+        let victim = claim(&mut allocator, TURN, |_| 1).unwrap();
+        free_now(&mut allocator, victim);
+    }
+    assert_eq!((allocator.shortage(), allocator.top), (0, 8));
+    for _ in 0..4 {
+        let victim = claim(&mut allocator, TURN, |_| 1).unwrap();
+        free_now(&mut allocator, victim);
+    }
+    assert_eq!(allocator.top, 4);
+    assert_eq!(allocator.take(4, Purpose::Reserve, 0), Some(0), "a run is found below");
+}
+
+#[test]
+fn a_parked_segment_is_discarded_once_and_not_reused_meanwhile() {
+    let mut allocator = Allocator::new(Regions::one(4));
+    for _ in 0..4 {
+        take_used(&mut allocator, 1);
+    }
+    while allocator.next_chore(1).is_some() {}
+    allocator.resize(2, 0);
+    for _ in 0..2 {
+        let victim = claim(&mut allocator, TURN, |_| 1).unwrap();
+        free_now(&mut allocator, victim);
+    }
+    assert_eq!(allocator.next_chore(0), Some(Chore::Discard(0)));
+    allocator.resize(4, 0);
+    assert_eq!(allocator.take(2, Purpose::Reserve, 0), None, "segment 0 is not free yet");
+    assert_eq!(allocator.take(1, Purpose::Reserve, 0), Some(1), "resident, and used as it is");
+    allocator.end_discard(0);
+    assert_eq!(allocator.next_chore(0), None);
+    assert_eq!(allocator.next_chore(1), Some(Chore::Populate(0)));
+    allocator.validate();
+}
+
+#[test]
+fn a_run_that_is_made_room_for_is_left_to_its_write() {
+    let mut allocator = Allocator::new(Regions::one(16));
+    allocator.resize(4, 1);
+    assert_eq!(allocator.available(Purpose::Write), 4);
+    for _ in 0..4 {
+        take_used(&mut allocator, 1);
+    }
+    allocator.resize(1, 1);
+    allocator.want_run(3);
+    for _ in 0..4 {
+        let victim = claim(&mut allocator, TURN, |_| 1).unwrap();
+        free_now(&mut allocator, victim);
+    }
+    assert_eq!(allocator.take(3, Purpose::Write, 0), Some(0));
+    allocator.end_want_run(3);
 }

@@ -224,6 +224,8 @@ fn the_rest_is_read_as_memcached_reads_it() {
     check("shutdown\r\n", Command::Shutdown { is_valid: true });
     check("shutdown graceful\r\n", Command::Shutdown { is_valid: true });
     check("shutdown now\r\n", Command::Shutdown { is_valid: false });
+    check("cache_memlimit 50\r\n", Command::MemoryLimit { mib: 50, noreply: false });
+    check("cache_memlimit 64 noreply\r\n", Command::MemoryLimit { mib: 64, noreply: true });
     check("refresh_certs noreply\r\n", Command::RefreshCertificates { noreply: true });
     let watch = |topics, noreply| Command::Watch { topics, noreply };
     check("watch\r\n", watch(WatchTopics::FETCHERS, false));

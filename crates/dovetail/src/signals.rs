@@ -1,0 +1,97 @@
+//! Signals of `dovetail serve`, from before it reads its settings until it has stopped.
+//!
+//! ```text
+//!  starting ──────── begin ───────▶ begun ─────── run ──────▶ running
+//!  TERM, INT, USR1: exit at once    kept for later            to the thread that stops it
+//!                                                             HUP: read anew; USR2: state
+//! ```
+//!
+//! # Invariants
+//! I1: until `begin` the process may end at any time without a loss: nothing was answered, and what
+//!     is on disk is as it was. From then on the server is stopped, however early that was asked.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+
+use server::Shared;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use tracing::{info, warn};
+
+use crate::failure::Failure;
+use crate::reload::Reload;
+
+static STATE: Mutex<State> = Mutex::new(State { stage: Stage::Starting, asked: None });
+
+struct State {
+    stage: Stage,
+    /// The first signal that asked the server to stop.
+    asked: Option<&'static str>,
+}
+
+enum Stage {
+    Starting,
+    Begun,
+    Running(Running),
+}
+
+/// What signals act on.
+pub struct Running {
+    /// Takes the reason to stop.
+    pub stop: mpsc::Sender<&'static str>,
+    pub reload: Reload,
+    pub shared: Arc<Shared>,
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes signals from now on.
+pub fn watch() -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
+        .map_err(|error| Failure::Runtime(format!("cannot wait for signals: {error}")))?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || signals.forever().for_each(handle))
+        .map_err(|error| Failure::Runtime(format!("cannot start a thread: {error}")))?;
+    Ok(())
+}
+
+/// The server is about to take over what is kept (I1).
+pub fn begin() {
+    state().stage = Stage::Begun;
+}
+
+/// The server runs; a signal that came too early is told now.
+pub fn run(running: Running) {
+    let mut state = state();
+    if let Some(reason) = state.asked {
+        // The receiver is the caller, which looks at it next.
+        let _ = running.stop.send(reason);
+    }
+    state.stage = Stage::Running(running);
+}
+
+fn handle(signal: i32) {
+    let mut state = state();
+    let reason = match (signal, &mut state.stage) {
+        (SIGHUP, Stage::Running(running)) => return running.reload.run(),
+        (SIGUSR2, Stage::Running(running)) => return running.shared.log_state(),
+        (SIGHUP | SIGUSR2, _) => return info!("a signal came too early: the server starts"),
+        (SIGTERM, _) => "SIGTERM",
+        (SIGUSR1, _) => "SIGUSR1",
+        _ => "SIGINT",
+    };
+    if matches!(state.stage, Stage::Starting) {
+        info!(reason, "stopped before the server was ready");
+        std::process::exit(0);
+    }
+    if state.asked.replace(reason).is_some() {
+        warn!("second signal: leaving without draining");
+        std::process::exit(1);
+    }
+    if let Stage::Running(running) = &state.stage {
+        // The receiver is the main thread; when it is gone the process is ending anyway.
+        let _ = running.stop.send(reason);
+    }
+}
