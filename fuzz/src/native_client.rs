@@ -178,7 +178,7 @@ impl Case {
                 steering: Steering::new(how[0] % 20, u16::from(how[2]) << (how[0] % 9)),
                 frame_max_bytes: edge(how[1], 300),
                 nonce,
-                hash_seed: 5,
+                steering_seed: 5,
                 once_window: edge(how[2], 8),
                 idle_ms: edge(how[0], 1000),
                 part_window_bytes: edge(how[1] ^ how[2], 1000),

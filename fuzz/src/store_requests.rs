@@ -122,7 +122,7 @@ fn action_of(bytes: &mut Bytes<'_>) -> Action {
         242..246 => resizing(bytes),
         246..250 => Action::ScanAround(Box::new(resizing(bytes))),
         250..252 => Action::SwitchSession,
-        252 => Action::Resize(u64::from(bytes.below(101) as u8)),
+        252 => Action::Resize(bytes.below(101) as u64),
         253 => Action::Tend,
         _ => Action::Flush,
     }

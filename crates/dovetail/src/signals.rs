@@ -3,7 +3,7 @@
 //! ```text
 //!  starting ──────── begin ───────▶ begun ─────── run ──────▶ running
 //!  TERM, INT, USR1: exit at once    kept for later            to the thread that stops it
-//!                                                             HUP: read anew; USR2: state
+//!  HUP kept for later                                         HUP: read anew; USR2: state
 //! ```
 //!
 //! # Invariants
@@ -20,12 +20,15 @@ use tracing::{info, warn};
 use crate::failure::Failure;
 use crate::reload::Reload;
 
-static STATE: Mutex<State> = Mutex::new(State { stage: Stage::Starting, asked: None });
+static STATE: Mutex<State> =
+    Mutex::new(State { stage: Stage::Starting, asked: None, is_reload_asked: false });
 
 struct State {
     stage: Stage,
     /// The first signal that asked the server to stop.
     asked: Option<&'static str>,
+    /// SIGHUP came before there was a server: its file may have been read already.
+    is_reload_asked: bool,
 }
 
 enum Stage {
@@ -62,9 +65,12 @@ pub fn begin() {
     state().stage = Stage::Begun;
 }
 
-/// The server runs; a signal that came too early is told now.
+/// The server runs; a signal that came too early is heard now.
 pub fn run(running: Running) {
     let mut state = state();
+    if std::mem::take(&mut state.is_reload_asked) {
+        running.reload.run();
+    }
     if let Some(reason) = state.asked {
         // The receiver is the caller, which looks at it next.
         let _ = running.stop.send(reason);
@@ -77,7 +83,8 @@ fn handle(signal: i32) {
     let reason = match (signal, &mut state.stage) {
         (SIGHUP, Stage::Running(running)) => return running.reload.run(),
         (SIGUSR2, Stage::Running(running)) => return running.shared.log_state(),
-        (SIGHUP | SIGUSR2, _) => return info!("a signal came too early: the server starts"),
+        (SIGHUP, _) => return state.is_reload_asked = true,
+        (SIGUSR2, _) => return info!("the server starts: there is no state to log yet"),
         (SIGTERM, _) => "SIGTERM",
         (SIGUSR1, _) => "SIGUSR1",
         _ => "SIGINT",

@@ -20,6 +20,7 @@
 
 mod file;
 mod pass;
+mod room;
 mod selector;
 #[cfg(test)]
 mod tests;
@@ -30,13 +31,15 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use file::{LineError, Wrong, check as check_file};
 pub(crate) use pass::{Fate, Pass, Standing};
+pub use room::NoRoom;
 pub(crate) use selector::{CATEGORIES, Denied, Selector};
 pub use user::User;
 
+use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::config::Config;
 use crate::doors::State;
 use crate::error::StartError;
@@ -90,6 +93,14 @@ pub(crate) enum SetUserError {
     Parenthesis(Vec<u8>),
     /// This rule.
     Rule(Vec<u8>, RuleError),
+    /// All its rules together.
+    NoRoom(NoRoom),
+}
+
+impl From<NoRoom> for SetUserError {
+    fn from(no_room: NoRoom) -> SetUserError {
+        SetUserError::NoRoom(no_room)
+    }
 }
 
 impl fmt::Display for SetUserError {
@@ -106,6 +117,7 @@ impl fmt::Display for SetUserError {
                 let rule = String::from_utf8_lossy(rule);
                 write!(formatter, "Error in ACL SETUSER modifier '{rule}': {error}")
             }
+            SetUserError::NoRoom(no_room) => no_room.fmt(formatter),
         }
     }
 }
@@ -155,6 +167,11 @@ impl Table {
         !self.users().all(|user| user.reads_prefix(b""))
     }
 
+    /// What they take.
+    fn held_bytes(&self) -> u64 {
+        self.users().map(|user| user.held_bytes()).sum()
+    }
+
     /// A line for each, as the file has them.
     fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -169,7 +186,7 @@ impl Table {
 /// The users of a server, as all threads see them.
 #[derive(Debug)]
 pub struct Acl {
-    table: Mutex<Arc<Table>>,
+    current: Mutex<Current>,
     generation: AtomicU64,
     last_id: AtomicU64,
     /// `--acl-file`.
@@ -180,17 +197,40 @@ pub struct Acl {
     requirepass: Mutex<Option<String>>,
 }
 
+/// The users of now.
+#[derive(Debug)]
+struct Current {
+    table: Arc<Table>,
+    /// What they take (K27).
+    booked: Reservation,
+}
+
+impl Current {
+    /// Books what the users will take at most.
+    fn book(&mut self, bytes_max: u64) -> Result<(), NoRoom> {
+        let has_room = bytes_max <= self.booked.bytes() || self.booked.try_resize(bytes_max);
+        has_room.then_some(()).ok_or(NoRoom { limit_bytes: self.booked.limit_bytes() })
+    }
+
+    /// Books what they do take.
+    fn settle(&mut self) {
+        let held_bytes = self.table.held_bytes();
+        // It fails only for the default user's password, which is let in without room.
+        self.booked.try_resize(held_bytes);
+    }
+}
+
 impl Acl {
-    /// As the settings and the file say.
+    /// As the settings and the file say; what users take is booked in `budget`.
     ///
     /// # Errors
     /// A file that is not there or says what cannot be.
-    pub fn open(config: &Config) -> Result<Acl, StartError> {
+    pub fn open(config: &Config, budget: &Arc<BufferBudget>) -> Result<Acl, StartError> {
+        let default = User::default_user(config.requirepass.as_deref());
+        let table = Arc::new(Table::new(default, []));
+        let booked = Reservation::empty(budget, Kind::Acl);
         let acl = Acl {
-            table: Mutex::new(Arc::new(Table::new(
-                User::default_user(config.requirepass.as_deref()),
-                [],
-            ))),
+            current: Mutex::new(Current { table, booked }),
             generation: AtomicU64::new(0),
             last_id: AtomicU64::new(0),
             file: config.acl_file.clone(),
@@ -204,6 +244,7 @@ impl Acl {
                 let reason = text.split(" (os error").next().unwrap_or(&text);
                 refused(format!("{reason}; it is made before the start, and may be empty"))
             })?;
+            acl.book_file(&text).map_err(|no_room| refused(no_room.to_string()))?;
             let users = file::parse(&text).map_err(|errors| {
                 refused(errors.first().map_or(String::new(), ToString::to_string))
             })?;
@@ -220,20 +261,41 @@ impl Acl {
 
     /// The users of now.
     pub fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current().table)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Books the users of a file before they are made, beside none of those of now: they go.
+    fn book_file(&self, text: &[u8]) -> Result<(), NoRoom> {
+        self.current().book(room::file_bytes_max(text))
     }
 
     /// ACL SETUSER: all rules hold, or none does.
     pub(crate) fn set_user<'r>(
         &self,
         name: &[u8],
+        rules: impl Iterator<Item = &'r [u8]> + Clone,
+    ) -> Result<(), SetUserError> {
+        let rules_bytes_max = room::rules_bytes_max(rules.clone());
+        let user_bytes_max = room::USER_BYTES + 2 * name.len() as u64 + rules_bytes_max;
+        self.set_user_within(user_bytes_max, name, rules)
+    }
+
+    /// The same where the user may grow by so much.
+    fn set_user_within<'r>(
+        &self,
+        more_bytes_max: u64,
+        name: &[u8],
         rules: impl Iterator<Item = &'r [u8]>,
     ) -> Result<(), SetUserError> {
         if selector::has_space(name) {
             return Err(SetUserError::Name);
         }
-        let rules = merge_selectors(rules).map_err(SetUserError::Parenthesis)?;
-        self.change(|table| {
+        self.change(more_bytes_max, |table| {
+            let rules = merge_selectors(rules).map_err(SetUserError::Parenthesis)?;
             let mut user = match table.user(name) {
                 Some(known) => User::clone(known),
                 None => User::new(name, self.fresh_id()),
@@ -252,7 +314,8 @@ impl Acl {
             [] => vec![b"nopass".to_vec()],
             _ => vec![b"resetpass".to_vec(), [b">", password].concat()],
         };
-        let applied = self.set_user(DEFAULT_USER, rules.iter().map(Vec::as_slice));
+        // One password in the place of another: this is never refused for want of room.
+        let applied = self.set_user_within(0, DEFAULT_USER, rules.iter().map(Vec::as_slice));
         debug_assert_eq!(applied, Ok(()), "these rules are always right");
         // A file that is read again does not say otherwise by saying nothing.
         let kept = (!password.is_empty()).then(|| String::from_utf8_lossy(password).into_owned());
@@ -265,7 +328,7 @@ impl Acl {
 
     /// ACL DELUSER: how many there were. The default user stays.
     pub(crate) fn delete<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> usize {
-        let deleted: Result<usize, ()> = self.change(|table| {
+        let deleted: Result<usize, NoRoom> = self.change(0, |table| {
             let mut others = names.filter(|name| *name != DEFAULT_USER);
             Ok(others.by_ref().filter(|name| table.users.remove(*name).is_some()).count())
         });
@@ -286,8 +349,15 @@ impl Acl {
         let shown = path.display();
         let text = std::fs::read(path)
             .map_err(|error| format!("Error loading ACLs, opening file '{shown}': {error}"))?;
-        let users = file::parse(&text).map_err(|errors| file::told(path, &errors))?;
-        self.replace(users);
+        let no_room = |no_room| format!("Error loading ACLs from file '{shown}': {no_room}");
+        self.book_file(&text).map_err(no_room)?;
+        match file::parse(&text) {
+            Ok(users) => self.replace(users),
+            Err(errors) => {
+                self.current().settle();
+                return Err(file::told(path, &errors));
+            }
+        }
         Ok(())
     }
 
@@ -307,7 +377,7 @@ impl Acl {
             user
         });
         let mut new = Table::new(default, fresh);
-        let replaced: Result<(), ()> = self.change(|table| {
+        let replaced: Result<(), NoRoom> = self.change(0, |table| {
             for user in new.users.values_mut() {
                 if let Some(known) = table.user(&user.name)
                     && *known.with_id(user.id) == **user
@@ -325,14 +395,24 @@ impl Acl {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Publishes what `change` has made of a copy, if it is content.
-    fn change<T, E>(&self, change: impl FnOnce(&mut Table) -> Result<T, E>) -> Result<T, E> {
-        let mut current = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut table = Table::clone(&current);
-        let made = change(&mut table)?;
-        *current = Arc::new(table);
-        self.generation.fetch_add(1, Ordering::Release);
-        Ok(made)
+    /// Publishes what `change` has made of a copy, if it succeeds. It adds at most
+    /// `more_bytes_max`, which are booked before.
+    fn change<T, E: From<NoRoom>>(
+        &self,
+        more_bytes_max: u64,
+        change: impl FnOnce(&mut Table) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut current = self.current();
+        let bytes_max = current.booked.bytes() + more_bytes_max;
+        current.book(bytes_max)?;
+        let mut table = Table::clone(&current.table);
+        let made = change(&mut table);
+        if made.is_ok() {
+            current.table = Arc::new(table);
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        current.settle();
+        made
     }
 }
 
@@ -341,7 +421,9 @@ impl Acl {
 /// # Errors
 /// A file of users that is not there or says what cannot be.
 pub fn door_state(config: &Config) -> Result<State, StartError> {
-    Ok(State::new(config, Acl::open(config)?.table().default()))
+    // The server that starts holds the file against its own buffers.
+    let budget = Arc::new(BufferBudget::new(u64::from(u32::MAX)));
+    Ok(State::new(config, Acl::open(config, &budget)?.table().default()))
 }
 
 /// Puts together what stands between parentheses; an error: the one that nobody closes.

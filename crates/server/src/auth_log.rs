@@ -5,9 +5,11 @@
 //! in it.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::UnixMillis;
+
+use crate::budget::{BufferBudget, Kind, Reservation};
 
 /// Entries that are kept, as `acllog-max-len` of Redis.
 const LEN_MAX: usize = 128;
@@ -69,18 +71,37 @@ pub struct Failure {
     pub client_info: String,
 }
 
+/// What is kept of the line of CLIENT LIST: names of clients may be long.
+const CLIENT_BYTES_MAX: usize = 768;
+
+/// What an entry takes at most.
+const ENTRY_BYTES_MAX: usize = size_of::<Failure>() + 2 * NAME_BYTES_MAX + CLIENT_BYTES_MAX;
+
 /// The log, as all threads see it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AuthLog {
     entries: Mutex<VecDeque<Failure>>,
+    /// For all entries (A1).
+    _booked: Option<Reservation>,
 }
 
 impl AuthLog {
+    /// An empty one, its memory booked.
+    pub fn new(budget: &Arc<BufferBudget>) -> AuthLog {
+        let all_bytes = (LEN_MAX * ENTRY_BYTES_MAX) as u64;
+        let booked = Reservation::try_new(budget, Kind::Acl, all_bytes);
+        debug_assert!(booked.is_some(), "the least client buffers have room for it");
+        AuthLog { entries: Mutex::default(), _booked: booked }
+    }
+
     /// An attempt failed.
     pub fn add(&self, mut attempt: Attempt, client_info: &str, at: UnixMillis) {
         attempt.user.truncate(NAME_BYTES_MAX);
         attempt.object.truncate(NAME_BYTES_MAX);
-        let mut failure = Failure { count: 1, attempt, at, client_info: client_info.to_owned() };
+        attempt.user.shrink_to_fit();
+        attempt.object.shrink_to_fit();
+        let client_info = client_info[..client_info.floor_char_boundary(CLIENT_BYTES_MAX)].into();
+        let mut failure = Failure { count: 1, attempt, at, client_info };
         let mut entries = self.lock();
         let is_same = |entry: &Failure| {
             entry.attempt == failure.attempt && at.0.saturating_sub(entry.at.0) < MERGED_MS
@@ -120,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_user_that_goes_on_failing_has_one_entry_and_there_are_only_so_many() {
-        let log = AuthLog::default();
+        let log = AuthLog::new(&Arc::new(BufferBudget::new(8 << 20)));
         log.add(login(b"a"), "id=1", UnixMillis(0));
         log.add(login(b"b"), "id=2", UnixMillis(10));
         log.add(login(b"a"), "id=3", UnixMillis(20));
@@ -137,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_differs_in_anything_has_an_entry_of_its_own() {
-        let log = AuthLog::default();
+        let log = AuthLog::new(&Arc::new(BufferBudget::new(8 << 20)));
         let attempt = login(b"a");
         log.add(attempt.clone(), "", UnixMillis(0));
         log.add(Attempt { is_in_multi: true, ..attempt.clone() }, "", UnixMillis(0));

@@ -1,44 +1,98 @@
-//! The buffer budget: client input and output of all workers stay under one number of bytes.
+//! The ledger: every byte that clients cause is booked here before it is allocated, by kind.
 //!
 //! ```text
-//!  BufferBudget (shared, atomic) ──grants of 256 KiB and more──▶ Ledger (one per worker, plain)
+//!  client buffers: one number of bytes, a part of `--memory`
+//!  +-----------------------------------+---------------------------+----------+
+//!  | standing kinds, at most 1/2       | passing kinds             | kept 1/8 |
+//!  | connections, ACL, tracking, ...   | bodies, replies, UDP, ... | small    |
+//!  +-----------------------------------+---------------------------+ commands |
+//!  | all but small commands, at most 7/8                           | alone    |
+//!  +---------------------------------------------------------------+----------+
+//!
+//!  BufferBudget (shared, atomic) ─┬─ grants of 64 KiB and more ─▶ Ledger (one per worker, plain)
+//!                                 └─ exact ─────────────────────▶ Reservation (no worker's)
 //! ```
 //!
-//! A worker books each buffer in its own ledger, which touches the shared number only when a grant
-//! runs out, so that small buffers come and go without shared writes.
+//! A worker books what its connections hold in its own ledger, which touches the shared numbers
+//! only when a grant runs out, so that small buffers come and go without shared writes. What
+//! belongs to no worker (users, sessions, rings) is a [`Reservation`] of exactly its bytes.
 //!
 //! # Invariants
-//! I1: the sum of all grants is at most the budget, except for replies that are already owed:
+//! I1: the sum of all grants is at most the budget, and that of a kind at most its sub-limit,
+//!     except for replies that are already owed and what small commands hold at a round's end:
 //!     those are booked past it (`force`), and no client is read until the books balance. What one
 //!     gathering makes stays within half of what is free, give or take 1 MiB, one batch and one
 //!     reply a worker (`Core::begin_replies`, decision 0093).
-//! I2: what is reserved is released exactly once, with the same number of bytes.
+//! I2: what is reserved is released exactly once, with the same number of bytes and kind.
+//! I3: the last eighth is granted to small commands alone (K27).
 //!
-//! The limit follows `--memory` while the server runs; parts of it that are planned at the start
-//! (native transfers, tables of tracking) keep the size that they began with.
+//! The limit, and with it each sub-limit, follows `--memory` while the server runs; parts that are
+//! planned at the start (native transfers, tables of tracking, buffers of UDP) keep the size that
+//! they began with.
+
+mod books;
+mod kind;
+mod ledger;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that move between the shared budget and a ledger at a time.
-const GRANT_BYTES: u64 = 256 << 10;
+pub use books::Books;
+pub use kind::{Class, Kind};
+pub use ledger::Ledger;
 
-/// Of all buffers, what large commands may take.
+/// Of all buffers, what kinds other than small commands may take together (I3).
 pub fn large_part(limit_bytes: u64) -> u64 {
     limit_bytes - limit_bytes / 8
 }
 
-/// All workers' buffers together.
+/// Of all buffers, what the standing kinds may take together.
+fn standing_part(limit_bytes: u64) -> u64 {
+    limit_bytes / 2
+}
+
+/// What is granted of one kind, and how often nothing was.
+#[derive(Debug, Default)]
+struct Cell {
+    granted_bytes: AtomicU64,
+    refusals: AtomicU64,
+}
+
+/// One kind at one moment, as metrics and INFO show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindNumbers {
+    /// Which.
+    pub kind: Kind,
+    /// Granted now.
+    pub bytes: u64,
+    /// Its sub-limit.
+    pub limit_bytes: u64,
+    /// How often room was asked for in vain.
+    pub refusals: u64,
+}
+
+/// All client buffers together.
 #[derive(Debug)]
 pub struct BufferBudget {
     limit_bytes: AtomicU64,
     granted_bytes: AtomicU64,
+    /// Of all kinds but small commands.
+    large_bytes: AtomicU64,
+    /// Of the standing kinds.
+    standing_bytes: AtomicU64,
+    kinds: [Cell; Kind::COUNT],
 }
 
 impl BufferBudget {
     /// A budget of `limit_bytes`, nothing of it granted.
     pub fn new(limit_bytes: u64) -> BufferBudget {
-        BufferBudget { limit_bytes: AtomicU64::new(limit_bytes), granted_bytes: AtomicU64::new(0) }
+        BufferBudget {
+            limit_bytes: AtomicU64::new(limit_bytes),
+            granted_bytes: AtomicU64::new(0),
+            large_bytes: AtomicU64::new(0),
+            standing_bytes: AtomicU64::new(0),
+            kinds: Default::default(),
+        }
     }
 
     /// The most that may be granted.
@@ -53,32 +107,83 @@ impl BufferBudget {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// What is granted now; at most a grant per worker above what buffers take.
+    /// Whether what stays for as long as its client does has its part in buffers of that size.
+    pub fn fits_in(&self, limit_bytes: u64) -> bool {
+        self.standing_bytes.load(Ordering::Relaxed) <= standing_part(limit_bytes)
+    }
+
+    /// What is granted now; at most some grants per worker above what buffers take.
     pub fn granted_bytes(&self) -> u64 {
         self.granted_bytes.load(Ordering::Relaxed)
     }
 
-    /// What large commands may take together: the rest stays for everybody else's small ones.
-    pub fn large_limit_bytes(&self) -> u64 {
-        large_part(self.limit_bytes())
+    /// The sub-limit of a kind.
+    pub fn kind_limit_bytes(&self, kind: Kind) -> u64 {
+        kind.share_of(self.limit_bytes())
+    }
+
+    /// What is granted of a kind now.
+    pub fn kind_bytes(&self, kind: Kind) -> u64 {
+        self.kinds[kind as usize].granted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// All kinds at this moment.
+    pub fn kinds(&self) -> impl Iterator<Item = KindNumbers> {
+        Kind::ALL.into_iter().map(|kind| KindNumbers {
+            kind,
+            bytes: self.kind_bytes(kind),
+            limit_bytes: self.kind_limit_bytes(kind),
+            refusals: self.kinds[kind as usize].refusals.load(Ordering::Relaxed),
+        })
+    }
+
+    /// The numbers that a grant of this kind counts in, each with its limit.
+    fn counts(&self, kind: Kind) -> impl Iterator<Item = (&AtomicU64, u64)> {
+        let limit_bytes = self.limit_bytes();
+        let large = (&self.large_bytes, large_part(limit_bytes));
+        let standing = (&self.standing_bytes, standing_part(limit_bytes));
+        [
+            Some((&self.kinds[kind as usize].granted_bytes, kind.share_of(limit_bytes))),
+            (kind.class() == Class::Standing).then_some(standing),
+            (kind.class() != Class::Small).then_some(large),
+            Some((&self.granted_bytes, limit_bytes)),
+        ]
+        .into_iter()
+        .flatten()
     }
 
     /// All or nothing.
-    fn try_grant(&self, bytes: u64) -> bool {
-        // Relaxed: the number guards no other memory.
-        self.granted_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |granted| {
-                granted.checked_add(bytes).filter(|sum| *sum <= self.limit_bytes())
-            })
-            .is_ok()
+    fn try_grant(&self, kind: Kind, bytes: u64) -> bool {
+        for (at, (count, limit_bytes)) in self.counts(kind).enumerate() {
+            // Relaxed: the numbers guard no other memory.
+            let added = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |granted| {
+                granted.checked_add(bytes).filter(|sum| *sum <= limit_bytes)
+            });
+            if added.is_err() {
+                for (count, _) in self.counts(kind).take(at) {
+                    count.fetch_sub(bytes, Ordering::Relaxed);
+                }
+                return false;
+            }
+        }
+        true
     }
 
-    fn force_grant(&self, bytes: u64) {
-        self.granted_bytes.fetch_add(bytes, Ordering::Relaxed);
+    fn force_grant(&self, kind: Kind, bytes: u64) {
+        self.counts(kind).for_each(|(count, _)| {
+            count.fetch_add(bytes, Ordering::Relaxed);
+        });
     }
 
-    fn give_back(&self, bytes: u64) {
-        self.granted_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    fn give_back(&self, kind: Kind, bytes: u64) {
+        self.counts(kind).for_each(|(count, _)| {
+            count.fetch_sub(bytes, Ordering::Relaxed);
+        });
+    }
+
+    /// Counts that room of this kind was asked for in vain.
+    pub fn note_refusal(&self, kind: Kind) {
+        self.kinds[kind as usize].refusals.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -86,20 +191,20 @@ impl BufferBudget {
 #[derive(Debug)]
 pub struct Reservation {
     budget: Arc<BufferBudget>,
+    kind: Kind,
     bytes: u64,
 }
 
 impl Reservation {
     /// Takes `bytes` if they are free.
-    pub fn try_new(budget: &Arc<BufferBudget>, bytes: u64) -> Option<Reservation> {
-        let reservation = || Reservation { budget: Arc::clone(budget), bytes };
-        budget.try_grant(bytes).then(reservation)
+    pub fn try_new(budget: &Arc<BufferBudget>, kind: Kind, bytes: u64) -> Option<Reservation> {
+        let mut reservation = Reservation::empty(budget, kind);
+        reservation.try_resize(bytes).then_some(reservation)
     }
 
-    /// The same within what large commands may take.
-    pub fn try_new_large(budget: &Arc<BufferBudget>, bytes: u64) -> Option<Reservation> {
-        let fits = budget.granted_bytes().saturating_add(bytes) <= budget.large_limit_bytes();
-        if fits { Reservation::try_new(budget, bytes) } else { None }
+    /// Holds nothing yet.
+    pub fn empty(budget: &Arc<BufferBudget>, kind: Kind) -> Reservation {
+        Reservation { budget: Arc::clone(budget), kind, bytes: 0 }
     }
 
     /// What is held.
@@ -107,12 +212,18 @@ impl Reservation {
         self.bytes
     }
 
+    /// The sub-limit of its kind.
+    pub fn limit_bytes(&self) -> u64 {
+        self.budget.kind_limit_bytes(self.kind)
+    }
+
     /// Grows if there is room, or shrinks.
     pub fn try_resize(&mut self, bytes: u64) -> bool {
-        if bytes > self.bytes && !self.budget.try_grant(bytes - self.bytes) {
+        if bytes > self.bytes && !self.budget.try_grant(self.kind, bytes - self.bytes) {
+            self.budget.note_refusal(self.kind);
             return false;
         }
-        self.budget.give_back(self.bytes.saturating_sub(bytes));
+        self.budget.give_back(self.kind, self.bytes.saturating_sub(bytes));
         self.bytes = bytes;
         true
     }
@@ -120,201 +231,9 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
-    }
-}
-
-/// One worker's part of the budget.
-#[derive(Debug)]
-pub struct Ledger {
-    budget: Arc<BufferBudget>,
-    granted_bytes: u64,
-    used_bytes: u64,
-}
-
-impl Ledger {
-    /// An empty part.
-    pub fn new(budget: Arc<BufferBudget>) -> Ledger {
-        Ledger { budget, granted_bytes: 0, used_bytes: 0 }
-    }
-
-    /// What this is a part of.
-    pub fn budget(&self) -> &Arc<BufferBudget> {
-        &self.budget
-    }
-
-    /// Books `bytes` if they fit, all or nothing.
-    pub fn try_reserve(&mut self, bytes: u64) -> bool {
-        let missing = (self.used_bytes + bytes).saturating_sub(self.granted_bytes);
-        if missing > 0 {
-            let generous = missing.max(GRANT_BYTES);
-            let granted = if self.budget.try_grant(generous) {
-                generous
-            } else if self.budget.try_grant(missing) {
-                missing
-            } else {
-                return false;
-            };
-            self.granted_bytes += granted;
-        }
-        self.used_bytes += bytes;
-        true
-    }
-
-    /// Books `bytes` of a large command if they fit into what large commands may take.
-    pub fn try_reserve_large(&mut self, bytes: u64) -> bool {
-        let fits =
-            self.budget.granted_bytes().saturating_add(bytes) <= self.budget.large_limit_bytes();
-        fits && self.try_reserve(bytes)
-    }
-
-    /// Books `bytes` even past the budget: for replies that are owed (I1).
-    pub fn force(&mut self, bytes: u64) {
-        if !self.try_reserve(bytes) {
-            let missing = (self.used_bytes + bytes).saturating_sub(self.granted_bytes);
-            self.budget.force_grant(missing);
-            self.granted_bytes += missing;
-            self.used_bytes += bytes;
-        }
-    }
-
-    /// Gives back what was reserved (I2).
-    pub fn release(&mut self, bytes: u64) {
-        debug_assert!(bytes <= self.used_bytes, "I2: released more than was reserved");
-        self.used_bytes -= bytes;
-        let idle_bytes = self.granted_bytes - self.used_bytes;
-        if idle_bytes >= 2 * GRANT_BYTES {
-            let surplus = idle_bytes - GRANT_BYTES;
-            self.granted_bytes -= surplus;
-            self.budget.give_back(surplus);
-        }
-    }
-
-    /// Hands over what is reserved here, without a moment at which it belongs to nobody.
-    pub fn part_with(&mut self, bytes: u64) -> Reservation {
-        debug_assert!(bytes <= self.used_bytes, "I2: parted with more than was reserved");
-        self.used_bytes -= bytes;
-        self.granted_bytes -= bytes;
-        Reservation { budget: Arc::clone(&self.budget), bytes }
-    }
-
-    /// Takes what another worker has parted with.
-    pub fn take_over(&mut self, mut reservation: Reservation) {
-        let bytes = std::mem::take(&mut reservation.bytes);
-        self.granted_bytes += bytes;
-        self.used_bytes += bytes;
-    }
-
-    /// Whether the budget is exhausted: no client should be read now.
-    pub fn is_over(&self) -> bool {
-        self.budget.granted_bytes() > self.budget.limit_bytes()
-    }
-
-    /// Whether a command of `bytes` could ever be reserved.
-    pub fn could_hold(&self, bytes: u64) -> bool {
-        bytes <= self.budget.large_limit_bytes()
-    }
-
-    /// What this worker's buffers take.
-    #[cfg(test)]
-    fn used_bytes(&self) -> u64 {
-        self.used_bytes
-    }
-
-    /// Whether this worker takes more than its part of the budget among `worker_count`. If the
-    /// budget is exhausted, that is true of at least one.
-    pub fn is_above_share(&self, worker_count: usize) -> bool {
-        let share_bytes = self.budget.limit_bytes() / worker_count.max(1) as u64;
-        self.used_bytes + 2 * GRANT_BYTES >= share_bytes
-    }
-}
-
-impl Drop for Ledger {
-    fn drop(&mut self) {
-        self.budget.give_back(self.granted_bytes);
+        self.budget.give_back(self.kind, self.bytes);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ledger(limit_bytes: u64) -> (Arc<BufferBudget>, Ledger) {
-        let budget = Arc::new(BufferBudget::new(limit_bytes));
-        (Arc::clone(&budget), Ledger::new(budget))
-    }
-
-    #[test]
-    fn reserving_is_all_or_nothing() {
-        let (_, mut ledger) = ledger(1000);
-        assert!(ledger.try_reserve(600));
-        assert!(!ledger.try_reserve(401));
-        assert!(ledger.try_reserve(400));
-        assert_eq!(ledger.used_bytes(), 1000);
-    }
-
-    #[test]
-    fn one_workers_grant_does_not_starve_another_for_long() {
-        let (budget, mut first) = ledger(GRANT_BYTES);
-        let mut second = Ledger::new(Arc::clone(&budget));
-        assert!(first.try_reserve(1));
-        assert!(!second.try_reserve(1));
-        drop(first);
-        assert!(second.try_reserve(1));
-    }
-
-    #[test]
-    fn large_commands_leave_room_for_small_ones() {
-        let (_, mut ledger) = ledger(8 << 20);
-        assert!(ledger.could_hold(7 << 20));
-        assert!(!ledger.could_hold((7 << 20) + 1));
-        assert!(ledger.try_reserve_large(6 << 20));
-        assert!(!ledger.try_reserve_large(2 << 20));
-        assert!(ledger.try_reserve(1 << 20));
-    }
-
-    #[test]
-    fn released_bytes_return_to_the_budget() {
-        let (budget, mut ledger) = ledger(64 << 20);
-        assert!(ledger.try_reserve(40 << 20));
-        ledger.release(40 << 20);
-        assert!(budget.granted_bytes() <= 2 * GRANT_BYTES);
-    }
-
-    #[test]
-    fn what_is_handed_over_stays_booked() {
-        let (budget, mut first) = ledger(1000);
-        let mut second = Ledger::new(Arc::clone(&budget));
-        assert!(first.try_reserve(900));
-        let on_its_way = first.part_with(900);
-        assert!(!second.try_reserve(101));
-        second.take_over(on_its_way);
-        assert_eq!((first.used_bytes(), second.used_bytes()), (0, 900));
-        drop(first);
-        assert_eq!(budget.granted_bytes(), 900);
-        drop(second.part_with(900));
-        assert_eq!(budget.granted_bytes(), 0, "a connection that is lost on its way");
-    }
-
-    #[test]
-    fn a_lower_limit_refuses_until_enough_was_released() {
-        let (budget, mut ledger) = ledger(1000);
-        assert!(ledger.try_reserve(900));
-        budget.set_limit_bytes(500);
-        assert!(ledger.is_over() && !ledger.try_reserve(101));
-        drop(ledger);
-        let mut ledger = Ledger::new(Arc::clone(&budget));
-        assert!(ledger.try_reserve(500) && !ledger.is_over());
-    }
-
-    #[test]
-    fn owed_replies_go_past_the_budget_and_show() {
-        let (budget, mut ledger) = ledger(1000);
-        ledger.force(1500);
-        assert!(ledger.is_over());
-        assert!(!ledger.try_reserve(1));
-        ledger.release(1500);
-        drop(ledger);
-        assert_eq!(budget.granted_bytes(), 0);
-    }
-}
+mod tests;

@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{UnixMillis, WorkerId};
 
+use crate::budget::{BufferBudget, Kind, Reservation};
+
 use crate::counters::Dialect;
 
 /// An end of a connection.
@@ -82,6 +84,10 @@ pub struct Client {
     lost_lines: AtomicU64,
     /// Names that it gave itself.
     names: Mutex<ClientNames>,
+    /// What they take; `None`: it is in no list.
+    names_booked: Mutex<Option<Reservation>>,
+    /// What the connection takes whatever it sends.
+    _record_booked: Option<Reservation>,
 }
 
 /// What a client says about itself.
@@ -98,6 +104,11 @@ pub struct ClientNames {
 }
 
 impl ClientNames {
+    fn len_bytes(&self) -> u64 {
+        let names = [&self.name, &self.library, &self.library_version, &self.user];
+        names.iter().map(|name| name.len() as u64).sum()
+    }
+
     /// Who it is, as CLIENT LIST tells it.
     pub fn user(&self) -> &str {
         if self.user.is_empty() { "default" } else { &self.user }
@@ -124,6 +135,8 @@ impl Client {
             is_summed_up: AtomicBool::new(false),
             lost_lines: AtomicU64::new(0),
             names: Mutex::default(),
+            names_booked: Mutex::default(),
+            _record_booked: None,
         }
     }
 
@@ -228,8 +241,17 @@ impl Client {
         unpoisoned(self.names.lock()).clone()
     }
 
-    pub(crate) fn change_names(&self, change: impl FnOnce(&mut ClientNames)) {
-        change(&mut unpoisoned(self.names.lock()));
+    /// Changes its names if there is room for them; whether there was.
+    pub(crate) fn change_names(&self, change: impl FnOnce(&mut ClientNames)) -> bool {
+        let mut names = unpoisoned(self.names.lock());
+        let mut changed = names.clone();
+        change(&mut changed);
+        let mut booked = unpoisoned(self.names_booked.lock());
+        let has_room = booked.as_mut().is_none_or(|booked| booked.try_resize(changed.len_bytes()));
+        if has_room {
+            *names = changed;
+        }
+        has_room
     }
 }
 
@@ -267,35 +289,76 @@ pub(crate) enum TooMany {
     All,
     /// There are as many of its address.
     OfAddress,
+    /// The records of those that there are fill their part of the client buffers.
+    NoRoom,
+}
+
+/// How many connections and native sessions each address has.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses(Mutex<BTreeMap<IpAddr, usize>>);
+
+impl Addresses {
+    /// Counts one more of `address`, unless it has `max` already; 0: as many as there are.
+    pub(crate) fn try_enter(&self, address: IpAddr, max: usize) -> bool {
+        let mut counts = unpoisoned(self.0.lock());
+        let count = counts.entry(address.to_canonical()).or_default();
+        let has_room = max == 0 || *count < max; // Without room the entry is not new.
+        *count += usize::from(has_room);
+        has_room
+    }
+
+    /// One of them is gone.
+    pub(crate) fn leave(&self, address: IpAddr) {
+        let (mut counts, address) = (unpoisoned(self.0.lock()), address.to_canonical());
+        if let Some(count) = counts.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&address);
+            }
+        }
+    }
 }
 
 /// All connected clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Clients {
     last_id: AtomicU64,
-    table: Mutex<Table>,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    by_id: BTreeMap<u64, Arc<Client>>,
-    /// How many clients an address has; those that have some.
-    by_address: BTreeMap<IpAddr, usize>,
+    by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
+    addresses: Arc<Addresses>,
+    budget: Arc<BufferBudget>,
+    /// What a connection takes whatever it sends.
+    record_bytes: u64,
 }
 
 impl Clients {
+    /// None yet; each takes `record_bytes` of the budget.
+    pub(crate) fn new(budget: &Arc<BufferBudget>, record_bytes: u64) -> Clients {
+        Clients {
+            last_id: AtomicU64::new(0),
+            by_id: Mutex::default(),
+            addresses: Arc::default(),
+            budget: Arc::clone(budget),
+            record_bytes,
+        }
+    }
+
+    /// Who counts what an address has.
+    pub(crate) fn addresses(&self) -> &Arc<Addresses> {
+        &self.addresses
+    }
+
     /// Adds a client unless there are too many already.
     pub(crate) fn admit(&self, arrival: Arrival, max: ClientsMax) -> Result<Arc<Client>, TooMany> {
-        let mut table = unpoisoned(self.table.lock());
-        if table.by_id.len() >= max.all {
+        let mut by_id = unpoisoned(self.by_id.lock());
+        if by_id.len() >= max.all {
             return Err(TooMany::All);
         }
-        if let Some(address) = arrival.peer.address() {
-            let of_address = table.by_address.entry(address).or_default();
-            if max.per_address > 0 && *of_address >= max.per_address {
-                return Err(TooMany::OfAddress); // The entry is not new: it has some.
-            }
-            *of_address += 1;
+        let booked = Reservation::try_new(&self.budget, Kind::Connections, self.record_bytes);
+        let booked = Some(booked.ok_or(TooMany::NoRoom)?);
+        if let Some(address) = arrival.peer.address()
+            && !self.addresses.try_enter(address, max.per_address)
+        {
+            return Err(TooMany::OfAddress);
         }
         let client = Arc::new(Client {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
@@ -314,37 +377,34 @@ impl Clients {
             is_summed_up: AtomicBool::new(false),
             lost_lines: AtomicU64::new(0),
             names: Mutex::default(),
+            names_booked: Mutex::new(Some(Reservation::empty(&self.budget, Kind::Names))),
+            _record_booked: booked,
         });
-        table.by_id.insert(client.id, Arc::clone(&client));
+        by_id.insert(client.id, Arc::clone(&client));
         Ok(client)
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        let mut table = unpoisoned(self.table.lock());
-        let Some(client) = table.by_id.remove(&id) else { return };
-        let Some(address) = client.peer.address() else { return };
-        if let Some(of_address) = table.by_address.get_mut(&address) {
-            *of_address -= 1;
-            if *of_address == 0 {
-                table.by_address.remove(&address);
-            }
+        let removed = unpoisoned(self.by_id.lock()).remove(&id);
+        if let Some(address) = removed.and_then(|client| client.peer.address()) {
+            self.addresses.leave(address);
         }
     }
 
     /// One of them.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
-        unpoisoned(self.table.lock()).by_id.get(&id).cloned()
+        unpoisoned(self.by_id.lock()).get(&id).cloned()
     }
 
     /// A copy of the list, by id.
     pub fn list(&self) -> Vec<Arc<Client>> {
-        unpoisoned(self.table.lock()).by_id.values().cloned().collect()
+        unpoisoned(self.by_id.lock()).values().cloned().collect()
     }
 
     /// How many there are of one protocol.
     pub fn count(&self, protocol: Dialect) -> usize {
-        let table = unpoisoned(self.table.lock());
-        table.by_id.values().filter(|client| client.protocol == protocol).count()
+        let by_id = unpoisoned(self.by_id.lock());
+        by_id.values().filter(|client| client.protocol == protocol).count()
     }
 }
 
@@ -353,6 +413,12 @@ mod tests {
     use super::*;
 
     const ONE: ClientsMax = ClientsMax { all: 1, per_address: 0 };
+
+    const RECORD_BYTES: u64 = 1000;
+
+    fn clients() -> Clients {
+        Clients::new(&Arc::new(BufferBudget::new(1 << 20)), RECORD_BYTES)
+    }
 
     fn arrival() -> Arrival {
         arrival_from([127, 0, 0, 1].into())
@@ -372,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_client_that_is_killed_on_its_way_is_found_by_one_side() {
-        let clients = Clients::default();
+        let clients = clients();
         let client = clients.admit(arrival(), ONE).unwrap();
         assert!(!client.move_to(WorkerId(3)));
         assert!(!client.is_killed());
@@ -383,7 +449,7 @@ mod tests {
 
     #[test]
     fn no_more_than_max_are_admitted_and_ids_are_not_reused() {
-        let clients = Clients::default();
+        let clients = clients();
         let first = clients.admit(arrival(), ONE).unwrap();
         assert_eq!(clients.admit(arrival(), ONE).unwrap_err(), TooMany::All);
         clients.remove(first.id);
@@ -396,7 +462,7 @@ mod tests {
 
     #[test]
     fn an_address_has_its_own_limit_however_it_is_written() {
-        let clients = Clients::default();
+        let clients = clients();
         let max = ClientsMax { all: 10, per_address: 2 };
         let (here, there) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let mapped = match here {
@@ -418,12 +484,36 @@ mod tests {
             clients.remove(client.id);
         }
         assert_eq!(again.peer, End::Ip(SocketAddr::from((mapped, 1))));
-        assert!(unpoisoned(clients.table.lock()).by_address.is_empty(), "nobody is left");
+        assert!(unpoisoned(clients.addresses.0.lock()).is_empty(), "nobody is left");
+    }
+
+    #[test]
+    fn records_and_names_of_clients_are_booked_and_refused_beyond_their_part() {
+        let clients = clients();
+        let budget = Arc::clone(&clients.budget);
+        let fit_count = budget.kind_limit_bytes(Kind::Connections) / RECORD_BYTES;
+        let max = ClientsMax { all: usize::MAX, per_address: 0 };
+        let mut admitted = Vec::new();
+        let refused = loop {
+            match clients.admit(arrival(), max) {
+                Ok(client) => admitted.push(client),
+                Err(too_many) => break too_many,
+            }
+        };
+        assert_eq!((refused, admitted.len() as u64), (TooMany::NoRoom, fit_count));
+        let first = &admitted[0];
+        let names_bytes = budget.kind_limit_bytes(Kind::Names) as usize;
+        assert!(first.change_names(|names| names.name = "n".repeat(names_bytes)));
+        assert!(!admitted[1].change_names(|names| names.library = "l".to_owned()));
+        assert_eq!(admitted[1].names(), ClientNames::default());
+        assert!(first.change_names(|names| names.name.clear()));
+        assert_eq!(budget.kind_bytes(Kind::Names), 0);
+        assert_eq!(budget.kind_bytes(Kind::Connections), fit_count * RECORD_BYTES);
     }
 
     #[test]
     fn a_unix_socket_has_no_address_to_have_a_limit() {
-        let clients = Clients::default();
+        let clients = clients();
         let max = ClientsMax { all: 3, per_address: 1 };
         let end = End::Unix(Path::new("/run/d.sock").into());
         let arrival = || Arrival { peer: end.clone(), local: end.clone(), ..arrival() };

@@ -16,6 +16,7 @@ use std::time::Instant;
 use wire::{memcached, resp};
 
 use crate::acl::Pass;
+use crate::budget::{Books, Kind};
 use crate::clients::Client;
 use crate::doors::Door;
 use crate::hop::Awaiting;
@@ -27,6 +28,19 @@ use crate::resp::slices::Slices;
 use crate::resp::transaction::Transaction;
 use crate::tls;
 use crate::tracking::Tracker;
+
+/// What a connection takes whatever it sends: its records and their places in maps and lists.
+pub const RECORD_BYTES: u64 = (size_of::<Connection>() + size_of::<Client>() + 256) as u64;
+
+/// Input of this length belongs to a large command.
+const SMALL_INPUT_BYTES_MAX: usize = 48 << 10;
+
+/// Replies up to this length are those of small commands.
+const SMALL_OUTPUT_BYTES_MAX: usize = 16 << 10;
+
+fn reply_kind(output_bytes: usize) -> Kind {
+    if output_bytes <= SMALL_OUTPUT_BYTES_MAX { Kind::Small } else { Kind::Replies }
+}
 
 /// A connection of one worker.
 pub struct Connection {
@@ -62,7 +76,7 @@ pub struct Connection {
     /// Buffers that went with that.
     pub lent_held_bytes: usize,
     /// Of the buffer budget.
-    pub booked_bytes: u64,
+    pub booked: Books,
     /// A command of it may have written something since what it was told last was on the disk.
     pub has_written: bool,
     /// Is in the worker's list of connections to finish in this round.
@@ -214,7 +228,7 @@ impl Connection {
             is_large_reader: false,
             is_lent: false,
             lent_held_bytes: 0,
-            booked_bytes: 0,
+            booked: Books::default(),
             has_written: false,
             is_touched: false,
             is_starved: false,
@@ -222,21 +236,50 @@ impl Connection {
         }
     }
 
-    /// Buffers that it holds and that count against the budget.
-    pub fn held_bytes(&self) -> u64 {
-        let queued = match &self.speech {
+    /// Whether its client still has to log in.
+    #[inline]
+    pub fn is_stranger(&self) -> bool {
+        match &self.speech {
+            Speech::Resp(resp) => resp.pass.needs_auth(),
+            Speech::Memcached(memcached) => memcached.needs_auth,
+        }
+    }
+
+    /// Buffers that it holds and that count against the budget, by kind.
+    #[inline]
+    pub fn books(&self) -> Books {
+        let mut books = Books::default();
+        let (input, output) = (self.input.held.capacity(), self.output.held_bytes());
+        let sealed = self.tls.as_ref().map_or(0, |tls| tls.sealed_bytes());
+        let sent = output + sealed + self.lent_held_bytes;
+        let kinds = match self.exchange {
+            Some(_) => (Kind::Udp, Kind::Udp),
+            None => (self.input_kind(input), reply_kind(sent)),
+        };
+        books.add(kinds.0, input as u64);
+        books.add(kinds.1, sent as u64);
+        books.add(Kind::Groups, self.queued_bytes() as u64);
+        books
+    }
+
+    fn input_kind(&self, input_bytes: usize) -> Kind {
+        match input_bytes {
+            0 => Kind::Small,
+            _ if self.is_stranger() => Kind::Strangers,
+            SMALL_INPUT_BYTES_MAX.. => Kind::Bodies,
+            _ => Kind::Small,
+        }
+    }
+
+    /// What its commands keep between two rounds.
+    fn queued_bytes(&self) -> usize {
+        match &self.speech {
             Speech::Resp(Resp { transaction, slices, .. }) => {
                 transaction.as_ref().map_or(0, |transaction| transaction.held_bytes())
                     + slices.as_ref().map_or(0, |slices| slices.held_bytes())
             }
             Speech::Memcached(_) => 0,
-        };
-        let sealed = self.tls.as_ref().map_or(0, |tls| tls.held_bytes());
-        (sealed
-            + self.input.held.capacity()
-            + self.output.held_bytes()
-            + self.lent_held_bytes
-            + queued) as u64
+        }
     }
 
     /// Through which door it came.

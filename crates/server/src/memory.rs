@@ -134,10 +134,12 @@ impl MemoryPlan {
 
     /// The least cap, in whole MiB, with which the store has so many bytes.
     pub(crate) fn least_cap_bytes(self, store_bytes: u64) -> u64 {
-        let has_enough = |mib: &u64| {
-            self.resized(mib << 20).is_some_and(|plan| plan.store_bytes() >= store_bytes)
-        };
-        first_mib(has_enough) << 20
+        self.least_cap_of(|plan| plan.store_bytes() >= store_bytes)
+    }
+
+    /// The least cap, in whole MiB, whose plan has enough of something that grows with it.
+    pub(crate) fn least_cap_of(self, has_enough: impl Fn(MemoryPlan) -> bool) -> u64 {
+        first_mib(|mib| self.resized(mib << 20).is_some_and(&has_enough)) << 20
     }
 
     /// The largest cap, in whole MiB, with which the store has at most so many bytes.

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use store::StoreStats;
 
 use crate::Mode;
+use crate::budget::KindNumbers;
 use crate::counters::{CommandTotals, Protocol, Totals};
 use crate::hot::{HotKey, Published as HotSet};
 use crate::manager::journal::Entry;
@@ -28,6 +29,7 @@ use crate::sizes::SizeNumbers;
 use crate::slo::{Lately, LatencyCounts};
 use crate::warm::Kept;
 
+mod budget;
 mod cluster;
 mod commands;
 mod compaction;
@@ -100,6 +102,8 @@ pub struct Snapshot {
     pub cluster: Option<cluster::ClusterNumbers>,
     /// Granted to client buffers.
     pub client_buffer_bytes: u64,
+    /// The same by kind.
+    pub client_buffers: Vec<KindNumbers>,
     /// What the manager decided lately, oldest first.
     pub journal: Vec<Entry>,
     /// What ran lately; `None`: nothing.
@@ -159,6 +163,7 @@ impl Snapshot {
             warm: shared.warm().map(|warm| warm.kept()),
             cluster: shared.cluster().map(|view| cluster::ClusterNumbers::take(view)),
             client_buffer_bytes: shared.buffer_budget().granted_bytes(),
+            client_buffers: shared.buffer_budget().kinds().collect(),
             journal: shared.control().journal.entries(),
             workload: shared.control().workload.get(),
             tuner: shared.control().tuner.get(),
@@ -342,6 +347,7 @@ impl Snapshot {
                 "index_used_bytes": self.store.index_used_bytes,
                 "index_bytes": self.store.index_bytes,
                 "client_buffer_bytes": self.client_buffer_bytes,
+                "client_buffers": budget::json(&self.client_buffers),
             },
             "store": self.store_json(),
             "cluster": self.cluster.as_ref().map(cluster::ClusterNumbers::json),

@@ -21,12 +21,12 @@ pub struct Moving {
     /// In no worker's slab.
     pub connection: Connection,
     /// What its buffers take.
-    pub booked: Reservation,
+    pub booked: Vec<Reservation>,
 }
 
 impl Moving {
     /// Takes a connection out of its worker's own terms.
-    pub fn pack(mut connection: Connection, booked: Reservation) -> Moving {
+    pub fn pack(mut connection: Connection, booked: Vec<Reservation>) -> Moving {
         debug_assert!(connection.awaiting.is_empty(), "I1");
         // Waits of the worker's: for a cell, for a batch.
         connection.awaiting = Awaiting::default();

@@ -97,18 +97,26 @@ impl Shop {
         let mut secret = [0; wire::native::COOKIE_SECRET_LEN_BYTES];
         fill_random(&mut secret)
             .map_err(|source| StartError::System { what: "draw random bytes", source })?;
+        let mut steering_seed = [0; 8];
+        fill_random(&mut steering_seed)
+            .map_err(|source| StartError::System { what: "draw random bytes", source })?;
+        let steering_seed = u64::from_le_bytes(steering_seed);
         let bits = shared.store().partition_bits().partition_count().ilog2() as u8;
         // A node of a cluster has a part of each range only.
         let has_ranges = config.index == IndexKind::Tree && config.cluster.is_none();
         let terms = Terms {
             steering_bits: bits,
-            hash_seed: shared.store().key_hasher().seed(),
+            steering_seed,
             value_max_bytes: u32::try_from(config.max_item_size_bytes).unwrap_or(u32::MAX),
             features: if has_ranges { Welcome::RANGES } else { 0 },
         };
         let budget = shared.buffer_budget();
         Ok(Shop {
-            sessions: Sessions::new(config.max_connections, Arc::clone(budget)),
+            sessions: Sessions::new(
+                config.max_connections,
+                Arc::clone(budget),
+                Arc::clone(shared.clients().addresses()),
+            ),
             transfers: Transfers::new(Arc::clone(budget), config.max_item_size_bytes),
             key,
             cookies: Cookies::new(&secret),

@@ -12,7 +12,7 @@ use store::pin::{PinnedValue, Pins};
 use store::request::{Item, Outcome, Sink};
 use wire::resp::{BitRange, BitSearch, ErrorCode, InvalidTime, Protocol, Unit};
 
-use crate::budget::Ledger;
+use crate::budget::{Kind, Ledger};
 use crate::compaction::{Answering, Tells};
 use crate::connection::{Connection, Ending};
 use crate::core::{Core, Tally};
@@ -318,9 +318,9 @@ impl Destination for Direct<'_> {
         if len_bytes < PIN_VALUE_BYTES_MIN {
             return true; // A batch of these is 8 MiB.
         }
-        let has_room = self.ledger.try_reserve_large(bytes);
+        let has_room = self.ledger.try_reserve(Kind::Replies, bytes);
         if has_room {
-            self.connection.booked_bytes += bytes;
+            self.connection.booked.add(Kind::Replies, bytes);
         } else {
             self.counters.replies_refused.add(1);
         }

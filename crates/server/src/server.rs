@@ -429,7 +429,7 @@ fn bind_udp(
 }
 
 fn open_udp(shared: &Shared, sockets: Vec<UdpSocket>) -> Result<Vec<UdpPort>, StartError> {
-    let open = |socket| UdpPort::new(socket, shared.config());
+    let open = |socket| UdpPort::new(socket, shared.config(), shared.buffer_budget());
     let ports = sockets.into_iter().map(open).collect::<io::Result<_>>();
     ports.map_err(|source| StartError::System { what: "open memcached's port of UDP", source })
 }

@@ -32,6 +32,7 @@ use crate::budget::BufferBudget;
 use crate::clients::Clients;
 use crate::cluster::View;
 use crate::config::Config;
+use crate::connection::RECORD_BYTES;
 use crate::counters::{Dialect, NativeTotals, Totals, WorkerCounters};
 use crate::durable::{self, Data, Tenant};
 use crate::error::StartError;
@@ -275,7 +276,7 @@ impl Shared {
             tracking: Tracking::new(config.threads, config.tracking_table_keys_max, &budget),
             hot: HotKeys::of_server(&config, roles.layers().is_routed),
             slo: Slo::new(config.slo, roles.layers().is_routed),
-            watching: Watching::new(&config),
+            watching: Watching::new(&config, &budget),
             roles,
             live: Live::new(&config),
             plan: MemoryPlan { item_size_max_bytes, ..plan },
@@ -283,8 +284,7 @@ impl Shared {
             store,
             data,
             warm,
-            budget,
-            clients: Clients::default(),
+            clients: Clients::new(&budget, RECORD_BYTES),
             counters: (0..config.threads + usize::from(config.cluster.is_some()))
                 .map(|_| WorkerCounters::for_sizes(sample_every).into())
                 .collect(),
@@ -293,7 +293,7 @@ impl Shared {
             run_id: random_id(),
             native: OnceLock::new(),
             users: OnceLock::new(),
-            acl: Acl::open(&config)?,
+            acl: Acl::open(&config, &budget)?,
             tls: config.tls.as_ref().map(Certificates::open).transpose()?,
             cluster: OnceLock::new(),
             door: OnceLock::new(),
@@ -309,6 +309,7 @@ impl Shared {
             thread_ids: (0..config.threads).map(|_| AtomicI32::new(0)).collect(),
             pause_until: AtomicU64::new(0),
             pause_writes_only: AtomicBool::new(false),
+            budget,
             config,
         })
     }

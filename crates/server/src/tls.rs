@@ -20,4 +20,4 @@ mod certificates;
 mod stream;
 
 pub use certificates::{Certificates, ClientCertificates, TlsConfig};
-pub(crate) use stream::{Received, Stream, append, fill};
+pub(crate) use stream::{HANDSHAKE_BYTES, Received, Stream, append, fill};

@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use crate::budget::{BufferBudget, Reservation};
+use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::watchers::UnderWay;
 pub use prefixes::{Broadcast, Overlap, find_overlap};
 use registry::Registry;
@@ -100,7 +100,7 @@ impl Tracking {
     /// Nobody tracks; `thread_count` threads write, and the table holds `keys_max` keys.
     pub fn new(thread_count: usize, keys_max: u64, budget: &Arc<BufferBudget>) -> Tracking {
         let part = || {
-            let booked = Reservation::try_new(budget, 0).expect("nothing always fits");
+            let booked = Reservation::empty(budget, Kind::Tracking);
             Mutex::new(Part { table: Table::default(), booked })
         };
         Tracking {

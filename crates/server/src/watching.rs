@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::admin::AdminCounters;
 use crate::auth_log::AuthLog;
+use crate::budget::BufferBudget;
 use crate::config::Config;
 use crate::hot::session::HotSessions;
 use crate::latency_monitor::LatencyMonitor;
@@ -45,11 +46,11 @@ pub(crate) struct Watching {
 
 impl Watching {
     /// As the settings say.
-    pub fn new(config: &Config) -> Watching {
+    pub fn new(config: &Config, budget: &Arc<BufferBudget>) -> Watching {
         Watching {
             slow_log: SlowLog::new(config.slow_log_us, config.slow_log_len_max),
             latency_monitor: LatencyMonitor::new(config.latency_monitor_ms),
-            auth_log: AuthLog::default(),
+            auth_log: AuthLog::new(budget),
             admin: AdminCounters::default(),
             monitors: Monitors::default(),
             hot_sessions: HotSessions::default(),

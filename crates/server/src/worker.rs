@@ -45,6 +45,7 @@ use std::time::{Duration, Instant};
 use base::roles::Member;
 use base::{UnixMillis, WorkerId};
 
+use crate::budget::Kind;
 use crate::cluster::Clerk;
 use crate::config::Poll;
 use crate::core::Core;
@@ -280,7 +281,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let mut core = Core::new(Arc::clone(&shared), worker);
         if let Some(udp) = &sockets.udp {
             poller.add(udp.as_fd(), TOKEN_UDP, Interest::READ)?;
-            core.ledger.force(udp.held_bytes());
+            core.ledger.force(Kind::Udp, udp.held_bytes());
         }
         let clerk = shared.cluster().and_then(|view| view.take_clerk(worker.index()));
         if let Some(clerk) = &clerk {
@@ -580,8 +581,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     fn after_round(&mut self, had_work: bool, started_at: Instant) {
         let is_stopping = self.core.shared.is_stopping();
-        if self.core.ledger.is_over() {
-            self.evict_clients();
+        if let Some(kind) = self.core.ledger.outgrown() {
+            self.evict_clients(kind);
         }
         let is_waiting = !self.starved.is_empty() || self.accept_again_at.is_some();
         let never_sleeps = self.poll == Poll::Busy;

@@ -9,6 +9,7 @@ mod doors;
 mod full;
 mod hardship;
 mod hot_set;
+mod kinds;
 mod large_help;
 mod memcached;
 mod moving;

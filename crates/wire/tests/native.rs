@@ -334,7 +334,7 @@ fn hello_and_its_answers_come_out_as_they_went_in() {
         steering: Steering::new(6, 2),
         frame_max_bytes: 1472,
         nonce: 6,
-        hash_seed: 0x0102_0304_0506_0708,
+        steering_seed: 0x0102_0304_0506_0708,
         once_window: 1024,
         idle_ms: 60_000,
         part_window_bytes: 1 << 18,

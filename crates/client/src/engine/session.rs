@@ -152,7 +152,7 @@ impl Engine {
             part_window_bytes: welcome.part_window_bytes,
             idle_ns: u64::from(welcome.idle_ms) * 1_000_000,
         });
-        self.hasher = KeyHasher::new(welcome.hash_seed);
+        self.hasher = KeyHasher::new(welcome.steering_seed);
         self.last_sent_ns = self.now_ns;
         let is_steered = self.delivery == Delivery::Lossy;
         let worker_count = usize::from(welcome.steering.worker_count());

@@ -100,6 +100,20 @@ pub struct Selector {
 }
 
 impl Selector {
+    /// What it takes beside itself.
+    pub(super) fn held_bytes(&self) -> usize {
+        const ALLOCATION_BYTES: usize = 16;
+        let lens = (self.rules.iter().map(String::len))
+            .chain(self.first_args.iter().map(|(_, first)| first.len()))
+            .chain(self.keys.iter().map(|key| key.pattern.len()))
+            .chain(self.channels.iter().map(|channel| channel.len()));
+        lens.map(|len| len + ALLOCATION_BYTES).sum::<usize>()
+            + self.rules.capacity() * size_of::<String>()
+            + self.first_args.capacity() * size_of::<(CommandId, String)>()
+            + self.keys.capacity() * size_of::<KeyPattern>()
+            + self.channels.capacity() * size_of::<Box<[u8]>>()
+    }
+
     /// Whether nothing is denied.
     pub fn is_unrestricted(&self) -> bool {
         self.has_all_keys && self.commands == CommandSet::all()

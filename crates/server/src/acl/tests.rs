@@ -144,8 +144,71 @@ fn selectors_add_up_as_wholes() {
     check("+get ~a (+set ~b)", "del b", Err(Denied::Command));
 }
 
+fn budget() -> Arc<BufferBudget> {
+    Arc::new(BufferBudget::new(8 << 20))
+}
+
+#[test]
+fn users_are_booked_before_they_are_made_and_refused_beyond_their_part() {
+    let budget = budget();
+    let acl = Acl::open(&Config::default(), &budget).unwrap();
+    let limit_bytes = budget.kind_limit_bytes(Kind::Acl);
+    let pattern = [b"~".as_slice(), &[b'k'; 10_000]].concat();
+    let set = |name: usize, rules: &[&[u8]]| {
+        acl.set_user(name.to_string().as_bytes(), rules.iter().copied())
+    };
+    let refused = (0..1000).find_map(|name| set(name, &[&pattern, b">password"]).err());
+    assert_eq!(refused, Some(SetUserError::NoRoom(NoRoom { limit_bytes })));
+    let held_bytes = acl.table().held_bytes();
+    assert!(held_bytes <= limit_bytes && held_bytes > limit_bytes / 2);
+    assert_eq!(budget.kind_bytes(Kind::Acl), held_bytes);
+    assert!(set(0, &[b"resetkeys", b"on"]).is_ok(), "what frees memory has room");
+    acl.set_default_password(b"secret");
+    assert!(!acl.table().default().takes_anybody());
+    assert_eq!(acl.delete((0..1000_usize).map(|_| b"1".as_slice())), 1);
+    assert_eq!(budget.kind_bytes(Kind::Acl), acl.table().held_bytes());
+}
+
+#[test]
+fn rules_never_take_more_than_was_booked_for_them() {
+    let words = ["on", "nopass", ">pw", "~a*", "%R~b", "&c", "+@all", "-@read", "+get", "-set"];
+    let more = ["+select|0", "(~x +get)", "(+@all -@dangerous ~y* &z)", "reset", "~*", "resetkeys"];
+    for seed in 0..2000_u64 {
+        let mut user = User::new(b"name", 1);
+        let mut bytes_max = user.held_bytes();
+        for step in 0..20 {
+            let drawn = base::hash::mix(seed * 100 + step) as usize;
+            let rules: Vec<&str> = words.into_iter().chain(more).collect();
+            let long = format!("~{}", "k".repeat(drawn % 700));
+            let rule = if drawn % 3 == 0 { &*long } else { rules[drawn % rules.len()] };
+            bytes_max += room::rules_bytes_max(std::iter::once(rule.as_bytes()));
+            let _ = user.apply(rule.as_bytes());
+            assert!(user.held_bytes() <= bytes_max, "{seed}, {step}: {rule}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_too_many_users_changes_nothing() {
+    let path = std::env::temp_dir().join(format!("dovetail-acl-room-{}", std::process::id()));
+    std::fs::write(&path, "user one on nopass +@all ~*\n").unwrap();
+    let config = Config { acl_file: Some(path.clone()), ..Config::default() };
+    let budget = budget();
+    let acl = Acl::open(&config, &budget).unwrap();
+    let before_bytes = budget.kind_bytes(Kind::Acl);
+    let line = |at: usize| format!("user u{at} on nopass ~k{at}:* +@all\n");
+    std::fs::write(&path, (0..20_000).map(line).collect::<String>()).unwrap();
+    let told = acl.load().unwrap_err();
+    assert!(told.contains("--memory") && acl.table().user(b"one").is_some(), "{told}");
+    assert_eq!(budget.kind_bytes(Kind::Acl), before_bytes);
+    std::fs::write(&path, (0..200).map(line).collect::<String>()).unwrap();
+    acl.load().unwrap();
+    assert_eq!(budget.kind_bytes(Kind::Acl), acl.table().held_bytes());
+    std::fs::remove_file(path).unwrap();
+}
+
 fn acl() -> Acl {
-    Acl::open(&Config::default()).unwrap()
+    Acl::open(&Config::default(), &budget()).unwrap()
 }
 
 fn set(acl: &Acl, name: &str, rules: &str) {
@@ -212,7 +275,7 @@ fn a_file_is_loaded_as_a_whole_and_saved_so_that_it_reads_back() {
         .unwrap();
     let config = Config { acl_file: Some(path.clone()), ..Config::default() };
     assert_eq!(door_state(&config).unwrap().default_user, DefaultUser::Locked);
-    let acl = Acl::open(&config).unwrap();
+    let acl = Acl::open(&config, &budget()).unwrap();
     let table = acl.table();
     let mut alice = Pass::default();
     alice.log_in(table.user(b"alice").unwrap(), &table);
@@ -233,7 +296,7 @@ fn a_file_is_loaded_as_a_whole_and_saved_so_that_it_reads_back() {
     );
     assert_eq!(told, want);
     assert!(acl.table().default().admits(b"d"), "nothing has changed");
-    let error = Acl::open(&config).unwrap_err().to_string();
+    let error = Acl::open(&config, &budget()).unwrap_err().to_string();
     assert_eq!(error, format!("--acl-file {shown}: line 2: a second line of user 'alice'"));
     std::fs::write(&path, "user alice on nopass\n").unwrap();
     acl.load().unwrap();

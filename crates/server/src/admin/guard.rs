@@ -178,10 +178,13 @@ fn may(user: &User, line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use axum::http::HeaderValue;
 
     use super::*;
     use crate::acl::Acl;
+    use crate::budget::BufferBudget;
     use crate::config::AdminAccess;
 
     const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
@@ -192,7 +195,8 @@ mod tests {
     }
 
     fn users() -> Acl {
-        let acl = Acl::open(&Config::default()).unwrap();
+        let budget = Arc::new(BufferBudget::new(8 << 20));
+        let acl = Acl::open(&Config::default(), &budget).unwrap();
         let set = |name: &str, rules: &str| {
             acl.set_user(name.as_bytes(), rules.split(' ').map(str::as_bytes)).unwrap();
         };

@@ -11,6 +11,8 @@ pub struct TlsCells {
     pub refused: Cell,
     /// Connections that took too long to begin.
     pub late: Cell,
+    /// Handshakes that were cut because their part of the client buffers was full.
+    pub crowded_out: Cell,
 }
 
 /// Summed over the workers.
@@ -22,6 +24,8 @@ pub struct TlsTotals {
     pub refused: u64,
     /// Connections that took too long.
     pub late: u64,
+    /// Handshakes that were cut for want of room.
+    pub crowded_out: u64,
 }
 
 impl TlsTotals {
@@ -34,6 +38,7 @@ impl TlsTotals {
             handshakes: sum(|tls| &tls.handshakes),
             refused: sum(|tls| &tls.refused),
             late: sum(|tls| &tls.late),
+            crowded_out: sum(|tls| &tls.crowded_out),
         }
     }
 }

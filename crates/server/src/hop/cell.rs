@@ -28,7 +28,7 @@ use store::request::{Op, Request, Set};
 use wire::resp::{self, Comparison};
 
 use super::awaiting::NO_TICKET;
-use crate::budget::{BufferBudget, Reservation};
+use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::counters::CommandIndex;
 use crate::gather::Answer;
 use crate::output::{PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
@@ -400,7 +400,7 @@ impl Destination for CellWriter<'_> {
         if len_bytes < PIN_VALUE_BYTES_MIN {
             return true; // A batch of these is 8 MiB.
         }
-        self.cell.room = Reservation::try_new_large(self.budget, len_bytes as u64);
+        self.cell.room = Reservation::try_new(self.budget, Kind::Replies, len_bytes as u64);
         self.cell.room.is_some()
     }
 

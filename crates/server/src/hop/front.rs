@@ -53,6 +53,7 @@ use super::cell::{CELLS, Cell, Cells, Origin};
 use super::fabric::Fabric;
 use super::lane::Lane;
 use super::layers::Decider;
+use crate::budget::Kind;
 use crate::core::Core;
 use crate::engine::{Away, Sending};
 use crate::gather::Answer;
@@ -282,7 +283,7 @@ impl Front {
         self.next_order += 1;
         let booked_bytes =
             if copied_bytes > self.fabric.kept_bytes_max as u64 { copied_bytes } else { 0 };
-        core.ledger.force(booked_bytes);
+        core.ledger.force(Kind::Bodies, booked_bytes);
         self.tickets[index as usize] = Ticket {
             state: State::Parked,
             slot: slot as u32,
@@ -564,7 +565,7 @@ impl Front {
         cell.clear(self.fabric.kept_bytes_max);
         let ticket = &mut self.tickets[index as usize];
         ticket.state = State::Free;
-        core.ledger.release(std::mem::take(&mut ticket.booked_bytes));
+        core.ledger.release(Kind::Bodies, std::mem::take(&mut ticket.booked_bytes));
         self.free.push(index);
     }
 

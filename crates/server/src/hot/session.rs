@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use base::{KeyHash, Slot, UnixMillis};
 use policy::hot_set::{Heaviest, Sampler};
 
-use crate::budget::{BufferBudget, Reservation};
+use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::process::Usage;
 
 /// Of a key.
@@ -225,7 +225,7 @@ impl HotSession {
         now: UnixMillis,
     ) -> Result<HotSession, u64> {
         let bytes = HotSession::memory_bytes(&wanted, worker_count);
-        let memory = Reservation::try_new(budget, bytes).ok_or(bytes)?;
+        let memory = Reservation::try_new(budget, Kind::HotKeys, bytes).ok_or(bytes)?;
         let part = |worker| Mutex::new(Part::new(&wanted, worker as u64));
         Ok(HotSession {
             parts: (0..worker_count).map(part).collect(),

@@ -14,11 +14,14 @@
 //! I1: what is answered takes at most so many bytes for each byte that was asked by as the setting
 //!     says, headers counted, or [`ANSWER_BYTES_MIN`]: who names another as the sender of a
 //!     datagram gains nothing. Beyond, one short error is answered.
-//! I2: nothing is kept for a sender between two datagrams.
+//! I2: nothing is kept for a sender between two datagrams, and of the exchanges that are not
+//!     answered one address has a quarter at most.
 //! I3: a datagram that is no request, or finds no room, is dropped and counted.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -29,6 +32,7 @@ use wire::memcached::binary::{self, Head, Status};
 use wire::memcached::datagram::{self, FrameError, HEADER_BYTES};
 use wire::memcached::{Encoder, Reply};
 
+use crate::budget::{BufferBudget, Kind};
 use crate::clients::Client;
 use crate::config::Config;
 use crate::connection::{Connection, Memcached, Speech};
@@ -45,14 +49,46 @@ pub const ANSWER_BYTES_MIN: usize = 64;
 /// No reply is longer, whatever the setting allows: a large item of memcached's default size.
 pub const REPLY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
 
-/// Requests of one worker that others execute at a time.
+/// Requests of one worker that are not answered yet, and of these, those of one address.
 const EXCHANGES_MAX: usize = 256;
+const EXCHANGES_OF_ADDRESS_MAX: usize = EXCHANGES_MAX / 4;
 
-/// What datagrams land in: two of the longest in each of four buffers.
-const ZONE: ZoneSize = ZoneSize { buffer_bytes: 128 << 10, buffer_count: 4, completions_max: 1024 };
+/// What datagrams land in has room for two of the longest in each of its buffers; on a small server
+/// for one, in fewer buffers.
+const ZONE_BUFFER_BYTES: [usize; 2] = [64 << 10, 128 << 10];
+const ZONE_BUFFERS: [usize; 2] = [2, 4];
 
-/// What replies leave from.
-const SEND_BYTES: usize = 512 << 10;
+/// What replies leave from, at least and at most.
+const SEND_BYTES: [usize; 2] = [64 << 10, 512 << 10];
+
+/// Of the part of UDP, what the buffers of all sockets may take: the rest is for exchanges.
+const SOCKETS_PART: u64 = 2;
+
+/// The buffers of one worker's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Buffers {
+    zone: ZoneSize,
+    send_bytes: usize,
+}
+
+impl Buffers {
+    /// For one of `worker_count` sockets, which share a part of `udp_bytes`.
+    fn of_worker(udp_bytes: u64, worker_count: usize) -> Buffers {
+        let own_bytes = udp_bytes / SOCKETS_PART / worker_count.max(1) as u64;
+        let half_bytes = usize::try_from(own_bytes / 2).unwrap_or(usize::MAX);
+        let [small, large] = ZONE_BUFFER_BYTES;
+        let buffer_bytes = if half_bytes >= 2 * large { large } else { small };
+        let buffer_count = (half_bytes / buffer_bytes).clamp(ZONE_BUFFERS[0], ZONE_BUFFERS[1]);
+        Buffers {
+            zone: ZoneSize { buffer_bytes, buffer_count, completions_max: 1024 },
+            send_bytes: half_bytes.clamp(SEND_BYTES[0], SEND_BYTES[1]),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.zone.buffer_bytes * self.zone.buffer_count + self.send_bytes) as u64
+    }
+}
 
 /// The kernel is asked so often what it dropped.
 const LOOK_EVERY_MS: u64 = 1000;
@@ -91,6 +127,9 @@ pub struct UdpPort {
     parked: Vec<TcpStream>,
     /// Exchanges that are not.
     open_count: usize,
+    /// Of these, how many an address has.
+    open_of: HashMap<IpAddr, usize>,
+    buffers: Buffers,
     /// Whom the commands of all exchanges belong to; in no list of clients.
     client: Arc<Client>,
     /// Reply bytes for each byte of a request; 0: as many as there are.
@@ -112,6 +151,11 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// Its sender.
+    pub fn to(&self) -> Sender {
+        self.to
+    }
+
     /// Whether a reply of that length is answered (I1).
     pub fn allows(&self, reply_bytes: usize) -> bool {
         let headers_bytes = datagram::count_of(reply_bytes) * HEADER_BYTES;
@@ -121,20 +165,23 @@ impl Exchange {
 
 impl UdpPort {
     /// A worker's side on a socket of the group.
-    pub fn new(socket: UdpSocket, config: &Config) -> io::Result<UdpPort> {
+    pub fn new(socket: UdpSocket, config: &Config, budget: &BufferBudget) -> io::Result<UdpPort> {
         let local = socket.local_addr()?;
+        let buffers = Buffers::of_worker(budget.kind_limit_bytes(Kind::Udp), config.threads);
         let udp_config = UdpConfig {
             frame_bytes_max: DATAGRAM_BYTES_MAX,
-            send_bytes: SEND_BYTES,
+            send_bytes: buffers.send_bytes,
             ..UdpConfig::default()
         };
         Ok(UdpPort {
             transport: Udp::from_socket(socket, udp_config)?,
             // A frame does not say how long it is; the kernel says which it has cut.
-            zone: Zone::ring(ZONE, Box::new(|_| true))?,
-            completions: Vec::with_capacity(ZONE.completions_max),
+            zone: Zone::ring(buffers.zone, Box::new(|_| true))?,
+            completions: Vec::with_capacity(buffers.zone.completions_max),
             parked: Vec::new(),
             open_count: 0,
+            open_of: HashMap::new(),
+            buffers,
             client: Arc::new(Client::of_datagrams(local)),
             reply_factor: config.udp.reply_factor,
             reply: Vec::new(),
@@ -149,7 +196,7 @@ impl UdpPort {
 
     /// Its buffers; part of the client buffers.
     pub fn held_bytes(&self) -> u64 {
-        (ZONE.buffer_bytes * ZONE.buffer_count + SEND_BYTES) as u64
+        self.buffers.bytes()
     }
 
     /// From now on datagrams go to the first `front_count` workers.
@@ -205,11 +252,13 @@ impl UdpPort {
             FrameError::Reply => UdpDrop::Reply,
             _ => UdpDrop::Short,
         })?;
-        if self.open_count == EXCHANGES_MAX {
+        let to = self.completions[at].sender();
+        let of_address = to.as_address().map_or(0, |from| self.open_of_address(from.ip()));
+        if self.open_count == EXCHANGES_MAX || of_address >= EXCHANGES_OF_ADDRESS_MAX {
             return Err(UdpDrop::Busy);
         }
         let exchange = Exchange {
-            to: self.completions[at].sender(),
+            to,
             request_id,
             answer_bytes_max: match self.reply_factor {
                 0 => usize::MAX,
@@ -227,6 +276,9 @@ impl UdpPort {
                 .map_err(|_| UdpDrop::Busy)?,
         };
         self.open_count += 1;
+        if let Some(from) = to.as_address() {
+            *self.open_of.entry(from.ip()).or_default() += 1;
+        }
         let speech = Speech::Memcached(Memcached::default());
         let mut connection = Connection::new(descriptor, Arc::clone(&self.client), speech);
         connection.interest = Interest { read: false, write: false };
@@ -235,9 +287,21 @@ impl UdpPort {
         Ok(connection)
     }
 
-    /// An exchange is over, answered or not; whoever kept it takes its descriptor back.
-    pub fn close(&mut self, connection: Connection) {
+    fn open_of_address(&self, address: IpAddr) -> usize {
+        self.open_of.get(&address).copied().unwrap_or(0)
+    }
+
+    /// An exchange with `to` is over, answered or not; its descriptor comes back.
+    pub fn close(&mut self, connection: Connection, to: Option<Sender>) {
         self.open_count -= 1;
+        if let Some(from) = to.and_then(Sender::as_address)
+            && let Entry::Occupied(mut count) = self.open_of.entry(from.ip())
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
         self.parked.push(connection.socket);
     }
 
@@ -329,6 +393,18 @@ mod tests {
     fn exchange(answer_bytes_max: usize) -> Exchange {
         let to = Sender::address(SocketAddr::from(([127, 0, 0, 1], 9)));
         Exchange { to, request_id: 1, answer_bytes_max, head: None }
+    }
+
+    #[test]
+    fn buffers_of_all_sockets_stay_within_half_of_their_part() {
+        for (udp_bytes, worker_count) in [(2 << 20, 1), (2 << 20, 4), (10 << 20, 8), (32 << 20, 4)]
+        {
+            let buffers = Buffers::of_worker(udp_bytes, worker_count);
+            assert!(buffers.zone.buffer_bytes >= DATAGRAM_BYTES_MAX);
+            assert!(buffers.bytes() * worker_count as u64 <= udp_bytes / 2, "{buffers:?}");
+        }
+        let large = Buffers::of_worker(32 << 20, 2);
+        assert_eq!((large.bytes(), large.zone.buffer_count), (1 << 20, 4));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::fmt::{Display, Write};
 use store::StoreStats;
 
 use crate::metrics::{
-    Snapshot, cluster, commands as durations, compaction, durable, facts, native, slo, tracking,
-    udp,
+    Snapshot, budget, cluster, commands as durations, compaction, durable, facts, native, slo,
+    tracking, udp,
 };
 use crate::warm::Kept;
 
@@ -30,6 +30,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     udp::families(&mut page, &snapshot.totals.udp);
     tracking::families(&mut page, &snapshot.tracking);
     memory(&mut page, snapshot);
+    budget::families(&mut page, &snapshot.client_buffers);
     store(&mut page, &snapshot.store);
     durable::families(&mut page, snapshot.data.as_ref());
     warm(&mut page, snapshot.warm);
@@ -186,7 +187,13 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
     );
     page.family("dovetail_tls_handshakes", "counter", "Handshakes of TLS, by how they ended");
     let tls = totals.tls;
-    for (result, count) in [("ok", tls.handshakes), ("refused", tls.refused), ("late", tls.late)] {
+    let results = [
+        ("ok", tls.handshakes),
+        ("refused", tls.refused),
+        ("late", tls.late),
+        ("crowded_out", tls.crowded_out),
+    ];
+    for (result, count) in results {
         page.sample("dovetail_tls_handshakes_total", &[("result", result)], count);
     }
     page.family_with_unit("dovetail_net_bytes", "counter", "Bytes from and to clients", "bytes");

@@ -133,7 +133,10 @@ impl Desk {
         let header = &caller.frame.header;
         let is_known = self.known.find(&shop.sessions, header.session, caller.sender).is_some();
         match header.kind {
-            Kind::Hello => shop.greet(caller, clock, counters, outlet),
+            Kind::Hello => {
+                let of_address_max = service.core.shared.live().clients_max().per_address;
+                shop.greet(caller, (clock, of_address_max), counters, outlet);
+            }
             Kind::Bye if is_known => shop.bye(header),
             Kind::Requests if is_known => {
                 counters.native.busy.add(1);

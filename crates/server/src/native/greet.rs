@@ -64,8 +64,8 @@ pub struct Shop {
 pub struct Terms {
     /// Of the partitions by which datagrams find their worker.
     pub steering_bits: u8,
-    /// Of the key hash (K26).
-    pub hash_seed: u64,
+    /// Of the hash that steers; the index has a seed of its own, which stays here (K26).
+    pub steering_seed: u64,
     /// The largest value.
     pub value_max_bytes: u32,
     /// [`Welcome::RANGES`].
@@ -87,11 +87,11 @@ impl Shop {
         self.front_count.store(front_count, Ordering::Relaxed);
     }
 
-    /// Answers a hello.
+    /// Answers a hello. An address may have `of_address_max` connections and sessions.
     pub fn greet<T: Outlet>(
         &self,
         caller: Caller<'_>,
-        clock: Clock,
+        (clock, of_address_max): (Clock, usize),
         counters: &WorkerCounters,
         outlet: &mut T,
     ) {
@@ -113,19 +113,26 @@ impl Shop {
         }
         let frame_max_bytes =
             (hello.frame_max_bytes as usize).clamp(FRAME_MIN_BYTES, outlet.frame_max_bytes());
-        let guest = Guest { peer: caller.sender, nonce: hello.nonce, frame_max_bytes };
+        let (peer, nonce) = (caller.sender, hello.nonce);
+        let guest = Guest { peer, nonce, frame_max_bytes, of_address_max };
         // No client's address has port 0, so that no other id can be made of the same.
         let address = caller.sender.as_address().unwrap_or(([0, 0, 0, 0], 0).into());
         let id_of = |serial| self.cookies.session(address, serial);
-        match self.sessions.grant(guest, clock.uptime_ms(), id_of) {
-            // The door was closed meanwhile, and its sessions were ended before this one came.
-            Ok(id) if self.refuses(caller.sender).is_some() => {
-                self.end(id);
-                self.refuse(caller, Reason::Closed, counters, outlet);
+        let id = match self.sessions.grant(guest, clock.uptime_ms(), id_of) {
+            Ok(id) => id,
+            Err(full) => {
+                if full == SessionsFull::OfAddress {
+                    counters.rejected_of_address.add(1);
+                }
+                return self.refuse(caller, Reason::SessionsFull, counters, outlet);
             }
-            Ok(id) => self.welcome(caller, (&hello, version, id), counters, outlet),
-            Err(SessionsFull) => self.refuse(caller, Reason::SessionsFull, counters, outlet),
+        };
+        // The door was closed meanwhile, and its sessions were ended before this one came.
+        if self.refuses(caller.sender).is_some() {
+            self.end(id);
+            return self.refuse(caller, Reason::Closed, counters, outlet);
         }
+        self.welcome(caller, (&hello, version, id), counters, outlet);
     }
 
     /// Whether a client receives where it says it is. Who has a lane does.
@@ -174,7 +181,7 @@ impl Shop {
             steering: Steering::new(self.terms.steering_bits, worker_count),
             frame_max_bytes: outlet.frame_max_bytes() as u32,
             nonce: hello.nonce,
-            hash_seed: self.terms.hash_seed,
+            steering_seed: self.terms.steering_seed,
             once_window: ONCE_WINDOW,
             idle_ms: IDLE_MS,
             part_window_bytes: PART_WINDOW_BYTES,

@@ -7,17 +7,20 @@
 //! ```
 //!
 //! # Invariants
-//! I1: at most `session_count_max` sessions.
+//! I1: at most `session_count_max` sessions, as many of an address as it may have connections.
 //! I2: what a session remembers of its writes is reserved from the client buffers before its first
 //!     write is admitted, and given back when the session goes.
 //! I3: an id is granted once: it is made of a serial number. A hello that was delayed can make a
-//!     session that nobody uses, but bring none back with its memory lost.
+//!     session that is never used, but bring none back with its memory lost.
+//! I4: sessions that never sent a request take at most a quarter of the memory of sessions, and
+//!     the oldest of them ends when there is no room for another: hellos of strangers end no
+//!     session that works.
 //!
 //! # Concurrency
 //! The table is locked by hellos, byes, the sweep and the first frame that a worker sees of a
 //! session; [`Session::once`] by at-most-once requests alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -26,7 +29,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use landing::Sender;
 use wire::native::{Admission, Once, SessionId};
 
-use crate::budget::{BufferBudget, Reservation};
+use crate::budget::{BufferBudget, Kind, Reservation};
+use crate::clients::Addresses;
 
 /// How far at-most-once numbers may run ahead of a session's floor.
 pub const ONCE_WINDOW: u32 = 1024;
@@ -39,6 +43,12 @@ pub const IDLE_MS: u32 = 60_000;
 
 /// What a session takes before its first write: itself, and its places in the maps.
 const SESSION_BYTES: u64 = size_of::<Session>() as u64 + 256;
+
+/// Of the memory of sessions, what those may take that never sent a request (I4).
+const UNTRIED_PART: u64 = 4;
+
+/// Sessions that one hello ends at most to have room.
+const ENDED_MAX: usize = 4;
 
 /// One client's session.
 #[derive(Debug)]
@@ -54,6 +64,8 @@ pub struct Session {
     /// The number of the next frame of replies.
     next_number: AtomicU32,
     /// Milliseconds of the server's life.
+    granted_ms: u64,
+    /// The same; 0: it never sent a request.
     last_active_ms: AtomicU64,
     is_ended: AtomicBool,
     /// The highest floor that a frame said, and that [`Once`] knows.
@@ -92,10 +104,16 @@ impl Session {
     /// A frame of it has arrived.
     #[inline]
     pub fn set_active(&self, uptime_ms: u64) {
+        let uptime_ms = uptime_ms.max(1);
         // The line is shared among workers: written once a millisecond at most.
         if self.last_active_ms.load(Ordering::Relaxed) < uptime_ms {
             self.last_active_ms.store(uptime_ms, Ordering::Relaxed);
         }
+    }
+
+    /// Whether it never sent a request (I4).
+    fn is_untried(&self) -> bool {
+        self.last_active_ms.load(Ordering::Relaxed) == 0
     }
 
     /// Hears the floor of a frame, whatever else is in it: a client that gave a write up and reads
@@ -145,7 +163,8 @@ impl Remembering {
     /// The outcomes, their memory booked (I2).
     fn booked(&mut self, budget: &Arc<BufferBudget>) -> Result<&mut Once, NoMemory> {
         if self.booked.is_none() {
-            self.booked = Some(Reservation::try_new(budget, ONCE_BYTES).ok_or(NoMemory)?);
+            self.booked =
+                Some(Reservation::try_new(budget, Kind::Sessions, ONCE_BYTES).ok_or(NoMemory)?);
         }
         Ok(&mut self.once)
     }
@@ -160,11 +179,18 @@ pub struct Guest {
     pub nonce: u64,
     /// The longest frame that both sides take.
     pub frame_max_bytes: usize,
+    /// Connections and sessions that its address may have; 0: as many as there are.
+    pub of_address_max: usize,
 }
 
-/// No more sessions, or no more memory for them.
+/// Why a session is not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionsFull;
+pub enum SessionsFull {
+    /// No more sessions, or no more memory for them.
+    All,
+    /// Its address has as many connections and sessions as it may have.
+    OfAddress,
+}
 
 /// All sessions.
 #[derive(Debug)]
@@ -172,10 +198,13 @@ pub struct Sessions {
     table: Mutex<Table>,
     session_count_max: usize,
     budget: Arc<BufferBudget>,
+    addresses: Arc<Addresses>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
+    /// Sessions that had sent no request when they came here, oldest first (I4).
+    untried: VecDeque<SessionId>,
     by_id: HashMap<SessionId, Arc<Session>>,
     /// A hello that comes again gets the session that it got before.
     by_hello: HashMap<(Sender, u64), SessionId>,
@@ -185,8 +214,12 @@ struct Table {
 
 impl Sessions {
     /// None yet.
-    pub fn new(session_count_max: usize, budget: Arc<BufferBudget>) -> Sessions {
-        Sessions { table: Mutex::default(), session_count_max, budget }
+    pub(crate) fn new(
+        session_count_max: usize,
+        budget: Arc<BufferBudget>,
+        addresses: Arc<Addresses>,
+    ) -> Sessions {
+        Sessions { table: Mutex::default(), session_count_max, budget, addresses }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -221,10 +254,16 @@ impl Sessions {
         if let Some(id) = table.by_hello.get(&hello) {
             return Ok(*id);
         }
-        if table.by_id.len() >= self.session_count_max {
-            return Err(SessionsFull);
+        let address = guest.peer.as_address().map(|address| address.ip());
+        if let Some(address) = address
+            && !self.addresses.try_enter(address, guest.of_address_max)
+        {
+            return Err(SessionsFull::OfAddress);
         }
-        let booked = Reservation::try_new(&self.budget, SESSION_BYTES).ok_or(SessionsFull)?;
+        let Some(booked) = self.make_room(&mut table) else {
+            address.inspect(|address| self.addresses.leave(*address));
+            return Err(SessionsFull::All);
+        };
         let id = id_of(table.serial);
         table.serial += 1;
         let session = Session {
@@ -233,7 +272,8 @@ impl Sessions {
             frame_max_bytes: guest.frame_max_bytes,
             nonce: guest.nonce,
             next_number: AtomicU32::new(0),
-            last_active_ms: AtomicU64::new(uptime_ms),
+            granted_ms: uptime_ms,
+            last_active_ms: AtomicU64::new(0),
             is_ended: AtomicBool::new(false),
             floor: AtomicU32::new(0),
             once: Mutex::new(Remembering { once: Once::new(ONCE_WINDOW), booked: None }),
@@ -241,12 +281,32 @@ impl Sessions {
         };
         table.by_hello.insert(hello, id);
         table.by_id.insert(id, Arc::new(session));
+        table.untried.push_back(id);
         Ok(id)
+    }
+
+    /// Books a session, in the place of the oldest untried ones if need be (I4).
+    fn make_room(&self, table: &mut Table) -> Option<Reservation> {
+        let untried_max =
+            self.budget.kind_limit_bytes(Kind::Sessions) / UNTRIED_PART / SESSION_BYTES;
+        while table.untried.len() as u64 >= untried_max.max(1) {
+            table.end_oldest_untried(&self.addresses);
+        }
+        for _ in 0..ENDED_MAX {
+            if table.by_id.len() < self.session_count_max
+                && let Some(booked) =
+                    Reservation::try_new(&self.budget, Kind::Sessions, SESSION_BYTES)
+            {
+                return Some(booked);
+            }
+            table.end_oldest_untried(&self.addresses);
+        }
+        None
     }
 
     /// Ends a session. Whether there was one.
     pub fn end(&self, id: SessionId) -> bool {
-        self.table().end(id)
+        self.table().end(id, &self.addresses)
     }
 
     /// Ends the sessions of a peer that has gone. Answers which.
@@ -260,7 +320,7 @@ impl Sessions {
         let over = table.by_id.values().filter(|session| is_over(session.peer));
         let gone: Vec<SessionId> = over.map(|session| session.id).collect();
         for id in &gone {
-            table.end(*id);
+            table.end(*id, &self.addresses);
         }
         gone
     }
@@ -269,24 +329,39 @@ impl Sessions {
     pub fn sweep(&self, uptime_ms: u64) -> Vec<SessionId> {
         let mut table = self.table();
         let is_idle = |session: &Session| {
-            let active_ms = session.last_active_ms.load(Ordering::Relaxed);
+            let last_ms = session.last_active_ms.load(Ordering::Relaxed);
+            let active_ms = last_ms.max(session.granted_ms);
             uptime_ms.saturating_sub(active_ms) > u64::from(IDLE_MS)
         };
         let idle = table.by_id.values().filter(|session| is_idle(session));
         let gone: Vec<SessionId> = idle.map(|session| session.id).collect();
         for id in &gone {
-            table.end(*id);
+            table.end(*id, &self.addresses);
         }
         gone
     }
 }
 
 impl Table {
-    fn end(&mut self, id: SessionId) -> bool {
+    fn end(&mut self, id: SessionId, addresses: &Addresses) -> bool {
         let Some(session) = self.by_id.remove(&id) else { return false };
         self.by_hello.remove(&(session.peer, session.nonce));
+        if let Some(address) = session.peer.as_address() {
+            addresses.leave(address.ip());
+        }
         session.is_ended.store(true, Ordering::Relaxed);
         true
+    }
+
+    /// Ends the oldest session that never sent a request. Those that have sent one meanwhile leave
+    /// the list: each comes here once.
+    fn end_oldest_untried(&mut self, addresses: &Addresses) {
+        while let Some(id) = self.untried.pop_front() {
+            if self.by_id.get(&id).is_some_and(|session| session.is_untried()) {
+                self.end(id, addresses);
+                return;
+            }
+        }
     }
 }
 
@@ -386,7 +461,7 @@ mod tests {
     use super::*;
 
     fn sessions(count_max: usize) -> Sessions {
-        Sessions::new(count_max, Arc::new(BufferBudget::new(1 << 20)))
+        Sessions::new(count_max, Arc::new(BufferBudget::new(1 << 20)), Arc::default())
     }
 
     fn peer(port: u16) -> Sender {
@@ -395,7 +470,15 @@ mod tests {
 
     /// A session for a hello of this nonce; its id is ten times its serial number, plus one.
     fn grant(sessions: &Sessions, nonce: u64) -> Result<SessionId, SessionsFull> {
-        let guest = Guest { peer: peer(1), nonce, frame_max_bytes: 1400 };
+        grant_of(sessions, nonce, 0)
+    }
+
+    fn grant_of(
+        sessions: &Sessions,
+        nonce: u64,
+        of_address_max: usize,
+    ) -> Result<SessionId, SessionsFull> {
+        let guest = Guest { peer: peer(1), nonce, frame_max_bytes: 1400, of_address_max };
         sessions.grant(guest, 0, |serial| SessionId(serial * 10 + 1))
     }
 
@@ -404,7 +487,48 @@ mod tests {
         let sessions = sessions(1);
         assert_eq!(grant(&sessions, 7), Ok(SessionId(1)));
         assert_eq!(grant(&sessions, 7), Ok(SessionId(1)));
-        assert_eq!((sessions.count(), grant(&sessions, 8)), (1, Err(SessionsFull)));
+        assert_eq!(sessions.count(), 1);
+    }
+
+    #[test]
+    fn hellos_end_the_oldest_session_that_did_nothing_and_none_that_works() {
+        let sessions = sessions(2);
+        let works = grant(&sessions, 1).unwrap();
+        sessions.find(works).unwrap().set_active(0);
+        let idle = grant(&sessions, 2).unwrap();
+        let next = grant(&sessions, 3).unwrap();
+        assert!(sessions.find(idle).is_none() && sessions.find(works).is_some());
+        sessions.find(next).unwrap().set_active(5);
+        assert_eq!(grant(&sessions, 4), Err(SessionsFull::All));
+        assert_eq!(sessions.count(), 2);
+    }
+
+    #[test]
+    fn sessions_that_did_nothing_leave_the_memory_to_those_that_write() {
+        let budget = Arc::new(BufferBudget::new(1 << 20));
+        let sessions = Sessions::new(1_000_000, Arc::clone(&budget), Arc::default());
+        let works = grant(&sessions, 0).unwrap();
+        sessions.find(works).unwrap().set_active(1);
+        for nonce in 1..10_000 {
+            grant(&sessions, nonce).unwrap();
+        }
+        let limit_bytes = budget.kind_limit_bytes(Kind::Sessions);
+        assert!(budget.kind_bytes(Kind::Sessions) <= limit_bytes / UNTRIED_PART + SESSION_BYTES);
+        let session = sessions.find(works).expect("it works");
+        assert_eq!(session.once().admit(0, &budget), Ok(Admission::Execute));
+    }
+
+    #[test]
+    fn an_address_has_as_many_sessions_as_connections() {
+        let sessions = sessions(9);
+        let first = grant_of(&sessions, 1, 2).unwrap();
+        grant_of(&sessions, 2, 2).unwrap();
+        assert_eq!(grant_of(&sessions, 3, 2), Err(SessionsFull::OfAddress));
+        assert_eq!(grant_of(&sessions, 1, 2), Ok(first), "a hello that comes again");
+        sessions.end(first);
+        assert!(grant_of(&sessions, 3, 2).is_ok());
+        let address = [127, 0, 0, 1].into();
+        assert!(!sessions.addresses.try_enter(address, 2), "connections count with them");
     }
 
     #[test]
@@ -438,8 +562,8 @@ mod tests {
 
     #[test]
     fn a_session_without_room_for_its_memory_is_busy() {
-        let budget = Arc::new(BufferBudget::new(SESSION_BYTES + ONCE_BYTES - 1));
-        let sessions = Sessions::new(9, budget);
+        let budget = Arc::new(BufferBudget::new(4 * ONCE_BYTES));
+        let sessions = Sessions::new(9, budget, Arc::default());
         let session = sessions.find(grant(&sessions, 7).unwrap()).unwrap();
         assert_eq!(session.once().admit(0, sessions.budget()), Err(NoMemory));
     }

@@ -30,7 +30,7 @@ use super::desk::{Desk, Service};
 use super::greet::Shop;
 use super::outgoing::Outlet;
 use crate::StartError;
-use crate::budget::{BufferBudget, Reservation};
+use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::config::Config;
 use crate::counters::WorkerCounters;
 use crate::engine::Engine;
@@ -115,7 +115,7 @@ impl ShmDoor {
             }
             Accepted::Vanished => return Ok(Some(None)),
         };
-        let booked = Reservation::try_new(&self.budget, rings_bytes(self.ring));
+        let booked = Reservation::try_new(&self.budget, Kind::SharedMemory, rings_bytes(self.ring));
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         Ok(Some(booked.map(|booked| ShmGuest { end, serial, booked })))
     }

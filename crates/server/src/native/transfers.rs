@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::Instant;
 use wire::native::{Assembly, Part, PartLimits, PartOutcome, PartsIn, SessionId, Status};
 
-use crate::budget::{BufferBudget, Reservation};
+use crate::budget::{BufferBudget, Kind, Reservation};
 
 /// How many bytes of parts a client may have under way; told in the welcome. Less than what a
 /// socket's default receive buffer holds, so that one client's parts are not lost there.
@@ -110,7 +110,7 @@ impl Booked {
         match &mut self.reservation {
             Some(reservation) => reservation.try_resize(want_bytes),
             None => {
-                self.reservation = Reservation::try_new(budget, want_bytes);
+                self.reservation = Reservation::try_new(budget, Kind::Transfers, want_bytes);
                 self.reservation.is_some()
             }
         }
@@ -146,8 +146,8 @@ mod tests {
         let transfers = Transfers::new(Arc::clone(&budget), 1 << 18);
         let part = |offset| Part { offset, total: 256 };
         transfers.accept(NOW, name(1), part(0), &[7; 64]);
-        let left_bytes = budget.limit_bytes() - budget.granted_bytes();
-        let _others = Reservation::try_new(&budget, left_bytes).unwrap();
+        let left_bytes = budget.kind_limit_bytes(Kind::Transfers) - budget.granted_bytes();
+        let _others = Reservation::try_new(&budget, Kind::Transfers, left_bytes).unwrap();
         let refused = transfers.accept(NOW, name(2), part(0), &[7; 64]);
         assert_eq!(refused, PartOutcome::Refused(Status::Busy));
         let more = transfers.accept(NOW, name(1), part(64), &[7; 64]);

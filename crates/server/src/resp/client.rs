@@ -9,12 +9,17 @@ use wire::resp::{ArgIter, ClientFilter, Command, CommandId, ErrorReply, KillSkip
 
 use super::Caller;
 use super::connection::text;
-use crate::clients::{Client, End};
+use crate::clients::{Client, ClientNames, End};
 use crate::connection::Ending;
 use crate::counters::{CommandIndex, Dialect};
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::tracking::Tracker;
+
+/// A name of a client that does not fit beside those of the others.
+pub(super) const NO_ROOM_FOR_NAME: ErrorReply<'static> = ErrorReply::Other(
+    "names of connections fill their part of the client buffers: a larger --memory has more room",
+);
 
 impl<'a, E: Engine> Gather<'_, 'a, E> {
     /// Runs any command that is left.
@@ -38,16 +43,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 });
             }
             Command::ClientSetName { name } => {
-                self.client(caller).change_names(|names| names.name = text(name));
-                self.say(caller, |encoder| encoder.ok());
+                self.set_name(caller, |names| names.name = text(name));
             }
             Command::ClientSetLibName { name } => {
-                self.client(caller).change_names(|names| names.library = text(name));
-                self.say(caller, |encoder| encoder.ok());
+                self.set_name(caller, |names| names.library = text(name));
             }
             Command::ClientSetLibVersion { version } => {
-                self.client(caller).change_names(|names| names.library_version = text(version));
-                self.say(caller, |encoder| encoder.ok());
+                self.set_name(caller, |names| names.library_version = text(version));
             }
             // No client is ever evicted, and reads always count as use.
             Command::ClientNoEvict { .. } | Command::ClientNoTouch { .. } => {
@@ -90,6 +92,14 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
                 encoder.simple(line);
             }
         });
+    }
+
+    fn set_name(&mut self, caller: Caller, change: impl FnOnce(&mut ClientNames)) {
+        if self.client(caller).change_names(change) {
+            self.say(caller, |encoder| encoder.ok());
+        } else {
+            self.fail(caller, &NO_ROOM_FOR_NAME);
+        }
     }
 
     fn client(&self, caller: Caller) -> Arc<Client> {

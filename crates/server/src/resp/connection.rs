@@ -3,6 +3,7 @@
 use wire::resp::{AuthRequest, Command, ErrorReply, HelloRequest, Protocol, ReplyMode};
 
 use super::Caller;
+use super::client::NO_ROOM_FOR_NAME;
 use super::subscribe::encode_pong;
 use crate::acl::{DEFAULT_USER, Pass};
 use crate::connection::{Replies, Resp};
@@ -64,11 +65,13 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         self.settle(caller.slot);
         let connection = &mut self.core.connections[caller.slot];
+        if let Some(name) = hello.name
+            && !connection.client.change_names(|names| names.name = text(name))
+        {
+            return self.fail(caller, &NO_ROOM_FOR_NAME);
+        }
         connection.resp().protocol = protocol;
         connection.client.set_resp3(protocol == Protocol::Resp3);
-        if let Some(name) = hello.name {
-            connection.client.change_names(|names| names.name = text(name));
-        }
         let id = connection.client.id;
         let mode = if self.core.cluster.is_some() { "cluster" } else { "standalone" };
         let role = if self.own_master().is_some() { "replica" } else { "master" };
@@ -120,8 +123,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         self.core.pace_login(caller.slot, origin, admitted.is_some());
         if let Some(user) = admitted {
             let connection = &mut self.core.connections[caller.slot];
+            if !connection.client.change_names(|names| names.user = text(&user.name)) {
+                return Err(NO_ROOM_FOR_NAME);
+            }
             connection.resp().pass.log_in(user, &table);
-            connection.client.change_names(|names| names.user = text(&user.name));
             // The table may be newer than this worker's.
             self.core.renew_passes();
             return Ok(());

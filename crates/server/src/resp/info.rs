@@ -201,6 +201,13 @@ fn memory(section: &mut Section<'_>) {
     section.line("dovetail_index_bytes", store.index_bytes);
     section.line("dovetail_index_used_bytes", store.index_used_bytes);
     section.line("dovetail_buffers_bytes", shared.buffer_budget().limit_bytes());
+    for numbers in shared.buffer_budget().kinds() {
+        let (bytes, limit_bytes, refusals) = (numbers.bytes, numbers.limit_bytes, numbers.refusals);
+        section.line(
+            &format!("dovetail_buffers_{}", numbers.kind.name()),
+            format_args!("bytes={bytes},limit={limit_bytes},refusals={refusals}"),
+        );
+    }
     section.facts(&store, Kind::Gauge);
 }
 

@@ -14,6 +14,7 @@ use wire::resp::{Command, Encoder, ErrorReply, LcsRequest, LcsWants};
 use super::Caller;
 use super::locked::Observed;
 use super::several::TOO_MANY_PARTS;
+use crate::budget::Kind;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::rmw::Rmw;
@@ -44,12 +45,12 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         if table_bytes > self.core.value_max_bytes {
             return self.fail(caller, &ErrorReply::LcsMemory);
         }
-        if !self.core.ledger.try_reserve(table_bytes) {
+        if !self.core.ledger.try_reserve(Kind::Groups, table_bytes) {
             return self.fail(caller, &TOO_MANY_PARTS);
         }
         let table = Table::new(&left, &right);
         self.say(caller, |encoder| answer(encoder, &table, request));
-        self.core.ledger.release(table_bytes);
+        self.core.ledger.release(Kind::Groups, table_bytes);
     }
 
     /// Both values as of one moment.

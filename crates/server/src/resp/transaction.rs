@@ -31,6 +31,7 @@ use super::Caller;
 use super::redirect::{Keyed, keys_in, slot_of};
 use super::several::TOO_MANY_PARTS;
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
+use crate::budget::Kind;
 use crate::compaction::Answering;
 use crate::connection::Ending;
 use crate::counters::CommandIndex;
@@ -140,10 +141,10 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
     fn reserve(&mut self, caller: Caller, more_bytes: usize) -> bool {
         let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
         let held_bytes = self.transaction(caller.slot).held_bytes() + more_bytes;
-        let fits =
-            held_bytes as u64 <= bytes_max && self.core.ledger.try_reserve_large(more_bytes as u64);
+        let fits = held_bytes as u64 <= bytes_max
+            && self.core.ledger.try_reserve(Kind::Groups, more_bytes as u64);
         if fits {
-            self.core.connections[caller.slot].booked_bytes += more_bytes as u64;
+            self.core.connections[caller.slot].booked.add(Kind::Groups, more_bytes as u64);
         } else {
             let text = "the transaction is larger than the client buffers allow";
             self.fail(caller, &ErrorReply::Other(text));
@@ -250,11 +251,11 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         self.flush();
         let scratch_bytes = (transaction.command_count * size_of::<Queued<'_>>()) as u64;
-        if !self.core.ledger.try_reserve(scratch_bytes) {
+        if !self.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
             return self.fail(caller, &TOO_MANY_PARTS);
         }
         self.exec_queued(caller, &transaction);
-        self.core.ledger.release(scratch_bytes);
+        self.core.ledger.release(Kind::Groups, scratch_bytes);
     }
 
     fn exec_queued(&mut self, caller: Caller, transaction: &Transaction) {
@@ -266,7 +267,7 @@ impl<'a, E: Engine> Gather<'_, 'a, E> {
         }
         let Some(booked_bytes) = self.book_replies(caller, &commands) else { return };
         self.exec_booked(caller, transaction, &commands);
-        self.core.ledger.release(booked_bytes);
+        self.core.ledger.release(Kind::Replies, booked_bytes);
     }
 
     fn exec_booked(&mut self, caller: Caller, transaction: &Transaction, commands: &[Queued<'_>]) {

@@ -42,6 +42,8 @@ struct CapBounds {
     least: u64,
     /// What the items of a store need.
     for_items: u64,
+    /// What clients, users and sessions need that stay.
+    for_clients: u64,
     /// The room that was reserved at the start.
     room: u64,
     /// What the machine or the cgroup can give now.
@@ -106,6 +108,11 @@ fn refusal(bytes: u64, current_bytes: u64, bounds: CapBounds) -> Option<String> 
         _ if bytes < current_bytes && bytes < bounds.for_items => {
             least(bounds.for_items, "which the stored items need, or delete some: --mode store")
         }
+        _ if bytes < current_bytes && bytes < bounds.for_clients => {
+            let why =
+                "half of whose client buffers holds the connections, users and sessions there are";
+            least(bounds.for_clients, why)
+        }
         _ if bytes > bounds.room => {
             most(bounds.room, "the room that was reserved at the start, or restart with --memory")
         }
@@ -154,6 +161,7 @@ impl Shared {
         CapBounds {
             least: self.plan.least_cap_bytes(bounds.least_bytes),
             for_items: self.plan.least_cap_bytes(bounds.items_bytes),
+            for_clients: self.plan.least_cap_of(|plan| self.budget.fits_in(plan.buffers_bytes)),
             room: self.plan.most_cap_bytes(bounds.most_bytes),
             machine: limits.memory_max_bytes().min(reachable_bytes) >> 20 << 20,
         }
@@ -181,10 +189,16 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{Kind, Reservation};
 
     const MIB: u64 = 1 << 20;
-    const BOUNDS: CapBounds =
-        CapBounds { least: 64 * MIB, for_items: 100 * MIB, room: 1024 * MIB, machine: 512 * MIB };
+    const BOUNDS: CapBounds = CapBounds {
+        least: 64 * MIB,
+        for_items: 100 * MIB,
+        for_clients: 110 * MIB,
+        room: 1024 * MIB,
+        machine: 512 * MIB,
+    };
 
     #[track_caller]
     fn check(mib: u64, current_mib: u64, want: Option<&str>) {
@@ -200,6 +214,8 @@ mod tests {
         check(63, 200, Some("63MiB is too little: give at least 64MiB"));
         check(0, 200, Some("at least 64MiB, a server without a limit"));
         check(99, 200, Some("at least 100MiB, which the stored items need"));
+        check(109, 200, Some("109MiB is too little: give at least 110MiB, half of whose client"));
+        check(109, 105, None);
         check(1025, 200, Some("1025MiB is too much: give at most 1GiB, the room"));
         check(513, 200, Some("at most 512MiB, which this machine"));
         check(513, 600, None);
@@ -228,5 +244,18 @@ mod tests {
         assert_eq!((shared.memory_bytes(), shared.memory_changes()), (256 * MIB, (1, 1)));
         shared.set_memory(128 * MIB).unwrap();
         assert_eq!(shared.buffer_budget().limit_bytes(), buffers_bytes);
+    }
+
+    #[test]
+    fn a_cap_in_which_clients_that_stay_have_no_room_is_refused() {
+        let shared = Shared::new(Config { memory_bytes: 512 * MIB, ..Config::default() });
+        let budget = shared.buffer_budget();
+        let held_bytes = budget.kind_limit_bytes(Kind::Connections);
+        let held = Reservation::try_new(budget, Kind::Connections, held_bytes).unwrap();
+        let reason = shared.set_memory(128 * MIB).unwrap_err();
+        assert!(reason.contains("half of whose client buffers"), "{reason}");
+        assert_eq!(shared.memory_bytes(), 512 * MIB);
+        drop(held);
+        shared.set_memory(128 * MIB).unwrap();
     }
 }

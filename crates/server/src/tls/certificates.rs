@@ -10,6 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
 use super::stream::Stream;
+use crate::budget::Reservation;
 use crate::error::StartError;
 
 /// Whether clients show a certificate.
@@ -73,9 +74,9 @@ impl Certificates {
     }
 
     /// A connection that was just accepted.
-    pub fn accept(&self) -> Result<Stream, rustls::Error> {
+    pub fn accept(&self, booked: Reservation) -> Result<Stream, rustls::Error> {
         let config = Arc::clone(&self.current().ports);
-        Stream::new(config)
+        Stream::new(config, booked)
     }
 
     /// What a connection begins with whose client shows no certificate.

@@ -8,13 +8,18 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::{Reader, ServerConfig, ServerConnection};
 
+use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::output::{Output, Sent};
 
 /// Sealed bytes that wait for the socket (T2).
 pub const SEALED_BYTES_MAX: usize = 64 << 10;
 
 /// What a connection takes when nothing waits: the session and the buffer of its records.
-const IDLE_BYTES: usize = 8 << 10;
+const IDLE_BYTES: u64 = 8 << 10;
+
+/// What a handshake takes at first: the session, its transcript, and the server's first flight.
+/// Each byte that the client sends in it is buffered in a vector that doubles.
+pub const HANDSHAKE_BYTES: u64 = 16 << 10;
 
 /// Plaintext that is sealed at a time: records are at most this long.
 const PIECE_BYTES_MAX: usize = 16 << 10;
@@ -24,6 +29,10 @@ const PIECE_BYTES_MAX: usize = 16 << 10;
 pub struct Stream {
     session: ServerConnection,
     is_handshaking: bool,
+    /// Bytes of the handshake that have come.
+    received_bytes: u64,
+    /// What it takes when nothing waits for the socket.
+    booked: Reservation,
 }
 
 /// What [`Stream::receive`] found.
@@ -42,11 +51,24 @@ pub enum Received {
 }
 
 impl Stream {
-    /// Of a connection that was just accepted.
-    pub fn new(config: Arc<ServerConfig>) -> Result<Stream, rustls::Error> {
+    /// Of a connection that was just accepted; [`HANDSHAKE_BYTES`] are booked.
+    pub fn new(config: Arc<ServerConfig>, booked: Reservation) -> Result<Stream, rustls::Error> {
+        debug_assert_eq!(booked.bytes(), HANDSHAKE_BYTES);
         let mut session = ServerConnection::new(config)?;
         session.set_buffer_limit(Some(SEALED_BYTES_MAX));
-        Ok(Stream { session, is_handshaking: true })
+        Ok(Stream { session, is_handshaking: true, received_bytes: 0, booked })
+    }
+
+    /// Books what the handshake has grown by, or what is left of it behind its end; false: there
+    /// is no room.
+    pub fn book(&mut self, budget: &Arc<BufferBudget>) -> bool {
+        if self.is_handshaking {
+            return self.booked.try_resize(HANDSHAKE_BYTES + 2 * self.received_bytes);
+        }
+        let standing = Reservation::try_new(budget, Kind::Connections, IDLE_BYTES);
+        let has_room = standing.is_some();
+        self.booked = standing.unwrap_or_else(|| Reservation::empty(budget, Kind::Connections));
+        has_room
     }
 
     /// Whether the client has not shown yet who it is.
@@ -61,9 +83,9 @@ impl Stream {
         has_ended
     }
 
-    /// Memory that it takes, as the budget counts it.
-    pub fn held_bytes(&self) -> usize {
-        IDLE_BYTES + if self.session.wants_write() { SEALED_BYTES_MAX } else { 0 }
+    /// What waits for the socket, at most.
+    pub fn sealed_bytes(&self) -> usize {
+        if self.session.wants_write() { SEALED_BYTES_MAX } else { 0 }
     }
 
     /// Reads once, through `sealed`, and gives `take` all that could be opened (T1): at most as
@@ -80,6 +102,7 @@ impl Stream {
             Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
             Err(_) => return Received::Broken,
         };
+        self.received_bytes += count as u64;
         let mut rest = &sealed[..count];
         while !rest.is_empty() {
             match self.session.read_tls(&mut rest) {

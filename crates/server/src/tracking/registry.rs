@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::prefixes::Prefixes;
-use crate::budget::{BufferBudget, Reservation};
+use crate::budget::{BufferBudget, Kind, Reservation};
 use crate::clients::Client;
 
 /// A prefix stands in the tracker, in the registry, and for a while in the one before.
@@ -69,8 +69,8 @@ impl Tracker {
         let bytes: usize =
             self.prefixes().map(|prefix| PREFIX_COPIES * prefix.len() + PREFIX_BYTES).sum();
         let bytes_max = budget.limit_bytes() / PREFIXES_PART;
-        self.booked =
-            Reservation::try_new(budget, bytes as u64).filter(|held| held.bytes() <= bytes_max);
+        self.booked = Reservation::try_new(budget, Kind::Tracking, bytes as u64)
+            .filter(|held| held.bytes() <= bytes_max);
         self.booked.is_some()
     }
 

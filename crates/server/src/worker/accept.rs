@@ -110,7 +110,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             }
         };
         let Some(access) = self.access_of(&socket, &peer, (protocol, is_tls)) else { return };
-        let Ok(tls) = self.begin_tls(is_tls) else { return };
+        let Some(tls) = self.begin_tls(is_tls) else { return };
         let arrival = Arrival {
             protocol,
             worker: self.core.worker,
@@ -125,7 +125,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             Err(too_many) => {
                 let counters = self.core.counters();
                 match too_many {
-                    TooMany::All => counters.rejected.add(1),
+                    TooMany::All | TooMany::NoRoom => counters.rejected.add(1),
                     TooMany::OfAddress => counters.rejected_of_address.add(1),
                 }
                 // Who speaks TLS would not understand.
@@ -206,6 +206,9 @@ fn too_many_line(protocol: Dialect, too_many: TooMany) -> &'static [u8] {
         (Dialect::Resp, TooMany::All) => b"-ERR max number of clients reached\r\n",
         (Dialect::Resp, TooMany::OfAddress) => {
             b"-ERR max number of clients of this address reached\r\n"
+        }
+        (Dialect::Resp, TooMany::NoRoom) => {
+            b"-ERR max number of clients reached: more connections need a larger --memory\r\n"
         }
         (Dialect::Memcached, _) => b"ERROR Too many open connections\r\n",
     }

@@ -7,6 +7,7 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use super::Worker;
 use super::lend::Sender;
+use crate::budget::Books;
 use crate::cluster;
 use crate::connection::Ending;
 use crate::counters::Dialect;
@@ -179,13 +180,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
     #[inline]
     pub(super) fn book(&mut self, slot: usize) {
         let connection = &mut self.core.connections[slot];
-        let held_bytes = connection.held_bytes();
-        let booked_bytes = std::mem::replace(&mut connection.booked_bytes, held_bytes);
-        if held_bytes > booked_bytes {
-            self.core.ledger.force(held_bytes - booked_bytes);
-        } else if held_bytes < booked_bytes {
-            self.core.ledger.release(booked_bytes - held_bytes);
-        }
+        let held = connection.books();
+        self.core.ledger.rebook(&mut connection.booked, held);
     }
 
     /// Closes a connection and forgets it.
@@ -200,7 +196,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return self.end_exchange(connection);
         }
         self.engine.abandon(&mut self.core, &mut connection.awaiting);
-        self.core.ledger.release(connection.booked_bytes);
+        self.core.ledger.rebook(&mut connection.booked, Books::default());
         self.core.shared.clients().remove(connection.client.id);
         self.core.shared.monitors().remove(connection.client.id);
         self.core.shared.watchers().remove(connection.client.id);

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::Worker;
+use crate::budget::Kind;
 use crate::connection::Ending;
 use crate::engine::Home;
 use crate::poller::{Poller, Ready};
@@ -26,6 +27,9 @@ use crate::resp::Fed;
 
 /// A longer incomplete command is not copied into the arena at each read but has its own buffer.
 pub(super) const HELD_BYTES_MAX: usize = 16 << 10;
+
+/// The longest command of a client that still has to log in: ten arguments of 16 KiB, as in Redis.
+const STRANGER_BYTES_MAX: usize = 192 << 10;
 
 /// Read from one connection in one round into the arena.
 pub(super) const READ_BYTES_MAX: usize = 32 << 10;
@@ -294,23 +298,32 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// I2: room for the whole command, or the connection waits.
     pub(super) fn reserve_own(&mut self, slot: usize) -> bool {
         let connection = &mut self.core.connections[slot];
+        let is_stranger = connection.is_stranger();
         let input = &mut connection.input;
         // A command whose length is not known yet grows by more than a read at a time.
         let want_bytes = input.need_bytes.max(input.held.len() + READ_BYTES_MAX);
         if input.held.capacity() >= want_bytes {
             return true;
         }
+        if is_stranger && want_bytes > STRANGER_BYTES_MAX {
+            self.refuse_stranger(slot);
+            return false;
+        }
         if !self.core.ledger.could_hold(want_bytes as u64) {
             self.refuse_too_large(slot);
             return false;
         }
         // Booked as a whole here; `finish` then finds the books in order.
-        let extra_bytes = (want_bytes as u64).saturating_sub(connection.booked_bytes);
-        if !self.core.ledger.try_reserve_large(extra_bytes) {
-            self.starve(slot);
+        let kind = if is_stranger { Kind::Strangers } else { Kind::Bodies };
+        let extra_bytes = (want_bytes as u64).saturating_sub(connection.booked.of(kind));
+        if !self.core.ledger.try_reserve(kind, extra_bytes) {
+            match kind {
+                Kind::Strangers => self.refuse_stranger(slot),
+                _ => self.starve(slot),
+            }
             return false;
         }
-        connection.booked_bytes += extra_bytes;
+        connection.booked.add(kind, extra_bytes);
         input.held.reserve_exact(want_bytes - input.held.len());
         true
     }

@@ -126,7 +126,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     /// A connection that is counted in the transit leaves for one of `targets`.
     fn hand_over(&mut self, connection: Connection, targets: &Range<usize>) {
-        let booked = self.core.ledger.part_with(connection.booked_bytes);
+        let booked = self.core.ledger.part_with_books(connection.booked);
         self.send_on(Box::new(Moving::pack(connection, booked)), targets);
     }
 
@@ -175,7 +175,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     fn take_in(&mut self, moving: Moving) {
         let Moving { connection, booked } = moving;
-        self.core.ledger.take_over(booked);
+        booked.into_iter().for_each(|booked| self.core.ledger.take_over(booked));
         let slot = self.core.connections.insert(connection);
         let connection = &mut self.core.connections[slot];
         connection.client.set_slot(slot);

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::Worker;
 use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX, READ_OWN_BYTES_MAX};
+use crate::budget::{Kind, Reservation};
 use crate::connection::{Connection, Ending};
 use crate::engine::Home;
 use crate::output::Sent;
 use crate::poller::Poller;
-use crate::tls::{Received, Stream, append, fill};
+use crate::tls::{HANDSHAKE_BYTES, Received, Stream, append, fill};
 
 /// Read from a socket at a time. With a record that had begun it opens to less than
 /// [`READ_BYTES_MAX`].
@@ -30,12 +31,31 @@ struct Handshake {
 }
 
 impl<E: Home, P: Poller> Worker<E, P> {
-    /// What a new connection of such a port begins with.
-    pub(super) fn begin_tls(&self, is_tls: bool) -> Result<Option<Box<Stream>>, rustls::Error> {
-        match self.core.shared.tls().filter(|_| is_tls) {
-            Some(certificates) => certificates.accept().map(Box::new).map(Some),
-            None => Ok(None),
+    /// What a new connection of such a port begins with; `None`: there is no room for it.
+    pub(super) fn begin_tls(&mut self, is_tls: bool) -> Option<Option<Box<Stream>>> {
+        if !is_tls {
+            return Some(None);
         }
+        let mut booked = Reservation::empty(self.core.shared.buffer_budget(), Kind::Handshakes);
+        while !booked.try_resize(HANDSHAKE_BYTES) {
+            if !self.crowd_out_handshake() {
+                return None;
+            }
+        }
+        let accepted = self.core.shared.tls()?.accept(booked);
+        accepted.ok().map(Box::new).map(Some)
+    }
+
+    /// Cuts the oldest handshake of this worker that has not ended; false: there is none.
+    #[cold]
+    fn crowd_out_handshake(&mut self) -> bool {
+        while let Some(Handshake { slot, client_id, .. }) = self.handshakes.0.pop_front() {
+            if self.cut_handshake(slot, client_id) {
+                self.core.counters().tls.crowded_out.add(1);
+                return true;
+            }
+        }
+        false
     }
 
     /// A connection that speaks TLS has come.
@@ -53,19 +73,23 @@ impl<E: Home, P: Poller> Worker<E, P> {
         while let Some(first) = self.handshakes.0.front().filter(|first| first.until <= now) {
             let Handshake { slot, client_id, .. } = *first;
             self.handshakes.0.pop_front();
-            self.end_handshake(slot, client_id);
+            if self.cut_handshake(slot, client_id) {
+                self.core.counters().tls.late.add(1);
+            }
         }
     }
 
+    /// Closes a connection if its handshake has not ended; whether that is so.
     #[cold]
-    fn end_handshake(&mut self, slot: usize, client_id: u64) {
-        let Some(connection) = self.core.connections.get_mut(slot) else { return };
-        let is_late = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
-        if connection.client.id == client_id && is_late {
+    fn cut_handshake(&mut self, slot: usize, client_id: u64) -> bool {
+        let Some(connection) = self.core.connections.get_mut(slot) else { return false };
+        let is_handshaking = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
+        let is_it = connection.client.id == client_id && is_handshaking;
+        if is_it {
             connection.ending = Ending::Now;
-            self.core.counters().tls.late.add(1);
             self.close(slot);
         }
+        is_it
     }
 
     /// Reads once and opens it, as `read_arena` and `read_own` do for others; how much of the
@@ -118,8 +142,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let counters = self.core.shared.counters(self.core.worker.index());
         let connection = &mut self.core.connections[slot];
         let Some(tls) = &mut connection.tls else { return };
-        if tls.take_handshake() {
+        let (was_handshaking, has_ended) = (tls.is_handshaking(), tls.take_handshake());
+        if has_ended {
             counters.tls.handshakes.add(1);
+        }
+        if was_handshaking && !tls.book(self.core.shared.buffer_budget()) {
+            counters.tls.crowded_out.add(1);
+            connection.ending = Ending::Now;
+            return;
         }
         match received {
             Received::Sealed(count) => {

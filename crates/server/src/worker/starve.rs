@@ -18,6 +18,7 @@ use rustix::io::ioctl_fionread;
 
 use super::Worker;
 use super::read::HELD_BYTES_MAX;
+use crate::budget::Kind;
 use crate::connection::{Connection, Ending};
 use crate::counters::Dialect;
 use crate::engine::Home;
@@ -70,6 +71,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
             GivenUp::Quiet => self.core.touch(slot),
             GivenUp::Endless => self.refuse_unfinished(slot, reply.as_bytes()),
         }
+    }
+
+    /// A long command of a client that has not logged in, or one without room.
+    pub(super) fn refuse_stranger(&mut self, slot: usize) {
+        self.refuse_unfinished(
+            slot,
+            b"-NOAUTH Authentication required: no room for this command before it\r\n",
+        );
     }
 
     /// Answers a command that has not arrived as a whole, and closes.
@@ -254,23 +263,37 @@ impl<E: Home, P: Poller> Worker<E, P> {
         !slots.is_empty()
     }
 
-    /// The buffers are outgrown: clients that do not take their replies go first, then those with
-    /// the most unfinished input, at once, so that the others are served (as Redis evicts clients).
-    pub(super) fn evict_clients(&mut self) {
-        let mut closed_count = 0;
+    /// The buffers, or those of one kind, are outgrown: clients that have not logged in go first,
+    /// then those that do not take their replies, then those with the most unfinished input (of a
+    /// kind: that have sent nothing for longest), at once, so that the others are served (as Redis
+    /// evicts clients).
+    #[cold]
+    pub(super) fn evict_clients(&mut self, kind: Option<Kind>) {
         let worker_count = self.core.shared.config().threads;
-        while self.core.ledger.is_over() && self.core.ledger.is_above_share(worker_count) {
-            let slots = self.core.connections.slots();
-            let connections = &self.core.connections;
-            let holds = |slot: &usize| connections[*slot].held_bytes() > 0;
-            let guilt =
-                |slot: &usize| (connections[*slot].interest.write, connections[*slot].held_bytes());
-            let Some(slot) = slots.into_iter().filter(holds).max_by_key(guilt) else { break };
+        let (connections, now) = (&self.core.connections, self.core.now);
+        let guilt = |slot: usize| {
+            let connection = &connections[slot];
+            let held_bytes =
+                kind.map_or(connection.booked.sum(), |kind| connection.booked.of(kind));
+            let is_first = (connection.is_stranger(), connection.interest.write);
+            let silent_ms = now.0.saturating_sub(connection.client.last_active_at().0);
+            // Of a kind, half of a command that stalls goes before one that is on its way.
+            let stalled_ms = kind.map_or(0, |_| silent_ms);
+            (held_bytes > 0).then_some((is_first, stalled_ms, held_bytes, slot))
+        };
+        let mut guilty: Vec<_> = connections.slots().into_iter().filter_map(guilt).collect();
+        guilty.sort_unstable();
+        let mut closed_count = 0;
+        while self.core.ledger.is_to_shrink(kind, worker_count)
+            && let Some((.., slot)) = guilty.pop()
+        {
             closed_count += 1;
+            self.core.shared.buffer_budget().note_refusal(kind.unwrap_or(Kind::Small));
             self.close(slot);
         }
         if closed_count > 0 {
-            tracing::warn!(closed_count, "buffers are full: closed the clients that held the most");
+            let of = kind.map_or("client buffers", Kind::name);
+            tracing::warn!(closed_count, of, "buffers are full: closed the clients that held most");
         }
     }
 }

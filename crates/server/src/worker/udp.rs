@@ -6,6 +6,7 @@
 //!     poll drops what still reaches it.
 
 use super::Worker;
+use crate::budget::{Books, Kind};
 use crate::connection::{Connection, Ending};
 use crate::counters::UdpDrop;
 use crate::doors::{Access, Door};
@@ -64,10 +65,11 @@ impl<E: Home, P: Poller> Worker<E, P> {
         let counters = self.core.counters();
         counters.input_bytes.add(udp.landed(at).len() as u64);
         let is_front = self.member.plan().is_front(self.core.worker.index());
+        let is_busy = !is_front || self.core.ledger.is_over_in(Kind::Udp); // I2.
         let refused = match self.core.doors.of(Door::MemcachedUdp) {
             Access::Closed | Access::AfterLogin => Some(UdpDrop::Auth),
             Access::LoopbackOnly if !udp.is_from_loopback(at) => Some(UdpDrop::Protected),
-            _ => Some(UdpDrop::Busy).filter(|_| !is_front), // I2.
+            _ => Some(UdpDrop::Busy).filter(|_| is_busy),
         };
         let mut connection = match refused.map_or_else(|| udp.open(at), Err) {
             Ok(connection) => connection,
@@ -129,8 +131,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
     /// Answers an exchange, unless it was cut.
     pub(super) fn end_exchange(&mut self, mut connection: Connection) {
         self.engine.abandon(&mut self.core, &mut connection.awaiting);
-        self.core.ledger.release(connection.booked_bytes);
+        self.core.ledger.rebook(&mut connection.booked, Books::default());
         let Some(udp) = &mut self.udp else { return };
+        let to = connection.exchange.as_ref().map(|exchange| exchange.to());
         if connection.ending != Ending::Now
             && let Some(exchange) = connection.exchange.take()
         {
@@ -140,7 +143,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(buffer) = connection.output.take_buffer() {
             self.core.return_buffer(buffer);
         }
-        udp.close(connection);
+        udp.close(connection, to);
     }
 
     /// Other threads poll from now on.
@@ -157,7 +160,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(udp) = self.udp.take() {
             // It fails only if it is not watched.
             let _ = self.poller.remove(udp.as_fd());
-            self.core.ledger.release(udp.held_bytes());
+            self.core.ledger.release(Kind::Udp, udp.held_bytes());
         }
     }
 

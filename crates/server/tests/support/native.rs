@@ -124,7 +124,7 @@ impl Peer {
             steering: wire::native::Steering::new(0, 1),
             frame_max_bytes: 0,
             nonce: 0,
-            hash_seed: 0,
+            steering_seed: 0,
             once_window: 0,
             idle_ms: 0,
             part_window_bytes: 0,

@@ -90,8 +90,8 @@ pub struct Welcome {
     pub frame_max_bytes: u32,
     /// The hello's.
     pub nonce: u64,
-    /// Seed of the key hash (K26).
-    pub hash_seed: u64,
+    /// Seed of the hash that steers; that of the index stays with the server (K26).
+    pub steering_seed: u64,
     /// How far at-most-once sequence numbers may run ahead of the floor.
     pub once_window: u32,
     /// After so long without a frame the server forgets the session.
@@ -247,7 +247,7 @@ impl Welcome {
             steering: Steering::new(body[1], worker_count),
             frame_max_bytes: read_u32(body, 4),
             nonce: read_u64(body, 8),
-            hash_seed: read_u64(body, 16),
+            steering_seed: read_u64(body, 16),
             once_window: read_u32(body, 24),
             idle_ms: read_u32(body, 28),
             part_window_bytes: read_u32(body, 32),
@@ -269,7 +269,7 @@ impl Welcome {
         body[2..4].copy_from_slice(&self.steering.worker_count().to_le_bytes());
         body[4..8].copy_from_slice(&self.frame_max_bytes.to_le_bytes());
         body[8..16].copy_from_slice(&self.nonce.to_le_bytes());
-        body[16..24].copy_from_slice(&self.hash_seed.to_le_bytes());
+        body[16..24].copy_from_slice(&self.steering_seed.to_le_bytes());
         body[24..28].copy_from_slice(&self.once_window.to_le_bytes());
         body[28..32].copy_from_slice(&self.idle_ms.to_le_bytes());
         body[32..36].copy_from_slice(&self.part_window_bytes.to_le_bytes());

@@ -127,7 +127,7 @@ impl Server {
             steering: Steering::new(6, self.worker_count),
             frame_max_bytes: self.frame_max_bytes as u32,
             nonce,
-            hash_seed: 99,
+            steering_seed: 99,
             once_window: self.once_window,
             idle_ms: 60_000,
             part_window_bytes: 16 << 10,

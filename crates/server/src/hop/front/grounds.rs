@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::Front;
+use crate::budget::Kind;
 use crate::core::Core;
 
 impl Front {
     /// A buffer that cells borrow from is booked until the last of them is clear.
     pub fn keep_ground(&mut self, core: &mut Core, ground: Arc<Vec<u8>>) {
         let booked_bytes = ground.capacity() as u64;
-        core.ledger.force(booked_bytes);
+        core.ledger.force(Kind::Bodies, booked_bytes);
         self.grounds.push((ground, booked_bytes));
     }
 
@@ -17,7 +18,7 @@ impl Front {
         self.grounds.retain(|(ground, booked_bytes)| {
             let is_borrowed = Arc::strong_count(ground) > 1;
             if !is_borrowed {
-                core.ledger.release(*booked_bytes);
+                core.ledger.release(Kind::Bodies, *booked_bytes);
             }
             is_borrowed
         });

@@ -17,6 +17,7 @@ use store::{Op, Request};
 use wire::resp::{Command, CommandId, ErrorReply, Flags};
 
 use super::{LengthSink, QUEUE_BUFFER_PART, Queued, grows_to_bytes, is_write, keys_of};
+use crate::budget::Kind;
 use crate::engine::Engine;
 use crate::gather::Gather;
 use crate::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
@@ -47,7 +48,7 @@ impl<E: Engine> Gather<'_, '_, E> {
     pub(super) fn book_replies(&mut self, caller: Caller, commands: &[Queued<'_>]) -> Option<u64> {
         let bytes_max = self.core.shared.buffer_budget().limit_bytes() / QUEUE_BUFFER_PART;
         let bound_bytes = self.bound_of(caller, commands, bytes_max);
-        if bound_bytes <= bytes_max && self.core.ledger.try_reserve_large(bound_bytes) {
+        if bound_bytes <= bytes_max && self.core.ledger.try_reserve(Kind::Replies, bound_bytes) {
             return Some(bound_bytes);
         }
         self.core.counters().replies_refused.add(1);

@@ -1,0 +1,54 @@
+//! What users take of the client buffers, and what a change of them may take before it is made.
+
+use super::selector::Selector;
+use super::user::User;
+
+/// What a rule adds at most beside two copies of its bytes: patterns and words in vectors that have
+/// just grown, or the digest of a password.
+const RULE_BYTES: u64 = 320;
+
+/// The same of the word that a selector begins with.
+const SELECTOR_BYTES: u64 = RULE_BYTES + 4 * size_of::<Selector>() as u64;
+
+/// What a user without rules takes: itself, and places in the maps of two tables.
+pub(super) const USER_BYTES: u64 = size_of::<User>() as u64 + 160;
+
+/// The users fill their part of the client buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "users and their rules fill their part of the client buffers, {limit_bytes} bytes: a larger \
+     --memory has more room"
+)]
+pub struct NoRoom {
+    /// Of the kind.
+    pub limit_bytes: u64,
+}
+
+/// What rules add to a user at most.
+pub(super) fn rules_bytes_max<'r>(rules: impl Iterator<Item = &'r [u8]>) -> u64 {
+    let words = rules.flat_map(|rule| rule.split(u8::is_ascii_whitespace));
+    let bytes_max = |word: &[u8]| {
+        let own_bytes = if word.starts_with(b"(") { SELECTOR_BYTES } else { RULE_BYTES };
+        own_bytes + 2 * word.len() as u64
+    };
+    words.map(bytes_max).sum()
+}
+
+/// What the users of a file take at most.
+pub(super) fn file_bytes_max(text: &[u8]) -> u64 {
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let line_bytes_max = |line| USER_BYTES + rules_bytes_max(std::iter::once(line));
+    lines.map(line_bytes_max).sum()
+}
+
+impl User {
+    /// What it takes.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let passwords = self.passwords.capacity() * size_of::<String>()
+            + self.passwords.iter().map(|digest| 16 + digest.len()).sum::<usize>();
+        let selectors = self.selectors.capacity() * size_of::<Selector>()
+            + self.selectors.iter().map(Selector::held_bytes).sum::<usize>();
+        let own = 2 * self.name.len() + passwords + selectors + self.root.held_bytes();
+        USER_BYTES + own as u64
+    }
+}

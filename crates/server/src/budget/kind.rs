@@ -1,0 +1,115 @@
+//! The kinds of what clients cause: a row each, with its part of the client buffers.
+
+/// Which of the three parts of the client buffers a kind belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Has the last eighth to itself.
+    Small,
+    /// Comes and goes with requests and replies.
+    Passing,
+    /// Stays for as long as a client, a user or a session does.
+    Standing,
+}
+
+/// What bytes are booked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Kind {
+    /// Small commands and replies of connected clients.
+    Small,
+    /// Input of clients that still have to log in.
+    Strangers,
+    /// Large commands that arrive, and what cells between threads hold of them.
+    Bodies,
+    /// Replies that have not left.
+    Replies,
+    /// Queues of MULTI, watched keys, and the scratch memory of commands on several keys.
+    Groups,
+    /// memcached over UDP: buffers of its sockets, and exchanges that are not answered.
+    Udp,
+    /// Values that native clients send in parts.
+    Transfers,
+    /// Connections themselves: their records, and TLS sessions behind the handshake.
+    Connections,
+    /// Names that clients give themselves or log in with.
+    Names,
+    /// TLS handshakes that have not ended.
+    Handshakes,
+    /// Users, their passwords and rules, and ACL LOG.
+    Acl,
+    /// CLIENT TRACKING: the table of keys that were read, and prefixes.
+    Tracking,
+    /// Native sessions, what they remember of their writes, and buffers of their sockets.
+    Sessions,
+    /// Rings of clients in shared memory.
+    SharedMemory,
+    /// HOTKEYS.
+    HotKeys,
+}
+
+/// What is said of a kind.
+struct Row {
+    kind: Kind,
+    name: &'static str,
+    class: Class,
+    /// Of the client buffers, in 64ths.
+    share: u64,
+}
+
+const fn row(kind: Kind, name: &'static str, class: Class, share: u64) -> Row {
+    Row { kind, name, class, share }
+}
+
+/// All kinds. The parts add up to more than the whole: what one kind does not use, another may.
+/// The classes see to it that none takes the room of another class.
+const ROWS: [Row; Kind::COUNT] = [
+    row(Kind::Small, "small", Class::Small, 40),
+    row(Kind::Strangers, "strangers", Class::Passing, 8),
+    row(Kind::Bodies, "bodies", Class::Passing, 56),
+    row(Kind::Replies, "replies", Class::Passing, 48),
+    row(Kind::Groups, "groups", Class::Passing, 32),
+    row(Kind::Udp, "udp", Class::Passing, 16),
+    row(Kind::Transfers, "transfers", Class::Passing, 48),
+    row(Kind::Connections, "connections", Class::Standing, 28),
+    row(Kind::Names, "names", Class::Standing, 4),
+    row(Kind::Handshakes, "handshakes", Class::Standing, 8),
+    row(Kind::Acl, "acl", Class::Standing, 8),
+    row(Kind::Tracking, "tracking", Class::Standing, 24),
+    row(Kind::Sessions, "sessions", Class::Standing, 16),
+    row(Kind::SharedMemory, "shared_memory", Class::Standing, 24),
+    row(Kind::HotKeys, "hot_keys", Class::Standing, 32),
+];
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = Kind::HotKeys as usize + 1;
+
+    /// All, in the order of their rows.
+    pub const ALL: [Kind; Kind::COUNT] = {
+        let mut all = [Kind::Small; Kind::COUNT];
+        let mut at = 0;
+        while at < Kind::COUNT {
+            assert!(ROWS[at].kind as usize == at, "a row stands where its kind counts");
+            all[at] = ROWS[at].kind;
+            at += 1;
+        }
+        all
+    };
+
+    /// Its label in metrics and INFO.
+    pub fn name(self) -> &'static str {
+        ROWS[self as usize].name
+    }
+
+    /// The part that it belongs to.
+    pub fn class(self) -> Class {
+        ROWS[self as usize].class
+    }
+
+    /// Its sub-limit in client buffers of that size. All of it is `--memory`'s: a larger one is
+    /// the remedy of every refusal.
+    pub fn share_of(self, limit_bytes: u64) -> u64 {
+        let share = ROWS[self as usize].share;
+        limit_bytes / 64 * share + limit_bytes % 64 * share / 64
+    }
+}

@@ -1,0 +1,179 @@
+//! One worker's part of the budget: plain numbers, filled up by grants.
+
+use std::sync::Arc;
+
+use super::{Books, BufferBudget, Class, Kind, Reservation, large_part};
+
+/// Bytes of a kind that move between the shared budget and a ledger at a time.
+pub(super) const GRANT_BYTES: u64 = 64 << 10;
+
+/// One kind's part.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    granted_bytes: u64,
+    used_bytes: u64,
+}
+
+/// One worker's part of the budget.
+#[derive(Debug)]
+pub struct Ledger {
+    budget: Arc<BufferBudget>,
+    parts: [Part; Kind::COUNT],
+}
+
+impl Ledger {
+    /// An empty part.
+    pub fn new(budget: Arc<BufferBudget>) -> Ledger {
+        Ledger { budget, parts: [Part::default(); Kind::COUNT] }
+    }
+
+    /// What this is a part of.
+    pub fn budget(&self) -> &Arc<BufferBudget> {
+        &self.budget
+    }
+
+    /// Books `bytes` if they fit, all or nothing.
+    pub fn try_reserve(&mut self, kind: Kind, bytes: u64) -> bool {
+        let part = &mut self.parts[kind as usize];
+        let missing = (part.used_bytes + bytes).saturating_sub(part.granted_bytes);
+        if missing > 0 {
+            let generous = missing.max(GRANT_BYTES);
+            let granted = if self.budget.try_grant(kind, generous) {
+                generous
+            } else if self.budget.try_grant(kind, missing) {
+                missing
+            } else {
+                self.budget.note_refusal(kind);
+                return false;
+            };
+            part.granted_bytes += granted;
+        }
+        part.used_bytes += bytes;
+        true
+    }
+
+    /// Books `bytes` even past the budget: for what is there already (I1).
+    pub fn force(&mut self, kind: Kind, bytes: u64) {
+        let part = &mut self.parts[kind as usize];
+        let missing = (part.used_bytes + bytes).saturating_sub(part.granted_bytes);
+        if missing > 0 {
+            let granted = match self.budget.try_grant(kind, missing.max(GRANT_BYTES)) {
+                true => missing.max(GRANT_BYTES),
+                false => {
+                    self.budget.force_grant(kind, missing);
+                    missing
+                }
+            };
+            part.granted_bytes += granted;
+        }
+        part.used_bytes += bytes;
+    }
+
+    /// Gives back what was reserved (I2).
+    pub fn release(&mut self, kind: Kind, bytes: u64) {
+        let part = &mut self.parts[kind as usize];
+        debug_assert!(bytes <= part.used_bytes, "I2: released more than was reserved");
+        part.used_bytes -= bytes;
+        let idle_bytes = part.granted_bytes - part.used_bytes;
+        if idle_bytes >= 2 * GRANT_BYTES {
+            let surplus = idle_bytes - GRANT_BYTES;
+            part.granted_bytes -= surplus;
+            self.budget.give_back(kind, surplus);
+        }
+    }
+
+    /// Brings a connection's books up to date with what it holds now.
+    #[inline]
+    pub fn rebook(&mut self, books: &mut Books, held: Books) {
+        if *books != held {
+            self.rebook_changed(std::mem::replace(books, held), held);
+        }
+    }
+
+    #[cold]
+    fn rebook_changed(&mut self, before: Books, held: Books) {
+        for ((kind, before), (_, after)) in before.iter().zip(held.iter()) {
+            self.release(kind, before.saturating_sub(after));
+            self.force(kind, after.saturating_sub(before));
+        }
+    }
+
+    /// Hands over all that a connection has booked.
+    pub fn part_with_books(&mut self, books: Books) -> Vec<Reservation> {
+        let booked = books.iter().filter(|(_, bytes)| *bytes > 0);
+        booked.map(|(kind, bytes)| self.part_with(kind, bytes)).collect()
+    }
+
+    /// Hands over what is reserved here, without a moment at which it belongs to no thread.
+    fn part_with(&mut self, kind: Kind, bytes: u64) -> Reservation {
+        let part = &mut self.parts[kind as usize];
+        debug_assert!(bytes <= part.used_bytes, "I2: parted with more than was reserved");
+        part.used_bytes -= bytes;
+        part.granted_bytes -= bytes;
+        Reservation { budget: Arc::clone(&self.budget), kind, bytes }
+    }
+
+    /// Takes what another worker has parted with.
+    pub fn take_over(&mut self, mut reservation: Reservation) {
+        let bytes = std::mem::take(&mut reservation.bytes);
+        let part = &mut self.parts[reservation.kind as usize];
+        part.granted_bytes += bytes;
+        part.used_bytes += bytes;
+    }
+
+    /// Whether the budget is exhausted: no client should be read now.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.budget.granted_bytes() > self.budget.limit_bytes()
+    }
+
+    /// Whether a kind is beyond its sub-limit.
+    pub fn is_over_in(&self, kind: Kind) -> bool {
+        self.budget.kind_bytes(kind) > self.budget.kind_limit_bytes(kind)
+    }
+
+    /// Whether a command of `bytes` could ever be reserved.
+    pub fn could_hold(&self, bytes: u64) -> bool {
+        bytes <= large_part(self.budget.limit_bytes())
+    }
+
+    /// What this worker has booked of all kinds.
+    #[cfg(test)]
+    pub fn used_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.used_bytes).sum()
+    }
+
+    /// Whether the buffers are beyond their limit (`None` inside), or those of a kind that grows
+    /// without being asked for: small commands are read before their length is known.
+    #[inline]
+    pub fn outgrown(&self) -> Option<Option<Kind>> {
+        if self.is_over() {
+            return Some(None);
+        }
+        [Kind::Small, Kind::Strangers].into_iter().find(|kind| self.is_over_in(*kind)).map(Some)
+    }
+
+    /// Whether that is still so, and this worker has booked more of it than others on average. As
+    /// long as it is so, that is true of at least one worker.
+    pub fn is_to_shrink(&self, kind: Option<Kind>, worker_count: usize) -> bool {
+        let is_over = kind.map_or(self.is_over(), |kind| self.is_over_in(kind));
+        let is_asked = |of: &Kind| match kind {
+            Some(kind) => *of == kind,
+            None => of.class() != Class::Standing && *of != Kind::Transfers,
+        };
+        let (mut own_bytes, mut all_bytes) = (0, 0);
+        for of in Kind::ALL.into_iter().filter(is_asked) {
+            own_bytes += self.parts[of as usize].granted_bytes;
+            all_bytes += self.budget.kind_bytes(of);
+        }
+        is_over && own_bytes >= all_bytes / worker_count.max(1) as u64
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        for (kind, part) in Kind::ALL.into_iter().zip(&self.parts) {
+            self.budget.give_back(kind, part.granted_bytes);
+        }
+    }
+}

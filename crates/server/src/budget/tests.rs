@@ -1,0 +1,154 @@
+//! Grants of workers and reservations, by kind, and what each class leaves to the others.
+
+use super::ledger::GRANT_BYTES;
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn ledger(limit_bytes: u64) -> (Arc<BufferBudget>, Ledger) {
+    let budget = Arc::new(BufferBudget::new(limit_bytes));
+    (Arc::clone(&budget), Ledger::new(budget))
+}
+
+/// Takes `kind` until no more is granted; how much that was.
+fn fill(budget: &Arc<BufferBudget>, kind: Kind) -> Reservation {
+    let mut all = Reservation::empty(budget, kind);
+    let mut step = budget.limit_bytes();
+    while step > 0 {
+        if !all.try_resize(all.bytes() + step) {
+            step /= 2;
+        }
+    }
+    all
+}
+
+#[test]
+fn reserving_is_all_or_nothing() {
+    let (budget, mut ledger) = ledger(1600);
+    assert!(ledger.try_reserve(Kind::Small, 600));
+    assert!(!ledger.try_reserve(Kind::Small, 401));
+    assert!(ledger.try_reserve(Kind::Small, 400));
+    assert_eq!((ledger.used_bytes(), budget.granted_bytes()), (1000, 1000));
+}
+
+#[test]
+fn one_workers_grant_does_not_starve_another_for_long() {
+    let (budget, mut first) = ledger((GRANT_BYTES * 64).div_ceil(40));
+    let mut second = Ledger::new(Arc::clone(&budget));
+    assert!(first.try_reserve(Kind::Small, 1));
+    assert!(!second.try_reserve(Kind::Small, 1));
+    drop(first);
+    assert!(second.try_reserve(Kind::Small, 1));
+}
+
+#[test]
+fn every_kind_stops_at_its_own_part_and_counts_what_it_refuses() {
+    for kind in Kind::ALL {
+        let budget = Arc::new(BufferBudget::new(64 * MIB));
+        let all = fill(&budget, kind);
+        let class_bytes = match kind.class() {
+            Class::Small => 40 * MIB,
+            Class::Passing => 56 * MIB,
+            Class::Standing => 32 * MIB,
+        };
+        let want = budget.kind_limit_bytes(kind).min(class_bytes);
+        assert_eq!((all.bytes(), budget.kind_bytes(kind)), (want, want), "{kind:?}");
+        let refusals: Vec<u64> = budget.kinds().map(|numbers| numbers.refusals).collect();
+        assert!(refusals[kind as usize] > 0, "{kind:?}");
+        assert_eq!(refusals.iter().filter(|count| **count > 0).count(), 1, "{kind:?}");
+        drop(all);
+        assert!(budget.counts(kind).all(|(count, _)| count.load(Ordering::Relaxed) == 0));
+    }
+}
+
+#[test]
+fn full_kinds_together_leave_their_eighth_to_small_commands() {
+    let budget = Arc::new(BufferBudget::new(64 * MIB));
+    let others = Kind::ALL.into_iter().filter(|kind| kind.class() != Class::Small);
+    let full: Vec<Reservation> = others.map(|kind| fill(&budget, kind)).collect();
+    assert_eq!(budget.granted_bytes(), 56 * MIB, "I3");
+    assert_eq!(fill(&budget, Kind::Small).bytes(), 8 * MIB);
+    drop(full);
+    assert_eq!(budget.granted_bytes(), 0);
+}
+
+#[test]
+fn standing_kinds_leave_half_to_what_passes() {
+    let budget = Arc::new(BufferBudget::new(64 * MIB));
+    let standing = Kind::ALL.into_iter().filter(|kind| kind.class() == Class::Standing);
+    let _full: Vec<Reservation> = standing.map(|kind| fill(&budget, kind)).collect();
+    assert_eq!(budget.granted_bytes(), 32 * MIB);
+    assert_eq!(fill(&budget, Kind::Bodies).bytes(), 24 * MIB);
+}
+
+#[test]
+fn names_of_kinds_are_labels_and_differ() {
+    let names: std::collections::BTreeSet<&str> = Kind::ALL.map(Kind::name).into();
+    assert_eq!(names.len(), Kind::COUNT);
+    let is_label = |name: &&str| name.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase());
+    assert!(names.iter().all(is_label));
+}
+
+#[test]
+fn released_bytes_return_to_the_budget() {
+    let (budget, mut ledger) = ledger(64 * MIB);
+    assert!(ledger.try_reserve(Kind::Bodies, 40 * MIB));
+    ledger.release(Kind::Bodies, 40 * MIB);
+    assert!(budget.granted_bytes() <= 2 * GRANT_BYTES);
+}
+
+#[test]
+fn books_that_change_move_bytes_between_kinds() {
+    let (budget, mut ledger) = ledger(64 * MIB);
+    let (mut books, mut held) = (Books::default(), Books::default());
+    held.add(Kind::Bodies, MIB);
+    ledger.rebook(&mut books, held);
+    assert_eq!((books, ledger.used_bytes()), (held, MIB));
+    held = Books::default();
+    held.add(Kind::Replies, 3 * MIB);
+    ledger.rebook(&mut books, held);
+    assert_eq!((books.sum(), books.of(Kind::Bodies), ledger.used_bytes()), (3 * MIB, 0, 3 * MIB));
+    assert!(budget.kind_bytes(Kind::Bodies) < 2 * GRANT_BYTES);
+    assert_eq!(budget.kind_bytes(Kind::Replies), 3 * MIB);
+}
+
+#[test]
+fn what_is_handed_over_stays_booked() {
+    let (budget, mut first) = ledger(1600);
+    let mut second = Ledger::new(Arc::clone(&budget));
+    let (mut books, mut held) = (Books::default(), Books::default());
+    held.add(Kind::Small, 900);
+    first.rebook(&mut books, held);
+    let on_its_way = first.part_with_books(books);
+    assert!(!second.try_reserve(Kind::Small, 101));
+    on_its_way.into_iter().for_each(|booked| second.take_over(booked));
+    assert_eq!((first.used_bytes(), second.used_bytes()), (0, 900));
+    drop(first);
+    assert_eq!(budget.granted_bytes(), 900);
+    drop(second.part_with_books(books));
+    assert_eq!(budget.granted_bytes(), 0, "a connection that is lost on its way");
+}
+
+#[test]
+fn owed_replies_go_past_the_budget_and_show() {
+    let (budget, mut ledger) = ledger(1000);
+    ledger.force(Kind::Replies, 1500);
+    assert!(ledger.is_over() && ledger.is_over_in(Kind::Replies));
+    assert!(!ledger.try_reserve(Kind::Small, 1));
+    ledger.release(Kind::Replies, 1500);
+    drop(ledger);
+    assert_eq!(budget.granted_bytes(), 0);
+}
+
+#[test]
+fn a_lower_limit_refuses_until_enough_was_released() {
+    let (budget, mut ledger) = ledger(1600);
+    assert!(ledger.try_reserve(Kind::Small, 900));
+    budget.set_limit_bytes(800);
+    assert!(ledger.is_over() && !ledger.try_reserve(Kind::Small, 101));
+    assert_eq!(budget.kind_limit_bytes(Kind::Small), 500);
+    drop(ledger);
+    let mut ledger = Ledger::new(Arc::clone(&budget));
+    assert!(ledger.try_reserve(Kind::Small, 500) && !ledger.is_over());
+    assert!(!ledger.try_reserve(Kind::Small, 1), "a kind's part follows the limit");
+}

@@ -1,0 +1,83 @@
+//! What clients cause is booked by kind: what fills one kind leaves the others their room.
+
+use std::io::{Read, Write};
+
+use server::Config;
+
+use crate::support::native::{Peer, config};
+use crate::support::{Client, TestServer, text};
+
+const MIB: u64 = 1 << 20;
+
+fn small() -> Config {
+    Config { memory_bytes: 64 * MIB, ..config() }
+}
+
+fn refusals(server: &TestServer, name: &str) -> u64 {
+    let kinds = server.server().shared().buffer_budget();
+    kinds.kinds().find(|numbers| numbers.kind.name() == name).unwrap().refusals
+}
+
+fn line(client: &mut Client) -> String {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n") {
+        let mut byte = [0];
+        client.stream.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
+    }
+    text(&bytes)
+}
+
+/// A SET of 100 KB and a GET of another key.
+fn serves_others(server: &TestServer) {
+    let mut client = server.resp();
+    let value = "v".repeat(100_000);
+    let set = format!("*3\r\n$3\r\nSET\r\n$4\r\nhers\r\n$100000\r\n{value}\r\n");
+    client.ask(&set, "+OK\r\n");
+    client.ask("*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n", "$-1\r\n");
+}
+
+#[test]
+fn the_seed_of_the_index_is_in_no_welcome() {
+    let with_seed = || Config { hash_seed: Some(0x1122_3344_5566_7788), ..config() };
+    let servers = [TestServer::with(with_seed()), TestServer::with(with_seed())];
+    let seeds = servers.each_ref().map(|server| Peer::connect(server).welcome.steering_seed);
+    let index_seed = servers[0].server().shared().store().key_hasher().seed();
+    assert_eq!(index_seed, 0x1122_3344_5566_7788);
+    assert!(!seeds.contains(&index_seed));
+    assert_ne!(seeds[0], seeds[1], "it is drawn at each start");
+}
+
+#[test]
+fn users_that_fill_their_part_are_refused_and_others_are_served() {
+    let server = TestServer::with(small());
+    let mut client = server.resp();
+    let pattern = "k".repeat(10_000);
+    let mut name = 0;
+    while refusals(&server, "acl") == 0 {
+        name += 1;
+        assert!(name < 1000, "a part of 1 MiB holds no more");
+        let len = 1 + pattern.len();
+        let head = format!("*4\r\n$3\r\nACL\r\n$7\r\nSETUSER\r\n$4\r\n{name:04}\r\n");
+        client.send(format!("{head}${len}\r\n~{pattern}\r\n"));
+        let reply = line(&mut client);
+        assert!(reply.starts_with("+OK") || reply.contains("--memory"), "{reply}");
+    }
+    serves_others(&server);
+}
+
+#[test]
+fn half_sent_small_commands_leave_large_ones_their_room() {
+    let server = TestServer::with(small());
+    let mut half_sent = Vec::new();
+    let half = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$15000\r\n{}", "x".repeat(12_000));
+    for _ in 0..600 {
+        let mut client = server.resp();
+        // A client that is closed for want of room has sent enough.
+        let _ = client.stream.write_all(half.as_bytes());
+        half_sent.push(client);
+    }
+    serves_others(&server);
+    let budget = server.server().shared().buffer_budget();
+    assert!(budget.granted_bytes() <= budget.limit_bytes() + MIB);
+}
